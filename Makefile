@@ -1,0 +1,69 @@
+# Everything a checkout needs, from nothing but Rust, CPython 3.11, pip and a C compiler.
+# Each target installs what it uses into .venv; torch (some 5 GB) is downloaded once per .venv.
+
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+# PyO3 and the C shim are built against this interpreter, and tests written in Rust start it.
+export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+# The crates that need no interpreter.
+PURE := -p stator-bytecode -p stator-graph -p stator-guards
+SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates -type f \
+	\( -name '*.rs' -o -name '*.toml' -o -name '*.c' -o -name '*.h' \))
+STYLED := python tests tools examples bench
+
+.PHONY: demo bench test test-rust test-cpython test-python check bless clean
+
+demo: $(VENV)/built
+	$(BIN)/python -m examples.demo
+
+bench: $(VENV)/built
+	$(BIN)/python -m bench
+
+# pytest comes last: its closing lines are the ones a reader of the output looks for.
+test: test-rust test-cpython-fast test-python
+
+test-rust: $(VENV)/installed
+	cargo test $(PURE)
+
+test-cpython: $(VENV)/built
+	$(BIN)/python tools/test_cpython.py
+
+.PHONY: test-cpython-fast
+test-cpython-fast: $(VENV)/built
+	$(BIN)/python tools/test_cpython.py --fast
+
+test-python: $(VENV)/built
+	$(BIN)/python -m pytest -q
+
+check: $(VENV)/built
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	$(BIN)/ruff format --check $(STYLED)
+	$(BIN)/ruff check $(STYLED)
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_layers.py tests/test_docs.py
+
+# Rewrites every expected output that a test compares with. Read the diff before committing it.
+bless: $(VENV)/built
+	INSTA_UPDATE=always cargo test $(PURE)
+	STATOR_BLESS=1 $(BIN)/python -m pytest -q
+
+# .venv stays, because torch is in it; remove it by hand.
+clean:
+	cargo clean
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis $(VENV)/built
+	find python tests tools examples bench -name __pycache__ -prune -exec rm -rf {} +
+	rm -f python/stator/_stator*.so
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --group dev
+	touch $@
+
+$(VENV)/built: $(VENV)/installed $(SOURCES)
+	$(BIN)/maturin develop --release --quiet
+	touch $@

@@ -1,0 +1,67 @@
+"""Runs the workers one after the other and writes `bench/results.md`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from bench.cases import BENCHES
+from bench.report import Result, report
+
+ROOT = Path(__file__).resolve().parent.parent
+SYSTEMS = ("stator", "torch")
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    names = [bench.name for bench in BENCHES]
+    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="BENCH")
+    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=SYSTEMS, metavar="SYSTEM")
+    parser.add_argument("--timeout", type=float, default=300.0, help="seconds for one worker")
+    parser.add_argument("--output", type=Path, default=ROOT / "bench" / "results.md")
+    options = parser.parse_args()
+
+    results: dict[tuple[str, str], Result] = {}
+    for bench in BENCHES:
+        for system in options.systems:
+            if bench.name in options.only and (system == "stator" or not bench.first_call_only):
+                print(f"{system:7} {bench.name} ...", end=" ", flush=True)
+                results[system, bench.name] = result = run_worker(
+                    system, bench.name, options.timeout
+                )
+                print(result if isinstance(result, str) else _summary(result), flush=True)
+    page = report(results)
+    options.output.write_text(page)
+    print(f"\n{page}")
+
+
+def run_worker(system: str, bench: str, timeout: float) -> Result:
+    """The worker's row; or, as text, why there is none."""
+    command = [sys.executable, "-m", "bench.worker", system, bench]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, timeout=timeout, capture_output=True, text=True
+        )
+    except subprocess.TimeoutExpired:
+        return f"not done after {timeout:.0f} s"
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+        return f"failed: {last[0]}"
+    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return row
+
+
+def _summary(row: dict[str, Any]) -> str:
+    figures = {key: row[key] for key in ("eager", "first", "warm") if row[key] is not None}
+    return ", ".join(f"{key} {seconds * 1e3:.3f} ms" for key, seconds in figures.items())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""What is measured: the demo's models, and functions of which each shows one cost."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from examples.models import CASES
+
+
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """Something to compile, and how to call it; `call` takes it plain or compiled."""
+
+    target: Any
+    call: Callable[[Any], object]
+    forward: Callable[[Any], object]
+    """`call` without the backward pass: what warm overhead is measured on."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Bench:
+    """One row. `make` prepares it in the worker process."""
+
+    name: str
+    title: str
+    make: Callable[[], Setup]
+    is_model: bool = False
+    operations: int | None = None
+    """How many operations a call makes, where the row is about that number."""
+    first_call_only: bool = False
+    """Only Stator's first call is of interest."""
+
+
+def _model(name: str) -> Bench:
+    case = next(case for case in CASES if case.name == name)
+
+    def make() -> Setup:
+        model, inputs = case.make()
+        grad = contextlib.nullcontext if case.training else torch.no_grad
+
+        def forward(target: Any) -> object:
+            with grad():
+                return target(**inputs)
+
+        return Setup(model, lambda target: case.step(target, inputs), forward)
+
+    return Bench(name, case.title, make, is_model=True)
+
+
+def two_arguments(x: Tensor, y: Tensor) -> Tensor:
+    """The smallest function that is worth compiling."""
+    return x + y
+
+
+def chain(x: Tensor, length: int) -> Tensor:
+    """`length` chained additions: pytorch#142431."""
+    for _ in range(length):
+        x = torch.add(x, 1)
+    return x
+
+
+def _chain(length: int, first_call_only: bool) -> Bench:
+    def make() -> Setup:
+        x = torch.zeros(4)
+
+        def call(target: Any) -> object:
+            return target(x, length)
+
+        return Setup(chain, call, call)
+
+    title = f"{length:,} chained torch.add"
+    return Bench(f"chain_{length}", title, make, operations=length, first_call_only=first_call_only)
+
+
+def _two_arguments() -> Setup:
+    x, y = torch.ones(4), torch.ones(4)
+
+    def call(target: Any) -> object:
+        return target(x, y)
+
+    return Setup(two_arguments, call, call)
+
+
+BENCHES = (
+    *(_model(case.name) for case in CASES),
+    Bench("two_arguments", "a two-argument function", _two_arguments),
+    _chain(1_000, first_call_only=True),
+    _chain(5_000, first_call_only=False),
+    _chain(10_000, first_call_only=True),
+    _chain(100_000, first_call_only=True),
+)

@@ -1,0 +1,62 @@
+"""Clocks, and the backend that costs nothing."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+# Below this a single call is too short for the clock: calls are timed in batches.
+BATCH_SECONDS = 0.002
+
+
+def single_threaded() -> None:
+    """One CPU thread: what is measured is Python and dispatch, not parallel kernels."""
+    torch.set_num_threads(1)
+
+
+def once(call: Callable[[], object], before: Callable[[], object]) -> float:
+    """Seconds of one call. `before` runs first: after a garbage collection the caches are cold,
+    and no eager figure is taken with cold caches."""
+    gc.collect()
+    before()
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def best(*calls: Callable[[], object], seconds: float = 1.0) -> list[float]:
+    """Seconds per call, the minimum, of each of `calls`; they take turns, so that noise on the
+    machine hits all of them. Runs for about `seconds`, after two calls of each to warm up."""
+    sizes = [max(1, int(BATCH_SECONDS / max(once(call, call), 1e-9))) for call in calls]
+    lowest = [float("inf")] * len(calls)
+    end = time.perf_counter() + seconds
+    while True:
+        for index, (call, size) in enumerate(zip(calls, sizes, strict=True)):
+            start = time.perf_counter()
+            for _ in range(size):
+                call()
+            elapsed = (time.perf_counter() - start) / size
+            lowest[index] = min(lowest[index], elapsed)
+        if time.perf_counter() > end:
+            return lowest
+
+
+def returns_at_once(graph: torch.fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+    """A backend whose first call runs the graph; all later calls return what that one returned.
+
+    What is left of a later call is the cost of getting there: arguments, guards, the result's
+    containers.
+    """
+    result: Any = None
+
+    def run(*args: Any) -> Any:
+        nonlocal result
+        if result is None:
+            result = graph.forward(*args)
+        return result
+
+    return run

@@ -1,0 +1,159 @@
+"""The Markdown tables of a run, ratios first."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+
+from bench.cases import BENCHES, Bench
+
+Result = dict[str, Any] | str
+"""A worker's row, or why there is none."""
+
+Results = Mapping[tuple[str, str], Result]
+"""By system and bench."""
+
+
+def report(results: Results) -> str:
+    """The whole page."""
+    models = [bench for bench in BENCHES if bench.is_model]
+    small = [bench for bench in BENCHES if bench.name in ("two_arguments", "chain_5000")]
+    linear = [bench for bench in BENCHES if bench.operations and bench.operations != 5_000]
+    parts = [
+        "# Benchmark results",
+        f"Written by `make bench` with CPython {platform.python_version()}, torch "
+        f"{torch.__version__}, {platform.machine()}, {os.cpu_count()} CPU cores, one of them used. "
+        "Times are minima. Each system runs in a process of its own, with eager beside it; "
+        "`torch.compile` and Stator use the same backend, which returns the first call's result "
+        "at once.",
+        _section(
+            "First call",
+            "One call that compiles, after eager is warm and lazy imports are done. The last "
+            "column is (Stator - eager) / (torch.compile - eager).",
+            ["", "eager", "Stator", "x eager", "torch.compile", "x eager", "above eager, ratio"],
+            (_first_call(bench, results) for bench in [*models, *small]),
+        ),
+        _section(
+            "Warm overhead",
+            "A call with a backend that returns at once: binding, guards and the result's "
+            "containers.",
+            ["", "Stator", "torch.compile", "ratio", "guards"],
+            (_warm(bench, results) for bench in [*models, *small[:1]]),
+        ),
+        _section(
+            "Replay",
+            'Stator\'s own replay (`backend="eager"`) beside eager.',
+            ["", "eager", "Stator", "x eager", "graph nodes"],
+            (_replay(bench, results) for bench in [*models, *small]),
+        ),
+        _section(
+            "Linearity",
+            "First call of a chain of additions, per operation.",
+            ["", "eager, ns", "Stator, ns", "x eager"],
+            (_linear(bench, results) for bench in linear),
+        ),
+    ]
+    notes = _notes(results)
+    return "\n\n".join([*parts, *([notes] if notes else [])]) + "\n"
+
+
+def _section(title: str, text: str, head: list[str], rows: Iterable[list[str]]) -> str:
+    lines = [f"## {title}", "", text, "", _line(head), _line(["---"] * len(head))]
+    return "\n".join([*lines, *(_line(row) for row in rows)])
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _first_call(bench: Bench, results: Results) -> list[str]:
+    ours, peer = _both(bench, results)
+    return [
+        bench.title,
+        _cell(ours, lambda row: _ms(row["eager"])),
+        _cell(ours, lambda row: _ms(row["first"])),
+        _cell(ours, lambda row: _times(row["first"] / row["eager"])),
+        _cell(peer, lambda row: _ms(row["first"])),
+        _cell(peer, lambda row: _times(row["first"] / row["eager"])),
+        _ratio(ours, peer, lambda row: max(row["first"] - row["eager"], 0.0)),
+    ]
+
+
+def _warm(bench: Bench, results: Results) -> list[str]:
+    ours, peer = _both(bench, results)
+    return [
+        bench.title,
+        _cell(ours, lambda row: _us(row["warm"])),
+        _cell(peer, lambda row: _us(row["warm"])),
+        _ratio(ours, peer, lambda row: row["warm"]),
+        _cell(ours, lambda row: str(row["guards"])),
+    ]
+
+
+def _replay(bench: Bench, results: Results) -> list[str]:
+    ours, _ = _both(bench, results)
+    return [
+        bench.title,
+        _cell(ours, lambda row: _ms(row["eager"])),
+        _cell(ours, lambda row: _ms(row["replay"])),
+        _cell(ours, lambda row: _times(row["replay"] / row["eager"])),
+        _cell(ours, lambda row: str(row["nodes"])),
+    ]
+
+
+def _linear(bench: Bench, results: Results) -> list[str]:
+    ours, _ = _both(bench, results)
+    operations = bench.operations or 1
+    return [
+        bench.title,
+        _cell(ours, lambda row: f"{row['eager'] / operations * 1e9:,.0f}"),
+        _cell(ours, lambda row: f"{row['first'] / operations * 1e9:,.0f}"),
+        _cell(ours, lambda row: _times(row["first"] / row["eager"])),
+    ]
+
+
+def _notes(results: Results) -> str:
+    lines = []
+    for (system, name), result in results.items():
+        if isinstance(result, str):
+            lines.append(f"- {system}, {name}: {result}.")
+        elif result["native"]:
+            lines.append(f"- {system}, {name}: ran natively ({result['native']}).")
+    return "\n".join(["## Notes", "", *lines]) if lines else ""
+
+
+def _both(bench: Bench, results: Results) -> tuple[Result, Result]:
+    missing = "not measured"
+    return (
+        results.get(("stator", bench.name), missing),
+        results.get(("torch", bench.name), missing),
+    )
+
+
+def _cell(result: Result, show: Callable[[dict[str, Any]], str]) -> str:
+    if isinstance(result, str):
+        return "-"
+    return f"{show(result)}{' (native)' * bool(result['native'])}"
+
+
+def _ratio(ours: Result, peer: Result, figure: Callable[[dict[str, Any]], float]) -> str:
+    if isinstance(ours, str) or isinstance(peer, str) or figure(peer) <= 0:
+        return "-"
+    ratio = figure(ours) / figure(peer)
+    return "0" if ratio == 0 else f"1/{1 / ratio:,.0f}" if ratio < 0.5 else f"{ratio:.2f}"
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:,.{0 if seconds >= 0.1 else 1 if seconds >= 1e-3 else 4}f} ms"
+
+
+def _us(seconds: float) -> str:
+    return f"{seconds * 1e6:,.{0 if seconds >= 1e-4 else 1}f} µs"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:,.{0 if ratio >= 10 else 2}f}"

@@ -1,0 +1,108 @@
+"""One measurement in a process of its own: `python -m bench.worker SYSTEM BENCH` prints JSON.
+
+Eager runs in the same process, so that every ratio compares like with like.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+
+import stator
+from bench.cases import BENCHES, Setup, two_arguments
+from bench.measure import best, once, returns_at_once, single_threaded
+
+FIRST_CALLS = 3
+FIRST_CALL_SECONDS = 20.0
+
+
+@dataclasses.dataclass(frozen=True)
+class System:
+    """Something that compiles."""
+
+    compile: Callable[..., Any]
+    reset: Callable[[], object]
+
+
+SYSTEMS = {
+    "stator": System(stator.compile, stator.reset),
+    "torch": System(torch.compile, torch.compiler.reset),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """Seconds per call, and what the system says about itself."""
+
+    eager: float
+    first: float
+    warm: float | None = None
+    replay: float | None = None
+    """Only Stator's: the graph run by Stator itself (`backend="eager"`)."""
+    nodes: int | None = None
+    guards: int | None = None
+    native: str | None = None
+    """Why calls ran natively, if they did: then the row measures plain Python."""
+
+
+def measure(system_name: str, bench_name: str) -> Row:
+    """All figures of one system on one bench."""
+    single_threaded()
+    system = SYSTEMS[system_name]
+    bench = next(bench for bench in BENCHES if bench.name == bench_name)
+    setup = bench.make()
+    _load_lazy_parts(system)
+
+    (eager,) = best(lambda: setup.call(setup.target))
+    first = float("inf")
+    deadline = time.perf_counter() + FIRST_CALL_SECONDS
+    for _ in range(FIRST_CALLS):
+        system.reset()
+        compiled = system.compile(setup.target, backend=returns_at_once)
+        call, eager_call = (partial(setup.call, target) for target in (compiled, setup.target))
+        first = min(first, once(call, eager_call))
+        if time.perf_counter() > deadline:
+            break
+    row = Row(eager=eager, first=first)
+    if not bench.first_call_only:
+        (warm,) = best(lambda: setup.forward(compiled))
+        row = dataclasses.replace(row, warm=warm, replay=_replay(system_name, setup, eager))
+    return row if system_name == "torch" else _with_stats(row, stator.stats(compiled))
+
+
+def _replay(system_name: str, setup: Setup, eager: float) -> float | None:
+    """A replay, in the currency of `eager`: the two took turns, so their ratio is what counts."""
+    if system_name == "torch":
+        return None
+    replayed = stator.compile(setup.target)
+    setup.call(replayed)
+    replay, beside = best(lambda: setup.call(replayed), lambda: setup.call(setup.target))
+    return replay * eager / beside
+
+
+def _with_stats(row: Row, stats: stator.Stats) -> Row:
+    """What Stator says about its graph."""
+    return dataclasses.replace(
+        row,
+        nodes=stats.graph_nodes,
+        guards=stats.guards,
+        native=stats.reason if stats.native else None,
+    )
+
+
+def _load_lazy_parts(system: System) -> None:
+    """Imports that happen at the first compilation of a process aren't the bench's."""
+    warm_up = system.compile(two_arguments, backend=returns_at_once)
+    for _ in range(3):
+        warm_up(torch.ones(2), torch.ones(2))
+
+
+if __name__ == "__main__":
+    print(json.dumps(dataclasses.asdict(measure(*sys.argv[1:]))))

@@ -1,0 +1,66 @@
+//! Compiles the C shim for the CPython that PyO3 builds against, and generates its opcode numbers.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+fn main() {
+    pyo3_build_config::use_pyo3_cfgs();
+    let config = pyo3_build_config::get();
+    let version = (config.version().major, config.version().minor);
+    let shim = match version {
+        (3, 11) => "shim/v311.c",
+        other => {
+            panic!("Stator's evaluator supports CPython 3.11; this is {}.{}", other.0, other.1)
+        }
+    };
+    let python = config.executable().expect("PYO3_PYTHON or a Python on the PATH");
+    let include = include_dir(python);
+
+    let mut build = cc::Build::new();
+    build.include(&include).include(include.join("internal"));
+    build.file(shim).file("shim/semantics.c").file("shim/c_stack.c");
+    build.flag_if_supported("-Wno-missing-field-initializers");
+    build.flag_if_supported("-Wno-unused-parameter");
+    build.flag_if_supported("-fvisibility=hidden");
+    build.opt_level(2);
+    build.compile("stator_shim");
+
+    let header = fs::read_to_string(include.join("opcode.h")).expect("opcode.h is readable");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    fs::write(out.join("opcode.rs"), opcode_constants(&header)).expect("OUT_DIR is writable");
+
+    for path in ["build.rs", "shim", "PYO3_PYTHON"] {
+        println!("cargo:rerun-if-changed={path}");
+    }
+    println!("cargo:rerun-if-env-changed=PYO3_PYTHON");
+}
+
+/// The directory of `Python.h`, as the interpreter itself reports it.
+fn include_dir(python: &str) -> PathBuf {
+    let script = "import sysconfig; print(sysconfig.get_path('include'))";
+    let output = Command::new(python).args(["-c", script]).output().expect("Python runs");
+    assert!(output.status.success(), "{python} can't say where its headers are");
+    let text = String::from_utf8(output.stdout).expect("an UTF-8 path");
+    Path::new(text.trim()).to_path_buf()
+}
+
+/// `#define NAME 123` lines of `opcode.h` as Rust constants; specialised forms included.
+fn opcode_constants(header: &str) -> String {
+    let mut text = String::new();
+    for line in header.lines() {
+        let mut words = line.split_whitespace();
+        let (Some("#define"), Some(name), Some(number), None) =
+            (words.next(), words.next(), words.next(), words.next())
+        else {
+            continue;
+        };
+        if name.starts_with("NB_") || name == "HAVE_ARGUMENT" {
+            continue;
+        }
+        if let Ok(number) = number.parse::<u8>() {
+            text.push_str(&format!("/// `{name}`.\npub const {name}: u8 = {number};\n"));
+        }
+    }
+    text
+}

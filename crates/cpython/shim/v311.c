@@ -1,0 +1,282 @@
+/* CPython 3.11: layouts, tables, and the pieces of the evaluation loop that headers keep inline. */
+#define NEED_OPCODE_TABLES
+#include "stator.h"
+#include <internal/pycore_ceval.h>
+#include <internal/pycore_code.h>
+#include <internal/pycore_genobject.h>
+#include <internal/pycore_interp.h>
+#include <internal/pycore_opcode.h>
+#include <internal/pycore_runtime.h>
+
+#if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030C0000
+#error "v311.c is for CPython 3.11"
+#endif
+
+typedef _PyInterpreterFrame Frame;
+
+const stator_layout_t stator_layout = {
+    .frame_function = offsetof(Frame, f_func),
+    .frame_globals = offsetof(Frame, f_globals),
+    .frame_builtins = offsetof(Frame, f_builtins),
+    .frame_locals = offsetof(Frame, f_locals),
+    .frame_code = offsetof(Frame, f_code),
+    .frame_object = offsetof(Frame, frame_obj),
+    .frame_previous = offsetof(Frame, previous),
+    .frame_instr = offsetof(Frame, prev_instr),
+    .frame_stacktop = offsetof(Frame, stacktop),
+    .frame_owner = offsetof(Frame, owner),
+    .frame_localsplus = offsetof(Frame, localsplus),
+    .code_consts = offsetof(PyCodeObject, co_consts),
+    .code_names = offsetof(PyCodeObject, co_names),
+    .code_exceptiontable = offsetof(PyCodeObject, co_exceptiontable),
+    .code_flags = offsetof(PyCodeObject, co_flags),
+    .code_stacksize = offsetof(PyCodeObject, co_stacksize),
+    .code_firstlineno = offsetof(PyCodeObject, co_firstlineno),
+    .code_nlocalsplus = offsetof(PyCodeObject, co_nlocalsplus),
+    .code_nlocals = offsetof(PyCodeObject, co_nlocals),
+    .code_nplaincellvars = offsetof(PyCodeObject, co_nplaincellvars),
+    .code_nfreevars = offsetof(PyCodeObject, co_nfreevars),
+    .code_localsplusnames = offsetof(PyCodeObject, co_localsplusnames),
+    .code_localspluskinds = offsetof(PyCodeObject, co_localspluskinds),
+    .code_filename = offsetof(PyCodeObject, co_filename),
+    .code_name = offsetof(PyCodeObject, co_name),
+    .code_qualname = offsetof(PyCodeObject, co_qualname),
+    .code_firsttraceable = offsetof(PyCodeObject, _co_firsttraceable),
+    .code_units = offsetof(PyCodeObject, co_code_adaptive),
+    .thread_interp = offsetof(PyThreadState, interp),
+    .thread_recursion_remaining = offsetof(PyThreadState, recursion_remaining),
+    .thread_cframe = offsetof(PyThreadState, cframe),
+    .thread_tracefunc = offsetof(PyThreadState, c_tracefunc),
+    .thread_curexc = offsetof(PyThreadState, curexc_type),
+    .thread_exc_info = offsetof(PyThreadState, exc_info),
+    .cframe_size = sizeof(_PyCFrame),
+    .cframe_use_tracing = offsetof(_PyCFrame, use_tracing),
+    .cframe_current_frame = offsetof(_PyCFrame, current_frame),
+    .cframe_previous = offsetof(_PyCFrame, previous),
+    .function_closure = offsetof(PyFunctionObject, func_closure),
+    .cell_ref = offsetof(PyCellObject, ob_ref),
+};
+
+_Static_assert(offsetof(Frame, f_func) == 0, "frame: function");
+_Static_assert(offsetof(Frame, frame_obj) == 40, "frame: frame object");
+_Static_assert(offsetof(Frame, previous) == 48, "frame: previous");
+_Static_assert(offsetof(Frame, prev_instr) == 56, "frame: previous instruction");
+_Static_assert(offsetof(Frame, stacktop) == 64, "frame: stack top");
+_Static_assert(offsetof(Frame, owner) == 69, "frame: owner");
+_Static_assert(offsetof(Frame, localsplus) == 72, "frame: locals");
+
+const uint8_t *const stator_deopt = _PyOpcode_Deopt;
+const uint8_t *const stator_caches = _PyOpcode_Caches;
+
+/* -- linking a frame ----------------------------------------------------------------------------- */
+
+/* Make `frame` the current one, as _PyEval_EvalFrameDefault does first of all. `cframe` lives on the
+ * caller's C stack until stator_unlink. */
+void stator_link(PyThreadState *thread, _PyCFrame *cframe, Frame *frame) {
+    _PyCFrame *previous = thread->cframe;
+    cframe->use_tracing = previous->use_tracing;
+    cframe->previous = previous;
+    frame->is_entry = true;
+    frame->previous = previous->current_frame;
+    cframe->current_frame = frame;
+    thread->cframe = cframe;
+}
+
+void stator_unlink(PyThreadState *thread, _PyCFrame *cframe) {
+    thread->cframe = cframe->previous;
+    thread->cframe->use_tracing = cframe->use_tracing;
+}
+
+/* -- the interpreter's hook ------------------------------------------------------------------------ */
+
+_PyFrameEvalFunction stator_get_hook(PyInterpreterState *interp) { return interp->eval_frame; }
+
+void stator_set_hook(PyInterpreterState *interp, _PyFrameEvalFunction hook) {
+    interp->eval_frame = hook == _PyEval_EvalFrameDefault ? NULL : hook;
+}
+
+/* -- recursion and the eval breaker ----------------------------------------------------------------- */
+
+int stator_enter_recursion(PyThreadState *thread) { return _Py_EnterRecursiveCallTstate(thread, ""); }
+
+const int *stator_eval_breaker(PyInterpreterState *interp) {
+    return (const int *)&interp->ceval.eval_breaker._value;
+}
+
+static void clear_async_exc(PyInterpreterState *interp) {
+    struct _ceval_state *ceval = &interp->ceval;
+    ceval->pending.async_exc = 0;
+    _Py_atomic_store_relaxed(
+        &ceval->eval_breaker,
+        _Py_atomic_load_relaxed(&ceval->gil_drop_request) |
+            (_Py_atomic_load_relaxed(&_PyRuntime.ceval.signals_pending) &&
+             _Py_ThreadCanHandleSignals(interp)) |
+            (_Py_atomic_load_relaxed(&ceval->pending.calls_to_do) &&
+             _Py_ThreadCanHandlePendingCalls()));
+}
+
+/* Signals, pending calls, a request for the GIL, an asynchronous exception: in this order. */
+int stator_handle_pending(PyThreadState *thread) {
+    struct _ceval_state *ceval = &thread->interp->ceval;
+    if (_Py_atomic_load_relaxed(&_PyRuntime.ceval.signals_pending) ||
+        _Py_atomic_load_relaxed(&ceval->pending.calls_to_do)) {
+        if (Py_MakePendingCalls() != 0) {
+            return -1;
+        }
+    }
+    if (_Py_atomic_load_relaxed(&ceval->gil_drop_request)) {
+        PyEval_RestoreThread(PyEval_SaveThread());
+    }
+    if (thread->async_exc != NULL) {
+        PyObject *exc = thread->async_exc;
+        thread->async_exc = NULL;
+        clear_async_exc(thread->interp);
+        PyErr_SetNone(exc);
+        Py_DECREF(exc);
+        return -1;
+    }
+    return 0;
+}
+
+/* -- generators ------------------------------------------------------------------------------------ */
+
+void stator_mark_suspended(Frame *frame) {
+    _PyFrame_GetGenerator(frame)->gi_frame_state = FRAME_SUSPENDED;
+}
+
+/* Whether a coroutine is suspended in an await of its own. */
+int stator_is_awaiting(PyObject *coroutine) {
+    PyGenObject *gen = (PyGenObject *)coroutine;
+    if (gen->gi_frame_state >= FRAME_CLEARED || gen->gi_frame_state == FRAME_CREATED) {
+        return 0;
+    }
+    _Py_CODEUNIT next = ((Frame *)gen->gi_iframe)->prev_instr[1];
+    return _PyOpcode_Deopt[_Py_OPCODE(next)] == RESUME && _Py_OPARG(next) >= 2;
+}
+
+/* -- functions ------------------------------------------------------------------------------------- */
+
+/* The parts of a new function that MAKE_FUNCTION takes from the stack; each is stolen, or NULL. */
+void stator_set_function_parts(PyObject *function, PyObject *closure, PyObject *annotations,
+                               PyObject *kwdefaults, PyObject *defaults) {
+    PyFunctionObject *func = (PyFunctionObject *)function;
+    if (closure != NULL) {
+        func->func_closure = closure;
+    }
+    if (annotations != NULL) {
+        func->func_annotations = annotations;
+    }
+    if (kwdefaults != NULL) {
+        func->func_kwdefaults = kwdefaults;
+    }
+    if (defaults != NULL) {
+        func->func_defaults = defaults;
+    }
+}
+
+/* -- exceptions ------------------------------------------------------------------------------------ */
+
+/* The raised exception, normalised, with its traceback attached; the thread state is cleared. */
+PyObject *stator_take_exception(void) {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    PyException_SetTraceback(value, traceback != NULL ? traceback : Py_None);
+    Py_XDECREF(traceback);
+    Py_XDECREF(type);
+    return value;
+}
+
+/* Raise an instance again with its own traceback and nothing added; steals `value`. */
+void stator_restore_exception(PyObject *value) {
+    PyObject *type = Py_NewRef((PyObject *)Py_TYPE(value));
+    PyErr_Restore(type, value, PyException_GetTraceback(value));
+}
+
+PyObject *stator_topmost_exception(PyThreadState *thread) {
+    return _PyErr_GetTopmostException(thread)->exc_value;
+}
+
+/* -- trace functions that were set while an instruction ran ------------------------------------------ */
+
+static int call_trace(PyThreadState *thread, Py_tracefunc function, PyObject *object,
+                      PyFrameObject *frame, int what, PyObject *arg) {
+    if (thread->tracing) {
+        return 0;
+    }
+    int old_what = thread->tracing_what;
+    thread->tracing_what = what;
+    PyThreadState_EnterTracing(thread);
+    frame->f_lineno = PyCode_Addr2Line(frame->f_frame->f_code,
+                                       _PyInterpreterFrame_LASTI(frame->f_frame) * 2);
+    int result = function(object, frame, what, arg);
+    frame->f_lineno = 0;
+    PyThreadState_LeaveTracing(thread);
+    thread->tracing_what = old_what;
+    return result;
+}
+
+/* The "exception" event of the current frame. */
+void stator_trace_exception(PyThreadState *thread) {
+    if (thread->c_tracefunc == NULL || thread->tracing) {
+        return;
+    }
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    if (value == NULL) {
+        value = Py_NewRef(Py_None);
+    }
+    PyErr_NormalizeException(&type, &value, &traceback);
+    PyFrameObject *frame = PyThreadState_GetFrame(thread);
+    PyObject *arg = PyTuple_Pack(3, type, value, traceback != NULL ? traceback : Py_None);
+    int err = 0;
+    if (arg != NULL && frame != NULL) {
+        err = call_trace(thread, thread->c_tracefunc, thread->c_traceobj, frame,
+                         PyTrace_EXCEPTION, arg);
+    }
+    Py_XDECREF(arg);
+    Py_XDECREF(frame);
+    if (err == 0) {
+        PyErr_Restore(type, value, traceback);
+    }
+    else {
+        Py_XDECREF(type);
+        Py_XDECREF(value);
+        Py_XDECREF(traceback);
+    }
+}
+
+/* The "return" event of the current frame, which leaves by an exception. */
+void stator_trace_unwind(PyThreadState *thread) {
+    PyFrameObject *frame = PyThreadState_GetFrame(thread);
+    if (frame == NULL) {
+        return;
+    }
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    int err = 0;
+    if (thread->c_tracefunc != NULL) {
+        err = call_trace(thread, thread->c_tracefunc, thread->c_traceobj, frame, PyTrace_RETURN,
+                         NULL);
+    }
+    if (err == 0 && thread->c_profilefunc != NULL) {
+        err = call_trace(thread, thread->c_profilefunc, thread->c_profileobj, frame,
+                         PyTrace_RETURN, NULL);
+    }
+    Py_DECREF(frame);
+    if (err == 0) {
+        PyErr_Restore(type, value, traceback);
+    }
+    else {
+        Py_XDECREF(type);
+        Py_XDECREF(value);
+        Py_XDECREF(traceback);
+    }
+}
+
+/* -- imports ---------------------------------------------------------------------------------------- */
+
+/* Whether `function` is the import function this interpreter started with. */
+int stator_is_original_import(PyObject *function) {
+    return function == _PyInterpreterState_GET()->import_func;
+}

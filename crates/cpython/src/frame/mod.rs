@@ -1,0 +1,209 @@
+//! Frames: a safe view ([`Frame`]) and the evaluator's registers on a running one ([`Running`]).
+
+use std::fmt;
+use std::ptr::NonNull;
+
+use pyo3::ffi::PyObject;
+use pyo3::prelude::*;
+
+use crate::code::Code;
+use crate::object::Borrowed;
+
+#[path = "v311.rs"]
+pub(crate) mod layout;
+mod running;
+mod stack;
+
+use layout::InterpreterFrame;
+pub use running::{Running, enter};
+
+/// Who owns a frame's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// The thread's data stack: an ordinary call.
+    Thread,
+    /// A generator, coroutine or asynchronous generator.
+    Generator,
+    /// A frame object that outlived its call.
+    FrameObject,
+}
+
+/// A frame of the interpreter, valid while it is on the stack or its generator is alive.
+///
+/// It is a pointer with a lifetime: holding one past the call that handed it out is a bug, as it is
+/// in CPython.
+#[derive(Clone, Copy)]
+pub struct Frame<'py> {
+    pointer: NonNull<InterpreterFrame>,
+    py: Python<'py>,
+}
+
+impl fmt::Debug for Frame<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Frame({:p})", self.pointer)
+    }
+}
+
+impl PartialEq for Frame<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.pointer == other.pointer
+    }
+}
+
+impl Eq for Frame<'_> {}
+
+impl<'py> Frame<'py> {
+    /// # Safety
+    /// `pointer` is a frame with its code, function, globals and builtins set, alive as long as the
+    /// view is used.
+    #[inline(always)]
+    pub(crate) unsafe fn from_raw(py: Python<'py>, pointer: *mut InterpreterFrame) -> Self {
+        // SAFETY: the caller gives a valid frame.
+        Frame { pointer: unsafe { NonNull::new_unchecked(pointer) }, py }
+    }
+
+    /// The GIL token.
+    #[inline(always)]
+    pub fn py(&self) -> Python<'py> {
+        self.py
+    }
+
+    /// The `_PyInterpreterFrame`.
+    #[inline(always)]
+    pub fn as_ptr(&self) -> *mut InterpreterFrame {
+        self.pointer.as_ptr()
+    }
+
+    /// The frame's address: its identity while it is alive.
+    #[inline(always)]
+    pub fn id(&self) -> usize {
+        self.pointer.as_ptr() as usize
+    }
+
+    #[inline(always)]
+    fn fields(&self) -> &InterpreterFrame {
+        // SAFETY: alive (see `from_raw`), and `layout::check` compared the struct.
+        unsafe { self.pointer.as_ref() }
+    }
+
+    #[inline(always)]
+    fn borrow<'a>(&'a self, pointer: *mut PyObject) -> Borrowed<'a, 'py> {
+        // SAFETY: the frame keeps its fields' objects alive.
+        unsafe { pyo3::Borrowed::from_ptr(self.py, pointer) }
+    }
+
+    #[inline(always)]
+    fn borrow_opt<'a>(&'a self, pointer: *mut PyObject) -> Option<Borrowed<'a, 'py>> {
+        // SAFETY: null or an object that the frame keeps alive.
+        unsafe { pyo3::Borrowed::from_ptr_or_opt(self.py, pointer) }
+    }
+
+    /// The code object.
+    #[inline(always)]
+    pub fn code(&self) -> Code<'py> {
+        // SAFETY: the frame owns its code object.
+        unsafe { Code::from_raw(self.fields().code) }
+    }
+
+    /// The function whose call this is (for modules and `exec`, one made on the fly).
+    pub fn function(&self) -> Borrowed<'_, 'py> {
+        self.borrow(self.fields().function.cast())
+    }
+
+    /// The function's closure: a tuple of cells, or none.
+    pub fn closure(&self) -> Option<Borrowed<'_, 'py>> {
+        // SAFETY: the frame owns its function.
+        self.borrow_opt(unsafe { (*self.fields().function).closure })
+    }
+
+    /// The global namespace.
+    #[inline(always)]
+    pub fn globals(&self) -> Borrowed<'_, 'py> {
+        self.borrow(self.fields().globals)
+    }
+
+    /// The builtins' namespace.
+    #[inline(always)]
+    pub fn builtins(&self) -> Borrowed<'_, 'py> {
+        self.borrow(self.fields().builtins)
+    }
+
+    /// The local namespace of a module, class body or `exec`; functions have none, unless
+    /// somebody asked for `locals()`.
+    #[inline]
+    pub fn locals(&self) -> Option<Borrowed<'_, 'py>> {
+        self.borrow_opt(self.fields().locals)
+    }
+
+    /// A fast local as its slot holds it (cells as cells), if it is bound.
+    #[inline(always)]
+    pub fn local(&self, index: usize) -> Option<Borrowed<'_, 'py>> {
+        debug_assert!(index < self.code().nlocalsplus());
+        // SAFETY: the slots of the code's fast locals exist from the frame's creation on.
+        self.borrow_opt(unsafe { *self.slots().add(index) })
+    }
+
+    /// The value stack, bottom first; `None` are the `NULL`s that calls push.
+    ///
+    /// While a frame is being evaluated it is right at instruction boundaries; during an
+    /// instruction's own calls, operands are still on it.
+    pub fn stack(&self) -> &[Option<Borrowed<'_, 'py>>] {
+        let base = self.code().nlocalsplus();
+        let length = usize::try_from(self.fields().stacktop).unwrap_or(0).saturating_sub(base);
+        // SAFETY: `stacktop` counts valid slots; `Option<Borrowed>` is a nullable pointer.
+        unsafe { std::slice::from_raw_parts(self.slots().add(base).cast(), length) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn slots(&self) -> *mut *mut PyObject {
+        // SAFETY: a field's address of a live struct.
+        unsafe { (&raw mut (*self.pointer.as_ptr()).localsplus).cast() }
+    }
+
+    /// The calling frame, leaving out frames that haven't started yet.
+    pub fn previous(&self) -> Option<Frame<'py>> {
+        let mut pointer = self.fields().previous;
+        while !pointer.is_null() {
+            // SAFETY: callers of a running frame are alive.
+            let frame = unsafe { Self::from_raw(self.py, pointer) };
+            if frame.is_complete() {
+                return Some(frame);
+            }
+            pointer = frame.fields().previous;
+        }
+        None
+    }
+
+    /// Whether the frame has reached its first `RESUME`: only then may a frame object be made.
+    pub fn is_complete(&self) -> bool {
+        self.owner() == Owner::Generator
+            || self.signed_unit() >= self.code().first_traceable() as isize
+    }
+
+    #[inline(always)]
+    fn signed_unit(&self) -> isize {
+        // SAFETY: both point into (or just before) the code's units.
+        unsafe { self.fields().prev_instr.cast_const().offset_from(self.code().first_unit()) }
+    }
+
+    /// The current instruction's index in code units (the last one's, in a suspended frame); 0 in a
+    /// frame that hasn't started.
+    #[inline]
+    pub fn unit(&self) -> usize {
+        usize::try_from(self.signed_unit()).unwrap_or(0)
+    }
+
+    /// The current source line.
+    pub fn line(&self) -> Option<u32> {
+        self.code().line_of(self.unit())
+    }
+
+    /// Who owns the frame's memory.
+    pub fn owner(&self) -> Owner {
+        match self.fields().owner {
+            0 => Owner::Thread,
+            1 => Owner::Generator,
+            _ => Owner::FrameObject,
+        }
+    }
+}

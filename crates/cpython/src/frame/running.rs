@@ -1,0 +1,330 @@
+//! A frame that is being evaluated: linked into the thread, with instruction and stack pointers.
+
+use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use pyo3::ffi::{self, PyObject};
+
+use super::Frame;
+use crate::code::{Code, Handler};
+use crate::ffi as shim;
+use crate::hook::Evaluated;
+use crate::object::{Object, owned};
+use crate::opcode;
+use crate::raised::{Raised, Result};
+use crate::thread::Thread;
+use crate::thread::layout::CFrame;
+
+/// The evaluator's registers on a linked frame.
+///
+/// Invariants, which make the frame look to every other part of CPython as its own loop does:
+/// * while an instruction runs, the frame's `prev_instr` is that instruction (behind its
+///   `EXTENDED_ARG`s);
+/// * the frame's `stacktop` never counts a slot whose reference was given away: slots are
+///   taken off the count before they are released, because releasing may run the garbage collector;
+/// * the frame is linked, once, from [`enter`] until it is left in one of the ways below.
+pub struct Running<'py> {
+    pub(super) frame: Frame<'py>,
+    thread: Thread<'py>,
+    cframe: *mut CFrame,
+    breaker: *const AtomicI32,
+    first: *const u16,
+    next: *const u16,
+    start: *const u16,
+    pub(super) sp: *mut *mut PyObject,
+    pub(super) base: *mut *mut PyObject,
+    linked: bool,
+}
+
+/// Links `frame` and evaluates it with `body`, which gets `Err` if the recursion limit is reached.
+///
+/// However `body` ends, the frame is unlinked afterwards.
+#[inline(always)]
+pub fn enter<'py>(
+    frame: Frame<'py>,
+    body: impl FnOnce(&mut Running<'py>, Result<()>) -> Evaluated<'py>,
+) -> Evaluated<'py> {
+    let thread = Thread::current(frame.py());
+    let mut cframe =
+        CFrame { use_tracing: 0, current_frame: ptr::null_mut(), previous: ptr::null_mut() };
+    let code = frame.code();
+    let base = frame.slots().wrapping_add(code.nlocalsplus());
+    let mut running = Running {
+        frame,
+        thread,
+        cframe: &raw mut cframe,
+        breaker: thread.eval_breaker(),
+        first: code.first_unit(),
+        // SAFETY: `prev_instr` points at or just before a unit.
+        next: unsafe { (*frame.as_ptr()).prev_instr.add(1) },
+        start: ptr::null(),
+        // SAFETY: a frame that isn't running has its stack top written back.
+        sp: unsafe { frame.slots().add((*frame.as_ptr()).stacktop as usize) },
+        base,
+        linked: true,
+    };
+    running.start = running.next;
+    // SAFETY: `cframe` stays in place until `running`'s drop has unlinked it.
+    unsafe { shim::stator_link(thread.as_ptr(), running.cframe, frame.as_ptr()) };
+    match thread.enter_recursion() {
+        Ok(()) => body(&mut running, Ok(())),
+        Err(raised) => {
+            running.unlink();
+            body(&mut running, Err(raised))
+        }
+    }
+}
+
+impl Drop for Running<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+impl<'py> Running<'py> {
+    /// The frame.
+    #[inline(always)]
+    pub fn frame(&self) -> Frame<'py> {
+        self.frame
+    }
+
+    /// The thread.
+    #[inline(always)]
+    pub fn thread(&self) -> Thread<'py> {
+        self.thread
+    }
+
+    /// The code object.
+    #[inline(always)]
+    pub fn code(&self) -> Code<'py> {
+        self.frame.code()
+    }
+
+    // -- instructions --------------------------------------------------------------------------
+
+    /// Reads the next instruction, its `EXTENDED_ARG`s included; makes it the current one and moves
+    /// behind its inline caches. The opcode comes in its general form.
+    #[inline(always)]
+    pub fn fetch(&mut self) -> (u8, u32) {
+        self.start = self.next;
+        self.publish();
+        let (mut opcode, mut arg) = self.fetch_unit();
+        while opcode == opcode::EXTENDED_ARG {
+            let (next, low) = self.fetch_unit();
+            (opcode, arg) = (next, arg << 8 | low);
+        }
+        self.next = self.next.wrapping_add(opcode::caches(opcode));
+        (opcode, arg)
+    }
+
+    #[inline(always)]
+    fn fetch_unit(&mut self) -> (u8, u32) {
+        debug_assert!(self.next_unit() < self.code().units().len());
+        // SAFETY: the compiler ends every path with a return, raise or jump, so `next` is inside the
+        // code; `prev_instr` is a field of the live frame.
+        unsafe {
+            (*self.frame.as_ptr()).prev_instr = self.next.cast_mut();
+            let unit = *self.next;
+            self.next = self.next.add(1);
+            (opcode::deopt(unit as u8), u32::from(unit >> 8))
+        }
+    }
+
+    /// The unit behind the current instruction and its caches; after a jump, the target.
+    #[inline(always)]
+    pub fn next_unit(&self) -> usize {
+        self.unit_of(self.next)
+    }
+
+    /// The unit that the current instruction begins at, its `EXTENDED_ARG`s included.
+    #[inline(always)]
+    pub fn start_unit(&self) -> usize {
+        self.unit_of(self.start)
+    }
+
+    #[inline(always)]
+    fn unit_of(&self, pointer: *const u16) -> usize {
+        // SAFETY: both point into the same code object.
+        (unsafe { pointer.offset_from(self.first) }) as usize
+    }
+
+    /// The next instruction, not made current: its opcode and argument byte.
+    #[inline(always)]
+    pub fn peek_instruction(&self) -> (u8, u32) {
+        // SAFETY: see `fetch_unit`.
+        let unit = unsafe { *self.next };
+        (opcode::deopt(unit as u8), u32::from(unit >> 8))
+    }
+
+    /// Jumps `units` forward.
+    #[inline(always)]
+    pub fn jump_forward(&mut self, units: u32) {
+        self.next = self.next.wrapping_add(units as usize);
+    }
+
+    /// Jumps `units` backward.
+    #[inline(always)]
+    pub fn jump_backward(&mut self, units: u32) {
+        self.next = self.next.wrapping_sub(units as usize);
+    }
+
+    /// Makes `unit` the current instruction for tracebacks (`RERAISE` with a saved position).
+    pub fn pretend_at(&mut self, unit: usize) {
+        // SAFETY: a field of the live frame; the position was saved by `unwind_to`.
+        unsafe { (*self.frame.as_ptr()).prev_instr = self.first.add(unit).cast_mut() };
+    }
+
+    // -- events --------------------------------------------------------------------------------
+
+    /// Whether a trace or profile function was set, so that the frame must be handed over.
+    #[inline(always)]
+    pub fn is_traced(&self) -> bool {
+        // SAFETY: `cframe` is alive (see `enter`). CPython writes it through the thread state.
+        unsafe { ptr::read_volatile(&raw const (*self.cframe).use_tracing) != 0 }
+    }
+
+    /// Polls the eval breaker.
+    #[inline(always)]
+    pub fn poll(&mut self) -> Result<()> {
+        // SAFETY: a field of the interpreter, which outlives its threads.
+        if unsafe { (*self.breaker).load(Ordering::Relaxed) } == 0 {
+            return Ok(());
+        }
+        self.publish();
+        self.thread.handle_pending()
+    }
+
+    // -- exceptions ----------------------------------------------------------------------------
+
+    /// Adds the frame to the raised exception's traceback, and tells a trace function.
+    #[cold]
+    pub fn add_traceback(&mut self) {
+        self.publish();
+        if !self.thread.is_raised() {
+            // As CPython does when something returned an error without setting one.
+            let message = c"error return without exception set";
+            let _: Raised = Raised::system_error(self.frame.py(), message);
+        }
+        if self.frame.is_complete() {
+            // SAFETY: the linked frame is the thread's current one.
+            let object = unsafe {
+                let pointer = shim::PyThreadState_GetFrame(self.thread.as_ptr());
+                owned(self.frame.py(), pointer)
+            };
+            if let Ok(object) = object {
+                // SAFETY: a frame object, and an exception is set.
+                unsafe { shim::PyTraceBack_Here(object.as_ptr()) };
+            }
+        }
+        // SAFETY: the current thread's state, with an exception set.
+        unsafe { shim::stator_trace_exception(self.thread.as_ptr()) };
+    }
+
+    /// The handler for an exception raised by the current instruction.
+    ///
+    /// CPython looks up the unit before the next one: it differs from the current instruction's where
+    /// a jump was made first and then an event raised.
+    #[cold]
+    pub fn handler(&self) -> Option<Handler> {
+        self.code().handler_for(self.next_unit().wrapping_sub(1))
+    }
+
+    /// Moves to a handler: unwinds the stack, pushes the position if asked for, then the exception.
+    #[cold]
+    pub fn unwind_to(&mut self, handler: Handler) {
+        while self.depth() > handler.depth {
+            drop(self.pop_or_null());
+        }
+        if handler.lasti {
+            let unit = self.frame.unit() as isize;
+            // SAFETY: no precondition. The exception is set while the integer is made; it is small.
+            let position = unsafe { owned(self.frame.py(), ffi::PyLong_FromSsize_t(unit)) };
+            if let Ok(position) = position {
+                self.push(position);
+            }
+        }
+        self.publish();
+        let exception = self.thread.take_exception();
+        self.push(exception);
+        // SAFETY: the exception table's targets are units of the code.
+        self.next = unsafe { self.first.add(handler.target) };
+    }
+
+    /// Empties the stack of a frame that leaves by an exception.
+    #[cold]
+    pub fn unwind_all(&mut self) {
+        while self.depth() > 0 {
+            drop(self.pop_or_null());
+        }
+        self.publish();
+        if self.is_traced() {
+            // SAFETY: the current thread's state, with an exception set.
+            unsafe { shim::stator_trace_unwind(self.thread.as_ptr()) };
+        }
+    }
+
+    // -- ways out ------------------------------------------------------------------------------
+
+    #[inline(always)]
+    fn unlink(&mut self) {
+        self.linked = false;
+        // SAFETY: linked in `enter`, and nothing linked since then is still linked: calls that the
+        // frame made have returned.
+        unsafe { shim::stator_unlink(self.thread.as_ptr(), self.cframe) };
+    }
+
+    #[inline(always)]
+    fn leave(&mut self) {
+        if self.linked {
+            self.thread.leave_recursion();
+            self.unlink();
+        }
+    }
+
+    /// Gives the frame to CPython, to go on at `unit`; returns what it evaluates to.
+    pub fn hand_over_at(&mut self, unit: usize) -> Evaluated<'py> {
+        self.publish();
+        // SAFETY: `unit` is an instruction of the code, or the frame's start; CPython goes on behind
+        // `prev_instr`.
+        unsafe {
+            let unit_before = self.first.add(unit).wrapping_sub(1);
+            (*self.frame.as_ptr()).prev_instr = unit_before.cast_mut();
+        }
+        self.leave();
+        // SAFETY: the frame is complete and unlinked, as the default evaluator expects it.
+        unsafe {
+            let thread = self.thread.as_ptr();
+            let result = shim::_PyEval_EvalFrameDefault(thread, self.frame.as_ptr(), 0);
+            owned(self.frame.py(), result)
+        }
+    }
+
+    /// Gives the frame to CPython before the current instruction.
+    pub fn hand_over(&mut self) -> Evaluated<'py> {
+        self.hand_over_at(self.start_unit())
+    }
+
+    /// Marks the generator that owns the frame as suspended (`YIELD_VALUE`).
+    #[inline]
+    pub fn mark_suspended(&mut self) {
+        debug_assert_eq!(self.frame.owner(), super::Owner::Generator);
+        self.publish();
+        // SAFETY: only generators' code has YIELD_VALUE, so the frame is inside a generator.
+        unsafe { shim::stator_mark_suspended(self.frame.as_ptr()) };
+    }
+
+    /// Leaves with a value that was popped off the stack.
+    #[inline(always)]
+    pub fn leave_with(&mut self, value: Object<'py>) -> Evaluated<'py> {
+        self.publish();
+        self.leave();
+        Ok(value)
+    }
+
+    /// Leaves with the raised exception.
+    pub fn leave_raised(&mut self, raised: Raised) -> Evaluated<'py> {
+        self.leave();
+        Err(raised)
+    }
+}

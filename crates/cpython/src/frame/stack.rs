@@ -1,0 +1,404 @@
+//! The value stack and the fast locals of a running frame.
+//!
+//! Depth isn't checked in release builds: the code object states the depth it needs
+//! (`co_stacksize`), CPython's compiler computed it, and each opcode's effect is CPython's own.
+
+use std::ptr;
+
+use pyo3::ffi::{self, PyObject};
+use pyo3::prelude::*;
+
+use super::Running;
+use crate::ffi as shim;
+use crate::object::{Borrowed, Object, cloned, owned};
+use crate::raised::{Raised, Result};
+
+impl<'py> Running<'py> {
+    /// Writes the stack's height into the frame.
+    #[inline(always)]
+    pub(super) fn publish(&mut self) {
+        // SAFETY: both point into the frame; the frame is alive.
+        unsafe {
+            let height = self.sp.offset_from(self.frame.slots());
+            (*self.frame.as_ptr()).stacktop = height as i32;
+        }
+    }
+
+    /// Number of values on the stack.
+    #[inline(always)]
+    pub fn depth(&self) -> usize {
+        // SAFETY: both point into the frame's slots.
+        (unsafe { self.sp.offset_from(self.base) }) as usize
+    }
+
+    #[inline(always)]
+    fn slot(&self, n: usize) -> *mut *mut PyObject {
+        debug_assert!(n <= self.depth(), "peek of {n} at depth {}", self.depth());
+        // SAFETY: the opcode's effect says that `n` values are on the stack.
+        unsafe { self.sp.sub(n) }
+    }
+
+    #[inline(always)]
+    fn push_raw(&mut self, pointer: *mut PyObject) {
+        debug_assert!(self.depth() < self.code().stacksize());
+        // SAFETY: the compiler reserved the depth this code needs.
+        unsafe {
+            *self.sp = pointer;
+            self.sp = self.sp.add(1);
+        }
+    }
+
+    /// Pushes a value.
+    #[inline(always)]
+    pub fn push(&mut self, value: Object<'py>) {
+        self.push_raw(value.into_ptr());
+    }
+
+    /// Pushes another reference to a value.
+    #[inline(always)]
+    pub fn push_clone_of_const(&mut self, index: usize) {
+        let constant = self.code().const_at(index).as_ptr();
+        // SAFETY: a constant of the code object.
+        unsafe { ffi::Py_INCREF(constant) };
+        self.push_raw(constant);
+    }
+
+    /// Pushes `True` or `False`.
+    #[inline(always)]
+    pub fn push_bool(&mut self, value: bool) {
+        // SAFETY: static objects.
+        let object = unsafe { if value { ffi::Py_True() } else { ffi::Py_False() } };
+        // SAFETY: a static object.
+        unsafe { ffi::Py_INCREF(object) };
+        self.push_raw(object);
+    }
+
+    /// Pushes the `NULL` that tells `CALL` that no `self` was split off.
+    #[inline(always)]
+    pub fn push_null(&mut self) {
+        self.push_raw(ptr::null_mut());
+    }
+
+    /// Pushes a fast local; false if it is unbound.
+    #[inline(always)]
+    pub fn push_local(&mut self, index: usize) -> bool {
+        debug_assert!(index < self.code().nlocalsplus());
+        // SAFETY: the slot exists, and the frame owns what it holds.
+        let value = unsafe { *self.frame.slots().add(index) };
+        if value.is_null() {
+            return false;
+        }
+        // SAFETY: a valid object.
+        unsafe { ffi::Py_INCREF(value) };
+        self.push_raw(value);
+        true
+    }
+
+    /// Takes the top value.
+    #[inline(always)]
+    pub fn pop(&mut self) -> Object<'py> {
+        let slot = self.slot(1);
+        self.sp = slot;
+        self.publish();
+        // SAFETY: the slot's reference is now this function's to give.
+        unsafe {
+            debug_assert!(!(*slot).is_null());
+            Bound::from_owned_ptr(self.frame.py(), *slot)
+        }
+    }
+
+    /// Takes the top value, which may be a `NULL`.
+    #[inline(always)]
+    pub fn pop_or_null(&mut self) -> Option<Object<'py>> {
+        let slot = self.slot(1);
+        self.sp = slot;
+        self.publish();
+        // SAFETY: the slot's reference is now this function's to give.
+        unsafe { Bound::from_owned_ptr_or_opt(self.frame.py(), *slot) }
+    }
+
+    /// The `n`th value from the top, counted from 1.
+    #[inline(always)]
+    pub fn peek(&self, n: usize) -> Borrowed<'_, 'py> {
+        let slot = self.slot(n);
+        // SAFETY: the stack owns the value, and can't change while it is borrowed.
+        unsafe {
+            debug_assert!(!(*slot).is_null());
+            pyo3::Borrowed::from_ptr(self.frame.py(), *slot)
+        }
+    }
+
+    /// Whether the `n`th value from the top is a `NULL`.
+    #[inline(always)]
+    pub fn is_null(&self, n: usize) -> bool {
+        // SAFETY: a slot of the stack.
+        unsafe { (*self.slot(n)).is_null() }
+    }
+
+    /// The `n` topmost values, deepest first.
+    #[inline(always)]
+    pub fn peek_many(&self, n: usize) -> &[Borrowed<'_, 'py>] {
+        let slot = self.slot(n);
+        // SAFETY: `n` non-null slots; `Borrowed` is a transparent pointer.
+        unsafe { std::slice::from_raw_parts(slot.cast(), n) }
+    }
+
+    /// Replaces the `n`th value from the top; returns what was there.
+    #[inline(always)]
+    #[must_use]
+    pub fn replace(&mut self, n: usize, value: Object<'py>) -> Object<'py> {
+        // SAFETY: the slot is non-null, and its reference is exchanged.
+        unsafe {
+            let old = ptr::replace(self.slot(n), value.into_ptr());
+            Bound::from_owned_ptr(self.frame.py(), old)
+        }
+    }
+
+    /// Sets the `n`th value from the top, which is a `NULL`.
+    #[inline(always)]
+    pub fn fill(&mut self, n: usize, value: Object<'py>) {
+        debug_assert!(self.is_null(n));
+        // SAFETY: the slot holds no reference.
+        unsafe { *self.slot(n) = value.into_ptr() };
+    }
+
+    /// Turns the `n`th value from the top into a `NULL`; returns what was there.
+    #[inline(always)]
+    #[must_use]
+    pub fn take(&mut self, n: usize) -> Object<'py> {
+        // SAFETY: the slot is non-null, and its reference is given away.
+        unsafe {
+            let old = ptr::replace(self.slot(n), ptr::null_mut());
+            Bound::from_owned_ptr(self.frame.py(), old)
+        }
+    }
+
+    /// Exchanges the top with the `n`th value (`NULL`s included).
+    #[inline(always)]
+    pub fn swap(&mut self, n: usize) {
+        // SAFETY: two slots of the stack.
+        unsafe { ptr::swap(self.slot(1), self.slot(n)) };
+    }
+
+    /// Pushes another reference to the `n`th value (`NULL`s included).
+    #[inline(always)]
+    pub fn copy(&mut self, n: usize) {
+        // SAFETY: a slot of the stack.
+        unsafe {
+            let value = *self.slot(n);
+            ffi::Py_XINCREF(value);
+            self.push_raw(value);
+        }
+    }
+
+    /// Drops the two topmost values, the deeper one first, and pushes `result` if there is one.
+    #[inline(always)]
+    pub fn finish_two(&mut self, result: Result<Object<'py>>) -> Result<()> {
+        let (deeper, top) = (self.slot(2), self.slot(1));
+        // SAFETY: both references leave the counted part of the stack before they are released.
+        unsafe {
+            let (first, second) = (*deeper, *top);
+            let outcome = match result {
+                Ok(value) => {
+                    *deeper = value.into_ptr();
+                    self.sp = top;
+                    Ok(())
+                }
+                Err(raised) => {
+                    self.sp = deeper;
+                    Err(raised)
+                }
+            };
+            self.publish();
+            ffi::Py_DECREF(first);
+            ffi::Py_DECREF(second);
+            outcome
+        }
+    }
+
+    /// Replaces the top value by `result`, or drops it.
+    #[inline(always)]
+    pub fn finish_one(&mut self, result: Result<Object<'py>>) -> Result<()> {
+        match result {
+            Ok(value) => {
+                drop(self.replace(1, value));
+                Ok(())
+            }
+            Err(raised) => {
+                drop(self.pop());
+                Err(raised)
+            }
+        }
+    }
+
+    /// Drops the `n` topmost values, the deepest first.
+    #[inline(always)]
+    pub fn drop_many(&mut self, n: usize) {
+        let first = self.slot(n);
+        self.sp = first;
+        self.publish();
+        for index in 0..n {
+            // SAFETY: the references left the counted part of the stack. Releasing them may run code
+            // in other frames, never in this one, so the slots keep their values.
+            unsafe { ffi::Py_XDECREF(*first.add(index)) };
+        }
+    }
+
+    /// Ends a call with `n` arguments: drops the callable, the arguments, and a `NULL` below if
+    /// `below`; pushes the result if there is one.
+    #[inline(always)]
+    pub fn finish_call(
+        &mut self,
+        n: usize,
+        below: bool,
+        result: Result<Object<'py>>,
+    ) -> Result<()> {
+        let callable = self.slot(n + 1);
+        // SAFETY: the slots leave the counted part of the stack before they are released.
+        unsafe {
+            let bottom = callable.sub(usize::from(below));
+            let function = *callable;
+            // The result takes the lowest slot, which holds the callable or the NULL below it.
+            let outcome = match result {
+                Ok(value) => {
+                    *bottom = value.into_ptr();
+                    self.sp = bottom.add(1);
+                    Ok(())
+                }
+                Err(raised) => {
+                    self.sp = bottom;
+                    Err(raised)
+                }
+            };
+            self.publish();
+            ffi::Py_DECREF(function);
+            for index in 1..=n {
+                ffi::Py_DECREF(*callable.add(index));
+            }
+            outcome
+        }
+    }
+
+    // -- containers made of stack values ---------------------------------------------------------
+
+    /// Moves the `n` topmost values into a new tuple.
+    #[inline]
+    pub fn pop_tuple(&mut self, n: usize) -> Result<Object<'py>> {
+        // SAFETY: a new tuple's items are filled before anybody sees it; references are moved.
+        unsafe {
+            let tuple = owned(self.frame.py(), ffi::PyTuple_New(n as isize))?;
+            let first = self.slot(n);
+            for index in 0..n {
+                ffi::PyTuple_SET_ITEM(tuple.as_ptr(), index as isize, *first.add(index));
+            }
+            self.sp = first;
+            self.publish();
+            Ok(tuple)
+        }
+    }
+
+    /// Moves the `n` topmost values into a new list.
+    #[inline]
+    pub fn pop_list(&mut self, n: usize) -> Result<Object<'py>> {
+        // SAFETY: as for `pop_tuple`.
+        unsafe {
+            let list = owned(self.frame.py(), ffi::PyList_New(n as isize))?;
+            let first = self.slot(n);
+            for index in 0..n {
+                ffi::PyList_SET_ITEM(list.as_ptr(), index as isize, *first.add(index));
+            }
+            self.sp = first;
+            self.publish();
+            Ok(list)
+        }
+    }
+
+    /// Unpacks the top value into `before` values (the first on top) and, with `after`, a list of the
+    /// rest and `after` more values.
+    pub fn unpack(&mut self, before: usize, after: Option<usize>) -> Result<()> {
+        let sequence = self.pop();
+        if after.is_none() && self.unpack_exact(&sequence, before) {
+            return Ok(());
+        }
+        let count = before + after.map_or(0, |after| after + 1);
+        let after = after.map_or(-1, |after| after as i32);
+        // SAFETY: the compiler reserved `count` slots above; none of them counts as valid yet.
+        let filled = unsafe {
+            let top = self.sp.add(count);
+            shim::stator_unpack(sequence.as_ptr(), before as i32, after, top)
+        };
+        if filled == 0 {
+            return Err(Raised);
+        }
+        // SAFETY: the slots were filled.
+        self.sp = unsafe { self.sp.add(count) };
+        self.publish();
+        Ok(())
+    }
+
+    /// The quick way for tuples and lists of the right length.
+    #[inline(always)]
+    fn unpack_exact(&mut self, sequence: &Object<'py>, count: usize) -> bool {
+        let pointer = sequence.as_ptr();
+        // SAFETY: items of an exact tuple or list, within its length; no code runs in between.
+        unsafe {
+            if ffi::PyTuple_CheckExact(pointer) != 0
+                && ffi::PyTuple_GET_SIZE(pointer) as usize == count
+            {
+                for index in (0..count).rev() {
+                    let item = ffi::PyTuple_GET_ITEM(pointer, index as isize);
+                    ffi::Py_INCREF(item);
+                    self.push_raw(item);
+                }
+            } else if ffi::PyList_CheckExact(pointer) != 0
+                && ffi::PyList_GET_SIZE(pointer) as usize == count
+            {
+                for index in (0..count).rev() {
+                    let item = ffi::PyList_GET_ITEM(pointer, index as isize);
+                    ffi::Py_INCREF(item);
+                    self.push_raw(item);
+                }
+            } else {
+                return false;
+            }
+        }
+        self.publish();
+        true
+    }
+
+    // -- fast locals -----------------------------------------------------------------------------
+
+    /// Moves the top value into a fast local; returns the old value, to be dropped afterwards.
+    #[inline(always)]
+    pub fn pop_to_local(&mut self, index: usize) -> Option<Object<'py>> {
+        let value = self.pop();
+        self.set_local(index, Some(value))
+    }
+
+    /// Sets a fast local; returns the old value, to be dropped when the frame is consistent.
+    #[inline(always)]
+    pub fn set_local(&mut self, index: usize, value: Option<Object<'py>>) -> Option<Object<'py>> {
+        debug_assert!(index < self.code().nlocalsplus());
+        let new = value.map_or(ptr::null_mut(), Bound::into_ptr);
+        // SAFETY: the slot exists; the references are exchanged.
+        unsafe {
+            let old = ptr::replace(self.frame.slots().add(index), new);
+            Bound::from_owned_ptr_or_opt(self.frame.py(), old)
+        }
+    }
+
+    /// Fills the free variables' slots with the function's closure (`COPY_FREE_VARS`).
+    pub fn copy_free_vars(&mut self, count: usize) {
+        let first = self.code().first_free();
+        let Some(closure) = self.frame.closure().map(|closure| closure.to_owned()) else {
+            return;
+        };
+        for index in 0..count {
+            // SAFETY: the closure has as many cells as the code has free variables.
+            let cell = unsafe {
+                cloned(self.frame.py(), ffi::PyTuple_GET_ITEM(closure.as_ptr(), index as isize))
+            };
+            drop(self.set_local(first + index, cell));
+        }
+    }
+}

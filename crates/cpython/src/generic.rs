@@ -1,0 +1,235 @@
+//! CPython's generic machinery below the syntax level: generic attribute access, `tp_new`,
+//! descriptors, method definitions, the error indicator.
+
+use pyo3::PyTypeInfo;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyTuple, PyType};
+
+use crate::heap::types;
+use crate::object::{Borrowed, Object, owned, status};
+use crate::raised::{Raised, Result};
+
+/// `PyObject_GenericGetAttr`: no `__getattr__`, no user's `__getattribute__`.
+pub fn generic_get_attr<'py>(
+    owner: Borrowed<'_, 'py>,
+    name: Borrowed<'_, 'py>,
+) -> Result<Object<'py>> {
+    // SAFETY: two live objects; the name is checked by the callee.
+    unsafe { owned(owner.py(), ffi::PyObject_GenericGetAttr(owner.as_ptr(), name.as_ptr())) }
+}
+
+/// `PyObject_GenericSetAttr`, deleting if there is no value.
+pub fn generic_set_attr(
+    owner: Borrowed<'_, '_>,
+    name: Borrowed<'_, '_>,
+    value: Option<Borrowed<'_, '_>>,
+) -> Result<()> {
+    let value = value.map_or(std::ptr::null_mut(), |value| value.as_ptr());
+    // SAFETY: live objects, or null for deletion.
+    unsafe { status(ffi::PyObject_GenericSetAttr(owner.as_ptr(), name.as_ptr(), value)).map(drop) }
+}
+
+/// Binds a descriptor through its type's `tp_descr_get`; an object without one comes back as it is.
+pub fn descriptor_get<'py>(
+    descriptor: Borrowed<'_, 'py>,
+    owner: Option<Borrowed<'_, 'py>>,
+    class: Borrowed<'_, 'py>,
+) -> Result<Object<'py>> {
+    let owner = owner.map_or(std::ptr::null_mut(), |owner| owner.as_ptr());
+    // SAFETY: the slot of a live object's type, called as CPython calls it.
+    unsafe {
+        match (*ffi::Py_TYPE(descriptor.as_ptr())).tp_descr_get {
+            Some(get) => owned(descriptor.py(), get(descriptor.as_ptr(), owner, class.as_ptr())),
+            None => Ok(descriptor.to_owned()),
+        }
+    }
+}
+
+/// `type.tp_new(type, args, kwargs)`: a new instance before `__init__`.
+pub fn new_object<'py>(
+    class: &Bound<'py, PyType>,
+    args: &[Borrowed<'_, 'py>],
+    names: Option<Borrowed<'_, 'py>>,
+) -> Result<Object<'py>> {
+    let py = class.py();
+    let given = names.map_or(0, |names| names.len().unwrap_or(0));
+    let (positional, named) = args.split_at(args.len() - given);
+    let positional = PyTuple::new(py, positional).map_err(|error| Raised::set(py, error))?;
+    let keywords = pyo3::types::PyDict::new(py);
+    if let Some(names) = names {
+        let names = names.cast::<PyTuple>().map_err(|error| Raised::set(py, error.into()))?;
+        for (name, value) in names.iter().zip(named) {
+            keywords.set_item(name, *value).map_err(|error| Raised::set(py, error))?;
+        }
+    }
+    let keywords = if given == 0 { std::ptr::null_mut() } else { keywords.as_ptr() };
+    // SAFETY: a live type; its `tp_new` is called as `type.__call__` does.
+    unsafe {
+        match (*class.as_type_ptr()).tp_new {
+            Some(new) => owned(py, new(class.as_type_ptr(), positional.as_ptr(), keywords)),
+            None => Err(Raised::set(
+                py,
+                pyo3::exceptions::PyTypeError::new_err("cannot create instances"),
+            )),
+        }
+    }
+}
+
+/// The error of an `__init__` that returned something.
+pub fn raise_init_result(result: Borrowed<'_, '_>) -> Raised {
+    let name = result.get_type().name().map_or_else(|_| "?".into(), |name| name.to_string());
+    let message = format!("__init__() should return None, not '{name}'");
+    Raised::set(result.py(), pyo3::exceptions::PyTypeError::new_err(message))
+}
+
+/// Whether the exception that is set is an instance of `E`.
+pub fn exception_matches<E: PyTypeInfo>(py: Python<'_>) -> bool {
+    // SAFETY: the GIL is held; an exception may or may not be set.
+    unsafe {
+        !ffi::PyErr_Occurred().is_null()
+            && ffi::PyErr_ExceptionMatches(E::type_object_raw(py).cast()) != 0
+    }
+}
+
+/// Clears the exception that is set.
+pub fn clear_exception(_py: Python<'_>) {
+    // SAFETY: the GIL is held.
+    unsafe { ffi::PyErr_Clear() };
+}
+
+/// The address of the `PyMethodDef` of a C function or method descriptor: what names it, however
+/// it is bound.
+#[inline]
+pub fn method_def(callable: Borrowed<'_, '_>) -> Option<usize> {
+    let ty = types::address_of(callable);
+    if ty == &raw mut ffi::PyCFunction_Type as usize {
+        // SAFETY: a C function by its exact type; its definition outlives it.
+        unsafe {
+            let def = (*callable.as_ptr().cast::<ffi::PyCFunctionObject>()).m_ml;
+            return (!is_new(def)).then_some(def as usize);
+        }
+    }
+    if ty == &raw mut ffi::PyMethodDescr_Type as usize
+        || ty == &raw mut ffi::PyClassMethodDescr_Type as usize
+    {
+        // SAFETY: a method descriptor by its exact type: the common descriptor head, then `d_method`.
+        return Some(unsafe {
+            callable.as_ptr().cast::<MethodDescriptor>().as_ref().map_or(0, |d| d.method as usize)
+        });
+    }
+    None
+}
+
+/// Whether this is the definition that the `__new__` of every C type shares.
+///
+/// # Safety
+/// `def` is the definition of a live C function.
+unsafe fn is_new(def: *mut ffi::PyMethodDef) -> bool {
+    // SAFETY: the name of a method definition is a C string.
+    unsafe { std::ffi::CStr::from_ptr((*def).ml_name) == c"__new__" }
+}
+
+/// `PyMethodDescrObject`, as all versions since 3.8 lay it out.
+#[repr(C)]
+struct MethodDescriptor {
+    head: ffi::PyObject,
+    class: *mut ffi::PyTypeObject,
+    name: *mut ffi::PyObject,
+    qualname: *mut ffi::PyObject,
+    method: *mut ffi::PyMethodDef,
+}
+
+/// The object a C method is bound to; `None` for functions of modules, static and class methods.
+pub fn bound_receiver<'py>(callable: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+    if types::address_of(callable) != &raw mut ffi::PyCFunction_Type as usize {
+        return None;
+    }
+    // SAFETY: a C function by its exact type; a static method's `m_self` isn't to be read.
+    unsafe {
+        let function = callable.as_ptr().cast::<ffi::PyCFunctionObject>();
+        if (*(*function).m_ml).ml_flags & ffi::METH_STATIC != 0 {
+            return None;
+        }
+        Bound::from_borrowed_ptr_or_opt(callable.py(), (*function).m_self)
+    }
+}
+
+/// The parts of a bound `super` object: the class to search behind, the receiver and the receiver's
+/// class.
+pub fn super_parts<'py>(
+    object: Borrowed<'_, 'py>,
+) -> Option<(Bound<'py, PyType>, Object<'py>, Bound<'py, PyType>)> {
+    #[repr(C)]
+    struct Super {
+        head: ffi::PyObject,
+        after: *mut ffi::PyObject,
+        receiver: *mut ffi::PyObject,
+        start: *mut ffi::PyObject,
+    }
+    if types::address_of(object) != &raw mut ffi::PySuper_Type as usize {
+        return None;
+    }
+    let py = object.py();
+    // SAFETY: a `super` object by its exact type; its fields are objects or null.
+    unsafe {
+        let parts = &*object.as_ptr().cast::<Super>();
+        let after = Bound::from_borrowed_ptr_or_opt(py, parts.after)?;
+        let receiver = Bound::from_borrowed_ptr_or_opt(py, parts.receiver)?;
+        let start = Bound::from_borrowed_ptr_or_opt(py, parts.start)?;
+        Some((after.cast_into().ok()?, receiver, start.cast_into().ok()?))
+    }
+}
+
+unsafe extern "C" {
+    fn PyMethod_New(
+        function: *mut ffi::PyObject,
+        receiver: *mut ffi::PyObject,
+    ) -> *mut ffi::PyObject;
+}
+
+/// A bound method object.
+pub fn bind_method<'py>(function: Borrowed<'_, 'py>, receiver: Borrowed<'_, 'py>) -> Object<'py> {
+    // SAFETY: two live objects; fails only without memory.
+    unsafe {
+        Bound::from_owned_ptr(function.py(), PyMethod_New(function.as_ptr(), receiver.as_ptr()))
+    }
+}
+
+/// The string, interned.
+pub fn interned<'py>(text: &Bound<'py, PyString>) -> Bound<'py, PyString> {
+    let mut pointer = text.clone().into_ptr();
+    // SAFETY: an owned reference to a string goes in, an owned one comes out.
+    unsafe {
+        ffi::PyUnicode_InternInPlace(&raw mut pointer);
+        Bound::from_owned_ptr(text.py(), pointer).cast_into_unchecked()
+    }
+}
+
+/// Whether `class` is `base` or has it among its bases; no user code runs.
+pub fn is_subtype(class: &Bound<'_, PyType>, base: &Bound<'_, PyType>) -> bool {
+    // SAFETY: two live types.
+    unsafe { ffi::PyType_IsSubtype(class.as_type_ptr(), base.as_type_ptr()) != 0 }
+}
+
+/// Turns automatic garbage collection off while it lives, if it was on: a recorded call must not
+/// be interrupted by finalizers of objects that have nothing to do with it.
+pub struct WithoutGc(bool);
+
+impl WithoutGc {
+    /// Turns collection off.
+    #[must_use]
+    pub fn new(_py: Python<'_>) -> Self {
+        // SAFETY: the GIL is held.
+        Self(unsafe { ffi::PyGC_Disable() } != 0)
+    }
+}
+
+impl Drop for WithoutGc {
+    fn drop(&mut self) {
+        if self.0 {
+            // SAFETY: made and dropped with the GIL held.
+            unsafe { ffi::PyGC_Enable() };
+        }
+    }
+}

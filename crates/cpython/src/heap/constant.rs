@@ -1,0 +1,177 @@
+//! Constants: objects that are immutable all the way down and whose equality is C code.
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use super::{Any, container, layout, torch, types, words};
+
+/// Nesting deeper than this isn't taken for a constant.
+const DEPTH: usize = 32;
+
+/// The exact types that constants can have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Compared by pointer only: `None`, `...`, `NotImplemented`, booleans, `torch.dtype`, ....
+    Singleton,
+    /// Compared by CPython's own comparison: `str`, `int`, `bytes`, `torch.device`.
+    Compared,
+    /// Compared bit by bit.
+    Float,
+    Complex,
+    Tuple,
+    FrozenSet,
+    Slice,
+    Range,
+}
+
+fn kind(object: Any<'_, '_>) -> Option<Kind> {
+    let ty = types::address_of(object);
+    let is = |builtin: *mut ffi::PyTypeObject| ty == builtin as usize;
+    if is(&raw mut ffi::PyUnicode_Type)
+        || is(&raw mut ffi::PyLong_Type)
+        || is(&raw mut ffi::PyBytes_Type)
+    {
+        return Some(Kind::Compared);
+    }
+    if is(&raw mut ffi::PyBool_Type) || object.is_none() || is(&raw mut ffi::PyEllipsis_Type) {
+        return Some(Kind::Singleton);
+    }
+    if is(&raw mut ffi::PyFloat_Type) {
+        return Some(Kind::Float);
+    }
+    if is(&raw mut ffi::PyTuple_Type) {
+        return Some(Kind::Tuple);
+    }
+    if is(&raw mut ffi::PyFrozenSet_Type) {
+        return Some(Kind::FrozenSet);
+    }
+    if is(&raw mut ffi::PySlice_Type) {
+        return Some(Kind::Slice);
+    }
+    if is(&raw mut ffi::PyRange_Type) {
+        return Some(Kind::Range);
+    }
+    if is(&raw mut ffi::PyComplex_Type) {
+        return Some(Kind::Complex);
+    }
+    // SAFETY: the address of a singleton.
+    if object.as_ptr() == unsafe { ffi::Py_NotImplemented() } {
+        return Some(Kind::Singleton);
+    }
+    match torch::constant_type(object.py(), ty)? {
+        torch::ConstantType::Singleton => Some(Kind::Singleton),
+        torch::ConstantType::Device => Some(Kind::Compared),
+        torch::ConstantType::Size => Some(Kind::Tuple),
+    }
+}
+
+/// Whether the object is a constant: of an exact builtin immutable type (or `torch.dtype`,
+/// `torch.device`, `torch.Size` and the like), and so are its elements.
+#[inline]
+#[must_use]
+pub fn is_constant(object: Any<'_, '_>) -> bool {
+    if types::address_of(object) == &raw mut ffi::PyUnicode_Type as usize {
+        return true;
+    }
+    constant_within(object, DEPTH)
+}
+
+fn constant_within(object: Any<'_, '_>, depth: usize) -> bool {
+    let Some(kind) = kind(object) else { return false };
+    let elements = match kind {
+        Kind::Singleton | Kind::Compared | Kind::Float | Kind::Complex => return true,
+        _ if depth == 0 => return false,
+        _ => elements(object, kind),
+    };
+    elements.iter().all(|element| constant_within(element.as_borrowed(), depth - 1))
+}
+
+/// The elements of a compound constant, in order.
+fn elements<'py>(object: Any<'_, 'py>, kind: Kind) -> Vec<Bound<'py, PyAny>> {
+    let fields = |offsets: [usize; 3]| {
+        // SAFETY: a slice or range by its exact type: three object pointers, never null.
+        offsets.map(|offset| unsafe {
+            Bound::from_borrowed_ptr(object.py(), words::pointer(object.as_ptr(), offset))
+        })
+    };
+    match kind {
+        Kind::Tuple => {
+            let length = container::tuple_length(object).unwrap_or(0);
+            (0..length).filter_map(|index| container::tuple_item(object, index)).collect()
+        }
+        Kind::FrozenSet => container::set_items(object).unwrap_or_default(),
+        Kind::Slice => fields(layout::SLICE).into(),
+        Kind::Range => fields(layout::RANGE).into(),
+        Kind::Singleton | Kind::Compared | Kind::Float | Kind::Complex => Vec::new(),
+    }
+}
+
+/// Whether two objects are constants of the same exact type and value: floats bit by bit, tuples,
+/// frozensets, slices and ranges element by element, in iteration order.
+#[inline]
+#[must_use]
+pub fn equal(a: Any<'_, '_>, b: Any<'_, '_>) -> bool {
+    if types::address_of(a) != types::address_of(b) {
+        return false;
+    }
+    equal_within(a, b, DEPTH)
+}
+
+fn equal_within(a: Any<'_, '_>, b: Any<'_, '_>, depth: usize) -> bool {
+    if types::address_of(a) != types::address_of(b) {
+        return false;
+    }
+    let Some(kind) = kind(a) else { return false };
+    if a.is(&*b) {
+        return constant_within(a, depth);
+    }
+    match kind {
+        Kind::Singleton => false,
+        Kind::Compared => compared_equal(a, b),
+        // SAFETY: exact floats.
+        Kind::Float => unsafe {
+            let bits = |object: Any<'_, '_>| ffi::PyFloat_AS_DOUBLE(object.as_ptr()).to_bits();
+            bits(a) == bits(b)
+        },
+        // SAFETY: exact complex numbers; the conversion of those runs no user code.
+        Kind::Complex => unsafe {
+            let bits = |object: Any<'_, '_>| {
+                let value = ffi::PyComplex_AsCComplex(object.as_ptr());
+                (value.real.to_bits(), value.imag.to_bits())
+            };
+            bits(a) == bits(b)
+        },
+        Kind::Tuple | Kind::FrozenSet | Kind::Slice | Kind::Range => {
+            let (left, right) = (elements(a, kind), elements(b, kind));
+            depth > 0
+                && left.len() == right.len()
+                && left
+                    .iter()
+                    .zip(&right)
+                    .all(|(a, b)| equal_within(a.as_borrowed(), b.as_borrowed(), depth - 1))
+        }
+    }
+}
+
+/// Equality as dictionaries mean it (`1 == True == 1.0`), of a stored key with a constant. `None`
+/// if the stored key isn't a constant: its type may define equality.
+pub(super) fn keys_equal(stored: Any<'_, '_>, key: Any<'_, '_>) -> Option<bool> {
+    if stored.is(&*key) {
+        return Some(true);
+    }
+    if !is_constant(stored) {
+        return None;
+    }
+    Some(compared_equal(stored, key))
+}
+
+fn compared_equal(a: Any<'_, '_>, b: Any<'_, '_>) -> bool {
+    // SAFETY: both are constants, whose comparison is C code of CPython (or of `torch.device`).
+    unsafe {
+        let result = ffi::PyObject_RichCompareBool(a.as_ptr(), b.as_ptr(), ffi::Py_EQ);
+        if result < 0 {
+            ffi::PyErr_Clear();
+        }
+        result == 1
+    }
+}

@@ -1,0 +1,299 @@
+//! Dictionaries: version tags, lookups that can't run user code, iteration in order, and the
+//! instance dictionaries of objects.
+
+use std::cell::Cell;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use super::types::DictPlace;
+use super::{Any, constant, layout, types, words};
+
+unsafe extern "C" {
+    fn _PyObject_GetDictPtr(object: *mut ffi::PyObject) -> *mut *mut ffi::PyObject;
+    static mut PyODict_Type: ffi::PyTypeObject;
+}
+
+thread_local! {
+    static MATERIALISED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// What a lookup found.
+#[derive(Debug)]
+pub enum Lookup<'py> {
+    /// The value.
+    Found(Bound<'py, PyAny>),
+    /// No equal key.
+    Absent,
+    /// The answer can't be had without running user code, or the object isn't a dictionary.
+    Refused,
+}
+
+/// Whether the object is a dictionary or an instance of a subclass.
+#[inline(always)]
+pub fn is_dict(object: Any<'_, '_>) -> bool {
+    // SAFETY: a live object.
+    unsafe { words::has_flag(object.as_ptr(), ffi::Py_TPFLAGS_DICT_SUBCLASS as u64) }
+}
+
+/// Whether the object is an `OrderedDict` or an instance of a subclass: its order is its own.
+#[inline]
+pub fn is_ordered_dict(object: Any<'_, '_>) -> bool {
+    // SAFETY: compares types along the chain of bases; no Python code runs. The size is checked
+    // because the offsets of its fields are literals.
+    unsafe {
+        let ty = words::type_of(object.as_ptr());
+        let ordered = &raw mut PyODict_Type;
+        let sizes =
+            [(*ordered).tp_basicsize, (*ordered).tp_dictoffset, (*ordered).tp_weaklistoffset];
+        sizes.map(|size| size as usize) == layout::ODICT_SIZE
+            && (ty == ordered || (is_dict(object) && ffi::PyType_IsSubtype(ty, ordered) != 0))
+    }
+}
+
+/// The dictionary's version: changes at every change, and no two dictionaries ever share a value.
+/// 0, which no dictionary has, if the object isn't one.
+///
+/// An `OrderedDict` can be reordered without a new version.
+#[inline(always)]
+pub fn version(dict: Any<'_, '_>) -> u64 {
+    if !is_dict(dict) {
+        return 0;
+    }
+    // SAFETY: a dictionary.
+    unsafe { words::word(dict.as_ptr(), layout::DICT_VERSION) }
+}
+
+/// Number of entries, by the storage.
+#[inline(always)]
+pub fn length(dict: Any<'_, '_>) -> Option<usize> {
+    // SAFETY: a dictionary.
+    is_dict(dict).then(|| unsafe { words::word(dict.as_ptr(), layout::DICT_USED) as usize })
+}
+
+/// The value at `key` in the dictionary's storage.
+///
+/// Keys that are constants ([`constant::is_constant`]) are found by equality, others by identity.
+/// Refused if a stored key has the same hash but a type that might define its own equality.
+#[inline]
+pub fn get<'py>(dict: Any<'_, 'py>, key: Any<'_, 'py>) -> Lookup<'py> {
+    if !is_dict(dict) {
+        return Lookup::Refused;
+    }
+    if !constant::is_constant(key) {
+        return by_identity(dict, key);
+    }
+    // SAFETY: hashing a constant runs no user code; it may fail for lack of memory.
+    let hash = unsafe { ffi::PyObject_Hash(key.as_ptr()) };
+    if hash == -1 {
+        // SAFETY: the GIL is held, which `Any` proves.
+        unsafe { ffi::PyErr_Clear() };
+        return Lookup::Refused;
+    }
+    // SAFETY: `dict` is a dictionary; nothing below runs Python code, so its table stays in place.
+    unsafe { probe(dict, key, hash) }
+}
+
+/// Follows CPython's probe sequence.
+///
+/// # Safety
+/// `dict` is a dictionary, `hash` is the hash of `key`, and `key` is a constant.
+unsafe fn probe<'py>(dict: Any<'_, 'py>, key: Any<'_, 'py>, hash: isize) -> Lookup<'py> {
+    // SAFETY: layout of `PyDictObject` and its keys object. Indices in the table are below
+    // `dk_nentries`; entries that are indexed have a key; a split table's values may be null.
+    unsafe {
+        let object = dict.as_ptr().cast::<ffi::PyDictObject>();
+        let keys = (*object).ma_keys.cast::<layout::DictKeys>();
+        let indices = keys.add(1).cast::<u8>();
+        let entries = indices.add(1 << (*keys).log2_index_bytes);
+        let general = (*keys).kind == 0;
+        let values = (*object).ma_values.cast::<*mut ffi::PyObject>();
+        let mask = (1_usize << (*keys).log2_size) - 1;
+        let mut perturb = hash as usize;
+        let mut position = perturb & mask;
+        loop {
+            let index = match (*keys).log2_size {
+                0..=7 => isize::from(indices.cast::<i8>().add(position).read()),
+                8..=15 => isize::from(indices.cast::<i16>().add(position).read()),
+                16..=31 => indices.cast::<i32>().add(position).read() as isize,
+                _ => indices.cast::<i64>().add(position).read() as isize,
+            };
+            if index == -1 {
+                return Lookup::Absent;
+            }
+            if index >= 0 {
+                let entry = entries.add(index as usize * if general { 24 } else { 16 });
+                let entry = entry.cast::<*mut ffi::PyObject>();
+                let stored = entry.add(usize::from(general)).read();
+                let candidate = stored == key.as_ptr()
+                    || (if general { entry.cast::<isize>().read() } else { ffi::PyObject_Hash(stored) })
+                        == hash;
+                if candidate {
+                    match constant::keys_equal(Any::from_ptr(dict.py(), stored), key) {
+                        Some(true) => {
+                            let value = if values.is_null() {
+                                entry.add(1 + usize::from(general)).read()
+                            } else {
+                                values.add(index as usize).read()
+                            };
+                            return Bound::from_borrowed_ptr_or_opt(dict.py(), value)
+                                .map_or(Lookup::Absent, Lookup::Found);
+                        }
+                        Some(false) => {}
+                        None => return Lookup::Refused,
+                    }
+                }
+            }
+            perturb >>= 5;
+            position = position.wrapping_mul(5).wrapping_add(perturb).wrapping_add(1) & mask;
+        }
+    }
+}
+
+/// `sys.modules`, as the interpreter has it; `None` only at shutdown.
+pub fn modules(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
+    // SAFETY: borrowed from the interpreter and counted at once.
+    unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyImport_GetModuleDict()) }
+}
+
+fn by_identity<'py>(dict: Any<'_, 'py>, key: Any<'_, 'py>) -> Lookup<'py> {
+    let mut found = Lookup::Absent;
+    for_each_stored(dict, |stored, value| {
+        if stored.is(&*key) {
+            found = Lookup::Found(value.to_owned());
+        }
+    });
+    found
+}
+
+/// Calls `visit` with each entry in storage order. `visit` must not run Python code.
+fn for_each_stored<'py>(dict: Any<'_, 'py>, mut visit: impl FnMut(Any<'_, 'py>, Any<'_, 'py>)) {
+    let (mut position, mut key, mut value) = (0, std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: `PyDict_Next` answers false for what isn't a dictionary; the callers in this file
+    // pass closures that only look at the pair, so the dictionary stays as it is.
+    unsafe {
+        while ffi::PyDict_Next(dict.as_ptr(), &mut position, &mut key, &mut value) != 0 {
+            visit(Any::from_ptr(dict.py(), key), Any::from_ptr(dict.py(), value));
+        }
+    }
+}
+
+/// The keys in iteration order: for an `OrderedDict` its own order. `None` if it isn't a
+/// dictionary, or is an `OrderedDict` whose two structures disagree.
+pub fn keys<'py>(dict: Any<'_, 'py>) -> Option<Vec<Bound<'py, PyAny>>> {
+    let length = length(dict)?;
+    let mut keys = Vec::with_capacity(length);
+    if is_ordered_dict(dict) {
+        // SAFETY: an `OrderedDict` with the checked layout: a chain of nodes, each with a key.
+        unsafe {
+            let mut node = words::pointer(dict.as_ptr(), layout::ODICT_FIRST);
+            while !node.is_null() {
+                let key = words::pointer(node, layout::ODICT_NODE_KEY);
+                keys.push(Bound::from_borrowed_ptr(dict.py(), key));
+                node = words::pointer(node, layout::ODICT_NODE_NEXT);
+            }
+        }
+        return (keys.len() == length).then_some(keys);
+    }
+    for_each_stored(dict, |key, _| keys.push(key.to_owned()));
+    Some(keys)
+}
+
+/// Keys and values in iteration order; see [`keys`].
+pub fn items<'py>(dict: Any<'_, 'py>) -> Option<Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
+    if is_ordered_dict(dict) {
+        return keys(dict)?
+            .into_iter()
+            .map(|key| match get(dict, key.as_borrowed()) {
+                Lookup::Found(value) => Some((key, value)),
+                Lookup::Absent | Lookup::Refused => None,
+            })
+            .collect();
+    }
+    let mut items = Vec::with_capacity(length(dict)?);
+    for_each_stored(dict, |key, value| items.push((key.to_owned(), value.to_owned())));
+    Some(items)
+}
+
+/// What an object has as instance dictionary.
+#[derive(Debug)]
+pub enum InstanceDict<'py> {
+    /// The dictionary.
+    Dict(Bound<'py, PyAny>),
+    /// Instances of the type have none.
+    None,
+    /// It couldn't be made (no memory).
+    Failed,
+}
+
+/// The concrete instance dictionary of an object, made if the object doesn't have it yet.
+///
+/// Making it allocates, so a garbage collection may run: see [`materialised`].
+#[inline]
+pub fn instance_dict<'py>(object: Any<'_, 'py>) -> InstanceDict<'py> {
+    match peek_instance_dict(object) {
+        Peek::Dict(dict) => InstanceDict::Dict(dict),
+        Peek::NoPlace => InstanceDict::None,
+        Peek::NotYet => make_instance_dict(object),
+    }
+}
+
+/// How often this thread has made an instance dictionary: a reader that must not be interrupted
+/// by a garbage collection compares this before and after, and starts again.
+#[must_use]
+pub fn materialised() -> u64 {
+    MATERIALISED.get()
+}
+
+/// An object's instance dictionary, as it is.
+#[derive(Debug)]
+pub enum Peek<'py> {
+    /// The dictionary.
+    Dict(Bound<'py, PyAny>),
+    /// The object may have one, but it hasn't been made.
+    NotYet,
+    /// Instances of the type have none.
+    NoPlace,
+}
+
+/// The concrete instance dictionary of an object, if it has been made. Allocates nothing.
+#[inline]
+pub fn peek_instance_dict<'py>(object: Any<'_, 'py>) -> Peek<'py> {
+    // SAFETY: a live object; `dict_place` says where its type keeps the dictionary, and a
+    // variable place is computed by CPython (for types without inline values, so nothing is made).
+    unsafe {
+        let dict = match types::dict_place(words::type_of(object.as_ptr())) {
+            DictPlace::None => return Peek::NoPlace,
+            DictPlace::At(offset) => {
+                object.as_ptr().cast::<u8>().offset(offset).cast::<*mut ffi::PyObject>().read()
+            }
+            DictPlace::Variable => {
+                let place = _PyObject_GetDictPtr(object.as_ptr());
+                if place.is_null() { std::ptr::null_mut() } else { place.read() }
+            }
+        };
+        Bound::from_borrowed_ptr_or_opt(object.py(), dict).map_or(Peek::NotYet, Peek::Dict)
+    }
+}
+
+#[cold]
+fn make_instance_dict<'py>(object: Any<'_, 'py>) -> InstanceDict<'py> {
+    MATERIALISED.set(MATERIALISED.get() + 1);
+    // SAFETY: a live object whose type has a place for a dictionary. `_PyObject_GetDictPtr` moves
+    // inline values into a dictionary; `PyObject_GenericGetDict` makes a missing one.
+    unsafe {
+        let place = _PyObject_GetDictPtr(object.as_ptr());
+        if !place.is_null() && !place.read().is_null() {
+            return InstanceDict::Dict(Bound::from_borrowed_ptr(object.py(), place.read()));
+        }
+        let dict = ffi::PyObject_GenericGetDict(object.as_ptr(), std::ptr::null_mut());
+        match Bound::from_owned_ptr_or_opt(object.py(), dict) {
+            Some(dict) if is_dict(dict.as_borrowed()) => InstanceDict::Dict(dict),
+            Some(_) => InstanceDict::Failed,
+            None => {
+                ffi::PyErr_Clear();
+                InstanceDict::Failed
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Fields of functions, methods, cells, partials, properties and method wrappers.
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use super::{Any, layout, words};
+
+unsafe extern "C" {
+    static mut PyMethod_Type: ffi::PyTypeObject;
+}
+
+/// A field that holds an object, of an object that isn't a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// `__globals__` of a function.
+    Globals,
+    /// The builtins dictionary of a function.
+    Builtins,
+    /// `__code__` of a function.
+    Code,
+    /// `__defaults__` of a function.
+    Defaults,
+    /// `__kwdefaults__` of a function.
+    KwDefaults,
+    /// `__closure__` of a function.
+    Closure,
+    /// `cell_contents` of a cell.
+    CellContents,
+    /// `__self__` of a bound method.
+    MethodSelf,
+    /// `__func__` of a bound method.
+    MethodFunc,
+    /// `func` of a `functools.partial`.
+    PartialFunc,
+    /// `args` of a `functools.partial`.
+    PartialArgs,
+    /// `keywords` of a `functools.partial`.
+    PartialKeywords,
+    /// `fget` of a property.
+    PropertyGet,
+    /// `fset` of a property.
+    PropertySet,
+    /// `__func__` of a `staticmethod`.
+    StaticFunc,
+    /// `__func__` of a `classmethod`.
+    ClassFunc,
+}
+
+impl Field {
+    /// Offset of the field in an object that [`Field::applies`] to.
+    pub(super) const fn offset(self) -> usize {
+        match self {
+            Field::Globals => layout::function::GLOBALS,
+            Field::Builtins => layout::function::BUILTINS,
+            Field::Code => layout::function::CODE,
+            Field::Defaults => layout::function::DEFAULTS,
+            Field::KwDefaults => layout::function::KWDEFAULTS,
+            Field::Closure => layout::function::CLOSURE,
+            Field::CellContents => layout::CELL_CONTENTS,
+            Field::MethodSelf => layout::METHOD_SELF,
+            Field::MethodFunc => layout::METHOD_FUNC,
+            Field::PartialFunc => layout::PARTIAL_FUNC,
+            Field::PartialArgs => layout::PARTIAL_ARGS,
+            Field::PartialKeywords => layout::PARTIAL_KEYWORDS,
+            Field::PropertyGet => layout::PROPERTY_GET,
+            Field::PropertySet => layout::PROPERTY_SET,
+            Field::StaticFunc | Field::ClassFunc => layout::WRAPPED_FUNC,
+        }
+    }
+
+    /// Whether the object has the layout this is a field of (its type, or a base of it, has).
+    #[inline]
+    pub fn applies(self, object: Any<'_, '_>) -> bool {
+        match self {
+            Field::Globals
+            | Field::Builtins
+            | Field::Code
+            | Field::Defaults
+            | Field::KwDefaults
+            | Field::Closure => is_instance(object, &raw mut ffi::PyFunction_Type),
+            Field::CellContents => is_instance(object, &raw mut ffi::PyCell_Type),
+            Field::MethodSelf | Field::MethodFunc => {
+                is_instance(object, &raw mut PyMethod_Type)
+            }
+            Field::PartialFunc | Field::PartialArgs | Field::PartialKeywords => {
+                is_instance(object, partial_type(object.py()))
+            }
+            Field::PropertyGet | Field::PropertySet => {
+                is_instance(object, &raw mut ffi::PyProperty_Type)
+            }
+            Field::StaticFunc => is_instance(object, &raw mut ffi::PyStaticMethod_Type),
+            Field::ClassFunc => is_instance(object, &raw mut ffi::PyClassMethod_Type),
+        }
+    }
+}
+
+/// What a field holds.
+#[derive(Debug)]
+pub enum Read<'py> {
+    /// An object.
+    Value(Bound<'py, PyAny>),
+    /// Nothing: an empty cell, a function without defaults.
+    Empty,
+    /// The object has no such field.
+    NoField,
+}
+
+/// Reads a field.
+#[inline]
+pub fn read<'py>(object: Any<'_, 'py>, field: Field) -> Read<'py> {
+    if !field.applies(object) {
+        return Read::NoField;
+    }
+    // SAFETY: `applies` says the object has this layout; the field is an object pointer or null.
+    unsafe {
+        let value = words::pointer(object.as_ptr(), field.offset());
+        Bound::from_borrowed_ptr_or_opt(object.py(), value).map_or(Read::Empty, Read::Value)
+    }
+}
+
+/// The value of a field, if the object has the field and it holds one.
+#[inline]
+pub fn value<'py>(object: Any<'_, 'py>, field: Field) -> Option<Bound<'py, PyAny>> {
+    match read(object, field) {
+        Read::Value(value) => Some(value),
+        Read::Empty | Read::NoField => None,
+    }
+}
+
+fn is_instance(object: Any<'_, '_>, ty: *mut ffi::PyTypeObject) -> bool {
+    // SAFETY: `PyObject_TypeCheck` walks the chain of bases; no Python code runs. `ty` is a type
+    // of CPython's, or null, which is no base.
+    unsafe {
+        words::type_of(object.as_ptr()) == ty
+            || (!ty.is_null() && ffi::PyType_IsSubtype(words::type_of(object.as_ptr()), ty) != 0)
+    }
+}
+
+/// `functools.partial` as its C module defines it; null if that module is missing.
+fn partial_type(py: Python<'_>) -> *mut ffi::PyTypeObject {
+    static PARTIAL: pyo3::sync::PyOnceLock<Option<Py<PyAny>>> = pyo3::sync::PyOnceLock::new();
+    PARTIAL
+        .get_or_init(py, || {
+            let ty = py.import("_functools").ok()?.getattr("partial").ok()?;
+            let ty = ty.cast_into::<pyo3::types::PyType>().ok()?;
+            // SAFETY: a live type; the size must hold the fields.
+            let size = unsafe { (*ty.as_ptr().cast::<ffi::PyTypeObject>()).tp_basicsize };
+            (size as usize > layout::PARTIAL_KEYWORDS + 8).then(|| ty.into_any().unbind())
+        })
+        .as_ref()
+        .map_or(std::ptr::null_mut(), |ty| ty.as_ptr().cast())
+}

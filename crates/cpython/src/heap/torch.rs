@@ -1,0 +1,229 @@
+//! PyTorch as an optional dependency: its libraries' functions, found at first use, and the
+//! offsets of its tensors' fields, verified against what Python code sees.
+//!
+//! Nothing is linked. Functions come from the libraries that `import torch` has loaded
+//! (`dlopen` with `RTLD_NOLOAD`), offsets from a table of known layouts of which one must agree
+//! with PyTorch's Python attributes on a set of probe tensors. What isn't found or doesn't agree
+//! is absent, and readers take a slower way.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use super::{tensor, words};
+
+unsafe extern "C" {
+    fn dlopen(name: *const c_char, flags: c_int) -> *mut c_void;
+    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+const RTLD_LAZY: c_int = 1;
+const RTLD_NOLOAD: c_int = 4;
+
+/// What is known of the PyTorch in this process.
+pub struct Torch {
+    /// `torch._C.TensorBase`, the root of all tensor types.
+    tensor_base: Py<PyAny>,
+    /// Addresses of `torch.Tensor` and `torch.nn.Parameter`.
+    pub(super) exact: [usize; 2],
+    constants: [(Py<PyAny>, ConstantType); 6],
+    /// Functions of the C++ libraries; all or none.
+    pub(super) functions: Option<Functions>,
+    /// Offsets in a tensor, if they could be verified.
+    pub(super) offsets: Option<tensor::Offsets>,
+    /// Key set bits that only layouts without plain strides have.
+    pub(super) sparse_keys: u64,
+    /// Key set bits of tensors whose metadata isn't in their plain fields.
+    pub(super) opaque_keys: u64,
+    /// `torch._C._dispatch_keys`, for when there are no offsets.
+    pub(super) dispatch_keys: Py<PyAny>,
+}
+
+/// How constants of a PyTorch type compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConstantType {
+    /// One object per value: `torch.dtype`, `torch.layout`, `torch.memory_format`.
+    Singleton,
+    /// `torch.device`: compared by its own C function.
+    Device,
+    /// `torch.Size`: a tuple of integers.
+    Size,
+}
+
+/// An AOTInductor getter: takes a tensor handle (the address of an `at::Tensor`) and a place for the result, returns 0 if all right.
+pub(super) type Getter<T> = unsafe extern "C" fn(*mut c_void, *mut T) -> i32;
+
+/// Functions of libtorch_cpu and libc10. All only read, and none throws on a defined tensor with
+/// plain strides.
+pub(super) struct Functions {
+    pub requires_grad: unsafe extern "C" fn(*const c_void) -> bool,
+    pub dtype: Getter<i32>,
+    pub device_type: Getter<i32>,
+    pub device_index: Getter<i32>,
+    pub layout: Getter<i32>,
+    pub dim: Getter<i64>,
+    pub sizes: Getter<*const i64>,
+    pub strides: Getter<*const i64>,
+    pub storage_offset: Getter<i64>,
+}
+
+static TORCH: OnceLock<Torch> = OnceLock::new();
+
+/// What is known of PyTorch, once it has been imported.
+#[inline]
+pub fn get(py: Python<'_>) -> Option<&'static Torch> {
+    match TORCH.get() {
+        Some(torch) => Some(torch),
+        None => start(py),
+    }
+}
+
+/// Whether PyTorch has been imported and its fields can be read directly.
+#[must_use]
+pub fn is_calibrated(py: Python<'_>) -> bool {
+    get(py).is_some_and(|torch| torch.offsets.is_some() && torch.functions.is_some())
+}
+
+#[cold]
+fn start(py: Python<'_>) -> Option<&'static Torch> {
+    /// Not entered again from inside, nor tried for ever.
+    static STARTED: AtomicU32 = AtomicU32::new(0);
+    const RUNNING: u32 = 1 << 16;
+    const ATTEMPTS: u32 = 3;
+    let modules = py.import("sys").ok()?.getattr("modules").ok()?;
+    let started = STARTED.load(Ordering::Relaxed);
+    if started >= ATTEMPTS || !modules.contains("torch.nn").ok()? {
+        return None;
+    }
+    STARTED.store(started + 1 + RUNNING, Ordering::Relaxed);
+    let torch = Torch::new(py, &modules.get_item("torch").ok()?);
+    STARTED.store(started + 1, Ordering::Relaxed);
+    let torch = torch.ok()?;
+    Some(TORCH.get_or_init(|| torch))
+}
+
+/// How constants of the type at this address compare, if it is a type of PyTorch's.
+#[inline]
+pub fn constant_type(py: Python<'_>, ty: usize) -> Option<ConstantType> {
+    let torch = get(py)?;
+    torch.constants.iter().find(|(known, _)| known.as_ptr() as usize == ty).map(|(_, kind)| *kind)
+}
+
+impl Torch {
+    fn new(py: Python<'_>, torch: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let c = torch.getattr("_C")?;
+        let ty = |name| PyResult::Ok(torch.getattr(name)?.unbind());
+        let keys = |names: &[&str]| {
+            let mut bits = 0;
+            for name in names {
+                let key = c.getattr("_parse_dispatch_key")?.call1((*name,))?;
+                let set = c.getattr("DispatchKeySet")?.call1((key,))?;
+                bits |= set.call_method0("raw_repr")?.extract::<u64>()?;
+            }
+            PyResult::Ok(bits)
+        };
+        let dense = keys(&["CPU"])?;
+        let mut this = Torch {
+            tensor_base: c.getattr("TensorBase")?.unbind(),
+            exact: [
+                torch.getattr("Tensor")?.as_ptr() as usize,
+                torch.getattr("nn")?.getattr("Parameter")?.as_ptr() as usize,
+            ],
+            constants: [
+                (ty("dtype")?, ConstantType::Singleton),
+                (ty("device")?, ConstantType::Device),
+                (ty("Size")?, ConstantType::Size),
+                (ty("layout")?, ConstantType::Singleton),
+                (ty("memory_format")?, ConstantType::Singleton),
+                (ty("qscheme")?, ConstantType::Singleton),
+            ],
+            functions: Functions::find(),
+            offsets: None,
+            sparse_keys: keys(&["SparseCPU", "SparseCsrCPU", "MkldnnCPU"])? & !dense,
+            opaque_keys: keys(&[
+                "Python",
+                "SparseCPU",
+                "SparseCsrCPU",
+                "MkldnnCPU",
+                "NestedTensorCPU",
+                "FuncTorchBatched",
+                "FuncTorchGradWrapper",
+                "Functionalize",
+            ])? & !dense,
+            dispatch_keys: c.getattr("_dispatch_keys")?.unbind(),
+        };
+        this.offsets = tensor::calibrate(py, torch, &this).unwrap_or(None);
+        Ok(this)
+    }
+
+    /// Whether the object is a tensor of any kind.
+    #[inline]
+    pub(super) fn is_tensor(&self, object: *mut ffi::PyObject) -> bool {
+        // SAFETY: callers pass live objects; walking the chain of bases runs no Python code.
+        unsafe {
+            let ty = words::type_of(object);
+            if self.exact.contains(&(ty as usize)) {
+                return true;
+            }
+            words::flags(ty) & BUILTIN_SUBCLASS == 0
+                && ffi::PyType_IsSubtype(ty, self.tensor_base.as_ptr().cast()) != 0
+        }
+    }
+}
+
+/// The flags of subclasses of builtin types, which tensors never are.
+const BUILTIN_SUBCLASS: u64 = 0xff << 24;
+
+/// Finds a symbol in a library that is already loaded.
+pub(super) fn symbol(library: &CStr, name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: both are C strings; `RTLD_NOLOAD` only looks libraries up. The handle is never
+    // closed, and neither does Python unload extension modules.
+    unsafe {
+        let handle = dlopen(library.as_ptr(), RTLD_LAZY | RTLD_NOLOAD);
+        if handle.is_null() {
+            return None;
+        }
+        let found = dlsym(handle, name.as_ptr());
+        (!found.is_null()).then_some(found)
+    }
+}
+
+pub(super) const C10: &CStr = c"libc10.so";
+pub(super) const CPU: &CStr = c"libtorch_cpu.so";
+
+impl Functions {
+    fn find() -> Option<Self> {
+        // SAFETY: the names are those of the C ABI in `torch/csrc/inductor/aoti_torch/c/shim.h`,
+        // whose getters have this signature, and of `TensorImpl::requires_grad() const`, whose
+        // only argument is `this`.
+        unsafe {
+            Some(Functions {
+                requires_grad: std::mem::transmute::<
+                    *mut c_void,
+                    unsafe extern "C" fn(*const c_void) -> bool,
+                >(symbol(
+                    C10,
+                    c"_ZNK3c1010TensorImpl13requires_gradEv",
+                )?),
+                dtype: getter(c"aoti_torch_get_dtype")?,
+                device_type: getter(c"aoti_torch_get_device_type")?,
+                device_index: getter(c"aoti_torch_get_device_index")?,
+                layout: getter(c"aoti_torch_get_layout")?,
+                dim: getter(c"aoti_torch_get_dim")?,
+                sizes: getter(c"aoti_torch_get_sizes")?,
+                strides: getter(c"aoti_torch_get_strides")?,
+                storage_offset: getter(c"aoti_torch_get_storage_offset")?,
+            })
+        }
+    }
+}
+
+/// # Safety
+/// The function of this name in libtorch_cpu is a `Getter<T>`.
+unsafe fn getter<T>(name: &CStr) -> Option<Getter<T>> {
+    // SAFETY: passed on to the caller.
+    symbol(CPU, name).map(|found| unsafe { std::mem::transmute::<*mut c_void, Getter<T>>(found) })
+}

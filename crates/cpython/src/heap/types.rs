@@ -1,0 +1,319 @@
+//! Types: lookups along the method resolution order, version tags, and cheap "does this type
+//! override X" questions.
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyType};
+
+use super::{Any, Type, layout, words};
+
+unsafe extern "C" {
+    fn _PyType_Lookup(ty: *mut ffi::PyTypeObject, name: *mut ffi::PyObject) -> *mut ffi::PyObject;
+}
+
+/// The type of an object, by its slot.
+#[inline]
+pub fn of<'py>(object: Any<'_, 'py>) -> Bound<'py, PyType> {
+    object.get_type()
+}
+
+/// The address of an object's type: for comparing only.
+#[inline(always)]
+pub fn address_of(object: Any<'_, '_>) -> usize {
+    // SAFETY: a borrowed reference is a live object.
+    unsafe { words::type_of(object.as_ptr()) as usize }
+}
+
+/// Whether an object's type is exactly this.
+#[inline(always)]
+pub fn is_exactly(object: Any<'_, '_>, ty: Type<'_, '_>) -> bool {
+    address_of(object) == ty.as_ptr() as usize
+}
+
+/// What a lookup of `name` along `ty`'s method resolution order finds, without binding it
+/// (`_PyType_Lookup`). Names that aren't exact strings are refused, as they might run code.
+#[inline]
+pub fn lookup<'py>(ty: Type<'_, 'py>, name: Any<'_, 'py>) -> Option<Bound<'py, PyAny>> {
+    if !name.is_exact_instance_of::<PyString>() {
+        return None;
+    }
+    // SAFETY: both are live; the result is borrowed from a class dictionary and counted at once.
+    // `_PyType_Lookup` sets no exception for exact string keys in the dictionaries of types
+    // (their keys are compared as strings, or by identity with the interned name).
+    unsafe {
+        let found = _PyType_Lookup(ty.as_ptr().cast(), name.as_ptr());
+        Bound::from_borrowed_ptr_or_opt(ty.py(), found)
+    }
+}
+
+/// As [`lookup`], only in the classes behind `after` in `ty`'s method resolution order.
+pub fn lookup_after<'py>(
+    ty: Type<'_, 'py>,
+    after: Any<'_, 'py>,
+    name: Any<'_, 'py>,
+) -> Option<Bound<'py, PyAny>> {
+    let mro = mro(ty)?;
+    let mro = mro.as_borrowed();
+    let length = super::container::tuple_length(mro)?;
+    let position = (0..length)
+        .find(|index| super::container::tuple_item(mro, *index).is_some_and(|c| c.is(&*after)))?;
+    for index in position + 1..length {
+        let class = super::container::tuple_item(mro, index)?;
+        let dict = class_dict(class.cast::<PyType>().ok()?.as_borrowed())?;
+        if let super::dict::Lookup::Found(value) = super::dict::get(dict.as_borrowed(), name) {
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// The method resolution order, a tuple (`tp_mro`).
+pub fn mro<'py>(ty: Type<'_, 'py>) -> Option<Bound<'py, PyAny>> {
+    // SAFETY: `tp_mro` of a live type is null or a tuple.
+    unsafe {
+        let mro = (*ty.as_ptr().cast::<ffi::PyTypeObject>()).tp_mro;
+        Bound::from_borrowed_ptr_or_opt(ty.py(), mro)
+    }
+}
+
+/// The class dictionary itself (`tp_dict`), not the proxy that `cls.__dict__` is. Read only.
+pub fn class_dict<'py>(ty: Type<'_, 'py>) -> Option<Bound<'py, PyAny>> {
+    // SAFETY: `tp_dict` of a live type is null or a dict (on the versions this supports).
+    unsafe {
+        let dict = (*ty.as_ptr().cast::<ffi::PyTypeObject>()).tp_dict;
+        Bound::from_borrowed_ptr_or_opt(ty.py(), dict)
+    }
+}
+
+/// The type's version: changes whenever a lookup in it might. 0 while unassigned.
+#[inline(always)]
+pub fn version_tag(ty: Type<'_, '_>) -> u32 {
+    // SAFETY: a plain field of a live type.
+    unsafe { (*ty.as_ptr().cast::<ffi::PyTypeObject>()).tp_version_tag }
+}
+
+/// Makes the type have a version, if it can have one (CPython may have run out of them).
+pub fn assign_version(ty: Type<'_, '_>) -> bool {
+    if version_tag(ty) == 0 {
+        // A lookup that misses assigns one.
+        let name = pyo3::intern!(ty.py(), "__class__");
+        lookup(ty, name.as_any().as_borrowed());
+    }
+    version_tag(ty) != 0
+}
+
+/// Whether the type was made at run time (by `class` or by a module's spec).
+#[inline]
+pub fn is_heap(ty: Type<'_, '_>) -> bool {
+    flag(ty, ffi::Py_TPFLAGS_HEAPTYPE as u64)
+}
+
+/// Whether the type's attributes can't be set.
+#[inline]
+pub fn is_immutable(ty: Type<'_, '_>) -> bool {
+    flag(ty, ffi::Py_TPFLAGS_IMMUTABLETYPE as u64)
+}
+
+fn flag(ty: Type<'_, '_>, flag: u64) -> bool {
+    // SAFETY: a live type.
+    unsafe { words::flags(ty.as_ptr().cast()) & flag != 0 }
+}
+
+/// Where instances keep their dictionary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DictPlace {
+    /// Instances have none.
+    None,
+    /// At this offset from the instance's address; may be negative.
+    At(isize),
+    /// At an offset that depends on the instance's size.
+    Variable,
+}
+
+/// Where instances of `ty` keep their dictionary (`tp_dictoffset`).
+#[inline]
+pub fn dict_offset(ty: Type<'_, '_>) -> DictPlace {
+    // SAFETY: a live type.
+    unsafe { dict_place(ty.as_ptr().cast()) }
+}
+
+/// As [`dict_offset`].
+///
+/// # Safety
+/// `ty` is a live type.
+#[inline(always)]
+pub(super) unsafe fn dict_place(ty: *const ffi::PyTypeObject) -> DictPlace {
+    // SAFETY: plain fields of a live type.
+    unsafe {
+        if words::flags(ty) & layout::FLAG_MANAGED_DICT != 0 {
+            return DictPlace::At(layout::MANAGED_DICT);
+        }
+        match (*ty).tp_dictoffset {
+            0 => DictPlace::None,
+            offset if offset > 0 => DictPlace::At(offset),
+            _ => DictPlace::Variable,
+        }
+    }
+}
+
+/// How a type's slot is filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// The slot is empty.
+    Empty,
+    /// The slot is what `object` has: default behaviour.
+    Default,
+    /// CPython's dispatcher to a Python-level method (`__getattr__`, `__iter__`, ...), as classes
+    /// with such a method in Python have.
+    Python,
+    /// Any other C function.
+    Native,
+}
+
+/// The slots that decide whether a type overrides an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotName {
+    /// `tp_getattro`: `__getattribute__` and `__getattr__`.
+    GetAttribute,
+    /// `tp_setattro`: `__setattr__` and `__delattr__`.
+    SetAttribute,
+    /// `tp_iter`.
+    Iter,
+    /// `tp_iternext`.
+    Next,
+    /// `tp_call`.
+    Call,
+    /// `tp_hash`.
+    Hash,
+    /// `tp_richcompare`.
+    Compare,
+    /// `tp_descr_get`.
+    DescriptorGet,
+    /// `tp_descr_set`.
+    DescriptorSet,
+    /// `nb_bool`.
+    Bool,
+    /// `mp_length` or `sq_length`.
+    Length,
+    /// `mp_subscript` or `sq_item`.
+    GetItem,
+    /// `mp_ass_subscript` or `sq_ass_item`.
+    SetItem,
+    /// `sq_contains`.
+    Contains,
+}
+
+/// The number of slots.
+const SLOTS: usize = SlotName::ALL.len();
+
+impl SlotName {
+    /// All slots, in the order of their discriminants.
+    const ALL: [Self; 14] = [
+        Self::GetAttribute,
+        Self::SetAttribute,
+        Self::Iter,
+        Self::Next,
+        Self::Call,
+        Self::Hash,
+        Self::Compare,
+        Self::DescriptorGet,
+        Self::DescriptorSet,
+        Self::Bool,
+        Self::Length,
+        Self::GetItem,
+        Self::SetItem,
+        Self::Contains,
+    ];
+}
+
+/// How the type fills a slot. `Python` means exactly that the function is the one a class with the
+/// Python method gets; it is learned from a probe class at first use.
+pub fn slot(ty: Type<'_, '_>, name: SlotName) -> Slot {
+    let py = ty.py();
+    let function = slot_address(ty, name);
+    if function == 0 {
+        return Slot::Empty;
+    }
+    let object = py.get_type::<PyAny>();
+    if function == slot_address(object.as_borrowed(), name) {
+        return Slot::Default;
+    }
+    if probes(py).iter().any(|probe| probe[name as usize] == function) {
+        return Slot::Python;
+    }
+    Slot::Native
+}
+
+/// The address of the function in a slot, 0 if empty: equal addresses behave equally.
+#[inline]
+pub fn slot_address(ty: Type<'_, '_>, name: SlotName) -> usize {
+    // SAFETY: a live type's tables of slots are null or live as long as the type.
+    unsafe {
+        let ty = &*ty.as_ptr().cast::<ffi::PyTypeObject>();
+        let number = ty.tp_as_number.as_ref();
+        let sequence = ty.tp_as_sequence.as_ref();
+        let mapping = ty.tp_as_mapping.as_ref();
+        let first = |a: usize, b: usize| if a != 0 { a } else { b };
+        macro_rules! address {
+            ($slot:expr) => {
+                $slot.map_or(0, |function| function as usize)
+            };
+        }
+        match name {
+            SlotName::GetAttribute => address!(ty.tp_getattro),
+            SlotName::SetAttribute => address!(ty.tp_setattro),
+            SlotName::Iter => address!(ty.tp_iter),
+            SlotName::Next => address!(ty.tp_iternext),
+            SlotName::Call => address!(ty.tp_call),
+            SlotName::Hash => address!(ty.tp_hash),
+            SlotName::Compare => address!(ty.tp_richcompare),
+            SlotName::DescriptorGet => address!(ty.tp_descr_get),
+            SlotName::DescriptorSet => address!(ty.tp_descr_set),
+            SlotName::Bool => address!(number.and_then(|table| table.nb_bool)),
+            SlotName::Length => first(
+                address!(mapping.and_then(|table| table.mp_length)),
+                address!(sequence.and_then(|table| table.sq_length)),
+            ),
+            SlotName::GetItem => first(
+                address!(mapping.and_then(|table| table.mp_subscript)),
+                address!(sequence.and_then(|table| table.sq_item)),
+            ),
+            SlotName::SetItem => first(
+                address!(mapping.and_then(|table| table.mp_ass_subscript)),
+                address!(sequence.and_then(|table| table.sq_ass_item)),
+            ),
+            SlotName::Contains => address!(sequence.and_then(|table| table.sq_contains)),
+        }
+    }
+}
+
+/// Classes with every dunder in Python, and with `__getattr__` as well or instead.
+fn probes(py: Python<'_>) -> &'static [[usize; SLOTS]] {
+    static PROBES: pyo3::sync::PyOnceLock<Vec<[usize; SLOTS]>> = pyo3::sync::PyOnceLock::new();
+    let source = c"
+class Probe:
+    def method(self, *args): raise NotImplementedError
+    __getattribute__ = __setattr__ = __iter__ = __next__ = __call__ = __hash__ = method
+    __eq__ = __get__ = __set__ = __bool__ = __len__ = __getitem__ = __setitem__ = method
+    __contains__ = method
+class Fallback:
+    def __getattr__(self, name): raise NotImplementedError
+class NotIterable:
+    __iter__ = __contains__ = None
+probes = (Probe, Fallback, NotIterable)
+";
+    PROBES.get_or_init(py, || {
+        let learn = || -> PyResult<Vec<[usize; SLOTS]>> {
+            let module = PyModule::from_code(py, source, c"<stator>", c"_stator_probes")?;
+            let types = module.getattr("probes")?;
+            types
+                .try_iter()?
+                .map(|probe| {
+                    let probe = probe?.cast_into::<PyType>()?;
+                    Ok(SlotName::ALL.map(|name| slot_address(probe.as_borrowed(), name)))
+                })
+                .collect()
+        };
+        learn().unwrap_or_default()
+    })
+}

@@ -1,0 +1,303 @@
+//! PEP 523: who evaluates the frames of which thread.
+//!
+//! One C function is installed as the interpreter's frame evaluation function while, and only while,
+//! some thread's evaluator is on: a hook slows down every Python call of the process. A hook that was
+//! there before (TorchDynamo's) is kept and called for everything that isn't Stator's.
+//!
+//! * [`Active`]: this thread evaluates its frames with a given function;
+//! * [`Suspended`]: for a while it doesn't, as native code runs. If no other thread is active the hook
+//!   is taken out as well, so that the native code's own calls run at full speed;
+//! * [`evaluate_everything`]: a process-wide default, for tests.
+//!
+//! All of it is guarded by the GIL.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::ffi::{CString, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+use std::sync::Once;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
+
+use pyo3::exceptions::PyRecursionError;
+use pyo3::ffi::{self, PyObject, PyThreadState};
+use pyo3::prelude::*;
+
+use crate::ffi as shim;
+use crate::frame::Frame;
+use crate::frame::layout::InterpreterFrame;
+use crate::layout;
+use crate::object::{Object, owned};
+use crate::raised::{Raised, Result};
+use crate::thread::Thread;
+use crate::thread::c_stack::{self, Room};
+
+/// What a frame evaluates to: its return value, the value it yields, or the exception it raised.
+pub type Evaluated<'py> = Result<Object<'py>>;
+
+/// An evaluator of frames. With `throw`, an exception is set and to be raised where the frame stands.
+pub type Evaluator = for<'py> fn(Python<'py>, Frame<'py>, bool) -> Evaluated<'py>;
+
+/// Who evaluates a thread's frames.
+#[derive(Clone, Copy)]
+enum Choice {
+    /// The process's default: CPython, unless [`evaluate_everything`] says otherwise.
+    Default,
+    /// CPython.
+    Native,
+    /// Stator.
+    Evaluator(Evaluator),
+}
+
+impl Choice {
+    /// Whether this choice needs the hook.
+    fn is_active(self) -> bool {
+        matches!(self, Choice::Evaluator(_))
+    }
+}
+
+thread_local! {
+    static CHOICE: Cell<Choice> = const { Cell::new(Choice::Default) };
+}
+
+/// Threads whose evaluator is on, plus one for [`evaluate_everything`]. The hook is installed while it
+/// isn't 0.
+static ACTIVE: AtomicUsize = AtomicUsize::new(0);
+/// The process's default evaluator, as a pointer; null for CPython.
+static DEFAULT: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
+/// The hook that was installed before Stator's, as a pointer; null for none.
+static FOREIGN: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
+
+/// Sets this thread's choice and installs or removes the hook accordingly; returns the old choice.
+#[inline]
+fn choose(py: Python<'_>, choice: Choice) -> Choice {
+    let old = CHOICE.replace(choice);
+    match (old.is_active(), choice.is_active()) {
+        (false, true) => activate(py),
+        (true, false) => deactivate(py),
+        _ => {}
+    }
+    old
+}
+
+#[inline]
+fn activate(py: Python<'_>) {
+    if ACTIVE.fetch_add(1, Relaxed) == 0 {
+        install(py);
+    }
+}
+
+#[inline]
+fn deactivate(py: Python<'_>) {
+    if ACTIVE.fetch_sub(1, Relaxed) == 1 {
+        uninstall(py);
+    }
+}
+
+fn install(py: Python<'_>) {
+    static CHECKED: Once = Once::new();
+    CHECKED.call_once(layout::check);
+    let interp = Thread::current(py).interpreter();
+    // SAFETY: the current interpreter, with the GIL held.
+    unsafe {
+        let before = shim::stator_get_hook(interp);
+        if before.is_some_and(|before| ptr::fn_addr_eq(before, hook as shim::EvalFrame)) {
+            return;
+        }
+        FOREIGN.store(before.map_or(ptr::null_mut(), |hook| hook as *mut ()), Relaxed);
+        shim::stator_set_hook(interp, Some(hook));
+    }
+}
+
+fn uninstall(py: Python<'_>) {
+    let interp = Thread::current(py).interpreter();
+    // SAFETY: the current interpreter, with the GIL held.
+    unsafe {
+        let now = shim::stator_get_hook(interp);
+        // If somebody replaced the hook meanwhile, it is theirs to restore.
+        if now.is_some_and(|now| ptr::fn_addr_eq(now, hook as shim::EvalFrame)) {
+            shim::stator_set_hook(interp, foreign());
+        }
+    }
+}
+
+#[inline]
+fn foreign() -> Option<shim::EvalFrame> {
+    let pointer = FOREIGN.load(Relaxed);
+    // SAFETY: the pointer is null or was stored from an `EvalFrame`; `Option<fn>` is nullable.
+    unsafe { std::mem::transmute::<*mut (), Option<shim::EvalFrame>>(pointer) }
+}
+
+/// While it lives, this thread's frames are evaluated by the function it was made with.
+#[must_use]
+pub struct Active<'py> {
+    before: Choice,
+    py: Python<'py>,
+}
+
+impl<'py> Active<'py> {
+    /// Turns the evaluator on. Guards nest, and must be dropped in reverse order.
+    pub fn new(py: Python<'py>, evaluator: Evaluator) -> Self {
+        Active { before: choose(py, Choice::Evaluator(evaluator)), py }
+    }
+}
+
+impl Drop for Active<'_> {
+    fn drop(&mut self) {
+        choose(self.py, self.before);
+    }
+}
+
+/// While it lives, this thread's frames are left to CPython (or to a foreign hook).
+#[must_use]
+pub struct Suspended<'py> {
+    before: Choice,
+    py: Python<'py>,
+}
+
+impl<'py> Suspended<'py> {
+    /// Turns this thread's evaluator off, if it is on.
+    #[inline]
+    pub fn new(py: Python<'py>) -> Self {
+        Suspended { before: choose(py, Choice::Native), py }
+    }
+}
+
+impl Drop for Suspended<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        choose(self.py, self.before);
+    }
+}
+
+/// Whether this thread's frames are being evaluated by Stator.
+pub fn is_active() -> bool {
+    evaluator().is_some()
+}
+
+/// Makes `evaluator` (or CPython) the default of all threads that didn't choose, new ones included.
+///
+/// For tests: the program as a whole slows down.
+pub fn evaluate_everything(py: Python<'_>, evaluator: Option<Evaluator>) {
+    let new = evaluator.map_or(ptr::null_mut(), |evaluator| evaluator as *mut ());
+    let old = DEFAULT.swap(new, Relaxed);
+    match (old.is_null(), new.is_null()) {
+        (true, false) => activate(py),
+        (false, true) => deactivate(py),
+        _ => {}
+    }
+}
+
+/// Evaluates a frame as CPython does.
+#[inline]
+pub fn default<'py>(py: Python<'py>, frame: Frame<'py>, throw: bool) -> Evaluated<'py> {
+    let thread = Thread::current(py).as_ptr();
+    // SAFETY: a frame that was handed to an evaluator, not linked, with the GIL held.
+    unsafe {
+        let throw = c_int::from(throw);
+        owned(py, shim::_PyEval_EvalFrameDefault(thread, frame.as_ptr(), throw))
+    }
+}
+
+#[inline(always)]
+fn evaluator() -> Option<Evaluator> {
+    match CHOICE.get() {
+        Choice::Evaluator(evaluator) => Some(evaluator),
+        Choice::Native => None,
+        Choice::Default => {
+            let pointer = DEFAULT.load(Relaxed);
+            // SAFETY: the pointer is null or was stored from an `Evaluator`; `Option<fn>` is nullable.
+            unsafe { std::mem::transmute::<*mut (), Option<Evaluator>>(pointer) }
+        }
+    }
+}
+
+/// The interpreter's frame evaluation function while Stator is active.
+unsafe extern "C" fn hook(
+    thread: *mut PyThreadState,
+    frame: *mut InterpreterFrame,
+    throw: c_int,
+) -> *mut PyObject {
+    let Some(evaluator) = evaluator() else {
+        // SAFETY: passed on as it came.
+        return unsafe { native(thread, frame, throw) };
+    };
+    // SAFETY: CPython calls the hook with the GIL held.
+    let py = unsafe { Python::assume_attached() };
+    if c_stack::room() != Room::Enough {
+        let _suspended = Suspended::new(py);
+        let _unhooked = Unhooked::new(py);
+        // SAFETY: passed on as it came.
+        return unsafe { native(thread, frame, throw) };
+    }
+    let evaluate = || {
+        // SAFETY: CPython hands over a frame that is ready to run.
+        let frame = unsafe { Frame::from_raw(py, frame) };
+        evaluator(py, frame, throw != 0)
+    };
+    match catch_unwind(AssertUnwindSafe(evaluate)) {
+        Ok(Ok(value)) => value.into_ptr(),
+        Ok(Err(Raised)) => ptr::null_mut(),
+        Err(payload) => {
+            report_bug(&*payload);
+            ptr::null_mut()
+        }
+    }
+}
+
+/// Takes the hook out where only the process's default would need it, as [`Suspended`] does for a
+/// thread's own evaluator: CPython's calls take no C stack then.
+struct Unhooked<'py>(Option<Python<'py>>);
+
+impl<'py> Unhooked<'py> {
+    fn new(py: Python<'py>) -> Self {
+        let alone = ACTIVE.load(Relaxed) == 1 && !DEFAULT.load(Relaxed).is_null();
+        if alone {
+            uninstall(py);
+        }
+        Unhooked(alone.then_some(py))
+    }
+}
+
+impl Drop for Unhooked<'_> {
+    fn drop(&mut self) {
+        if let Some(py) = self.0 {
+            install(py);
+        }
+    }
+}
+
+/// Evaluates a frame that isn't Stator's.
+///
+/// # Safety
+/// The arguments are those of the hook.
+unsafe fn native(
+    thread: *mut PyThreadState,
+    frame: *mut InterpreterFrame,
+    throw: c_int,
+) -> *mut PyObject {
+    if c_stack::room() == Room::Exhausted {
+        // SAFETY: called with the GIL held.
+        let py = unsafe { Python::assume_attached() };
+        let message = "maximum recursion depth exceeded: the C stack is used up";
+        let _: Raised = Raised::set(py, PyRecursionError::new_err(message));
+        return ptr::null_mut();
+    }
+    let next = foreign().unwrap_or(shim::_PyEval_EvalFrameDefault);
+    // SAFETY: the arguments are the hook's.
+    unsafe { next(thread, frame, throw) }
+}
+
+/// Turns a panic of ours into a `SystemError`.
+#[cold]
+fn report_bug(payload: &(dyn Any + Send)) {
+    let text = payload
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("panic without a message");
+    let message = CString::new(format!("Stator has a bug: {}", text.replace('\0', "\\0")))
+        .unwrap_or_else(|_| c"Stator has a bug".to_owned());
+    // SAFETY: called from the hook, with the GIL held; the message ends with NUL.
+    unsafe { ffi::PyErr_SetString(ffi::PyExc_SystemError, message.as_ptr()) };
+}

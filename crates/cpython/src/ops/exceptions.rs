@@ -1,0 +1,206 @@
+//! Raising, matching, exception groups.
+
+use std::ptr;
+
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::ffi::{self, PyObject};
+use pyo3::prelude::*;
+
+use super::attributes::call_no_args;
+use crate::ffi as shim;
+use crate::object::{Borrowed, Object, owned, status};
+use crate::raised::{Raised, Result};
+use crate::thread::Thread;
+
+/// How a `raise` statement ended; an exception is set either way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Raise {
+    /// A new exception: the frame is to be added to its traceback.
+    New,
+    /// The exception being handled, raised again as it is.
+    Again,
+}
+
+fn type_error(py: Python<'_>, message: &'static str) -> Raised {
+    Raised::set(py, PyTypeError::new_err(message))
+}
+
+fn is_exception_class(object: Borrowed<'_, '_>) -> bool {
+    // SAFETY: a check on a valid object.
+    unsafe { ffi::PyExceptionClass_Check(object.as_ptr()) != 0 }
+}
+
+fn is_exception(object: Borrowed<'_, '_>) -> bool {
+    // SAFETY: a check on a valid object.
+    unsafe { ffi::PyExceptionInstance_Check(object.as_ptr()) != 0 }
+}
+
+/// `raise`, `raise exception`, `raise exception from cause`.
+pub fn raise<'py>(
+    py: Python<'py>,
+    exception: Option<Object<'py>>,
+    cause: Option<Object<'py>>,
+) -> Raise {
+    let Some(exception) = exception else {
+        return raise_again(py);
+    };
+    // The exception is set, whatever went wrong.
+    let _: Result<()> = raise_new(py, exception, cause);
+    Raise::New
+}
+
+fn raise_again(py: Python<'_>) -> Raise {
+    let thread = Thread::current(py);
+    match thread.handled() {
+        Some(exception) => {
+            let _: Raised = thread.restore_exception(exception);
+            Raise::Again
+        }
+        None => {
+            let error = PyRuntimeError::new_err("No active exception to reraise");
+            let _: Raised = Raised::set(py, error);
+            Raise::New
+        }
+    }
+}
+
+fn raise_new<'py>(
+    py: Python<'py>,
+    exception: Object<'py>,
+    cause: Option<Object<'py>>,
+) -> Result<()> {
+    let (class, value) = if is_exception_class(exception.as_borrowed()) {
+        let value = call_no_args(&exception)?;
+        if !is_exception(value.as_borrowed()) {
+            let message = c"calling %R should have returned an instance of BaseException, not %R";
+            // SAFETY: the format takes two objects.
+            unsafe {
+                let class: *mut PyObject = ffi::Py_TYPE(value.as_ptr()).cast();
+                let exc = ffi::PyExc_TypeError;
+                ffi::PyErr_Format(exc, message.as_ptr(), exception.as_ptr(), class);
+            }
+            return Err(Raised);
+        }
+        (exception, value)
+    } else if is_exception(exception.as_borrowed()) {
+        (exception.get_type().into_any(), exception)
+    } else {
+        drop(exception);
+        return Err(type_error(py, "exceptions must derive from BaseException"));
+    };
+
+    if let Some(cause) = cause {
+        let fixed = if is_exception_class(cause.as_borrowed()) {
+            call_no_args(&cause)?.into_ptr()
+        } else if is_exception(cause.as_borrowed()) {
+            cause.into_ptr()
+        } else if cause.is_none() {
+            ptr::null_mut()
+        } else {
+            return Err(type_error(py, "exception causes must derive from BaseException"));
+        };
+        // SAFETY: steals the reference, or null for no cause.
+        unsafe { ffi::PyException_SetCause(value.as_ptr(), fixed) };
+    }
+    // SAFETY: valid objects.
+    unsafe { ffi::PyErr_SetObject(class.as_ptr(), value.as_ptr()) };
+    Ok(())
+}
+
+/// Checks what stands behind `except`.
+pub fn check_except_type(classes: Borrowed<'_, '_>) -> Result<()> {
+    const MESSAGE: &str = "catching classes that do not inherit from BaseException is not allowed";
+    if all_classes(classes, |class| Ok(is_exception_class(class)))? {
+        Ok(())
+    } else {
+        Err(type_error(classes.py(), MESSAGE))
+    }
+}
+
+/// Checks what stands behind `except*`.
+pub fn check_except_star_type(classes: Borrowed<'_, '_>) -> Result<()> {
+    const MESSAGE: &str =
+        "catching ExceptionGroup with except* is not allowed. Use except instead.";
+    check_except_type(classes)?;
+    let is_no_group = |class: Borrowed<'_, '_>| {
+        // SAFETY: valid objects.
+        let found =
+            unsafe { ffi::PyObject_IsSubclass(class.as_ptr(), shim::PyExc_BaseExceptionGroup) };
+        Ok(status(found)? == 0)
+    };
+    if all_classes(classes, is_no_group)? { Ok(()) } else { Err(type_error(classes.py(), MESSAGE)) }
+}
+
+/// Whether `accepts` holds for a class, or for all classes of a tuple.
+fn all_classes<'py>(
+    classes: Borrowed<'_, 'py>,
+    accepts: impl Fn(Borrowed<'_, 'py>) -> Result<bool>,
+) -> Result<bool> {
+    // SAFETY: items of a tuple, within its length; no code runs that could change it.
+    unsafe {
+        if ffi::PyTuple_Check(classes.as_ptr()) == 0 {
+            return accepts(classes);
+        }
+        for index in 0..ffi::PyTuple_GET_SIZE(classes.as_ptr()) {
+            let class = ffi::PyTuple_GET_ITEM(classes.as_ptr(), index);
+            if !accepts(pyo3::Borrowed::from_ptr(classes.py(), class))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Whether an exception is an instance of a class or of one in a tuple.
+pub fn matches_exception(exception: Borrowed<'_, '_>, classes: Borrowed<'_, '_>) -> bool {
+    // SAFETY: valid objects.
+    unsafe { ffi::PyErr_GivenExceptionMatches(exception.as_ptr(), classes.as_ptr()) != 0 }
+}
+
+/// `END_ASYNC_FOR`: whether an exception ends the loop.
+pub fn is_stop_async_iteration(exception: Borrowed<'_, '_>) -> bool {
+    // SAFETY: valid objects.
+    unsafe {
+        let class = ffi::PyExc_StopAsyncIteration;
+        ffi::PyErr_GivenExceptionMatches(exception.as_ptr(), class) != 0
+    }
+}
+
+/// `CHECK_EG_MATCH`: (what an `except*` takes, what it leaves); each may be `None`.
+pub fn match_group<'py>(
+    exception: Borrowed<'_, 'py>,
+    classes: Borrowed<'_, 'py>,
+) -> Result<(Object<'py>, Object<'py>)> {
+    let py = exception.py();
+    let (mut matched, mut rest) = (ptr::null_mut(), ptr::null_mut());
+    // SAFETY: valid objects; both references are stored on success.
+    unsafe {
+        status(shim::stator_match_group(
+            exception.as_ptr(),
+            classes.as_ptr(),
+            &raw mut matched,
+            &raw mut rest,
+        ))?;
+        Ok((owned(py, matched)?, owned(py, rest)?))
+    }
+}
+
+/// `PREP_RERAISE_STAR`: what remains to be raised behind all `except*` clauses, or `None`.
+pub fn prepare_reraise_star<'py>(
+    original: Borrowed<'_, 'py>,
+    raised: Borrowed<'_, 'py>,
+) -> Result<Object<'py>> {
+    // SAFETY: an exception and a list of exceptions and `None`s, as the compiler makes them.
+    unsafe {
+        let result = shim::stator_prepare_reraise_star(original.as_ptr(), raised.as_ptr());
+        owned(original.py(), result)
+    }
+}
+
+/// An exception's traceback, or `None`.
+pub fn traceback_of<'py>(exception: Borrowed<'_, 'py>) -> Object<'py> {
+    let py = exception.py();
+    // SAFETY: an exception instance; a new reference or null without an exception.
+    let found = unsafe { owned(py, ffi::PyException_GetTraceback(exception.as_ptr())) };
+    found.unwrap_or_else(|Raised| py.None().into_bound(py))
+}

@@ -1,0 +1,40 @@
+//! What opcodes do beyond their frame, with CPython's semantics and error messages.
+//!
+//! Free functions, one file per family. They are the defaults of the tracer's `Sites`. A function
+//! that fails leaves the exception set and returns [`Raised`](crate::Raised).
+
+mod asynchronous;
+mod attributes;
+mod calls;
+mod containers;
+mod exceptions;
+mod functions;
+mod imports;
+mod iteration;
+mod matching;
+mod names;
+mod operators;
+
+pub use asynchronous::{before_async_with, get_aiter, get_anext, get_awaitable};
+pub use attributes::{Method, before_with, get_attr, get_method, set_attr};
+pub use calls::{call, call_ex, merge_kwargs, to_args_tuple, to_kwargs_dict};
+pub use containers::{
+    build_const_key_map, build_map, build_set, build_slice, build_string, dict_update, list_append,
+    list_extend, list_to_tuple, map_add, set_add, set_update,
+};
+pub use exceptions::{
+    Raise, check_except_star_type, check_except_type, is_stop_async_iteration, match_group,
+    matches_exception, prepare_reraise_star, raise, traceback_of,
+};
+pub use functions::{load_build_class, make_function, print_expr, split_method};
+pub use imports::{import_from, import_name, import_star, setup_annotations};
+pub use iteration::{Sent, get_iter, get_yield_from_iter, next, send};
+pub use matching::{get_len, is_mapping, is_sequence, match_class, match_keys};
+pub use names::{
+    load_cell, load_from_locals, load_global, load_name, make_cell, raise_unbound_cell,
+    raise_unbound_local, store_cell, store_global, store_name,
+};
+pub use operators::{
+    BinaryOp, CompareOp, UnaryOp, binary, compare, contains, format, get_item, set_item, truth,
+    unary,
+};

@@ -1,0 +1,158 @@
+//! The thread state: recursion, pending events, the exception being handled, stack depth.
+
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use pyo3::ffi::{self, PyThreadState};
+use pyo3::prelude::*;
+
+use crate::ffi as shim;
+use crate::frame::Frame;
+use crate::object::{Borrowed, Object, cloned};
+use crate::raised::{Raised, Result};
+
+pub mod c_stack;
+#[path = "v311.rs"]
+pub(crate) mod layout;
+
+use layout::ThreadState;
+
+/// The current thread's state.
+#[derive(Clone, Copy)]
+pub struct Thread<'py> {
+    pointer: NonNull<ThreadState>,
+    py: PhantomData<Python<'py>>,
+}
+
+impl<'py> Thread<'py> {
+    /// The thread that holds the GIL.
+    #[inline]
+    pub fn current(_py: Python<'py>) -> Self {
+        // SAFETY: with the GIL held there is a current thread state.
+        let pointer = unsafe { NonNull::new_unchecked(ffi::PyThreadState_Get().cast()) };
+        Thread { pointer, py: PhantomData }
+    }
+
+    /// The frame that is running, leaving out those that haven't started yet.
+    pub fn frame(self, py: Python<'py>) -> Option<Frame<'py>> {
+        // SAFETY: a thread that runs Python code has a C frame; its current frame is null or alive.
+        unsafe {
+            let pointer = (*self.fields().cframe).current_frame;
+            if pointer.is_null() {
+                return None;
+            }
+            let frame = Frame::from_raw(py, pointer);
+            if frame.is_complete() { Some(frame) } else { frame.previous() }
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn as_ptr(self) -> *mut PyThreadState {
+        self.pointer.as_ptr().cast()
+    }
+
+    #[inline(always)]
+    fn fields(&self) -> &ThreadState {
+        // SAFETY: the current thread's state lives, and `layout::check` compared the struct.
+        unsafe { self.pointer.as_ref() }
+    }
+
+    pub(crate) fn interpreter(self) -> *mut shim::Interpreter {
+        self.fields().interp
+    }
+
+    #[inline(always)]
+    pub(crate) fn eval_breaker(self) -> *const AtomicI32 {
+        // SAFETY: the interpreter outlives its threads; the field is a C `_Atomic int`.
+        unsafe { shim::stator_eval_breaker(self.fields().interp).cast() }
+    }
+
+    /// Counts one more Python frame; `RecursionError` beyond the limit.
+    #[inline(always)]
+    pub(crate) fn enter_recursion(self) -> Result<()> {
+        // SAFETY: the current thread's state.
+        if unsafe { shim::stator_enter_recursion(self.as_ptr()) } != 0 {
+            return Err(Raised);
+        }
+        Ok(())
+    }
+
+    /// Undoes one successful [`Thread::enter_recursion`].
+    #[inline(always)]
+    pub(crate) fn leave_recursion(self) {
+        // SAFETY: the state is the current thread's, only it writes this field.
+        unsafe { (*self.pointer.as_ptr()).recursion_remaining += 1 };
+    }
+
+    /// Whether an exception is set.
+    #[inline(always)]
+    pub fn is_raised(self) -> bool {
+        !self.fields().curexc_type.is_null()
+    }
+
+    /// Whether a trace or profile function wants this thread's events.
+    #[inline(always)]
+    pub fn is_traced(self) -> bool {
+        // SAFETY: a thread that runs Python code has a C frame.
+        unsafe { (*self.fields().cframe).use_tracing != 0 }
+    }
+
+    /// Does what the evaluation loop does when its breaker is set: signal handlers, pending calls, the
+    /// GIL for other threads, asynchronous exceptions.
+    pub fn handle_pending(self) -> Result<()> {
+        // SAFETY: the current thread's state.
+        if unsafe { shim::stator_handle_pending(self.as_ptr()) } != 0 {
+            return Err(Raised);
+        }
+        Ok(())
+    }
+
+    /// Whether [`Thread::handle_pending`] has something to do.
+    #[inline]
+    pub fn has_pending(self) -> bool {
+        // SAFETY: see `eval_breaker`.
+        unsafe { (*self.eval_breaker()).load(Ordering::Relaxed) != 0 }
+    }
+
+    /// Replaces the exception this context is handling (`PUSH_EXC_INFO`, `POP_EXCEPT`).
+    pub fn swap_handled(self, exception: Option<Object<'py>>) -> Option<Object<'py>> {
+        let new = exception.map_or(std::ptr::null_mut(), Bound::into_ptr);
+        // SAFETY: `exc_info` is never null and owns its value; ownership is exchanged.
+        unsafe {
+            let item = self.fields().exc_info;
+            let old = std::mem::replace(&mut (*item).value, new);
+            Bound::from_owned_ptr_or_opt(Python::assume_attached(), old)
+        }
+    }
+
+    /// The exception being handled by the innermost `except` of this thread (`sys.exception()`).
+    pub fn handled(self) -> Option<Object<'py>> {
+        // SAFETY: the current thread's state; a borrowed reference or null.
+        let found = unsafe {
+            let pointer = shim::stator_topmost_exception(self.as_ptr());
+            cloned(Python::assume_attached(), pointer)
+        };
+        found.filter(|exception| !exception.is_none())
+    }
+
+    /// Takes the raised exception, normalised, with its traceback attached.
+    pub fn take_exception(self) -> Object<'py> {
+        debug_assert!(self.is_raised());
+        // SAFETY: an exception is set, so that a normalised instance comes back.
+        unsafe { Bound::from_owned_ptr(Python::assume_attached(), shim::stator_take_exception()) }
+    }
+
+    /// Raises an exception instance again, as it is.
+    pub fn restore_exception(self, exception: Object<'py>) -> Raised {
+        // SAFETY: the instance's reference is given away.
+        unsafe { shim::stator_restore_exception(exception.into_ptr()) };
+        Raised
+    }
+
+    /// Whether the raised exception is an instance of `class`.
+    pub fn raised_matches(self, class: Borrowed<'_, 'py>) -> bool {
+        // SAFETY: both are valid.
+        unsafe { ffi::PyErr_ExceptionMatches(class.as_ptr()) != 0 }
+    }
+}

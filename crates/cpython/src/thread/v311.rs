@@ -1,0 +1,49 @@
+//! The head of CPython 3.11's `PyThreadState`, and the C stack's link to the current frame.
+
+use std::ffi::{c_int, c_void};
+
+use pyo3::ffi::PyObject;
+
+use crate::ffi::Interpreter;
+use crate::frame::layout::InterpreterFrame;
+
+/// `_PyCFrame`.
+#[repr(C)]
+pub struct CFrame {
+    /// 0, or 255 while a trace or profile function is to be called.
+    pub(crate) use_tracing: u8,
+    pub(crate) current_frame: *mut InterpreterFrame,
+    pub(crate) previous: *mut CFrame,
+}
+
+/// `_PyErr_StackItem`.
+#[repr(C)]
+pub struct HandledItem {
+    /// The exception being handled: strong, `NULL` or `None` if there is none.
+    pub(crate) value: *mut PyObject,
+    pub(crate) previous: *mut HandledItem,
+}
+
+/// The head of `PyThreadState`.
+#[repr(C)]
+pub struct ThreadState {
+    prev: *mut ThreadState,
+    next: *mut ThreadState,
+    pub(crate) interp: *mut Interpreter,
+    initialized: c_int,
+    is_static: c_int,
+    pub(crate) recursion_remaining: c_int,
+    recursion_limit: c_int,
+    recursion_headroom: c_int,
+    tracing: c_int,
+    tracing_what: c_int,
+    pub(crate) cframe: *mut CFrame,
+    profilefunc: *mut c_void,
+    pub(crate) tracefunc: *mut c_void,
+    profileobj: *mut PyObject,
+    traceobj: *mut PyObject,
+    pub(crate) curexc_type: *mut PyObject,
+    curexc_value: *mut PyObject,
+    curexc_traceback: *mut PyObject,
+    pub(crate) exc_info: *mut HandledItem,
+}

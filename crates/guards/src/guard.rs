@@ -1,0 +1,76 @@
+//! Guards: facts about what a source held when the trace read it.
+
+use crate::{GlobalState, ObjectId, SourceId, TensorGuard};
+
+/// A fact about the object at a source.
+#[derive(Clone, Debug)]
+pub struct Guard {
+    /// The slot the fact is about; [`Source::GlobalState`](crate::Source::GlobalState) for
+    /// `GuardKind::GlobalState`.
+    pub source: SourceId,
+    /// The fact.
+    pub kind: GuardKind,
+    /// Where the slot was read: an id that the tracer resolves to file and line when asked.
+    pub location: Option<u32>,
+}
+
+/// The kinds of facts. None of them needs a user's code to be checked.
+///
+/// Kinds that look into a container (`Length`, `DictKeys`, `KeyAbsent`, ...) and sources that do
+/// check the layout they need themselves (that there *is* a list), but not the exact type: two
+/// exact types may share a layout, so a trace that depends on the type says `TypeIs` as well.
+#[derive(Clone, Debug)]
+pub enum GuardKind {
+    /// The exact type (`Py_TYPE`, not `__class__`).
+    TypeIs(ObjectId),
+    /// Identity.
+    Is(ObjectId),
+    /// The object is `None`.
+    IsNone,
+    /// The object isn't `None`.
+    IsNotNone,
+    /// Same exact type and value as a constant; floats bit by bit, tuples, frozensets, slices and
+    /// ranges element by element. Never runs a user's `__eq__`.
+    Equals(ObjectId),
+    /// Length of a list or tuple, or of a subclass's storage.
+    Length(usize),
+    /// The keys of a dictionary in iteration order: constants by value, others by identity.
+    DictKeys(Box<[ObjectId]>),
+    /// Number of entries of a dictionary.
+    DictLength(usize),
+    /// A dictionary lacks a key.
+    KeyAbsent {
+        /// The key.
+        key: ObjectId,
+        /// The key's `repr`.
+        text: Box<str>,
+    },
+    /// A set or frozenset has the elements of this one, in this iteration order.
+    SetEquals(ObjectId),
+    /// The lookup of a name along the method resolution order of a type finds nothing.
+    LookupAbsent {
+        /// The name, a string object.
+        name: ObjectId,
+        /// The name.
+        text: Box<str>,
+    },
+    /// The `__slots__` member at this offset is unset.
+    SlotUnset {
+        /// The member descriptor's offset in the instance.
+        offset: usize,
+        /// The member's name.
+        name: Box<str>,
+    },
+    /// A cell is empty.
+    CellEmpty,
+    /// The object has no instance dictionary.
+    NoInstanceDict,
+    /// Metadata of a tensor.
+    Tensor(Box<TensorGuard>),
+    /// The same object as at another source.
+    SameAs(SourceId),
+    /// The object isn't the one at any of these sources, nor are those the same as each other.
+    Distinct(Box<[SourceId]>),
+    /// Facts about process and thread state at entry.
+    GlobalState(Box<GlobalState>),
+}

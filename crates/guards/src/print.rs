@@ -1,0 +1,208 @@
+//! Printing sources and guards as TorchDynamo's deep dive shows them.
+
+use std::fmt::Write;
+
+use crate::tensor::dtype_name;
+use crate::{Guard, GuardKind, ObjectId, Source, SourceId, Sources, TensorGuard};
+
+/// What printing needs to know of the tracer's objects.
+pub trait Objects {
+    /// The object's address, as `id()` gives it.
+    fn address(&self, object: ObjectId) -> usize;
+    /// The object's `repr`, short.
+    fn repr(&self, object: ObjectId) -> String;
+}
+
+/// Prints objects as their ids, where no table of objects is at hand.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoObjects;
+
+impl Objects for NoObjects {
+    fn address(&self, object: ObjectId) -> usize {
+        object.index()
+    }
+
+    fn repr(&self, object: ObjectId) -> String {
+        format!("{object:?}")
+    }
+}
+
+impl Sources {
+    /// The source as the user would write it: `L['self'].layers[0]`.
+    #[must_use]
+    pub fn print(&self, id: SourceId) -> String {
+        let mut text = String::new();
+        self.write(&mut text, id);
+        text
+    }
+
+    fn write(&self, out: &mut String, id: SourceId) {
+        if let Some(suffix) = suffix(self.get(id)) {
+            if let Some(parent) = self.get(id).parent() {
+                self.write(out, parent);
+            }
+            out.push_str(suffix);
+            return;
+        }
+        match self.get(id) {
+            Source::Local { name, .. } => {
+                let _ = write!(out, "L['{name}']");
+            }
+            Source::Anchor { text, .. } => out.push_str(text),
+            Source::SysModule { name } => {
+                let _ = write!(out, "sys.modules['{name}']");
+            }
+            Source::GlobalState => out.push_str("global state"),
+            Source::DictItem { parent, text, .. } => self.write_item(out, *parent, text),
+            Source::ListItem { parent, index } | Source::TupleItem { parent, index } => {
+                self.write_indexed(out, *parent, "", *index);
+            }
+            Source::ClosureCell { parent, index } => {
+                self.write_indexed(out, *parent, ".__closure__", *index);
+            }
+            Source::Slot { parent, name, .. } => self.write_attribute(out, *parent, name),
+            Source::TypeLookup { parent, text, .. } => self.write_attribute(out, *parent, text),
+            Source::SuperLookup { parent, after, text, .. } => {
+                let _ = write!(out, "super({after:?}, ");
+                self.write(out, *parent);
+                let _ = write!(out, ").{text}");
+            }
+            Source::TypeOf(parent) => {
+                out.push_str("type(");
+                self.write(out, *parent);
+                out.push(')');
+            }
+            Source::Globals(parent) => {
+                if self.entry.is_none_or(|entry| entry == *parent) {
+                    out.push('G');
+                } else {
+                    self.write_attribute(out, *parent, "__globals__");
+                }
+            }
+            other => unreachable!("{other:?} has a suffix"),
+        }
+    }
+
+    fn write_attribute(&self, out: &mut String, parent: SourceId, name: &str) {
+        self.write(out, parent);
+        let _ = write!(out, ".{name}");
+    }
+
+    fn write_indexed(&self, out: &mut String, parent: SourceId, middle: &str, index: usize) {
+        self.write(out, parent);
+        let _ = write!(out, "{middle}[{index}]");
+    }
+
+    /// An entry of an instance dictionary prints as an attribute where its key can be one.
+    fn write_item(&self, out: &mut String, parent: SourceId, key: &str) {
+        if let (Source::Dict(owner), Some(name)) = (self.get(parent), identifier(key)) {
+            self.write_attribute(out, *owner, name);
+            return;
+        }
+        self.write(out, parent);
+        let _ = write!(out, "[{key}]");
+    }
+
+    /// The guard as the deep dive prints it: `___check_type_id(L['b'], 94334122025024)`.
+    #[must_use]
+    pub fn print_guard(&self, guard: &Guard, objects: &impl Objects) -> String {
+        let source = self.print(guard.source);
+        match &guard.kind {
+            GuardKind::TypeIs(object) => {
+                format!("___check_type_id({source}, {})", objects.address(*object))
+            }
+            GuardKind::Is(object) => {
+                format!("___check_obj_id({source}, {})", objects.address(*object))
+            }
+            GuardKind::IsNone => format!("{source} is None"),
+            GuardKind::IsNotNone => format!("{source} is not None"),
+            GuardKind::Equals(object) | GuardKind::SetEquals(object) => {
+                format!("{source} == {}", objects.repr(*object))
+            }
+            GuardKind::Length(length) | GuardKind::DictLength(length) => {
+                format!("len({source}) == {length}")
+            }
+            GuardKind::DictKeys(keys) => {
+                let keys: Vec<_> = keys.iter().map(|key| objects.repr(*key)).collect();
+                format!("list({source}) == [{}]", keys.join(", "))
+            }
+            GuardKind::KeyAbsent { text, .. } => self.print_absence(guard.source, text),
+            GuardKind::LookupAbsent { text, .. } => format!("not hasattr({source}, '{text}')"),
+            GuardKind::SlotUnset { name, .. } => format!("not hasattr({source}, '{name}')"),
+            GuardKind::CellEmpty => format!("not hasattr({source}, 'cell_contents')"),
+            GuardKind::NoInstanceDict => format!("not hasattr({source}, '__dict__')"),
+            GuardKind::Tensor(tensor) => check_tensor(&source, tensor),
+            GuardKind::SameAs(other) => format!("{source} is {}", self.print(*other)),
+            GuardKind::Distinct(others) => self.print_distinct(&source, others),
+            GuardKind::GlobalState(state) => {
+                let facts: Vec<_> = state.facts.iter().map(ToString::to_string).collect();
+                format!("___check_global_state({})", facts.join(", "))
+            }
+        }
+    }
+
+    fn print_absence(&self, dict: SourceId, key: &str) -> String {
+        match (self.get(dict), identifier(key)) {
+            (Source::Dict(owner), Some(_)) => format!("{key} not in vars({})", self.print(*owner)),
+            _ => format!("{key} not in {}", self.print(dict)),
+        }
+    }
+
+    /// One other source prints as the deep dive's negated aliasing; more as one call.
+    fn print_distinct(&self, source: &str, others: &[SourceId]) -> String {
+        if let [other] = others {
+            return format!("{source} is not {}", self.print(*other));
+        }
+        let others: Vec<_> = others.iter().map(|other| self.print(*other)).collect();
+        format!("___check_distinct({source}, {})", others.join(", "))
+    }
+}
+
+/// What a source that is spelled as its parent and a fixed suffix adds.
+fn suffix(source: &Source) -> Option<&'static str> {
+    Some(match source {
+        Source::Dict(_) => ".__dict__",
+        Source::Builtins(_) => ".__builtins__",
+        Source::Code(_) => ".__code__",
+        Source::Defaults(_) => ".__defaults__",
+        Source::KwDefaults(_) => ".__kwdefaults__",
+        Source::CellContents(_) => ".cell_contents",
+        Source::MethodSelf(_) => ".__self__",
+        Source::MethodFunc(_) | Source::StaticFunc(_) | Source::ClassFunc(_) => ".__func__",
+        Source::PartialFunc(_) => ".func",
+        Source::PartialArgs(_) => ".args",
+        Source::PartialKeywords(_) => ".keywords",
+        Source::PropertyGet(_) => ".fget",
+        Source::PropertySet(_) => ".fset",
+        _ => return None,
+    })
+}
+
+/// The identifier in a quoted string, if it is one.
+fn identifier(repr: &str) -> Option<&str> {
+    let name = repr.strip_prefix('\'')?.strip_suffix('\'')?;
+    let mut chars = name.chars();
+    let first = chars.next()?;
+    let starts = first == '_' || first.is_alphabetic();
+    (starts && chars.all(|c| c == '_' || c.is_alphanumeric())).then_some(name)
+}
+
+fn check_tensor(source: &str, tensor: &TensorGuard) -> String {
+    let device =
+        if tensor.device_type == 0 { "None".to_owned() } else { tensor.device_index.to_string() };
+    format!(
+        "check_tensor({source}, {}, device={device}, requires_grad={}, size={}, stride={})",
+        dtype_name(tensor.dtype),
+        if tensor.requires_grad { "True" } else { "False" },
+        dimensions(&tensor.sizes),
+        dimensions(&tensor.strides),
+    )
+}
+
+fn dimensions(values: &[Option<i64>]) -> String {
+    let values: Vec<_> = values
+        .iter()
+        .map(|value| value.map_or_else(|| "None".to_owned(), |value| value.to_string()))
+        .collect();
+    format!("[{}]", values.join(", "))
+}

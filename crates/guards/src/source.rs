@@ -1,0 +1,343 @@
+//! Sources: the concrete slots a trace read, as a hash-consed forest.
+
+use rustc_hash::FxHashMap;
+
+use crate::{ObjectId, SourceId};
+
+/// A concrete slot of the call's entry state.
+///
+/// Texts and names are for printing only: they don't take part in equality ([`Sources::intern`]).
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// The bound argument at `index` of the entry frame.
+    Local {
+        /// Position among the entry frame's bound arguments.
+        index: u16,
+        /// The parameter's name.
+        name: Box<str>,
+    },
+    /// An object known by identity (a function, type or module), held weakly by whoever checks.
+    Anchor {
+        /// The object.
+        object: ObjectId,
+        /// How to print it.
+        text: Box<str>,
+    },
+    /// A module found in `sys.modules`.
+    SysModule {
+        /// The module's name in `sys.modules`.
+        name: Box<str>,
+    },
+    /// The process and thread state that guards of kind `GlobalState` speak of; not an object.
+    GlobalState,
+
+    /// The concrete instance dictionary (`__dict__`) of the parent.
+    Dict(SourceId),
+    /// The value at a key of a dictionary.
+    DictItem {
+        /// The dictionary.
+        parent: SourceId,
+        /// The key: a constant (found by value) or any other object (found by identity).
+        key: ObjectId,
+        /// The key's `repr`.
+        text: Box<str>,
+    },
+    /// An element of a list.
+    ListItem {
+        /// The list.
+        parent: SourceId,
+        /// Position of the element.
+        index: usize,
+    },
+    /// An element of a tuple.
+    TupleItem {
+        /// The tuple.
+        parent: SourceId,
+        /// Position of the element.
+        index: usize,
+    },
+    /// The value of a `__slots__` member.
+    Slot {
+        /// The instance.
+        parent: SourceId,
+        /// The member descriptor's offset in the instance.
+        offset: usize,
+        /// The member's name.
+        name: Box<str>,
+    },
+    /// What a lookup of `name` along the method resolution order of a type finds, unbound.
+    TypeLookup {
+        /// The type.
+        parent: SourceId,
+        /// The attribute's name, a string object.
+        name: ObjectId,
+        /// The attribute's name.
+        text: Box<str>,
+    },
+    /// As `TypeLookup`, but only in the classes behind `after` (`super(after, ...)`).
+    SuperLookup {
+        /// The type whose method resolution order is searched.
+        parent: SourceId,
+        /// The class the search starts behind.
+        after: ObjectId,
+        /// The attribute's name, a string object.
+        name: ObjectId,
+        /// The attribute's name.
+        text: Box<str>,
+    },
+    /// The parent's type, by the slot (`Py_TYPE`), not by `__class__`.
+    TypeOf(SourceId),
+    /// The globals dictionary of a function.
+    Globals(SourceId),
+    /// The builtins dictionary of a function.
+    Builtins(SourceId),
+    /// The code object of a function.
+    Code(SourceId),
+    /// The tuple of positional defaults of a function.
+    Defaults(SourceId),
+    /// The dictionary of keyword-only defaults of a function.
+    KwDefaults(SourceId),
+    /// A cell of a function's closure.
+    ClosureCell {
+        /// The function.
+        parent: SourceId,
+        /// Position in the closure.
+        index: usize,
+    },
+    /// What a cell holds.
+    CellContents(SourceId),
+    /// `__self__` of a bound method.
+    MethodSelf(SourceId),
+    /// `__func__` of a bound method.
+    MethodFunc(SourceId),
+    /// `func` of a `functools.partial`.
+    PartialFunc(SourceId),
+    /// `args` of a `functools.partial`.
+    PartialArgs(SourceId),
+    /// `keywords` of a `functools.partial`.
+    PartialKeywords(SourceId),
+    /// `fget` of a property.
+    PropertyGet(SourceId),
+    /// `fset` of a property.
+    PropertySet(SourceId),
+    /// The function a `staticmethod` object wraps.
+    StaticFunc(SourceId),
+    /// The function a `classmethod` object wraps.
+    ClassFunc(SourceId),
+}
+
+/// What makes two sources the same slot: kind, parent and payload, without the texts.
+type Key = (u8, u32, u64);
+
+const NO_PARENT: u32 = u32::MAX;
+
+impl Source {
+    /// The source this one is read from.
+    #[must_use]
+    pub fn parent(&self) -> Option<SourceId> {
+        match *self {
+            Source::Local { .. }
+            | Source::Anchor { .. }
+            | Source::SysModule { .. }
+            | Source::GlobalState => None,
+            Source::Dict(parent)
+            | Source::DictItem { parent, .. }
+            | Source::ListItem { parent, .. }
+            | Source::TupleItem { parent, .. }
+            | Source::Slot { parent, .. }
+            | Source::TypeLookup { parent, .. }
+            | Source::SuperLookup { parent, .. }
+            | Source::TypeOf(parent)
+            | Source::Globals(parent)
+            | Source::Builtins(parent)
+            | Source::Code(parent)
+            | Source::Defaults(parent)
+            | Source::KwDefaults(parent)
+            | Source::ClosureCell { parent, .. }
+            | Source::CellContents(parent)
+            | Source::MethodSelf(parent)
+            | Source::MethodFunc(parent)
+            | Source::PartialFunc(parent)
+            | Source::PartialArgs(parent)
+            | Source::PartialKeywords(parent)
+            | Source::PropertyGet(parent)
+            | Source::PropertySet(parent)
+            | Source::StaticFunc(parent)
+            | Source::ClassFunc(parent) => Some(parent),
+        }
+    }
+
+    /// The payload that, with kind and parent, identifies the slot; names of modules are numbered
+    /// by the caller.
+    fn key(&self, module: impl FnOnce(&str) -> u64) -> Key {
+        let pair = |a: ObjectId, b: ObjectId| u64::from(a.raw()) << 32 | u64::from(b.raw());
+        let (tag, payload) = match self {
+            Source::Local { index, .. } => (0, u64::from(*index)),
+            Source::Anchor { object, .. } => (1, u64::from(object.raw())),
+            Source::SysModule { name } => (2, module(name)),
+            Source::GlobalState => (3, 0),
+            Source::Dict(_) => (4, 0),
+            Source::DictItem { key, .. } => (5, u64::from(key.raw())),
+            Source::ListItem { index, .. } => (6, *index as u64),
+            Source::TupleItem { index, .. } => (7, *index as u64),
+            Source::Slot { offset, .. } => (8, *offset as u64),
+            Source::TypeLookup { name, .. } => (9, u64::from(name.raw())),
+            Source::SuperLookup { after, name, .. } => (10, pair(*after, *name)),
+            Source::TypeOf(_) => (11, 0),
+            Source::Globals(_) => (12, 0),
+            Source::Builtins(_) => (13, 0),
+            Source::Code(_) => (14, 0),
+            Source::Defaults(_) => (15, 0),
+            Source::KwDefaults(_) => (16, 0),
+            Source::ClosureCell { index, .. } => (17, *index as u64),
+            Source::CellContents(_) => (18, 0),
+            Source::MethodSelf(_) => (19, 0),
+            Source::MethodFunc(_) => (20, 0),
+            Source::PartialFunc(_) => (21, 0),
+            Source::PartialArgs(_) => (22, 0),
+            Source::PartialKeywords(_) => (23, 0),
+            Source::PropertyGet(_) => (24, 0),
+            Source::PropertySet(_) => (25, 0),
+            Source::StaticFunc(_) => (26, 0),
+            Source::ClassFunc(_) => (27, 0),
+        };
+        (tag, self.parent().map_or(NO_PARENT, SourceId::raw), payload)
+    }
+}
+
+/// The sources of one trace, in topological order, each slot once.
+#[derive(Debug, Default)]
+pub struct Sources {
+    sources: Vec<Source>,
+    index: FxHashMap<Key, SourceId>,
+    /// Numbers for module names, so that keys are plain words.
+    modules: FxHashMap<Box<str>, u64>,
+    /// The function whose globals print as `G`; see [`Sources::set_entry`].
+    pub(crate) entry: Option<SourceId>,
+}
+
+impl Sources {
+    /// No sources.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Says which source is the compiled function: its globals print as `G['name']`, those of
+    /// other functions as `f.__globals__['name']`. Unset, all print as `G['name']`.
+    pub fn set_entry(&mut self, function: SourceId) {
+        self.entry = Some(function);
+    }
+
+    /// The id of `source`, new or old. The text of a source that is already known is dropped.
+    pub fn intern(&mut self, source: Source) -> SourceId {
+        let modules = &mut self.modules;
+        let key = source.key(|name| {
+            modules.get(name).copied().unwrap_or_else(|| {
+                let number = modules.len() as u64;
+                modules.insert(name.into(), number);
+                number
+            })
+        });
+        if let Some(&id) = self.index.get(&key) {
+            return id;
+        }
+        self.insert(key, source)
+    }
+
+    /// As [`Sources::intern`] of a `Local`, without making the name when it's known.
+    pub fn local(&mut self, index: u16, name: impl FnOnce() -> Box<str>) -> SourceId {
+        self.get_or((0, NO_PARENT, u64::from(index)), || Source::Local { index, name: name() })
+    }
+
+    /// As [`Sources::intern`] of an `Anchor`, without making the text when it's known.
+    pub fn anchor(&mut self, object: ObjectId, text: impl FnOnce() -> Box<str>) -> SourceId {
+        self.get_or((1, NO_PARENT, u64::from(object.raw())), || Source::Anchor {
+            object,
+            text: text(),
+        })
+    }
+
+    /// As [`Sources::intern`] of a `DictItem`, without making the key's `repr` when it's known.
+    pub fn dict_item(
+        &mut self,
+        parent: SourceId,
+        key: ObjectId,
+        text: impl FnOnce() -> Box<str>,
+    ) -> SourceId {
+        self.get_or((5, parent.raw(), u64::from(key.raw())), || Source::DictItem {
+            parent,
+            key,
+            text: text(),
+        })
+    }
+
+    /// As [`Sources::intern`] of a `Slot`, without making the name when it's known.
+    pub fn slot(
+        &mut self,
+        parent: SourceId,
+        offset: usize,
+        name: impl FnOnce() -> Box<str>,
+    ) -> SourceId {
+        self.get_or((8, parent.raw(), offset as u64), || Source::Slot {
+            parent,
+            offset,
+            name: name(),
+        })
+    }
+
+    /// As [`Sources::intern`] of a `TypeLookup`, without making the text when it's known.
+    pub fn type_lookup(
+        &mut self,
+        parent: SourceId,
+        name: ObjectId,
+        text: impl FnOnce() -> Box<str>,
+    ) -> SourceId {
+        self.get_or((9, parent.raw(), u64::from(name.raw())), || Source::TypeLookup {
+            parent,
+            name,
+            text: text(),
+        })
+    }
+
+    fn get_or(&mut self, key: Key, make: impl FnOnce() -> Source) -> SourceId {
+        if let Some(&id) = self.index.get(&key) {
+            return id;
+        }
+        self.insert(key, make())
+    }
+
+    fn insert(&mut self, key: Key, source: Source) -> SourceId {
+        let id = SourceId::new(self.sources.len());
+        assert!(source.parent().is_none_or(|parent| parent < id), "parent of another Sources");
+        self.sources.push(source);
+        self.index.insert(key, id);
+        id
+    }
+
+    /// The source with this id.
+    ///
+    /// # Panics
+    /// If the id is of another `Sources`.
+    #[must_use]
+    pub fn get(&self, id: SourceId) -> &Source {
+        &self.sources[id.index()]
+    }
+
+    /// Number of sources.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.sources.len()
+    }
+
+    /// Whether there is no source.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.sources.is_empty()
+    }
+
+    /// All sources, parents before children.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (SourceId, &Source)> {
+        self.sources.iter().enumerate().map(|(index, source)| (SourceId::new(index), source))
+    }
+}

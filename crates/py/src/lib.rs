@@ -1,0 +1,44 @@
+//! The `_stator` extension module: exposes the crates below, owns no algorithm.
+
+mod bytecode;
+mod testing;
+
+use pyo3::prelude::*;
+use stator_tracer::compiled::{self, Compiled, Stats};
+use stator_tracer::{logs, recorder};
+
+/// Bit `i` switches the `i`-th log on.
+#[pyfunction]
+fn _set_log_mask(mask: u32) {
+    logs::set_mask(mask);
+}
+
+/// Whether this thread is recording a trace.
+#[pyfunction]
+fn is_recording() -> bool {
+    recorder::is_recording()
+}
+
+/// Drops every trace of every compiled function.
+#[pyfunction]
+fn reset_all(py: Python<'_>) {
+    compiled::reset_all(py);
+}
+
+/// Makes a compiled function known to `reset_all`.
+#[pyfunction]
+fn _register(compiled: &Bound<'_, Compiled>) -> PyResult<()> {
+    Compiled::register(compiled)
+}
+
+#[pymodule]
+fn _stator(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Compiled>()?;
+    module.add_class::<Stats>()?;
+    module.add_function(wrap_pyfunction!(_set_log_mask, module)?)?;
+    module.add_function(wrap_pyfunction!(is_recording, module)?)?;
+    module.add_function(wrap_pyfunction!(reset_all, module)?)?;
+    module.add_function(wrap_pyfunction!(_register, module)?)?;
+    bytecode::register(module)?;
+    testing::register(module)
+}

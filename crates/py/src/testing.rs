@@ -1,0 +1,139 @@
+//! `_stator.testing`: the exact evaluator for every frame of the process, for the evaluator's tests.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use stator_cpython::frame::Frame;
+use stator_cpython::hook::{self, Active, Evaluated, Evaluator, Suspended};
+use stator_cpython::layout;
+use stator_tracer::evaluator::{Plain, Sites, Step, evaluate};
+
+static FRAMES: AtomicU64 = AtomicU64::new(0);
+static INSTRUCTIONS: AtomicU64 = AtomicU64::new(0);
+/// Address of the code object whose frames are handed over at `TARGET_UNIT`; 0 for none.
+static TARGET_CODE: AtomicUsize = AtomicUsize::new(0);
+static TARGET_UNIT: AtomicUsize = AtomicUsize::new(0);
+/// Every how many instructions some frame is handed over; 0 for never.
+static HAND_OVER_EVERY: AtomicU64 = AtomicU64::new(0);
+
+/// Whether the next step is to panic.
+static PANIC: AtomicBool = AtomicBool::new(false);
+
+/// The exact evaluator, which counts its steps and hands over where a test asks for it.
+struct Counting;
+
+impl<'py> Sites<'py> for Counting {
+    const STEPS: bool = true;
+
+    fn step(&self, frame: &Frame<'py>, unit: usize, _opcode: u8, _arg: u32) -> Step {
+        let count = INSTRUCTIONS.fetch_add(1, Relaxed);
+        if PANIC.swap(false, Relaxed) {
+            panic!("asked to panic");
+        }
+        let target = TARGET_CODE.load(Relaxed);
+        if target != 0
+            && target == frame.code().as_ptr() as usize
+            && unit == TARGET_UNIT.load(Relaxed)
+        {
+            return Step::HandOver;
+        }
+        let every = HAND_OVER_EVERY.load(Relaxed);
+        if every != 0 && count % every == every - 1 {
+            return Step::HandOver;
+        }
+        Step::Evaluate
+    }
+}
+
+fn counting<'py>(py: Python<'py>, frame: Frame<'py>, throw: bool) -> Evaluated<'py> {
+    FRAMES.fetch_add(1, Relaxed);
+    evaluate(py, frame, throw, &Counting)
+}
+
+fn plain<'py>(py: Python<'py>, frame: Frame<'py>, throw: bool) -> Evaluated<'py> {
+    evaluate(py, frame, throw, &Plain)
+}
+
+fn evaluator(count: bool) -> Evaluator {
+    if count { counting } else { plain }
+}
+
+/// Evaluates every frame of the process from now on, in all threads, or none. With `count`, steps are
+/// counted and can be made to hand over.
+#[pyfunction]
+#[pyo3(signature = (on, count = true))]
+fn evaluate_everything(py: Python<'_>, on: bool, count: bool) {
+    hook::evaluate_everything(py, on.then(|| evaluator(count)));
+}
+
+/// Calls a function with this thread's evaluator on.
+#[pyfunction]
+#[pyo3(signature = (function, /, *args, count = true, **kwargs))]
+fn call_evaluated<'py>(
+    function: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    count: bool,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let _active = Active::new(function.py(), evaluator(count));
+    function.call(args, kwargs)
+}
+
+/// Calls a function with this thread's evaluator off.
+#[pyfunction]
+#[pyo3(signature = (function, /, *args, **kwargs))]
+fn call_native<'py>(
+    function: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let _suspended = Suspended::new(function.py());
+    function.call(args, kwargs)
+}
+
+/// Hands the frames of a code object over to CPython before the instruction at `unit`; `None` ends it.
+#[pyfunction]
+#[pyo3(signature = (code, unit = 0))]
+fn hand_over_at(code: Option<&Bound<'_, PyAny>>, unit: usize) {
+    TARGET_UNIT.store(unit, Relaxed);
+    TARGET_CODE.store(code.map_or(0, |code| code.as_ptr() as usize), Relaxed);
+}
+
+/// Hands some frame over at every `count`th instruction; 0 ends it.
+#[pyfunction]
+fn hand_over_every(count: u64) {
+    HAND_OVER_EVERY.store(count, Relaxed);
+}
+
+/// Makes the next counted step panic.
+#[pyfunction]
+fn panic_at_next_step() {
+    PANIC.store(true, Relaxed);
+}
+
+/// (frames, instructions) evaluated and counted so far.
+#[pyfunction]
+fn counts() -> (u64, u64) {
+    (FRAMES.load(Relaxed), INSTRUCTIONS.load(Relaxed))
+}
+
+/// Struct fields whose offset in Rust differs from the C headers': (name, offset in Rust, in C).
+#[pyfunction]
+fn layout_differences() -> Vec<(&'static str, usize, i64)> {
+    layout::differences()
+}
+
+/// Adds the submodule.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let testing = PyModule::new(module.py(), "testing")?;
+    testing.add_function(wrap_pyfunction!(evaluate_everything, &testing)?)?;
+    testing.add_function(wrap_pyfunction!(call_evaluated, &testing)?)?;
+    testing.add_function(wrap_pyfunction!(call_native, &testing)?)?;
+    testing.add_function(wrap_pyfunction!(hand_over_at, &testing)?)?;
+    testing.add_function(wrap_pyfunction!(hand_over_every, &testing)?)?;
+    testing.add_function(wrap_pyfunction!(panic_at_next_step, &testing)?)?;
+    testing.add_function(wrap_pyfunction!(counts, &testing)?)?;
+    testing.add_function(wrap_pyfunction!(layout_differences, &testing)?)?;
+    module.add_submodule(&testing)
+}

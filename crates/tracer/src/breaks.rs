@@ -1,0 +1,179 @@
+//! The break table: why a call can't (or can't further) be traced.
+//!
+//! Each row has a stable id, what happened, why it can't be part of a graph, and what the user can
+//! do. A [`Break`] is one occurrence, with the user's place in it.
+
+use std::fmt;
+
+macro_rules! breaks {
+    ($($(#[$doc:meta])* $variant:ident $id:literal $what:literal $why:literal $hint:literal)*) => {
+        /// A row of the break table.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Reason {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl Reason {
+            /// Every row.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// The stable id, such as `SB001`.
+            #[must_use]
+            pub const fn id(self) -> &'static str {
+                match self { $(Self::$variant => $id),* }
+            }
+
+            /// What happened, in one phrase.
+            #[must_use]
+            pub const fn what(self) -> &'static str {
+                match self { $(Self::$variant => $what),* }
+            }
+
+            /// Why that can't be part of a graph.
+            #[must_use]
+            pub const fn why(self) -> &'static str {
+                match self { $(Self::$variant => $why),* }
+            }
+
+            /// What the user can do.
+            #[must_use]
+            pub const fn hint(self) -> &'static str {
+                match self { $(Self::$variant => $hint),* }
+            }
+        }
+    };
+}
+
+breaks! {
+    /// A C function the function table doesn't know.
+    OpaqueCall "SB001" "call of a function that Stator does not know"
+        "what it reads and writes cannot be guarded or replayed"
+        "move the call out of the compiled function"
+    /// Python read the data of a tensor.
+    DataRead "SB002" "Python reads the data of a tensor"
+        "a guard can speak of a tensor's metadata, not of its values"
+        "keep the decision in tensors (torch.where), or move it out of the compiled function"
+    /// The shape of a result depends on data.
+    DynamicOutput "SB003" "the shape of an operation's result depends on tensor data"
+        "a replay would have to know the shape before it runs"
+        "use an operation with a fixed result shape (masks, torch.where)"
+    /// A write to something that existed before the call.
+    OutsideWrite "SB004" "the function changes an object that existed before the call"
+        "this kind of write is not replayed yet"
+        "return the new value, or make the change outside the compiled function"
+    /// An object came from somewhere that isn't modelled.
+    UnknownOrigin "SB005" "an object of unknown origin"
+        "it cannot be found again by a replay, so nothing about it can be guarded"
+        "pass it as an argument, or create it in the compiled function"
+    /// An instruction the recorder can't follow.
+    Instruction "SB006" "a construct that Stator does not trace"
+        "its effects are not recorded"
+        "move it out of the compiled function"
+    /// An operation raised while it was recorded.
+    OperationRaised "SB007" "a tensor operation raised an exception"
+        "whether it raises may depend on tensor data"
+        "check its inputs before the call"
+    /// The result can't be rebuilt.
+    Result "SB008" "the result holds an object that Stator cannot rebuild"
+        "a replay has to make a new one for each call"
+        "return tensors, containers, dataclasses or values from the compiled function"
+    /// An iterator from outside was advanced.
+    OutsideIterator "SB009" "an iterator that existed before the call is advanced"
+        "its position cannot be guarded or restored"
+        "pass a list or tuple instead of an iterator"
+    /// Identity became a value.
+    Identity "SB010" "the identity of an object becomes a value"
+        "addresses differ from run to run"
+        "compare with `is` instead of id() or hash()"
+    /// A mode is active that a replay would bypass.
+    ForeignMode "SB011" "a torch function mode, dispatch mode or functorch transform is active"
+        "a replay would bypass it"
+        "enter the mode inside the compiled function"
+    /// Unsupported use of a type.
+    Unsupported "SB012" "an object that Stator does not trace"
+        "its reads cannot be guarded"
+        "move its use out of the compiled function"
+    /// Generator and coroutine functions.
+    Suspendable "SB013" "a generator or coroutine function"
+        "its frame outlives the call"
+        "compile the function that consumes it"
+    /// The recorded call raised.
+    Raised "SB014" "the call raised an exception"
+        "only calls that return are recorded"
+        "nothing: the next call is recorded again"
+    /// Too many entries.
+    RecompileLimit "SB015" "the function was traced too often"
+        "its guards fail again and again"
+        "raise recompile_limit, or pass the changing value as a tensor"
+}
+
+/// One occurrence of a break.
+#[derive(Clone, Debug)]
+pub struct Break {
+    /// The row.
+    pub reason: Reason,
+    /// What exactly, such as the function's name; may be empty.
+    pub detail: String,
+    /// The user's frames at that point, outermost first.
+    pub stack: Vec<Place>,
+}
+
+/// A place in the user's program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// File name as the code object has it.
+    pub file: String,
+    /// Line, 1-based.
+    pub line: u32,
+    /// Qualified name of the function.
+    pub function: String,
+}
+
+impl fmt::Display for Break {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.reason.id(), self.reason.what())?;
+        if !self.detail.is_empty() {
+            write!(f, ": {}", self.detail)?;
+        }
+        if let Some(place) = self.stack.last() {
+            write!(f, " (at {}:{} in {})", place.file, place.line, place.function)?;
+        }
+        Ok(())
+    }
+}
+
+impl Break {
+    /// The report of the `graph_breaks` log.
+    #[must_use]
+    pub fn report(&self) -> String {
+        let mut text = format!("{} {}", self.reason.id(), self.reason.what());
+        if !self.detail.is_empty() {
+            text += &format!("\n  What: {}", self.detail);
+        }
+        text += &format!("\n  Why: {}\n  Hint: {}", self.reason.why(), self.reason.hint());
+        if !self.stack.is_empty() {
+            text += "\n  User code:";
+            for place in &self.stack {
+                text += &format!("\n    {}:{} in {}", place.file, place.line, place.function);
+            }
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Reason;
+
+    #[test]
+    fn ids_are_unique_and_rows_complete() {
+        let mut ids: Vec<_> = Reason::ALL.iter().map(|reason| reason.id()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), Reason::ALL.len());
+        for reason in Reason::ALL {
+            assert!(!reason.what().is_empty() && !reason.why().is_empty());
+            assert!(!reason.hint().is_empty());
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! Taking snapshots of states in which the walk has just passed, and checking them.
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use stator_cpython::heap::address::AddressSet;
+use stator_cpython::heap::function::Field;
+use stator_cpython::heap::snapshot::{Builder, Node, Result, Snapshot, Unwatchable};
+use stator_cpython::heap::weak::Liveness;
+use stator_cpython::heap::{Any, constant, container, global_state};
+
+use super::Report;
+use super::plan::{Fetch, Key, Plan, Step, Test, TestKind};
+use super::walk::Values;
+
+/// Snapshots kept per trace: one per set of roots, such as the modules that share a trace.
+const KEPT: usize = 8;
+
+/// After this many snapshots in a row that were never used, they are taken only now and then:
+/// the roots are new objects at each call.
+const PATIENCE: u32 = 4;
+const RETRY: u64 = 32;
+
+/// The snapshots of a trace, and how they have done.
+#[derive(Debug, Default)]
+pub(super) struct Snapshots {
+    /// The global state in which its guards were last found to hold.
+    pub state: Option<global_state::Words>,
+    /// The last used first.
+    kept: Vec<Entry>,
+    /// Snapshots taken since one was last used.
+    unused: u32,
+    fast: u64,
+    walked: u64,
+    unwatchable: Option<&'static str>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    snapshot: Snapshot,
+    /// Arguments that must be the object at an address that the snapshot proves.
+    same: Vec<(usize, usize)>,
+    /// Pairs of arguments that must be the same.
+    pairs: Vec<(usize, usize)>,
+    distinct: Vec<Distinct>,
+    /// Tests to ask again, of the extra objects the snapshot gives.
+    again: Vec<(usize, usize)>,
+}
+
+/// Arguments that must be different objects from each other and from those at these addresses.
+#[derive(Debug)]
+struct Distinct {
+    args: Vec<usize>,
+    others: AddressSet,
+}
+
+impl Snapshots {
+    /// Whether a snapshot passes; then appends the wanted objects to `objects`.
+    #[inline]
+    pub(super) fn check<'py>(
+        &mut self,
+        py: Python<'py>,
+        plan: &Plan,
+        args: &[Any<'_, 'py>],
+        objects: &mut Vec<Bound<'py, PyAny>>,
+    ) -> bool {
+        for index in 0..self.kept.len() {
+            if !self.kept[index].snapshot.is_for(args) {
+                continue;
+            }
+            if self.kept[index].check(py, plan, args, objects) {
+                self.kept[..=index].rotate_right(1);
+                self.unused = 0;
+                self.fast += 1;
+                return true;
+            }
+            objects.clear();
+            return false;
+        }
+        false
+    }
+
+    /// Takes a snapshot of the present state, in which the walk has just passed.
+    pub(super) fn take<'py>(
+        &mut self,
+        py: Python<'py>,
+        plan: &Plan,
+        liveness: &Arc<Liveness>,
+        args: &[Any<'_, 'py>],
+        values: &Values<'py>,
+    ) {
+        self.walked += 1;
+        if self.unused >= PATIENCE && !self.walked.is_multiple_of(RETRY) {
+            return;
+        }
+        match Entry::take(py, plan, liveness, values) {
+            Ok(entry) => {
+                self.unused += 1;
+                self.kept.retain(|old| !old.snapshot.is_for(args));
+                self.kept.truncate(KEPT - 1);
+                self.kept.insert(0, entry);
+            }
+            Err(Unwatchable(reason)) => {
+                self.unused = PATIENCE;
+                self.unwatchable = Some(reason);
+            }
+        }
+    }
+
+    pub(super) fn report(&self) -> Report {
+        Report {
+            fast: self.fast,
+            walked: self.walked,
+            snapshots: self.kept.len(),
+            words: self.kept.first().map_or(0, |entry| entry.snapshot.len()),
+            unwatchable: self.unwatchable,
+        }
+    }
+}
+
+impl Entry {
+    #[inline]
+    fn check<'py>(
+        &mut self,
+        py: Python<'py>,
+        plan: &Plan,
+        args: &[Any<'_, 'py>],
+        objects: &mut Vec<Bound<'py, PyAny>>,
+    ) -> bool {
+        let address = |index: usize| args.get(index).map(|arg| arg.as_ptr() as usize);
+        if !self.snapshot.check(py, args, objects)
+            || !self.same.iter().all(|(arg, want)| address(*arg) == Some(*want))
+            || !self.pairs.iter().all(|(a, b)| address(*a) == address(*b))
+            || !self.distinct.iter().all(|group| group.holds(args))
+        {
+            return false;
+        }
+        let again = &self.again;
+        let extras = objects.split_off(plan.wanted.len());
+        again.iter().all(|(test, extra)| set_is(&plan.tests[*test].kind, &extras[*extra]))
+    }
+
+    fn take<'py>(
+        py: Python<'py>,
+        plan: &Plan,
+        liveness: &Arc<Liveness>,
+        values: &Values<'py>,
+    ) -> Result<Entry> {
+        let mut capture = Capture {
+            builder: Builder::new(py, Arc::clone(liveness)),
+            liveness,
+            py,
+            nodes: Vec::with_capacity(plan.steps.len()),
+        };
+        for (index, step) in plan.steps.iter().enumerate() {
+            let value = values[index].as_ref().ok_or(Unwatchable("a slot that wasn't reached"))?;
+            let node = if step.direct { None } else { Some(capture.reach(step, value)?) };
+            capture.nodes.push(node);
+        }
+        let mut entry = Entry {
+            snapshot: Builder::new(py, Arc::clone(liveness)).finish(),
+            same: Vec::new(),
+            pairs: Vec::new(),
+            distinct: Vec::new(),
+            again: Vec::new(),
+        };
+        let mut extras = Vec::new();
+        for (index, step) in plan.steps.iter().enumerate() {
+            for test in step.tests.clone() {
+                if plan.tests[test].kind.is_aliasing() {
+                    entry.alias(plan, index, &plan.tests[test], values);
+                } else if let Some(node) = capture.nodes[index]
+                    && capture.content(node, &plan.tests[test])? == Again::EachCall
+                {
+                    entry.again.push((test, extras.len()));
+                    extras.push(node);
+                }
+            }
+        }
+        for step in &plan.wanted {
+            match (capture.nodes[*step], &plan.steps[*step].fetch) {
+                (Some(node), _) => capture.builder.want(node),
+                (None, Fetch::Argument(index)) => capture.builder.want_argument(*index),
+                (None, _) => return Err(Unwatchable("a wanted object without a node")),
+            }
+        }
+        extras.into_iter().for_each(|node| capture.builder.want(node));
+        entry.snapshot = capture.builder.finish();
+        Ok(entry)
+    }
+
+    /// Aliasing among the snapshot's own objects follows from their pointers; what is left are
+    /// arguments that are new at each call.
+    fn alias(&mut self, plan: &Plan, step: usize, test: &Test, values: &Values<'_>) {
+        let argument = |step: usize| match plan.steps[step] {
+            Step { direct: true, fetch: Fetch::Argument(index), .. } => Some(index),
+            _ => None,
+        };
+        let address = |step: usize| values[step].as_ref().map_or(0, |v| v.as_ptr() as usize);
+        match &test.kind {
+            TestKind::Same(other) => match (argument(step), argument(*other)) {
+                (Some(a), Some(b)) => self.pairs.push((a, b)),
+                (Some(arg), None) => self.same.push((arg, address(*other))),
+                (None, Some(arg)) => self.same.push((arg, address(step))),
+                (None, None) => {}
+            },
+            TestKind::Distinct(others) => {
+                let mut group = Distinct { args: Vec::new(), others: AddressSet::default() };
+                for step in std::iter::once(&step).chain(others) {
+                    match argument(*step) {
+                        Some(arg) => group.args.push(arg),
+                        None => {
+                            group.others.insert(address(*step));
+                        }
+                    }
+                }
+                if !group.args.is_empty() {
+                    self.distinct.push(group);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Distinct {
+    #[inline]
+    fn holds(&self, args: &[Any<'_, '_>]) -> bool {
+        self.args.iter().enumerate().all(|(position, arg)| {
+            let Some(object) = args.get(*arg) else { return false };
+            !self.others.contains(&(object.as_ptr() as usize))
+                && self.args[..position]
+                    .iter()
+                    .all(|other| args.get(*other).is_some_and(|other| !other.is(&**object)))
+        })
+    }
+}
+
+/// Whether a test must be asked at each call.
+#[derive(PartialEq, Eq)]
+enum Again {
+    Covered,
+    EachCall,
+}
+
+struct Capture<'a, 'py> {
+    builder: Builder<'py>,
+    liveness: &'a Liveness,
+    py: Python<'py>,
+    /// By step; `None` for direct arguments.
+    nodes: Vec<Option<Node>>,
+}
+
+impl<'py> Capture<'_, 'py> {
+    fn key(&self, key: &Key) -> Result<Bound<'py, PyAny>> {
+        match key {
+            Key::Constant(object) => Ok(object.bind(self.py).clone()),
+            Key::Known(address) => {
+                self.liveness.get(self.py, *address).ok_or(Unwatchable("a key that died"))
+            }
+        }
+    }
+
+    /// Records the way from a step's parent to its object.
+    fn reach(&mut self, step: &Step, value: &Bound<'py, PyAny>) -> Result<Node> {
+        let value = value.as_borrowed();
+        match &step.fetch {
+            Fetch::Argument(index) => return Ok(self.builder.root(*index, value)),
+            Fetch::Known(_) => return self.builder.anchor(value),
+            Fetch::Module(name) => {
+                let modules = self.builder.modules()?;
+                let module = self.builder.dict_item(modules, name.bind_borrowed(self.py))?;
+                return module.ok_or(Unwatchable("a module that has gone"));
+            }
+            _ => {}
+        }
+        let parent = self.nodes[step.parent].ok_or(Unwatchable("a child of an argument"))?;
+        let builder = &mut self.builder;
+        let node = match &step.fetch {
+            Fetch::InstanceDict => builder.instance_dict(parent)?,
+            Fetch::Item(key) => {
+                let key = self.key(key)?;
+                self.builder.dict_item(parent, key.as_borrowed())?
+            }
+            Fetch::ListItem(index) => Some(builder.list_item(parent, *index)?),
+            Fetch::TupleItem(index) => Some(builder.tuple_item(parent, *index)?),
+            Fetch::Member(member) => builder.member(parent, member)?,
+            Fetch::Lookup { after: None, name } => {
+                builder.lookup(parent, None, name.bind_borrowed(self.py))?
+            }
+            Fetch::Lookup { after: Some(after), name } => {
+                let after = self.key(after)?;
+                let name = name.bind_borrowed(self.py);
+                self.builder.lookup(parent, Some(after.as_borrowed()), name)?
+            }
+            Fetch::TypeOf => Some(builder.type_of(parent)?),
+            Fetch::Field(field) => builder.field(parent, *field)?,
+            Fetch::ClosureCell(index) => match builder.field(parent, Field::Closure)? {
+                Some(closure) => Some(builder.tuple_item(closure, *index)?),
+                None => None,
+            },
+            Fetch::Argument(_) | Fetch::Known(_) | Fetch::Module(_) => None,
+        };
+        let node = node.ok_or(Unwatchable("a slot that has emptied"))?;
+        if !self.builder.object(node).is(&*value) {
+            return Err(Unwatchable("a slot that has changed"));
+        }
+        Ok(node)
+    }
+
+    /// Records what a test asks of a node's object.
+    fn content(&mut self, node: Node, test: &Test) -> Result<Again> {
+        let builder = &mut self.builder;
+        match &test.kind {
+            TestKind::Type(_) => builder.exact_type(node)?,
+            // Pointers are compared; the objects are held, or immortal.
+            TestKind::Is(_) | TestKind::IsNone | TestKind::IsNotNone => {}
+            TestKind::Equals(_) => builder.own(node)?,
+            TestKind::Length(_) => {
+                let object = builder.object(node);
+                if container::list_length(object).is_some() {
+                    builder.list_length(node)?;
+                } else {
+                    builder.tuple_length(node)?;
+                }
+            }
+            TestKind::DictKeys(_) => builder.dict_order(node)?,
+            TestKind::DictLength(_) => builder.dict_length(node)?,
+            TestKind::KeyAbsent(key) => {
+                let key = self.key(key)?;
+                absent(self.builder.dict_item(node, key.as_borrowed())?)?;
+            }
+            TestKind::SetEquals(_) => {
+                if !constant::is_constant(builder.object(node)) {
+                    return Ok(Again::EachCall);
+                }
+                builder.own(node)?;
+            }
+            TestKind::LookupAbsent(name) => {
+                absent(builder.lookup(node, None, name.bind_borrowed(self.py))?)?;
+            }
+            TestKind::MemberUnset(member) => absent(builder.member(node, member)?)?,
+            TestKind::CellEmpty => absent(builder.field(node, Field::CellContents)?)?,
+            TestKind::NoInstanceDict => absent(builder.instance_dict(node)?)?,
+            TestKind::Tensor(_, guard) => builder.tensor(
+                node,
+                |index| guard.sizes.get(index).is_some_and(Option::is_none),
+                |index| guard.strides.get(index).is_some_and(Option::is_none),
+            )?,
+            TestKind::Same(_) | TestKind::Distinct(_) => {}
+        }
+        Ok(Again::Covered)
+    }
+}
+
+fn absent(node: Option<Node>) -> Result<()> {
+    match node {
+        None => Ok(()),
+        Some(_) => Err(Unwatchable("a slot that has filled")),
+    }
+}
+
+/// Whether a mutable set still has its guarded elements in order.
+fn set_is(test: &TestKind, set: &Bound<'_, PyAny>) -> bool {
+    let TestKind::SetEquals(items) = test else { return false };
+    container::set_items(set.as_borrowed()).is_some_and(|found| {
+        found.len() == items.len()
+            && found.iter().zip(items).all(|(found, item)| match item {
+                Key::Constant(item) => {
+                    constant::equal(found.as_borrowed(), item.bind_borrowed(set.py()))
+                }
+                Key::Known(address) => found.as_ptr() as usize == *address,
+            })
+    })
+}

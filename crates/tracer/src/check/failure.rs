@@ -1,0 +1,32 @@
+//! Why a check failed.
+
+use pyo3::prelude::*;
+
+/// The guard that didn't hold, and what was met.
+#[derive(Debug)]
+pub struct Failure {
+    /// Index of the guard; `None` where the trace as a whole is void: an object that it knows by
+    /// identity has died, or a wanted object without a guard can't be reached.
+    pub guard: Option<usize>,
+    /// What was met.
+    pub found: Found,
+}
+
+/// What was met instead of what a guard says.
+#[derive(Debug)]
+pub enum Found {
+    /// This object.
+    Object(Py<PyAny>),
+    /// Nothing: the path ends before the guarded slot.
+    Missing,
+    /// An object known by identity has died.
+    Dead,
+    /// Another global state.
+    GlobalState,
+}
+
+impl Failure {
+    pub(super) fn dead() -> Self {
+        Failure { guard: None, found: Found::Dead }
+    }
+}

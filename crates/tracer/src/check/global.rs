@@ -1,0 +1,146 @@
+//! PyTorch's process and thread state, as facts with names.
+//!
+//! The slow and explicit reading. [`stator_cpython::heap::global_state`] tells in nanoseconds
+//! whether anything here may have changed.
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use stator_guards::{Fact, GlobalState, Value};
+
+/// Names of the facts about modes, for [`has_foreign_modes`].
+const MODES: [&str; 3] = [
+    "torch._C._len_torch_function_stack()",
+    "torch._C._len_torch_dispatch_stack()",
+    "torch._C._functorch.maybe_current_level()",
+];
+
+/// The facts: each line is an expression of `torch`, which is also the fact's name. Lines that
+/// this PyTorch doesn't know are left out.
+const FACTS: &str = "
+torch.is_grad_enabled()
+torch.is_inference_mode_enabled()
+torch._C._is_fwd_grad_enabled()
+torch._C._is_multithreading_enabled()
+torch._C._is_view_replay_enabled()
+torch.autograd.forward_ad._current_level
+torch.is_autocast_enabled('cpu')
+torch.is_autocast_enabled('cuda')
+torch.get_autocast_dtype('cpu')
+torch.get_autocast_dtype('cuda')
+torch.is_autocast_cache_enabled()
+torch.get_default_dtype()
+torch.is_anomaly_enabled()
+torch.is_anomaly_check_nan_enabled()
+torch._C._autograd._saved_tensors_hooks_is_enabled()
+torch._C._autograd._top_saved_tensors_default_hooks(True)
+torch._C._len_torch_function_stack()
+torch._C._len_torch_dispatch_stack()
+torch._C._get_torch_function_state()
+torch._C._functorch.maybe_current_level()
+torch._C._dispatch_tls_local_include_set().raw_repr()
+torch._C._dispatch_tls_local_exclude_set().raw_repr()
+torch._C._get_deterministic_algorithms()
+torch._C._get_deterministic_algorithms_warn_only()
+torch._C._get_deterministic_fill_uninitialized_memory()
+torch._C._get_cudnn_enabled()
+torch._C._get_cudnn_benchmark()
+torch._C._get_cudnn_deterministic()
+torch._C._get_mkldnn_enabled()
+torch._C._get_mkldnn_deterministic()
+torch._C._get_nnpack_enabled()
+torch._C._get_flash_sdp_enabled()
+torch._C._get_fa3_sdp_enabled()
+torch._C._get_mem_efficient_sdp_enabled()
+torch._C._get_math_sdp_enabled()
+torch._C._get_cudnn_sdp_enabled()
+torch._C._get_overrideable_sdp_enabled()
+torch._C._get_math_sdp_allow_fp16_bf16_reduction()
+torch._C._get_sdp_priority_order()
+torch._C._get_float32_matmul_precision()
+torch._C._get_cublas_allow_fp16_reduced_precision_reduction()
+torch._C._get_cublas_allow_bf16_reduced_precision_reduction()
+torch._C._get_cublas_allow_fp16_accumulation()
+torch._C._get_cpu_allow_fp16_reduced_precision_reduction()
+torch._C._get_linalg_preferred_backend()
+torch._C._get_blas_preferred_backend()
+torch._C._get_qengine()
+torch._C._get_fp32_precision_getter('generic', 'all')
+torch._C._get_fp32_precision_getter('mkldnn', 'all')
+torch._C._get_fp32_precision_getter('mkldnn', 'conv')
+torch._C._get_fp32_precision_getter('mkldnn', 'rnn')
+torch._C._get_fp32_precision_getter('mkldnn', 'matmul')
+torch._C._get_fp32_precision_getter('cuda', 'all')
+torch._C._get_fp32_precision_getter('cuda', 'conv')
+torch._C._get_fp32_precision_getter('cuda', 'rnn')
+torch._C._get_fp32_precision_getter('cuda', 'matmul')
+";
+
+/// Reads the state. Without PyTorch there are no facts. Runs PyTorch's own functions: call it
+/// outside of recording.
+///
+/// # Errors
+/// What PyTorch raises.
+pub fn read(py: Python<'_>) -> PyResult<GlobalState> {
+    static READER: PyOnceLock<(Vec<&'static str>, Py<PyAny>)> = PyOnceLock::new();
+    if stator_cpython::heap::torch::get(py).is_none() {
+        return Ok(GlobalState::default());
+    }
+    let (names, reader) = READER.get_or_try_init(py, || compile(py))?;
+    let values: Vec<Bound<'_, PyAny>> = reader.bind(py).call0()?.extract()?;
+    let facts = names.iter().zip(values).map(|(name, value)| Fact { name, value: fact(&value) });
+    Ok(GlobalState { facts: facts.collect() })
+}
+
+fn fact(value: &Bound<'_, PyAny>) -> Value {
+    if let Ok(value) = value.extract::<bool>() {
+        return Value::Bool(value);
+    }
+    if let Ok(value) = value.extract::<i64>() {
+        return Value::Int(value);
+    }
+    Value::Text(value.repr().map_or_else(|_| "?".into(), |text| text.to_string().into()))
+}
+
+/// Finds the facts that this PyTorch knows and makes one function that reads them.
+fn compile(py: Python<'_>) -> PyResult<(Vec<&'static str>, Py<PyAny>)> {
+    let source = c"
+def compile_facts(torch, lines):
+    names, codes = [], []
+    for line in lines:
+        try:
+            eval(line, {'torch': torch})
+        except (AttributeError, TypeError, RuntimeError):
+            continue
+        names.append(line)
+        codes.append(compile(line, '<stator>', 'eval'))
+    namespace = {'torch': torch}
+    together = eval('lambda: (' + ''.join(name + ', ' for name in names) + ')', namespace)
+    def value(code):
+        try:
+            return eval(code, namespace)
+        except RuntimeError as error:
+            return str(error)
+    def read():
+        try:
+            return together()
+        except RuntimeError:
+            return tuple([value(code) for code in codes])
+    return names, read
+";
+    let lines: Vec<&'static str> = FACTS.trim().lines().collect();
+    let module = PyModule::from_code(py, source, c"<stator>", c"_stator_global_state")?;
+    let (known, reader): (Vec<String>, Bound<'_, PyAny>) =
+        module.getattr("compile_facts")?.call1((py.import("torch")?, lines.clone()))?.extract()?;
+    let names = lines.into_iter().filter(|line| known.iter().any(|name| name == line)).collect();
+    Ok((names, reader.unbind()))
+}
+
+/// Whether torch-function modes, dispatch modes or functorch transforms were active: then a call
+/// runs natively.
+#[must_use]
+pub fn has_foreign_modes(state: &GlobalState) -> bool {
+    MODES.iter().any(|name| match state.get(name) {
+        Some(Value::Int(level)) => *level > 0,
+        _ => false,
+    })
+}

@@ -1,0 +1,150 @@
+//! The objects that guards and sources mention: constants kept, others known weakly.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use stator_cpython::heap::weak::Liveness;
+use stator_cpython::heap::{Any, constant, container};
+use stator_guards::{Guard, GuardKind, ObjectId, Objects, Source, Sources};
+
+use super::explain::describe;
+
+/// The mentioned objects, by their ids.
+#[derive(Debug)]
+pub(super) struct Held(Vec<Option<Known>>);
+
+/// An object as a checker remembers it.
+#[derive(Debug)]
+pub(super) enum Known {
+    /// Kept.
+    Constant(Py<PyAny>),
+    /// Its address; the liveness has it.
+    Identity(usize),
+    /// A set whose elements are known, printed.
+    Set(Box<str>),
+}
+
+impl Held {
+    pub(super) fn build(
+        py: Python<'_>,
+        sources: &Sources,
+        guards: &[Guard],
+        objects: &[Py<PyAny>],
+        liveness: &mut Liveness,
+    ) -> PyResult<Self> {
+        let mut held = Held(Vec::new());
+        held.0.resize_with(objects.len(), || None);
+        let mut hold_as = |id: ObjectId, anchored: bool| -> PyResult<()> {
+            let object = get(objects, id)?.bind(py).as_borrowed();
+            let is_constant = constant::is_constant(object);
+            if anchored || !is_constant {
+                liveness.add(object)?;
+            }
+            if held.0[id.index()].is_none() {
+                held.0[id.index()] = Some(if is_constant {
+                    Known::Constant(object.to_owned().unbind())
+                } else {
+                    Known::Identity(object.as_ptr() as usize)
+                });
+            }
+            Ok(())
+        };
+        let mut hold = |id| hold_as(id, false);
+        for (_, source) in sources.iter() {
+            match source {
+                Source::DictItem { key, .. } => hold(*key)?,
+                Source::SuperLookup { after, .. } => hold(*after)?,
+                _ => {}
+            }
+        }
+        for guard in guards {
+            match &guard.kind {
+                GuardKind::TypeIs(object) | GuardKind::Is(object) | GuardKind::Equals(object) => {
+                    hold(*object)?;
+                }
+                GuardKind::DictKeys(keys) => keys.iter().try_for_each(|key| hold(*key))?,
+                GuardKind::KeyAbsent { key, .. } => hold(*key)?,
+                GuardKind::Tensor(tensor) => hold(tensor.python_type)?,
+                _ => {}
+            }
+        }
+        for (_, source) in sources.iter() {
+            if let Source::Anchor { object, .. } = source {
+                hold_as(*object, true)?;
+            }
+        }
+        // The elements of a guarded set are known each by itself.
+        for guard in guards {
+            if let GuardKind::SetEquals(set) = &guard.kind {
+                for item in set_items(get(objects, *set)?.bind(py).as_borrowed())? {
+                    if !constant::is_constant(item.as_borrowed()) {
+                        liveness.add(item.as_borrowed())?;
+                    }
+                }
+                let text = describe_set(get(objects, *set)?.bind(py).as_borrowed());
+                held.0[set.index()] = Some(Known::Set(text.into()));
+            }
+        }
+        Ok(held)
+    }
+
+    pub(super) fn bind<'a, 'py>(
+        &'a self,
+        py: Python<'py>,
+        liveness: &'a Liveness,
+    ) -> Printer<'a, 'py> {
+        Printer { held: self, py, liveness }
+    }
+}
+
+/// The object with this id.
+pub(super) fn get(objects: &[Py<PyAny>], id: ObjectId) -> PyResult<&Py<PyAny>> {
+    objects
+        .get(id.index())
+        .ok_or_else(|| PyValueError::new_err(format!("a guard mentions {id:?}, which isn't there")))
+}
+
+/// The elements of a guarded set, in order.
+pub(super) fn set_items<'py>(set: Any<'_, 'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    container::set_items(set).ok_or_else(|| PyValueError::new_err("SetEquals of what is no set"))
+}
+
+fn describe_set(set: Any<'_, '_>) -> String {
+    let items = container::set_items(set).unwrap_or_default();
+    let items: Vec<_> = items.iter().map(|item| describe(item.as_borrowed())).collect();
+    format!("{{{}}}", items.join(", "))
+}
+
+/// Prints held objects without running user code.
+pub(super) struct Printer<'a, 'py> {
+    held: &'a Held,
+    py: Python<'py>,
+    liveness: &'a Liveness,
+}
+
+impl Printer<'_, '_> {
+    fn known(&self, object: ObjectId) -> Option<&Known> {
+        self.held.0.get(object.index())?.as_ref()
+    }
+}
+
+impl Objects for Printer<'_, '_> {
+    fn address(&self, object: ObjectId) -> usize {
+        match self.known(object) {
+            Some(Known::Constant(object)) => object.as_ptr() as usize,
+            Some(Known::Identity(address)) => *address,
+            Some(Known::Set(_)) | None => 0,
+        }
+    }
+
+    fn repr(&self, object: ObjectId) -> String {
+        match self.known(object) {
+            Some(Known::Constant(object)) => describe(object.bind(self.py).as_borrowed()),
+            Some(Known::Identity(address)) => match self.liveness.get(self.py, *address) {
+                Some(object) => describe(object.as_borrowed()),
+                None => "<an object that is gone>".to_owned(),
+            },
+            Some(Known::Set(text)) => text.to_string(),
+            None => format!("{object:?}"),
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Checking guards: does the state at a call's entry agree with what a trace read?
+//!
+//! Two levels. The *walk* (L2, [`walk`]) is the meaning: it follows the sources from the arguments
+//! down and asks each guard. A *snapshot* (L1, [`capture`]) is a state in which the walk has just
+//! found all guards to hold, as a flat array of words to compare; see
+//! [`stator_cpython::heap::snapshot`] for why it's right.
+//!
+//! Three kinds of guards stay outside snapshots and are asked at each call: those on global state;
+//! those on arguments from which nothing else is read (a fresh tensor each call is the common
+//! case, so it's known by its metadata, not by identity); and those on mutable sets.
+
+mod capture;
+mod explain;
+mod failure;
+mod global;
+mod held;
+mod plan;
+pub mod testing;
+mod walk;
+
+pub use failure::{Failure, Found};
+pub use global::{has_foreign_modes, read as read_global_state};
+
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use pyo3::prelude::*;
+use stator_cpython::heap::Any;
+use stator_cpython::heap::weak::Liveness;
+use stator_guards::{Guard, SourceId, Sources};
+
+use capture::Snapshots;
+use held::Held;
+use plan::Plan;
+
+/// Checks the guards of one trace.
+#[derive(Debug)]
+pub struct Checker {
+    plan: Plan,
+    held: Held,
+    liveness: Arc<Liveness>,
+    /// Taken with `try_lock`: where it's taken already (a finalizer called this trace again), the
+    /// walk alone decides.
+    snapshots: Mutex<Snapshots>,
+}
+
+/// The wanted objects of a call that passed, in the order they were asked for.
+#[derive(Debug)]
+pub struct Resolved<'py>(Vec<Bound<'py, PyAny>>);
+
+impl<'py> Deref for Resolved<'py> {
+    type Target = [Bound<'py, PyAny>];
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl<'py> Resolved<'py> {
+    /// The objects.
+    #[must_use]
+    pub fn into_vec(self) -> Vec<Bound<'py, PyAny>> {
+        self.0
+    }
+}
+
+impl Checker {
+    /// Compiles guards. `objects` is the trace's table of objects; of those that guards and sources
+    /// mention, constants are kept, the others are held weakly.
+    ///
+    /// # Errors
+    /// If a guard asks for what can't be checked without running a user's code, such as `Equals`
+    /// with something that isn't a constant.
+    pub fn build(
+        py: Python<'_>,
+        sources: &Sources,
+        guards: &[Guard],
+        objects: &[Py<PyAny>],
+        wanted: &[SourceId],
+    ) -> PyResult<Self> {
+        let mut liveness = Liveness::new();
+        let held = Held::build(py, sources, guards, objects, &mut liveness)?;
+        let plan = Plan::build(py, sources, guards, objects, wanted)?;
+        Ok(Checker {
+            plan,
+            held,
+            liveness: Arc::new(liveness),
+            snapshots: Mutex::new(Snapshots::default()),
+        })
+    }
+
+    /// Whether the guards hold for these bound arguments; if so, the wanted objects.
+    ///
+    /// Runs no user code. (The first time an object's instance dictionary is asked for, CPython
+    /// may have to make it, and so run a garbage collection; the walk then starts again.)
+    ///
+    /// # Errors
+    /// The first guard that doesn't hold, parents before children.
+    pub fn check<'py>(
+        &self,
+        py: Python<'py>,
+        args: &[Any<'_, 'py>],
+    ) -> Result<Resolved<'py>, Failure> {
+        if !self.is_alive() {
+            return Err(Failure::dead());
+        }
+        let mut snapshots = self.snapshots();
+        if let Some(objects) = self.check_with(py, args, snapshots.as_deref_mut())? {
+            return Ok(Resolved(objects));
+        }
+        let values = walk::walk(py, &self.plan, &self.liveness, args)?;
+        if let Some(snapshots) = &mut snapshots {
+            snapshots.take(py, &self.plan, &self.liveness, args, &values);
+        }
+        walk::wanted(&self.plan, values).map(Resolved)
+    }
+
+    /// Whether a snapshot says that the guards hold. `None` says nothing: [`Checker::check`]
+    /// decides. With several traces of one function, ask all of them this first.
+    #[must_use]
+    pub fn check_fast<'py>(
+        &self,
+        py: Python<'py>,
+        args: &[Any<'_, 'py>],
+    ) -> Option<Resolved<'py>> {
+        if !self.is_alive() {
+            return None;
+        }
+        let mut snapshots = self.snapshots()?;
+        self.check_with(py, args, Some(&mut snapshots)).ok().flatten().map(Resolved)
+    }
+
+    fn snapshots(&self) -> Option<MutexGuard<'_, Snapshots>> {
+        match self.snapshots.try_lock() {
+            Ok(snapshots) => Some(snapshots),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// What is asked at each call, and then the snapshots.
+    #[inline]
+    fn check_with<'py>(
+        &self,
+        py: Python<'py>,
+        args: &[Any<'_, 'py>],
+        mut snapshots: Option<&mut Snapshots>,
+    ) -> Result<Option<Vec<Bound<'py, PyAny>>>, Failure> {
+        self.plan.check_global_state(py, snapshots.as_deref_mut())?;
+        self.plan.check_arguments(args)?;
+        let mut objects = Vec::new();
+        let passes = snapshots
+            .is_some_and(|snapshots| snapshots.check(py, &self.plan, args, &mut objects));
+        Ok(passes.then_some(objects))
+    }
+
+    /// The walk alone, for tests and measurements.
+    fn check_walking(&self, py: Python<'_>, args: &[Any<'_, '_>]) -> bool {
+        self.plan.check_global_state(py, None).is_ok()
+            && self.plan.check_arguments(args).is_ok()
+            && walk::walk(py, &self.plan, &self.liveness, args).is_ok()
+    }
+
+    /// False once an object that the guards know by identity has died: they can't pass any more.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.liveness.is_alive()
+    }
+
+    /// Forgets the snapshots: the next check walks.
+    pub fn forget(&self) {
+        *self.snapshots.lock().unwrap_or_else(PoisonError::into_inner) = Snapshots::default();
+    }
+
+    /// What failed, in the user's terms: the printed guard and what was found instead. `sources`
+    /// and `guards` are those the checker was built from.
+    #[must_use]
+    pub fn explain(
+        &self,
+        py: Python<'_>,
+        sources: &Sources,
+        guards: &[Guard],
+        failure: &Failure,
+    ) -> String {
+        explain::explain(py, sources, guards, &self.held.bind(py, &self.liveness), failure)
+    }
+
+    /// The guard, printed.
+    #[must_use]
+    pub fn print(&self, py: Python<'_>, sources: &Sources, guard: &Guard) -> String {
+        sources.print_guard(guard, &self.held.bind(py, &self.liveness))
+    }
+
+    /// How checks have gone, for tests and reports.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        self.snapshots.lock().unwrap_or_else(PoisonError::into_inner).report()
+    }
+}
+
+/// How checks have gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Checks that a snapshot passed.
+    pub fast: u64,
+    /// Checks that the walk passed.
+    pub walked: u64,
+    /// Snapshots kept.
+    pub snapshots: usize,
+    /// Words in the snapshot used last.
+    pub words: usize,
+    /// Why the last attempt to take a snapshot failed.
+    pub unwatchable: Option<&'static str>,
+}

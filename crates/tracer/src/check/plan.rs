@@ -1,0 +1,412 @@
+//! Guards compiled into steps: each needed slot once, parents before children.
+
+use std::ops::Range;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use rustc_hash::FxHashMap;
+use stator_cpython::heap::function::Field;
+use stator_cpython::heap::member::Member;
+use stator_cpython::heap::{Any, constant, global_state, tensor, types};
+use stator_guards::{GlobalState, Guard, GuardKind, ObjectId, Source, SourceId, Sources, TensorGuard};
+
+use super::capture::Snapshots;
+use super::failure::{Failure, Found};
+use super::held;
+
+/// The compiled guards of a trace.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// In topological order.
+    pub steps: Vec<Step>,
+    /// The tests of all steps, in the order of steps.
+    pub tests: Vec<Test>,
+    /// Steps of the wanted objects, in the order they were asked for.
+    pub wanted: Vec<usize>,
+    /// Guards on global state.
+    states: Vec<(usize, GlobalState)>,
+    /// Arguments whose guards are asked at each call, with their steps.
+    pub arguments: Vec<(usize, usize)>,
+}
+
+/// A slot to fetch, and the guards on what it holds.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub fetch: Fetch,
+    /// The step it's fetched from; itself where it's a root.
+    pub parent: usize,
+    pub tests: Range<usize>,
+    /// The guard that fails if the slot can't be reached: the first at or below this step.
+    pub blame: Option<usize>,
+    /// Whether this is an argument that's asked at each call rather than known by identity.
+    pub direct: bool,
+}
+
+/// How a slot is read from its parent's object.
+#[derive(Debug)]
+pub(super) enum Fetch {
+    Argument(usize),
+    Known(usize),
+    Module(Py<PyAny>),
+    InstanceDict,
+    Item(Key),
+    ListItem(usize),
+    TupleItem(usize),
+    Member(Member),
+    Lookup { after: Option<Key>, name: Py<PyAny> },
+    TypeOf,
+    Field(Field),
+    ClosureCell(usize),
+}
+
+/// A key, or an object known by identity.
+#[derive(Debug)]
+pub(super) enum Key {
+    Constant(Py<PyAny>),
+    Known(usize),
+}
+
+/// A guard on one object.
+#[derive(Debug)]
+pub(super) struct Test {
+    /// Index among the trace's guards.
+    pub guard: usize,
+    pub kind: TestKind,
+}
+
+#[derive(Debug)]
+pub(super) enum TestKind {
+    Type(usize),
+    Is(usize),
+    IsNone,
+    IsNotNone,
+    Equals(Py<PyAny>),
+    Length(usize),
+    DictKeys(Vec<Key>),
+    DictLength(usize),
+    KeyAbsent(Key),
+    SetEquals(Vec<Key>),
+    LookupAbsent(Py<PyAny>),
+    MemberUnset(Member),
+    CellEmpty,
+    NoInstanceDict,
+    Tensor(usize, Box<TensorGuard>),
+    Same(usize),
+    Distinct(Vec<usize>),
+}
+
+impl TestKind {
+    /// Whether the test may be asked of an argument at each call, without a snapshot.
+    fn is_direct(&self) -> bool {
+        matches!(
+            self,
+            TestKind::Type(_)
+                | TestKind::Is(_)
+                | TestKind::IsNone
+                | TestKind::IsNotNone
+                | TestKind::Equals(_)
+                | TestKind::Tensor(..)
+                | TestKind::Same(_)
+                | TestKind::Distinct(_)
+        )
+    }
+
+    /// Whether the test compares this object with others.
+    pub(super) fn is_aliasing(&self) -> bool {
+        matches!(self, TestKind::Same(_) | TestKind::Distinct(_))
+    }
+
+    /// Tests that need nothing but the object.
+    #[inline]
+    pub(super) fn holds_alone(&self, object: Any<'_, '_>) -> bool {
+        match self {
+            TestKind::Type(ty) => types::address_of(object) == *ty,
+            TestKind::Is(address) => object.as_ptr() as usize == *address,
+            TestKind::IsNone => object.is_none(),
+            TestKind::IsNotNone => !object.is_none(),
+            TestKind::Equals(value) => {
+                constant::equal(value.bind_borrowed(object.py()), object)
+            }
+            TestKind::Tensor(ty, guard) => {
+                types::address_of(object) == *ty && tensor::matches(object, &expected(guard))
+            }
+            _ => unreachable!("{self:?} isn't asked of an argument alone"),
+        }
+    }
+}
+
+fn expected(guard: &TensorGuard) -> tensor::Expected<'_> {
+    tensor::Expected {
+        dtype: guard.dtype,
+        device_type: guard.device_type,
+        device_index: guard.device_index,
+        layout: guard.layout,
+        requires_grad: guard.requires_grad,
+        key_set: guard.key_set,
+        sizes: &guard.sizes,
+        strides: &guard.strides,
+    }
+}
+
+impl Plan {
+    pub(super) fn build(
+        py: Python<'_>,
+        sources: &Sources,
+        guards: &[Guard],
+        objects: &[Py<PyAny>],
+        wanted: &[SourceId],
+    ) -> PyResult<Self> {
+        let compiler = Compiler { py, sources, objects, steps: needed(sources, guards, wanted) };
+        let mut by_step: Vec<Vec<Test>> = compiler.steps.iter().map(|_| Vec::new()).collect();
+        let mut states = Vec::new();
+        for (index, guard) in guards.iter().enumerate() {
+            if let GuardKind::GlobalState(state) = &guard.kind {
+                states.push((index, (**state).clone()));
+                continue;
+            }
+            by_step[compiler.step(guard.source)?]
+                .push(Test { guard: index, kind: compiler.test(guard)? });
+        }
+        let mut plan = Plan {
+            steps: Vec::with_capacity(by_step.len()),
+            tests: Vec::with_capacity(guards.len()),
+            wanted: wanted.iter().map(|id| compiler.step(*id)).collect::<PyResult<_>>()?,
+            states,
+            arguments: Vec::new(),
+        };
+        let mut order: Vec<(SourceId, usize)> =
+            compiler.steps.iter().map(|(id, step)| (*id, *step)).collect();
+        order.sort_unstable_by_key(|(_, step)| *step);
+        for ((id, step), tests) in order.into_iter().zip(by_step) {
+            let source = sources.get(id);
+            let from = plan.tests.len();
+            plan.tests.extend(tests);
+            plan.steps.push(Step {
+                fetch: compiler.fetch(source)?,
+                parent: source.parent().map_or(Ok(step), |parent| compiler.step(parent))?,
+                tests: from..plan.tests.len(),
+                blame: plan.tests.get(from).map(|test| test.guard),
+                direct: false,
+            });
+        }
+        plan.settle();
+        Ok(plan)
+    }
+
+    /// Fills in what needs all steps: who is to blame, and which arguments are direct.
+    fn settle(&mut self) {
+        let mut has_child = vec![false; self.steps.len()];
+        for step in (0..self.steps.len()).rev() {
+            let parent = self.steps[step].parent;
+            if parent != step {
+                has_child[parent] = true;
+                if self.steps[parent].tests.is_empty() {
+                    self.steps[parent].blame = self.steps[step].blame.or(self.steps[parent].blame);
+                }
+            }
+        }
+        for (index, step) in self.steps.iter_mut().enumerate() {
+            if let Fetch::Argument(argument) = step.fetch
+                && !has_child[index]
+                && self.tests[step.tests.clone()].iter().all(|test| test.kind.is_direct())
+            {
+                step.direct = true;
+                self.arguments.push((argument, index));
+            }
+        }
+    }
+
+    /// The guards on global state: by words if they're known, by facts otherwise.
+    #[inline]
+    pub(super) fn check_global_state(
+        &self,
+        py: Python<'_>,
+        mut snapshots: Option<&mut Snapshots>,
+    ) -> Result<(), Failure> {
+        if self.states.is_empty() {
+            return Ok(());
+        }
+        if let Some(words) = snapshots.as_ref().and_then(|snapshots| snapshots.state.as_ref())
+            && global_state::is(py, words)
+        {
+            return Ok(());
+        }
+        let now = super::global::read(py).ok();
+        for (guard, expected) in &self.states {
+            if now.as_ref() != Some(expected) {
+                return Err(Failure { guard: Some(*guard), found: Found::GlobalState });
+            }
+        }
+        if let Some(snapshots) = &mut snapshots {
+            snapshots.state = global_state::read(py);
+        }
+        Ok(())
+    }
+
+    /// The guards on direct arguments, except those that compare them with other objects.
+    #[inline]
+    pub(super) fn check_arguments(&self, args: &[Any<'_, '_>]) -> Result<(), Failure> {
+        for (argument, step) in &self.arguments {
+            let step = &self.steps[*step];
+            let Some(object) = args.get(*argument) else {
+                return Err(Failure { guard: step.blame, found: Found::Missing });
+            };
+            for test in &self.tests[step.tests.clone()] {
+                if !test.kind.is_aliasing() && !test.kind.holds_alone(*object) {
+                    let found = Found::Object((**object).clone().unbind());
+                    return Err(Failure { guard: Some(test.guard), found });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The sources that guards or wanted objects need, with their parents, numbered in order.
+fn needed(
+    sources: &Sources,
+    guards: &[Guard],
+    wanted: &[SourceId],
+) -> FxHashMap<SourceId, usize> {
+    let mut marks = vec![false; sources.len()];
+    let others = guards.iter().flat_map(|guard| match &guard.kind {
+        GuardKind::SameAs(other) => std::slice::from_ref(other),
+        GuardKind::Distinct(others) => others,
+        _ => &[],
+    });
+    let guarded = guards.iter().map(|guard| &guard.source);
+    for id in guarded.chain(others).chain(wanted) {
+        if !matches!(sources.get(*id), Source::GlobalState) {
+            marks[id.index()] = true;
+        }
+    }
+    for (id, source) in sources.iter().collect::<Vec<_>>().into_iter().rev() {
+        if marks[id.index()]
+            && let Some(parent) = source.parent()
+        {
+            marks[parent.index()] = true;
+        }
+    }
+    let needed = sources.iter().filter(|(id, _)| marks[id.index()]);
+    needed.enumerate().map(|(step, (id, _))| (id, step)).collect()
+}
+
+struct Compiler<'a, 'py> {
+    py: Python<'py>,
+    sources: &'a Sources,
+    objects: &'a [Py<PyAny>],
+    steps: FxHashMap<SourceId, usize>,
+}
+
+impl<'py> Compiler<'_, 'py> {
+    fn step(&self, id: SourceId) -> PyResult<usize> {
+        self.steps.get(&id).copied().ok_or_else(|| {
+            PyValueError::new_err(format!("{} isn't an object", self.sources.print(id)))
+        })
+    }
+
+    fn object(&self, id: ObjectId) -> PyResult<&Bound<'py, PyAny>> {
+        Ok(held::get(self.objects, id)?.bind(self.py))
+    }
+
+    fn address(&self, id: ObjectId) -> PyResult<usize> {
+        Ok(self.object(id)?.as_ptr() as usize)
+    }
+
+    fn key(&self, id: ObjectId) -> PyResult<Key> {
+        Ok(key(self.object(id)?.as_borrowed()))
+    }
+
+    fn name(&self, id: ObjectId) -> PyResult<Py<PyAny>> {
+        let name = self.object(id)?;
+        if !name.is_exact_instance_of::<pyo3::types::PyString>() {
+            return Err(PyValueError::new_err("the name of an attribute must be a string"));
+        }
+        Ok(name.clone().unbind())
+    }
+
+    fn fetch(&self, source: &Source) -> PyResult<Fetch> {
+        Ok(match source {
+            Source::Local { index, .. } => Fetch::Argument(usize::from(*index)),
+            Source::Anchor { object, .. } => Fetch::Known(self.address(*object)?),
+            Source::SysModule { name } => {
+                Fetch::Module(pyo3::types::PyString::new(self.py, name).into_any().unbind())
+            }
+            Source::GlobalState => unreachable!("no step is made for it"),
+            Source::Dict(_) => Fetch::InstanceDict,
+            Source::DictItem { key, .. } => Fetch::Item(self.key(*key)?),
+            Source::ListItem { index, .. } => Fetch::ListItem(*index),
+            Source::TupleItem { index, .. } => Fetch::TupleItem(*index),
+            Source::Slot { offset, .. } => Fetch::Member(Member::new(*offset)),
+            Source::TypeLookup { name, .. } => Fetch::Lookup { after: None, name: self.name(*name)? },
+            Source::SuperLookup { after, name, .. } => {
+                Fetch::Lookup { after: Some(self.key(*after)?), name: self.name(*name)? }
+            }
+            Source::TypeOf(_) => Fetch::TypeOf,
+            Source::ClosureCell { index, .. } => Fetch::ClosureCell(*index),
+            Source::Globals(_) => Fetch::Field(Field::Globals),
+            Source::Builtins(_) => Fetch::Field(Field::Builtins),
+            Source::Code(_) => Fetch::Field(Field::Code),
+            Source::Defaults(_) => Fetch::Field(Field::Defaults),
+            Source::KwDefaults(_) => Fetch::Field(Field::KwDefaults),
+            Source::CellContents(_) => Fetch::Field(Field::CellContents),
+            Source::MethodSelf(_) => Fetch::Field(Field::MethodSelf),
+            Source::MethodFunc(_) => Fetch::Field(Field::MethodFunc),
+            Source::PartialFunc(_) => Fetch::Field(Field::PartialFunc),
+            Source::PartialArgs(_) => Fetch::Field(Field::PartialArgs),
+            Source::PartialKeywords(_) => Fetch::Field(Field::PartialKeywords),
+            Source::PropertyGet(_) => Fetch::Field(Field::PropertyGet),
+            Source::PropertySet(_) => Fetch::Field(Field::PropertySet),
+            Source::StaticFunc(_) => Fetch::Field(Field::StaticFunc),
+            Source::ClassFunc(_) => Fetch::Field(Field::ClassFunc),
+        })
+    }
+
+    fn test(&self, guard: &Guard) -> PyResult<TestKind> {
+        Ok(match &guard.kind {
+            GuardKind::TypeIs(ty) => TestKind::Type(self.address(*ty)?),
+            GuardKind::Is(object) => TestKind::Is(self.address(*object)?),
+            GuardKind::IsNone => TestKind::IsNone,
+            GuardKind::IsNotNone => TestKind::IsNotNone,
+            GuardKind::Equals(object) => {
+                let object = self.object(*object)?;
+                if !constant::is_constant(object.as_borrowed()) {
+                    let source = self.sources.print(guard.source);
+                    let text = format!("the guard {source} == ... compares with no constant");
+                    return Err(PyValueError::new_err(text));
+                }
+                TestKind::Equals(object.clone().unbind())
+            }
+            GuardKind::Length(length) => TestKind::Length(*length),
+            GuardKind::DictKeys(keys) => {
+                TestKind::DictKeys(keys.iter().map(|id| self.key(*id)).collect::<PyResult<_>>()?)
+            }
+            GuardKind::DictLength(length) => TestKind::DictLength(*length),
+            GuardKind::KeyAbsent { key, .. } => TestKind::KeyAbsent(self.key(*key)?),
+            GuardKind::SetEquals(set) => {
+                let items = held::set_items(self.object(*set)?.as_borrowed())?;
+                TestKind::SetEquals(items.iter().map(|item| key(item.as_borrowed())).collect())
+            }
+            GuardKind::LookupAbsent { name, .. } => TestKind::LookupAbsent(self.name(*name)?),
+            GuardKind::SlotUnset { offset, .. } => TestKind::MemberUnset(Member::new(*offset)),
+            GuardKind::CellEmpty => TestKind::CellEmpty,
+            GuardKind::NoInstanceDict => TestKind::NoInstanceDict,
+            GuardKind::Tensor(tensor) => {
+                TestKind::Tensor(self.address(tensor.python_type)?, tensor.clone())
+            }
+            GuardKind::SameAs(other) => TestKind::Same(self.step(*other)?),
+            GuardKind::Distinct(others) => TestKind::Distinct(
+                others.iter().map(|id| self.step(*id)).collect::<PyResult<_>>()?,
+            ),
+            GuardKind::GlobalState(_) => unreachable!("compiled apart"),
+        })
+    }
+}
+
+fn key(object: Any<'_, '_>) -> Key {
+    if constant::is_constant(object) {
+        Key::Constant(object.to_owned().unbind())
+    } else {
+        Key::Known(object.as_ptr() as usize)
+    }
+}

@@ -1,0 +1,249 @@
+//! Checkers as Python objects: for tests and measurements, not for users.
+
+use std::time::Instant;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use stator_cpython::heap::{dict, function, member, tensor, types};
+use stator_guards::{Guard, GuardKind, ObjectId, Source, SourceId, Sources, TensorGuard};
+
+use super::Checker;
+
+/// Collects sources and guards, then checks them.
+#[pyclass(name = "GuardSet", module = "stator._stator")]
+#[derive(Default)]
+pub struct GuardSet {
+    sources: Sources,
+    guards: Vec<Guard>,
+    objects: Vec<Py<PyAny>>,
+    ids: Vec<SourceId>,
+    checker: Option<Checker>,
+}
+
+impl GuardSet {
+    fn add(&mut self, object: &Bound<'_, PyAny>) -> ObjectId {
+        let known = self.objects.iter().position(|known| known.is(object));
+        ObjectId::new(known.unwrap_or_else(|| {
+            self.objects.push(object.clone().unbind());
+            self.objects.len() - 1
+        }))
+    }
+
+    fn id(&self, source: usize) -> PyResult<SourceId> {
+        self.ids.get(source).copied().ok_or_else(|| PyValueError::new_err("no such source"))
+    }
+
+    fn checker(&self) -> PyResult<&Checker> {
+        self.checker.as_ref().ok_or_else(|| PyValueError::new_err("build() first"))
+    }
+}
+
+#[pymethods]
+impl GuardSet {
+    #[new]
+    fn new() -> Self {
+        GuardSet::default()
+    }
+
+    /// Adds a source; answers its number.
+    #[pyo3(signature = (kind, parent=None, key=None, index=0, after=None))]
+    fn source(
+        &mut self,
+        kind: &str,
+        parent: Option<usize>,
+        key: Option<Bound<'_, PyAny>>,
+        index: usize,
+        after: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<usize> {
+        let parent = parent.map(|parent| self.id(parent)).transpose();
+        let parent = || parent.as_ref().ok().copied().flatten().ok_or_else(|| PyValueError::new_err("no parent"));
+        let text = |key: &Option<Bound<'_, PyAny>>| -> PyResult<Box<str>> {
+            Ok(key.as_ref().map(ToString::to_string).unwrap_or_default().into())
+        };
+        let repr = || -> PyResult<Box<str>> {
+            Ok(key.as_ref().map_or(Ok(String::new()), |key| key.repr().map(|t| t.to_string()))?.into())
+        };
+        let object = key.as_ref().map(|key| self.add(key));
+        let object = || object.ok_or_else(|| PyValueError::new_err("no key"));
+        let after = after.map(|after| self.add(&after));
+        let source = match kind {
+            "local" => Source::Local { index: index as u16, name: text(&key)? },
+            "anchor" => Source::Anchor { object: object()?, text: repr()? },
+            "module" => Source::SysModule { name: text(&key)? },
+            "global_state" => Source::GlobalState,
+            "dict" => Source::Dict(parent()?),
+            "item" => Source::DictItem { parent: parent()?, key: object()?, text: repr()? },
+            "list" => Source::ListItem { parent: parent()?, index },
+            "tuple" => Source::TupleItem { parent: parent()?, index },
+            "slot" => Source::Slot { parent: parent()?, offset: index, name: text(&key)? },
+            "lookup" => Source::TypeLookup { parent: parent()?, name: object()?, text: text(&key)? },
+            "super" => Source::SuperLookup {
+                parent: parent()?,
+                after: after.ok_or_else(|| PyValueError::new_err("no class"))?,
+                name: object()?,
+                text: text(&key)?,
+            },
+            "type" => Source::TypeOf(parent()?),
+            "globals" => Source::Globals(parent()?),
+            "builtins" => Source::Builtins(parent()?),
+            "code" => Source::Code(parent()?),
+            "defaults" => Source::Defaults(parent()?),
+            "kwdefaults" => Source::KwDefaults(parent()?),
+            "cell" => Source::ClosureCell { parent: parent()?, index },
+            "contents" => Source::CellContents(parent()?),
+            "method_self" => Source::MethodSelf(parent()?),
+            "method_func" => Source::MethodFunc(parent()?),
+            "partial_func" => Source::PartialFunc(parent()?),
+            "partial_args" => Source::PartialArgs(parent()?),
+            "partial_keywords" => Source::PartialKeywords(parent()?),
+            "fget" => Source::PropertyGet(parent()?),
+            "fset" => Source::PropertySet(parent()?),
+            "static_func" => Source::StaticFunc(parent()?),
+            "class_func" => Source::ClassFunc(parent()?),
+            _ => return Err(PyValueError::new_err(format!("no source {kind}"))),
+        };
+        self.ids.push(self.sources.intern(source));
+        Ok(self.ids.len() - 1)
+    }
+
+    /// Adds a guard; `value` is what its kind compares with.
+    #[pyo3(signature = (source, kind, value=None))]
+    fn guard(&mut self, py: Python<'_>, source: usize, kind: &str, value: Option<Bound<'_, PyAny>>) -> PyResult<()> {
+        let source = self.id(source)?;
+        let value = value.unwrap_or_else(|| py.None().into_bound(py));
+        let kind = match kind {
+            "type" => GuardKind::TypeIs(self.add(&value)),
+            "is" => GuardKind::Is(self.add(&value)),
+            "none" => GuardKind::IsNone,
+            "not_none" => GuardKind::IsNotNone,
+            "equals" => GuardKind::Equals(self.add(&value)),
+            "length" => GuardKind::Length(value.extract()?),
+            "keys" => {
+                let keys = dict::keys(value.as_borrowed()).ok_or_else(|| PyValueError::new_err("no dict"))?;
+                GuardKind::DictKeys(keys.iter().map(|key| self.add(key)).collect())
+            }
+            "dict_length" => GuardKind::DictLength(value.extract()?),
+            "absent" => GuardKind::KeyAbsent { text: value.repr()?.to_string().into(), key: self.add(&value) },
+            "set" => GuardKind::SetEquals(self.add(&value)),
+            "lookup_absent" => {
+                GuardKind::LookupAbsent { text: value.to_string().into(), name: self.add(&value) }
+            }
+            "unset" => GuardKind::SlotUnset { offset: value.extract()?, name: "slot".into() },
+            "cell_empty" => GuardKind::CellEmpty,
+            "no_dict" => GuardKind::NoInstanceDict,
+            "tensor" => GuardKind::Tensor(Box::new(self.tensor(&value)?)),
+            "same" => GuardKind::SameAs(self.id(value.extract()?)?),
+            "distinct" => {
+                let others: Vec<usize> = value.extract()?;
+                GuardKind::Distinct(others.into_iter().map(|id| self.id(id)).collect::<PyResult<_>>()?)
+            }
+            "global_state" => GuardKind::GlobalState(Box::new(super::read_global_state(py)?)),
+            _ => return Err(PyValueError::new_err(format!("no guard {kind}"))),
+        };
+        self.guards.push(Guard { source, kind, location: None });
+        Ok(())
+    }
+
+    fn build(&mut self, py: Python<'_>, wanted: Vec<usize>) -> PyResult<()> {
+        let wanted = wanted.into_iter().map(|id| self.id(id)).collect::<PyResult<Vec<_>>>()?;
+        let checker = Checker::build(py, &self.sources, &self.guards, &self.objects, &wanted)?;
+        self.checker = Some(checker);
+        self.objects.clear();
+        Ok(())
+    }
+
+    /// The wanted objects as a list, or the explanation of what failed.
+    fn check<'py>(&self, py: Python<'py>, args: Vec<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+        let borrowed: Vec<_> = args.iter().map(Bound::as_borrowed).collect();
+        match self.checker()?.check(py, &borrowed) {
+            Ok(objects) => Ok(objects.into_vec().into_pyobject(py)?),
+            Err(failure) => {
+                let text = self.checker()?.explain(py, &self.sources, &self.guards, &failure);
+                Ok(text.into_pyobject(py)?.into_any())
+            }
+        }
+    }
+
+    /// Nanoseconds per check, the least of several rounds; with `walk`, without snapshots.
+    #[pyo3(signature = (args, rounds=20, calls=1000, walk=false))]
+    fn time(&self, py: Python<'_>, args: Vec<Bound<'_, PyAny>>, rounds: usize, calls: usize, walk: bool) -> PyResult<f64> {
+        let borrowed: Vec<_> = args.iter().map(Bound::as_borrowed).collect();
+        let checker = self.checker()?;
+        let mut least = f64::INFINITY;
+        for _ in 0..rounds {
+            let start = Instant::now();
+            for _ in 0..calls {
+                let passed = if walk { checker.check_walking(py, &borrowed) } else { checker.check(py, &borrowed).is_ok() };
+                if !passed {
+                    return Err(PyValueError::new_err("the guards don't hold"));
+                }
+            }
+            least = least.min(start.elapsed().as_nanos() as f64 / calls as f64);
+        }
+        Ok(least)
+    }
+
+    fn is_alive(&self) -> PyResult<bool> {
+        Ok(self.checker()?.is_alive())
+    }
+
+    fn print(&self, source: usize) -> PyResult<String> {
+        Ok(self.sources.print(self.id(source)?))
+    }
+
+    fn print_guards(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let checker = self.checker()?;
+        Ok(self.guards.iter().map(|guard| checker.print(py, &self.sources, guard)).collect())
+    }
+
+    /// (fast, walked, snapshots, words, reason)
+    fn report(&self) -> PyResult<(u64, u64, usize, usize, Option<&'static str>)> {
+        let report = self.checker()?.report();
+        Ok((report.fast, report.walked, report.snapshots, report.words, report.unwatchable))
+    }
+}
+
+impl GuardSet {
+    fn tensor(&mut self, tensor: &Bound<'_, PyAny>) -> PyResult<TensorGuard> {
+        let info = tensor::info(tensor.as_borrowed()).ok_or_else(|| PyValueError::new_err("no tensor"))?;
+        Ok(TensorGuard {
+            python_type: self.add(tensor.get_type().as_any()),
+            dtype: info.dtype,
+            device_type: info.device_type,
+            device_index: info.device_index,
+            layout: info.layout,
+            requires_grad: info.requires_grad,
+            sizes: info.sizes.iter().copied().map(Some).collect(),
+            strides: info.strides.iter().copied().map(Some).collect(),
+            key_set: info.key_set,
+        })
+    }
+}
+
+/// Offset of a `__slots__` member, from its descriptor.
+#[pyfunction]
+fn member_offset(descriptor: Bound<'_, PyAny>) -> Option<usize> {
+    member::offset_of(descriptor.as_borrowed())
+}
+
+/// What is known of an object, for tests: (type version, dict version, is tensor, slots).
+#[pyfunction]
+fn inspect(object: Bound<'_, PyAny>) -> (u32, u64, bool, bool) {
+    let object = object.as_borrowed();
+    (
+        types::version_tag(types::of(object).as_borrowed()),
+        dict::version(object),
+        tensor::is_tensor(object),
+        function::Field::Code.applies(object),
+    )
+}
+
+/// Adds the testing interface to a module.
+///
+/// # Errors
+/// What adding to a module raises.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<GuardSet>()?;
+    module.add_function(wrap_pyfunction!(member_offset, module)?)?;
+    module.add_function(wrap_pyfunction!(inspect, module)?)
+}

@@ -1,0 +1,197 @@
+//! A cache entry: one trace, its guards compiled, and how to run it.
+
+use std::sync::{Arc, OnceLock};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PySequence, PySequenceMethods, PyTuple};
+use smallvec::SmallVec;
+use stator_cpython::object::{Borrowed, Object};
+use stator_graph::print;
+
+use crate::check::{Checker, Failure, Resolved};
+use crate::locate::{Places, source_line};
+use crate::recipe::Values;
+use crate::recorder::Traced;
+use crate::replay::{self, Program};
+
+/// A trace that can be replayed.
+pub struct Entry {
+    traced: Traced,
+    checker: Checker,
+    program: OnceLock<Program>,
+    backend: OnceLock<Py<PyAny>>,
+}
+
+/// Why a replay didn't give a result.
+pub enum Replay<'py> {
+    /// The result.
+    Done(Object<'py>),
+    /// An operation raised and nothing outside was written: the function can run natively from its start.
+    Restart,
+    /// An operation raised after the replay had written to outside tensors, or the backend failed.
+    Failed(PyErr),
+}
+
+impl Entry {
+    /// Compiles the guards of a trace.
+    ///
+    /// # Errors
+    /// If a guard speaks of something that can't be checked without running user code.
+    pub fn new(py: Python<'_>, mut traced: Traced) -> PyResult<Arc<Self>> {
+        let wanted: Vec<_> = traced.inputs.iter().chain(&traced.rebuilt).copied().collect();
+        let checker =
+            Checker::build(py, &traced.sources, &traced.guards, &traced.objects, &wanted)?;
+        // What recipes don't need must not be kept alive.
+        for (index, object) in traced.objects.iter_mut().enumerate() {
+            if !traced.kept.contains(&stator_guards::ObjectId::new(index)) {
+                *object = py.None();
+            }
+        }
+        Ok(Arc::new(Self { traced, checker, program: OnceLock::new(), backend: OnceLock::new() }))
+    }
+
+    /// Whether the guards hold; if so, inputs and rebuilt objects.
+    ///
+    /// # Errors
+    /// The guard that failed.
+    pub fn check<'py>(
+        &self,
+        py: Python<'py>,
+        locals: &[Borrowed<'_, 'py>],
+    ) -> Result<Resolved<'py>, Failure> {
+        self.checker.check(py, locals)
+    }
+
+    /// Whether everything the guards know by identity is alive.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.checker.is_alive()
+    }
+
+    /// Number of calls in the graph.
+    #[must_use]
+    pub fn graph_nodes(&self) -> usize {
+        self.traced.graph.call_count()
+    }
+
+    /// Number of guards.
+    #[must_use]
+    pub fn guard_count(&self) -> usize {
+        self.traced.guards.len()
+    }
+
+    /// Runs the graph on a passed check's objects and rebuilds the result.
+    pub fn replay<'py>(
+        &self,
+        py: Python<'py>,
+        resolved: &Resolved<'py>,
+        backend: Option<&Py<PyAny>>,
+    ) -> Replay<'py> {
+        let (inputs, rebuilt) = resolved.split_at(self.traced.inputs.len());
+        let inputs: SmallVec<[Borrowed<'_, 'py>; 16]> =
+            inputs.iter().map(|input| input.as_borrowed()).collect();
+        let outputs = match backend {
+            None => {
+                let program = match self.program(py) {
+                    Ok(program) => program,
+                    Err(error) => return Replay::Failed(error),
+                };
+                match program.run(py, &inputs) {
+                    Ok(outputs) => outputs,
+                    Err(_) if !self.traced.writes_inputs => return Replay::Restart,
+                    Err(failure) => return Replay::Failed(failure.error),
+                }
+            }
+            Some(backend) => match self.run_backend(py, backend, &inputs) {
+                Ok(outputs) => outputs,
+                Err(error) => return Replay::Failed(error),
+            },
+        };
+        let rebuilt: SmallVec<[Borrowed<'_, 'py>; 4]> =
+            rebuilt.iter().map(|object| object.as_borrowed()).collect();
+        let values = Values { outputs: &outputs, sources: &rebuilt, objects: &self.traced.objects };
+        match self.traced.recipes.rebuild(py, &[self.traced.result], &values) {
+            Ok(mut made) => Replay::Done(made.remove(0)),
+            Err(error) => Replay::Failed(error),
+        }
+    }
+
+    fn program(&self, py: Python<'_>) -> PyResult<&Program> {
+        if let Some(program) = self.program.get() {
+            return Ok(program);
+        }
+        let program = Program::new(py, &self.traced.graph, &self.traced.graph_objects)?;
+        Ok(self.program.get_or_init(|| program))
+    }
+
+    fn run_backend<'py>(
+        &self,
+        py: Python<'py>,
+        backend: &Py<PyAny>,
+        inputs: &[Borrowed<'_, 'py>],
+    ) -> PyResult<SmallVec<[Object<'py>; 4]>> {
+        let callable = match self.backend.get() {
+            Some(callable) => callable,
+            None => {
+                let reference = py.import("stator._fx")?.getattr("Reference")?;
+                let places = Places { py, codes: &self.traced.codes };
+                let description = replay::export::describe(
+                    py,
+                    &self.traced.graph,
+                    &self.traced.graph_objects,
+                    &places,
+                    &reference,
+                )?;
+                let example = PyList::new(py, inputs)?;
+                let made = backend.bind(py).call1((description, example))?.unbind();
+                self.backend.get_or_init(|| made)
+            }
+        };
+        let outputs = callable.bind(py).call1(PyTuple::new(py, inputs)?)?;
+        let outputs = outputs.cast::<PySequence>()?;
+        (0..outputs.len()?).map(|index| outputs.get_item(index)).collect()
+    }
+
+    /// The graph as code.
+    #[must_use]
+    pub fn graph_code(&self, py: Python<'_>) -> String {
+        print::graph_code(&self.traced.graph, &Places { py, codes: &self.traced.codes })
+    }
+
+    /// The graph as a table.
+    #[must_use]
+    pub fn graph_table(&self) -> String {
+        print::graph_table(&self.traced.graph)
+    }
+
+    /// The sizes of the graph's tensors.
+    #[must_use]
+    pub fn graph_sizes(&self, name: &str) -> String {
+        print::graph_sizes(&self.traced.graph, name)
+    }
+
+    /// The guards, printed.
+    #[must_use]
+    pub fn guards(&self, py: Python<'_>) -> Vec<String> {
+        let print = |guard| self.checker.print(py, &self.traced.sources, guard);
+        self.traced.guards.iter().map(print).collect()
+    }
+
+    /// What failed, in the user's terms, with the place at which the value was read.
+    #[must_use]
+    pub fn explain(&self, py: Python<'_>, failure: &Failure) -> String {
+        let mut text =
+            self.checker.explain(py, &self.traced.sources, &self.traced.guards, failure);
+        let location = failure
+            .guard
+            .and_then(|guard| self.traced.guards[guard].location)
+            .and_then(|location| self.traced.locations.get(location as usize));
+        if let Some(&(code, unit)) = location {
+            let places = Places { py, codes: &self.traced.codes };
+            if let Some((file, line, _)) = places.place(code, unit) {
+                text += &format!("  # {file}:{line}: {}", source_line(py, &file, line));
+            }
+        }
+        text
+    }
+}

@@ -1,0 +1,96 @@
+//! Jumps, and the polls that go with them.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyNone};
+use stator_cpython::Result;
+use stator_cpython::hook::Evaluated;
+
+use super::{Done, Evaluation, Sites};
+
+impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
+    /// `arg` says what is resumed; behind a `yield from` (2) or `await` (3), the innermost generator
+    /// gets the interrupt.
+    #[inline(always)]
+    pub(super) fn resume(&mut self, arg: u32) -> Done {
+        if arg < 2 {
+            self.run.poll()?;
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub(super) fn return_value(&mut self) -> Evaluated<'py> {
+        let value = self.run.pop();
+        self.sites.leaves(&self.frame);
+        self.run.leave_with(value)
+    }
+
+    #[inline(always)]
+    pub(super) fn jump_forward(&mut self, units: u32) -> Done {
+        self.run.jump_forward(units);
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub(super) fn jump_backward(&mut self, units: u32) -> Done {
+        self.run.jump_backward(units);
+        self.run.poll()?;
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub(super) fn jump_backward_no_interrupt(&mut self, units: u32) -> Done {
+        self.run.jump_backward(units);
+        Ok(())
+    }
+
+    /// The truth value of the top.
+    #[inline(always)]
+    pub(super) fn truth(&self) -> Result<bool> {
+        let operand = self.run.peek(1);
+        if operand.is(PyBool::new(self.py(), true)) {
+            Ok(true)
+        } else if operand.is(PyBool::new(self.py(), false)) || operand.is_none() {
+            Ok(false)
+        } else {
+            self.sites.truth(&self.frame, operand)
+        }
+    }
+
+    #[inline(always)]
+    fn jump<const FORWARD: bool>(&mut self, units: u32) -> Done {
+        if FORWARD { self.jump_forward(units) } else { self.jump_backward(units) }
+    }
+
+    #[inline(always)]
+    pub(super) fn pop_jump_if<const WHEN: bool, const FORWARD: bool>(
+        &mut self,
+        units: u32,
+    ) -> Done {
+        let truth = self.truth();
+        drop(self.run.pop());
+        if truth? == WHEN { self.jump::<FORWARD>(units) } else { Ok(()) }
+    }
+
+    #[inline(always)]
+    pub(super) fn pop_jump_if_none<const WHEN: bool, const FORWARD: bool>(
+        &mut self,
+        units: u32,
+    ) -> Done {
+        let none = PyNone::get(self.py());
+        let none = none.as_any().as_borrowed();
+        let is_none = self.sites.is_same(&self.frame, self.run.peek(1), none);
+        drop(self.run.pop());
+        if is_none == WHEN { self.jump::<FORWARD>(units) } else { Ok(()) }
+    }
+
+    #[inline(always)]
+    pub(super) fn jump_if_or_pop<const WHEN: bool>(&mut self, units: u32) -> Done {
+        if self.truth()? == WHEN {
+            self.run.jump_forward(units);
+        } else {
+            drop(self.run.pop());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,91 @@
+//! Generators, coroutines and asynchronous generators.
+
+use stator_cpython::hook::Evaluated;
+use stator_cpython::{opcode, ops};
+
+use super::{Done, Evaluation, Sites, Stop};
+
+impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
+    /// CPython makes the generator and moves the frame into it; its constructor is private.
+    pub(super) fn return_generator(&mut self) -> Evaluated<'py> {
+        let result = self.run.hand_over();
+        if let Ok(generator) = &result {
+            self.sites.creates(&self.frame, generator.as_borrowed());
+        }
+        self.sites.leaves(&self.frame);
+        result
+    }
+
+    #[inline(always)]
+    pub(super) fn yield_value(&mut self) -> Evaluated<'py> {
+        let value = self.run.pop();
+        self.run.mark_suspended();
+        self.sites.leaves(&self.frame);
+        self.run.leave_with(value)
+    }
+
+    /// One step of `yield from` or `await`: jumps out of its loop when the receiver returns.
+    #[inline(always)]
+    pub(super) fn send(&mut self, units: u32) -> Done {
+        let (receiver, value) = (self.run.peek(2), self.run.peek(1));
+        let result = self.sites.send(&self.frame, receiver, value);
+        drop(self.run.pop());
+        match result? {
+            Ok(yielded) => self.run.push(yielded),
+            Err(returned) => {
+                drop(self.run.replace(1, returned));
+                self.run.jump_forward(units);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn get_yield_from_iter(&mut self) -> Done {
+        let iterable = self.run.peek(1);
+        let result = match ops::get_yield_from_iter(&self.frame, iterable) {
+            Ok(true) => return Ok(()),
+            Ok(false) => self.sites.get_iter(&self.frame, iterable),
+            Err(raised) => Err(raised),
+        };
+        Ok(self.run.finish_one(result)?)
+    }
+
+    pub(super) fn get_awaitable(&mut self, context: u32) -> Done {
+        self.sites.opaque(&self.frame, opcode::GET_AWAITABLE);
+        let result = ops::get_awaitable(self.run.peek(1), context);
+        Ok(self.run.finish_one(result)?)
+    }
+
+    pub(super) fn get_aiter(&mut self) -> Done {
+        self.sites.opaque(&self.frame, opcode::GET_AITER);
+        let result = ops::get_aiter(self.run.peek(1));
+        Ok(self.run.finish_one(result)?)
+    }
+
+    pub(super) fn get_anext(&mut self) -> Done {
+        self.sites.opaque(&self.frame, opcode::GET_ANEXT);
+        let awaitable = ops::get_anext(self.run.peek(1))?;
+        self.run.push(awaitable);
+        Ok(())
+    }
+
+    /// Ends the loop if the exception on top says so, or raises it again.
+    pub(super) fn end_async_for(&mut self) -> Done {
+        let exception = self.run.pop();
+        if ops::is_stop_async_iteration(exception.as_borrowed()) {
+            drop(exception);
+            drop(self.run.pop());
+            return Ok(());
+        }
+        let stator_cpython::Raised = self.run.thread().restore_exception(exception);
+        Err(Stop::RaisedAgain)
+    }
+
+    pub(super) fn before_async_with(&mut self) -> Done {
+        self.sites.opaque(&self.frame, opcode::BEFORE_ASYNC_WITH);
+        let (exit, entered) = ops::before_async_with(self.run.peek(1))?;
+        drop(self.run.replace(1, exit));
+        self.run.push(entered);
+        Ok(())
+    }
+}

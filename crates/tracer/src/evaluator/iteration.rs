@@ -1,0 +1,34 @@
+//! `for` and unpacking.
+
+use super::{Done, Evaluation, Sites};
+
+impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
+    #[inline(always)]
+    pub(super) fn get_iter(&mut self) -> Done {
+        let result = self.sites.get_iter(&self.frame, self.run.peek(1));
+        Ok(self.run.finish_one(result)?)
+    }
+
+    #[inline(always)]
+    pub(super) fn for_iter(&mut self, units: u32) -> Done {
+        match self.sites.next(&self.frame, self.run.peek(1))? {
+            Some(item) => self.run.push(item),
+            None => {
+                drop(self.run.pop());
+                self.run.jump_forward(units);
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub(super) fn unpack_sequence(&mut self, count: usize) -> Done {
+        self.sites.consumes(&self.frame, self.run.peek(1))?;
+        Ok(self.run.unpack(count, None)?)
+    }
+
+    pub(super) fn unpack_ex(&mut self, arg: usize) -> Done {
+        self.sites.consumes(&self.frame, self.run.peek(1))?;
+        Ok(self.run.unpack(arg & 0xFF, Some(arg >> 8))?)
+    }
+}

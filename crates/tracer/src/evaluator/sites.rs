@@ -1,0 +1,307 @@
+//! The sites at which evaluated code reads, writes or calls something outside its own frame.
+//!
+//! The evaluator steps through bytecode and keeps the value stack; everything that touches the
+//! heap goes through one of these methods. The defaults do what CPython does, so [`Plain`] is an
+//! exact evaluator; the recorder overrides them to record operations, sources and side effects.
+//!
+//! Sites take `&self`: a site may run Python code, whose frames come back through the same object.
+//! A site that fails leaves the exception in the thread state and returns [`Raised`].
+
+use stator_cpython::Result;
+use stator_cpython::frame::Frame;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::ops::{self, BinaryOp, CompareOp, Method, UnaryOp};
+
+/// What the evaluator does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Evaluate the instruction.
+    Evaluate,
+    /// Give the frame, as it stands before the instruction, to CPython for good.
+    HandOver,
+}
+
+/// Behaviour of evaluated code at the borders of its frame; see the module's documentation.
+#[allow(unused_variables)]
+pub trait Sites<'py>: Sized {
+    /// Whether [`Sites::step`] is to be called; a constant, so that `Plain` pays nothing.
+    const STEPS: bool = false;
+
+    /// Before every instruction (also the first), if [`Sites::STEPS`]. `unit` is its index in code units
+    /// (of the instruction itself, behind its `EXTENDED_ARG`s), `opcode` is de-optimised.
+    fn step(&self, frame: &Frame<'py>, unit: usize, opcode: u8, arg: u32) -> Step {
+        Step::Evaluate
+    }
+
+    /// The frame was entered, or resumed if it is a generator's.
+    fn enters(&self, frame: &Frame<'py>) {}
+    /// The frame leaves: it returned, yielded, raised or was handed over.
+    fn leaves(&self, frame: &Frame<'py>) {}
+
+    // -- names ---------------------------------------------------------------------------------
+
+    /// `LOAD_GLOBAL`: globals, then builtins; raises `NameError`.
+    fn load_global(&self, frame: &Frame<'py>, name: Borrowed<'_, 'py>) -> Result<Object<'py>> {
+        ops::load_global(frame, name)
+    }
+    /// `LOAD_NAME`: locals mapping, globals, builtins.
+    fn load_name(&self, frame: &Frame<'py>, name: Borrowed<'_, 'py>) -> Result<Object<'py>> {
+        ops::load_name(frame, name)
+    }
+    /// `STORE_NAME`, or `DELETE_NAME` if `value` is `None`.
+    fn store_name(
+        &self,
+        frame: &Frame<'py>,
+        name: Borrowed<'_, 'py>,
+        value: Option<Borrowed<'_, 'py>>,
+    ) -> Result<()> {
+        ops::store_name(frame, name, value)
+    }
+    /// `STORE_GLOBAL`, or `DELETE_GLOBAL` if `value` is `None`.
+    fn store_global(
+        &self,
+        frame: &Frame<'py>,
+        name: Borrowed<'_, 'py>,
+        value: Option<Borrowed<'_, 'py>>,
+    ) -> Result<()> {
+        ops::store_global(frame, name, value)
+    }
+    /// `LOAD_DEREF` / `LOAD_CLASSDEREF`'s cell part: contents of a cell (`None`: unbound; the evaluator
+    /// raises). `index` is the cell's index among the frame's fast locals.
+    fn load_cell(
+        &self,
+        frame: &Frame<'py>,
+        cell: Borrowed<'_, 'py>,
+        index: usize,
+    ) -> Option<Object<'py>> {
+        ops::load_cell(cell)
+    }
+    /// `STORE_DEREF`, or `DELETE_DEREF` if `value` is `None`.
+    fn store_cell(
+        &self,
+        frame: &Frame<'py>,
+        cell: Borrowed<'_, 'py>,
+        index: usize,
+        value: Option<Object<'py>>,
+    ) {
+        ops::store_cell(cell, value);
+    }
+    /// After `STORE_FAST` of `value` to fast local `index`.
+    fn stored_fast(&self, frame: &Frame<'py>, index: usize, value: Borrowed<'_, 'py>) {}
+
+    // -- attributes and items ------------------------------------------------------------------
+
+    /// `LOAD_ATTR`.
+    fn load_attr(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        ops::get_attr(owner, name)
+    }
+    /// `LOAD_METHOD`.
+    fn load_method(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Method<'py>> {
+        ops::get_method(owner, name)
+    }
+    /// `STORE_ATTR`, or `DELETE_ATTR` if `value` is `None`.
+    fn store_attr(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+        value: Option<Borrowed<'_, 'py>>,
+    ) -> Result<()> {
+        ops::set_attr(owner, name, value)
+    }
+    /// `BINARY_SUBSCR`.
+    fn load_item(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        ops::get_item(owner, key)
+    }
+    /// `STORE_SUBSCR`, or `DELETE_SUBSCR` if `value` is `None`.
+    fn store_item(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+        value: Option<Borrowed<'_, 'py>>,
+    ) -> Result<()> {
+        ops::set_item(owner, key, value)
+    }
+
+    // -- operators -----------------------------------------------------------------------------
+
+    /// `UNARY_NEGATIVE`, `UNARY_POSITIVE`, `UNARY_INVERT`.
+    fn unary(
+        &self,
+        frame: &Frame<'py>,
+        op: UnaryOp,
+        operand: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        ops::unary(op, operand)
+    }
+    /// `BINARY_OP`, in-place forms included.
+    fn binary(
+        &self,
+        frame: &Frame<'py>,
+        op: BinaryOp,
+        left: Borrowed<'_, 'py>,
+        right: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        ops::binary(op, left, right)
+    }
+    /// `COMPARE_OP`.
+    fn compare(
+        &self,
+        frame: &Frame<'py>,
+        op: CompareOp,
+        left: Borrowed<'_, 'py>,
+        right: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        ops::compare(op, left, right)
+    }
+    /// `CONTAINS_OP`, before its inversion.
+    fn contains(
+        &self,
+        frame: &Frame<'py>,
+        container: Borrowed<'_, 'py>,
+        item: Borrowed<'_, 'py>,
+    ) -> Result<bool> {
+        ops::contains(container, item)
+    }
+    /// `IS_OP` (and the `is None` jumps), before its inversion.
+    fn is_same(
+        &self,
+        frame: &Frame<'py>,
+        left: Borrowed<'_, 'py>,
+        right: Borrowed<'_, 'py>,
+    ) -> bool {
+        left.as_ptr() == right.as_ptr()
+    }
+    /// Truth value, wherever an opcode asks for one and the operand is neither `True`, `False` nor
+    /// `None` (`POP_JUMP_*_IF_TRUE/FALSE`, `JUMP_IF_*_OR_POP`, `UNARY_NOT`, ...).
+    fn truth(&self, frame: &Frame<'py>, operand: Borrowed<'_, 'py>) -> Result<bool> {
+        ops::truth(operand)
+    }
+    /// `FORMAT_VALUE`: `conversion` is 0 (none), 1 (str), 2 (repr) or 3 (ascii).
+    fn format(
+        &self,
+        frame: &Frame<'py>,
+        value: Borrowed<'_, 'py>,
+        conversion: u32,
+        spec: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        ops::format(value, conversion, spec)
+    }
+
+    // -- calls ---------------------------------------------------------------------------------
+
+    /// `CALL`. `names` is the `KW_NAMES` tuple: the last `names.len()` of `args` are keyword arguments.
+    fn call(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        ops::call(callable, args, names)
+    }
+    /// `CALL_FUNCTION_EX`: `args` is already an exact tuple, `kwargs` an exact dict.
+    fn call_ex(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: Borrowed<'_, 'py>,
+        kwargs: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        ops::call_ex(callable, args, kwargs)
+    }
+    /// `BEFORE_WITH`: looks up `__exit__` and `__enter__` on the type, calls the latter; returns
+    /// (bound exit, result of enter).
+    fn before_with(
+        &self,
+        frame: &Frame<'py>,
+        manager: Borrowed<'_, 'py>,
+    ) -> Result<(Object<'py>, Object<'py>)> {
+        ops::before_with(manager)
+    }
+    /// Import of a module: `IMPORT_NAME`.
+    fn import_name(
+        &self,
+        frame: &Frame<'py>,
+        name: Borrowed<'_, 'py>,
+        from: Borrowed<'_, 'py>,
+        level: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        ops::import_name(frame, name, from, level)
+    }
+    /// `IMPORT_FROM`.
+    fn import_from(
+        &self,
+        frame: &Frame<'py>,
+        module: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        ops::import_from(module, name)
+    }
+
+    // -- iteration and containers --------------------------------------------------------------
+
+    /// `GET_ITER` (and `GET_YIELD_FROM_ITER` where it iterates).
+    fn get_iter(&self, frame: &Frame<'py>, iterable: Borrowed<'_, 'py>) -> Result<Object<'py>> {
+        ops::get_iter(iterable)
+    }
+    /// `FOR_ITER`: `None` when exhausted (a `StopIteration` is cleared).
+    fn next(&self, frame: &Frame<'py>, iterator: Borrowed<'_, 'py>) -> Result<Option<Object<'py>>> {
+        ops::next(iterator)
+    }
+    /// `SEND` to something that is no exact generator or coroutine included: `Ok(Ok(v))` yielded `v`,
+    /// `Ok(Err(v))` returned `v`.
+    fn send(
+        &self,
+        frame: &Frame<'py>,
+        receiver: Borrowed<'_, 'py>,
+        value: Borrowed<'_, 'py>,
+    ) -> Result<std::result::Result<Object<'py>, Object<'py>>> {
+        ops::send(receiver, value)
+    }
+    /// `UNPACK_SEQUENCE` / `UNPACK_EX`: something foreign is about to be unpacked, iterated by C code or merged
+    /// (`LIST_EXTEND`, `SET_UPDATE`, `DICT_UPDATE`, `DICT_MERGE`, `CALL_FUNCTION_EX`'s conversions,
+    /// `MATCH_*`, `GET_LEN`). Called before the evaluator does it.
+    fn consumes(&self, frame: &Frame<'py>, operand: Borrowed<'_, 'py>) -> Result<()> {
+        Ok(())
+    }
+    /// The evaluator made a new mutable or composite object (`BUILD_*`, `MAKE_FUNCTION`, `MAKE_CELL`,
+    /// `LIST_TO_TUPLE`, `RETURN_GENERATOR`, slices, class dictionaries, ...).
+    fn creates(&self, frame: &Frame<'py>, object: Borrowed<'_, 'py>) {}
+    /// The evaluator changed `container` in place through an opcode that only ever sees objects of its
+    /// own making (`LIST_APPEND`, `SET_ADD`, `MAP_ADD`, `LIST_EXTEND`, ...).
+    fn extends(&self, frame: &Frame<'py>, container: Borrowed<'_, 'py>) {}
+    /// `CHECK_EXC_MATCH` / `CHECK_EG_MATCH` is about to compare `exception` with `classes`.
+    fn matches_exception(
+        &self,
+        frame: &Frame<'py>,
+        exception: Borrowed<'_, 'py>,
+        classes: Borrowed<'_, 'py>,
+    ) {
+    }
+    /// Anything rare that only the exact semantics matter for (`SETUP_ANNOTATIONS`, `LOAD_BUILD_CLASS`,
+    /// `IMPORT_STAR`, `PRINT_EXPR`, async protocol steps): a recorder that can't follow gives up here.
+    fn opaque(&self, frame: &Frame<'py>, opcode: u8) {}
+}
+
+/// The exact evaluator: every site does what CPython does.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Plain;
+
+impl Sites<'_> for Plain {}

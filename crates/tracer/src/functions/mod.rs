@@ -1,0 +1,177 @@
+//! The table of C functions (and of PyTorch's Python functions that count as one operation).
+//!
+//! Every callable the evaluator calls and doesn't enter falls in one [`Class`], by identity: a C
+//! function by its `PyMethodDef` (so that `x.add` and `torch.Tensor.add` are one row), anything
+//! else by its address. What isn't in the table is opaque: it ends the trace.
+//!
+//! Rows are data: `rows` holds those of the standard library, `torch` those of PyTorch.
+
+mod rows;
+mod torch;
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use rustc_hash::FxHashMap;
+use stator_cpython::object::Borrowed;
+use stator_cpython::ops::{BinaryOp, UnaryOp};
+use stator_graph::{Operator, Target};
+
+use crate::recorder::State;
+
+/// What a callable does, as far as a trace is concerned.
+#[derive(Clone, Debug)]
+pub enum Class {
+    /// Executed and recorded as one node.
+    Operation(Operation),
+    /// The result depends on argument values alone; only for constants and containers of them.
+    Pure,
+    /// Moves references or calls its arguments back; reads containers whole.
+    Transparent,
+    /// Reads or writes what guards and side effects must know of.
+    Model(Model),
+    /// An instance of a C class that holds nothing but its arguments (exceptions, `object`, ...).
+    Constructor,
+    /// `torch.compiler.is_compiling()` and its relatives.
+    IsCompiling,
+    /// Reads process or thread state that is guarded at entry or switched by recorded nodes.
+    StateRead,
+    /// Known to be untraceable, with the reason for the user.
+    Untraceable(crate::breaks::Reason),
+}
+
+/// Callables whose reads and writes are modelled one by one (`recorder/models.rs`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Model {
+    Len,
+    IsInstance,
+    GetAttr,
+    HasAttr,
+    SetAttr,
+    DelAttr,
+    Iter,
+    Next,
+    TypeOf,
+    Vars,
+    Repr,
+    Super,
+    /// Reads a number or truth value: `int`, `bool`, `round`, ...
+    Scalar,
+    Binary(BinaryOp),
+    Unary(UnaryOp),
+    Compare(stator_cpython::ops::CompareOp),
+    GetItem,
+    Contains,
+    /// `dict.get` and such: reads the slot of its first argument.
+    DictSlotRead,
+    /// `dict.items` and such: reads the dictionary whole.
+    DictRead,
+    /// `list.index` and such: reads a list or tuple whole, by value.
+    SequenceRead,
+    /// Changes its receiver.
+    ContainerWrite,
+    /// `object.__new__` and such: makes an instance of its first argument.
+    New,
+    /// `object.__init__`: does nothing.
+    Nothing,
+    /// `object.__setattr__`.
+    ObjectSetAttr,
+    /// `object.__getattribute__`.
+    ObjectGetAttr,
+    /// `torch._C._set_grad_enabled` and such: a node without tensors.
+    StateSwitch,
+    /// `ContextVar.get`.
+    ContextGet,
+}
+
+/// A tensor operation.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    /// As it prints: `torch.relu`, or a method's bare name.
+    pub name: Box<str>,
+    /// Whether it is a method of `torch.Tensor`.
+    pub is_method: bool,
+    /// Whether its result's shape follows from its inputs' metadata.
+    pub determined: Determined,
+}
+
+/// When the shapes and types of an operation's results follow from its inputs' metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Determined {
+    /// Always.
+    Always,
+    /// Never: its result's shape depends on data.
+    Never,
+    /// Never: its result is data.
+    ReadsData,
+    /// Unless there is a tensor among the arguments from this one on (sizes given as tensors).
+    UnlessTensorBeyond(usize),
+    /// If it's given at least so many positional arguments, or any by keyword.
+    AtLeast(usize),
+    /// Indexing: unless the index (second argument) holds a mask or a slice with tensors.
+    Indexing,
+}
+
+impl Operation {
+    /// The target of this operation's nodes. `callable` is what was called.
+    pub fn target(&self, state: &mut State, callable: Borrowed<'_, '_>) -> Target {
+        let name = state.graph.intern(&self.name);
+        if self.is_method {
+            let object = state.graph_object(callable, || self.name.to_string());
+            return Target::Method { name, object: Some(object) };
+        }
+        Target::Function { name, object: state.graph_object(callable, || self.name.to_string()) }
+    }
+}
+
+/// The table.
+pub struct Functions {
+    classes: FxHashMap<usize, Class>,
+    /// Operators of `operator.*` and of number slots, by name.
+    operators: FxHashMap<&'static str, Operator>,
+}
+
+impl Functions {
+    /// The table of this process, built at the first use.
+    ///
+    /// # Errors
+    /// If a module of the standard library lacks a function that a row names.
+    pub fn get(py: Python<'_>) -> PyResult<&'static Self> {
+        static TABLE: PyOnceLock<Functions> = PyOnceLock::new();
+        TABLE.get_or_try_init(py, || {
+            let operators = Operator::ALL.iter().map(|op| (op.name(), *op)).collect();
+            let mut table = Functions { classes: FxHashMap::default(), operators };
+            rows::add(py, &mut table)?;
+            if let Ok(torch) = PyModule::import(py, "torch") {
+                torch::add(&torch, &mut table)?;
+            }
+            Ok(table)
+        })
+        // The table is never dropped while the process lives.
+        .map(|table| -> &'static Self { table })
+    }
+
+    /// The class of a callable; `None`: opaque.
+    #[must_use]
+    pub fn class(&self, callable: Borrowed<'_, '_>) -> Option<&Class> {
+        self.classes.get(&key(callable))
+    }
+
+    /// The graph's operator with this name in the `operator` module.
+    #[must_use]
+    pub fn operator(&self, name: &str) -> Option<Operator> {
+        self.operators.get(name).copied()
+    }
+
+    fn insert(&mut self, callable: &Bound<'_, PyAny>, class: Class) {
+        self.classes.insert(key(callable.as_borrowed()), class);
+    }
+
+    fn insert_new(&mut self, callable: &Bound<'_, PyAny>, class: Class) {
+        self.classes.entry(key(callable.as_borrowed())).or_insert(class);
+    }
+}
+
+fn key(callable: Borrowed<'_, '_>) -> usize {
+    stator_cpython::generic::method_def(callable).unwrap_or(callable.as_ptr() as usize)
+}

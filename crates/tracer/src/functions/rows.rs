@@ -1,0 +1,186 @@
+//! Rows for builtins and the standard library: owner, names, class.
+
+use pyo3::prelude::*;
+use stator_cpython::ops::{BinaryOp, CompareOp, UnaryOp};
+
+use super::{Class, Functions, Model};
+use crate::breaks::Reason;
+
+/// A row: `module` or `module:Class` (or `module:expression`), names of its callables, their class.
+type Row = (&'static str, &'static str, Class);
+
+fn model(model: Model) -> Class {
+    Class::Model(model)
+}
+
+fn table() -> Vec<Row> {
+    use Class::{Constructor, Pure, Transparent, Untraceable};
+    vec![
+        ("math", "*", Pure),
+        ("cmath", "*", Pure),
+        ("builtins", "abs round divmod pow", model(Model::Scalar)),
+        ("builtins", "ord chr bin hex oct", Pure),
+        ("builtins", "repr str ascii format", model(Model::Repr)),
+        ("builtins", "len", model(Model::Len)),
+        ("builtins", "isinstance issubclass callable", model(Model::IsInstance)),
+        ("builtins", "getattr", model(Model::GetAttr)),
+        ("builtins", "hasattr", model(Model::HasAttr)),
+        ("builtins", "setattr", model(Model::SetAttr)),
+        ("builtins", "delattr", model(Model::DelAttr)),
+        ("builtins", "iter", model(Model::Iter)),
+        ("builtins", "next", model(Model::Next)),
+        ("builtins", "type", model(Model::TypeOf)),
+        ("builtins", "vars", model(Model::Vars)),
+        ("builtins", "super", model(Model::Super)),
+        ("builtins", "id hash", Untraceable(Reason::Identity)),
+        ("builtins", "sorted min max sum any all map filter zip enumerate reversed", Transparent),
+        ("builtins", "list tuple dict set frozenset", Transparent),
+        ("builtins", "int float complex bool", model(Model::Scalar)),
+        ("builtins", "range slice bytes", Pure),
+        ("builtins", "object property staticmethod classmethod", Constructor),
+        ("builtins:object", "__new__", model(Model::New)),
+        ("builtins:object", "__init__ __init_subclass__", model(Model::Nothing)),
+        ("builtins:object", "__setattr__", model(Model::ObjectSetAttr)),
+        ("builtins:object", "__getattribute__", model(Model::ObjectGetAttr)),
+        ("builtins:tuple", "__new__", model(Model::New)),
+        ("builtins:dict", "__new__", model(Model::New)),
+        ("builtins:list", "__new__", model(Model::New)),
+        ("builtins:BaseException", "__new__", model(Model::New)),
+        ("builtins:BaseException", "__init__", model(Model::ContainerWrite)),
+        ("builtins:BaseException", "with_traceback", model(Model::ContainerWrite)),
+        ("builtins:BaseException", "add_note", model(Model::ContainerWrite)),
+        ("builtins:str", "*", Pure),
+        ("builtins:bytes", "*", Pure),
+        ("builtins:int", "*", Pure),
+        ("builtins:float", "*", Pure),
+        ("builtins:complex", "*", Pure),
+        ("builtins:range", "*", Pure),
+        ("builtins:slice", "indices", Pure),
+        ("builtins:tuple", "index count __contains__ __eq__ __ne__ __lt__", model(Model::SequenceRead)),
+        ("builtins:tuple", "__getitem__ __iter__ __len__ __add__ __mul__", Transparent),
+        ("builtins:list", "index count __contains__ __eq__ __ne__", model(Model::SequenceRead)),
+        ("builtins:list", "copy __getitem__ __iter__ __len__ __add__ __reversed__", Transparent),
+        (
+            "builtins:list",
+            "append extend insert pop remove clear sort reverse __setitem__ __delitem__ __init__ __iadd__",
+            model(Model::ContainerWrite),
+        ),
+        ("builtins:dict", "get __getitem__ __contains__", model(Model::DictSlotRead)),
+        ("builtins:dict", "keys values items copy __iter__ __len__ __reversed__ __or__", model(Model::DictRead)),
+        ("builtins:dict", "fromkeys", Transparent),
+        (
+            "builtins:dict",
+            "pop popitem setdefault update clear __setitem__ __delitem__ __init__ __ior__",
+            model(Model::ContainerWrite),
+        ),
+        ("collections:OrderedDict", "keys values items copy __iter__", model(Model::DictRead)),
+        (
+            "collections:OrderedDict",
+            "pop popitem setdefault update clear move_to_end __setitem__ __delitem__ __init__",
+            model(Model::ContainerWrite),
+        ),
+        ("collections:defaultdict", "__missing__ __init__", model(Model::ContainerWrite)),
+        ("collections:defaultdict", "copy", model(Model::DictRead)),
+        (
+            "builtins:set",
+            "union intersection difference symmetric_difference issubset issuperset isdisjoint copy __contains__ __len__ __iter__",
+            Transparent,
+        ),
+        (
+            "builtins:set",
+            "add remove discard pop clear update intersection_update difference_update symmetric_difference_update __init__",
+            model(Model::ContainerWrite),
+        ),
+        (
+            "builtins:frozenset",
+            "union intersection difference symmetric_difference issubset issuperset isdisjoint copy __contains__",
+            Transparent,
+        ),
+        (
+            "collections:deque",
+            "append appendleft extend extendleft pop popleft rotate clear remove insert __setitem__",
+            model(Model::ContainerWrite),
+        ),
+        ("collections:deque", "copy count index __getitem__ __len__ __iter__", Transparent),
+        ("collections", "OrderedDict deque defaultdict", Transparent),
+        ("functools", "partial reduce", Transparent),
+        ("functools:partial", "__new__", Transparent),
+        ("types", "MethodType SimpleNamespace MappingProxyType", Constructor),
+        ("itertools", "*", Transparent),
+        ("itertools:chain", "from_iterable", Transparent),
+        ("operator", "add", model(Model::Binary(BinaryOp::Add))),
+        ("operator", "sub", model(Model::Binary(BinaryOp::Subtract))),
+        ("operator", "mul", model(Model::Binary(BinaryOp::Multiply))),
+        ("operator", "truediv", model(Model::Binary(BinaryOp::TrueDivide))),
+        ("operator", "floordiv", model(Model::Binary(BinaryOp::FloorDivide))),
+        ("operator", "mod", model(Model::Binary(BinaryOp::Remainder))),
+        ("operator", "pow", model(Model::Binary(BinaryOp::Power))),
+        ("operator", "matmul", model(Model::Binary(BinaryOp::MatrixMultiply))),
+        ("operator", "and_", model(Model::Binary(BinaryOp::And))),
+        ("operator", "or_", model(Model::Binary(BinaryOp::Or))),
+        ("operator", "xor", model(Model::Binary(BinaryOp::Xor))),
+        ("operator", "lshift", model(Model::Binary(BinaryOp::Lshift))),
+        ("operator", "rshift", model(Model::Binary(BinaryOp::Rshift))),
+        ("operator", "iadd", model(Model::Binary(BinaryOp::InPlaceAdd))),
+        ("operator", "imul", model(Model::Binary(BinaryOp::InPlaceMultiply))),
+        ("operator", "isub", model(Model::Binary(BinaryOp::InPlaceSubtract))),
+        ("operator", "neg", model(Model::Unary(UnaryOp::Negative))),
+        ("operator", "invert", model(Model::Unary(UnaryOp::Invert))),
+        ("operator", "lt", model(Model::Compare(CompareOp::Lt))),
+        ("operator", "le", model(Model::Compare(CompareOp::Le))),
+        ("operator", "eq", model(Model::Compare(CompareOp::Eq))),
+        ("operator", "ne", model(Model::Compare(CompareOp::Ne))),
+        ("operator", "gt", model(Model::Compare(CompareOp::Gt))),
+        ("operator", "ge", model(Model::Compare(CompareOp::Ge))),
+        ("operator", "getitem", model(Model::GetItem)),
+        ("operator", "contains", model(Model::Contains)),
+        ("operator", "index truth not_", model(Model::Scalar)),
+        ("operator", "attrgetter itemgetter methodcaller", Constructor),
+        ("_contextvars:ContextVar", "get", model(Model::ContextGet)),
+        ("sys", "getrecursionlimit", Pure),
+        ("sys", "exc_info _getframe", Untraceable(Reason::Instruction)),
+        ("time", "time perf_counter monotonic sleep", Untraceable(Reason::OpaqueCall)),
+    ]
+}
+
+/// Adds the rows to the table.
+pub fn add(py: Python<'_>, functions: &mut Functions) -> PyResult<()> {
+    for (owner, names, class) in table() {
+        let (module, path) = owner.split_once(':').map_or((owner, None), |(a, b)| (a, Some(b)));
+        let mut owner = PyModule::import(py, module)?.into_any();
+        if let Some(path) = path {
+            owner = owner.getattr(path)?;
+        }
+        if names == "*" {
+            for name in owner.dir()?.iter() {
+                let name: String = name.extract()?;
+                let found = owner.getattr(name.as_str())?;
+                let special = matches!(
+                    name.as_str(),
+                    "__class__" | "__doc__" | "__new__" | "__init__" | "__init_subclass__" | "__subclasshook__"
+                        | "__dir__" | "__reduce__" | "__reduce_ex__" | "__setattr__" | "__delattr__"
+                        | "__getattribute__" | "__hash__" | "__sizeof__" | "__loader__" | "__spec__"
+                );
+                if found.is_callable() && !special {
+                    functions.insert_new(&found, class.clone());
+                }
+            }
+            continue;
+        }
+        for name in names.split_whitespace() {
+            if let Some(found) = owner.getattr_opt(name)? {
+                functions.insert(&found, class.clone());
+            }
+        }
+    }
+    for (_, value) in PyModule::import(py, "builtins")?.dict().iter() {
+        if value.cast::<pyo3::types::PyType>().is_ok_and(|ty| is_exception(ty)) {
+            functions.insert_new(&value, Class::Constructor);
+        }
+    }
+    Ok(())
+}
+
+fn is_exception(ty: &Bound<'_, pyo3::types::PyType>) -> bool {
+    ty.is_subclass_of::<pyo3::exceptions::PyBaseException>().unwrap_or(false)
+}

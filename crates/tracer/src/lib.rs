@@ -1,0 +1,21 @@
+//! Evaluator, recorder, provenance, cache and replay.
+//!
+//! A call of a [`compiled::Compiled`] function goes down this list until something fits:
+//! `bind` its arguments, `check` the guards of its entries, `replay` an [`entry`]; or record it:
+//! the `recorder` observes the `evaluator`, asks the table of `functions` about what it meets, and
+//! leaves a trace that becomes an entry.
+
+#![deny(unsafe_code)]
+
+mod bind;
+pub mod breaks;
+pub mod check;
+pub mod compiled;
+pub mod entry;
+pub mod evaluator;
+mod functions;
+mod locate;
+pub mod logs;
+pub mod recipe;
+pub mod recorder;
+pub mod replay;

@@ -1,0 +1,90 @@
+//! Logs: which are on, and how their records reach Python's `logging`.
+//!
+//! Off, a log costs one load of an atomic.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use pyo3::prelude::*;
+
+/// The logs, in the order of `stator._logs`: the discriminant is the bit in the mask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Log {
+    /// Graphs as code.
+    GraphCode,
+    /// Graphs as tables.
+    Graph,
+    /// Sizes of the graph's tensors.
+    GraphSizes,
+    /// Guards of each trace.
+    Guards,
+    /// Why a function was traced again.
+    Recompiles,
+    /// What couldn't be traced.
+    GraphBreaks,
+    /// Rewritten bytecode.
+    Bytecode,
+    /// Each instruction while recording.
+    Trace,
+    /// Writes to outside objects.
+    SideEffects,
+    /// Symbolic shapes.
+    Dynamic,
+}
+
+impl Log {
+    /// All logs, by their bits.
+    pub const ALL: [Self; 10] = [
+        Self::GraphCode,
+        Self::Graph,
+        Self::GraphSizes,
+        Self::Guards,
+        Self::Recompiles,
+        Self::GraphBreaks,
+        Self::Bytecode,
+        Self::Trace,
+        Self::SideEffects,
+        Self::Dynamic,
+    ];
+
+    /// The name users type.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::GraphCode => "graph_code",
+            Self::Graph => "graph",
+            Self::GraphSizes => "graph_sizes",
+            Self::Guards => "guards",
+            Self::Recompiles => "recompiles",
+            Self::GraphBreaks => "graph_breaks",
+            Self::Bytecode => "bytecode",
+            Self::Trace => "trace",
+            Self::SideEffects => "side_effects",
+            Self::Dynamic => "dynamic",
+        }
+    }
+
+    /// Whether the log is on.
+    #[inline]
+    #[must_use]
+    pub fn is_on(self) -> bool {
+        MASK.load(Ordering::Relaxed) & (1 << self as u8) != 0
+    }
+
+    /// Hands a record to `stator._logs.emit`. The program must not fail because a log does, so an
+    /// exception is reported as unraisable.
+    pub fn emit(self, py: Python<'_>, text: &str) {
+        let emitted =
+            py.import("stator._logs").and_then(|logs| logs.call_method1("emit", (self.name(), text)));
+        if let Err(error) = emitted {
+            error.write_unraisable(py, None);
+        }
+    }
+}
+
+static MASK: AtomicU32 = AtomicU32::new(0);
+
+/// Switches logs on and off: bit `i` is the `i`-th of [`Log::ALL`].
+pub fn set_mask(mask: u32) {
+    MASK.store(mask, Ordering::Relaxed);
+}

@@ -1,0 +1,431 @@
+//! Recipes: how the objects that a traced call left behind are made again after a replay.
+//!
+//! A recipe says where a value comes from: an output of the graph, an outside object, a constant,
+//! or a new object made of other recipes. [`Recipes`] holds all recipes of one state (a return
+//! value; at a break stack, locals and pending writes), so that what was one object is one object
+//! again: a recipe is made at most once in a rebuild, and cycles are allowed wherever Python
+//! allows them.
+//!
+//! Rebuilding runs no code of the user's:
+//! * instances are made by the `__new__` of their C base class ([`Storage`]), never by the class;
+//! * attributes go straight into the instance dictionary, slots through their member descriptors,
+//!   items through the methods of the C base class;
+//! * dict keys and set elements are hashed, so the tracer only records those whose `__hash__` and
+//!   `__eq__` are C functions ([`Recipe::Dict`]).
+//!
+//! Making happens in two rounds: mutable objects are first made empty, then filled, in the order
+//! in which they were met. So recursion goes through immutable containers only, whose depth the
+//! program that was traced went through as well.
+
+use std::collections::VecDeque;
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyCFunction, PyDict, PyFrozenSet, PyList, PySet, PyTuple, PyType};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::vectorcall::instance_dict;
+use stator_graph::{Arg, Graph, NodeId};
+use stator_guards::ObjectId;
+
+#[cfg(test)]
+mod tests;
+
+/// A recipe's place in its [`Recipes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RecipeId(u32);
+
+/// How one object is made. Containers name the recipes of what they hold.
+#[derive(Clone, Debug)]
+pub enum Recipe {
+    /// An output of the graph, by position.
+    Output(u32),
+    /// An outside object, by position among those that the caller resolves and hands in.
+    Source(u32),
+    /// An object of the tracer's table.
+    Constant(ObjectId),
+    /// An exact list.
+    List(Box<[RecipeId]>),
+    /// An exact tuple.
+    Tuple(Box<[RecipeId]>),
+    /// An instance of a Python class on top of `tuple` (a named tuple).
+    TupleOf {
+        /// The class.
+        class: ObjectId,
+        /// Its elements.
+        items: Box<[RecipeId]>,
+    },
+    /// An exact dict. Keys have `__hash__` and `__eq__` written in C.
+    Dict(Box<[(RecipeId, RecipeId)]>),
+    /// An exact set. Elements: as the keys of a dict.
+    Set(Box<[RecipeId]>),
+    /// An exact frozenset. Elements: as the keys of a dict.
+    FrozenSet(Box<[RecipeId]>),
+    /// The result of a C class or function that only stores what it is given, and whose arguments
+    /// are known before it is (`slice`, `functools.partial`, `types.MethodType`, `torch.Size`, a
+    /// struct sequence such as `torch.return_types.max`).
+    Call {
+        /// The class or function.
+        callable: ObjectId,
+        /// Its arguments.
+        args: Box<[RecipeId]>,
+    },
+    /// An instance of any other class.
+    Object(Box<Instance>),
+}
+
+/// An instance of a Python class.
+#[derive(Clone, Debug)]
+pub struct Instance {
+    /// The class.
+    pub class: ObjectId,
+    /// Where the class keeps items.
+    pub storage: Storage,
+    /// What the storage holds.
+    pub items: Items,
+    /// The instance dictionary, in order. Empty: it isn't touched.
+    pub attributes: Vec<(ObjectId, RecipeId)>,
+    /// Slots by their member descriptors. Those that were never set aren't named.
+    pub slots: Vec<(ObjectId, RecipeId)>,
+}
+
+/// What the C part of an instance holds.
+#[derive(Clone, Debug, Default)]
+pub enum Items {
+    /// Nothing.
+    #[default]
+    None,
+    /// Elements of a list or a set.
+    Elements(Vec<RecipeId>),
+    /// Entries of a dict, in order.
+    Entries(Vec<(RecipeId, RecipeId)>),
+}
+
+/// The C class below a Python class: it makes the instance and holds its items. The order is that
+/// of [`Storage::ALL`] and of the tables in [`Classes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// `object`: nothing but attributes and slots.
+    Plain,
+    /// `dict`
+    Dict,
+    /// `collections.OrderedDict`, which keeps its order apart from the dict's.
+    OrderedDict,
+    /// `collections.defaultdict`; its factory is a slot.
+    DefaultDict,
+    /// `list`
+    List,
+    /// `set`
+    Set,
+}
+
+impl Storage {
+    const ALL: [Self; 6] =
+        [Self::Plain, Self::Dict, Self::OrderedDict, Self::DefaultDict, Self::List, Self::Set];
+
+    /// The storage of a class: the first class of its resolution order that this table knows,
+    /// provided that every class before it is a Python class. `None` if instances can't be made
+    /// without running unknown code.
+    ///
+    /// # Errors
+    /// If the standard library lacks one of the classes.
+    pub fn of(class: &Bound<'_, PyType>) -> PyResult<Option<Self>> {
+        let py = class.py();
+        for base in class.mro().iter() {
+            for storage in Self::ALL {
+                if storage.class(py)?.is(&base) {
+                    return Ok(Some(storage));
+                }
+            }
+            if !is_python_class(base.cast::<PyType>()?)? {
+                return Ok(None);
+            }
+        }
+        Ok(None)
+    }
+
+    fn class<'py>(self, py: Python<'py>) -> PyResult<&'py Bound<'py, PyAny>> {
+        Ok(Classes::get(py)?.classes[self as usize].bind(py))
+    }
+
+    fn make<'py>(self, class: Borrowed<'_, 'py>) -> PyResult<Object<'py>> {
+        let py = class.py();
+        Classes::get(py)?.news[self as usize].bind(py).call1((class,))
+    }
+}
+
+/// The C classes' own functions, looked up once.
+struct Classes {
+    /// The class of each [`Storage`].
+    classes: [Py<PyAny>; Storage::ALL.len()],
+    /// Their `__new__`.
+    news: [Py<PyAny>; Storage::ALL.len()],
+    tuple_new: Py<PyAny>,
+    ordered_set_item: Py<PyAny>,
+}
+
+impl Classes {
+    fn get(py: Python<'_>) -> PyResult<&Self> {
+        static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
+        CLASSES.get_or_try_init(py, || Self::find(py))
+    }
+
+    fn find(py: Python<'_>) -> PyResult<Self> {
+        let collections = py.import("collections")?;
+        let ordered = collections.getattr("OrderedDict")?;
+        let classes = [
+            py.get_type::<PyAny>().into_any(),
+            py.get_type::<PyDict>().into_any(),
+            ordered.clone(),
+            collections.getattr("defaultdict")?,
+            py.get_type::<PyList>().into_any(),
+            py.get_type::<PySet>().into_any(),
+        ];
+        let new = |class: &Bound<'_, PyAny>| class.getattr("__new__").map(Bound::unbind);
+        let news = classes.iter().map(new).collect::<PyResult<Vec<_>>>()?;
+        Ok(Self {
+            classes: classes.map(Bound::unbind),
+            news: news.try_into().expect("one for each class"),
+            tuple_new: new(&py.get_type::<PyTuple>())?,
+            ordered_set_item: ordered.getattr("__setitem__")?.unbind(),
+        })
+    }
+}
+
+/// Whether a class was made by a `class` statement, as far as making its instances is concerned: a
+/// heap type without a `__new__` of C code. (C libraries make heap types too, but those with
+/// fields of their own bring their own `__new__`.)
+fn is_python_class(class: &Bound<'_, PyType>) -> PyResult<bool> {
+    const HEAP_TYPE: u64 = 1 << 9;
+    let flags: u64 = class.getattr("__flags__")?.extract()?;
+    let new = class.getattr("__dict__")?.get_item("__new__").ok();
+    Ok(flags & HEAP_TYPE != 0 && !new.is_some_and(|new| new.is_exact_instance_of::<PyCFunction>()))
+}
+
+/// The recipes of one state.
+#[derive(Clone, Debug, Default)]
+pub struct Recipes {
+    recipes: Vec<Recipe>,
+}
+
+impl Recipes {
+    /// No recipes.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a recipe.
+    ///
+    /// # Panics
+    /// If there are more than 2^32.
+    pub fn push(&mut self, recipe: Recipe) -> RecipeId {
+        self.recipes.push(recipe);
+        RecipeId(u32::try_from(self.recipes.len() - 1).expect("recipes fit into 32 bits"))
+    }
+
+    /// A recipe that will be said later, for an object that may hold itself.
+    pub fn reserve(&mut self) -> RecipeId {
+        self.push(Recipe::Tuple(Box::default()))
+    }
+
+    /// Says a reserved recipe.
+    pub fn set(&mut self, id: RecipeId, recipe: Recipe) {
+        self.recipes[id.0 as usize] = recipe;
+    }
+
+    /// A recipe.
+    pub fn get(&self, id: RecipeId) -> &Recipe {
+        &self.recipes[id.0 as usize]
+    }
+
+    /// The number of recipes.
+    pub fn len(&self) -> usize {
+        self.recipes.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.recipes.is_empty()
+    }
+
+    /// Makes the objects of `roots`, each object once.
+    ///
+    /// # Errors
+    /// `TypeError` where an instance can't be made, `MemoryError`, or what hashing raises.
+    pub fn rebuild<'py>(
+        &self,
+        py: Python<'py>,
+        roots: &[RecipeId],
+        values: &Values<'_, 'py>,
+    ) -> PyResult<SmallVec<[Object<'py>; 4]>> {
+        let made = smallvec::smallvec![None; self.recipes.len()];
+        let mut rebuild = Rebuild { recipes: self, py, values, made, unfilled: VecDeque::new() };
+        let objects = roots.iter().map(|&root| rebuild.make(root)).collect::<PyResult<_>>()?;
+        while let Some(id) = rebuild.unfilled.pop_front() {
+            rebuild.fill(id)?;
+        }
+        Ok(objects)
+    }
+}
+
+/// What a rebuild starts from.
+#[derive(Clone, Copy)]
+pub struct Values<'a, 'py> {
+    /// What the graph handed back.
+    pub outputs: &'a [Object<'py>],
+    /// Outside objects, resolved for this call.
+    pub sources: &'a [Borrowed<'a, 'py>],
+    /// The tracer's table.
+    pub objects: &'a [Py<PyAny>],
+}
+
+/// Collects the nodes that recipes need, as outputs of the graph, each once.
+#[derive(Clone, Debug, Default)]
+pub struct GraphOutputs {
+    positions: FxHashMap<NodeId, u32>,
+    nodes: Vec<Arg>,
+}
+
+impl GraphOutputs {
+    /// The recipe of a node's value.
+    pub fn recipe(&mut self, node: NodeId) -> Recipe {
+        let next = u32::try_from(self.nodes.len()).expect("outputs fit into 32 bits");
+        let position = *self.positions.entry(node).or_insert_with(|| {
+            self.nodes.push(Arg::Node(node));
+            next
+        });
+        Recipe::Output(position)
+    }
+
+    /// Makes them the outputs of the graph.
+    pub fn set(&self, graph: &mut Graph) {
+        graph.set_outputs(&self.nodes);
+    }
+}
+
+struct Rebuild<'a, 'py> {
+    recipes: &'a Recipes,
+    py: Python<'py>,
+    values: &'a Values<'a, 'py>,
+    /// What was made so far, by recipe.
+    made: SmallVec<[Option<Object<'py>>; 8]>,
+    /// Objects that were made empty.
+    unfilled: VecDeque<RecipeId>,
+}
+
+impl<'py> Rebuild<'_, 'py> {
+    fn make(&mut self, id: RecipeId) -> PyResult<Object<'py>> {
+        if let Some(made) = &self.made[id.0 as usize] {
+            return Ok(made.clone());
+        }
+        let (made, is_empty) = self.make_new(id)?;
+        self.made[id.0 as usize] = Some(made.clone());
+        if is_empty {
+            self.unfilled.push_back(id);
+        }
+        Ok(made)
+    }
+
+    /// The object, and whether it is still to be filled.
+    fn make_new(&mut self, id: RecipeId) -> PyResult<(Object<'py>, bool)> {
+        let py = self.py;
+        let object = match self.recipes.get(id) {
+            Recipe::Output(position) => self.values.outputs[*position as usize].clone(),
+            Recipe::Source(position) => self.values.sources[*position as usize].to_owned(),
+            Recipe::Constant(object) => self.object(*object).to_owned(),
+            Recipe::Tuple(items) => self.tuple(items)?.into_any(),
+            Recipe::TupleOf { class, items } => {
+                let items = self.tuple(items)?;
+                Classes::get(py)?.tuple_new.bind(py).call1((self.object(*class), items))?
+            }
+            Recipe::FrozenSet(items) => {
+                let items = self.tuple(items)?;
+                py.get_type::<PyFrozenSet>().call1((items,))?
+            }
+            Recipe::Call { callable, args } => {
+                let args = self.tuple(args)?;
+                self.object(*callable).call1(args)?
+            }
+            Recipe::List(_) => return Ok((PyList::empty(py).into_any(), true)),
+            Recipe::Dict(_) => return Ok((PyDict::new(py).into_any(), true)),
+            Recipe::Set(_) => return Ok((PySet::empty(py)?.into_any(), true)),
+            Recipe::Object(instance) => {
+                return Ok((instance.storage.make(self.object(instance.class))?, true));
+            }
+        };
+        Ok((object, false))
+    }
+
+    fn tuple(&mut self, items: &[RecipeId]) -> PyResult<Bound<'py, PyTuple>> {
+        let items: SmallVec<[Object<'py>; 8]> =
+            items.iter().map(|&item| self.make(item)).collect::<PyResult<_>>()?;
+        PyTuple::new(self.py, items)
+    }
+
+    fn object(&self, id: ObjectId) -> Borrowed<'_, 'py> {
+        self.values.objects[id.index()].bind_borrowed(self.py)
+    }
+
+    fn fill(&mut self, id: RecipeId) -> PyResult<()> {
+        let recipes = self.recipes;
+        let object = self.made[id.0 as usize].clone().expect("only what was made is filled");
+        match recipes.get(id) {
+            Recipe::List(items) => self.fill_list(&object, items),
+            Recipe::Set(items) => self.fill_set(&object, items),
+            Recipe::Dict(entries) => self.fill_dict(&object, entries),
+            Recipe::Object(instance) => self.fill_instance(&object, instance),
+            _ => unreachable!("immutable objects are made whole"),
+        }
+    }
+
+    // `append`, `add` and `set_item` of PyO3's types are the C API's functions: they work on
+    // instances of subclasses and call no override.
+
+    fn fill_list(&mut self, list: &Object<'py>, items: &[RecipeId]) -> PyResult<()> {
+        let list = list.cast::<PyList>()?;
+        items.iter().try_for_each(|&item| list.append(self.make(item)?))
+    }
+
+    fn fill_set(&mut self, set: &Object<'py>, items: &[RecipeId]) -> PyResult<()> {
+        let set = set.cast::<PySet>()?;
+        items.iter().try_for_each(|&item| set.add(self.make(item)?))
+    }
+
+    fn fill_dict(&mut self, dict: &Object<'py>, entries: &[(RecipeId, RecipeId)]) -> PyResult<()> {
+        let dict = dict.cast::<PyDict>()?;
+        for &(key, value) in entries {
+            dict.set_item(self.make(key)?, self.make(value)?)?;
+        }
+        Ok(())
+    }
+
+    fn fill_instance(&mut self, object: &Object<'py>, instance: &Instance) -> PyResult<()> {
+        match &instance.items {
+            Items::None => {}
+            Items::Elements(items) if instance.storage == Storage::List => {
+                self.fill_list(object, items)?;
+            }
+            Items::Elements(items) => self.fill_set(object, items)?,
+            Items::Entries(entries) if instance.storage == Storage::OrderedDict => {
+                let set = Classes::get(self.py)?.ordered_set_item.bind(self.py);
+                for &(key, value) in entries {
+                    set.call1((object, self.make(key)?, self.make(value)?))?;
+                }
+            }
+            Items::Entries(entries) => self.fill_dict(object, entries)?,
+        }
+        for &(descriptor, value) in &instance.slots {
+            let value = self.make(value)?;
+            self.object(descriptor).getattr("__set__")?.call1((object, value))?;
+        }
+        if !instance.attributes.is_empty() {
+            let dict = instance_dict(object.as_borrowed())?;
+            for &(name, value) in &instance.attributes {
+                let value = self.make(value)?;
+                dict.set_item(self.object(name), value)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,840 @@
+//! Attributes: CPython's lookup, step by step, so that each slot it reads can be guarded.
+
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::types::{Slot, SlotName};
+use stator_cpython::hook::Suspended;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::ops::Method;
+use stator_cpython::{Result, generic, ops};
+use stator_graph::Target;
+use stator_guards::{GuardKind, Source};
+
+use super::Recorder;
+use super::kinds::Kind;
+use super::look as heap;
+use super::state::{Origin, State, Stop};
+use crate::breaks::Reason;
+
+/// Attributes of tensors that follow from metadata: constants of the trace.
+const TENSOR_METADATA: &[&str] = &[
+    "shape", "dtype", "device", "ndim", "layout", "is_cuda", "is_cpu", "is_sparse", "is_sparse_csr", "is_quantized",
+    "is_meta", "is_mps", "is_xpu", "is_nested", "is_mkldnn", "is_ipu", "is_xla", "is_vulkan", "is_maia", "is_mtia",
+    "requires_grad", "itemsize", "nbytes", "__class__",
+];
+
+/// Attributes of tensors that are tensors: nodes.
+const TENSOR_VIEWS: &[&str] = &["T", "mT", "H", "mH", "real", "imag", "data"];
+
+/// What an attribute lookup came to.
+enum Found<'py> {
+    /// The value.
+    Value(Object<'py>),
+    /// A function found on the type, to be called with the owner first.
+    Function(Object<'py>),
+}
+
+impl Recorder {
+    /// `_PyType_Lookup`, guarded.
+    pub(super) fn lookup<'py>(
+        &self,
+        frame: &Frame<'_>,
+        ty: &Bound<'py, PyType>,
+        name: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        let found = stator_cpython::heap::types::lookup(ty.as_borrowed(), name);
+        if self.is_stopped() {
+            return found;
+        }
+        self.note(frame, |state| {
+            let class = ty.as_any().as_borrowed();
+            if stator_cpython::heap::types::is_immutable(ty.as_borrowed()) {
+                if let Some(found) = &found
+                    && state.origin(found.as_borrowed()).is_none()
+                    && state.kind(found.as_borrowed()) != Kind::Constant
+                {
+                    state.anchor(found.as_borrowed());
+                }
+                return Ok(());
+            }
+            if !state.lookups.insert((ty.as_ptr() as usize, name.as_ptr() as usize)) {
+                return Ok(());
+            }
+            let parent = state.anchor(class);
+            let id = state.objects.intern(name);
+            let text = heap::text(name);
+            match &found {
+                Some(found) => {
+                    let source = state.sources.type_lookup(parent, id, || text.into());
+                    state.adopt_class_value(source, found.as_borrowed())
+                }
+                None => {
+                    state.guard(parent, GuardKind::LookupAbsent { name: id, text: text.into() });
+                    Ok(())
+                }
+            }
+        });
+        found
+    }
+
+    /// `LOAD_ATTR`.
+    pub(super) fn get_attr<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        if self.is_stopped() {
+            return ops::get_attr(owner, name);
+        }
+        match self.find_attr(frame, owner, name)? {
+            Found::Value(value) => Ok(value),
+            Found::Function(function) => {
+                let method = heap::bind_method(function.as_borrowed(), owner);
+                self.note(frame, |state| {
+                    state.set_fresh(method.as_borrowed());
+                    Ok(())
+                });
+                Ok(method)
+            }
+        }
+    }
+
+    /// `LOAD_METHOD`.
+    pub(super) fn get_method<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Method<'py>> {
+        if self.is_stopped() {
+            return ops::get_method(owner, name);
+        }
+        Ok(match self.find_attr(frame, owner, name)? {
+            Found::Value(value) => Method::Attribute(value),
+            Found::Function(function) => Method::Function(function),
+        })
+    }
+
+    fn find_attr<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Found<'py>> {
+        let kind = self.kind(owner);
+        match kind {
+            Kind::Constant => self.native_attr(frame, owner, name),
+            Kind::Tensor => self.tensor_attr(frame, owner, name),
+            Kind::Type => self.class_attr(frame, owner, name),
+            Kind::Super => self.super_attr(frame, owner, name),
+            Kind::TorchCallable => {
+                let _native = Suspended::new(frame.py());
+                let value = ops::get_attr(owner, name)?;
+                self.note(frame, |state| state.register(value.as_borrowed()));
+                Ok(Found::Value(value))
+            }
+            Kind::Opaque => {
+                self.stop(frame, Reason::Unsupported, format!("attribute {} of a {}", heap::text(name), heap::type_name(owner)));
+                ops::get_attr(owner, name).map(Found::Value)
+            }
+            _ => self.instance_attr(frame, owner, name),
+        }
+    }
+
+    /// An attribute that C code computes from the object's immutable or fresh state.
+    fn native_attr<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Found<'py>> {
+        let ty = owner.get_type();
+        if let Some(found) = stator_cpython::heap::types::lookup(ty.as_borrowed(), name)
+            && self.kind(found.as_borrowed()) == Kind::Builtin
+        {
+            return Ok(Found::Function(found));
+        }
+        let value = ops::get_attr(owner, name)?;
+        self.note(frame, |state| state.register(value.as_borrowed()));
+        Ok(Found::Value(value))
+    }
+
+    /// An attribute of an instance, by `object.__getattribute__`'s rules or the user's own.
+    fn instance_attr<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Found<'py>> {
+        let py = frame.py();
+        let ty = owner.get_type();
+        match stator_cpython::heap::types::slot(ty.as_borrowed(), SlotName::GetAttribute) {
+            Slot::Default => self.generic_attr(frame, owner, &ty, name),
+            Slot::Python => {
+                let getter = pyo3::intern!(py, "__getattribute__").as_any().as_borrowed();
+                let getter = self.lookup(frame, &ty, getter);
+                let custom = getter.filter(|getter| self.kind(getter.as_borrowed()) == Kind::Function);
+                match custom {
+                    Some(getter) => {
+                        let found = self
+                            .call_object(frame, getter.as_borrowed(), &[owner, name], None)
+                            .map(Found::Value);
+                        self.or_getattr(frame, found, owner, &ty, name)
+                    }
+                    None => self.generic_attr(frame, owner, &ty, name),
+                }
+            }
+            _ if self.kind(owner) == Kind::Module => self.generic_attr(frame, owner, &ty, name),
+            _ => {
+                if self.is_fresh(owner) {
+                    return self.native_attr(frame, owner, name);
+                }
+                let detail = format!("attribute {} of a {}", heap::text(name), heap::type_name(owner));
+                self.stop(frame, Reason::Unsupported, detail);
+                ops::get_attr(owner, name).map(Found::Value)
+            }
+        }
+    }
+
+    fn is_fresh(&self, object: Borrowed<'_, '_>) -> bool {
+        matches!(self.origin(object), Some(Origin::Fresh | Origin::Node(_)))
+    }
+
+    /// `__getattr__` where the ordinary lookup raised `AttributeError`.
+    fn or_getattr<'py>(
+        &self,
+        frame: &Frame<'py>,
+        found: Result<Found<'py>>,
+        owner: Borrowed<'_, 'py>,
+        ty: &Bound<'py, PyType>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Found<'py>> {
+        let py = frame.py();
+        let Err(raised) = found else { return found };
+        if !generic::exception_matches::<pyo3::exceptions::PyAttributeError>(py) {
+            return Err(raised);
+        }
+        let fallback = pyo3::intern!(py, "__getattr__").as_any().as_borrowed();
+        let Some(fallback) = self.lookup(frame, ty, fallback) else { return Err(raised) };
+        generic::clear_exception(py);
+        if self.kind(fallback.as_borrowed()) == Kind::Function {
+            return self
+                .call_object(frame, fallback.as_borrowed(), &[owner, name], None)
+                .map(Found::Value);
+        }
+        self.stop(frame, Reason::OpaqueCall, heap::type_name(owner));
+        ops::get_attr(owner, name).map(Found::Value)
+    }
+
+    /// `PyObject_GenericGetAttr`, then `__getattr__`.
+    pub(super) fn generic_attr_value<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        let ty = owner.get_type();
+        match self.plain_attr(frame, owner, &ty, name)? {
+            Some(Found::Value(value)) => Ok(value),
+            Some(Found::Function(function)) => {
+                let method = heap::bind_method(function.as_borrowed(), owner);
+                self.note(frame, |state| {
+                    state.set_fresh(method.as_borrowed());
+                    Ok(())
+                });
+                Ok(method)
+            }
+            None => generic::generic_get_attr(owner, name),
+        }
+    }
+
+    fn generic_attr<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        ty: &Bound<'py, PyType>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Found<'py>> {
+        match self.plain_attr(frame, owner, ty, name) {
+            Ok(Some(found)) => Ok(found),
+            Ok(None) => {
+                let py = frame.py();
+                let fallback = pyo3::intern!(py, "__getattr__").as_any().as_borrowed();
+                if self.kind(owner) == Kind::Module {
+                    return self.module_getattr(frame, owner, ty, name);
+                }
+                if let Some(fallback) = self.lookup(frame, ty, fallback)
+                    && self.kind(fallback.as_borrowed()) == Kind::Function
+                {
+                    return self
+                        .call_object(frame, fallback.as_borrowed(), &[owner, name], None)
+                        .map(Found::Value);
+                }
+                generic::generic_get_attr(owner, name).map(Found::Value)
+            }
+            Err(raised) => self.or_getattr(frame, Err(raised), owner, ty, name),
+        }
+    }
+
+    /// A module's `__getattr__` (PEP 562), or that of a module subclass.
+    fn module_getattr<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        ty: &Bound<'py, PyType>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Found<'py>> {
+        let hook = pyo3::intern!(frame.py(), "__getattr__").as_any().as_borrowed();
+        if let Some(fallback) = self.lookup(frame, ty, hook)
+            && self.kind(fallback.as_borrowed()) == Kind::Function
+        {
+            return self.call_object(frame, fallback.as_borrowed(), &[owner, name], None).map(Found::Value);
+        }
+        let own = self.instance_value(frame, owner, hook);
+        if let Some(fallback) = own
+            && self.kind(fallback.as_borrowed()) == Kind::Function
+        {
+            return self.call_object(frame, fallback.as_borrowed(), &[name], None).map(Found::Value);
+        }
+        // Raises with the module's own message.
+        ops::get_attr(owner, name).map(Found::Value)
+    }
+
+    /// Reads a key of the instance dictionary, guarded.
+    fn instance_value<'py>(
+        &self,
+        frame: &Frame<'_>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        let dict = self.note(frame, |state| Ok(state.instance_dict(owner)))??;
+        let value = heap::dict_get(dict.as_borrowed(), name);
+        self.note(frame, |state| {
+            state.read_dict_slot(dict.as_borrowed(), name, value.as_ref().map(|value| value.as_borrowed()))
+        });
+        value
+    }
+
+    /// The generic lookup without `__getattr__`; `None`: not found.
+    fn plain_attr<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        ty: &Bound<'py, PyType>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Option<Found<'py>>> {
+        let on_type = self.lookup(frame, ty, name);
+        let mut bind = None;
+        if let Some(descriptor) = &on_type {
+            match self.descriptor(descriptor.as_borrowed()) {
+                Descriptor::Property => {
+                    return self.property(frame, descriptor.as_borrowed(), owner, name).map(Some);
+                }
+                Descriptor::Member => {
+                    return self.member(frame, descriptor.as_borrowed(), owner, name).map(Some);
+                }
+                Descriptor::GetSet => return self.get_set(frame, owner, name).map(Some),
+                Descriptor::UserData => {
+                    return self.user_descriptor(frame, descriptor.as_borrowed(), owner, ty).map(Some);
+                }
+                kind => bind = Some(kind),
+            }
+        }
+        if let Some(value) = self.instance_value(frame, owner, name) {
+            return Ok(Some(Found::Value(value)));
+        }
+        let (Some(found), Some(kind)) = (on_type, bind) else { return Ok(None) };
+        Ok(Some(match kind {
+            Descriptor::Function => Found::Function(found),
+            Descriptor::Value => Found::Value(found),
+            Descriptor::User => self.user_descriptor(frame, found.as_borrowed(), owner, ty)?,
+            _ => Found::Value(self.bind_on(frame, found.as_borrowed(), kind, ty)),
+        }))
+    }
+
+    /// Binds a static or class method found on a class.
+    fn bind_on<'py>(
+        &self,
+        frame: &Frame<'_>,
+        found: Borrowed<'_, 'py>,
+        kind: Descriptor,
+        ty: &Bound<'py, PyType>,
+    ) -> Object<'py> {
+        let inner = heap::wrapped_function(found);
+        self.note(frame, |state| {
+            if state.origin(inner.as_borrowed()).is_none() {
+                state.anchor(inner.as_borrowed());
+            }
+            state.anchor(ty.as_any().as_borrowed());
+            Ok(())
+        });
+        if kind == Descriptor::StaticMethod {
+            return inner;
+        }
+        let method = heap::bind_method(inner.as_borrowed(), ty.as_any().as_borrowed());
+        self.note(frame, |state| {
+            state.set_fresh(method.as_borrowed());
+            Ok(())
+        });
+        method
+    }
+
+    fn descriptor(&self, object: Borrowed<'_, '_>) -> Descriptor {
+        match self.kind(object) {
+            Kind::Function => Descriptor::Function,
+            Kind::Builtin if heap::is_method_descriptor(object) => Descriptor::Function,
+            Kind::Descriptor => heap::descriptor_kind(object),
+            Kind::Object | Kind::Type | Kind::Opaque | Kind::Partial | Kind::Singleton => {
+                let ty = object.get_type();
+                let of = |slot| stator_cpython::heap::types::slot(ty.as_borrowed(), slot);
+                match (of(SlotName::DescriptorGet), of(SlotName::DescriptorSet)) {
+                    (Slot::Empty, _) => Descriptor::Value,
+                    (_, Slot::Empty) => Descriptor::User,
+                    _ => Descriptor::UserData,
+                }
+            }
+            _ => Descriptor::Value,
+        }
+    }
+
+    fn property<'py>(
+        &self,
+        frame: &Frame<'py>,
+        property: Borrowed<'_, 'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Found<'py>> {
+        let Some(getter) = heap::property_getter(property) else {
+            return ops::get_attr(owner, name).map(Found::Value);
+        };
+        self.note(frame, |state| {
+            if state.origin(getter.as_borrowed()).is_none() {
+                state.anchor(getter.as_borrowed());
+            }
+            Ok(())
+        });
+        self.call_object(frame, getter.as_borrowed(), &[owner], None).map(Found::Value)
+    }
+
+    /// A `__slots__` member.
+    fn member<'py>(
+        &self,
+        frame: &Frame<'py>,
+        descriptor: Borrowed<'_, 'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Found<'py>> {
+        let offset = stator_cpython::heap::member::offset_of(descriptor);
+        let source = self.state.borrow().source(owner);
+        let value = ops::get_attr(owner, name);
+        let (Some(source), Some(offset)) = (source, offset) else {
+            if offset.is_none() && source.is_some() {
+                return self.c_field(frame, owner, name, value);
+            }
+            return value.map(Found::Value);
+        };
+        self.note(frame, |state| {
+            let text = heap::text(name);
+            if state.written.contains(&(owner.as_ptr() as usize, offset)) {
+                return Ok(());
+            }
+            match &value {
+                Ok(value) => {
+                    let slot = state.sources.slot(source, offset, || text.into());
+                    state.adopt(slot, value.as_borrowed())
+                }
+                Err(_) => {
+                    state.guard(source, GuardKind::SlotUnset { offset, name: text.into() });
+                    Ok(())
+                }
+            }
+        });
+        value.map(Found::Value)
+    }
+
+    /// A field or computed attribute of a C type on an outside object.
+    fn c_field<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+        value: Result<Object<'py>>,
+    ) -> Result<Found<'py>> {
+        let value = value?;
+        let text = heap::text(name);
+        self.note(frame, |state| state.adopt_field(owner, &text, value.as_borrowed()));
+        Ok(Found::Value(value))
+    }
+
+    /// A `getset` descriptor of a C type.
+    fn get_set<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Found<'py>> {
+        let text = heap::text(name);
+        if text == "__dict__"
+            && let Some(Some(dict)) = self.note(frame, |state| Ok(state.instance_dict(owner)))
+        {
+            return Ok(Found::Value(dict));
+        }
+        if text == "__class__" {
+            let ty = owner.get_type();
+            self.note(frame, |state| {
+                state.anchor(ty.as_any().as_borrowed());
+                Ok(())
+            });
+            return Ok(Found::Value(ty.into_any()));
+        }
+        let value = ops::get_attr(owner, name);
+        if self.is_fresh(owner) {
+            let value = value?;
+            self.note(frame, |state| state.register(value.as_borrowed()));
+            return Ok(Found::Value(value));
+        }
+        self.c_field(frame, owner, name, value)
+    }
+
+    /// A descriptor of a user's class: its `__get__`.
+    fn user_descriptor<'py>(
+        &self,
+        frame: &Frame<'py>,
+        descriptor: Borrowed<'_, 'py>,
+        owner: Borrowed<'_, 'py>,
+        ty: &Bound<'py, PyType>,
+    ) -> Result<Found<'py>> {
+        let class = descriptor.get_type();
+        let name = pyo3::intern!(frame.py(), "__get__").as_any().as_borrowed();
+        let getter = self.lookup(frame, &class, name);
+        match getter {
+            Some(getter) if self.kind(getter.as_borrowed()) == Kind::Function => {
+                let args = [descriptor, owner, ty.as_any().as_borrowed()];
+                self.call_object(frame, getter.as_borrowed(), &args, None).map(Found::Value)
+            }
+            _ => {
+                self.stop(frame, Reason::Unsupported, format!("a descriptor of type {}", heap::type_name(descriptor)));
+                generic::descriptor_get(descriptor, Some(owner), ty.as_any().as_borrowed()).map(Found::Value)
+            }
+        }
+    }
+
+    fn tensor_attr<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Found<'py>> {
+        let py = frame.py();
+        let text = heap::text(name);
+        let ty = owner.get_type();
+        if TENSOR_METADATA.contains(&text.as_str()) {
+            let _native = Suspended::new(py);
+            return ops::get_attr(owner, name).map(Found::Value);
+        }
+        if TENSOR_VIEWS.contains(&text.as_str()) {
+            let target = |state: &mut State| Target::GetAttr { name: state.graph.intern(&text) };
+            return self
+                .operation(frame, target, &[owner], None, || ops::get_attr(owner, name))
+                .map(Found::Value);
+        }
+        if let Some(found) = self.lookup(frame, &ty, name) {
+            match self.kind(found.as_borrowed()) {
+                Kind::Function => return Ok(Found::Function(found)),
+                Kind::Builtin if heap::is_method_descriptor(found.as_borrowed()) => {
+                    return Ok(Found::Function(found));
+                }
+                Kind::Constant => return Ok(Found::Value(found)),
+                _ => {}
+            }
+        } else if let Some(value) = self.instance_value(frame, owner, name) {
+            return Ok(Found::Value(value));
+        } else {
+            return generic::generic_get_attr(owner, name).map(Found::Value);
+        }
+        self.stop(frame, Reason::DataRead, format!("attribute {text} of a tensor"));
+        ops::get_attr(owner, name).map(Found::Value)
+    }
+
+    /// `type.__getattribute__`.
+    fn class_attr<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Found<'py>> {
+        let py = frame.py();
+        let class = owner.cast::<PyType>().expect("the kind says it is a class").to_owned();
+        let meta = class.get_type();
+        let text = heap::text(name);
+        self.note(frame, |state| {
+            if state.origin(owner).is_none() {
+                state.anchor(owner);
+            }
+            Ok(())
+        });
+        if matches!(text.as_str(), "__name__" | "__qualname__" | "__module__" | "__mro__" | "__bases__" | "__doc__"
+            | "__class__" | "__base__" | "__flags__" | "__subclasses__" | "mro")
+        {
+            let value = ops::get_attr(owner, name)?;
+            self.note(frame, |state| state.register(value.as_borrowed()));
+            return Ok(Found::Value(value));
+        }
+        let on_meta = self.lookup(frame, &meta, name);
+        if let Some(found) = &on_meta {
+            match self.descriptor(found.as_borrowed()) {
+                Descriptor::Property => return self.property(frame, found.as_borrowed(), owner, name),
+                Descriptor::UserData => {
+                    return self.user_descriptor(frame, found.as_borrowed(), owner, &meta);
+                }
+                Descriptor::GetSet | Descriptor::Member => {
+                    self.stop(frame, Reason::Unsupported, format!("attribute {text} of a class"));
+                    return ops::get_attr(owner, name).map(Found::Value);
+                }
+                _ => {}
+            }
+        }
+        if let Some(found) = self.lookup(frame, &class, name) {
+            return Ok(match self.descriptor(found.as_borrowed()) {
+                kind @ (Descriptor::StaticMethod | Descriptor::ClassMethod) => {
+                    Found::Value(self.bind_on(frame, found.as_borrowed(), kind, &class))
+                }
+                Descriptor::User | Descriptor::UserData => {
+                    let getter = pyo3::intern!(py, "__get__").as_any().as_borrowed();
+                    let getter = self.lookup(frame, &found.get_type(), getter);
+                    match getter {
+                        Some(getter) if self.kind(getter.as_borrowed()) == Kind::Function => {
+                            let none = py.None().into_bound(py);
+                            let args = [found.as_borrowed(), none.as_borrowed(), owner];
+                            Found::Value(self.call_object(frame, getter.as_borrowed(), &args, None)?)
+                        }
+                        _ => {
+                            self.stop(frame, Reason::Unsupported, format!("descriptor {text} of a class"));
+                            Found::Value(ops::get_attr(owner, name)?)
+                        }
+                    }
+                }
+                Descriptor::Function if heap::is_class_method_descriptor(found.as_borrowed()) => {
+                    let value = ops::get_attr(owner, name)?;
+                    self.note(frame, |state| {
+                        state.set_fresh(value.as_borrowed());
+                        Ok(())
+                    });
+                    Found::Value(value)
+                }
+                _ => Found::Value(found),
+            });
+        }
+        if let Some(found) = on_meta {
+            return match self.descriptor(found.as_borrowed()) {
+                Descriptor::Function => Ok(Found::Function(found)),
+                _ => Ok(Found::Value(found)),
+            };
+        }
+        let fallback = pyo3::intern!(py, "__getattr__").as_any().as_borrowed();
+        if let Some(fallback) = self.lookup(frame, &meta, fallback)
+            && self.kind(fallback.as_borrowed()) == Kind::Function
+        {
+            return self.call_object(frame, fallback.as_borrowed(), &[owner, name], None).map(Found::Value);
+        }
+        ops::get_attr(owner, name).map(Found::Value)
+    }
+
+    /// `super().name`.
+    fn super_attr<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Found<'py>> {
+        let Some((after, receiver, start)) = heap::super_parts(owner) else {
+            self.stop(frame, Reason::Unsupported, "an unbound super object");
+            return ops::get_attr(owner, name).map(Found::Value);
+        };
+        let found =
+            stator_cpython::heap::types::lookup_after(start.as_borrowed(), after.as_any().as_borrowed(), name);
+        let Some(found) = found else {
+            return ops::get_attr(owner, name).map(Found::Value);
+        };
+        self.note(frame, |state| {
+            let parent = state.anchor(start.as_any().as_borrowed());
+            let after = state.objects.intern(after.as_any().as_borrowed());
+            let id = state.objects.intern(name);
+            let text = heap::text(name);
+            let source =
+                state.sources.intern(Source::SuperLookup { parent, after, name: id, text: text.into() });
+            state.adopt_class_value(source, found.as_borrowed())
+        });
+        let receiver_is_class = receiver.is(start.as_any());
+        Ok(match self.descriptor(found.as_borrowed()) {
+            Descriptor::Function if receiver_is_class => Found::Value(found),
+            Descriptor::Function => {
+                let method = heap::bind(found.as_borrowed(), receiver.as_borrowed())?;
+                self.note(frame, |state| {
+                    state.set_fresh(method.as_borrowed());
+                    Ok(())
+                });
+                Found::Value(method)
+            }
+            kind @ (Descriptor::StaticMethod | Descriptor::ClassMethod) => {
+                Found::Value(self.bind_on(frame, found.as_borrowed(), kind, &start))
+            }
+            Descriptor::Property => {
+                self.property(frame, found.as_borrowed(), receiver.as_borrowed(), name)?
+            }
+            Descriptor::Value => Found::Value(found),
+            _ => {
+                self.stop(frame, Reason::Unsupported, format!("super().{}", heap::text(name)));
+                Found::Value(ops::get_attr(owner, name)?)
+            }
+        })
+    }
+
+    /// `STORE_ATTR` and `DELETE_ATTR`: fresh objects take any attribute; outside ones are a break.
+    pub(super) fn set_attr<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+        value: Option<Borrowed<'_, 'py>>,
+    ) -> Result<()> {
+        if self.is_stopped() {
+            return ops::set_attr(owner, name, value);
+        }
+        let py = frame.py();
+        let ty = owner.get_type();
+        if !self.is_fresh(owner) || self.kind(owner) == Kind::Tensor {
+            let text = format!("attribute {} of a {}", heap::text(name), heap::type_name(owner));
+            self.stop(frame, Reason::OutsideWrite, text);
+            return ops::set_attr(owner, name, value);
+        }
+        let (hook, arity) = match value {
+            Some(_) => (pyo3::intern!(py, "__setattr__"), 3),
+            None => (pyo3::intern!(py, "__delattr__"), 2),
+        };
+        let setter = self.lookup(frame, &ty, hook.as_any().as_borrowed());
+        if let Some(setter) = setter
+            && self.kind(setter.as_borrowed()) == Kind::Function
+        {
+            let none = py.None().into_bound(py);
+            let args = [owner, name, value.unwrap_or(none.as_borrowed())];
+            return self.call_object(frame, setter.as_borrowed(), &args[..arity], None).map(drop);
+        }
+        self.generic_set_attr(frame, owner, name, value)
+    }
+
+    /// `object.__setattr__` on a fresh object.
+    pub(super) fn generic_set_attr<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+        value: Option<Borrowed<'_, 'py>>,
+    ) -> Result<()> {
+        let py = frame.py();
+        if !self.is_fresh(owner) {
+            let text = format!("attribute {} of a {}", heap::text(name), heap::type_name(owner));
+            self.stop(frame, Reason::OutsideWrite, text);
+            return ops::set_attr(owner, name, value);
+        }
+        let ty = owner.get_type();
+        if let Some(descriptor) = self.lookup(frame, &ty, name) {
+            match self.descriptor(descriptor.as_borrowed()) {
+                Descriptor::Property => {
+                    let setter = heap::property_setter(descriptor.as_borrowed());
+                    if let (Some(setter), Some(value)) = (setter, value) {
+                        self.note(frame, |state| {
+                            if state.origin(setter.as_borrowed()).is_none() {
+                                state.anchor(setter.as_borrowed());
+                            }
+                            Ok(())
+                        });
+                        return self
+                            .call_object(frame, setter.as_borrowed(), &[owner, value], None)
+                            .map(drop);
+                    }
+                }
+                Descriptor::UserData => {
+                    let hook = pyo3::intern!(py, "__set__").as_any().as_borrowed();
+                    let setter = self.lookup(frame, &descriptor.get_type(), hook);
+                    if let (Some(setter), Some(value)) = (setter, value) {
+                        let args = [descriptor.as_borrowed(), owner, value];
+                        return self.call_object(frame, setter.as_borrowed(), &args, None).map(drop);
+                    }
+                    self.stop(frame, Reason::Unsupported, "deletion through a descriptor");
+                }
+                _ => {}
+            }
+        }
+        generic::generic_set_attr(owner, name, value)
+    }
+}
+
+/// How a class attribute binds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Descriptor {
+    /// A Python function or a method descriptor of a C type.
+    Function,
+    /// `property`.
+    Property,
+    /// A `__slots__` member, or a field of a C type.
+    Member,
+    /// A computed attribute of a C type.
+    GetSet,
+    /// `staticmethod`.
+    StaticMethod,
+    /// `classmethod`.
+    ClassMethod,
+    /// A user's descriptor with `__get__` only.
+    User,
+    /// A user's descriptor with `__set__` or `__delete__`.
+    UserData,
+    /// No descriptor.
+    Value,
+}
+
+impl State {
+    /// As [`State::adopt`] for what a class lookup found: wrappers of methods are known by identity.
+    pub fn adopt_class_value(
+        &mut self,
+        source: stator_guards::SourceId,
+        found: Borrowed<'_, '_>,
+    ) -> std::result::Result<(), Stop> {
+        self.adopt(source, found)
+    }
+
+    /// A field of a C object: functions' parts have sources; what belongs to an object known by
+    /// identity, or to an immutable one, is a constant of the trace.
+    fn adopt_field(
+        &mut self,
+        owner: Borrowed<'_, '_>,
+        name: &str,
+        value: Borrowed<'_, '_>,
+    ) -> std::result::Result<(), Stop> {
+        let Some(source) = self.source(owner) else { return self.register(value) };
+        let field = match (self.kind(owner), name) {
+            (Kind::Function, "__code__") => Some(Source::Code(source)),
+            (Kind::Function, "__defaults__") => Some(Source::Defaults(source)),
+            (Kind::Function, "__kwdefaults__") => Some(Source::KwDefaults(source)),
+            (Kind::Function, "__globals__") => Some(Source::Globals(source)),
+            (Kind::Method, "__self__") => Some(Source::MethodSelf(source)),
+            (Kind::Method, "__func__") => Some(Source::MethodFunc(source)),
+            (Kind::Partial, "func") => Some(Source::PartialFunc(source)),
+            (Kind::Partial, "args") => Some(Source::PartialArgs(source)),
+            (Kind::Partial, "keywords") => Some(Source::PartialKeywords(source)),
+            _ => None,
+        };
+        if let Some(field) = field {
+            let source = self.sources.intern(field);
+            return self.adopt(source, value);
+        }
+        match self.kind(owner) {
+            Kind::Function | Kind::Builtin | Kind::Code | Kind::Singleton | Kind::Descriptor | Kind::Type => {
+                self.register(value)
+            }
+            _ => Err((Reason::Unsupported, format!("field {name} of a {}", heap::type_name(owner)))),
+        }
+    }
+}

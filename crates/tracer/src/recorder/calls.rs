@@ -1,0 +1,412 @@
+//! Calls: finding the Python function they end in, or the class of the C function.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyTuple, PyType};
+use smallvec::SmallVec;
+use stator_cpython::frame::Frame;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{Result, generic, ops};
+
+use super::Recorder;
+use super::kinds::Kind;
+use super::look as heap;
+use super::state::Origin;
+use crate::breaks::Reason;
+use crate::functions::{Class, Model};
+
+/// Arguments of one call: positional, then those named by `names`.
+pub type Args<'a, 'py> = SmallVec<[Borrowed<'a, 'py>; 8]>;
+
+impl Recorder {
+    /// Calls any object.
+    pub(super) fn call_object<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        if self.is_stopped() {
+            return ops::call(callable, args, names);
+        }
+        match self.kind(callable) {
+            Kind::Function => self.call_function(frame, callable, args, names),
+            Kind::Builtin | Kind::TorchCallable => self.call_builtin(frame, callable, args, names),
+            Kind::Method => {
+                let (function, receiver) = heap::method_parts(callable);
+                let mut all = Args::from_slice(&[receiver.as_borrowed()]);
+                all.extend_from_slice(args);
+                self.call_object(frame, function.as_borrowed(), &all, names)
+            }
+            Kind::Type => self.construct(frame, callable, args, names),
+            Kind::Partial => self.call_partial(frame, callable, args, names),
+            Kind::Object | Kind::Module | Kind::Tuple | Kind::Dict | Kind::Singleton => {
+                self.call_instance(frame, callable, args, names)
+            }
+            _ => {
+                self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
+                ops::call(callable, args, names)
+            }
+        }
+    }
+
+    /// Calls a Python function: as one operation if the table says so, else its frame is traced.
+    fn call_function<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        match self.functions.class(callable) {
+            None => ops::call(callable, args, names),
+            Some(class) => self.call_class(frame, class, callable, args, names),
+        }
+    }
+
+    /// Calls a C function or method.
+    fn call_builtin<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        // A method bound by C code: `x.add`, `list.append` of an instance.
+        if let Some(receiver) = heap::bound_builtin(callable) {
+            let mut all = Args::from_slice(&[receiver.as_borrowed()]);
+            all.extend_from_slice(args);
+            // The method's own descriptor, so that receiver and arguments are called as one list.
+            let name = PyString::intern(frame.py(), &heap::name_of(callable));
+            let ty = receiver.get_type();
+            let descriptor =
+                stator_cpython::heap::types::lookup(ty.as_borrowed(), name.as_any().as_borrowed());
+            if let (Some(class), Some(descriptor)) = (self.functions.class(callable), descriptor) {
+                return self.call_class(frame, class, descriptor.as_borrowed(), &all, names);
+            }
+            self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
+            return ops::call(callable, args, names);
+        }
+        if let Some(class) = self.functions.class(callable) {
+            return self.call_class(frame, class, callable, args, names);
+        }
+        if self.kind(callable) == Kind::TorchCallable {
+            // OpOverload and OpOverloadPacket: operators by name; their schema's tags would tell
+            // which are determined by metadata. Until they are read, each is a break.
+            self.stop(frame, Reason::OpaqueCall, heap::short_repr(callable));
+        } else {
+            self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
+        }
+        ops::call(callable, args, names)
+    }
+
+    /// Calls something the function table knows.
+    fn call_class<'py>(
+        &self,
+        frame: &Frame<'py>,
+        class: &Class,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        match class {
+            Class::Operation(operation) => self.tensor_call(frame, operation, callable, args, names),
+            Class::Pure => self.pure_call(frame, callable, args, names),
+            Class::Transparent => self.transparent_call(frame, callable, args, names),
+            Class::Constructor => self.transparent_call(frame, callable, args, names),
+            Class::Model(model) => self.model_call(frame, *model, callable, args, names),
+            Class::IsCompiling => {
+                Ok(pyo3::types::PyBool::new(frame.py(), true).to_owned().into_any())
+            }
+            Class::StateRead => {
+                let _native = stator_cpython::hook::Suspended::new(frame.py());
+                let result = ops::call(callable, args, names);
+                if let Ok(value) = &result {
+                    self.note(frame, |state| match state.kind(value.as_borrowed()) {
+                        Kind::Constant => Ok(()),
+                        Kind::Tuple | Kind::List => state.register(value.as_borrowed()),
+                        _ => Err((Reason::OpaqueCall, heap::name_of(callable))),
+                    });
+                }
+                result
+            }
+            Class::Untraceable(reason) => {
+                self.stop(frame, *reason, heap::name_of(callable));
+                ops::call(callable, args, names)
+            }
+        }
+    }
+
+    /// A function of argument values: fine on constants and containers of constants.
+    fn pure_call<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        self.note(frame, |state| {
+            args.iter().try_for_each(|arg| {
+                state.adopt_deep(*arg)?;
+                if is_plain(state, *arg) {
+                    Ok(())
+                } else {
+                    let detail = format!("{} of a {}", heap::name_of(callable), heap::type_name(*arg));
+                    Err((Reason::OpaqueCall, detail))
+                }
+            })
+        });
+        let result = ops::call(callable, args, names)?;
+        self.note(frame, |state| state.register(result.as_borrowed()));
+        Ok(result)
+    }
+
+    /// A function that only moves references or calls its arguments back.
+    pub(super) fn transparent_call<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        self.note(frame, |state| {
+            args.iter().try_for_each(|arg| {
+                if state.kind(*arg) == Kind::Iterator && state.source(*arg).is_some() {
+                    return Err((Reason::OutsideIterator, heap::type_name(*arg)));
+                }
+                if state.kind(*arg) == Kind::Opaque {
+                    return Err((Reason::Unsupported, heap::type_name(*arg)));
+                }
+                state.adopt_deep(*arg)
+            })
+        });
+        for arg in args {
+            self.guard_protocol(frame, *arg, &["__iter__", "__next__", "__len__", "__length_hint__", "__lt__",
+                "__eq__", "__bool__", "__getitem__", "__hash__", "keys"]);
+        }
+        let result = self.with_mode(frame, || ops::call(callable, args, names))?;
+        self.note(frame, |state| state.register(result.as_borrowed()));
+        Ok(result)
+    }
+
+    /// Guards what C code finds on the type of a user's object before it calls it back.
+    pub(super) fn guard_protocol(&self, frame: &Frame<'_>, object: Borrowed<'_, '_>, names: &[&str]) {
+        if self.is_stopped() || self.kind(object) != Kind::Object {
+            return;
+        }
+        let ty = object.get_type();
+        if stator_cpython::heap::types::is_immutable(ty.as_borrowed()) {
+            return;
+        }
+        for name in names {
+            let name = pyo3::types::PyString::intern(object.py(), name);
+            self.lookup(frame, &ty, name.as_any().as_borrowed());
+        }
+    }
+
+    /// `CALL_FUNCTION_EX`.
+    pub(super) fn call_unpacked<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: Borrowed<'_, 'py>,
+        kwargs: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        let items = heap::tuple_items(args);
+        let pairs = kwargs.map_or_else(Vec::new, heap::dict_items);
+        let mut all: Args<'_, 'py> = items.iter().map(|item| item.as_borrowed()).collect();
+        if pairs.is_empty() {
+            return self.call_object(frame, callable, &all, None);
+        }
+        all.extend(pairs.iter().map(|(_, value)| value.as_borrowed()));
+        let Ok(names) = PyTuple::new(frame.py(), pairs.iter().map(|(name, _)| name)) else {
+            return ops::call_ex(callable, args, kwargs);
+        };
+        if !pairs.iter().all(|(name, _)| name.is_instance_of::<pyo3::types::PyString>()) {
+            self.stop(frame, Reason::OpaqueCall, "keywords that are no strings");
+            return ops::call_ex(callable, args, kwargs);
+        }
+        self.call_object(frame, callable, &all, Some(names.as_any().as_borrowed()))
+    }
+
+    /// `functools.partial`: its function with its arguments in front.
+    fn call_partial<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        let (function, first, keywords) = heap::partial_parts(callable);
+        let first = heap::tuple_items(first.as_borrowed());
+        let merged = PyDict::new(frame.py());
+        let pairs;
+        let given = names.map_or(0, |names| heap::tuple_items(names).len());
+        let (positional, named) = args.split_at(args.len() - given);
+        let mut all: Args<'_, 'py> = first.iter().map(|item| item.as_borrowed()).collect();
+        all.extend_from_slice(positional);
+        for (key, value) in heap::dict_items(keywords.as_borrowed()) {
+            merged.set_item(key, value).expect("keyword names are strings");
+        }
+        if let Some(names) = names {
+            for (name, value) in heap::tuple_items(names).iter().zip(named) {
+                merged.set_item(name, *value).expect("keyword names are strings");
+            }
+        }
+        pairs = heap::dict_items(merged.as_any().as_borrowed());
+        all.extend(pairs.iter().map(|(_, value)| value.as_borrowed()));
+        let names = PyTuple::new(frame.py(), pairs.iter().map(|(name, _)| name)).expect("as many as counted");
+        let names = (!pairs.is_empty()).then(|| names.as_any().as_borrowed());
+        self.call_object(frame, function.as_borrowed(), &all, names)
+    }
+
+    /// An instance of a class with `__call__`.
+    fn call_instance<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        let ty = callable.get_type();
+        let name = pyo3::intern!(frame.py(), "__call__").as_any().as_borrowed();
+        let Some(found) = self.lookup(frame, &ty, name) else {
+            return ops::call(callable, args, names);
+        };
+        if self.kind(found.as_borrowed()) == Kind::Function {
+            let mut all = Args::from_slice(&[callable]);
+            all.extend_from_slice(args);
+            return self.call_object(frame, found.as_borrowed(), &all, names);
+        }
+        if self.kind(found.as_borrowed()) == Kind::Descriptor || self.origin(callable).is_none() {
+            self.stop(frame, Reason::OpaqueCall, heap::type_name(callable));
+        } else if self.functions.class(found.as_borrowed()).is_none() {
+            self.stop(frame, Reason::OpaqueCall, heap::type_name(callable));
+        }
+        ops::call(callable, args, names)
+    }
+
+    /// A class: `type.__call__` is followed to `__new__` and `__init__`.
+    fn construct<'py>(
+        &self,
+        frame: &Frame<'py>,
+        class: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        if let Some(known) = self.functions.class(class) {
+            return self.call_class(frame, known, class, args, names);
+        }
+        let ty = class.cast::<PyType>().expect("the kind says it is a class");
+        let py = frame.py();
+        let meta = ty.get_type();
+        if !meta.is(&py.get_type::<PyType>()) {
+            let name = pyo3::intern!(py, "__call__").as_any().as_borrowed();
+            match self.lookup(frame, &meta, name) {
+                Some(found) if self.kind(found.as_borrowed()) == Kind::Function => {
+                    let mut all = Args::from_slice(&[class]);
+                    all.extend_from_slice(args);
+                    return self.call_object(frame, found.as_borrowed(), &all, names);
+                }
+                _ => {}
+            }
+        }
+        self.instantiate(frame, &ty, args, names)
+    }
+
+    /// What `type.__call__` does.
+    pub(super) fn instantiate<'py>(
+        &self,
+        frame: &Frame<'py>,
+        ty: &Bound<'py, PyType>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        let py = frame.py();
+        let class = ty.as_any().as_borrowed();
+        let new = self.lookup(frame, ty, pyo3::intern!(py, "__new__").as_any().as_borrowed());
+        let init = self.lookup(frame, ty, pyo3::intern!(py, "__init__").as_any().as_borrowed());
+        let (Some(new), Some(init)) = (new, init) else { return ops::call(class, args, names) };
+        let new = heap::wrapped_function(new.as_borrowed());
+        let new_kind = self.kind(new.as_borrowed());
+        let init_is_python = self.kind(init.as_borrowed()) == Kind::Function;
+        let known = self.functions.class(new.as_borrowed());
+        let new_is_default = matches!(known, Some(Class::Model(Model::New)));
+        if new_kind != Kind::Function && !new_is_default && known.is_none() {
+            let detail = heap::name_of(class);
+            self.stop(frame, Reason::OpaqueCall, format!("creation of a {detail}"));
+            return ops::call(class, args, names);
+        }
+        if !init_is_python {
+            let result = if new_kind == Kind::Function {
+                // `__new__` in Python (named tuples): traced; C's `__init__` does nothing of note.
+                let mut all = Args::from_slice(&[class]);
+                all.extend_from_slice(args);
+                let made = self.call_object(frame, new.as_borrowed(), &all, names)?;
+                if !made.get_type().is(ty) && !self.is_stopped() {
+                    return Ok(made);
+                }
+                if self.functions.class(init.as_borrowed()).is_none() {
+                    self.stop(frame, Reason::OpaqueCall, heap::name_of(init.as_borrowed()));
+                }
+                made
+            } else {
+                // Exceptions, plain objects, containers of builtin bases.
+                self.note(frame, |state| args.iter().try_for_each(|arg| state.adopt_deep(*arg)));
+                ops::call(class, args, names)?
+            };
+            self.note(frame, |state| {
+                if state.origin(result.as_borrowed()).is_none() {
+                    state.set_fresh(result.as_borrowed());
+                }
+                Ok(())
+            });
+            return Ok(result);
+        }
+        // `__new__` first, then `__init__` in Python on a known object.
+        let mut all = Args::from_slice(&[class]);
+        all.extend_from_slice(args);
+        let object = if new_is_default {
+            generic::new_object(ty, args, names)?
+        } else {
+            self.call_object(frame, new.as_borrowed(), &all, names)?
+        };
+        if !generic::is_subtype(&object.get_type(), ty) {
+            return Ok(object);
+        }
+        self.note(frame, |state| {
+            if !matches!(state.origin(object.as_borrowed()), Some(Origin::Source(_))) {
+                state.set_fresh(object.as_borrowed());
+            }
+            Ok(())
+        });
+        let result = {
+            let mut all = Args::from_slice(&[object.as_borrowed()]);
+            all.extend_from_slice(args);
+            self.call_object(frame, init.as_borrowed(), &all, names)?
+        };
+        if !result.is_none() {
+            return Err(generic::raise_init_result(result.as_borrowed()));
+        }
+        Ok(object)
+    }
+}
+
+/// Constants, and containers of builtin types that hold only such (functions and classes pass: they
+/// are known by identity).
+fn is_plain(state: &mut super::State, object: Borrowed<'_, '_>) -> bool {
+    match state.kind(object) {
+        Kind::Constant | Kind::Type | Kind::Singleton | Kind::Builtin | Kind::Function => true,
+        Kind::List => heap::list_items(object).iter().all(|item| is_plain(state, item.as_borrowed())),
+        Kind::Tuple => heap::tuple_items(object).iter().all(|item| is_plain(state, item.as_borrowed())),
+        Kind::Set | Kind::FrozenSet => {
+            heap::set_items(object).iter().all(|item| is_plain(state, item.as_borrowed()))
+        }
+        Kind::Dict => heap::dict_items(object).iter().all(|(key, value)| {
+            is_plain(state, key.as_borrowed()) && is_plain(state, value.as_borrowed())
+        }),
+        // Generators made by this trace: their frames are traced.
+        Kind::Iterator => state.origin(object) == Some(Origin::Fresh),
+        _ => false,
+    }
+}

@@ -1,0 +1,269 @@
+//! Items, iteration and unpacking.
+
+use pyo3::prelude::*;
+use stator_cpython::frame::Frame;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{Result, ops};
+use stator_graph::{Operator, Target};
+
+use super::Recorder;
+use super::kinds::Kind;
+use super::look as heap;
+use super::state::{Origin, State};
+use super::tensors::{holds_tensor, index_depends_on_data, store_depends_on_data};
+use crate::breaks::Reason;
+
+impl Recorder {
+    /// `BINARY_SUBSCR`.
+    pub(super) fn get_item<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        if self.is_stopped() {
+            return ops::get_item(owner, key);
+        }
+        let kind = self.kind(owner);
+        if kind != Kind::Tensor && self.kind(key) == Kind::Tensor && kind != Kind::Dict {
+            self.stop(frame, Reason::DataRead, "a tensor as index");
+            return ops::get_item(owner, key);
+        }
+        match kind {
+            Kind::Tensor => {
+                let problem = index_depends_on_data(&mut self.state.borrow_mut(), key);
+                if let Some((reason, detail)) = problem {
+                    self.stop(frame, reason, detail);
+                }
+                let target = |_: &mut State| Target::Operator(Operator::GetItem);
+                self.operation(frame, target, &[owner, key], None, || ops::get_item(owner, key))
+            }
+            // Lists and tuples are guarded as a whole when they are found.
+            Kind::List | Kind::Tuple | Kind::Constant => {
+                self.guard_protocol(frame, key, &["__index__"]);
+                let value = self.subclass_item(frame, owner, key)?;
+                self.note(frame, |state| state.register(value.as_borrowed()));
+                Ok(value)
+            }
+            Kind::Dict => {
+                let found = heap::dict_get(owner, key);
+                self.note(frame, |state| state.read_key(owner, key, found.clone()));
+                self.subclass_item(frame, owner, key)
+            }
+            Kind::Type => {
+                // `list[int]`, `Generic[T]`: aliases are made by cached Python code.
+                self.stop(frame, Reason::Unsupported, "subscription of a class");
+                ops::get_item(owner, key)
+            }
+            Kind::Object | Kind::Module => self.subclass_item(frame, owner, key),
+            _ => {
+                self.stop(frame, Reason::Unsupported, format!("an item of a {}", heap::type_name(owner)));
+                ops::get_item(owner, key)
+            }
+        }
+    }
+
+    /// An item by the class's own `__getitem__`, if it's Python; natively otherwise.
+    fn subclass_item<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        let ty = owner.get_type();
+        if stator_cpython::heap::types::is_immutable(ty.as_borrowed()) {
+            if self.kind(owner) == Kind::Object && self.origin(owner) != Some(Origin::Fresh) {
+                self.stop(frame, Reason::Unsupported, format!("an item of a {}", heap::type_name(owner)));
+            }
+            return ops::get_item(owner, key);
+        }
+        let name = pyo3::intern!(frame.py(), "__getitem__").as_any().as_borrowed();
+        if let Some(method) = self.lookup(frame, &ty, name)
+            && self.kind(method.as_borrowed()) == Kind::Function
+        {
+            return self.call_object(frame, method.as_borrowed(), &[owner, key], None);
+        }
+        if self.kind(owner) == Kind::Dict {
+            self.guard_protocol_of(frame, owner, &["__missing__"]);
+        }
+        ops::get_item(owner, key)
+    }
+
+    /// As `guard_protocol`, for instances of subclasses of containers too.
+    pub(super) fn guard_protocol_of(&self, frame: &Frame<'_>, object: Borrowed<'_, '_>, names: &[&str]) {
+        let ty = object.get_type();
+        if stator_cpython::heap::types::is_immutable(ty.as_borrowed()) {
+            return;
+        }
+        for name in names {
+            let name = pyo3::types::PyString::intern(object.py(), name);
+            self.lookup(frame, &ty, name.as_any().as_borrowed());
+        }
+    }
+
+    /// `STORE_SUBSCR` and `DELETE_SUBSCR`.
+    pub(super) fn set_item<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+        value: Option<Borrowed<'_, 'py>>,
+    ) -> Result<()> {
+        if self.is_stopped() {
+            return ops::set_item(owner, key, value);
+        }
+        if let (Kind::Tensor, Some(value)) = (self.kind(owner), value) {
+            let problem = store_depends_on_data(&mut self.state.borrow_mut(), key);
+            if let Some((reason, detail)) = problem {
+                self.stop(frame, reason, detail);
+            }
+            let target = |_: &mut State| Target::Operator(Operator::SetItem);
+            let py = frame.py();
+            let execute = || ops::set_item(owner, key, Some(value)).map(|()| py.None().into_bound(py));
+            return self.operation(frame, target, &[owner, key, value], None, execute).map(drop);
+        }
+        if self.origin(owner) != Some(Origin::Fresh) {
+            self.stop(frame, Reason::OutsideWrite, format!("an item of a {}", heap::type_name(owner)));
+            return ops::set_item(owner, key, value);
+        }
+        if self.kind(key) == Kind::Tensor {
+            self.stop(frame, Reason::Identity, "a tensor as key");
+        }
+        let ty = owner.get_type();
+        let py = frame.py();
+        let (name, arity) = match value {
+            Some(_) => (pyo3::intern!(py, "__setitem__"), 3),
+            None => (pyo3::intern!(py, "__delitem__"), 2),
+        };
+        if !stator_cpython::heap::types::is_immutable(ty.as_borrowed())
+            && let Some(method) = self.lookup(frame, &ty, name.as_any().as_borrowed())
+            && self.kind(method.as_borrowed()) == Kind::Function
+        {
+            let none = py.None().into_bound(py);
+            let args = [owner, key, value.unwrap_or(none.as_borrowed())];
+            return self.call_object(frame, method.as_borrowed(), &args[..arity], None).map(drop);
+        }
+        ops::set_item(owner, key, value)
+    }
+
+    /// `CONTAINS_OP`.
+    pub(super) fn contains_item<'py>(
+        &self,
+        frame: &Frame<'py>,
+        container: Borrowed<'_, 'py>,
+        item: Borrowed<'_, 'py>,
+    ) -> Result<bool> {
+        if self.is_stopped() {
+            return ops::contains(container, item);
+        }
+        self.note(frame, |state| match state.kind(container) {
+            Kind::Constant => Ok(()),
+            Kind::Dict => {
+                let value = heap::dict_get(container, item);
+                state.read_key(container, item, value)
+            }
+            Kind::List | Kind::Tuple => {
+                if holds_tensor(state, container) || holds_tensor(state, item) {
+                    return Err((Reason::DataRead, "membership of a tensor".into()));
+                }
+                state.adopt_deep(container)
+            }
+            Kind::Set | Kind::FrozenSet => match state.kind(item) {
+                Kind::Constant | Kind::Type | Kind::Singleton | Kind::Function | Kind::Builtin
+                | Kind::TorchCallable => Ok(()),
+                Kind::Tuple if heap::is_constant(item) => Ok(()),
+                _ if state.origin(container) == Some(Origin::Fresh) => Ok(()),
+                _ => Err((Reason::Identity, "membership of an object in a set".into())),
+            },
+            Kind::Object => Ok(()),
+            Kind::Type => Ok(()),
+            Kind::Iterator if state.origin(container) == Some(Origin::Fresh) => Ok(()),
+            _ => Err((Reason::Unsupported, format!("membership in a {}", heap::type_name(container)))),
+        });
+        self.guard_protocol_of(frame, container, &["__contains__", "__iter__", "__getitem__"]);
+        if self.kind(container) == Kind::Type {
+            let meta = container.get_type();
+            let name = pyo3::intern!(frame.py(), "__contains__").as_any().as_borrowed();
+            self.lookup(frame, &meta, name);
+        }
+        self.with_mode(frame, || ops::contains(container, item))
+    }
+
+    /// Guards an iterable whose elements C code is about to take.
+    pub(super) fn take_elements(&self, frame: &Frame<'_>, iterable: Borrowed<'_, '_>) {
+        self.note(frame, |state| match state.kind(iterable) {
+            Kind::Dict => state.adopt_dict(iterable),
+            Kind::Iterator if state.origin(iterable) != Some(Origin::Fresh) => {
+                Err((Reason::OutsideIterator, heap::type_name(iterable)))
+            }
+            Kind::Opaque => Err((Reason::Unsupported, format!("iteration of a {}", heap::type_name(iterable)))),
+            Kind::Object if state.origin(iterable).is_none() => {
+                Err((Reason::UnknownOrigin, heap::type_name(iterable)))
+            }
+            _ => Ok(()),
+        });
+        self.guard_protocol_of(frame, iterable, &["__iter__", "__getitem__", "__len__", "__length_hint__", "keys"]);
+    }
+
+    /// `GET_ITER`.
+    pub(super) fn iterate<'py>(
+        &self,
+        frame: &Frame<'py>,
+        iterable: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        if self.is_stopped() {
+            return ops::get_iter(iterable);
+        }
+        if self.kind(iterable) == Kind::Tensor {
+            return self.iterate_tensor(frame, iterable);
+        }
+        self.take_elements(frame, iterable);
+        let iterator = self.with_mode(frame, || ops::get_iter(iterable))?;
+        self.note(frame, |state| {
+            if state.origin(iterator.as_borrowed()).is_none() {
+                state.set_fresh(iterator.as_borrowed());
+            }
+            Ok(())
+        });
+        Ok(iterator)
+    }
+
+    /// Iterating a tensor is iterating its `unbind(0)`.
+    fn iterate_tensor<'py>(
+        &self,
+        frame: &Frame<'py>,
+        tensor: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        let py = frame.py();
+        let method = ops::get_attr(tensor, pyo3::intern!(py, "unbind").as_any().as_borrowed())?;
+        let target = |state: &mut State| Target::Method { name: state.graph.intern("unbind"), object: None };
+        let parts = self.operation(frame, target, &[tensor], None, || ops::call(method.as_borrowed(), &[], None))?;
+        let iterator = ops::get_iter(parts.as_borrowed())?;
+        self.note(frame, |state| {
+            state.set_fresh(iterator.as_borrowed());
+            Ok(())
+        });
+        Ok(iterator)
+    }
+
+    /// `FOR_ITER`.
+    pub(super) fn advance<'py>(
+        &self,
+        frame: &Frame<'py>,
+        iterator: Borrowed<'_, 'py>,
+    ) -> Result<Option<Object<'py>>> {
+        if self.is_stopped() {
+            return ops::next(iterator);
+        }
+        if self.origin(iterator) != Some(Origin::Fresh) {
+            self.stop(frame, Reason::OutsideIterator, heap::type_name(iterator));
+            return ops::next(iterator);
+        }
+        self.guard_protocol_of(frame, iterator, &["__next__"]);
+        let item = self.with_mode(frame, || ops::next(iterator))?;
+        if let Some(item) = &item {
+            self.note(frame, |state| state.register(item.as_borrowed()));
+        }
+        Ok(item)
+    }
+}

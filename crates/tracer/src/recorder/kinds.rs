@@ -1,0 +1,253 @@
+//! What the recorder makes of an object: one kind for each type, found once.
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{
+    PyBool, PyByteArray, PyBytes, PyCFunction, PyCode, PyComplex, PyDict, PyEllipsis, PyFloat, PyFrozenSet,
+    PyFunction, PyInt, PyList, PyMappingProxy, PyModule, PyNone, PyNotImplemented, PyRange, PySet, PySlice,
+    PyString, PySuper, PyTuple, PyType,
+};
+use rustc_hash::FxHashMap;
+
+/// The variable kinds of the trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Deeply immutable, compared by value: numbers, strings, `None`, dtypes, ...
+    Constant,
+    /// `torch.Tensor`, `Parameter` or `Buffer`.
+    Tensor,
+    /// Exact `list`.
+    List,
+    /// `tuple`, or a subclass with tuple storage (named tuples).
+    Tuple,
+    /// `dict`, or a subclass with dict storage.
+    Dict,
+    /// `set`.
+    Set,
+    /// `frozenset`.
+    FrozenSet,
+    /// A Python function.
+    Function,
+    /// A function or bound method of a C type (`builtin_function_or_method`, descriptors of C types).
+    Builtin,
+    /// A bound method of a Python function.
+    Method,
+    /// A class.
+    Type,
+    /// A module.
+    Module,
+    /// `functools.partial`.
+    Partial,
+    /// `property`, `staticmethod`, `classmethod` and such: looked up, never a user's value.
+    Descriptor,
+    /// A `super()` object.
+    Super,
+    /// A closure cell.
+    Cell,
+    /// A member of an `enum.Enum`, or another object that's known by identity for good.
+    Singleton,
+    /// A code object.
+    Code,
+    /// An object that PyTorch calls like a function (`OpOverload`, ...); known by identity.
+    TorchCallable,
+    /// An iterator, generator or view of a C type.
+    Iterator,
+    /// An instance of any other class.
+    Object,
+    /// Something whose state can't be read without running unknown code.
+    Opaque,
+}
+
+/// Kinds by type, for one trace. (Types may die between traces, so the table is short-lived.)
+pub struct Kinds {
+    by_type: FxHashMap<usize, Kind>,
+}
+
+struct Bases {
+    exact: FxHashMap<usize, Kind>,
+    tensor: Option<Py<PyType>>,
+    enumeration: Py<PyType>,
+    torch_callables: Vec<Py<PyType>>,
+    opaque: Vec<Py<PyType>>,
+}
+
+fn bases(py: Python<'_>) -> PyResult<&Bases> {
+    static BASES: PyOnceLock<Bases> = PyOnceLock::new();
+    BASES.get_or_try_init(py, || Bases::find(py))
+}
+
+impl Bases {
+    fn find(py: Python<'_>) -> PyResult<Self> {
+        let mut exact = FxHashMap::default();
+        let mut add = |ty: &Bound<'_, PyType>, kind| {
+            exact.insert(ty.as_ptr() as usize, kind);
+        };
+        macro_rules! exact {
+            ($($kind:ident: $($ty:ty),*;)*) => { $($(add(&py.get_type::<$ty>(), Kind::$kind);)*)* };
+        }
+        exact! {
+            Constant: PyNone, PyBool, PyInt, PyFloat, PyComplex, PyString, PyBytes, PyEllipsis,
+                PyNotImplemented, PyRange, PySlice;
+            List: PyList;
+            Tuple: PyTuple;
+            Dict: PyDict;
+            Set: PySet;
+            FrozenSet: PyFrozenSet;
+            Function: PyFunction;
+            Builtin: PyCFunction;
+            Module: PyModule;
+            Type: PyType;
+            Code: PyCode;
+            Super: PySuper;
+            Opaque: PyByteArray, PyMappingProxy;
+        }
+        let types = PyModule::import(py, "types")?;
+        let mut named = |module: &Bound<'_, PyModule>, names: &[&str], kind| -> PyResult<()> {
+            for name in names {
+                if let Some(found) = module.getattr_opt(*name)? {
+                    add(found.cast::<PyType>()?, kind);
+                }
+            }
+            Ok(())
+        };
+        named(&types, &["MethodType"], Kind::Method)?;
+        named(&types, &["CellType"], Kind::Cell)?;
+        let builtin = ["MethodDescriptorType", "WrapperDescriptorType", "MethodWrapperType",
+            "ClassMethodDescriptorType"];
+        named(&types, &builtin, Kind::Builtin)?;
+        named(&types, &["GetSetDescriptorType", "MemberDescriptorType"], Kind::Descriptor)?;
+        named(&types, &["GeneratorType", "CoroutineType", "AsyncGeneratorType"], Kind::Iterator)?;
+        let builtins = PyModule::import(py, "builtins")?;
+        named(&builtins, &["property", "staticmethod", "classmethod"], Kind::Descriptor)?;
+        named(&builtins, &["enumerate", "zip", "map", "filter", "reversed"], Kind::Iterator)?;
+        named(&PyModule::import(py, "functools")?, &["partial"], Kind::Partial)?;
+        for example in [c"iter([])", c"iter(())", c"iter({})", c"iter({}.values())", c"iter({}.items())",
+            c"iter(set())", c"iter('')", c"iter('é')", c"iter(b'')", c"iter(range(0))", c"iter(range(2**70))",
+            c"{}.keys()", c"{}.values()", c"{}.items()", c"reversed([])", c"reversed({})",
+            c"iter(int, 0)", c"iter(memoryview(b''))"]
+        {
+            let iterator = py.eval(example, None, None)?;
+            add(&iterator.get_type(), Kind::Iterator);
+        }
+        let itertools = PyModule::import(py, "itertools")?;
+        for (_, value) in itertools.dict().iter() {
+            if let Ok(ty) = value.cast::<PyType>() {
+                add(ty, Kind::Iterator);
+            }
+        }
+        let enumeration = PyModule::import(py, "enum")?.getattr("Enum")?.cast_into()?.unbind();
+        let mut bases = Bases { exact, tensor: None, enumeration, torch_callables: vec![], opaque: vec![] };
+        if let Ok(torch) = PyModule::import(py, "torch") {
+            bases.add_torch(&torch)?;
+        }
+        if let Ok(numpy) = PyModule::import(py, "numpy") {
+            for name in ["ndarray", "generic"] {
+                bases.opaque.push(numpy.getattr(name)?.cast_into()?.unbind());
+            }
+        }
+        Ok(bases)
+    }
+
+    fn add_torch(&mut self, torch: &Bound<'_, PyModule>) -> PyResult<()> {
+        self.tensor = Some(torch.getattr("Tensor")?.cast_into()?.unbind());
+        for name in ["dtype", "layout", "memory_format", "qscheme", "device", "Size"] {
+            let ty = torch.getattr(name)?;
+            self.exact.insert(ty.as_ptr() as usize, Kind::Constant);
+        }
+        let nn = torch.getattr("nn")?;
+        for ty in [torch.getattr("Tensor")?, nn.getattr("Parameter")?, nn.getattr("Buffer")?] {
+            self.exact.insert(ty.as_ptr() as usize, Kind::Tensor);
+        }
+        for name in ["Generator", "Stream", "Event"] {
+            self.exact.insert(torch.getattr(name)?.as_ptr() as usize, Kind::Singleton);
+        }
+        let ops = torch.getattr("_ops")?;
+        for name in ["OpOverload", "OpOverloadPacket", "_OpNamespace", "_Ops"] {
+            if let Some(ty) = ops.getattr_opt(name)? {
+                self.torch_callables.push(ty.cast_into()?.unbind());
+            }
+        }
+        let c = torch.getattr("_C")?;
+        for name in ["ScriptFunction", "ScriptMethod", "ScriptObject"] {
+            if let Some(ty) = c.getattr_opt(name)? {
+                self.opaque.push(ty.cast_into()?.unbind());
+            }
+        }
+        Ok(())
+    }
+
+    fn classify(&self, ty: &Bound<'_, PyType>) -> PyResult<Kind> {
+        let py = ty.py();
+        let below = |base: &Py<PyType>| ty.is_subclass_of_type(base.bind(py));
+        if let Some(tensor) = &self.tensor
+            && below(tensor)
+        {
+            // Other subclasses may override `__torch_function__`: what runs is theirs to say.
+            return Ok(Kind::Opaque);
+        }
+        if self.torch_callables.iter().any(&below) {
+            return Ok(Kind::TorchCallable);
+        }
+        if self.opaque.iter().any(&below) {
+            return Ok(Kind::Opaque);
+        }
+        if below(&self.enumeration) {
+            return Ok(Kind::Singleton);
+        }
+        let storage = |kind: &Bound<'_, PyType>| ty.is_subclass_of_type(kind);
+        Ok(if storage(&py.get_type::<PyType>()) {
+            Kind::Type
+        } else if storage(&py.get_type::<PyTuple>()) {
+            Kind::Tuple
+        } else if storage(&py.get_type::<PyDict>()) {
+            Kind::Dict
+        } else if storage(&py.get_type::<PyModule>()) {
+            Kind::Module
+        } else if storage(&py.get_type::<PyList>())
+            || storage(&py.get_type::<PySet>())
+            || storage(&py.get_type::<PyFrozenSet>())
+        {
+            Kind::Opaque
+        } else {
+            Kind::Object
+        })
+    }
+}
+
+/// Subclass test by the method resolution order alone: no `__subclasscheck__` runs.
+trait IsSubclass {
+    fn is_subclass_of_type(&self, base: &Bound<'_, PyType>) -> bool;
+}
+
+impl IsSubclass for Bound<'_, PyType> {
+    fn is_subclass_of_type(&self, base: &Bound<'_, PyType>) -> bool {
+        stator_cpython::generic::is_subtype(self, base)
+    }
+}
+
+impl Kinds {
+    /// The table of one trace.
+    ///
+    /// # Errors
+    /// If a type of PyTorch or of the standard library is missing.
+    pub fn new(py: Python<'_>) -> PyResult<Self> {
+        Ok(Self { by_type: bases(py)?.exact.clone() })
+    }
+
+    /// The kind of an object's type.
+    pub fn of_type(&mut self, ty: &Bound<'_, PyType>) -> Kind {
+        let address = ty.as_ptr() as usize;
+        if let Some(&kind) = self.by_type.get(&address) {
+            return kind;
+        }
+        let kind = bases(ty.py()).and_then(|bases| bases.classify(ty)).unwrap_or(Kind::Opaque);
+        self.by_type.insert(address, kind);
+        kind
+    }
+}
+
+/// Whether instances of this kind are compared by value in guards.
+#[must_use]
+pub fn is_constant(kind: Kind) -> bool {
+    kind == Kind::Constant
+}

@@ -1,0 +1,296 @@
+//! Reading objects without running anybody's code: short names for what the recorder needs of
+//! `stator_cpython`.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyFrozenSet, PySlice, PyString, PyTuple, PyType};
+use stator_cpython::generic;
+pub use stator_cpython::generic::bind_method;
+use stator_cpython::heap::dict::{InstanceDict, Lookup};
+use stator_cpython::heap::function::{Field, value};
+use stator_cpython::heap::{constant, container, dict};
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::Result;
+
+use super::attributes::Descriptor;
+
+/// The elements of a list.
+pub fn list_items<'py>(list: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
+    let length = container::list_length(list).unwrap_or(0);
+    (0..length).filter_map(|index| container::list_item(list, index)).collect()
+}
+
+/// The elements of a tuple.
+pub fn tuple_items<'py>(tuple: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
+    let length = container::tuple_length(tuple).unwrap_or(0);
+    (0..length).filter_map(|index| container::tuple_item(tuple, index)).collect()
+}
+
+/// The elements of a set, in iteration order.
+pub fn set_items<'py>(set: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
+    container::set_items(set).unwrap_or_default()
+}
+
+/// The entries of a dictionary, in iteration order.
+pub fn dict_items<'py>(object: Borrowed<'_, 'py>) -> Vec<(Object<'py>, Object<'py>)> {
+    dict::items(object).unwrap_or_default()
+}
+
+/// The elements of a list, or the values of a dictionary.
+pub fn children<'py>(container: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
+    if dict::is_dict(container) {
+        dict_items(container).into_iter().map(|(_, value)| value).collect()
+    } else {
+        list_items(container)
+    }
+}
+
+/// The number of entries of a dictionary.
+pub fn dict_length(object: Borrowed<'_, '_>) -> usize {
+    dict::length(object).unwrap_or(0)
+}
+
+/// The value at a key, if the lookup runs no user code.
+pub fn dict_get<'py>(object: Borrowed<'_, 'py>, key: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+    match dict::get(object, key) {
+        Lookup::Found(value) => Some(value),
+        Lookup::Absent | Lookup::Refused => None,
+    }
+}
+
+/// The instance dictionary, made if there was none yet.
+pub fn instance_dict<'py>(object: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+    match dict::instance_dict(object) {
+        InstanceDict::Dict(dict) => Some(dict),
+        InstanceDict::None | InstanceDict::Failed => None,
+    }
+}
+
+/// A frozenset of a set's elements.
+pub fn frozen_copy<'py>(set: Borrowed<'_, 'py>) -> Object<'py> {
+    let items = set_items(set);
+    PyFrozenSet::new(set.py(), items).map_or_else(|_| set.to_owned(), Bound::into_any)
+}
+
+/// The parts of a slice.
+pub fn slice_parts<'py>(slice: pyo3::Borrowed<'_, 'py, PySlice>) -> [Object<'py>; 3] {
+    ["start", "stop", "step"].map(|name| {
+        slice.getattr(name).unwrap_or_else(|_| slice.py().None().into_bound(slice.py()))
+    })
+}
+
+/// Whether an object is a slice.
+pub fn is_slice(object: Borrowed<'_, '_>) -> bool {
+    object.is_exact_instance_of::<PySlice>()
+}
+
+/// A string's text.
+pub fn text(name: Borrowed<'_, '_>) -> String {
+    name.cast::<PyString>().map_or_else(|_| "?".into(), |name| name.to_string_lossy().into_owned())
+}
+
+/// A string interned; anything else as it is.
+pub fn interned<'py>(object: Borrowed<'_, 'py>) -> Object<'py> {
+    match object.cast_exact::<PyString>() {
+        Ok(text) => generic::interned(&text.to_owned()).into_any(),
+        Err(_) => object.to_owned(),
+    }
+}
+
+/// The text of a constant, shortened.
+pub fn short_repr(object: Borrowed<'_, '_>) -> String {
+    if !constant::is_constant(object) && !is_torch_value(object) {
+        return name_of(object);
+    }
+    let text = object.repr().map_or_else(|_| "?".into(), |text| text.to_string_lossy().into_owned());
+    if text.chars().count() > 200 {
+        format!("{}...", text.chars().take(197).collect::<String>())
+    } else {
+        text
+    }
+}
+
+fn is_torch_value(object: Borrowed<'_, '_>) -> bool {
+    object.get_type().module().is_ok_and(|module| module.to_string_lossy().starts_with("torch"))
+}
+
+/// The unqualified name of a type.
+pub fn type_name(object: Borrowed<'_, '_>) -> String {
+    object.get_type().name().map_or_else(|_| "?".into(), |name| name.to_string_lossy().into_owned())
+}
+
+fn string_attr(object: Borrowed<'_, '_>, name: &str) -> Option<String> {
+    // Only objects whose names are computed by C code.
+    let ty = object.get_type();
+    let plain = stator_cpython::heap::types::is_immutable(ty.as_borrowed())
+        || object.is_instance_of::<PyType>();
+    if !plain {
+        return None;
+    }
+    let found = object.getattr(name).ok()?;
+    found.cast::<PyString>().ok().map(|text| text.to_string_lossy().into_owned())
+}
+
+/// A function's, class's or module's name; else that of its type.
+pub fn name_of(object: Borrowed<'_, '_>) -> String {
+    string_attr(object, "__name__").unwrap_or_else(|| type_name(object))
+}
+
+/// A callable's name with its module in front.
+pub fn qualified_name_of(object: Borrowed<'_, '_>) -> String {
+    let name = name_of(object);
+    match string_attr(object, "__module__") {
+        Some(module) => format!("{module}.{name}"),
+        None => format!("torch._C.{name}"),
+    }
+}
+
+/// `__func__` and `__self__` of a bound method.
+pub fn method_parts<'py>(method: Borrowed<'_, 'py>) -> (Object<'py>, Object<'py>) {
+    let part = |field| value(method, field).expect("a bound method has function and receiver");
+    (part(Field::MethodFunc), part(Field::MethodSelf))
+}
+
+/// `func`, `args` and `keywords` of a partial.
+pub fn partial_parts<'py>(
+    partial: Borrowed<'_, 'py>,
+) -> (Object<'py>, Object<'py>, Object<'py>) {
+    let part = |field| value(partial, field).expect("a partial has its parts");
+    (part(Field::PartialFunc), part(Field::PartialArgs), part(Field::PartialKeywords))
+}
+
+/// `__code__` of a function.
+pub fn function_code<'py>(function: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+    value(function, Field::Code)
+}
+
+/// `__globals__` of a function.
+pub fn function_globals<'py>(function: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+    value(function, Field::Globals)
+}
+
+/// `__defaults__` of a function.
+pub fn function_defaults<'py>(function: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+    value(function, Field::Defaults)
+}
+
+/// `__kwdefaults__` of a function.
+pub fn function_kwdefaults<'py>(function: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+    value(function, Field::KwDefaults)
+}
+
+/// Whether a function has a closure.
+pub fn has_closure(function: Borrowed<'_, '_>) -> bool {
+    value(function, Field::Closure).is_some()
+}
+
+/// `fget` of a property.
+pub fn property_getter<'py>(property: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+    value(property, Field::PropertyGet).filter(|getter| !getter.is_none())
+}
+
+/// `fset` of a property.
+pub fn property_setter<'py>(property: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+    value(property, Field::PropertySet).filter(|setter| !setter.is_none())
+}
+
+/// What a static or class method wraps; anything else as it is.
+pub fn wrapped_function<'py>(wrapper: Borrowed<'_, 'py>) -> Object<'py> {
+    value(wrapper, Field::StaticFunc)
+        .or_else(|| value(wrapper, Field::ClassFunc))
+        .unwrap_or_else(|| wrapper.to_owned())
+}
+
+/// The receiver of a bound C method and the method descriptor behind it.
+pub fn bound_builtin<'py>(callable: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+    let receiver = generic::bound_receiver(callable)?;
+    (!receiver.is_instance_of::<pyo3::types::PyModule>()).then_some(receiver)
+}
+
+/// Whether an object is a method descriptor or slot wrapper of a C type.
+pub fn is_method_descriptor(object: Borrowed<'_, '_>) -> bool {
+    matches!(
+        type_name(object).as_str(),
+        "method_descriptor" | "wrapper_descriptor" | "classmethod_descriptor"
+    )
+}
+
+/// Whether an object is a class method descriptor of a C type.
+pub fn is_class_method_descriptor(object: Borrowed<'_, '_>) -> bool {
+    type_name(object) == "classmethod_descriptor"
+}
+
+/// How a descriptor of a C type binds.
+pub fn descriptor_kind(object: Borrowed<'_, '_>) -> Descriptor {
+    match type_name(object).as_str() {
+        "property" => Descriptor::Property,
+        "member_descriptor" => Descriptor::Member,
+        "getset_descriptor" => Descriptor::GetSet,
+        "staticmethod" => Descriptor::StaticMethod,
+        "classmethod" => Descriptor::ClassMethod,
+        _ => Descriptor::Value,
+    }
+}
+
+/// Binds any descriptor to a receiver.
+pub fn bind<'py>(found: Borrowed<'_, 'py>, receiver: Borrowed<'_, 'py>) -> Result<Object<'py>> {
+    let class = receiver.get_type();
+    generic::descriptor_get(found, Some(receiver), class.as_any().as_borrowed())
+}
+
+/// The parts of a bound `super` object.
+pub fn super_parts<'py>(
+    object: Borrowed<'_, 'py>,
+) -> Option<(Bound<'py, PyType>, Object<'py>, Bound<'py, PyType>)> {
+    generic::super_parts(object)
+}
+
+/// Whether a value is deeply immutable and of builtin types.
+pub fn is_constant(object: Borrowed<'_, '_>) -> bool {
+    constant::is_constant(object)
+}
+
+/// Whether `is` between two different constants of one type is settled by their values: they are
+/// unequal, so they can't be one object.
+pub fn is_identity_stable(left: Borrowed<'_, '_>, right: Borrowed<'_, '_>) -> bool {
+    !(constant::is_constant(left) && constant::is_constant(right) && constant::equal(left, right))
+}
+
+/// A module of `sys.modules`.
+pub fn loaded_module<'py>(py: Python<'py>, name: &str) -> Option<Object<'py>> {
+    let modules = py.import("sys").ok()?.getattr("modules").ok()?;
+    modules.cast::<PyDict>().ok()?.get_item(name).ok()?
+}
+
+/// The elements of a keyword name tuple.
+pub fn names_of<'py>(names: Borrowed<'_, 'py>) -> Bound<'py, PyTuple> {
+    names.to_owned().cast_into().expect("keyword names are a tuple")
+}
+
+/// The `__slots__` members of an instance that are set, with their descriptors.
+pub fn slot_values<'py>(object: Borrowed<'_, 'py>) -> Vec<(Object<'py>, Object<'py>)> {
+    let class = object.get_type();
+    let Some(mro) = stator_cpython::heap::types::mro(class.as_borrowed()) else { return Vec::new() };
+    let mut found = Vec::new();
+    for base in tuple_items(mro.as_borrowed()) {
+        let Ok(base) = base.cast_into::<PyType>() else { continue };
+        if stator_cpython::heap::types::is_immutable(base.as_borrowed()) {
+            continue;
+        }
+        let Some(dict) = stator_cpython::heap::types::class_dict(base.as_borrowed()) else { continue };
+        for (_, descriptor) in dict_items(dict.as_borrowed()) {
+            let member = stator_cpython::heap::member::offset_of(descriptor.as_borrowed());
+            if member.is_none() {
+                continue;
+            }
+            match generic::descriptor_get(
+                descriptor.as_borrowed(),
+                Some(object),
+                class.as_any().as_borrowed(),
+            ) {
+                Ok(value) => found.push((descriptor, value)),
+                Err(raised) => raised.clear(object.py()),
+            }
+        }
+    }
+    found
+}

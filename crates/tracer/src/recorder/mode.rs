@@ -1,0 +1,135 @@
+//! The torch-function mode around C callables that may call tensor operations back.
+//!
+//! The evaluator sees operations at its own sites. C code (`sum`, `max`, `functools.reduce`) calls
+//! them where no site is, so while it runs a mode is pushed that tells the recorder. Python frames
+//! that such C code enters are traced as usual: the mode is off while they run.
+
+use std::cell::Cell;
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple};
+use stator_cpython::Result;
+use stator_cpython::frame::Frame;
+
+use super::Recorder;
+use crate::breaks::Reason;
+
+thread_local! {
+    /// Modes on this thread's stack that are Stator's.
+    static PUSHED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The object on PyTorch's stack of modes. It stops the recording and executes the operation.
+#[pyclass(frozen, name = "RecordingMode")]
+struct Mode;
+
+#[pymethods]
+impl Mode {
+    #[pyo3(signature = (func, _types, args = None, kwargs = None))]
+    fn __torch_function__<'py>(
+        &self,
+        func: &Bound<'py, PyAny>,
+        _types: &Bound<'py, PyAny>,
+        args: Option<&Bound<'py, PyTuple>>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = func.py();
+        if let Some(recorder) = super::current()
+            && !recorder.is_stopped()
+            && let Some(frame) = stator_cpython::thread::Thread::current(py).frame(py)
+        {
+            let name = super::look::name_of(func.as_borrowed());
+            recorder.stop(&frame, Reason::OpaqueCall, format!("{name} on a tensor, called by C code"));
+        }
+        let empty = PyTuple::empty(py);
+        func.call(args.unwrap_or(&empty), kwargs)
+    }
+}
+
+struct Stack {
+    push: Py<PyAny>,
+    pop: Py<PyAny>,
+    mode: Py<PyAny>,
+}
+
+fn stack(py: Python<'_>) -> Option<&Stack> {
+    static STACK: PyOnceLock<Option<Stack>> = PyOnceLock::new();
+    STACK
+        .get_or_init(py, || {
+            let c = py.import("torch._C").ok()?;
+            let push = c.getattr("_push_on_torch_function_stack").ok()?.unbind();
+            let pop = c.getattr("_pop_torch_function_stack").ok()?.unbind();
+            Some(Stack { push, pop, mode: Py::new(py, Mode).ok()?.into_any() })
+        })
+        .as_ref()
+}
+
+/// Finds PyTorch's functions.
+pub(super) fn warm_up(py: Python<'_>) {
+    stack(py);
+}
+
+fn push(py: Python<'_>) {
+    if let Some(stack) = stack(py) {
+        let pushed = stack.push.call1(py, (&stack.mode,));
+        debug_assert!(pushed.is_ok());
+    }
+}
+
+fn pop(py: Python<'_>) {
+    if let Some(stack) = stack(py) {
+        let popped = stack.pop.call0(py);
+        debug_assert!(popped.is_ok());
+    }
+}
+
+impl Recorder {
+    /// Runs C code with the mode on.
+    pub(super) fn with_mode<T>(
+        &self,
+        frame: &Frame<'_>,
+        run: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        if self.is_stopped() {
+            return run();
+        }
+        let py = frame.py();
+        push(py);
+        PUSHED.set(PUSHED.get() + 1);
+        let result = run();
+        PUSHED.set(PUSHED.get() - 1);
+        // The error indicator must survive the call of `pop`.
+        match result {
+            Ok(value) => {
+                pop(py);
+                Ok(value)
+            }
+            Err(raised) => {
+                let error = raised.take(py);
+                pop(py);
+                Err(stator_cpython::Raised::set(py, error))
+            }
+        }
+    }
+
+    /// A Python frame starts under C code: the mode is off while it runs.
+    pub(super) fn suspend_mode(&self, py: Python<'_>) {
+        let pushed = PUSHED.get();
+        let mut suspended = self.suspended_modes.borrow_mut();
+        suspended.push(pushed);
+        if pushed > 0 {
+            PUSHED.set(0);
+            (0..pushed).for_each(|_| pop(py));
+        }
+    }
+
+    /// The frame ended: the mode is on again as it was.
+    pub(super) fn resume_mode(&self, py: Python<'_>) {
+        let pushed = self.suspended_modes.borrow_mut().pop().unwrap_or(0);
+        if pushed > 0 {
+            (0..pushed).for_each(|_| push(py));
+            PUSHED.set(pushed);
+        }
+    }
+}

@@ -1,0 +1,460 @@
+//! Modelled C functions: what each reads and writes becomes guards, or ends the trace.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyString, PyType};
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::types::{Slot, SlotName};
+use stator_cpython::hook::Suspended;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{Result, generic, ops};
+use stator_graph::Target;
+use stator_guards::GuardKind;
+
+use super::Recorder;
+use super::kinds::Kind;
+use super::look as heap;
+use super::state::{Origin, State};
+use super::tensors::holds_tensor;
+use crate::breaks::Reason;
+use crate::functions::{Determined, Model, Operation};
+
+impl Recorder {
+    /// Calls a modelled function.
+    pub(super) fn model_call<'py>(
+        &self,
+        frame: &Frame<'py>,
+        model: Model,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        let native = || ops::call(callable, args, names);
+        if names.is_some() && !takes_keywords(model) {
+            self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
+            return native();
+        }
+        match (model, args) {
+            (Model::Len, [object]) => self.length(frame, *object, native),
+            (Model::IsInstance, _) => self.is_instance(frame, args, native),
+            (Model::GetAttr, [owner, name]) if is_str(*name) => {
+                let name = heap::interned(*name);
+                self.get_attr(frame, *owner, name.as_borrowed())
+            }
+            (Model::GetAttr, [owner, name, default]) if is_str(*name) => {
+                let name = heap::interned(*name);
+                let found = self.get_attr(frame, *owner, name.as_borrowed());
+                self.or_default(frame, found, || (*default).to_owned())
+            }
+            (Model::HasAttr, [owner, name]) if is_str(*name) => {
+                let name = heap::interned(*name);
+                let found = self.get_attr(frame, *owner, name.as_borrowed());
+                let yes = found.map(|_| PyBool::new(frame.py(), true).to_owned().into_any());
+                self.or_default(frame, yes, || PyBool::new(frame.py(), false).to_owned().into_any())
+            }
+            (Model::SetAttr, [owner, name, value]) if is_str(*name) => {
+                let name = heap::interned(*name);
+                self.set_attr(frame, *owner, name.as_borrowed(), Some(*value))?;
+                Ok(frame.py().None().into_bound(frame.py()))
+            }
+            (Model::DelAttr, [owner, name]) if is_str(*name) => {
+                let name = heap::interned(*name);
+                self.set_attr(frame, *owner, name.as_borrowed(), None)?;
+                Ok(frame.py().None().into_bound(frame.py()))
+            }
+            (Model::Iter, [iterable]) => self.iterate(frame, *iterable),
+            (Model::Next, [iterator]) => match self.advance(frame, *iterator)? {
+                Some(item) => Ok(item),
+                // Ends with `StopIteration`, which carries a generator's result: natively.
+                None => native(),
+            },
+            (Model::Next, [iterator, default]) => {
+                Ok(self.advance(frame, *iterator)?.unwrap_or_else(|| (*default).to_owned()))
+            }
+            (Model::TypeOf, [object]) => {
+                let ty = object.get_type();
+                self.note(frame, |state| {
+                    state.anchor(ty.as_any().as_borrowed());
+                    Ok(())
+                });
+                Ok(ty.into_any())
+            }
+            (Model::Vars, [object]) => match self.note(frame, |state| Ok(state.instance_dict(*object))) {
+                Some(Some(dict)) => Ok(dict),
+                _ => native(),
+            },
+            (Model::Repr, [object]) => self.text_of(frame, *object, native),
+            (Model::Repr, [object, spec]) if is_str(*spec) => self.text_of(frame, *object, native),
+            (Model::Super, _) => {
+                let object = native()?;
+                self.note(frame, |state| {
+                    state.set_fresh(object.as_borrowed());
+                    Ok(())
+                });
+                Ok(object)
+            }
+            (Model::Scalar, _) => self.scalar(frame, callable, args, native),
+            (Model::Binary(op), [left, right]) => self.binary_op(frame, op, *left, *right),
+            (Model::Unary(op), [operand]) => self.unary_op(frame, op, *operand),
+            (Model::Compare(op), [left, right]) => self.compare_op(frame, op, *left, *right),
+            (Model::GetItem, [owner, key]) => self.get_item(frame, *owner, *key),
+            (Model::Contains, [container, item]) => {
+                let found = self.contains_item(frame, *container, *item)?;
+                Ok(PyBool::new(frame.py(), found).to_owned().into_any())
+            }
+            (Model::DictSlotRead, [dict, key, ..]) => {
+                self.note(frame, |state| {
+                    let value = heap::dict_get(*dict, *key);
+                    state.read_key(*dict, *key, value)
+                });
+                native()
+            }
+            (Model::DictRead, [dict, ..]) => {
+                self.note(frame, |state| {
+                    state.adopt_dict(*dict)?;
+                    args[1..].iter().try_for_each(|arg| state.adopt_deep(*arg))
+                });
+                self.registered(frame, native)
+            }
+            (Model::SequenceRead, _) => {
+                self.note(frame, |state| {
+                    args.iter().try_for_each(|arg| {
+                        state.adopt_deep(*arg)?;
+                        if holds_tensor(state, *arg) {
+                            let detail = format!("{} with tensors", heap::name_of(callable));
+                            return Err((Reason::DataRead, detail));
+                        }
+                        Ok(())
+                    })
+                });
+                self.registered(frame, native)
+            }
+            (Model::ContainerWrite, [receiver, rest @ ..]) => {
+                self.container_write(frame, callable, *receiver, rest, native)
+            }
+            (Model::New, [class, ..]) => {
+                self.note(frame, |state| {
+                    if state.kind(*class) == Kind::Type {
+                        args[1..].iter().try_for_each(|arg| state.adopt_deep(*arg))
+                    } else {
+                        Err((Reason::OpaqueCall, heap::name_of(callable)))
+                    }
+                });
+                let object = native()?;
+                self.note(frame, |state| {
+                    state.set_fresh(object.as_borrowed());
+                    Ok(())
+                });
+                Ok(object)
+            }
+            (Model::Nothing, _) => native(),
+            (Model::ObjectSetAttr, [owner, name, value]) if is_str(*name) => {
+                let name = heap::interned(*name);
+                self.generic_set_attr(frame, *owner, name.as_borrowed(), Some(*value))?;
+                Ok(frame.py().None().into_bound(frame.py()))
+            }
+            (Model::ObjectGetAttr, [owner, name]) if is_str(*name) => {
+                let name = heap::interned(*name);
+                self.generic_attr_value(frame, *owner, name.as_borrowed())
+            }
+            (Model::StateSwitch, _) => {
+                let target = |state: &mut State| {
+                    let operation = Operation {
+                        name: heap::qualified_name_of(callable).into(),
+                        is_method: false,
+                        determined: Determined::Always,
+                    };
+                    operation.target(state, callable)
+                };
+                self.state_switch(frame, target, args, native)
+            }
+            (Model::ContextGet, [variable, ..]) => {
+                // Context variables have no source yet: only defaults of unset ones and values of
+                // this trace could be told apart, so their reads end the trace.
+                self.stop(frame, Reason::Unsupported, format!("context variable {}", heap::short_repr(*variable)));
+                native()
+            }
+            _ => {
+                self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
+                native()
+            }
+        }
+    }
+
+    fn registered<'py>(
+        &self,
+        frame: &Frame<'py>,
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        let result = native()?;
+        self.note(frame, |state| state.register(result.as_borrowed()));
+        Ok(result)
+    }
+
+    fn or_default<'py>(
+        &self,
+        frame: &Frame<'py>,
+        found: Result<Object<'py>>,
+        default: impl FnOnce() -> Object<'py>,
+    ) -> Result<Object<'py>> {
+        match found {
+            Err(raised) if !generic::exception_matches::<pyo3::exceptions::PyAttributeError>(frame.py()) => {
+                Err(raised)
+            }
+            Err(_) => {
+                generic::clear_exception(frame.py());
+                Ok(default())
+            }
+            found => found,
+        }
+    }
+
+    /// `len()`.
+    pub(super) fn length<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        self.guard_length(frame, object);
+        if self.kind(object) == Kind::Tensor {
+            let _native = Suspended::new(frame.py());
+            return native();
+        }
+        native()
+    }
+
+    /// Guards what the length and the truth value of a container depend on.
+    pub(super) fn guard_length(&self, frame: &Frame<'_>, object: Borrowed<'_, '_>) {
+        self.note(frame, |state| match state.kind(object) {
+            // Lists, tuples and sets are guarded as a whole when they are found.
+            Kind::Constant | Kind::Tensor | Kind::List | Kind::Tuple | Kind::Set | Kind::FrozenSet => Ok(()),
+            Kind::Dict => {
+                if let Some(source) = state.source(object)
+                    && state.sized.insert(object.as_ptr() as usize)
+                {
+                    state.guard(source, GuardKind::DictLength(heap::dict_length(object)));
+                }
+                Ok(())
+            }
+            Kind::Iterator if state.origin(object) == Some(Origin::Fresh) => Ok(()),
+            Kind::Object if state.origin(object).is_some() => Ok(()),
+            _ => Err((Reason::Unsupported, format!("len() of a {}", heap::type_name(object)))),
+        });
+        self.guard_protocol(frame, object, &["__len__"]);
+    }
+
+    /// `isinstance`, `issubclass`, `callable`: functions of types, which are guarded.
+    fn is_instance<'py>(
+        &self,
+        frame: &Frame<'py>,
+        args: &[Borrowed<'_, 'py>],
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        self.note(frame, |state| {
+            args.iter().try_for_each(|arg| {
+                state.adopt_deep(*arg)?;
+                match state.kind(*arg) {
+                    Kind::Opaque => Err((Reason::Unsupported, heap::type_name(*arg))),
+                    _ => Ok(()),
+                }
+            })
+        });
+        self.guard_protocol(frame, args[0], &["__class__", "__instancecheck__", "__call__"]);
+        let python_check = args.get(1).is_some_and(|classes| self.has_python_check(*classes));
+        if python_check {
+            // A user's `__instancecheck__`: its frames are traced. PyTorch's are leaves.
+            if self.kind(args[0]) == Kind::Tensor {
+                let _native = Suspended::new(frame.py());
+                return native();
+            }
+            return native();
+        }
+        native()
+    }
+
+    fn has_python_check(&self, classes: Borrowed<'_, '_>) -> bool {
+        let py = classes.py();
+        let name = pyo3::intern!(py, "__instancecheck__").as_any().as_borrowed();
+        let check = |class: Borrowed<'_, '_>| {
+            let meta = class.get_type();
+            stator_cpython::heap::types::lookup(meta.as_borrowed(), name)
+                .is_some_and(|found| found.get_type().is(py.get_type::<pyo3::types::PyFunction>()))
+        };
+        match self.kind(classes) {
+            Kind::Tuple => heap::tuple_items(classes).iter().any(|class| check(class.as_borrowed())),
+            _ => check(classes),
+        }
+    }
+
+    /// `repr`, `str`, `format` and f-strings.
+    pub(super) fn text_of<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        self.note(frame, |state| {
+            if holds_tensor(state, object) {
+                return Err((Reason::DataRead, "the text of a tensor".into()));
+            }
+            state.adopt_deep(object)?;
+            if state.has_text(object) {
+                Ok(())
+            } else {
+                Err((Reason::Unsupported, format!("the text of a {}", heap::type_name(object))))
+            }
+        });
+        self.guard_protocol(frame, object, &["__str__", "__repr__", "__format__"]);
+        native()
+    }
+
+    /// Functions that read a number: of constants they're pure, of tensors they read data.
+    fn scalar<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        let name = heap::name_of(callable);
+        if args.iter().any(|arg| self.kind(*arg) == Kind::Tensor) {
+            if matches!(name.as_str(), "abs" | "pow") {
+                let operation =
+                    Operation { name: name.into(), is_method: false, determined: Determined::Always };
+                let target = |state: &mut State| operation.target(state, callable);
+                return self.operation(frame, target, args, None, native);
+            }
+            self.stop(frame, Reason::DataRead, format!("{name}() of a tensor"));
+            return native();
+        }
+        for arg in args {
+            match self.kind(*arg) {
+                Kind::Constant => {}
+                Kind::List | Kind::Tuple | Kind::Dict | Kind::Set | Kind::FrozenSet => {
+                    self.guard_length(frame, *arg);
+                }
+                Kind::Object if name == "bool" || name == "not_" || name == "truth" => {
+                    self.guard_protocol(frame, *arg, &["__bool__", "__len__"]);
+                }
+                Kind::Object => {
+                    self.guard_protocol(frame, *arg, &["__int__", "__float__", "__index__", "__abs__", "__round__",
+                        "__trunc__", "__divmod__", "__pow__", "__complex__"]);
+                }
+                _ if name == "bool" => {}
+                _ => self.stop(frame, Reason::Unsupported, format!("{name}() of a {}", heap::type_name(*arg))),
+            }
+        }
+        self.registered(frame, native)
+    }
+
+    /// A method that changes its receiver: free on what this trace made.
+    fn container_write<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        receiver: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        let name = heap::name_of(callable);
+        self.note(frame, |state| {
+            if state.origin(receiver) != Some(Origin::Fresh) {
+                return Err((Reason::OutsideWrite, format!("{name} of a {}", heap::type_name(receiver))));
+            }
+            args.iter().try_for_each(|arg| {
+                if state.kind(*arg) == Kind::Iterator && state.source(*arg).is_some() {
+                    return Err((Reason::OutsideIterator, heap::type_name(*arg)));
+                }
+                state.adopt_deep(*arg)
+            })?;
+            if matches!(name.as_str(), "remove" | "index" | "sort") && holds_tensor(state, receiver) {
+                return Err((Reason::DataRead, format!("{name} of a list of tensors")));
+            }
+            Ok(())
+        });
+        let result = self.with_mode(frame, native)?;
+        self.note(frame, |state| state.register(result.as_borrowed()));
+        Ok(result)
+    }
+
+    /// A switch of grad mode or autocast: a node, executed for real.
+    fn state_switch<'py>(
+        &self,
+        frame: &Frame<'py>,
+        target: impl FnOnce(&mut State) -> Target,
+        args: &[Borrowed<'_, 'py>],
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        let result = native()?;
+        self.note(frame, |state| {
+            let args = args.iter().map(|arg| state.graph_arg(*arg)).collect::<std::result::Result<Vec<_>, _>>()?;
+            let target = target(state);
+            let stack = state.place(frame);
+            let node = state.graph.call(target, &args, stack);
+            state.graph.set_value(node, stator_graph::Value::Nothing);
+            match state.kind(result.as_borrowed()) {
+                Kind::Constant => Ok(()),
+                _ => Err((Reason::OpaqueCall, "a switch of PyTorch's state".into())),
+            }
+        });
+        Ok(result)
+    }
+}
+
+impl State {
+    /// As [`State::read_dict_slot`] for any key: keys other than constants are vouched for first.
+    pub fn read_key(
+        &mut self,
+        dict: Borrowed<'_, '_>,
+        key: Borrowed<'_, '_>,
+        value: Option<Object<'_>>,
+    ) -> std::result::Result<(), super::Stop> {
+        match self.kind(key) {
+            Kind::Constant | Kind::Function | Kind::Builtin | Kind::Type | Kind::Module | Kind::Singleton
+            | Kind::TorchCallable => {}
+            Kind::Tuple if heap::is_constant(key) => {}
+            Kind::Tensor => return Err((Reason::Identity, "a tensor as dictionary key".into())),
+            _ if self.source(dict).is_none() => {}
+            _ => self.adopt_dict(dict)?,
+        }
+        self.read_dict_slot(dict, key, value.as_ref().map(|value| value.as_borrowed()))
+    }
+
+    /// Whether an object's text is a function of guarded values.
+    fn has_text(&mut self, object: Borrowed<'_, '_>) -> bool {
+        match self.kind(object) {
+            Kind::Constant | Kind::Type | Kind::Singleton => true,
+            Kind::List => heap::list_items(object).iter().all(|item| self.has_text(item.as_borrowed())),
+            Kind::Tuple => heap::tuple_items(object).iter().all(|item| self.has_text(item.as_borrowed())),
+            Kind::Dict => heap::dict_items(object)
+                .iter()
+                .all(|(key, value)| self.has_text(key.as_borrowed()) && self.has_text(value.as_borrowed())),
+            Kind::Set | Kind::FrozenSet => true,
+            Kind::Object => {
+                let ty = object.get_type();
+                let py = object.py();
+                // A class with its own text in Python: its frames are traced. The default one holds
+                // an address.
+                ["__str__", "__repr__"].iter().any(|name| {
+                    let name = PyString::intern(py, name);
+                    stator_cpython::heap::types::lookup(ty.as_borrowed(), name.as_any().as_borrowed())
+                        .is_some_and(|found| self.kind(found.as_borrowed()) == Kind::Function)
+                }) || ty.is_subclass_of::<pyo3::exceptions::PyBaseException>().unwrap_or(false)
+            }
+            _ => false,
+        }
+    }
+}
+
+fn takes_keywords(model: Model) -> bool {
+    matches!(model, Model::ContainerWrite | Model::New | Model::Nothing | Model::Scalar | Model::Repr)
+}
+
+fn is_str(object: Borrowed<'_, '_>) -> bool {
+    object.is_exact_instance_of::<PyString>()
+}
+
+/// Whether a type fills a slot with a Python method.
+pub(super) fn is_python_slot(ty: &Bound<'_, PyType>, name: SlotName) -> bool {
+    stator_cpython::heap::types::slot(ty.as_borrowed(), name) == Slot::Python
+}

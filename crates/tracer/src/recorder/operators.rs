@@ -1,0 +1,282 @@
+//! Operators, comparisons, truth values and identity.
+
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+use stator_cpython::frame::Frame;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::ops::{BinaryOp, CompareOp, UnaryOp};
+use stator_cpython::{Result, ops};
+use stator_graph::{Operator, Target};
+
+use super::Recorder;
+use super::kinds::Kind;
+use super::look as heap;
+use super::state::{Origin, State};
+use super::tensors::holds_tensor;
+use crate::breaks::Reason;
+
+/// Special methods of a binary operator: in place (if it is), plain, reflected; and the graph's operator.
+fn binary_names(op: BinaryOp) -> (&'static [&'static str], Operator) {
+    use BinaryOp as B;
+    use Operator as O;
+    match op {
+        B::Add => (&["__add__", "__radd__"], O::Add),
+        B::And => (&["__and__", "__rand__"], O::And),
+        B::FloorDivide => (&["__floordiv__", "__rfloordiv__"], O::FloorDiv),
+        B::Lshift => (&["__lshift__", "__rlshift__"], O::LShift),
+        B::MatrixMultiply => (&["__matmul__", "__rmatmul__"], O::MatMul),
+        B::Multiply => (&["__mul__", "__rmul__"], O::Mul),
+        B::Remainder => (&["__mod__", "__rmod__"], O::Mod),
+        B::Or => (&["__or__", "__ror__"], O::Or),
+        B::Power => (&["__pow__", "__rpow__"], O::Pow),
+        B::Rshift => (&["__rshift__", "__rrshift__"], O::RShift),
+        B::Subtract => (&["__sub__", "__rsub__"], O::Sub),
+        B::TrueDivide => (&["__truediv__", "__rtruediv__"], O::TrueDiv),
+        B::Xor => (&["__xor__", "__rxor__"], O::Xor),
+        B::InPlaceAdd => (&["__iadd__", "__add__", "__radd__"], O::IAdd),
+        B::InPlaceAnd => (&["__iand__", "__and__", "__rand__"], O::IAnd),
+        B::InPlaceFloorDivide => (&["__ifloordiv__", "__floordiv__", "__rfloordiv__"], O::IFloorDiv),
+        B::InPlaceLshift => (&["__ilshift__", "__lshift__", "__rlshift__"], O::ILShift),
+        B::InPlaceMatrixMultiply => (&["__imatmul__", "__matmul__", "__rmatmul__"], O::IMatMul),
+        B::InPlaceMultiply => (&["__imul__", "__mul__", "__rmul__"], O::IMul),
+        B::InPlaceRemainder => (&["__imod__", "__mod__", "__rmod__"], O::IMod),
+        B::InPlaceOr => (&["__ior__", "__or__", "__ror__"], O::IOr),
+        B::InPlacePower => (&["__ipow__", "__pow__", "__rpow__"], O::IPow),
+        B::InPlaceRshift => (&["__irshift__", "__rshift__", "__rrshift__"], O::IRShift),
+        B::InPlaceSubtract => (&["__isub__", "__sub__", "__rsub__"], O::ISub),
+        B::InPlaceTrueDivide => (&["__itruediv__", "__truediv__", "__rtruediv__"], O::ITrueDiv),
+        B::InPlaceXor => (&["__ixor__", "__xor__", "__rxor__"], O::IXor),
+    }
+}
+
+/// What an operator's operands make of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Operands {
+    /// Values alone: pure.
+    Constants,
+    /// A tensor is among them.
+    Tensors,
+    /// Containers or instances.
+    Others,
+}
+
+impl Recorder {
+    fn operands(&self, operands: &[Borrowed<'_, '_>]) -> Operands {
+        let mut state = self.state.borrow_mut();
+        let mut result = Operands::Constants;
+        for operand in operands {
+            match state.kind(*operand) {
+                Kind::Tensor => return Operands::Tensors,
+                Kind::Constant => {}
+                _ => result = Operands::Others,
+            }
+        }
+        result
+    }
+
+    /// `BINARY_OP`.
+    pub(super) fn binary_op<'py>(
+        &self,
+        frame: &Frame<'py>,
+        op: BinaryOp,
+        left: Borrowed<'_, 'py>,
+        right: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        if self.is_stopped() {
+            return ops::binary(op, left, right);
+        }
+        let (names, operator) = binary_names(op);
+        match self.operands(&[left, right]) {
+            Operands::Constants => ops::binary(op, left, right),
+            Operands::Tensors => {
+                let other = if self.kind(left) == Kind::Tensor { right } else { left };
+                if matches!(self.kind(other), Kind::Object | Kind::Opaque) {
+                    self.stop(frame, Reason::Unsupported, format!("an operator of a tensor and a {}", heap::type_name(other)));
+                }
+                let target = |_: &mut State| Target::Operator(operator);
+                self.operation(frame, target, &[left, right], None, || ops::binary(op, left, right))
+            }
+            Operands::Others => {
+                self.guard_operands(frame, &[left, right], names);
+                let in_place = names.len() == 3;
+                self.note(frame, |state| {
+                    let mutable = matches!(state.kind(left), Kind::List | Kind::Dict | Kind::Set);
+                    if in_place && mutable && state.origin(left) != Some(Origin::Fresh) {
+                        return Err((Reason::OutsideWrite, format!("{} on a {}", names[0], heap::type_name(left))));
+                    }
+                    state.adopt_deep(left)?;
+                    state.adopt_deep(right)
+                });
+                let result = self.with_mode(frame, || ops::binary(op, left, right))?;
+                self.note(frame, |state| state.register(result.as_borrowed()));
+                Ok(result)
+            }
+        }
+    }
+
+    /// `UNARY_NEGATIVE` and such.
+    pub(super) fn unary_op<'py>(
+        &self,
+        frame: &Frame<'py>,
+        op: UnaryOp,
+        operand: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        if self.is_stopped() {
+            return ops::unary(op, operand);
+        }
+        let (name, operator) = match op {
+            UnaryOp::Negative => ("__neg__", Operator::Neg),
+            UnaryOp::Positive => ("__pos__", Operator::Pos),
+            UnaryOp::Invert => ("__invert__", Operator::Invert),
+        };
+        match self.operands(&[operand]) {
+            Operands::Constants => ops::unary(op, operand),
+            Operands::Tensors => {
+                let target = |_: &mut State| Target::Operator(operator);
+                self.operation(frame, target, &[operand], None, || ops::unary(op, operand))
+            }
+            Operands::Others => {
+                self.guard_operands(frame, &[operand], &[name]);
+                let result = ops::unary(op, operand)?;
+                self.note(frame, |state| state.register(result.as_borrowed()));
+                Ok(result)
+            }
+        }
+    }
+
+    /// `COMPARE_OP`.
+    pub(super) fn compare_op<'py>(
+        &self,
+        frame: &Frame<'py>,
+        op: CompareOp,
+        left: Borrowed<'_, 'py>,
+        right: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        if self.is_stopped() {
+            return ops::compare(op, left, right);
+        }
+        let (names, operator): (&[&str], _) = match op {
+            CompareOp::Lt => (&["__lt__", "__gt__"], Operator::Lt),
+            CompareOp::Le => (&["__le__", "__ge__"], Operator::Le),
+            CompareOp::Eq => (&["__eq__"], Operator::Eq),
+            CompareOp::Ne => (&["__ne__", "__eq__"], Operator::Ne),
+            CompareOp::Gt => (&["__gt__", "__lt__"], Operator::Gt),
+            CompareOp::Ge => (&["__ge__", "__le__"], Operator::Ge),
+        };
+        match self.operands(&[left, right]) {
+            Operands::Constants => ops::compare(op, left, right),
+            Operands::Tensors => {
+                let other = if self.kind(left) == Kind::Tensor { right } else { left };
+                if other.is_none() && matches!(op, CompareOp::Eq | CompareOp::Ne) {
+                    // `t == None` is False by metadata alone.
+                    return ops::compare(op, left, right);
+                }
+                if !matches!(self.kind(other), Kind::Tensor | Kind::Constant) {
+                    self.stop(frame, Reason::Unsupported, format!("comparison of a tensor with a {}", heap::type_name(other)));
+                }
+                let target = |_: &mut State| Target::Operator(operator);
+                self.operation(frame, target, &[left, right], None, || ops::compare(op, left, right))
+            }
+            Operands::Others => {
+                self.guard_operands(frame, &[left, right], names);
+                self.note(frame, |state| {
+                    if holds_tensor(state, left) || holds_tensor(state, right) {
+                        return Err((Reason::DataRead, "comparison of containers of tensors".into()));
+                    }
+                    state.adopt_deep(left)?;
+                    state.adopt_deep(right)?;
+                    // The default equality is identity.
+                    if matches!(state.kind(left), Kind::Object) && state.kind(right) == state.kind(left) {
+                        state.guard_distinct(left, right);
+                    }
+                    Ok(())
+                });
+                let result = self.with_mode(frame, || ops::compare(op, left, right))?;
+                self.note(frame, |state| state.register(result.as_borrowed()));
+                Ok(result)
+            }
+        }
+    }
+
+    /// Guards the special methods that an operator looks up, and refuses what can't be read.
+    fn guard_operands(&self, frame: &Frame<'_>, operands: &[Borrowed<'_, '_>], names: &[&str]) {
+        for operand in operands {
+            match self.kind(*operand) {
+                Kind::Opaque => {
+                    self.stop(frame, Reason::Unsupported, format!("an operator of a {}", heap::type_name(*operand)));
+                }
+                Kind::Constant => {}
+                Kind::Type => {
+                    let meta = operand.get_type();
+                    if !stator_cpython::heap::types::is_immutable(meta.as_borrowed()) {
+                        for name in names {
+                            let name = PyString::intern(operand.py(), name);
+                            self.lookup(frame, &meta, name.as_any().as_borrowed());
+                        }
+                    }
+                }
+                _ => self.guard_protocol_of(frame, *operand, names),
+            }
+        }
+    }
+
+    /// Truth value of anything but `True`, `False` and `None`.
+    pub(super) fn truth_of<'py>(
+        &self,
+        frame: &Frame<'py>,
+        operand: Borrowed<'_, 'py>,
+    ) -> Result<bool> {
+        if self.is_stopped() {
+            return ops::truth(operand);
+        }
+        match self.kind(operand) {
+            Kind::Constant => {}
+            Kind::Tensor => self.stop(frame, Reason::DataRead, "the truth value of a tensor"),
+            Kind::List | Kind::Tuple | Kind::Dict | Kind::Set | Kind::FrozenSet => {
+                self.guard_length(frame, operand);
+                self.guard_protocol_of(frame, operand, &["__bool__", "__len__"]);
+            }
+            Kind::Object => self.guard_protocol_of(frame, operand, &["__bool__", "__len__"]),
+            Kind::Opaque => self.stop(frame, Reason::Unsupported, format!("the truth value of a {}", heap::type_name(operand))),
+            Kind::Type => self.guard_operands(frame, &[operand], &["__bool__", "__len__"]),
+            _ => {}
+        }
+        ops::truth(operand)
+    }
+
+    /// `IS_OP`.
+    pub(super) fn same<'py>(
+        &self,
+        frame: &Frame<'py>,
+        left: Borrowed<'_, 'py>,
+        right: Borrowed<'_, 'py>,
+    ) -> bool {
+        let same = left.is(right);
+        self.note(frame, |state| {
+            let kinds = (state.kind(left), state.kind(right));
+            if kinds == (Kind::Constant, Kind::Constant) {
+                return if same || !left.get_type().is(&right.get_type()) || heap::is_identity_stable(left, right) {
+                    Ok(())
+                } else {
+                    Err((Reason::Identity, "identity of equal values".into()))
+                };
+            }
+            if !same {
+                state.guard_distinct(left, right);
+            }
+            Ok(())
+        });
+        same
+    }
+
+    /// An f-string's field.
+    pub(super) fn format_value<'py>(
+        &self,
+        frame: &Frame<'py>,
+        value: Borrowed<'_, 'py>,
+        conversion: u32,
+        spec: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        self.text_of(frame, value, || ops::format(value, conversion, spec))
+    }
+}

@@ -1,0 +1,414 @@
+//! The evaluator's sites, as the recorder sees them.
+
+use pyo3::prelude::*;
+use pyo3::types::PyBool;
+use stator_bytecode::{Opcode, Version};
+use stator_cpython::code::Code;
+use stator_cpython::frame::Frame;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::ops::{BinaryOp, CompareOp, Method, UnaryOp};
+use stator_cpython::{Result, generic, opcode, ops};
+
+use super::Recorder;
+use super::kinds::Kind;
+use super::look as heap;
+use super::state::{ActiveFrame, Origin};
+use crate::breaks::Reason;
+use crate::evaluator::sites::{Sites, Step};
+
+impl<'py> Sites<'py> for Recorder {
+    const STEPS: bool = true;
+
+    #[inline]
+    fn step(&self, frame: &Frame<'py>, _unit: usize, opcode: u8, arg: u32) -> Step {
+        if self.is_stopped() {
+            return Step::HandOver;
+        }
+        if self.trace_log {
+            self.log_step(frame, opcode, arg);
+        }
+        Step::Evaluate
+    }
+
+    fn enters(&self, frame: &Frame<'py>) {
+        if self.is_stopped() {
+            return;
+        }
+        let is_root = self.state.borrow().frames.is_empty();
+        self.note(frame, |state| {
+            let parent = match (frame.previous(), state.frames.last().copied()) {
+                (Some(caller), Some(active)) if caller.id() == active.id => state.place(&caller),
+                _ => None,
+            };
+            let code = state.code_id(frame.code().object());
+            state.frames.push(ActiveFrame { id: frame.id(), code, parent });
+            if is_root { Ok(()) } else { state.enter_function(frame) }
+        });
+        if is_root {
+            self.enter_root(frame);
+        }
+        self.suspend_mode(frame.py());
+    }
+
+    fn leaves(&self, frame: &Frame<'py>) {
+        let mut state = self.state.borrow_mut();
+        if state.frames.last().is_some_and(|active| active.id == frame.id()) {
+            state.frames.pop();
+        }
+        drop(state);
+        self.resume_mode(frame.py());
+    }
+
+    fn load_global(&self, frame: &Frame<'py>, name: Borrowed<'_, 'py>) -> Result<Object<'py>> {
+        self.global(frame, name)
+    }
+
+    fn load_name(&self, frame: &Frame<'py>, name: Borrowed<'_, 'py>) -> Result<Object<'py>> {
+        if let Some(locals) = frame.locals()
+            && let Some(value) = heap::dict_get(locals, name)
+        {
+            return Ok(value);
+        }
+        self.global(frame, name)
+    }
+
+    fn store_global(
+        &self,
+        frame: &Frame<'py>,
+        name: Borrowed<'_, 'py>,
+        value: Option<Borrowed<'_, 'py>>,
+    ) -> Result<()> {
+        self.stop(frame, Reason::OutsideWrite, format!("global {}", heap::text(name)));
+        ops::store_global(frame, name, value)
+    }
+
+    fn load_cell(
+        &self,
+        frame: &Frame<'py>,
+        cell: Borrowed<'_, 'py>,
+        _index: usize,
+    ) -> Option<Object<'py>> {
+        self.cell(frame, cell)
+    }
+
+    fn store_cell(
+        &self,
+        frame: &Frame<'py>,
+        cell: Borrowed<'_, 'py>,
+        _index: usize,
+        value: Option<Object<'py>>,
+    ) {
+        self.set_cell(frame, cell, value);
+    }
+
+    fn stored_fast(&self, frame: &Frame<'py>, index: usize, value: Borrowed<'_, 'py>) {
+        if self.is_stopped() {
+            return;
+        }
+        let mut state = self.state.borrow_mut();
+        if let Some(Origin::Node(node)) = state.origin(value)
+            && state.kind(value) == Kind::Tensor
+        {
+            let name = heap::text(frame.code().local_name(index));
+            state.graph.set_local_name(node, &name);
+        }
+    }
+
+    fn load_attr(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        self.get_attr(frame, owner, name)
+    }
+
+    fn load_method(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Method<'py>> {
+        self.get_method(frame, owner, name)
+    }
+
+    fn store_attr(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+        value: Option<Borrowed<'_, 'py>>,
+    ) -> Result<()> {
+        self.set_attr(frame, owner, name, value)
+    }
+
+    fn load_item(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        self.get_item(frame, owner, key)
+    }
+
+    fn store_item(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+        value: Option<Borrowed<'_, 'py>>,
+    ) -> Result<()> {
+        self.set_item(frame, owner, key, value)
+    }
+
+    fn unary(
+        &self,
+        frame: &Frame<'py>,
+        op: UnaryOp,
+        operand: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        self.unary_op(frame, op, operand)
+    }
+
+    fn binary(
+        &self,
+        frame: &Frame<'py>,
+        op: BinaryOp,
+        left: Borrowed<'_, 'py>,
+        right: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        self.binary_op(frame, op, left, right)
+    }
+
+    fn compare(
+        &self,
+        frame: &Frame<'py>,
+        op: CompareOp,
+        left: Borrowed<'_, 'py>,
+        right: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        self.compare_op(frame, op, left, right)
+    }
+
+    fn contains(
+        &self,
+        frame: &Frame<'py>,
+        container: Borrowed<'_, 'py>,
+        item: Borrowed<'_, 'py>,
+    ) -> Result<bool> {
+        self.contains_item(frame, container, item)
+    }
+
+    fn is_same(
+        &self,
+        frame: &Frame<'py>,
+        left: Borrowed<'_, 'py>,
+        right: Borrowed<'_, 'py>,
+    ) -> bool {
+        self.same(frame, left, right)
+    }
+
+    fn truth(&self, frame: &Frame<'py>, operand: Borrowed<'_, 'py>) -> Result<bool> {
+        self.truth_of(frame, operand)
+    }
+
+    fn format(
+        &self,
+        frame: &Frame<'py>,
+        value: Borrowed<'_, 'py>,
+        conversion: u32,
+        spec: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        self.format_value(frame, value, conversion, spec)
+    }
+
+    fn call(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        self.call_object(frame, callable, args, names)
+    }
+
+    fn call_ex(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: Borrowed<'_, 'py>,
+        kwargs: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        if self.is_stopped() {
+            return ops::call_ex(callable, args, kwargs);
+        }
+        self.call_unpacked(frame, callable, args, kwargs)
+    }
+
+    fn before_with(
+        &self,
+        frame: &Frame<'py>,
+        manager: Borrowed<'_, 'py>,
+    ) -> Result<(Object<'py>, Object<'py>)> {
+        if self.is_stopped() {
+            return ops::before_with(manager);
+        }
+        let py = frame.py();
+        let ty = manager.get_type();
+        let enter = self.lookup(frame, &ty, pyo3::intern!(py, "__enter__").as_any().as_borrowed());
+        let exit = self.lookup(frame, &ty, pyo3::intern!(py, "__exit__").as_any().as_borrowed());
+        let is_python = |method: &Option<Object<'py>>| {
+            method.as_ref().is_some_and(|method| self.kind(method.as_borrowed()) == Kind::Function)
+        };
+        if !is_python(&enter) || !is_python(&exit) {
+            self.stop(frame, Reason::OpaqueCall, format!("with a {}", heap::type_name(manager)));
+            return ops::before_with(manager);
+        }
+        let (Some(enter), Some(exit)) = (enter, exit) else { return ops::before_with(manager) };
+        let exit = heap::bind_method(exit.as_borrowed(), manager);
+        self.note(frame, |state| {
+            state.set_fresh(exit.as_borrowed());
+            Ok(())
+        });
+        let entered = self.call_object(frame, enter.as_borrowed(), &[manager], None)?;
+        Ok((exit, entered))
+    }
+
+    fn import_name(
+        &self,
+        frame: &Frame<'py>,
+        name: Borrowed<'_, 'py>,
+        from: Borrowed<'_, 'py>,
+        level: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        self.import(frame, name, from, level)
+    }
+
+    fn import_from(
+        &self,
+        frame: &Frame<'py>,
+        module: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        if self.is_stopped() {
+            return ops::import_from(module, name);
+        }
+        match self.get_attr(frame, module, name) {
+            Ok(value) => Ok(value),
+            Err(_) => {
+                generic::clear_exception(frame.py());
+                self.stop(frame, Reason::OpaqueCall, format!("import of {}", heap::text(name)));
+                ops::import_from(module, name)
+            }
+        }
+    }
+
+    fn get_iter(&self, frame: &Frame<'py>, iterable: Borrowed<'_, 'py>) -> Result<Object<'py>> {
+        self.iterate(frame, iterable)
+    }
+
+    fn next(&self, frame: &Frame<'py>, iterator: Borrowed<'_, 'py>) -> Result<Option<Object<'py>>> {
+        self.advance(frame, iterator)
+    }
+
+    fn send(
+        &self,
+        frame: &Frame<'py>,
+        receiver: Borrowed<'_, 'py>,
+        value: Borrowed<'_, 'py>,
+    ) -> Result<std::result::Result<Object<'py>, Object<'py>>> {
+        if !self.is_stopped() && self.origin(receiver) != Some(Origin::Fresh) {
+            self.stop(frame, Reason::OutsideIterator, heap::type_name(receiver));
+        }
+        ops::send(receiver, value)
+    }
+
+    fn consumes(&self, frame: &Frame<'py>, operand: Borrowed<'_, 'py>) -> Result<()> {
+        if self.is_stopped() {
+            return Ok(());
+        }
+        if self.kind(operand) == Kind::Tensor {
+            self.stop(frame, Reason::Unsupported, "unpacking of a tensor");
+            return Ok(());
+        }
+        self.take_elements(frame, operand);
+        Ok(())
+    }
+
+    fn creates(&self, frame: &Frame<'py>, object: Borrowed<'_, 'py>) {
+        self.note(frame, |state| {
+            state.set_fresh(object);
+            Ok(())
+        });
+    }
+
+    fn extends(&self, frame: &Frame<'py>, container: Borrowed<'_, 'py>) {
+        self.note(frame, |state| match state.kind(container) {
+            Kind::List | Kind::Dict => heap::children(container)
+                .iter()
+                .try_for_each(|child| state.register(child.as_borrowed())),
+            _ => Ok(()),
+        });
+    }
+
+    fn matches_exception(
+        &self,
+        _frame: &Frame<'py>,
+        _exception: Borrowed<'_, 'py>,
+        _classes: Borrowed<'_, 'py>,
+    ) {
+    }
+
+    fn opaque(&self, frame: &Frame<'py>, opcode: u8) {
+        let name = Opcode::from_u8(opcode).map_or("?", |opcode| opcode.name());
+        self.stop(frame, Reason::Instruction, name);
+    }
+}
+
+impl Recorder {
+    fn enter_root(&self, frame: &Frame<'_>) {
+        self.note(frame, |state| {
+            let function = state.anchor(frame.function());
+            state.sources.set_entry(function);
+            state.enter_function(frame)?;
+            let code = frame.code();
+            for index in read_arguments(&code) {
+                let Some(value) = frame.local(index) else { continue };
+                let name = heap::text(code.local_name(index));
+                let slot = u16::try_from(index).unwrap_or(u16::MAX);
+                let source = state.sources.local(slot, || name.into());
+                state.adopt(source, value)?;
+            }
+            Ok(())
+        });
+    }
+
+    #[cold]
+    fn log_step(&self, frame: &Frame<'_>, opcode: u8, arg: u32) {
+        let _ = (frame, opcode, arg, PyBool::new(frame.py(), true));
+    }
+}
+
+/// The arguments that a function's bytecode mentions: what it never reads needs no guard.
+fn read_arguments(code: &Code<'_>) -> Vec<usize> {
+    let flags = code.flags();
+    let variadic = usize::from(flags & 0x4 != 0) + usize::from(flags & 0x8 != 0);
+    let count = code.argcount() + code.kwonlyargcount() + variadic;
+    let mut read = vec![false; count];
+    let mut extended = 0;
+    let units = code.units();
+    let mut at = 0;
+    while at < units.len() {
+        let [number, low] = units[at].to_ne_bytes();
+        let opcode = Opcode::from_u8(opcode::deopt(number));
+        let arg = extended << 8 | usize::from(low);
+        extended = if opcode == Some(Opcode::EXTENDED_ARG) { arg } else { 0 };
+        let info = opcode.and_then(|opcode| Version::TARGET.info(opcode));
+        let names_local = info.is_some_and(|info| info.has_local() || info.has_free());
+        if names_local && let Some(slot) = read.get_mut(arg) {
+            *slot = true;
+        }
+        at += 1 + info.map_or(0, |info| usize::from(info.caches));
+    }
+    (0..count).filter(|index| read[*index]).collect()
+}

@@ -1,0 +1,580 @@
+//! What one trace knows: origins of objects, sources, guards and the graph so far.
+//!
+//! Invariants:
+//! * Nothing here runs Python code or drops a Python reference while the trace goes on, so the
+//!   state can be borrowed at any site.
+//! * An outside object (origin `Source`) is kept alive, so its address can't be taken by another.
+//!   A tensor made by the trace isn't: when its address is taken by a new object, the site that
+//!   made that object has overwritten the origin.
+
+use pyo3::prelude::*;
+use rustc_hash::{FxHashMap, FxHashSet};
+use stator_cpython::frame::Frame;
+use stator_cpython::object::{Borrowed, Object};
+use stator_graph::{Graph, NodeId, StackId};
+use stator_guards::{Guard, GuardKind, ObjectId, Source, SourceId, Sources};
+
+use super::kinds::{Kind, Kinds};
+use super::look as heap;
+use super::objects::{Objects, canonical_key};
+use super::tensors::tensor_guard;
+use crate::breaks::Reason;
+
+/// Where an object with identity came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// It existed before the call, at this slot.
+    Source(SourceId),
+    /// A tensor made by a node of the graph.
+    Node(NodeId),
+    /// Any other object that this trace made.
+    Fresh,
+}
+
+/// Why the trace ends; the place is added by the recorder.
+pub type Stop = (Reason, String);
+
+/// A frame being evaluated.
+#[derive(Clone, Copy, Debug)]
+pub struct ActiveFrame {
+    /// Address of the frame.
+    pub id: usize,
+    /// Index of its code object in [`State::codes`].
+    pub code: u32,
+    /// Where its caller stood.
+    pub parent: Option<StackId>,
+}
+
+/// The slots this trace wrote: container address and key address.
+pub type Slot = (usize, usize);
+
+/// The state of a trace.
+pub struct State {
+    /// Objects that guards and recipes speak of.
+    pub objects: Objects,
+    /// Sources read so far.
+    pub sources: Sources,
+    /// Guards so far.
+    pub guards: Vec<Guard>,
+    /// The graph so far.
+    pub graph: Graph,
+    /// Python objects the graph speaks of, by the graph's object id.
+    pub graph_objects: Vec<Py<PyAny>>,
+    /// Graph object ids by address.
+    pub graph_object_ids: FxHashMap<usize, stator_graph::ObjectId>,
+    /// Placeholders by source, in the order they were made.
+    pub placeholders: FxHashMap<SourceId, NodeId>,
+    /// Sources of the placeholders, in the graph's order.
+    pub inputs: Vec<SourceId>,
+    /// The inputs with the version of their data when they were first used.
+    pub input_versions: Vec<(Py<PyAny>, Option<u32>)>,
+    /// Frames being evaluated, outermost first.
+    pub frames: Vec<ActiveFrame>,
+    /// Code objects of nodes' places.
+    pub codes: Vec<Py<PyAny>>,
+    code_ids: FxHashMap<usize, u32>,
+    /// Places of guards: code and unit.
+    pub locations: Vec<(u32, u32)>,
+    kinds: Kinds,
+    origins: FxHashMap<usize, Origin>,
+    seen: FxHashSet<SourceId>,
+    /// Type lookups that are guarded already: type and name.
+    pub lookups: FxHashSet<Slot>,
+    /// Dictionary slots that are guarded already: dictionary and key.
+    pub read_slots: FxHashSet<Slot>,
+    /// Dictionaries whose keys are guarded as a whole.
+    pub keyed: FxHashSet<usize>,
+    /// Dictionary slots this trace wrote.
+    pub written: FxHashSet<Slot>,
+    /// Dictionaries whose length is guarded already.
+    pub sized: FxHashSet<usize>,
+    distinct: FxHashSet<Slot>,
+    by_identity: FxHashSet<usize>,
+    /// Functions whose parts are guarded already.
+    pub entered: FxHashSet<usize>,
+}
+
+impl State {
+    /// An empty state.
+    ///
+    /// # Errors
+    /// If the standard library lacks a type that the recorder needs.
+    pub fn new(py: Python<'_>) -> PyResult<Self> {
+        Ok(Self {
+            objects: Objects::default(),
+            sources: Sources::new(),
+            guards: Vec::new(),
+            graph: Graph::new(),
+            graph_objects: Vec::new(),
+            graph_object_ids: FxHashMap::default(),
+            placeholders: FxHashMap::default(),
+            inputs: Vec::new(),
+            input_versions: Vec::new(),
+            frames: Vec::new(),
+            codes: Vec::new(),
+            code_ids: FxHashMap::default(),
+            locations: Vec::new(),
+            kinds: Kinds::new(py)?,
+            origins: FxHashMap::default(),
+            seen: FxHashSet::default(),
+            lookups: FxHashSet::default(),
+            read_slots: FxHashSet::default(),
+            keyed: FxHashSet::default(),
+            written: FxHashSet::default(),
+            sized: FxHashSet::default(),
+            distinct: FxHashSet::default(),
+            by_identity: FxHashSet::default(),
+            entered: FxHashSet::default(),
+        })
+    }
+
+    /// The kind of an object.
+    pub fn kind(&mut self, object: Borrowed<'_, '_>) -> Kind {
+        self.kinds.of_type(&object.get_type())
+    }
+
+    /// Where an object came from; `None` for constants and for objects nobody vouches for.
+    pub fn origin(&self, object: Borrowed<'_, '_>) -> Option<Origin> {
+        self.origins.get(&(object.as_ptr() as usize)).copied()
+    }
+
+    /// The source of an outside object.
+    pub fn source(&self, object: Borrowed<'_, '_>) -> Option<SourceId> {
+        match self.origin(object) {
+            Some(Origin::Source(source)) => Some(source),
+            _ => None,
+        }
+    }
+
+    /// Says where an object came from.
+    pub fn set_origin(&mut self, object: Borrowed<'_, '_>, origin: Origin) {
+        self.origins.insert(object.as_ptr() as usize, origin);
+    }
+
+    /// The object was made by this trace.
+    pub fn set_fresh(&mut self, object: Borrowed<'_, '_>) {
+        self.set_origin(object, Origin::Fresh);
+    }
+
+    /// Whether an object is known for good by identity (a function, class, module, enum member).
+    pub fn is_identity_guarded(&self, object: Borrowed<'_, '_>) -> bool {
+        self.by_identity.contains(&(object.as_ptr() as usize))
+    }
+
+    /// The index of a code object among [`State::codes`].
+    pub fn code_id(&mut self, code: Borrowed<'_, '_>) -> u32 {
+        let next = u32::try_from(self.codes.len()).expect("fewer than 2^32 code objects");
+        let id = *self.code_ids.entry(code.as_ptr() as usize).or_insert(next);
+        if id == next {
+            self.codes.push(code.to_owned().unbind());
+        }
+        id
+    }
+
+    /// The place of the instruction that is being evaluated, as a node's stack.
+    pub fn place(&mut self, frame: &Frame<'_>) -> Option<StackId> {
+        let active = *self.frames.last()?;
+        Some(self.graph.stack(active.parent, active.code, unit(frame)))
+    }
+
+    /// Records a guard, read at the current instruction.
+    pub fn guard(&mut self, source: SourceId, kind: GuardKind) {
+        let location = self.locations.len().checked_sub(1).map(|index| index as u32);
+        self.guards.push(Guard { source, kind, location });
+    }
+
+    /// Marks the instruction that the next guards are read at.
+    pub fn locate(&mut self, frame: &Frame<'_>) {
+        if let Some(active) = self.frames.last() {
+            let here = (active.code, unit(frame));
+            if self.locations.last() != Some(&here) {
+                self.locations.push(here);
+            }
+        }
+    }
+
+    /// A source for an object known by identity: a type, or the entry function.
+    pub fn anchor(&mut self, object: Borrowed<'_, '_>) -> SourceId {
+        if let Some(source) = self.source(object) {
+            return source;
+        }
+        let id = self.objects.intern(object);
+        let source = self.sources.anchor(id, || heap::name_of(object).into());
+        self.set_origin(object, Origin::Source(source));
+        self.by_identity.insert(object.as_ptr() as usize);
+        source
+    }
+
+    /// Takes note of an outside object found at `source`: guards what a replay depends on (value,
+    /// type, identity, structure) and gives it its origin.
+    pub fn adopt(&mut self, source: SourceId, object: Borrowed<'_, '_>) -> Result<(), Stop> {
+        if !self.seen.insert(source) {
+            return Ok(());
+        }
+        let kind = self.kind(object);
+        if kind == Kind::Constant {
+            if !heap::is_constant(object) {
+                return Err((Reason::Unsupported, format!("a {} of objects", heap::type_name(object))));
+            }
+            let guard = self.constant_guard(object);
+            self.guard(source, guard);
+            return Ok(());
+        }
+        match self.origin(object) {
+            Some(Origin::Source(known)) => {
+                if self.is_identity_guarded(object) {
+                    let id = self.objects.intern(object);
+                    self.guard(source, GuardKind::Is(id));
+                } else {
+                    self.guard(source, GuardKind::SameAs(known));
+                }
+                return Ok(());
+            }
+            // The address of an object that has died since: this one is from outside.
+            Some(Origin::Node(_) | Origin::Fresh) | None => {}
+        }
+        // Outside objects stay alive (and with them their addresses) while the trace goes on.
+        let id = self.objects.intern(object);
+        self.set_origin(object, Origin::Source(source));
+        match kind {
+            Kind::Constant => {}
+            Kind::Tensor => {
+                let Some(guard) = tensor_guard(self, object) else {
+                    return Err((Reason::Unsupported, "a tensor without plain strides".into()));
+                };
+                self.guard(source, GuardKind::Tensor(Box::new(guard)));
+            }
+            Kind::Function if self.is_per_call_function(source, object) => {
+                self.guard_type(source, object);
+                let code = heap::function_code(object).expect("a function has code");
+                let code_source = self.sources.intern(Source::Code(source));
+                let code = self.objects.intern(code.as_borrowed());
+                self.guard(code_source, GuardKind::Is(code));
+                let globals = heap::function_globals(object).expect("a function has globals");
+                let globals_source = self.sources.intern(Source::Globals(source));
+                let globals = self.objects.intern(globals.as_borrowed());
+                self.guard(globals_source, GuardKind::Is(globals));
+            }
+            Kind::Function
+            | Kind::Builtin
+            | Kind::Type
+            | Kind::Module
+            | Kind::Singleton
+            | Kind::TorchCallable
+            | Kind::Code
+            | Kind::Descriptor => {
+                self.by_identity.insert(object.as_ptr() as usize);
+                self.guard(source, GuardKind::Is(id));
+            }
+            Kind::List => {
+                self.guard_type(source, object);
+                let items = heap::list_items(object);
+                self.guard(source, GuardKind::Length(items.len()));
+                for (index, item) in items.iter().enumerate() {
+                    let child = self.sources.intern(Source::ListItem { parent: source, index });
+                    self.adopt(child, item.as_borrowed())?;
+                }
+            }
+            Kind::Tuple => {
+                self.guard_type(source, object);
+                let items = heap::tuple_items(object);
+                self.guard(source, GuardKind::Length(items.len()));
+                for (index, item) in items.iter().enumerate() {
+                    let child = self.sources.intern(Source::TupleItem { parent: source, index });
+                    self.adopt(child, item.as_borrowed())?;
+                }
+            }
+            Kind::Dict | Kind::Object | Kind::Cell => self.guard_type(source, object),
+            Kind::Set | Kind::FrozenSet => {
+                self.guard_type(source, object);
+                let items = heap::set_items(object);
+                if items.iter().any(|item| self.kind(item.as_borrowed()) != Kind::Constant) {
+                    return Err((Reason::Unsupported, "a set of objects from outside".into()));
+                }
+                let copy = heap::frozen_copy(object);
+                let copy = self.objects.intern(copy.as_borrowed());
+                self.guard(source, GuardKind::SetEquals(copy));
+            }
+            Kind::Method => {
+                self.guard_type(source, object);
+                let (function, receiver) = heap::method_parts(object);
+                let child = self.sources.intern(Source::MethodFunc(source));
+                self.adopt(child, function.as_borrowed())?;
+                let child = self.sources.intern(Source::MethodSelf(source));
+                self.adopt(child, receiver.as_borrowed())?;
+            }
+            Kind::Partial => {
+                self.guard_type(source, object);
+                let (function, args, keywords) = heap::partial_parts(object);
+                let child = self.sources.intern(Source::PartialFunc(source));
+                self.adopt(child, function.as_borrowed())?;
+                let child = self.sources.intern(Source::PartialArgs(source));
+                self.adopt(child, args.as_borrowed())?;
+                let child = self.sources.intern(Source::PartialKeywords(source));
+                self.adopt(child, keywords.as_borrowed())?;
+                self.adopt_dict(keywords.as_borrowed())?;
+            }
+            Kind::Iterator | Kind::Super | Kind::Opaque => {
+                // Harmless while it is only passed around; each use is a break of its own.
+                self.guard_type(source, object);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a function is likely made anew for each call: found below an argument, with a
+    /// closure. Such a function is guarded by its code and parts, any other by its identity.
+    fn is_per_call_function(&self, source: SourceId, object: Borrowed<'_, '_>) -> bool {
+        heap::has_closure(object) && {
+            let mut at = source;
+            loop {
+                match self.sources.get(at) {
+                    Source::Local { .. } => return true,
+                    other => match other.parent() {
+                        Some(parent) => at = parent,
+                        None => return false,
+                    },
+                }
+            }
+        }
+    }
+
+    fn constant_guard(&mut self, object: Borrowed<'_, '_>) -> GuardKind {
+        if object.is_none() { GuardKind::IsNone } else { GuardKind::Equals(self.objects.intern(object)) }
+    }
+
+    /// Guards the exact type of the object at `source`.
+    pub fn guard_type(&mut self, source: SourceId, object: Borrowed<'_, '_>) {
+        let ty = object.get_type();
+        let id = self.objects.intern(ty.as_any().as_borrowed());
+        self.guard(source, GuardKind::TypeIs(id));
+    }
+
+    /// Reads a slot of a dictionary: guards it if the dictionary is from outside and this trace did
+    /// not write the slot. `value` is what the slot holds now.
+    pub fn read_dict_slot(
+        &mut self,
+        dict: Borrowed<'_, '_>,
+        key: Borrowed<'_, '_>,
+        value: Option<Borrowed<'_, '_>>,
+    ) -> Result<(), Stop> {
+        let Some(parent) = self.source(dict) else { return Ok(()) };
+        let key = canonical_key(key);
+        let slot = (dict.as_ptr() as usize, key.as_ptr() as usize);
+        if self.written.contains(&slot) || !self.read_slots.insert(slot) {
+            return Ok(());
+        }
+        let kind = self.kind(key.as_borrowed());
+        let by_value = kind == Kind::Constant || self.is_identity_guarded(key.as_borrowed());
+        if !by_value {
+            // Equality and hash of the key may be a user's: the keys as a whole, by identity.
+            return self.adopt_dict(dict);
+        }
+        let id = self.objects.intern(key.as_borrowed());
+        let text = || heap::short_repr(key.as_borrowed());
+        match value {
+            Some(value) => {
+                let source = self.sources.dict_item(parent, id, || text().into());
+                self.adopt(source, value)
+            }
+            None => {
+                if !self.keyed.contains(&(dict.as_ptr() as usize)) {
+                    self.guard(parent, GuardKind::KeyAbsent { key: id, text: text().into() });
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Guards the keys of an outside dictionary in iteration order.
+    pub fn adopt_keys(&mut self, dict: Borrowed<'_, '_>) -> Result<(), Stop> {
+        let Some(source) = self.source(dict) else { return Ok(()) };
+        if !self.keyed.insert(dict.as_ptr() as usize) {
+            return Ok(());
+        }
+        let mut ids = Vec::new();
+        for (key, _) in heap::dict_items(dict) {
+            let key = canonical_key(key.as_borrowed());
+            self.adopt_key(key.as_borrowed())?;
+            ids.push(self.objects.intern(key.as_borrowed()));
+        }
+        self.guard(source, GuardKind::DictKeys(ids.into()));
+        Ok(())
+    }
+
+    /// Vouches for a dictionary's key: constants need nothing, others are known by identity.
+    fn adopt_key(&mut self, key: Borrowed<'_, '_>) -> Result<(), Stop> {
+        match self.kind(key) {
+            Kind::Constant => Ok(()),
+            Kind::Tuple => {
+                heap::tuple_items(key).iter().try_for_each(|item| self.adopt_key(item.as_borrowed()))
+            }
+            Kind::Function | Kind::Builtin | Kind::Type | Kind::Module | Kind::Singleton
+            | Kind::TorchCallable => {
+                self.anchor(key);
+                Ok(())
+            }
+            _ if self.origin(key).is_some() => Ok(()),
+            _ => Err((Reason::Unsupported, "a dictionary with objects as keys".into())),
+        }
+    }
+
+    /// Guards an outside dictionary as a whole: keys in order, and every value.
+    pub fn adopt_dict(&mut self, dict: Borrowed<'_, '_>) -> Result<(), Stop> {
+        if self.source(dict).is_none() {
+            return Ok(());
+        }
+        self.adopt_keys(dict)?;
+        for (key, value) in heap::dict_items(dict) {
+            self.read_dict_slot(dict, key.as_borrowed(), Some(value.as_borrowed()))?;
+        }
+        Ok(())
+    }
+
+    /// Guards an object that C code is about to read whole: containers of builtin types, deeply.
+    /// Fails for objects whose reading could run code that isn't traced.
+    pub fn adopt_deep(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
+        match self.kind(object) {
+            Kind::Dict => {
+                self.adopt_dict(object)?;
+                heap::dict_items(object)
+                    .iter()
+                    .try_for_each(|(_, value)| self.adopt_deep(value.as_borrowed()))
+            }
+            Kind::List => {
+                heap::list_items(object).iter().try_for_each(|item| self.adopt_deep(item.as_borrowed()))
+            }
+            Kind::Tuple => {
+                heap::tuple_items(object).iter().try_for_each(|item| self.adopt_deep(item.as_borrowed()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Vouches for objects that C code made: what's known or constant stays as it is, containers
+    /// and iterators are fresh, deeply. Fails for tensors and objects nobody recorded.
+    pub fn register(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
+        let kind = self.kind(object);
+        if kind == Kind::Constant || self.origin(object).is_some() {
+            return Ok(());
+        }
+        match kind {
+            Kind::Tensor => {
+                return Err((Reason::UnknownOrigin, "a tensor made by a call that isn't recorded".into()));
+            }
+            Kind::Type | Kind::Builtin | Kind::Singleton | Kind::TorchCallable | Kind::Module
+            | Kind::Code => {
+                self.anchor(object);
+                return Ok(());
+            }
+            Kind::Opaque => return Err((Reason::Unsupported, heap::type_name(object))),
+            _ => self.set_fresh(object),
+        }
+        match kind {
+            Kind::List => {
+                heap::list_items(object).iter().try_for_each(|item| self.register(item.as_borrowed()))
+            }
+            Kind::Tuple => {
+                heap::tuple_items(object).iter().try_for_each(|item| self.register(item.as_borrowed()))
+            }
+            Kind::Dict => heap::dict_items(object).iter().try_for_each(|(key, value)| {
+                self.register(key.as_borrowed())?;
+                self.register(value.as_borrowed())
+            }),
+            Kind::Method => {
+                let (function, receiver) = heap::method_parts(object);
+                self.register_function(function.as_borrowed())?;
+                self.register(receiver.as_borrowed())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Vouches for a function that C code handed out (through a type that's guarded).
+    pub fn register_function(&mut self, function: Borrowed<'_, '_>) -> Result<(), Stop> {
+        if self.origin(function).is_none() && self.kind(function) == Kind::Function {
+            self.anchor(function);
+            return Ok(());
+        }
+        self.register(function)
+    }
+
+    /// Guards that two outside objects aren't the same.
+    pub fn guard_distinct(&mut self, left: Borrowed<'_, '_>, right: Borrowed<'_, '_>) {
+        let (Some(a), Some(b)) = (self.source(left), self.source(right)) else { return };
+        if self.is_identity_guarded(left) || self.is_identity_guarded(right) {
+            return;
+        }
+        if self.kind(left) != self.kind(right) || !left.get_type().is(&right.get_type()) {
+            return;
+        }
+        let key = (a.index().min(b.index()), a.index().max(b.index()));
+        if self.distinct.insert(key) {
+            self.guard(a, GuardKind::Distinct(Box::new([b])));
+        }
+    }
+
+    /// The instance dictionary of an object; from outside if the object is.
+    pub fn instance_dict<'py>(&mut self, object: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+        let dict = heap::instance_dict(object)?;
+        match self.origin(object) {
+            Some(Origin::Source(owner)) => {
+                let source = self.sources.intern(Source::Dict(owner));
+                if self.source(dict.as_borrowed()).is_none() {
+                    self.objects.intern(dict.as_borrowed());
+                    self.set_origin(dict.as_borrowed(), Origin::Source(source));
+                }
+            }
+            _ => self.set_fresh(dict.as_borrowed()),
+        }
+        Some(dict)
+    }
+
+    /// The id of an object that the graph speaks of.
+    pub fn graph_object(
+        &mut self,
+        object: Borrowed<'_, '_>,
+        text: impl FnOnce() -> String,
+    ) -> stator_graph::ObjectId {
+        let address = object.as_ptr() as usize;
+        if let Some(&id) = self.graph_object_ids.get(&address) {
+            return id;
+        }
+        let id = self.graph.add_object(&text());
+        self.graph_objects.push(object.to_owned().unbind());
+        self.graph_object_ids.insert(address, id);
+        id
+    }
+
+    /// The id of an object in the table that guards use.
+    pub fn object(&mut self, object: Borrowed<'_, '_>) -> ObjectId {
+        self.objects.intern(object)
+    }
+
+    /// Whether the call changed the data of an input.
+    pub fn writes_inputs(&self) -> bool {
+        Python::attach(|py| {
+            self.input_versions.iter().any(|(tensor, before)| {
+                let now = stator_cpython::heap::tensor::info(tensor.bind_borrowed(py));
+                now.map_or(true, |now| now.version != *before)
+            })
+        })
+    }
+
+    /// Guards that the graph's inputs are different tensors: each has one placeholder.
+    pub fn guard_tensors_distinct(&mut self) {
+        if let Some((&first, rest)) = self.inputs.split_first()
+            && !rest.is_empty()
+        {
+            self.guards.push(Guard {
+                source: first,
+                kind: GuardKind::Distinct(rest.into()),
+                location: None,
+            });
+        }
+    }
+}
+
+fn unit(frame: &Frame<'_>) -> u32 {
+    u32::try_from(frame.unit()).expect("code objects have fewer than 2^32 units")
+}

@@ -1,0 +1,358 @@
+//! Tensor operations: executed for real, then appended to the graph.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PySlice, PyString, PyTuple};
+use smallvec::SmallVec;
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::tensor::{TensorInfo, info};
+use stator_cpython::hook::Suspended;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{Result, ops};
+use stator_graph::{Arg, Constant, Device, Dtype, NodeId, Target, TextId, Value};
+use stator_guards::TensorGuard;
+
+use super::kinds::Kind;
+use super::look as heap;
+use super::state::{Origin, State, Stop};
+use super::Recorder;
+use crate::breaks::Reason;
+
+/// The facts of a tensor that a replay depends on; `None` for tensors without plain strides.
+pub fn tensor_guard(state: &mut State, tensor: Borrowed<'_, '_>) -> Option<TensorGuard> {
+    let info = info(tensor)?;
+    if info.layout != 0 {
+        return None;
+    }
+    let python_type = state.object(tensor.get_type().as_any().as_borrowed());
+    Some(TensorGuard {
+        python_type,
+        dtype: info.dtype,
+        device_type: info.device_type,
+        device_index: info.device_index,
+        layout: info.layout,
+        requires_grad: info.requires_grad,
+        sizes: info.sizes.iter().map(|&size| Some(size)).collect(),
+        strides: info.strides.iter().map(|&stride| Some(stride)).collect(),
+        key_set: info.key_set,
+    })
+}
+
+fn graph_meta(state: &mut State, info: &TensorInfo) -> Value {
+    let dtype = Dtype(i8::try_from(info.dtype).unwrap_or(-1));
+    let device = Device {
+        kind: i8::try_from(info.device_type).unwrap_or(-1),
+        index: i8::try_from(info.device_index).unwrap_or(-1),
+    };
+    let strides: &[i64] = if info.layout == 0 { &info.strides } else { &[] };
+    Value::Tensor(state.graph.tensor_meta(dtype, device, &info.sizes, strides, info.requires_grad))
+}
+
+impl State {
+    /// The node of a tensor: the one that made it, or a placeholder for an outside one.
+    pub fn tensor_node(&mut self, tensor: Borrowed<'_, '_>) -> std::result::Result<NodeId, Stop> {
+        match self.origin(tensor) {
+            Some(Origin::Node(node)) => Ok(node),
+            Some(Origin::Source(source)) => {
+                if let Some(&node) = self.placeholders.get(&source) {
+                    return Ok(node);
+                }
+                let info = info(tensor);
+                let version = info.as_ref().and_then(|info| info.version);
+                let value = info.map_or(Value::Unknown, |info| graph_meta(self, &info));
+                let text = self.sources.print(source);
+                let node = self.graph.placeholder(&text, value);
+                self.placeholders.insert(source, node);
+                self.inputs.push(source);
+                self.input_versions.push((tensor.to_owned().unbind(), version));
+                Ok(node)
+            }
+            Some(Origin::Fresh) | None => {
+                Err((Reason::UnknownOrigin, "a tensor made by a call that isn't recorded".into()))
+            }
+        }
+    }
+
+    /// An argument of an operation as the graph holds it.
+    pub fn graph_arg(&mut self, object: Borrowed<'_, '_>) -> std::result::Result<Arg, Stop> {
+        match self.kind(object) {
+            Kind::Tensor => self.tensor_node(object).map(Arg::Node),
+            Kind::Constant => self.constant_arg(object),
+            Kind::List => {
+                let items = self.graph_args(&heap::list_items(object))?;
+                Ok(self.graph.list(&items))
+            }
+            Kind::Tuple => {
+                let items = self.graph_args(&heap::tuple_items(object))?;
+                Ok(self.graph.tuple(&items))
+            }
+            Kind::Dict => {
+                self.adopt_dict(object)?;
+                let mut items = SmallVec::<[(Arg, Arg); 4]>::new();
+                for (key, value) in heap::dict_items(object) {
+                    let key = self.graph_arg(key.as_borrowed())?;
+                    items.push((key, self.graph_arg(value.as_borrowed())?));
+                }
+                Ok(self.graph.dict(&items))
+            }
+            Kind::Type | Kind::Builtin | Kind::Singleton | Kind::TorchCallable | Kind::Module => {
+                Ok(Arg::Object(self.graph_object(object, || heap::name_of(object))))
+            }
+            _ => Err((Reason::Unsupported, format!("a {} as argument of a tensor operation", heap::type_name(object)))),
+        }
+    }
+
+    fn graph_args(&mut self, items: &[Object<'_>]) -> std::result::Result<SmallVec<[Arg; 8]>, Stop> {
+        items.iter().map(|item| self.graph_arg(item.as_borrowed())).collect()
+    }
+
+    fn constant_arg(&mut self, object: Borrowed<'_, '_>) -> std::result::Result<Arg, Stop> {
+        if object.is_none() {
+            return Ok(Arg::NONE);
+        }
+        if let Ok(value) = object.cast_exact::<PyBool>() {
+            return Ok(Arg::bool(value.is_true()));
+        }
+        if object.is_exact_instance_of::<PyInt>() {
+            return Ok(match object.extract::<i64>() {
+                Ok(value) => Arg::int(value),
+                // Python refuses the digits of very large integers: those stay objects.
+                Err(_) => match object.repr() {
+                    Ok(digits) => self.graph.big_int(&digits.to_string_lossy()),
+                    Err(_) => Arg::Object(self.graph_object(object, || "int".into())),
+                },
+            });
+        }
+        if let Ok(value) = object.cast_exact::<PyFloat>() {
+            return Ok(Arg::float(value.value()));
+        }
+        if let Ok(value) = object.cast_exact::<PyString>() {
+            if let Ok(text) = value.to_str() {
+                return Ok(self.graph.str(text));
+            }
+        }
+        if let Ok(value) = object.cast_exact::<PyComplex>() {
+            use pyo3::types::PyComplexMethods;
+            return Ok(Arg::Constant(Constant::Complex(value.real(), value.imag())));
+        }
+        if object.is(object.py().Ellipsis()) {
+            return Ok(Arg::Constant(Constant::Ellipsis));
+        }
+        if let Ok(slice) = object.cast_exact::<PySlice>() {
+            let [start, stop, step] = heap::slice_parts(slice);
+            let start = self.graph_arg(start.as_borrowed())?;
+            let stop = self.graph_arg(stop.as_borrowed())?;
+            let step = self.graph_arg(step.as_borrowed())?;
+            return Ok(self.graph.slice(start, stop, step));
+        }
+        Ok(Arg::Object(self.graph_object(object, || heap::short_repr(object))))
+    }
+
+    /// Notes that `object` is the result of `node`: a tensor, or a structure of tensors. An argument
+    /// that comes back (in-place operations, `contiguous()`) keeps its origin.
+    fn bind_result(
+        &mut self,
+        node: NodeId,
+        object: Borrowed<'_, '_>,
+        args: &[Borrowed<'_, '_>],
+    ) -> std::result::Result<(), Stop> {
+        match self.kind(object) {
+            Kind::Tensor => {
+                if let Some(info) = info(object) {
+                    let value = graph_meta(self, &info);
+                    self.graph.set_value(node, value);
+                }
+                if !args.iter().any(|arg| arg.is(object)) {
+                    self.set_origin(object, Origin::Node(node));
+                }
+                Ok(())
+            }
+            Kind::Tuple | Kind::List => {
+                let items = if self.kind(object) == Kind::List {
+                    heap::list_items(object)
+                } else {
+                    heap::tuple_items(object)
+                };
+                let len = u32::try_from(items.len()).expect("fewer than 2^32 results");
+                self.graph.set_value(node, Value::Structure(len));
+                self.set_fresh(object);
+                for (index, item) in (0..len).zip(&items) {
+                    if self.kind(item.as_borrowed()) == Kind::Constant {
+                        if item.is_none() {
+                            continue;
+                        }
+                        return Err((Reason::DataRead, "an operation that returns a number".into()));
+                    }
+                    let element = self.graph.get_item(node, index);
+                    self.bind_result(element, item.as_borrowed(), args)?;
+                }
+                Ok(())
+            }
+            Kind::Constant if object.is_none() => {
+                self.graph.set_value(node, Value::Nothing);
+                Ok(())
+            }
+            _ => Err((Reason::DataRead, format!("an operation that returns a {}", heap::type_name(object)))),
+        }
+    }
+}
+
+/// Arguments of a call as the graph holds them.
+pub struct RecordedArgs {
+    args: SmallVec<[Arg; 8]>,
+    names: SmallVec<[TextId; 4]>,
+}
+
+impl Recorder {
+    /// Executes a tensor operation with recording off and appends its node.
+    pub(super) fn operation<'py>(
+        &self,
+        frame: &Frame<'py>,
+        target: impl FnOnce(&mut State) -> Target,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+        execute: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        let before = self.note(frame, |state| {
+            let mut recorded = RecordedArgs { args: SmallVec::new(), names: SmallVec::new() };
+            for arg in args {
+                recorded.args.push(state.graph_arg(*arg)?);
+            }
+            if let Some(names) = names {
+                let names = names.cast_exact::<PyTuple>().expect("keyword names are a tuple");
+                for name in names.iter_borrowed() {
+                    let name = name.cast::<PyString>().expect("keyword names are strings");
+                    let text = name.to_str().unwrap_or("?");
+                    recorded.names.push(state.graph.intern(text));
+                }
+            }
+            Ok(recorded)
+        });
+        let result = {
+            let _native = Suspended::new(frame.py());
+            execute()
+        };
+        let Ok(object) = result else {
+            self.stop(frame, Reason::OperationRaised, "");
+            return result;
+        };
+        if let Some(recorded) = before {
+            self.note(frame, |state| {
+                let target = target(state);
+                let stack = state.place(frame);
+                let node = state.graph.call_with_keywords(target, &recorded.args, &recorded.names, stack);
+                state.bind_result(node, object.as_borrowed(), args)
+            });
+        }
+        Ok(object)
+    }
+
+    /// A call of a function or method that the function table knows as a tensor operation.
+    pub(super) fn tensor_call<'py>(
+        &self,
+        frame: &Frame<'py>,
+        operation: &crate::functions::Operation,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        if let Some(detail) = self.depends_on_data(operation, args, names) {
+            self.stop(frame, detail.0, detail.1);
+        } else if let Some(detail) = self.calls_back(args) {
+            self.stop(frame, Reason::OpaqueCall, detail);
+        }
+        let target = |state: &mut State| operation.target(state, callable);
+        self.operation(frame, target, args, names, || ops::call(callable, args, names))
+    }
+
+    /// Why the operation's result is not determined by its inputs' metadata, if so.
+    fn depends_on_data(
+        &self,
+        operation: &crate::functions::Operation,
+        args: &[Borrowed<'_, '_>],
+        names: Option<Borrowed<'_, '_>>,
+    ) -> Option<Stop> {
+        use crate::functions::Determined;
+        let mut state = self.state.borrow_mut();
+        match operation.determined {
+            Determined::Always => None,
+            Determined::Never => Some((Reason::DynamicOutput, operation.name.to_string())),
+            Determined::ReadsData => Some((Reason::DataRead, operation.name.to_string())),
+            Determined::UnlessTensorBeyond(first) => args
+                .iter()
+                .skip(first)
+                .any(|arg| holds_tensor(&mut state, *arg))
+                .then(|| (Reason::DataRead, format!("a tensor as size argument of {}", operation.name))),
+            Determined::AtLeast(count) => (args.len() < count && names.is_none())
+                .then(|| (Reason::DynamicOutput, operation.name.to_string())),
+            Determined::Indexing => {
+                let index = args.get(1).copied()?;
+                let values = args.get(2).copied();
+                let _ = values;
+                index_depends_on_data(&mut state, index)
+            }
+        }
+    }
+
+    /// Whether an operation is given a user's function: then it isn't a leaf.
+    fn calls_back(&self, args: &[Borrowed<'_, '_>]) -> Option<String> {
+        let mut state = self.state.borrow_mut();
+        args.iter()
+            .find(|arg| matches!(state.kind(**arg), Kind::Function | Kind::Method | Kind::Partial))
+            .map(|arg| heap::name_of(*arg))
+    }
+}
+
+/// Whether an object is or holds a tensor.
+pub fn holds_tensor(state: &mut State, object: Borrowed<'_, '_>) -> bool {
+    match state.kind(object) {
+        Kind::Tensor => true,
+        Kind::List => heap::list_items(object).iter().any(|item| holds_tensor(state, item.as_borrowed())),
+        Kind::Tuple => heap::tuple_items(object).iter().any(|item| holds_tensor(state, item.as_borrowed())),
+        Kind::Dict => {
+            heap::dict_items(object).iter().any(|(_, value)| holds_tensor(state, value.as_borrowed()))
+        }
+        Kind::Constant => match object.cast_exact::<PySlice>() {
+            Ok(slice) => {
+                heap::slice_parts(slice).iter().any(|part| holds_tensor(state, part.as_borrowed()))
+            }
+            Err(_) => false,
+        },
+        _ => false,
+    }
+}
+
+/// Why indexing a tensor with `index` depends on data: boolean masks do, and tensors in slices.
+/// With `stores`, masks are fine: the result has the indexed tensor's shape.
+pub fn index_depends_on_data(state: &mut State, index: Borrowed<'_, '_>) -> Option<Stop> {
+    index_problem(state, index, false)
+}
+
+/// As [`index_depends_on_data`] for an assignment, where masks are fine.
+pub fn store_depends_on_data(state: &mut State, index: Borrowed<'_, '_>) -> Option<Stop> {
+    index_problem(state, index, true)
+}
+
+fn index_problem(state: &mut State, index: Borrowed<'_, '_>, stores: bool) -> Option<Stop> {
+    let mask = || Some((Reason::DynamicOutput, "indexing with a boolean mask".to_string()));
+    match state.kind(index) {
+        Kind::Tensor => {
+            let info = info(index)?;
+            // c10::ScalarType: 0 is uint8 and 11 is bool, both masks.
+            if matches!(info.dtype, 0 | 11) && !stores { mask() } else { None }
+        }
+        Kind::List => {
+            heap::list_items(index).iter().find_map(|item| index_problem(state, item.as_borrowed(), stores))
+        }
+        Kind::Tuple => {
+            heap::tuple_items(index).iter().find_map(|item| index_problem(state, item.as_borrowed(), stores))
+        }
+        Kind::Constant => {
+            if holds_tensor(state, index) {
+                return Some((Reason::DataRead, "a slice bounded by a tensor".into()));
+            }
+            None
+        }
+        _ => Some((Reason::Unsupported, "an index of an unknown type".into())),
+    }
+}
+

@@ -1,0 +1,325 @@
+//! Graph to program: everything that can be decided once is decided here.
+//!
+//! * Methods whose class attribute was recorded are called through it, the object in front, if it
+//!   is a plain method (a C method descriptor, a slot wrapper or a Python function); others are
+//!   looked up by name at each run.
+//! * Operators become functions of the C API.
+//! * Arguments without nodes become constants. Containers that hold nodes are built by steps of
+//!   their own; so are mutable containers handed to anything but a C callable, which might keep or
+//!   change them.
+//! * Registers are reused as soon as their value is dead.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyCFunction, PyFunction, PySlice, PyString, PyTuple};
+use smallvec::SmallVec;
+use stator_cpython::vectorcall::{BinaryFunction, UnaryFunction};
+use stator_graph::{
+    Arg, ArgList, Graph, KeywordList, LastUse, LastUses, NodeId, NodeKind, ObjectId, Operator,
+    Target,
+};
+
+use super::constant::to_object;
+use super::program::{Action, Operand, Program, Run, Step};
+
+impl Program {
+    /// Compiles a (verified) graph. `objects` is the tracer's table for it.
+    ///
+    /// # Errors
+    /// If a constant can't be made.
+    pub fn new(py: Python<'_>, graph: &Graph, objects: &[Py<PyAny>]) -> PyResult<Self> {
+        let mut compiler = Compiler::new(py, graph, objects)?;
+        for (id, node) in graph.nodes() {
+            match node.kind {
+                NodeKind::Placeholder { .. } => {}
+                NodeKind::GetItem { of, index } => compiler.element(id, of, index),
+                NodeKind::Call { target, args, keywords } => {
+                    compiler.call(id, target, args, keywords)?;
+                }
+            }
+        }
+        compiler.outputs()?;
+        Ok(compiler.program)
+    }
+}
+
+/// Types of which it matters whether something is one.
+struct CallableTypes<'py> {
+    method_descriptor: Bound<'py, PyAny>,
+    slot_wrapper: Bound<'py, PyAny>,
+}
+
+impl<'py> CallableTypes<'py> {
+    fn new(py: Python<'py>) -> PyResult<Self> {
+        let types = py.import("types")?;
+        Ok(Self {
+            method_descriptor: types.getattr("MethodDescriptorType")?,
+            slot_wrapper: types.getattr("WrapperDescriptorType")?,
+        })
+    }
+
+    /// A class attribute that takes the instance as its first argument when called.
+    fn is_plain_method(&self, object: &Bound<'py, PyAny>) -> bool {
+        self.is_c_method(object) || object.is_exact_instance_of::<PyFunction>()
+    }
+
+    /// Something that runs C code of a library: it neither keeps nor changes a container of
+    /// constants.
+    fn is_c_callable(&self, object: &Bound<'py, PyAny>) -> bool {
+        self.is_c_method(object) || object.is_exact_instance_of::<PyCFunction>()
+    }
+
+    fn is_c_method(&self, object: &Bound<'py, PyAny>) -> bool {
+        let ty = object.get_type();
+        ty.is(&self.method_descriptor) || ty.is(&self.slot_wrapper)
+    }
+}
+
+struct Compiler<'g, 'py> {
+    py: Python<'py>,
+    graph: &'g Graph,
+    objects: &'g [Py<PyAny>],
+    types: CallableTypes<'py>,
+    last_uses: LastUses,
+    /// Where each node's value is while it is alive.
+    places: Vec<Option<Operand>>,
+    free_registers: Vec<u32>,
+    program: Program,
+}
+
+/// The operands of one step, and the registers that die with it.
+#[derive(Default)]
+struct Reads {
+    operands: SmallVec<[Operand; 8]>,
+    dying: SmallVec<[u32; 8]>,
+}
+
+impl<'g, 'py> Compiler<'g, 'py> {
+    fn new(py: Python<'py>, graph: &'g Graph, objects: &'g [Py<PyAny>]) -> PyResult<Self> {
+        let mut places = vec![None; graph.len()];
+        for (position, node) in graph.placeholders().iter().enumerate() {
+            places[node.index()] = Some(Operand::Input(index(position)));
+        }
+        let program = Program {
+            steps: Vec::with_capacity(graph.len()),
+            operands: Vec::with_capacity(2 * graph.len()),
+            frees: Vec::with_capacity(graph.len()),
+            constants: Vec::new(),
+            names: Vec::new(),
+            keywords: Vec::new(),
+            outputs: Vec::new(),
+            input_count: graph.placeholders().len(),
+            register_count: 0,
+        };
+        Ok(Self {
+            py,
+            graph,
+            objects,
+            types: CallableTypes::new(py)?,
+            last_uses: graph.last_uses(),
+            places,
+            free_registers: Vec::new(),
+            program,
+        })
+    }
+
+    fn element(&mut self, id: NodeId, of: NodeId, index: u32) {
+        let mut reads = Reads::default();
+        self.read_node(of, Some(id), &mut reads);
+        self.step_of_node(id, Action::Element { index }, &reads);
+    }
+
+    fn call(
+        &mut self,
+        id: NodeId,
+        target: Target,
+        args: ArgList,
+        keywords: KeywordList,
+    ) -> PyResult<()> {
+        let keywords = self.keywords(keywords)?;
+        let (action, takes_shared) = self.action(target, keywords);
+        let mut reads = Reads::default();
+        for &arg in self.graph.args(args) {
+            self.read(arg, id, Some(id), takes_shared, &mut reads)?;
+        }
+        self.step_of_node(id, action, &reads);
+        Ok(())
+    }
+
+    fn outputs(&mut self) -> PyResult<()> {
+        let last = NodeId::new(self.graph.len());
+        let mut reads = Reads::default();
+        for &output in self.graph.outputs() {
+            self.read(output, last, None, false, &mut reads)?;
+        }
+        self.program.outputs = reads.operands.to_vec();
+        Ok(())
+    }
+
+    /// What a call does, and whether containers of constants may be shared between runs.
+    fn action(&mut self, target: Target, keywords: Option<u32>) -> (Action, bool) {
+        match target {
+            Target::Function { object, .. } => self.direct_call(object, keywords),
+            Target::Method { name, object } => {
+                let plain = object.filter(|object| {
+                    self.types.is_plain_method(self.objects[object.index()].bind(self.py))
+                });
+                match plain {
+                    Some(object) => self.direct_call(object, keywords),
+                    None => (Action::Method { name: self.name(name), keywords }, false),
+                }
+            }
+            Target::GetAttr { name } => (Action::GetAttr { name: self.name(name) }, true),
+            Target::Operator(operator) => (operator_action(operator), true),
+        }
+    }
+
+    fn direct_call(&mut self, object: ObjectId, keywords: Option<u32>) -> (Action, bool) {
+        let callable = self.objects[object.index()].bind(self.py);
+        let takes_shared = self.types.is_c_callable(callable);
+        let callable = self.constant(callable.clone());
+        (Action::Call { callable, keywords }, takes_shared)
+    }
+
+    fn keywords(&mut self, keywords: KeywordList) -> PyResult<Option<u32>> {
+        if keywords.is_empty() {
+            return Ok(None);
+        }
+        let names = self.graph.keywords(keywords).iter();
+        let names = names.map(|&name| PyString::intern(self.py, self.graph.text(name)));
+        let names = PyTuple::new(self.py, names.collect::<SmallVec<[_; 8]>>())?;
+        self.program.keywords.push(names.unbind());
+        Ok(Some(index(self.program.keywords.len() - 1)))
+    }
+
+    /// Adds what `reader` (the outputs, if `None`) reads. `node` is for the errors of the steps
+    /// that build containers.
+    fn read(
+        &mut self,
+        arg: Arg,
+        node: NodeId,
+        reader: Option<NodeId>,
+        takes_shared: bool,
+        reads: &mut Reads,
+    ) -> PyResult<()> {
+        if let Arg::Node(read) = arg {
+            self.read_node(read, reader, reads);
+            return Ok(());
+        }
+        if !self.must_build(arg, takes_shared) {
+            let object = to_object(self.py, self.graph, self.objects, arg)?;
+            let constant = self.constant(object);
+            reads.operands.push(Operand::Constant(constant));
+            return Ok(());
+        }
+        let (action, elements) = match arg {
+            Arg::List(elements) => (Action::List, elements),
+            Arg::Tuple(elements) => (Action::Tuple, elements),
+            Arg::Dict(elements) => (Action::Dict, elements),
+            Arg::Slice(elements) => {
+                let callable = self.constant(self.py.get_type::<PySlice>().into_any());
+                (Action::Call { callable, keywords: None }, elements)
+            }
+            Arg::Node(_) | Arg::Constant(_) | Arg::Object(_) => {
+                unreachable!("only containers are built")
+            }
+        };
+        // Nodes inside die with the whole read, not with the container's construction: the
+        // container holds them anyway.
+        let mut inner = Reads::default();
+        for &element in self.graph.args(elements) {
+            self.read(element, node, reader, takes_shared, &mut inner)?;
+        }
+        let register = self.new_register();
+        self.step(node, action, &inner.operands, &[], Some(register));
+        reads.operands.push(Operand::Register(register));
+        reads.dying.extend(inner.dying);
+        if reader.is_some() {
+            reads.dying.push(register);
+        }
+        Ok(())
+    }
+
+    fn read_node(&mut self, read: NodeId, reader: Option<NodeId>, reads: &mut Reads) {
+        let place = self.places[read.index()].expect("a verified graph reads what was made");
+        reads.operands.push(place);
+        let dies = reader.is_some_and(|reader| self.last_uses.get(read) == LastUse::Node(reader));
+        if let Operand::Register(register) = place
+            && dies
+            && !reads.dying.contains(&register)
+        {
+            reads.dying.push(register);
+        }
+    }
+
+    /// Whether an argument must be made anew at each run.
+    fn must_build(&self, arg: Arg, takes_shared: bool) -> bool {
+        let is_mutable = matches!(arg, Arg::List(_) | Arg::Dict(_));
+        let Some(elements) = arg.elements() else { return matches!(arg, Arg::Node(_)) };
+        (is_mutable && !takes_shared)
+            || self.graph.args(elements).iter().any(|&arg| self.must_build(arg, takes_shared))
+    }
+
+    fn step_of_node(&mut self, id: NodeId, action: Action, reads: &Reads) {
+        let mut dying = reads.dying.clone();
+        dying.sort_unstable();
+        dying.dedup();
+        // The result may take a register that this very step frees: it is stored afterwards.
+        self.free_registers.extend(&dying);
+        let is_used = self.last_uses.get(id) != LastUse::Unused;
+        let result = is_used.then(|| self.new_register());
+        self.places[id.index()] = result.map(Operand::Register);
+        self.step(id, action, &reads.operands, &dying, result);
+    }
+
+    fn step(
+        &mut self,
+        node: NodeId,
+        action: Action,
+        operands: &[Operand],
+        frees: &[u32],
+        result: Option<u32>,
+    ) {
+        let operands = extend(&mut self.program.operands, operands);
+        let frees = extend(&mut self.program.frees, frees);
+        self.program.steps.push(Step { action, operands, frees, result, node });
+    }
+
+    fn new_register(&mut self) -> u32 {
+        self.free_registers.pop().unwrap_or_else(|| {
+            self.program.register_count += 1;
+            index(self.program.register_count - 1)
+        })
+    }
+
+    fn constant(&mut self, object: Bound<'py, PyAny>) -> u32 {
+        self.program.constants.push(object.unbind());
+        index(self.program.constants.len() - 1)
+    }
+
+    fn name(&mut self, name: stator_graph::TextId) -> u32 {
+        let name = PyString::intern(self.py, self.graph.text(name));
+        self.program.names.push(name.unbind());
+        index(self.program.names.len() - 1)
+    }
+}
+
+fn operator_action(operator: Operator) -> Action {
+    match operator {
+        Operator::SetItem => Action::SetItem,
+        Operator::DelItem => Action::DelItem,
+        _ => BinaryFunction::by_name(operator.name())
+            .map(Action::Binary)
+            .or_else(|| UnaryFunction::by_name(operator.name()).map(Action::Unary))
+            .expect("each operator is a function of the C API"),
+    }
+}
+
+fn extend<T: Copy>(table: &mut Vec<T>, items: &[T]) -> Run {
+    let start = index(table.len());
+    table.extend_from_slice(items);
+    Run { start, end: index(table.len()) }
+}
+
+fn index(position: usize) -> u32 {
+    u32::try_from(position).expect("a program's tables fit into 32 bits")
+}

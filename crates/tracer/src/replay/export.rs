@@ -1,0 +1,132 @@
+//! A graph described to Python, for `stator._fx`, which makes a `torch.fx.GraphModule` of it.
+//!
+//! The description is a list with one tuple for each node:
+//! `(op, name, target, args, kwargs, stack_trace)`, where
+//! * `op` is an opcode of `torch.fx`: `placeholder`, `call_function`, `call_method`, `output`;
+//! * `name` is the name that the graph prints;
+//! * `target` is the source's text for a placeholder, a callable for `call_function` (for an
+//!   operator the function in `operator`), a name for `call_method`, `"output"` for the output;
+//! * in `args` and `kwargs` other nodes appear as `reference(name)`;
+//! * `stack_trace` is text as in Python's tracebacks, or `None`.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PySlice, PyString, PyTuple};
+use stator_graph::names::Names;
+use stator_graph::print::stack_trace;
+use stator_graph::{Arg, Graph, Locate, NodeId, NodeKind, Target};
+
+use super::constant::to_object;
+
+/// Describes a graph. `objects` is the tracer's table for it; `reference` is called with a node's
+/// name wherever an argument mentions the node.
+///
+/// # Errors
+/// If a constant can't be made, or what `reference` raises.
+pub fn describe<'py>(
+    py: Python<'py>,
+    graph: &Graph,
+    objects: &[Py<PyAny>],
+    locate: &dyn Locate,
+    reference: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyList>> {
+    let names = Names::new(graph);
+    let exporter =
+        Exporter { py, graph, objects, names, reference, operator: py.import("operator")? };
+    let rows = PyList::empty(py);
+    for id in graph.shown_nodes() {
+        let trace = graph.node(id).stack.map(|stack| stack_trace(graph.stacks(), stack, locate));
+        rows.append(exporter.row(id, trace.filter(|trace| !trace.is_empty()))?)?;
+    }
+    let outputs = exporter.args(graph.outputs())?;
+    let none = py.None();
+    rows.append(("output", "output", "output", (outputs,), PyDict::new(py), none))?;
+    Ok(rows)
+}
+
+struct Exporter<'g, 'py> {
+    py: Python<'py>,
+    graph: &'g Graph,
+    objects: &'g [Py<PyAny>],
+    names: Names,
+    reference: &'g Bound<'py, PyAny>,
+    operator: Bound<'py, PyModule>,
+}
+
+impl<'py> Exporter<'_, 'py> {
+    fn row(&self, id: NodeId, trace: Option<String>) -> PyResult<Bound<'py, PyTuple>> {
+        let py = self.py;
+        let kwargs = PyDict::new(py);
+        let (op, target, args) = match self.graph.node(id).kind {
+            NodeKind::Placeholder { source } => {
+                ("placeholder", self.str(self.graph.text(source)), PyTuple::empty(py))
+            }
+            NodeKind::GetItem { of, index } => {
+                let args = (self.node(of)?, index).into_pyobject(py)?;
+                ("call_function", self.operator.getattr("getitem")?, args)
+            }
+            NodeKind::Call { target, args, keywords } => {
+                let args = self.graph.args(args);
+                let (positional, named) = args.split_at(args.len() - keywords.len());
+                for (&name, &arg) in self.graph.keywords(keywords).iter().zip(named) {
+                    kwargs.set_item(self.graph.text(name), self.arg(arg)?)?;
+                }
+                self.call(target, positional)?
+            }
+        };
+        (op, self.names.get(id), target, args, kwargs, trace).into_pyobject(py)
+    }
+
+    fn call(
+        &self,
+        target: Target,
+        args: &[Arg],
+    ) -> PyResult<(&'static str, Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+        let args = self.args(args)?;
+        Ok(match target {
+            Target::Function { object, .. } => {
+                ("call_function", self.objects[object.index()].bind(self.py).clone(), args)
+            }
+            Target::Operator(operator) => {
+                ("call_function", self.operator.getattr(operator.name())?, args)
+            }
+            Target::Method { name, .. } => ("call_method", self.str(self.graph.text(name)), args),
+            Target::GetAttr { name } => {
+                let getattr = self.py.import("builtins")?.getattr("getattr")?;
+                let args = (args.get_item(0)?, self.graph.text(name)).into_pyobject(self.py)?;
+                ("call_function", getattr, args)
+            }
+        })
+    }
+
+    fn args(&self, args: &[Arg]) -> PyResult<Bound<'py, PyTuple>> {
+        let args = args.iter().map(|&arg| self.arg(arg)).collect::<PyResult<Vec<_>>>()?;
+        PyTuple::new(self.py, args)
+    }
+
+    fn arg(&self, arg: Arg) -> PyResult<Bound<'py, PyAny>> {
+        match arg {
+            Arg::Node(node) => self.node(node),
+            Arg::Constant(_) | Arg::Object(_) => to_object(self.py, self.graph, self.objects, arg),
+            Arg::Tuple(items) => Ok(self.args(self.graph.args(items))?.into_any()),
+            Arg::List(items) => Ok(self.args(self.graph.args(items))?.to_list().into_any()),
+            Arg::Slice(parts) => {
+                self.py.get_type::<PySlice>().call1(self.args(self.graph.args(parts))?)
+            }
+            Arg::Dict(items) => {
+                let dict = PyDict::new(self.py);
+                for pair in self.graph.args(items).chunks_exact(2) {
+                    dict.set_item(self.arg(pair[0])?, self.arg(pair[1])?)?;
+                }
+                Ok(dict.into_any())
+            }
+        }
+    }
+
+    fn node(&self, node: NodeId) -> PyResult<Bound<'py, PyAny>> {
+        self.reference.call1((self.names.get(node),))
+    }
+
+    fn str(&self, text: &str) -> Bound<'py, PyAny> {
+        PyString::new(self.py, text).into_any()
+    }
+}

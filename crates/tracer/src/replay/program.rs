@@ -1,0 +1,102 @@
+//! The data of a program: steps, and the tables they index.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyTuple};
+use stator_cpython::vectorcall::{BinaryFunction, UnaryFunction};
+use stator_graph::NodeId;
+
+/// A graph, ready to run on new inputs.
+///
+/// Invariants (kept by `compile`):
+/// * a register is written before it is read, and cleared after its last read;
+/// * a step frees only registers that it, or a step that builds its arguments, reads, and none
+///   twice;
+/// * operands of each [`Action`] have the number that the action needs.
+pub struct Program {
+    pub(super) steps: Vec<Step>,
+    pub(super) operands: Vec<Operand>,
+    pub(super) frees: Vec<u32>,
+    pub(super) constants: Vec<Py<PyAny>>,
+    pub(super) names: Vec<Py<PyString>>,
+    pub(super) keywords: Vec<Py<PyTuple>>,
+    pub(super) outputs: Vec<Operand>,
+    pub(super) input_count: usize,
+    pub(super) register_count: usize,
+}
+
+impl Program {
+    /// The number of inputs a run takes: the graph's placeholders, in their order.
+    pub fn input_count(&self) -> usize {
+        self.input_count
+    }
+
+    /// The number of calls and constructions in a run.
+    pub fn step_count(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// The number of values that are alive at once, at most.
+    pub fn register_count(&self) -> usize {
+        self.register_count
+    }
+}
+
+/// Where a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operand {
+    Input(u32),
+    Register(u32),
+    Constant(u32),
+}
+
+/// A run in one of the program's tables.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Run {
+    pub(super) start: u32,
+    pub(super) end: u32,
+}
+
+impl Run {
+    pub(super) fn of<T>(self, table: &[T]) -> &[T] {
+        &table[self.start as usize..self.end as usize]
+    }
+}
+
+/// One step: apply the action to the operands, clear the freed registers, store the result.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub(super) action: Action,
+    pub(super) operands: Run,
+    pub(super) frees: Run,
+    /// The register that takes the result; `None` drops it.
+    pub(super) result: Option<u32>,
+    /// The node that the step belongs to, for errors.
+    pub(super) node: NodeId,
+}
+
+/// What a step does.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Action {
+    /// Calls a constant with the operands; `keywords` indexes the table of name tuples.
+    Call { callable: u32, keywords: Option<u32> },
+    /// Calls a method of the first operand.
+    Method { name: u32, keywords: Option<u32> },
+    /// Reads an attribute of the operand.
+    GetAttr { name: u32 },
+    /// An operator with one operand.
+    Unary(UnaryFunction),
+    /// An operator with two operands.
+    Binary(BinaryFunction),
+    /// `operands[0][operands[1]] = operands[2]`; the result is `None`.
+    SetItem,
+    /// `del operands[0][operands[1]]`; the result is `None`.
+    DelItem,
+    /// An element of the operand, a tuple or another sequence.
+    Element { index: u32 },
+    /// A list of the operands.
+    List,
+    /// A tuple of the operands.
+    Tuple,
+    /// A dict of the operands, keys and values in turn.
+    Dict,
+}

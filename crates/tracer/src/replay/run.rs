@@ -1,0 +1,159 @@
+//! Running a program.
+//!
+//! Inputs and constants are borrowed; results live in registers and are dropped right after their
+//! last use, so a replay holds less than the function's own locals would. Small programs keep
+//! their registers on the stack; arguments are gathered on the stack as well.
+//!
+//! Signals and other threads get their turn in the operations themselves, as PyTorch releases the
+//! GIL around its kernels, and in the interpreter as soon as the replay is over.
+
+use std::fmt;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+use smallvec::SmallVec;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::vectorcall;
+use stator_graph::NodeId;
+
+use super::program::{Action, Operand, Program, Step};
+
+/// The values a run hands back, in the order of the graph's outputs.
+pub type Outputs<'py> = SmallVec<[Object<'py>; 4]>;
+
+/// A node raised.
+#[derive(Debug)]
+pub struct Failure {
+    /// Which node. What earlier nodes wrote to their inputs has happened.
+    pub node: NodeId,
+    /// What it raised.
+    pub error: PyErr,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "graph node {} raised {}", self.node, self.error)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+type Registers<'py> = SmallVec<[Option<Object<'py>>; 32]>;
+
+impl Program {
+    /// Runs the program on the graph's placeholders, given in their order.
+    ///
+    /// # Errors
+    /// The node that raised, and what. Nothing is undone.
+    ///
+    /// # Panics
+    /// If the number of inputs is wrong.
+    pub fn run<'py>(
+        &self,
+        py: Python<'py>,
+        inputs: &[Borrowed<'_, 'py>],
+    ) -> Result<Outputs<'py>, Failure> {
+        assert_eq!(inputs.len(), self.input_count, "one input for each placeholder");
+        let mut registers = Registers::with_capacity(self.register_count);
+        registers.resize_with(self.register_count, || None);
+        for step in &self.steps {
+            let frame = Frame { program: self, py, inputs, registers: &registers };
+            let result = frame.apply(step).map_err(|error| Failure { node: step.node, error })?;
+            for &register in step.frees.of(&self.frees) {
+                registers[register as usize] = None;
+            }
+            if let Some(register) = step.result {
+                registers[register as usize] = Some(result);
+            }
+        }
+        let frame = Frame { program: self, py, inputs, registers: &registers };
+        Ok(self.outputs.iter().map(|&output| frame.read(output).to_owned()).collect())
+    }
+}
+
+/// What a step sees.
+struct Frame<'a, 'py> {
+    program: &'a Program,
+    py: Python<'py>,
+    inputs: &'a [Borrowed<'a, 'py>],
+    registers: &'a [Option<Object<'py>>],
+}
+
+impl<'a, 'py> Frame<'a, 'py> {
+    #[inline]
+    fn read(&self, operand: Operand) -> Borrowed<'a, 'py> {
+        match operand {
+            Operand::Input(input) => self.inputs[input as usize],
+            Operand::Constant(constant) => {
+                self.program.constants[constant as usize].bind_borrowed(self.py)
+            }
+            Operand::Register(register) => self.registers[register as usize]
+                .as_ref()
+                .expect("a register is written before it is read")
+                .as_borrowed(),
+        }
+    }
+
+    #[inline]
+    fn apply(&self, step: &Step) -> PyResult<Object<'py>> {
+        let operands = step.operands.of(&self.program.operands);
+        match step.action {
+            Action::Call { callable, keywords } => {
+                let callable = self.program.constants[callable as usize].bind_borrowed(self.py);
+                vectorcall::call(callable, &self.gather(operands), self.keywords(keywords))
+            }
+            Action::Binary(function) => {
+                function.call(self.read(operands[0]), self.read(operands[1]))
+            }
+            Action::Method { name, keywords } => {
+                let name = self.program.names[name as usize].bind(self.py);
+                vectorcall::call_method(name, &self.gather(operands), self.keywords(keywords))
+            }
+            Action::Unary(function) => function.call(self.read(operands[0])),
+            Action::GetAttr { name } => {
+                self.read(operands[0]).getattr(self.program.names[name as usize].bind(self.py))
+            }
+            Action::Element { index } => element(self.read(operands[0]), index as usize),
+            Action::SetItem => self
+                .read(operands[0])
+                .set_item(self.read(operands[1]), self.read(operands[2]))
+                .map(|()| self.none()),
+            Action::DelItem => {
+                self.read(operands[0]).del_item(self.read(operands[1])).map(|()| self.none())
+            }
+            Action::List => Ok(PyList::new(self.py, self.gather(operands))?.into_any()),
+            Action::Tuple => Ok(PyTuple::new(self.py, self.gather(operands))?.into_any()),
+            Action::Dict => self.dict(operands),
+        }
+    }
+
+    #[inline]
+    fn gather(&self, operands: &[Operand]) -> SmallVec<[Borrowed<'a, 'py>; 16]> {
+        operands.iter().map(|&operand| self.read(operand)).collect()
+    }
+
+    #[inline]
+    fn keywords(&self, keywords: Option<u32>) -> Option<&'a Bound<'py, PyTuple>> {
+        keywords.map(|keywords| self.program.keywords[keywords as usize].bind(self.py))
+    }
+
+    fn dict(&self, operands: &[Operand]) -> PyResult<Object<'py>> {
+        let dict = PyDict::new(self.py);
+        for pair in operands.chunks_exact(2) {
+            dict.set_item(self.read(pair[0]), self.read(pair[1]))?;
+        }
+        Ok(dict.into_any())
+    }
+
+    fn none(&self) -> Object<'py> {
+        self.py.None().into_bound(self.py)
+    }
+}
+
+/// An element of a structured result: a tuple, a named tuple, a list.
+fn element<'py>(structure: Borrowed<'_, 'py>, index: usize) -> PyResult<Object<'py>> {
+    match structure.cast::<PyTuple>() {
+        Ok(tuple) => tuple.get_item(index),
+        Err(_) => structure.get_item(index),
+    }
+}

@@ -1,0 +1,1 @@
+"""Programs that show Stator on real models. `examples.models` serves `bench` and the tests too."""

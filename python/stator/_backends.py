@@ -1,0 +1,157 @@
+"""What runs a graph: the names and callables that `stator.compile(backend=...)` takes.
+
+`"eager"` is the replay in Rust and needs nothing from here. Every other backend is a function
+`(GraphModule, example_inputs) -> callable`, as for `torch.compile`; PyTorch's own are looked up in
+its registry.
+
+Functions here import `torch` (and what needs it) when they run: `import stator` works without it,
+and the import of `torch._dynamo` takes seconds that users of the default backend need not spend.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
+
+from stator._suggest import suggest
+from stator.errors import BackendError, OptionError
+
+if TYPE_CHECKING:
+    import torch.fx
+
+    from stator._fx import Row
+
+__all__ = ["list_backends", "register_backend", "resolve_backend"]
+
+Backend: TypeAlias = "Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]]"
+"""What users write. The callable it returns takes the graph's inputs and returns its outputs."""
+
+Prepared: TypeAlias = "Callable[[Sequence[Row], Sequence[Any]], Callable[..., Any]]"
+"""What the native side asks, with a description of the graph (`stator._fx`) and example inputs."""
+
+EAGER = "eager"
+
+
+def _fx(graph_module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    """The graph module itself: its generated Python code runs the graph."""
+    return graph_module
+
+
+_registered: dict[str, Backend] = {"fx": _fx}
+
+
+def list_backends() -> list[str]:
+    """The names that `backend=` takes: Stator's own, those that were registered, PyTorch's."""
+    own = [EAGER, *_registered]
+    others = set(_torch_backends()) - set(own)
+    return own + sorted(name for name in others if not name.endswith("_TESTING_ONLY"))
+
+
+@overload
+def register_backend(fn: Backend, *, name: str | None = None) -> Backend: ...
+@overload
+def register_backend(
+    fn: None = None, *, name: str | None = None
+) -> Callable[[Backend], Backend]: ...
+
+
+def register_backend(
+    fn: Backend | None = None, *, name: str | None = None
+) -> Backend | Callable[[Backend], Backend]:
+    """Makes a backend known under a name (its own, unless another is given). Usable as a decorator.
+
+    A name hides PyTorch's backend of the same name. Stator's own can't be replaced.
+    """
+    if fn is None:
+        return functools.partial(register_backend, name=name)
+    if not callable(fn):
+        raise BackendError(f"A backend is a callable, not {fn!r}.")
+    key = name or getattr(fn, "__name__", None)
+    if not isinstance(key, str) or not key:
+        raise BackendError(f"{fn!r} has no name of its own: pass name=... to register_backend.")
+    known = _fx if key == "fx" else _registered.get(key)
+    if key == EAGER or (known is not None and known is not fn):
+        raise BackendError(
+            f"There is a backend {key!r} already. Register this one by another name."
+        )
+    _registered[key] = fn
+    return fn
+
+
+def resolve_backend(
+    backend: str | Callable[..., Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Prepared | None:
+    """The function that the native side calls to compile a graph; None for the replay in Rust."""
+    if mode == "default":
+        mode = None
+    if backend == EAGER:
+        if mode is not None or options:
+            raise OptionError('backend="eager" replays the graph as it is: no mode, no options.')
+        return None
+    name, fn = _find(backend)
+    return functools.partial(_compile_graph, name, fn, _arguments(name, mode, options))
+
+
+def _find(backend: str | Callable[..., Any]) -> tuple[str, Backend]:
+    if not isinstance(backend, str):
+        if not callable(backend):
+            raise BackendError(f"A backend is a name or a callable, not {backend!r}.")
+        return getattr(backend, "__qualname__", repr(backend)), backend
+    if fn := _registered.get(backend):
+        return backend, fn
+    if backend not in _torch_backends():
+        raise BackendError(f"There is no backend {backend!r}. {suggest(backend, list_backends())}")
+    from torch._dynamo.backends.registry import lookup_backend
+
+    found: Any = lookup_backend(backend)
+    return backend, found
+
+
+def _torch_backends() -> list[str]:
+    """PyTorch's backends, or none where there is no PyTorch."""
+    try:
+        from torch._dynamo.backends.registry import list_backends as list_torch_backends
+    except ModuleNotFoundError:
+        return []
+    return [str(name) for name in list_torch_backends(())]
+
+
+def _arguments(name: str, mode: str | None, options: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Keyword arguments for the backend, as `torch.compile` hands `mode` and `options` on."""
+    given = {"mode": mode, "options": dict(options) if options else None}
+    arguments = {key: value for key, value in given.items() if value is not None}
+    if name != "inductor" or not arguments:
+        return arguments
+    from torch._inductor import list_mode_options
+
+    settings: dict[str, Any] = dict(options or {})
+    if mode is not None:
+        modes = list_mode_options()
+        if mode not in modes:
+            raise OptionError(f"Inductor has no mode {mode!r}. {suggest(mode, modes)}")
+        settings = dict(modes[mode])
+    # Inductor's own spelling has underscores; users may write its options with dashes.
+    patches = {key.replace("-", "_"): value for key, value in settings.items()}
+    return {"config_patches": patches}
+
+
+def _compile_graph(
+    name: str,
+    fn: Backend,
+    arguments: Mapping[str, Any],
+    description: Sequence[Row],
+    example_inputs: Sequence[Any],
+) -> Callable[..., Any]:
+    from stator._fx import graph_module
+
+    compiled = fn(graph_module(description, example_inputs), example_inputs, **arguments)
+    if not callable(compiled):
+        raise BackendError(
+            f"The backend {name} returned {compiled!r}. A backend takes a torch.fx.GraphModule and "
+            "example inputs, and returns a callable that takes the graph's inputs."
+        )
+    return compiled

@@ -1,0 +1,114 @@
+"""`stator.compile` and the questions one can ask about what it made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, overload
+
+from stator import _stator
+from stator._settings import Settings
+from stator._stator import Stats
+from stator._suggest import describe
+from stator._targets import compile_target, native_of
+from stator.errors import NotCompilableError
+
+__all__ = ["compile", "is_compiling", "reset", "stats"]
+
+T = TypeVar("T")
+
+
+@overload
+def compile(
+    fn_or_module: None = None,
+    *,
+    backend: str | Callable[..., Any] = "eager",
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    recompile_limit: int | None = None,
+    disable: bool = False,
+) -> Callable[[T], T]: ...
+@overload
+def compile(
+    fn_or_module: T,
+    *,
+    backend: str | Callable[..., Any] = "eager",
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    recompile_limit: int | None = None,
+    disable: bool = False,
+) -> T: ...
+
+
+def compile(
+    fn_or_module: Any = None,
+    *,
+    backend: str | Callable[..., Any] = "eager",
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    recompile_limit: int | None = None,
+    disable: bool = False,
+) -> Any:
+    """Compiles a function, a method, a callable object or an `nn.Module`.
+
+    The first call runs as plain Python does, and records the tensor operations it executes. Later
+    calls check that what shaped the record is unchanged, and replay it. Nothing happens before the
+    first call. Works as a decorator, with and without arguments.
+
+        @stator.compile
+        def mse(x, y):
+            return ((x - y) ** 2).sum()
+
+    backend: what runs the graph. `"eager"` replays it operation by operation; a name out of
+        `stator.list_backends()`, or a callable that takes a `torch.fx.GraphModule` and example
+        inputs and returns a callable.
+    fullgraph: raise `stator.errors.GraphBreakError` where the function can't be one graph.
+    dynamic: True treats tensor sizes as symbols from the start, False never does, None does once
+        one has changed.
+    mode, options: handed to the backend; one of them at most.
+    recompile_limit: how many traces to keep for different inputs. None: that of `stator.config`.
+    disable: return `fn_or_module` unchanged.
+
+    The result is of the kind that was given: a bound method of a method, a partial of a partial, a
+    module (that shares everything with the one given) of a module. Generator and async functions
+    and callables written in C are returned unchanged, and the `graph_breaks` log says so. What is
+    compiled already is returned as it is, or compiled anew if other settings are asked for.
+    """
+    settings = Settings(
+        backend=backend,
+        fullgraph=fullgraph,
+        dynamic=dynamic,
+        mode=mode,
+        options=options,
+        recompile_limit=recompile_limit,
+    )
+
+    def decorate(target: Any) -> Any:
+        return target if disable else compile_target(target, settings)
+
+    return decorate if fn_or_module is None else decorate(fn_or_module)
+
+
+def stats(compiled: object) -> Stats:
+    """The counters of anything that `stator.compile` returned: traces, hits, native calls, ..."""
+    native = native_of(compiled)
+    if native is None:
+        raise NotCompilableError(
+            f"stator.stats takes what stator.compile returned, not {describe(compiled)}."
+        )
+    return native.stats
+
+
+def reset() -> None:
+    """Forgets every trace of every compiled function of the process."""
+    _stator.reset_all()
+
+
+def is_compiling() -> bool:
+    """Whether the code that asks is being recorded; always False in plain Python and in replays."""
+    return _stator.is_recording()

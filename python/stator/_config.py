@@ -1,0 +1,65 @@
+"""Settings of the process: `stator.config`.
+
+One object, one line per setting. Unknown names and values of a wrong type are errors at the
+assignment, not surprises later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from stator._suggest import suggest
+from stator.errors import ConfigError
+
+
+@dataclasses.dataclass(slots=True)
+class Config:
+    """The settings, with their defaults.
+
+    A change holds for every later call, also of functions that were compiled before.
+    """
+
+    recompile_limit: int = 8
+    """How many traces one function keeps. Beyond it the function runs natively, with one warning.
+    `stator.compile(recompile_limit=...)` overrides it for one function."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _NAMES:
+            _fail_unknown(name)
+        if name == "recompile_limit" and not is_recompile_limit(value):
+            raise ConfigError(
+                f"stator.config.recompile_limit takes an integer from 1 up, not {value!r}."
+            )
+        object.__setattr__(self, name, value)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        _fail_unknown(name)
+
+    @contextlib.contextmanager
+    def patch(self, **settings: Any) -> Iterator[None]:
+        """Changes settings inside a `with` block."""
+        saved = {name: getattr(self, name) for name in settings}
+        try:
+            for name, value in settings.items():
+                setattr(self, name, value)
+            yield
+        finally:
+            for name, value in saved.items():
+                setattr(self, name, value)
+
+
+def is_recompile_limit(value: object) -> bool:
+    """Whether `value` can bound the number of traces: an integer, at least one."""
+    return type(value) is int and value >= 1
+
+
+def _fail_unknown(name: str) -> NoReturn:
+    raise ConfigError(f"stator.config has no setting {name!r}. {suggest(name, _NAMES)}")
+
+
+_NAMES = tuple(field.name for field in dataclasses.fields(Config))
+
+config = Config()

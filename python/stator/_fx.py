@@ -1,0 +1,100 @@
+"""Recorded graphs as `torch.fx.GraphModule`s, for backends that want one.
+
+The native side describes a graph as rows (`crates/tracer/src/replay/export.rs`); here they become
+`torch.fx` nodes of the same names. Only code that has a use for `torch` imports this module.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import torch
+import torch.fx
+from torch.fx.node import map_aggregate
+
+from stator.errors import InternalError
+
+Row: TypeAlias = tuple[str, str, Any, tuple[Any, ...], dict[str, Any], str | None]
+"""Opcode, name, target, args, kwargs, stack trace."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reference:
+    """Stands for another node in the arguments of a row."""
+
+    name: str
+
+
+def graph_module(description: Sequence[Row], example_inputs: Sequence[Any]) -> torch.fx.GraphModule:
+    """The described graph. `example_inputs` belong to its placeholders, in order."""
+    builder = _Builder(list(example_inputs))
+    for row in description:
+        builder.add(*row)
+    if builder.examples:
+        raise InternalError(f"{len(builder.examples)} inputs more than the graph has placeholders")
+    builder.graph.lint()  # type: ignore[no-untyped-call]
+    return torch.fx.GraphModule(builder.root, builder.graph)
+
+
+_LITERALS = (
+    str, bytes, int, float, complex, enum.Enum, range, type(None), type(Ellipsis),
+    torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
+    torch.SymInt, torch.SymFloat, torch.SymBool, torch._ops.OpOverload,
+)  # fmt: skip
+"""Types whose `repr` the code that `torch.fx` generates can hold. Other objects (generators,
+tensors, functions) become attributes of the module."""
+
+
+class _Builder:
+    def __init__(self, examples: list[Any]) -> None:
+        self.graph = torch.fx.Graph()
+        self.root = torch.nn.Module()
+        self.examples = examples
+        self._nodes: dict[str, torch.fx.Node] = {}
+        self._attributes: dict[int, str] = {}
+
+    def add(
+        self,
+        op: str,
+        name: str,
+        target: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        trace: str | None,
+    ) -> None:
+        if op == "placeholder":
+            self._add_placeholder(name)
+            return
+        args, kwargs = map_aggregate((args, kwargs), self._argument)
+        node = self.graph.create_node(op, target, args, kwargs, name=name)
+        if trace is not None:
+            node.meta["stack_trace"] = trace
+        self._register(name, node)
+
+    def _add_placeholder(self, name: str) -> None:
+        if not self.examples:
+            raise InternalError(f"no input is left for the graph's placeholder {name}")
+        example = self.examples.pop(0)
+        kind = torch.SymInt if isinstance(example, (int, torch.SymInt)) else torch.Tensor
+        node = self.graph.create_node("placeholder", name, (), {}, name=name, type_expr=kind)
+        node.meta["example_value"] = example
+        self._register(name, node)
+
+    def _register(self, name: str, node: torch.fx.Node) -> None:
+        if node.name != name:
+            raise InternalError(f"torch.fx gave the node {name} the name {node.name}")
+        self._nodes[name] = node
+
+    def _argument(self, argument: Any) -> Any:
+        if isinstance(argument, Reference):
+            return self._nodes[argument.name]
+        return argument if isinstance(argument, _LITERALS) else self._attribute(argument)
+
+    def _attribute(self, value: object) -> torch.fx.Node:
+        """A node that reads `value` from the module."""
+        target = self._attributes.setdefault(id(value), f"_constant_{len(self._attributes)}")
+        setattr(self.root, target, value)
+        return self.graph.create_node("get_attr", target, (), {})

@@ -1,0 +1,85 @@
+"""The native module. `crates/py` implements it; this file is its contract with the Python side."""
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, Self
+
+class Stats:
+    """Counters of one compiled function."""
+
+    @property
+    def traces(self) -> int: ...
+    @property
+    def hits(self) -> int: ...
+    @property
+    def native(self) -> int:
+        """Calls that ran natively."""
+    @property
+    def entries(self) -> int: ...
+    @property
+    def reason(self) -> str | None:
+        """Why the last native call ran natively."""
+    @property
+    def graph_nodes(self) -> int: ...
+    @property
+    def guards(self) -> int: ...
+
+class Compiled:
+    """A function that is traced at its first call and replayed afterwards.
+
+    Called through vectorcall; a descriptor, so that it works as a method. `fn` is always a Python
+    function: `stator._targets` takes bound methods, partials, objects and modules apart first.
+    Pickling is `stator._targets`' business; a deep copy is the object itself, as for functions.
+    """
+
+    __wrapped__: Callable[..., Any]
+    __name__: str
+    __qualname__: str
+    __module__: str
+    __doc__: str | None
+    __dict__: dict[str, Any]
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        *,
+        backend: Callable[..., Any] | None,
+        recompile_limit: int | None,
+        fullgraph: bool,
+        dynamic: bool | None,
+    ) -> None:
+        """`backend=None` replays from Rust. Otherwise `backend(description, example_inputs)`
+        returns the callable that replaces the replay; it is asked for lazily.
+        `recompile_limit=None` reads `stator._config.config` at each miss."""
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any: ...
+    def __get__(self, instance: object, owner: type | None = None, /) -> Any: ...
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, memo: dict[int, Any], /) -> Self: ...
+    @property
+    def stats(self) -> Stats: ...
+    def reset(self) -> None:
+        """Drops every trace of this function and sets its counters to zero."""
+    def graph_code(self) -> list[str]:
+        """The graph of each entry, printed as code."""
+    def guards(self) -> list[list[str]]:
+        """The guards of each entry, as the `guards` log prints them."""
+
+def _set_log_mask(mask: int) -> None:
+    """Bit i turns on the i-th name of `stator._logs.LOGS`; bit 16 + i asks it for more detail."""
+
+def is_recording() -> bool:
+    """Whether this thread is recording a trace."""
+
+def reset_all() -> None:
+    """`Compiled.reset` on every compiled function of the process."""
+
+# For tests alone.
+
+testing: ModuleType
+"""The exact evaluator on its own; `stator._testing` wraps it."""
+
+def _bytecode_roundtrip(code: bytes) -> bytes: ...
+def _bytecode_exception_table_roundtrip(table: bytes) -> bytes: ...
+def _bytecode_line_table_roundtrip(table: bytes, first_line: int) -> bytes: ...
+def _bytecode_stack_effect(opcode: int, arg: int, jump: bool | None = None) -> int | None: ...
+def _bytecode_max_depth(code: bytes, exception_table: bytes) -> int: ...

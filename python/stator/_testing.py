@@ -1,0 +1,87 @@
+"""The exact evaluator for every frame of the process: the evaluator's own tests use it.
+
+``tools/test_cpython.py`` runs CPython's test suite under :func:`start_evaluating_everything`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import CodeType
+from typing import ParamSpec, TypeVar
+
+from stator import _stator
+
+_native = _stator.testing
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass
+class Counts:
+    """How much was evaluated within a :func:`evaluate_everything` block, once it has ended."""
+
+    frames: int = 0
+    instructions: int = 0
+
+
+def start_evaluating_everything(*, count: bool = True) -> None:
+    """Evaluate all frames that start from now on, in all threads.
+
+    With ``count`` false, nothing is counted or handed over: that is the evaluator at full speed.
+    """
+    _native.evaluate_everything(True, count)
+
+
+def stop_evaluating_everything() -> None:
+    """Leave all frames that start from now on to CPython."""
+    _native.evaluate_everything(False)
+
+
+@contextmanager
+def evaluate_everything(*, count: bool = True) -> Iterator[Counts]:
+    """Evaluate all frames that start inside the block, in all threads."""
+    counts = Counts()
+    frames, instructions = _native.counts()
+    start_evaluating_everything(count=count)
+    try:
+        yield counts
+    finally:
+        stop_evaluating_everything()
+        now = _native.counts()
+        counts.frames = now[0] - frames
+        counts.instructions = now[1] - instructions
+
+
+@contextmanager
+def hand_over_at(code: CodeType, unit: int) -> Iterator[None]:
+    """Give frames of ``code`` to CPython before the instruction at code unit ``unit``."""
+    _native.hand_over_at(code, unit)
+    try:
+        yield
+    finally:
+        _native.hand_over_at(None)
+
+
+@contextmanager
+def hand_over_every(instructions: int) -> Iterator[None]:
+    """Give the running frame to CPython at every so many instructions, counted over all frames."""
+    _native.hand_over_every(instructions)
+    try:
+        yield
+    finally:
+        _native.hand_over_every(0)
+
+
+def call_evaluated(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Call a function with this thread's evaluator on."""
+    result: R = _native.call_evaluated(function, *args, **kwargs)
+    return result
+
+
+def call_native(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Call a function with this thread's evaluator off."""
+    result: R = _native.call_native(function, *args, **kwargs)
+    return result

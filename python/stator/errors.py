@@ -1,0 +1,119 @@
+"""Every error that Stator raises. Exceptions of the user's own program are never wrapped.
+
+Three families, because they ask three different things of the reader:
+
+* [ApiError][]: Stator was used wrongly; change the call.
+* [GraphBreakError][]: `fullgraph=True` was asked for, and this code can't be one graph.
+* [InternalError][]: Stator has a bug; report it.
+"""
+
+from __future__ import annotations
+
+import linecache
+import platform
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+
+__all__ = [
+    "ApiError",
+    "BackendError",
+    "ConfigError",
+    "GraphBreakError",
+    "InternalError",
+    "LogError",
+    "NotCompilableError",
+    "OptionError",
+    "StatorError",
+]
+
+
+class StatorError(Exception):
+    """Base of all errors that Stator raises."""
+
+
+class ApiError(StatorError):
+    """Stator was used wrongly: the message says what was met and what is expected."""
+
+
+class BackendError(ApiError, ValueError):
+    """A backend is unknown, or returned something that can't be called."""
+
+
+class ConfigError(ApiError, AttributeError):
+    """`stator.config` has no such setting, or the setting doesn't take this value."""
+
+
+class LogError(ApiError, ValueError):
+    """There is no log of this name, or it doesn't take this value."""
+
+
+class NotCompilableError(ApiError, TypeError):
+    """`stator.compile` was given something that isn't a function, a method or a module."""
+
+
+class OptionError(ApiError, ValueError):
+    """An argument of `stator.compile` has a value it can't take."""
+
+
+class GraphBreakError(StatorError):
+    """`fullgraph=True`, and something in the function can't be part of a graph.
+
+    `id` names the row of the table of break reasons, `explanation` says what was met, `hint` says
+    what to do about it, and `user_stack` holds (file, line, function) of the user's frames,
+    outermost first.
+    """
+
+    def __init__(
+        self,
+        id: str,
+        explanation: str,
+        hint: str,
+        user_stack: Sequence[tuple[str, int, str]] = (),
+    ) -> None:
+        super().__init__(id, explanation, hint, tuple(user_stack))
+        self.id = id
+        self.explanation = explanation
+        self.hint = hint
+        self.user_stack = tuple(user_stack)
+
+    def __str__(self) -> str:
+        lines = [f"This function can't be one graph: {self.explanation}"]
+        for file, line, function in self.user_stack:
+            lines.append(f'  File "{file}", line {line}, in {function}')
+            code = linecache.getline(file, line).strip()
+            if code:
+                lines.append(f"    {code}")
+        lines.append(f"Hint: {self.hint}")
+        lines.append(f"(graph break {self.id!r}; only with fullgraph=True is it an error)")
+        return "\n".join(lines)
+
+
+class InternalError(StatorError):
+    """Stator met a state that can't be. The user's program is not at fault."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+    def __str__(self) -> str:
+        return (
+            f"Stator has a bug: {self.what}\n"
+            "Your program is not at fault. With stator.compile(..., disable=True), or "
+            "stator.disable on the function it happened in, it runs without Stator.\n"
+            "Please report this text, the traceback and, if you can, a small program that shows "
+            "it, in the project's issue tracker.\n"
+            f"Versions: {_versions()}"
+        )
+
+
+def _versions() -> str:
+    torch = sys.modules.get("torch")
+    return ", ".join(
+        (
+            f"stator {metadata.version('stator')}",
+            f"CPython {platform.python_version()}",
+            f"torch {torch.__version__ if torch else 'not imported'}",
+            platform.platform(),
+        )
+    )

@@ -1,0 +1,40 @@
+"""What all tests share: a clean slate between tests, and expected outputs kept as files."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+BLESS = os.environ.get("STATOR_BLESS") == "1"
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.fixture(autouse=True)
+def _no_log_left_on() -> Iterator[None]:
+    yield
+    stator = sys.modules.get("stator")  # Corpora also run without it (tests/differential).
+    if stator is not None:
+        stator.set_logs(all=False)
+
+
+@pytest.fixture
+def golden() -> Callable[[str, str], None]:
+    """`golden("errors", text)` compares with `tests/golden/errors.txt`; `make bless` rewrites it."""
+
+    def check(name: str, text: str) -> None:
+        path = GOLDEN / f"{name}.txt"
+        if BLESS:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        expected = path.read_text() if path.exists() else ""
+        difference = difflib.unified_diff(
+            expected.splitlines(), text.splitlines(), str(path), "this run", lineterm=""
+        )
+        assert text == expected, "\n".join(difference)
+
+    return check

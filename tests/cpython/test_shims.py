@@ -1,0 +1,47 @@
+"""The C shims compile against their CPython's headers, whose layouts they assert."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from stator import _stator
+
+SHIMS = Path(__file__).resolve().parents[2] / "crates" / "cpython" / "shim"
+FLAGS = (
+    "-c -O2 -fPIC -Wall -Wextra -Werror -Wno-unused-parameter"
+    " -Wno-missing-field-initializers -Wno-deprecated-declarations"
+).split()
+
+
+def include_dir(minor: int) -> Path | None:
+    """The headers of CPython 3.``minor``: this interpreter's, or a sibling's under pyenv."""
+    if sys.version_info[1] == minor:
+        return Path(sysconfig.get_path("include"))
+    for versions in (Path(sys.base_prefix).parent, Path.home() / ".pyenv" / "versions"):
+        for found in sorted(versions.glob(f"3.{minor}.*/include/python3.{minor}")):
+            return found
+    return None
+
+
+@pytest.mark.parametrize("minor", [11, 12, 13])
+@pytest.mark.parametrize("shim", ["version", "semantics", "c_stack"])
+def test_shim_compiles(minor: int, shim: str, tmp_path: Path) -> None:
+    include = include_dir(minor)
+    compiler = shutil.which("cc")
+    if include is None or compiler is None:
+        pytest.skip(f"no headers of 3.{minor}, or no compiler")
+    source = SHIMS / (f"v3{minor}.c" if shim == "version" else f"{shim}.c")
+    includes = [f"-I{include}", f"-I{include / 'internal'}"]
+    command = [compiler, *FLAGS, *includes, str(source), "-o", str(tmp_path / "shim.o")]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+def test_rust_layouts_equal_the_headers() -> None:
+    assert _stator.testing.layout_differences() == []

@@ -1,0 +1,1 @@
+"""The printed examples of the deep dive."""

@@ -1,0 +1,139 @@
+"""The deep dive's examples, with `stator` for `torch`'s names.
+
+`import stator` takes the empty line below `import torch`, so that line numbers are the text's.
+"""
+
+from __future__ import annotations
+
+MSE = """\
+import torch
+import stator
+@stator.compile
+def mse(x, y):
+    z = (x - y) ** 2
+    return z.sum()
+
+x = torch.randn(200)
+y = torch.randn(200)
+mse(x, y)
+"""
+
+MSE_GRAPH = """\
+def forward(l_x_: torch.Tensor, l_y_: torch.Tensor):
+    # File: example.py:5, code: z = (x - y) ** 2
+    sub = l_x_ - l_y_
+    z = sub ** 2
+    # File: example.py:6, code: return z.sum()
+    sum_1 = z.sum()
+    return (sum_1,)
+"""
+
+BRANCH = """\
+import torch
+import stator
+@stator.compile
+def fn(x, n):
+    y = x ** 2
+    if n >= 0:
+        return (n + 1) * y
+    else:
+        return y / n
+
+x = torch.randn(200)
+"""
+
+BRANCH_GRAPH = """\
+def forward(l_x_: torch.Tensor):
+    # File: example.py:5, code: y = x ** 2
+    y = l_x_ ** 2
+    # File: example.py:7, code: return (n + 1) * y
+    mul = 3 * y
+    return (mul,)
+"""
+
+OTHER_BRANCH_GRAPH = """\
+def forward(l_x_: torch.Tensor):
+    # File: example.py:5, code: y = x ** 2
+    y = l_x_ ** 2
+    # File: example.py:9, code: return y / n
+    truediv = y / -2
+    return (truediv,)
+"""
+
+HELLO = """\
+import torch
+import stator
+@stator.compile
+def fn(a, b):
+    return a * len(b)
+
+fn(torch.arange(10), "Hello")
+"""
+
+HELLO_GUARDS = """\
+___check_type_id(L['b'], ID)
+L['b'] == 'Hello'
+"""
+
+HELLO_GRAPHS = [
+    """\
+def forward(l_a_: torch.Tensor):
+    # File: script.py:5, code: return a * len(b)
+    mul = l_a_ * 5
+    return (mul,)
+""",
+    """\
+def forward(l_a_: torch.Tensor):
+    # File: script.py:5, code: return a * len(b)
+    mul = l_a_ * 2
+    return (mul,)
+""",
+]
+
+HELLO_RECOMPILES = """\
+Recompiling function fn in script.py:3
+triggered by the following guard failure(s):
+- L['b'] == 'Hello'
+"""
+
+ITEM = """\
+import torch
+import stator
+@stator.compile
+def fn(x, l):
+    return x * len(l[0])
+
+fn(torch.randn(8), ["Hi", "Hello"])
+"""
+
+ITEM_GUARDS = """\
+___check_type_id(L['l'], ID)
+len(L['l']) == 2
+___check_type_id(L['l'][0], ID)
+L['l'][0] == 'Hi'
+___check_type_id(L['l'][1], ID)
+L['l'][1] == 'Hello'
+"""
+
+SIZES = """\
+import torch
+import stator
+@stator.compile
+def fn(a, b):
+    return a.shape[0] * a * b
+
+fn(torch.randn(4, 3), torch.randn(4, 3))
+"""
+
+SIZES_GRAPH_LINES = """\
+mul = 4 * l_a_
+mul_1 = mul * l_b_
+return (mul_1,)
+"""
+
+SIZES_GUARDS = (
+    "check_tensor(L['a'], torch.float32, device=None, requires_grad=False, "
+    "size=[4, 3], stride=[3, 1])\n"
+    "check_tensor(L['b'], torch.float32, device=None, requires_grad=False, "
+    "size=[4, 3], stride=[3, 1])\n"
+)

@@ -1,0 +1,1 @@
+"""Small functions over every language feature: plain Python against recorded and replayed."""

@@ -1,0 +1,1 @@
+"""What the differential driver and the other test packages share."""

@@ -1,0 +1,1 @@
+"""Random writes between calls: compiled against plain."""

@@ -1,0 +1,1 @@
+"""Peak memory, leaks and threads."""

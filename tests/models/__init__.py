@@ -1,0 +1,1 @@
+"""Reduced versions of the demo models against eager."""

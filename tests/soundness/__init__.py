@@ -1,0 +1,1 @@
+"""Every soundness rule and every guard kind, both ways."""

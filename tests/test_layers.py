@@ -1,0 +1,175 @@
+"""The layers of ARCHITECTURE.md: who may use whom, where imports stand, how long a file may be."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "python" / "stator"
+
+# What each crate may depend on, among the crates of the workspace.
+CRATES = {
+    "stator-bytecode": set(),
+    "stator-graph": set(),
+    "stator-guards": set(),
+    "stator-cpython": {"stator-bytecode"},
+    "stator-tracer": {"stator-bytecode", "stator-cpython", "stator-graph", "stator-guards"},
+    "stator-py": {
+        "stator-bytecode",
+        "stator-cpython",
+        "stator-graph",
+        "stator-guards",
+        "stator-tracer",
+    },
+}
+# These build and test without an interpreter.
+PURE = ("stator-bytecode", "stator-graph", "stator-guards")
+INTERPRETER = {"pyo3", "pyo3-ffi", "pyo3-build-config"}
+
+# What each Python module may import from the package, itself and `_stator` (the native module,
+# below all of them) aside. A module is below those that import it, so there is no cycle.
+MODULES = {
+    "errors": set(),
+    "_suggest": set(),
+    "_warnings": set(),
+    "_config": {"_suggest", "errors"},
+    "_logs": {"_suggest", "_warnings", "errors"},
+    "_fx": {"errors"},
+    "_backends": {"_fx", "_suggest", "errors"},
+    "_settings": {"_backends", "_config", "errors"},
+    "_disable": {"_suggest", "errors"},
+    "_targets": {"_logs", "_module", "_settings", "_suggest", "errors"},
+    "_module": {"_settings", "_targets"},
+    "_compile": {"_settings", "_suggest", "_targets", "errors"},
+    "_testing": {"errors"},
+}
+NATIVE = "_stator"
+
+# Imports inside functions, each with its reason; all others stand at the top of their file.
+LATE_IMPORTS = {
+    ("_targets.py", "stator._module"): "needs torch, and Stator can be imported without it",
+    ("_backends.py", "stator._fx"): "needs torch",
+    ("_backends.py", "torch._dynamo.backends.registry"): "needs torch; seconds to import",
+    ("_backends.py", "torch._inductor"): "needs torch; seconds to import",
+}
+
+MAX_LINES = 800
+# Longer files, each with its reason.
+LONG_FILES: dict[str, str] = {}
+# The first line of a generated file says so; its length is its generator's business.
+GENERATED = "generated"
+
+
+@pytest.fixture(scope="module")
+def crates() -> dict[str, set[str]]:
+    """The crates of the workspace, with all that each depends on (tests' needs aside)."""
+    done = subprocess.run(
+        ["cargo", "metadata", "--no-deps", "--format-version=1", "--offline"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {
+        package["name"]: {d["name"] for d in package["dependencies"] if d["kind"] != "dev"}
+        for package in json.loads(done.stdout)["packages"]
+    }
+
+
+def test_crates_depend_on_crates_below(crates: dict[str, set[str]]) -> None:
+    assert crates.keys() == CRATES.keys()
+    for name, dependencies in crates.items():
+        wrong = dependencies & crates.keys() - CRATES[name]
+        assert not wrong, f"{name} may not depend on {', '.join(sorted(wrong))}"
+
+
+def test_pure_crates_need_no_interpreter(crates: dict[str, set[str]]) -> None:
+    for name in PURE:
+        assert not crates[name] & INTERPRETER, name
+
+
+def imports(tree: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
+    """The modules that a file imports, by full name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            if node.module == "stator":
+                for alias in node.names:
+                    yield f"stator.{alias.name}", node
+            else:
+                yield node.module or "", node
+
+
+def modules() -> Iterator[tuple[Path, ast.Module]]:
+    """The Python files of the package."""
+    for path in sorted(PACKAGE.glob("**/*.py")):
+        yield path, ast.parse(path.read_text())
+
+
+def test_python_modules_import_modules_below() -> None:
+    found = {path.stem for path, _ in modules()} - {"__init__"}
+    assert found <= MODULES.keys(), f"say in MODULES what {found - MODULES.keys()} may import"
+    for path, tree in modules():
+        if path.stem == "__init__":
+            continue
+        used = {name.split(".")[1] for name, _ in imports(tree) if name.startswith("stator.")}
+        wrong = used - MODULES[path.stem] - {NATIVE}
+        assert not wrong, f"{path.name} may not import {', '.join(sorted(wrong))}"
+
+
+def test_the_allowed_imports_have_no_cycle() -> None:
+    late = {(path.removesuffix(".py"), name.removeprefix("stator.")) for path, name in LATE_IMPORTS}
+    below: set[str] = set()
+    left = dict(MODULES)
+    while left:
+        ready = {
+            name
+            for name, uses in left.items()
+            if all(used in below or (name, used) in late for used in uses)
+        }
+        assert ready, f"a cycle among {sorted(left)}"
+        below |= ready
+        left = {name: uses for name, uses in left.items() if name not in ready}
+
+
+def test_imports_stand_at_the_top() -> None:
+    found = set()
+    for path, tree in modules():
+        top = set(ast.walk(ast.Module([n for n in tree.body if _is_top_level(n)], [])))
+        for name, node in imports(tree):
+            if node not in top:
+                found.add((path.name, name))
+    assert found <= LATE_IMPORTS.keys(), "move to the top of the file, or give a reason"
+    present = {path.name for path, _ in modules()}
+    assert {key for key in LATE_IMPORTS if key[0] in present} <= found, "no longer needed"
+
+
+def _is_top_level(node: ast.stmt) -> bool:
+    """Imports, and the `if TYPE_CHECKING:` or `try:` around them."""
+    return isinstance(node, ast.Import | ast.ImportFrom | ast.If | ast.Try)
+
+
+def sources() -> Iterator[Path]:
+    """Every file that people write and read as code."""
+    for folder in ("crates", "python", "tests", "tools", "examples", "bench"):
+        for pattern in ("*.rs", "*.py", "*.pyi", "*.c", "*.h"):
+            yield from sorted((ROOT / folder).rglob(pattern))
+
+
+def test_files_are_rooms_one_can_survey() -> None:
+    long = {}
+    for path in sources():
+        lines = path.read_text().splitlines()
+        if len(lines) > MAX_LINES and GENERATED not in lines[0].lower():
+            long[path.relative_to(ROOT).as_posix()] = len(lines)
+    assert long.keys() <= LONG_FILES.keys(), f"find a seam, or give a reason: {long}"
+    assert LONG_FILES.keys() <= long.keys(), "no longer so long: take it off the list"

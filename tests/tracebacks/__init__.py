@@ -1,0 +1,1 @@
+"""Tracebacks of compiled code are those of plain Python, character for character."""
