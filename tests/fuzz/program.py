@@ -124,29 +124,21 @@ def _call(program: Program, fn: Callable[..., Any], space: Space, x: torch.Tenso
     return describe_all(shown)
 
 
-def shrink(program: Program, make: Make = compiled_function, attempts: int = 400) -> Program:
+def shrink(program: Program, fails: Callable[[Program], bool], attempts: int = 300) -> Program:
     """A smaller program that still fails, by leaving out statements."""
-    left = attempts
     progress = True
-    while progress and left > 0:
+    while progress and attempts > 0:
         progress = False
         for part in ("writes", "body", "setup", "arguments"):
             lines: tuple[str, ...] = getattr(program, part)
             size = max(1, len(lines) // 2)
-            while size and left > 0:
+            while size and attempts > 0:
                 for start in range(0, len(lines), size):
                     candidate = replace(program, **{part: lines[:start] + lines[start + size :]})
-                    left -= 1
-                    if _still_fails(candidate, make):
+                    attempts -= 1
+                    if fails(candidate):
                         program, lines, progress = candidate, getattr(candidate, part), True
                         break
                 else:
                     size //= 2
     return program
-
-
-def _still_fails(program: Program, make: Make) -> bool:
-    try:
-        return check(program, make) is not None
-    except Exception:
-        return False  # the setup itself doesn't run without what was left out

@@ -155,6 +155,30 @@ pub fn bound_receiver<'py>(callable: Borrowed<'_, 'py>) -> Option<Object<'py>> {
     }
 }
 
+/// Receiver and descriptor of a bound slot wrapper (`super().__setitem__` of a C type).
+pub fn wrapper_parts<'py>(object: Borrowed<'_, 'py>) -> Option<(Object<'py>, Object<'py>)> {
+    #[repr(C)]
+    struct Wrapper {
+        head: ffi::PyObject,
+        descriptor: *mut ffi::PyObject,
+        receiver: *mut ffi::PyObject,
+    }
+    unsafe extern "C" {
+        static mut _PyMethodWrapper_Type: ffi::PyTypeObject;
+    }
+    if types::address_of(object) != &raw mut _PyMethodWrapper_Type as usize {
+        return None;
+    }
+    let py = object.py();
+    // SAFETY: a bound slot wrapper by its exact type; its fields are objects or null.
+    unsafe {
+        let parts = &*object.as_ptr().cast::<Wrapper>();
+        let descriptor = Bound::from_borrowed_ptr_or_opt(py, parts.descriptor)?;
+        let receiver = Bound::from_borrowed_ptr_or_opt(py, parts.receiver)?;
+        Some((receiver, descriptor))
+    }
+}
+
 /// The parts of a bound `super` object: the class to search behind, the receiver and the receiver's
 /// class.
 pub fn super_parts<'py>(

@@ -131,6 +131,9 @@ type Key = (u8, u32, u64);
 
 const NO_PARENT: u32 = u32::MAX;
 
+/// Room made at once: growing is what costs most when sources are interned.
+const USUAL: usize = 1 << 10;
+
 impl Source {
     /// The source this one is read from.
     #[must_use]
@@ -220,7 +223,10 @@ impl Sources {
     /// No sources.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        let mut sources = Self::default();
+        sources.sources.reserve(USUAL);
+        sources.index.reserve(USUAL);
+        sources
     }
 
     /// Says which source is the compiled function: its globals print as `G['name']`, those of

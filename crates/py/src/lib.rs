@@ -40,5 +40,6 @@ fn _stator(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(reset_all, module)?)?;
     module.add_function(wrap_pyfunction!(_register, module)?)?;
     bytecode::register(module)?;
+    stator_tracer::check::testing::register(module)?;
     testing::register(module)
 }

@@ -220,27 +220,34 @@ impl Compiled {
             locals.iter().map(|local| local.as_borrowed()).collect();
         let entries = self.entries();
         let mut failures = Vec::new();
-        for entry in &entries {
-            match entry.check(py, &locals) {
-                Ok(resolved) => {
-                    self.use_first(entry);
-                    return match entry.replay(py, &resolved, self.backend.as_ref()) {
-                        Replay::Done(result) => {
-                            self.hits.fetch_add(1, Ordering::Relaxed);
-                            Ok(result)
-                        }
-                        Replay::Restart => {
-                            lock(&self.state).reason =
-                                Some("an operation raised during replay".into());
-                            self.run_natively(py, args, kwargs)
-                        }
-                        Replay::Failed(error) => Err(error),
-                    };
+        let fast = entries.iter().find_map(|entry| Some((entry, entry.check_fast(py, &locals)?)));
+        let mut passed = fast;
+        if passed.is_none() {
+            for entry in &entries {
+                match entry.check(py, &locals) {
+                    Ok(resolved) => {
+                        passed = Some((entry, resolved));
+                        break;
+                    }
+                    Err(failure) => failures.push((entry, failure)),
                 }
-                Err(failure) => failures.push((entry, failure)),
             }
         }
-        self.miss(py, args, kwargs, &failures)
+        let Some((entry, resolved)) = passed else {
+            return self.miss(py, args, kwargs, &failures);
+        };
+        self.use_first(entry);
+        match entry.replay(py, &resolved, self.backend.as_ref()) {
+            Replay::Done(result) => {
+                self.hits.fetch_add(1, Ordering::Relaxed);
+                Ok(result)
+            }
+            Replay::Restart => {
+                lock(&self.state).reason = Some("an operation raised during replay".into());
+                self.run_natively(py, args, kwargs)
+            }
+            Replay::Failed(error) => Err(error),
+        }
     }
 
     /// The signature, made again if the function's code was replaced.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PySequence, PySequenceMethods, PyTuple};
+use pyo3::types::{PyDict, PyList, PySequence, PySequenceMethods, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::object::{Borrowed, Object};
 use stator_graph::print;
@@ -62,6 +62,15 @@ impl Entry {
         self.checker.check(py, locals)
     }
 
+    /// As [`Entry::check`], but only against states that passed before.
+    pub fn check_fast<'py>(
+        &self,
+        py: Python<'py>,
+        locals: &[Borrowed<'_, 'py>],
+    ) -> Option<Resolved<'py>> {
+        self.checker.check_fast(py, locals)
+    }
+
     /// Whether everything the guards know by identity is alive.
     #[must_use]
     pub fn is_alive(&self) -> bool {
@@ -110,10 +119,43 @@ impl Entry {
         let rebuilt: SmallVec<[Borrowed<'_, 'py>; 4]> =
             rebuilt.iter().map(|object| object.as_borrowed()).collect();
         let values = Values { outputs: &outputs, sources: &rebuilt, objects: &self.traced.objects };
-        match self.traced.recipes.rebuild(py, &[self.traced.result], &values) {
-            Ok(mut made) => Replay::Done(made.remove(0)),
-            Err(error) => Replay::Failed(error),
+        let stored = self.traced.effects.iter().filter_map(|store| store.value);
+        let roots: SmallVec<[_; 4]> = std::iter::once(self.traced.result).chain(stored).collect();
+        let mut made = match self.traced.recipes.rebuild(py, &roots, &values) {
+            Ok(made) => made,
+            Err(error) => return Replay::Failed(error),
+        };
+        if let Err(error) = self.store(py, &rebuilt, &made[1..]) {
+            return Replay::Failed(error);
         }
+        Replay::Done(made.swap_remove(0))
+    }
+
+    /// Writes the values that the trace left in outside dictionaries.
+    fn store<'py>(
+        &self,
+        py: Python<'py>,
+        rebuilt: &[Borrowed<'_, 'py>],
+        values: &[Object<'py>],
+    ) -> PyResult<()> {
+        let mut values = values.iter();
+        for store in &self.traced.effects {
+            let dict = rebuilt[store.dict as usize].cast::<PyDict>()?;
+            let key = self.traced.objects[store.key.index()].bind_borrowed(py);
+            let now = dict.get_item(key)?;
+            match store.value {
+                Some(_) => {
+                    let value = values.next().expect("one value for each store");
+                    // An unchanged slot stays untouched, and with it the dictionary's version.
+                    if !now.is_some_and(|now| now.is(value)) {
+                        dict.set_item(key, value)?;
+                    }
+                }
+                None if now.is_some() => dict.del_item(key)?,
+                None => {}
+            }
+        }
+        Ok(())
     }
 
     fn program(&self, py: Python<'_>) -> PyResult<&Program> {

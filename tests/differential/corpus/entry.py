@@ -143,16 +143,6 @@ def builtin_function() -> Any:
     return torch.relu
 
 
-@case(one, build=True, expect="any")
-def class_as_callable() -> Any:
-    class Box:
-        def __init__(self, x: Tensor) -> None:
-            self.x = x * 2
-
-    Box.__module__ = "elsewhere"
-    return Box
-
-
 @case(lambda: ((t(3), t(3)), {"k": t(3)}))
 def structured_arguments(pair: tuple[Tensor, Tensor], d: dict[str, Tensor]) -> Tensor:
     return pair[0] * pair[1] + d["k"]

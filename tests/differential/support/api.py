@@ -30,21 +30,33 @@ def reset() -> None:
         stator.reset()
 
 
+def _stats(compiled: Any) -> Any:
+    """The counters, or None of what is returned unchanged (generator functions, C callables)."""
+    try:
+        return stator.stats(compiled)
+    except stator.errors.NotCompilableError:
+        return None
+
+
 def traces(compiled: Any) -> int | None:
     """How often `compiled` was recorded; None in plain mode."""
-    return None if PLAIN else compiled.stats.traces
+    stats = None if PLAIN else _stats(compiled)
+    return None if stats is None else stats.traces
 
 
 def hits(compiled: Any) -> int | None:
     """How many calls of `compiled` were answered by a replay; None in plain mode."""
-    return None if PLAIN else compiled.stats.hits
+    stats = None if PLAIN else _stats(compiled)
+    return None if stats is None else stats.hits
 
 
 def native(compiled: Any) -> int | None:
     """How many calls of `compiled` ran natively; None in plain mode."""
-    return None if PLAIN else compiled.stats.native
+    stats = None if PLAIN else _stats(compiled)
+    return None if stats is None else stats.native
 
 
 def reason(compiled: Any) -> str | None:
     """Why `compiled` runs natively, if it does; None in plain mode."""
-    return None if PLAIN else compiled.stats.reason
+    stats = None if PLAIN else _stats(compiled)
+    return None if stats is None else stats.reason

@@ -137,7 +137,7 @@ def _observe(
     lines += [
         f"warned: {item.category.__name__} {item.message!s}"
         for item in caught
-        if item.filename == module.__file__
+        if item.filename == module.__file__ and not item.category.__module__.startswith("stator")
     ]
     return lines + state
 

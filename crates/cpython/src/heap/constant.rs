@@ -77,7 +77,9 @@ pub fn is_constant(object: Any<'_, '_>) -> bool {
 }
 
 fn constant_within(object: Any<'_, '_>, depth: usize) -> bool {
-    let Some(kind) = kind(object) else { return false };
+    let Some(kind) = kind(object) else {
+        return false;
+    };
     let elements = match kind {
         Kind::Singleton | Kind::Compared | Kind::Float | Kind::Complex => return true,
         _ if depth == 0 => return false,

@@ -10,7 +10,7 @@ use super::{Any, layout, words};
 pub fn list_length(list: Any<'_, '_>) -> Option<usize> {
     // SAFETY: a live object; the flag says it has a list's layout.
     unsafe {
-        words::has_flag(list.as_ptr(), ffi::Py_TPFLAGS_LIST_SUBCLASS as u64)
+        words::has_flag(list.as_ptr(), ffi::Py_TPFLAGS_LIST_SUBCLASS)
             .then(|| words::word(list.as_ptr(), layout::SIZE) as usize)
     }
 }
@@ -34,7 +34,7 @@ pub fn list_item<'py>(list: Any<'_, 'py>, index: usize) -> Option<Bound<'py, PyA
 pub fn tuple_length(tuple: Any<'_, '_>) -> Option<usize> {
     // SAFETY: a live object; the flag says it has a tuple's layout.
     unsafe {
-        words::has_flag(tuple.as_ptr(), ffi::Py_TPFLAGS_TUPLE_SUBCLASS as u64)
+        words::has_flag(tuple.as_ptr(), ffi::Py_TPFLAGS_TUPLE_SUBCLASS)
             .then(|| words::word(tuple.as_ptr(), layout::SIZE) as usize)
     }
 }

@@ -1,8 +1,6 @@
 //! Dictionaries: version tags, lookups that can't run user code, iteration in order, and the
 //! instance dictionaries of objects.
 
-use std::cell::Cell;
-
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -12,10 +10,6 @@ use super::{Any, constant, layout, types, words};
 unsafe extern "C" {
     fn _PyObject_GetDictPtr(object: *mut ffi::PyObject) -> *mut *mut ffi::PyObject;
     static mut PyODict_Type: ffi::PyTypeObject;
-}
-
-thread_local! {
-    static MATERIALISED: Cell<u64> = const { Cell::new(0) };
 }
 
 /// What a lookup found.
@@ -33,7 +27,7 @@ pub enum Lookup<'py> {
 #[inline(always)]
 pub fn is_dict(object: Any<'_, '_>) -> bool {
     // SAFETY: a live object.
-    unsafe { words::has_flag(object.as_ptr(), ffi::Py_TPFLAGS_DICT_SUBCLASS as u64) }
+    unsafe { words::has_flag(object.as_ptr(), ffi::Py_TPFLAGS_DICT_SUBCLASS) }
 }
 
 /// Whether the object is an `OrderedDict` or an instance of a subclass: its order is its own.
@@ -126,8 +120,11 @@ unsafe fn probe<'py>(dict: Any<'_, 'py>, key: Any<'_, 'py>, hash: isize) -> Look
                 let entry = entry.cast::<*mut ffi::PyObject>();
                 let stored = entry.add(usize::from(general)).read();
                 let candidate = stored == key.as_ptr()
-                    || (if general { entry.cast::<isize>().read() } else { ffi::PyObject_Hash(stored) })
-                        == hash;
+                    || (if general {
+                        entry.cast::<isize>().read()
+                    } else {
+                        ffi::PyObject_Hash(stored)
+                    }) == hash;
                 if candidate {
                     match constant::keys_equal(Any::from_ptr(dict.py(), stored), key) {
                         Some(true) => {
@@ -228,7 +225,7 @@ pub enum InstanceDict<'py> {
 
 /// The concrete instance dictionary of an object, made if the object doesn't have it yet.
 ///
-/// Making it allocates, so a garbage collection may run: see [`materialised`].
+/// Making it allocates, so a garbage collection may run: see [`super::interruptions`].
 #[inline]
 pub fn instance_dict<'py>(object: Any<'_, 'py>) -> InstanceDict<'py> {
     match peek_instance_dict(object) {
@@ -236,13 +233,6 @@ pub fn instance_dict<'py>(object: Any<'_, 'py>) -> InstanceDict<'py> {
         Peek::NoPlace => InstanceDict::None,
         Peek::NotYet => make_instance_dict(object),
     }
-}
-
-/// How often this thread has made an instance dictionary: a reader that must not be interrupted
-/// by a garbage collection compares this before and after, and starts again.
-#[must_use]
-pub fn materialised() -> u64 {
-    MATERIALISED.get()
 }
 
 /// An object's instance dictionary, as it is.
@@ -278,7 +268,7 @@ pub fn peek_instance_dict<'py>(object: Any<'_, 'py>) -> Peek<'py> {
 
 #[cold]
 fn make_instance_dict<'py>(object: Any<'_, 'py>) -> InstanceDict<'py> {
-    MATERIALISED.set(MATERIALISED.get() + 1);
+    super::interrupt();
     // SAFETY: a live object whose type has a place for a dictionary. `_PyObject_GetDictPtr` moves
     // inline values into a dictionary; `PyObject_GenericGetDict` makes a missing one.
     unsafe {

@@ -79,9 +79,7 @@ impl Field {
             | Field::KwDefaults
             | Field::Closure => is_instance(object, &raw mut ffi::PyFunction_Type),
             Field::CellContents => is_instance(object, &raw mut ffi::PyCell_Type),
-            Field::MethodSelf | Field::MethodFunc => {
-                is_instance(object, &raw mut PyMethod_Type)
-            }
+            Field::MethodSelf | Field::MethodFunc => is_instance(object, &raw mut PyMethod_Type),
             Field::PartialFunc | Field::PartialArgs | Field::PartialKeywords => {
                 is_instance(object, partial_type(object.py()))
             }

@@ -159,19 +159,28 @@ impl Reader {
                 let (flags, precisions) = context()?;
                 Some(Reader {
                     autograd_state: function(C10, c"_ZN3c1013AutogradState13get_tls_stateEv")?,
-                    saved_hooks: function(CPU, c"_ZN2at23SavedTensorDefaultHooks13get_tls_stateEv")?,
+                    saved_hooks: function(
+                        CPU,
+                        c"_ZN2at23SavedTensorDefaultHooks13get_tls_stateEv",
+                    )?,
                     default_dtype: function(C10, c"_ZN3c1031get_default_dtype_as_scalartypeEv")?,
                     autocast_dtype: function(
                         CPU,
                         c"_ZN2at8autocast18get_autocast_dtypeEN3c1010DeviceTypeE",
                     )?,
                     autocast_cache: function(CPU, c"_ZN2at8autocast25is_autocast_cache_enabledEv")?,
-                    function_modes: function(CPU, c"_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv")?,
+                    function_modes: function(
+                        CPU,
+                        c"_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv",
+                    )?,
                     function_switch: function(
                         CPU,
                         c"_ZN2at4impl22PythonTorchFunctionTLS18get_disabled_stateEv",
                     )?,
-                    dispatch_modes: function(C10, c"_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv")?,
+                    dispatch_modes: function(
+                        C10,
+                        c"_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv",
+                    )?,
                     anomaly: [
                         symbol(CPU, c"_ZN5torch8autograd11AnomalyMode8_enabledE")?.cast(),
                         symbol(CPU, c"_ZN5torch8autograd11AnomalyMode10_check_nanE")?.cast(),

@@ -40,7 +40,8 @@ pub fn offset_of(descriptor: Any<'_, '_>) -> Option<usize> {
     }
     // SAFETY: a member descriptor by its exact type; its `PyMemberDef` lives as long as its type.
     unsafe {
-        let def = words::pointer(descriptor.as_ptr(), layout::MEMBER_DEF).cast::<ffi::PyMemberDef>();
+        let def =
+            words::pointer(descriptor.as_ptr(), layout::MEMBER_DEF).cast::<ffi::PyMemberDef>();
         ((*def).type_code == OBJECT_EX).then(|| (*def).offset as usize)
     }
 }
@@ -49,11 +50,7 @@ impl Member {
     /// A reader for this offset.
     #[must_use]
     pub fn new(offset: usize) -> Self {
-        Member {
-            offset,
-            verified_type: AtomicUsize::new(0),
-            verified_version: AtomicU32::new(0),
-        }
+        Member { offset, verified_type: AtomicUsize::new(0), verified_version: AtomicU32::new(0) }
     }
 
     /// The offset.
@@ -98,10 +95,14 @@ impl Member {
 /// Whether some class of the type was made with a slot at this offset. The class's own table of
 /// members is asked, which attribute assignments don't change.
 fn has_member(ty: Type<'_, '_>, offset: usize) -> bool {
-    let Some(mro) = types::mro(ty) else { return false };
+    let Some(mro) = types::mro(ty) else {
+        return false;
+    };
     let length = container::tuple_length(mro.as_borrowed()).unwrap_or(0);
     (0..length).filter_map(|index| container::tuple_item(mro.as_borrowed(), index)).any(|class| {
-        let Ok(class) = class.cast::<PyType>() else { return false };
+        let Ok(class) = class.cast::<PyType>() else {
+            return false;
+        };
         // SAFETY: `tp_members` of a live type is null or an array that ends with a null name. The
         // base with the member is laid out inside its subclasses, as `ty` is one.
         unsafe {

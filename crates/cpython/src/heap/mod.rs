@@ -21,7 +21,35 @@ pub mod types;
 pub mod weak;
 mod words;
 
+use std::cell::Cell;
+
 use pyo3::prelude::*;
+
+thread_local! {
+    static INTERRUPTIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How often something here has allocated Python objects in this thread, so that a garbage
+/// collection (and finalizers) may have run: an instance dictionary was made, PyTorch was
+/// calibrated. Who needs an uninterrupted view compares before and after, and starts again.
+#[must_use]
+pub fn interruptions() -> u64 {
+    INTERRUPTIONS.get()
+}
+
+fn interrupt() {
+    INTERRUPTIONS.set(INTERRUPTIONS.get() + 1);
+}
+
+/// Does now what would otherwise happen at first use: finds PyTorch and calibrates. Cheap once
+/// done, and when PyTorch hasn't been imported.
+pub fn prepare(py: Python<'_>) {
+    let none = py.None();
+    function::Field::PartialFunc.applies(none.bind_borrowed(py));
+    if torch::get(py).is_some() {
+        global_state::read(py);
+    }
+}
 
 /// A borrowed reference to any Python object.
 pub type Any<'a, 'py> = pyo3::Borrowed<'a, 'py, PyAny>;

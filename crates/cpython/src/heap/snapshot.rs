@@ -50,7 +50,9 @@ use super::member::Member;
 use super::tensor::{CDATA, INLINE_DIMENSIONS, Offsets};
 use super::types::DictPlace;
 use super::weak::Liveness;
-use super::{Any, constant, container, dict, function, layout, member, tensor, torch, types, words};
+use super::{
+    Any, constant, container, dict, function, layout, member, tensor, torch, types, words,
+};
 
 /// A word of memory and the value it must have.
 #[derive(Clone, Copy)]
@@ -85,11 +87,17 @@ enum WatchKind {
 
 /// What a guarded key or name led to; null where it was absent.
 struct Entry {
-    key: Py<PyAny>,
+    key: Key,
     /// Of a `super` lookup: the class it starts behind.
-    after: Option<Py<PyAny>>,
+    after: Option<Key>,
     value: *mut ffi::PyObject,
     value_type: *mut ffi::PyTypeObject,
+}
+
+/// A constant, or the address of an object in the `Liveness`.
+enum Key {
+    Constant(Py<PyAny>),
+    Held(usize),
 }
 
 /// Where a wanted object comes from.
@@ -143,9 +151,11 @@ impl Snapshot {
                     Some(arg) => out.push((**arg).clone()),
                     None => return false,
                 },
-                // SAFETY: every node's pointer was just proven to be held by a slot that was
-                // proven alive; no Python code has run since.
-                Wanted::Object(object) => out.push(unsafe { Bound::from_borrowed_ptr(py, *object) }),
+                Wanted::Object(object) => {
+                    // SAFETY: every node's pointer was just proven to be held by a slot that was
+                    // proven alive; no Python code has run since.
+                    out.push(unsafe { Bound::from_borrowed_ptr(py, *object) });
+                }
             }
         }
         true
@@ -156,7 +166,8 @@ impl Snapshot {
         let mut from = 0;
         loop {
             // SAFETY: the module's argument: words are read in order, up to the first difference.
-            let found = self.words[from..].iter().position(|word| unsafe { word.at.read() } != word.want);
+            let found =
+                self.words[from..].iter().position(|word| unsafe { word.at.read() } != word.want);
             let Some(offset) = found else { return true };
             if !self.refresh(py, from + offset) {
                 return false;
@@ -176,8 +187,8 @@ impl Snapshot {
         let object = unsafe { Any::from_ptr(py, watch.object) };
         let holds = types::address_of(object) == watch.object_type
             && match watch.kind {
-                WatchKind::Dict => watch.dict_holds(object),
-                WatchKind::Type => watch.type_holds(object),
+                WatchKind::Dict => watch.dict_holds(object, &self.liveness),
+                WatchKind::Type => watch.type_holds(object, &self.liveness),
                 WatchKind::Version => false,
             };
         if !holds {
@@ -215,6 +226,15 @@ impl std::fmt::Debug for Snapshot {
     }
 }
 
+impl Key {
+    fn get<'py>(&self, py: Python<'py>, liveness: &Liveness) -> Option<Bound<'py, PyAny>> {
+        match self {
+            Key::Constant(object) => Some(object.bind(py).clone()),
+            Key::Held(address) => liveness.get(py, *address),
+        }
+    }
+}
+
 impl Entry {
     fn is(&self, found: Option<&Bound<'_, PyAny>>) -> bool {
         match found {
@@ -228,10 +248,12 @@ impl Entry {
 }
 
 impl Watch {
-    fn dict_holds(&self, dict: Any<'_, '_>) -> bool {
-        let py = dict.py();
+    fn dict_holds(&self, dict: Any<'_, '_>, liveness: &Liveness) -> bool {
         let entries = self.entries.iter().all(|entry| {
-            match dict::get(dict, entry.key.bind(py).as_borrowed()) {
+            let Some(key) = entry.key.get(dict.py(), liveness) else {
+                return false;
+            };
+            match dict::get(dict, key.as_borrowed()) {
                 dict::Lookup::Found(value) => entry.is(Some(&value)),
                 dict::Lookup::Absent => entry.is(None),
                 dict::Lookup::Refused => false,
@@ -247,13 +269,20 @@ impl Watch {
             })
     }
 
-    fn type_holds(&self, ty: Any<'_, '_>) -> bool {
-        let Ok(ty) = ty.cast::<PyType>() else { return false };
+    fn type_holds(&self, ty: Any<'_, '_>, liveness: &Liveness) -> bool {
+        let Ok(ty) = ty.cast::<PyType>() else {
+            return false;
+        };
         let entries = self.entries.iter().all(|entry| {
-            let name = entry.key.bind(ty.py()).as_borrowed();
+            let Some(name) = entry.key.get(ty.py(), liveness) else {
+                return false;
+            };
             let found = match &entry.after {
-                None => types::lookup(ty, name),
-                Some(after) => types::lookup_after(ty, after.bind(ty.py()).as_borrowed(), name),
+                None => types::lookup(ty, name.as_borrowed()),
+                Some(after) => match after.get(ty.py(), liveness) {
+                    Some(after) => types::lookup_after(ty, after.as_borrowed(), name.as_borrowed()),
+                    None => return false,
+                },
             };
             entry.is(found.as_ref())
         });
@@ -484,7 +513,7 @@ impl<'py> Builder<'py> {
             dict::Lookup::Absent => None,
             dict::Lookup::Refused => return Err(Unwatchable("a key that can't be looked up")),
         };
-        self.hold_key(key)?;
+        let key = self.key(key)?;
         Ok(self.entry(watch, key, None, value))
     }
 
@@ -493,9 +522,8 @@ impl<'py> Builder<'py> {
         let watch = self.watch_dict(node)?;
         let keys = dict::keys(self.object(node)).ok_or(Unwatchable("keys in disorder"))?;
         for key in &keys {
-            self.hold_key(key.as_borrowed())?;
-            if constant::is_constant(key.as_borrowed()) {
-                self.snapshot.owned.push(key.clone().unbind());
+            if let Key::Constant(key) = self.key(key.as_borrowed())? {
+                self.snapshot.owned.push(key);
             }
         }
         let order = keys.iter().map(|key| key.as_ptr() as usize).collect();
@@ -517,18 +545,21 @@ impl<'py> Builder<'py> {
     }
 
     /// Keys that aren't constants are found by identity: they mustn't be kept alive here.
-    fn hold_key(&self, key: Any<'_, 'py>) -> Result<()> {
-        if constant::is_constant(key) || self.snapshot.liveness.holds(key) {
-            return Ok(());
+    fn key(&self, key: Any<'_, 'py>) -> Result<Key> {
+        if constant::is_constant(key) {
+            Ok(Key::Constant(key.to_owned().unbind()))
+        } else if self.snapshot.liveness.holds(key) {
+            Ok(Key::Held(key.as_ptr() as usize))
+        } else {
+            Err(Unwatchable("a key that isn't held"))
         }
-        Err(Unwatchable("a key that isn't held"))
     }
 
     fn entry(
         &mut self,
         watch: usize,
-        key: Any<'_, 'py>,
-        after: Option<Any<'_, 'py>>,
+        key: Key,
+        after: Option<Key>,
         value: Option<Bound<'py, PyAny>>,
     ) -> Option<Node> {
         let (pointer, ty) = match &value {
@@ -536,8 +567,8 @@ impl<'py> Builder<'py> {
             None => (std::ptr::null_mut(), 0),
         };
         self.snapshot.watches[watch].entries.push(Entry {
-            key: key.to_owned().unbind(),
-            after: after.map(|after| after.to_owned().unbind()),
+            key,
+            after,
             value: pointer,
             value_type: ty as *mut ffi::PyTypeObject,
         });
@@ -560,7 +591,8 @@ impl<'py> Builder<'py> {
             None => types::lookup(ty, name),
             Some(after) => types::lookup_after(ty, after, name),
         };
-        Ok(self.entry(watch, name, after, found))
+        let (key, after) = (self.key(name)?, after.map(|after| self.key(after)).transpose()?);
+        Ok(self.entry(watch, key, after, found))
     }
 
     /// Records the length of a list.
@@ -581,7 +613,8 @@ impl<'py> Builder<'py> {
         let item = unsafe {
             let items = match self.nodes[node.0].items {
                 Some(items) => items,
-                None => self.word(self.address(node).cast(), layout::LIST_ITEMS as isize) as *const c_void,
+                None => self.word(self.address(node).cast(), layout::LIST_ITEMS as isize)
+                    as *const c_void,
             };
             self.nodes[node.0].items = Some(items);
             self.field_word(items, (index * size_of::<usize>()) as isize)
@@ -592,7 +625,8 @@ impl<'py> Builder<'py> {
     /// Records the length of a tuple.
     pub fn tuple_length(&mut self, node: Node) -> Result<usize> {
         self.exact_type(node)?;
-        let length = container::tuple_length(self.object(node)).ok_or(Unwatchable("not a tuple"))?;
+        let length =
+            container::tuple_length(self.object(node)).ok_or(Unwatchable("not a tuple"))?;
         self.size_word(node);
         Ok(length)
     }

@@ -150,8 +150,12 @@ pub struct Expected<'a> {
 /// Whether the object is a tensor with this metadata.
 #[inline]
 pub fn matches(object: Any<'_, '_>, expected: &Expected<'_>) -> bool {
-    let Some(torch) = torch::get(object.py()) else { return false };
-    let Some(implementation) = impl_address(object) else { return false };
+    let Some(torch) = torch::get(object.py()) else {
+        return false;
+    };
+    let Some(implementation) = impl_address(object) else {
+        return false;
+    };
     if let Some(offsets) = &torch.offsets {
         // SAFETY: the `TensorImpl` of a live tensor; the offsets were verified.
         return unsafe { offsets.matches(torch, implementation as *mut c_void, expected) };
@@ -469,7 +473,9 @@ fn probe_agrees(known: &Torch, offsets: &Offsets, probe: &Bound<'_, PyAny>) -> P
     if implementation as usize != cdata {
         return Ok(false);
     }
-    let Some(functions) = &known.functions else { return Ok(false) };
+    let Some(functions) = &known.functions else {
+        return Ok(false);
+    };
     let (mut dtype, mut device) = (0, 0);
     // SAFETY: `cdata` is the address of a live `TensorImpl`, at least 184 bytes in every layout.
     // Words are compared one after the other, so that pointers are followed only once the count

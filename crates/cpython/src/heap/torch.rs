@@ -99,6 +99,7 @@ fn start(py: Python<'_>) -> Option<&'static Torch> {
         return None;
     }
     STARTED.store(started + 1 + RUNNING, Ordering::Relaxed);
+    super::interrupt();
     let torch = Torch::new(py, &modules.get_item("torch").ok()?);
     STARTED.store(started + 1, Ordering::Relaxed);
     let torch = torch.ok()?;

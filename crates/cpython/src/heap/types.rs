@@ -105,13 +105,13 @@ pub fn assign_version(ty: Type<'_, '_>) -> bool {
 /// Whether the type was made at run time (by `class` or by a module's spec).
 #[inline]
 pub fn is_heap(ty: Type<'_, '_>) -> bool {
-    flag(ty, ffi::Py_TPFLAGS_HEAPTYPE as u64)
+    flag(ty, ffi::Py_TPFLAGS_HEAPTYPE)
 }
 
 /// Whether the type's attributes can't be set.
 #[inline]
 pub fn is_immutable(ty: Type<'_, '_>) -> bool {
-    flag(ty, ffi::Py_TPFLAGS_IMMUTABLETYPE as u64)
+    flag(ty, ffi::Py_TPFLAGS_IMMUTABLETYPE)
 }
 
 fn flag(ty: Type<'_, '_>, flag: u64) -> bool {
@@ -310,9 +310,16 @@ probes = (Probe, Fallback, NotIterable)
                 .try_iter()?
                 .map(|probe| {
                     let probe = probe?.cast_into::<PyType>()?;
-                    Ok(SlotName::ALL.map(|name| slot_address(probe.as_borrowed(), name)))
+                    let slots =
+                        || SlotName::ALL.map(|name| slot_address(probe.as_borrowed(), name));
+                    let fresh = slots();
+                    // The first use of `__getattribute__` may put another function into the slot.
+                    let used = probe.call0().and_then(|probe| probe.getattr("attribute"));
+                    drop(used);
+                    Ok([fresh, slots()])
                 })
-                .collect()
+                .collect::<PyResult<Vec<_>>>()
+                .map(|found| found.into_iter().flatten().collect())
         };
         learn().unwrap_or_default()
     })

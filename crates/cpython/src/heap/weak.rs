@@ -8,7 +8,6 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyCFunction;
 
-
 use super::address::AddressMap;
 use super::{Any, constant, types};
 
@@ -60,9 +59,7 @@ impl Liveness {
 
     fn hold(&mut self, object: Any<'_, '_>) -> PyResult<Hold> {
         let py = object.py();
-        let is_static = object
-            .cast::<pyo3::types::PyType>()
-            .is_ok_and(|ty| !types::is_heap(ty));
+        let is_static = object.cast::<pyo3::types::PyType>().is_ok_and(|ty| !types::is_heap(ty));
         if is_static || constant::is_constant(object) {
             return Ok(Hold::Strong(object.to_owned().unbind()));
         }

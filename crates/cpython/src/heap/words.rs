@@ -41,7 +41,7 @@ pub(super) unsafe fn type_of(object: *const ffi::PyObject) -> *mut ffi::PyTypeOb
 #[inline(always)]
 pub(super) unsafe fn flags(ty: *const ffi::PyTypeObject) -> u64 {
     // SAFETY: `tp_flags` is a plain field; types change it under the GIL, which callers hold.
-    unsafe { (*ty).tp_flags as u64 }
+    unsafe { (*ty).tp_flags }
 }
 
 /// Whether `object` is an instance of a builtin type with a subclass flag, or of its subclass.

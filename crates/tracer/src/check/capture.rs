@@ -7,7 +7,7 @@ use stator_cpython::heap::address::AddressSet;
 use stator_cpython::heap::function::Field;
 use stator_cpython::heap::snapshot::{Builder, Node, Result, Snapshot, Unwatchable};
 use stator_cpython::heap::weak::Liveness;
-use stator_cpython::heap::{Any, constant, container, global_state};
+use stator_cpython::heap::{self, Any, constant, container, global_state};
 
 use super::Report;
 use super::plan::{Fetch, Key, Plan, Step, Test, TestKind};
@@ -90,7 +90,7 @@ impl Snapshots {
         values: &Values<'py>,
     ) {
         self.walked += 1;
-        if self.unused >= PATIENCE && !self.walked.is_multiple_of(RETRY) {
+        if self.unused >= PATIENCE && self.walked % RETRY != 0 {
             return;
         }
         match Entry::take(py, plan, liveness, values) {
@@ -146,6 +146,7 @@ impl Entry {
         liveness: &Arc<Liveness>,
         values: &Values<'py>,
     ) -> Result<Entry> {
+        let before = heap::interruptions();
         let mut capture = Capture {
             builder: Builder::new(py, Arc::clone(liveness)),
             liveness,
@@ -186,7 +187,7 @@ impl Entry {
         }
         extras.into_iter().for_each(|node| capture.builder.want(node));
         entry.snapshot = capture.builder.finish();
-        Ok(entry)
+        if heap::interruptions() == before { Ok(entry) } else { Err(Unwatchable("interrupted")) }
     }
 
     /// Aliasing among the snapshot's own objects follows from their pointers; what is left are
@@ -227,7 +228,9 @@ impl Distinct {
     #[inline]
     fn holds(&self, args: &[Any<'_, '_>]) -> bool {
         self.args.iter().enumerate().all(|(position, arg)| {
-            let Some(object) = args.get(*arg) else { return false };
+            let Some(object) = args.get(*arg) else {
+                return false;
+            };
             !self.others.contains(&(object.as_ptr() as usize))
                 && self.args[..position]
                     .iter()
@@ -362,7 +365,9 @@ fn absent(node: Option<Node>) -> Result<()> {
 
 /// Whether a mutable set still has its guarded elements in order.
 fn set_is(test: &TestKind, set: &Bound<'_, PyAny>) -> bool {
-    let TestKind::SetEquals(items) = test else { return false };
+    let TestKind::SetEquals(items) = test else {
+        return false;
+    };
     container::set_items(set.as_borrowed()).is_some_and(|found| {
         found.len() == items.len()
             && found.iter().zip(items).all(|(found, item)| match item {

@@ -25,8 +25,8 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use pyo3::prelude::*;
-use stator_cpython::heap::Any;
 use stator_cpython::heap::weak::Liveness;
+use stator_cpython::heap::{self, Any};
 use stator_guards::{Guard, SourceId, Sources};
 
 use capture::Snapshots;
@@ -78,6 +78,7 @@ impl Checker {
         objects: &[Py<PyAny>],
         wanted: &[SourceId],
     ) -> PyResult<Self> {
+        heap::prepare(py);
         let mut liveness = Liveness::new();
         let held = Held::build(py, sources, guards, objects, &mut liveness)?;
         let plan = Plan::build(py, sources, guards, objects, wanted)?;
@@ -118,11 +119,7 @@ impl Checker {
     /// Whether a snapshot says that the guards hold. `None` says nothing: [`Checker::check`]
     /// decides. With several traces of one function, ask all of them this first.
     #[must_use]
-    pub fn check_fast<'py>(
-        &self,
-        py: Python<'py>,
-        args: &[Any<'_, 'py>],
-    ) -> Option<Resolved<'py>> {
+    pub fn check_fast<'py>(&self, py: Python<'py>, args: &[Any<'_, 'py>]) -> Option<Resolved<'py>> {
         if !self.is_alive() {
             return None;
         }
@@ -149,8 +146,8 @@ impl Checker {
         self.plan.check_global_state(py, snapshots.as_deref_mut())?;
         self.plan.check_arguments(args)?;
         let mut objects = Vec::new();
-        let passes = snapshots
-            .is_some_and(|snapshots| snapshots.check(py, &self.plan, args, &mut objects));
+        let passes =
+            snapshots.is_some_and(|snapshots| snapshots.check(py, &self.plan, args, &mut objects));
         Ok(passes.then_some(objects))
     }
 

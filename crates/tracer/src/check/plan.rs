@@ -8,7 +8,9 @@ use rustc_hash::FxHashMap;
 use stator_cpython::heap::function::Field;
 use stator_cpython::heap::member::Member;
 use stator_cpython::heap::{Any, constant, global_state, tensor, types};
-use stator_guards::{GlobalState, Guard, GuardKind, ObjectId, Source, SourceId, Sources, TensorGuard};
+use stator_guards::{
+    GlobalState, Guard, GuardKind, ObjectId, Source, SourceId, Sources, TensorGuard,
+};
 
 use super::capture::Snapshots;
 use super::failure::{Failure, Found};
@@ -124,9 +126,7 @@ impl TestKind {
             TestKind::Is(address) => object.as_ptr() as usize == *address,
             TestKind::IsNone => object.is_none(),
             TestKind::IsNotNone => !object.is_none(),
-            TestKind::Equals(value) => {
-                constant::equal(value.bind_borrowed(object.py()), object)
-            }
+            TestKind::Equals(value) => constant::equal(value.bind_borrowed(object.py()), object),
             TestKind::Tensor(ty, guard) => {
                 types::address_of(object) == *ty && tensor::matches(object, &expected(guard))
             }
@@ -263,11 +263,7 @@ impl Plan {
 }
 
 /// The sources that guards or wanted objects need, with their parents, numbered in order.
-fn needed(
-    sources: &Sources,
-    guards: &[Guard],
-    wanted: &[SourceId],
-) -> FxHashMap<SourceId, usize> {
+fn needed(sources: &Sources, guards: &[Guard], wanted: &[SourceId]) -> FxHashMap<SourceId, usize> {
     let mut marks = vec![false; sources.len()];
     let others = guards.iter().flat_map(|guard| match &guard.kind {
         GuardKind::SameAs(other) => std::slice::from_ref(other),
@@ -338,7 +334,9 @@ impl<'py> Compiler<'_, 'py> {
             Source::ListItem { index, .. } => Fetch::ListItem(*index),
             Source::TupleItem { index, .. } => Fetch::TupleItem(*index),
             Source::Slot { offset, .. } => Fetch::Member(Member::new(*offset)),
-            Source::TypeLookup { name, .. } => Fetch::Lookup { after: None, name: self.name(*name)? },
+            Source::TypeLookup { name, .. } => {
+                Fetch::Lookup { after: None, name: self.name(*name)? }
+            }
             Source::SuperLookup { after, name, .. } => {
                 Fetch::Lookup { after: Some(self.key(*after)?), name: self.name(*name)? }
             }
@@ -395,9 +393,9 @@ impl<'py> Compiler<'_, 'py> {
                 TestKind::Tensor(self.address(tensor.python_type)?, tensor.clone())
             }
             GuardKind::SameAs(other) => TestKind::Same(self.step(*other)?),
-            GuardKind::Distinct(others) => TestKind::Distinct(
-                others.iter().map(|id| self.step(*id)).collect::<PyResult<_>>()?,
-            ),
+            GuardKind::Distinct(others) => {
+                TestKind::Distinct(others.iter().map(|id| self.step(*id)).collect::<PyResult<_>>()?)
+            }
             GuardKind::GlobalState(_) => unreachable!("compiled apart"),
         })
     }

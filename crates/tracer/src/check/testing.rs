@@ -56,12 +56,22 @@ impl GuardSet {
         after: Option<Bound<'_, PyAny>>,
     ) -> PyResult<usize> {
         let parent = parent.map(|parent| self.id(parent)).transpose();
-        let parent = || parent.as_ref().ok().copied().flatten().ok_or_else(|| PyValueError::new_err("no parent"));
+        let parent = || {
+            parent
+                .as_ref()
+                .ok()
+                .copied()
+                .flatten()
+                .ok_or_else(|| PyValueError::new_err("no parent"))
+        };
         let text = |key: &Option<Bound<'_, PyAny>>| -> PyResult<Box<str>> {
             Ok(key.as_ref().map(ToString::to_string).unwrap_or_default().into())
         };
         let repr = || -> PyResult<Box<str>> {
-            Ok(key.as_ref().map_or(Ok(String::new()), |key| key.repr().map(|t| t.to_string()))?.into())
+            Ok(key
+                .as_ref()
+                .map_or(Ok(String::new()), |key| key.repr().map(|t| t.to_string()))?
+                .into())
         };
         let object = key.as_ref().map(|key| self.add(key));
         let object = || object.ok_or_else(|| PyValueError::new_err("no key"));
@@ -76,7 +86,9 @@ impl GuardSet {
             "list" => Source::ListItem { parent: parent()?, index },
             "tuple" => Source::TupleItem { parent: parent()?, index },
             "slot" => Source::Slot { parent: parent()?, offset: index, name: text(&key)? },
-            "lookup" => Source::TypeLookup { parent: parent()?, name: object()?, text: text(&key)? },
+            "lookup" => {
+                Source::TypeLookup { parent: parent()?, name: object()?, text: text(&key)? }
+            }
             "super" => Source::SuperLookup {
                 parent: parent()?,
                 after: after.ok_or_else(|| PyValueError::new_err("no class"))?,
@@ -108,7 +120,13 @@ impl GuardSet {
 
     /// Adds a guard; `value` is what its kind compares with.
     #[pyo3(signature = (source, kind, value=None))]
-    fn guard(&mut self, py: Python<'_>, source: usize, kind: &str, value: Option<Bound<'_, PyAny>>) -> PyResult<()> {
+    fn guard(
+        &mut self,
+        py: Python<'_>,
+        source: usize,
+        kind: &str,
+        value: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
         let source = self.id(source)?;
         let value = value.unwrap_or_else(|| py.None().into_bound(py));
         let kind = match kind {
@@ -119,11 +137,15 @@ impl GuardSet {
             "equals" => GuardKind::Equals(self.add(&value)),
             "length" => GuardKind::Length(value.extract()?),
             "keys" => {
-                let keys = dict::keys(value.as_borrowed()).ok_or_else(|| PyValueError::new_err("no dict"))?;
+                let keys = dict::keys(value.as_borrowed())
+                    .ok_or_else(|| PyValueError::new_err("no dict"))?;
                 GuardKind::DictKeys(keys.iter().map(|key| self.add(key)).collect())
             }
             "dict_length" => GuardKind::DictLength(value.extract()?),
-            "absent" => GuardKind::KeyAbsent { text: value.repr()?.to_string().into(), key: self.add(&value) },
+            "absent" => GuardKind::KeyAbsent {
+                text: value.repr()?.to_string().into(),
+                key: self.add(&value),
+            },
             "set" => GuardKind::SetEquals(self.add(&value)),
             "lookup_absent" => {
                 GuardKind::LookupAbsent { text: value.to_string().into(), name: self.add(&value) }
@@ -135,7 +157,9 @@ impl GuardSet {
             "same" => GuardKind::SameAs(self.id(value.extract()?)?),
             "distinct" => {
                 let others: Vec<usize> = value.extract()?;
-                GuardKind::Distinct(others.into_iter().map(|id| self.id(id)).collect::<PyResult<_>>()?)
+                GuardKind::Distinct(
+                    others.into_iter().map(|id| self.id(id)).collect::<PyResult<_>>()?,
+                )
             }
             "global_state" => GuardKind::GlobalState(Box::new(super::read_global_state(py)?)),
             _ => return Err(PyValueError::new_err(format!("no guard {kind}"))),
@@ -153,7 +177,11 @@ impl GuardSet {
     }
 
     /// The wanted objects as a list, or the explanation of what failed.
-    fn check<'py>(&self, py: Python<'py>, args: Vec<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+    fn check<'py>(
+        &self,
+        py: Python<'py>,
+        args: Vec<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let borrowed: Vec<_> = args.iter().map(Bound::as_borrowed).collect();
         match self.checker()?.check(py, &borrowed) {
             Ok(objects) => Ok(objects.into_vec().into_pyobject(py)?),
@@ -166,14 +194,25 @@ impl GuardSet {
 
     /// Nanoseconds per check, the least of several rounds; with `walk`, without snapshots.
     #[pyo3(signature = (args, rounds=20, calls=1000, walk=false))]
-    fn time(&self, py: Python<'_>, args: Vec<Bound<'_, PyAny>>, rounds: usize, calls: usize, walk: bool) -> PyResult<f64> {
+    fn time(
+        &self,
+        py: Python<'_>,
+        args: Vec<Bound<'_, PyAny>>,
+        rounds: usize,
+        calls: usize,
+        walk: bool,
+    ) -> PyResult<f64> {
         let borrowed: Vec<_> = args.iter().map(Bound::as_borrowed).collect();
         let checker = self.checker()?;
         let mut least = f64::INFINITY;
         for _ in 0..rounds {
             let start = Instant::now();
             for _ in 0..calls {
-                let passed = if walk { checker.check_walking(py, &borrowed) } else { checker.check(py, &borrowed).is_ok() };
+                let passed = if walk {
+                    checker.check_walking(py, &borrowed)
+                } else {
+                    checker.check(py, &borrowed).is_ok()
+                };
                 if !passed {
                     return Err(PyValueError::new_err("the guards don't hold"));
                 }
@@ -205,7 +244,8 @@ impl GuardSet {
 
 impl GuardSet {
     fn tensor(&mut self, tensor: &Bound<'_, PyAny>) -> PyResult<TensorGuard> {
-        let info = tensor::info(tensor.as_borrowed()).ok_or_else(|| PyValueError::new_err("no tensor"))?;
+        let info =
+            tensor::info(tensor.as_borrowed()).ok_or_else(|| PyValueError::new_err("no tensor"))?;
         Ok(TensorGuard {
             python_type: self.add(tensor.get_type().as_any()),
             dtype: info.dtype,

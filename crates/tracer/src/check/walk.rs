@@ -5,7 +5,7 @@ use pyo3::types::PyType;
 use stator_cpython::heap::address::AddressSet;
 use stator_cpython::heap::function::{self, Field};
 use stator_cpython::heap::weak::Liveness;
-use stator_cpython::heap::{Any, constant, container, dict, member, types};
+use stator_cpython::heap::{self, Any, constant, container, dict, member, types};
 
 use super::failure::{Failure, Found};
 use super::plan::{Fetch, Key, Plan, TestKind};
@@ -24,13 +24,13 @@ pub(super) fn walk<'py>(
     args: &[Any<'_, 'py>],
 ) -> Result<Values<'py>, Failure> {
     loop {
-        let before = dict::materialised();
+        let before = heap::interruptions();
         let walk = Walk { py, liveness, args };
         let result = walk.steps(plan);
         if !liveness.is_alive() {
             return Err(Failure::dead());
         }
-        if dict::materialised() == before {
+        if heap::interruptions() == before {
             return result;
         }
     }
@@ -72,9 +72,9 @@ impl<'py> Walk<'_, '_, 'py> {
         }
         for (index, test) in aliasing {
             if !aliasing_holds(&test.kind, index, &values) {
-                let found = values[index].take().map_or(Found::Missing, |object| {
-                    Found::Object(object.unbind())
-                });
+                let found = values[index]
+                    .take()
+                    .map_or(Found::Missing, |object| Found::Object(object.unbind()));
                 return Err(Failure { guard: Some(test.guard), found });
             }
         }

@@ -84,7 +84,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     }
 
     pub(super) fn list_extend(&mut self, depth: usize) -> Done {
-        self.sites.consumes(&self.frame, self.run.peek(1))?;
+        self.consume()?;
         let result = ops::list_extend(self.run.peek(depth + 1), self.run.peek(1));
         self.finish_extending(1, depth, result)
     }
@@ -96,7 +96,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     }
 
     pub(super) fn set_update(&mut self, depth: usize) -> Done {
-        self.sites.consumes(&self.frame, self.run.peek(1))?;
+        self.consume()?;
         let result = ops::set_update(self.run.peek(depth + 1), self.run.peek(1));
         self.finish_extending(1, depth, result)
     }
@@ -109,14 +109,14 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     }
 
     pub(super) fn dict_update(&mut self, depth: usize) -> Done {
-        self.sites.consumes(&self.frame, self.run.peek(1))?;
+        self.consume()?;
         let result = ops::dict_update(self.run.peek(depth + 1), self.run.peek(1));
         self.finish_extending(1, depth, result)
     }
 
     /// The dict of a call's keyword arguments; the callable lies below it and the positional ones.
     pub(super) fn dict_merge(&mut self, depth: usize) -> Done {
-        self.sites.consumes(&self.frame, self.run.peek(1))?;
+        self.consume()?;
         let callable = self.run.peek(depth + 3);
         let result = ops::merge_kwargs(callable, self.run.peek(depth + 1), self.run.peek(1));
         self.finish_extending(1, depth, result)

@@ -22,13 +22,22 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     }
 
     #[inline(always)]
+    /// Tells the sites that the top of the stack is about to be read whole.
+    pub(super) fn consume(&mut self) -> Done {
+        if let Some(parts) = self.sites.consumes(&self.frame, self.run.peek(1))? {
+            drop(self.run.pop());
+            self.run.push(parts);
+        }
+        Ok(())
+    }
+
     pub(super) fn unpack_sequence(&mut self, count: usize) -> Done {
-        self.sites.consumes(&self.frame, self.run.peek(1))?;
+        self.consume()?;
         Ok(self.run.unpack(count, None)?)
     }
 
     pub(super) fn unpack_ex(&mut self, arg: usize) -> Done {
-        self.sites.consumes(&self.frame, self.run.peek(1))?;
+        self.consume()?;
         Ok(self.run.unpack(arg & 0xFF, Some(arg >> 8))?)
     }
 }

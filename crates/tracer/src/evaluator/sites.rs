@@ -278,8 +278,14 @@ pub trait Sites<'py>: Sized {
     /// `UNPACK_SEQUENCE` / `UNPACK_EX`: something foreign is about to be unpacked, iterated by C code or merged
     /// (`LIST_EXTEND`, `SET_UPDATE`, `DICT_UPDATE`, `DICT_MERGE`, `CALL_FUNCTION_EX`'s conversions,
     /// `MATCH_*`, `GET_LEN`). Called before the evaluator does it.
-    fn consumes(&self, frame: &Frame<'py>, operand: Borrowed<'_, 'py>) -> Result<()> {
-        Ok(())
+    ///
+    /// What it returns takes the operand's place (the parts of a tensor, say).
+    fn consumes(
+        &self,
+        frame: &Frame<'py>,
+        operand: Borrowed<'_, 'py>,
+    ) -> Result<Option<Object<'py>>> {
+        Ok(None)
     }
     /// The evaluator made a new mutable or composite object (`BUILD_*`, `MAKE_FUNCTION`, `MAKE_CELL`,
     /// `LIST_TO_TUPLE`, `RETURN_GENERATOR`, slices, class dictionaries, ...).

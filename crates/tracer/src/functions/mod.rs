@@ -82,6 +82,14 @@ pub enum Model {
     StateSwitch,
     /// `ContextVar.get`.
     ContextGet,
+    /// `type.__call__`.
+    TypeCall,
+    /// `generator.send` and such.
+    GeneratorStep,
+    /// `operator.setitem`.
+    SetItem,
+    /// `object.__reduce_ex__`.
+    Reduce,
 }
 
 /// A tensor operation.

@@ -42,6 +42,11 @@ fn table() -> Vec<Row> {
         ("builtins:object", "__init__ __init_subclass__", model(Model::Nothing)),
         ("builtins:object", "__setattr__", model(Model::ObjectSetAttr)),
         ("builtins:object", "__getattribute__", model(Model::ObjectGetAttr)),
+        ("builtins:object", "__reduce_ex__", model(Model::Reduce)),
+        ("builtins:type", "__call__", model(Model::TypeCall)),
+        ("types:GeneratorType", "send throw close", model(Model::GeneratorStep)),
+        ("operator", "setitem", model(Model::SetItem)),
+        ("_abc", "_abc_instancecheck _abc_subclasscheck", model(Model::IsInstance)),
         ("builtins:tuple", "__new__", model(Model::New)),
         ("builtins:dict", "__new__", model(Model::New)),
         ("builtins:list", "__new__", model(Model::New)),
@@ -176,6 +181,8 @@ pub fn add(py: Python<'_>, functions: &mut Functions) -> PyResult<()> {
     for (_, value) in PyModule::import(py, "builtins")?.dict().iter() {
         if value.cast::<pyo3::types::PyType>().is_ok_and(|ty| is_exception(ty)) {
             functions.insert_new(&value, Class::Constructor);
+            functions.insert(&value.getattr("__new__")?, model(Model::New));
+            functions.insert(&value.getattr("__init__")?, model(Model::ContainerWrite));
         }
     }
     Ok(())

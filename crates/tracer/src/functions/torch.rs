@@ -58,7 +58,7 @@ const STATE_READS: &[(&str, &str)] = &[
         _get_mkldnn_enabled _get_nnpack_enabled _get_math_sdp_enabled _get_flash_sdp_enabled \
         _get_mem_efficient_sdp_enabled _get_cudnn_sdp_enabled _is_any_autocast_enabled is_any_autocast_enabled \
         _get_accelerator _is_fwd_grad_enabled _is_view_replay_enabled _cuda_isCurrentStreamCapturing \
-        _has_torch_function _has_torch_function_unary _has_torch_function_variadic _is_multithreading_enabled"),
+        _has_torch_function _has_torch_function_unary _has_torch_function_variadic _is_multithreading_enabled _log_api_usage_once"),
     ("torch.overrides", "has_torch_function has_torch_function_unary has_torch_function_variadic \
         is_tensor_like"),
     ("torch.cuda", "is_available is_initialized device_count"),
@@ -170,6 +170,9 @@ fn add_operation(
     name: &str,
     is_method: bool,
 ) {
+    if function.is_instance_of::<pyo3::types::PyType>() {
+        return;
+    }
     let full = if is_method { name.to_string() } else { format!("{prefix}.{name}") };
     let determined = determined(name, is_method);
     let operation = Operation { name: full.into(), is_method, determined };

@@ -7,7 +7,7 @@ use stator_cpython::heap::types::{Slot, SlotName};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::Method;
-use stator_cpython::{Result, generic, ops};
+use stator_cpython::{Raised, Result, generic, ops};
 use stator_graph::Target;
 use stator_guards::{GuardKind, Source};
 
@@ -213,12 +213,14 @@ impl Recorder {
     ) -> Result<Found<'py>> {
         let py = frame.py();
         let Err(raised) = found else { return found };
-        if !generic::exception_matches::<pyo3::exceptions::PyAttributeError>(py) {
-            return Err(raised);
+        let error = raised.take(py);
+        if !error.is_instance_of::<pyo3::exceptions::PyAttributeError>(py) {
+            return Err(Raised::set(py, error));
         }
         let fallback = pyo3::intern!(py, "__getattr__").as_any().as_borrowed();
-        let Some(fallback) = self.lookup(frame, ty, fallback) else { return Err(raised) };
-        generic::clear_exception(py);
+        let Some(fallback) = self.lookup(frame, ty, fallback) else {
+            return Err(Raised::set(py, error));
+        };
         if self.kind(fallback.as_borrowed()) == Kind::Function {
             return self
                 .call_object(frame, fallback.as_borrowed(), &[owner, name], None)
@@ -336,6 +338,12 @@ impl Recorder {
                     return self.member(frame, descriptor.as_borrowed(), owner, name).map(Some);
                 }
                 Descriptor::GetSet => return self.get_set(frame, owner, name).map(Some),
+                Descriptor::TupleGetter => {
+                    // The tuple is guarded as a whole.
+                    let value = ops::get_attr(owner, name)?;
+                    self.note(frame, |state| state.register(value.as_borrowed()));
+                    return Ok(Some(Found::Value(value)));
+                }
                 Descriptor::UserData => {
                     return self.user_descriptor(frame, descriptor.as_borrowed(), owner, ty).map(Some);
                 }
@@ -382,6 +390,9 @@ impl Recorder {
     }
 
     fn descriptor(&self, object: Borrowed<'_, '_>) -> Descriptor {
+        if heap::is_tuple_getter(object) {
+            return Descriptor::TupleGetter;
+        }
         match self.kind(object) {
             Kind::Function => Descriptor::Function,
             Kind::Builtin if heap::is_method_descriptor(object) => Descriptor::Function,
@@ -428,8 +439,10 @@ impl Recorder {
     ) -> Result<Found<'py>> {
         let offset = stator_cpython::heap::member::offset_of(descriptor);
         let source = self.state.borrow().source(owner);
-        let value = ops::get_attr(owner, name);
+        let value = ops::get_attr(owner, name).map_err(|raised| raised.take(frame.py()));
+        let raise = |error| Raised::set(frame.py(), error);
         let (Some(source), Some(offset)) = (source, offset) else {
+            let value = value.map_err(raise);
             if offset.is_none() && source.is_some() {
                 return self.c_field(frame, owner, name, value);
             }
@@ -451,7 +464,7 @@ impl Recorder {
                 }
             }
         });
-        value.map(Found::Value)
+        value.map(Found::Value).map_err(raise)
     }
 
     /// A field or computed attribute of a C type on an outside object.
@@ -705,11 +718,6 @@ impl Recorder {
         }
         let py = frame.py();
         let ty = owner.get_type();
-        if !self.is_fresh(owner) || self.kind(owner) == Kind::Tensor {
-            let text = format!("attribute {} of a {}", heap::text(name), heap::type_name(owner));
-            self.stop(frame, Reason::OutsideWrite, text);
-            return ops::set_attr(owner, name, value);
-        }
         let (hook, arity) = match value {
             Some(_) => (pyo3::intern!(py, "__setattr__"), 3),
             None => (pyo3::intern!(py, "__delattr__"), 2),
@@ -721,6 +729,11 @@ impl Recorder {
             let none = py.None().into_bound(py);
             let args = [owner, name, value.unwrap_or(none.as_borrowed())];
             return self.call_object(frame, setter.as_borrowed(), &args[..arity], None).map(drop);
+        }
+        if matches!(self.kind(owner), Kind::Tensor | Kind::Type) {
+            let text = format!("attribute {} of a {}", heap::text(name), heap::type_name(owner));
+            self.stop(frame, Reason::OutsideWrite, text);
+            return ops::set_attr(owner, name, value);
         }
         self.generic_set_attr(frame, owner, name, value)
     }
@@ -734,11 +747,6 @@ impl Recorder {
         value: Option<Borrowed<'_, 'py>>,
     ) -> Result<()> {
         let py = frame.py();
-        if !self.is_fresh(owner) {
-            let text = format!("attribute {} of a {}", heap::text(name), heap::type_name(owner));
-            self.stop(frame, Reason::OutsideWrite, text);
-            return ops::set_attr(owner, name, value);
-        }
         let ty = owner.get_type();
         if let Some(descriptor) = self.lookup(frame, &ty, name) {
             match self.descriptor(descriptor.as_borrowed()) {
@@ -765,7 +773,21 @@ impl Recorder {
                     }
                     self.stop(frame, Reason::Unsupported, "deletion through a descriptor");
                 }
+                Descriptor::Member | Descriptor::GetSet if !self.is_fresh(owner) => {
+                    let text = format!("slot {} of a {}", heap::text(name), heap::type_name(owner));
+                    self.stop(frame, Reason::OutsideWrite, text);
+                }
                 _ => {}
+            }
+        }
+        if !self.is_fresh(owner) && !self.is_stopped() {
+            let dict = self.note(frame, |state| Ok(state.instance_dict(owner))).flatten();
+            let noted = dict.is_some_and(|dict| {
+                self.writes_slot(frame, dict.as_borrowed(), name, value.is_none())
+            });
+            if !noted {
+                let text = format!("attribute {} of a {}", heap::text(name), heap::type_name(owner));
+                self.stop(frame, Reason::OutsideWrite, text);
             }
         }
         generic::generic_set_attr(owner, name, value)
@@ -783,6 +805,8 @@ pub enum Descriptor {
     Member,
     /// A computed attribute of a C type.
     GetSet,
+    /// A field of a named tuple.
+    TupleGetter,
     /// `staticmethod`.
     StaticMethod,
     /// `classmethod`.

@@ -1,7 +1,7 @@
 //! Calls: finding the Python function they end in, or the class of the C function.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple, PyType};
+use pyo3::types::{PyDict, PyTuple, PyType};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
@@ -41,7 +41,15 @@ impl Recorder {
             Kind::Type => self.construct(frame, callable, args, names),
             Kind::Partial => self.call_partial(frame, callable, args, names),
             Kind::Object | Kind::Module | Kind::Tuple | Kind::Dict | Kind::Singleton => {
-                self.call_instance(frame, callable, args, names)
+                match crate::compiled::unwrap(callable) {
+                    // A compiled function within another: part of its trace.
+                    Some(function) => {
+                        let function = function.as_any().as_borrowed();
+                        self.vouch(frame, function);
+                        self.call_function(frame, function, args, names)
+                    }
+                    None => self.call_instance(frame, callable, args, names),
+                }
             }
             _ => {
                 self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
@@ -72,20 +80,16 @@ impl Recorder {
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
-        // A method bound by C code: `x.add`, `list.append` of an instance.
-        if let Some(receiver) = heap::bound_builtin(callable) {
+        // A method bound by C code (`x.add`): called through its descriptor, the receiver in front.
+        if let Some((receiver, descriptor)) = heap::bound_builtin(callable) {
             let mut all = Args::from_slice(&[receiver.as_borrowed()]);
             all.extend_from_slice(args);
-            // The method's own descriptor, so that receiver and arguments are called as one list.
-            let name = PyString::intern(frame.py(), &heap::name_of(callable));
-            let ty = receiver.get_type();
-            let descriptor =
-                stator_cpython::heap::types::lookup(ty.as_borrowed(), name.as_any().as_borrowed());
-            if let (Some(class), Some(descriptor)) = (self.functions.class(callable), descriptor) {
-                return self.call_class(frame, class, descriptor.as_borrowed(), &all, names);
-            }
-            self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
-            return ops::call(callable, args, names);
+            return self.call_builtin(frame, descriptor.as_borrowed(), &all, names);
+        }
+        if let Some((receiver, descriptor)) = generic::wrapper_parts(callable) {
+            let mut all = Args::from_slice(&[receiver.as_borrowed()]);
+            all.extend_from_slice(args);
+            return self.call_builtin(frame, descriptor.as_borrowed(), &all, names);
         }
         if let Some(class) = self.functions.class(callable) {
             return self.call_class(frame, class, callable, args, names);
@@ -181,8 +185,13 @@ impl Recorder {
             })
         });
         for arg in args {
-            self.guard_protocol(frame, *arg, &["__iter__", "__next__", "__len__", "__length_hint__", "__lt__",
-                "__eq__", "__bool__", "__getitem__", "__hash__", "keys"]);
+            self.guard_protocol(frame, *arg, CALLED_BACK);
+            if matches!(self.kind(*arg), Kind::List | Kind::Tuple | Kind::Dict | Kind::Set) {
+                let items = if self.kind(*arg) == Kind::Set { heap::set_items(*arg) } else { heap::children(*arg) };
+                for item in items {
+                    self.guard_protocol(frame, item.as_borrowed(), CALLED_BACK);
+                }
+            }
         }
         let result = self.with_mode(frame, || ops::call(callable, args, names))?;
         self.note(frame, |state| state.register(result.as_borrowed()));
@@ -202,6 +211,16 @@ impl Recorder {
             let name = pyo3::types::PyString::intern(object.py(), name);
             self.lookup(frame, &ty, name.as_any().as_borrowed());
         }
+    }
+
+    /// Gives a function that a guarded class attribute led to an origin.
+    pub(super) fn vouch(&self, frame: &Frame<'_>, function: Borrowed<'_, '_>) {
+        self.note(frame, |state| {
+            if state.origin(function).is_none() && state.kind(function) != Kind::Constant {
+                state.anchor(function);
+            }
+            Ok(())
+        });
     }
 
     /// `CALL_FUNCTION_EX`.
@@ -227,6 +246,25 @@ impl Recorder {
             return ops::call_ex(callable, args, kwargs);
         }
         self.call_object(frame, callable, &all, Some(names.as_any().as_borrowed()))
+    }
+
+    /// An operation that C code called: recorded if it is one of the table's, else a break.
+    pub(super) fn call_operation<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: Borrowed<'_, 'py>,
+        kwargs: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        match self.functions.class(callable) {
+            Some(Class::Operation(_) | Class::StateRead) => {}
+            _ => self.stop(
+                frame,
+                Reason::OpaqueCall,
+                format!("{} on a tensor, called by C code", heap::name_of(callable)),
+            ),
+        }
+        self.call_unpacked(frame, callable, args, kwargs)
     }
 
     /// `functools.partial`: its function with its arguments in front.
@@ -278,12 +316,42 @@ impl Recorder {
             all.extend_from_slice(args);
             return self.call_object(frame, found.as_borrowed(), &all, names);
         }
+        if heap::type_name(callable) == "_lru_cache_wrapper" {
+            return self.cached_call(frame, callable, args, names);
+        }
         if self.kind(found.as_borrowed()) == Kind::Descriptor || self.origin(callable).is_none() {
             self.stop(frame, Reason::OpaqueCall, heap::type_name(callable));
         } else if self.functions.class(found.as_borrowed()).is_none() {
             self.stop(frame, Reason::OpaqueCall, heap::type_name(callable));
         }
         ops::call(callable, args, names)
+    }
+
+    /// A `functools.lru_cache`d function, which by contract is a function of its arguments: fine if
+    /// those and the result are values.
+    fn cached_call<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        let plain = self.note(frame, |state| Ok(args.iter().all(|arg| is_plain(state, *arg))));
+        if plain != Some(true) {
+            self.stop(frame, Reason::OpaqueCall, "a cached function of objects");
+        }
+        let result = {
+            let _native = stator_cpython::hook::Suspended::new(frame.py());
+            ops::call(callable, args, names)?
+        };
+        self.note(frame, |state| {
+            if is_plain(state, result.as_borrowed()) {
+                state.register(result.as_borrowed())
+            } else {
+                Err((Reason::OpaqueCall, "a cached function that returns an object".into()))
+            }
+        });
+        Ok(result)
     }
 
     /// A class: `type.__call__` is followed to `__new__` and `__init__`.
@@ -328,6 +396,7 @@ impl Recorder {
         let init = self.lookup(frame, ty, pyo3::intern!(py, "__init__").as_any().as_borrowed());
         let (Some(new), Some(init)) = (new, init) else { return ops::call(class, args, names) };
         let new = heap::wrapped_function(new.as_borrowed());
+        self.vouch(frame, new.as_borrowed());
         let new_kind = self.kind(new.as_borrowed());
         let init_is_python = self.kind(init.as_borrowed()) == Kind::Function;
         let known = self.functions.class(new.as_borrowed());
@@ -391,6 +460,12 @@ impl Recorder {
         Ok(object)
     }
 }
+
+/// The special methods that C functions of the table's transparent class call back.
+const CALLED_BACK: &[&str] = &[
+    "__iter__", "__next__", "__len__", "__length_hint__", "__lt__", "__gt__", "__eq__", "__bool__", "__getitem__",
+    "__hash__", "__reversed__", "__add__", "__radd__", "__call__", "keys",
+];
 
 /// Constants, and containers of builtin types that hold only such (functions and classes pass: they
 /// are known by identity).

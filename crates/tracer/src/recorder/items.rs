@@ -48,7 +48,15 @@ impl Recorder {
             Kind::Dict => {
                 let found = heap::dict_get(owner, key);
                 self.note(frame, |state| state.read_key(owner, key, found.clone()));
-                self.subclass_item(frame, owner, key)
+                if found.is_none()
+                    && self.origin(owner) != Some(Origin::Fresh)
+                    && !owner.get_type().is(frame.py().get_type::<pyo3::types::PyDict>())
+                {
+                    self.stop(frame, Reason::OutsideWrite, "a missing key of a dictionary's subclass");
+                }
+                let value = self.subclass_item(frame, owner, key)?;
+                self.note(frame, |state| state.register(value.as_borrowed()));
+                Ok(value)
             }
             Kind::Type => {
                 // `list[int]`, `Generic[T]`: aliases are made by cached Python code.
@@ -123,7 +131,10 @@ impl Recorder {
             return self.operation(frame, target, &[owner, key, value], None, execute).map(drop);
         }
         if self.origin(owner) != Some(Origin::Fresh) {
-            self.stop(frame, Reason::OutsideWrite, format!("an item of a {}", heap::type_name(owner)));
+            let exact = owner.get_type().is(frame.py().get_type::<pyo3::types::PyDict>());
+            if !exact || !self.writes_slot(frame, owner, key, value.is_none()) {
+                self.stop(frame, Reason::OutsideWrite, format!("an item of a {}", heap::type_name(owner)));
+            }
             return ops::set_item(owner, key, value);
         }
         if self.kind(key) == Kind::Tensor {
@@ -175,8 +186,7 @@ impl Recorder {
                 _ if state.origin(container) == Some(Origin::Fresh) => Ok(()),
                 _ => Err((Reason::Identity, "membership of an object in a set".into())),
             },
-            Kind::Object => Ok(()),
-            Kind::Type => Ok(()),
+            Kind::Object | Kind::Type | Kind::Singleton => Ok(()),
             Kind::Iterator if state.origin(container) == Some(Origin::Fresh) => Ok(()),
             _ => Err((Reason::Unsupported, format!("membership in a {}", heap::type_name(container)))),
         });
@@ -200,9 +210,18 @@ impl Recorder {
             Kind::Object if state.origin(iterable).is_none() => {
                 Err((Reason::UnknownOrigin, heap::type_name(iterable)))
             }
+            // The order of objects hashed by their addresses differs from run to run.
+            Kind::Set | Kind::FrozenSet => {
+                let items = heap::set_items(iterable);
+                if items.iter().all(|item| heap::is_constant(item.as_borrowed())) {
+                    Ok(())
+                } else {
+                    Err((Reason::Identity, "the order of a set of objects".into()))
+                }
+            }
             _ => Ok(()),
         });
-        self.guard_protocol_of(frame, iterable, &["__iter__", "__getitem__", "__len__", "__length_hint__", "keys"]);
+        self.guard_protocol_of(frame, iterable, &["__iter__", "__getitem__", "__len__", "__length_hint__", "__reversed__", "keys"]);
     }
 
     /// `GET_ITER`.
@@ -234,16 +253,27 @@ impl Recorder {
         frame: &Frame<'py>,
         tensor: Borrowed<'_, 'py>,
     ) -> Result<Object<'py>> {
-        let py = frame.py();
-        let method = ops::get_attr(tensor, pyo3::intern!(py, "unbind").as_any().as_borrowed())?;
-        let target = |state: &mut State| Target::Method { name: state.graph.intern("unbind"), object: None };
-        let parts = self.operation(frame, target, &[tensor], None, || ops::call(method.as_borrowed(), &[], None))?;
+        let parts = self.tensor_parts(frame, tensor)?;
         let iterator = ops::get_iter(parts.as_borrowed())?;
         self.note(frame, |state| {
             state.set_fresh(iterator.as_borrowed());
             Ok(())
         });
         Ok(iterator)
+    }
+
+    /// The tuple of a tensor's parts along its first dimension.
+    pub(super) fn tensor_parts<'py>(
+        &self,
+        frame: &Frame<'py>,
+        tensor: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        let py = frame.py();
+        let method = ops::get_attr(tensor, pyo3::intern!(py, "unbind").as_any().as_borrowed())?;
+        let target =
+            |state: &mut State| Target::Method { name: state.graph.intern("unbind"), object: None };
+        let unbind = || ops::call(method.as_borrowed(), &[], None);
+        self.operation(frame, target, &[tensor], None, unbind)
     }
 
     /// `FOR_ITER`.

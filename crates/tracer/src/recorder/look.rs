@@ -2,7 +2,7 @@
 //! `stator_cpython`.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFrozenSet, PySlice, PyString, PyTuple, PyType};
+use pyo3::types::{PyDict, PyFrozenSet, PySlice, PyString, PyType};
 use stator_cpython::generic;
 pub use stator_cpython::generic::bind_method;
 use stator_cpython::heap::dict::{InstanceDict, Lookup};
@@ -78,11 +78,6 @@ pub fn slice_parts<'py>(slice: pyo3::Borrowed<'_, 'py, PySlice>) -> [Object<'py>
     })
 }
 
-/// Whether an object is a slice.
-pub fn is_slice(object: Borrowed<'_, '_>) -> bool {
-    object.is_exact_instance_of::<PySlice>()
-}
-
 /// A string's text.
 pub fn text(name: Borrowed<'_, '_>) -> String {
     name.cast::<PyString>().map_or_else(|_| "?".into(), |name| name.to_string_lossy().into_owned())
@@ -98,7 +93,7 @@ pub fn interned<'py>(object: Borrowed<'_, 'py>) -> Object<'py> {
 
 /// The text of a constant, shortened.
 pub fn short_repr(object: Borrowed<'_, '_>) -> String {
-    if !constant::is_constant(object) && !is_torch_value(object) {
+    if !constant::is_constant(object) {
         return name_of(object);
     }
     let text = object.repr().map_or_else(|_| "?".into(), |text| text.to_string_lossy().into_owned());
@@ -109,8 +104,13 @@ pub fn short_repr(object: Borrowed<'_, '_>) -> String {
     }
 }
 
-fn is_torch_value(object: Borrowed<'_, '_>) -> bool {
-    object.get_type().module().is_ok_and(|module| module.to_string_lossy().starts_with("torch"))
+/// Whether an object is a Python number.
+pub fn is_number(object: Borrowed<'_, '_>) -> bool {
+    use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt};
+    object.is_exact_instance_of::<PyInt>()
+        || object.is_exact_instance_of::<PyFloat>()
+        || object.is_exact_instance_of::<PyBool>()
+        || object.is_exact_instance_of::<PyComplex>()
 }
 
 /// The unqualified name of a type.
@@ -200,10 +200,41 @@ pub fn wrapped_function<'py>(wrapper: Borrowed<'_, 'py>) -> Object<'py> {
         .unwrap_or_else(|| wrapper.to_owned())
 }
 
-/// The receiver of a bound C method and the method descriptor behind it.
-pub fn bound_builtin<'py>(callable: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+/// The receiver of a bound C method and the method descriptor it was bound from. Functions of
+/// modules, class methods and pybind11's functions have none.
+pub fn bound_builtin<'py>(callable: Borrowed<'_, 'py>) -> Option<(Object<'py>, Object<'py>)> {
     let receiver = generic::bound_receiver(callable)?;
-    (!receiver.is_instance_of::<pyo3::types::PyModule>()).then_some(receiver)
+    let definition = generic::method_def(callable)?;
+    let name = PyString::intern(callable.py(), &name_of(callable));
+    let ty = receiver.get_type();
+    let is_it = |found: &Object<'_>| {
+        generic::method_def(found.as_borrowed()) == Some(definition) && !found.is(callable)
+    };
+    let found = stator_cpython::heap::types::lookup(ty.as_borrowed(), name.as_any().as_borrowed());
+    if let Some(descriptor) = found.filter(is_it) {
+        return Some((receiver, descriptor));
+    }
+    // Overridden in a subclass: `super().get` of a `dict`.
+    let mro = stator_cpython::heap::types::mro(ty.as_borrowed())?;
+    let bases = tuple_items(mro.as_borrowed());
+    let descriptor = bases.iter().find_map(|base| {
+        let dict = stator_cpython::heap::types::class_dict(base.cast::<PyType>().ok()?.as_borrowed())?;
+        dict_get(dict.as_borrowed(), name.as_any().as_borrowed()).filter(is_it)
+    })?;
+    Some((receiver, descriptor))
+}
+
+/// Whether an object is a named tuple's field.
+pub fn is_tuple_getter(object: Borrowed<'_, '_>) -> bool {
+    use pyo3::sync::PyOnceLock;
+    static TYPE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = object.py();
+    TYPE.get_or_init(py, || {
+        let found = py.import("_collections").and_then(|module| module.getattr("_tuplegetter"));
+        found.map_or_else(|_| py.None(), Bound::unbind)
+    })
+    .bind(py)
+    .is(object.get_type().as_any())
 }
 
 /// Whether an object is a method descriptor or slot wrapper of a C type.
@@ -259,11 +290,6 @@ pub fn is_identity_stable(left: Borrowed<'_, '_>, right: Borrowed<'_, '_>) -> bo
 pub fn loaded_module<'py>(py: Python<'py>, name: &str) -> Option<Object<'py>> {
     let modules = py.import("sys").ok()?.getattr("modules").ok()?;
     modules.cast::<PyDict>().ok()?.get_item(name).ok()?
-}
-
-/// The elements of a keyword name tuple.
-pub fn names_of<'py>(names: Borrowed<'_, 'py>) -> Bound<'py, PyTuple> {
-    names.to_owned().cast_into().expect("keyword names are a tuple")
 }
 
 /// The `__slots__` members of an instance that are set, with their descriptors.

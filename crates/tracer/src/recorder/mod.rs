@@ -11,6 +11,7 @@
 
 mod attributes;
 mod calls;
+mod effects;
 mod items;
 pub mod kinds;
 mod look;

@@ -13,14 +13,13 @@ use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 
 use super::Recorder;
-use crate::breaks::Reason;
 
 thread_local! {
     /// Modes on this thread's stack that are Stator's.
     static PUSHED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The object on PyTorch's stack of modes. It stops the recording and executes the operation.
+/// The object on PyTorch's stack of modes. It records what is called.
 #[pyclass(frozen, name = "RecordingMode")]
 struct Mode;
 
@@ -35,15 +34,22 @@ impl Mode {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = func.py();
+        let empty = PyTuple::empty(py);
+        let args = args.unwrap_or(&empty);
         if let Some(recorder) = super::current()
             && !recorder.is_stopped()
             && let Some(frame) = stator_cpython::thread::Thread::current(py).frame(py)
         {
-            let name = super::look::name_of(func.as_borrowed());
-            recorder.stop(&frame, Reason::OpaqueCall, format!("{name} on a tensor, called by C code"));
+            let kwargs = kwargs.map(|kwargs| kwargs.as_any().as_borrowed());
+            let called = recorder.call_operation(
+                &frame,
+                func.as_borrowed(),
+                args.as_any().as_borrowed(),
+                kwargs,
+            );
+            return called.map_err(|raised| raised.take(py));
         }
-        let empty = PyTuple::empty(py);
-        func.call(args.unwrap_or(&empty), kwargs)
+        func.call(args, kwargs)
     }
 }
 
@@ -128,8 +134,13 @@ impl Recorder {
     pub(super) fn resume_mode(&self, py: Python<'_>) {
         let pushed = self.suspended_modes.borrow_mut().pop().unwrap_or(0);
         if pushed > 0 {
+            // The frame may be leaving with an exception.
+            let raised = PyErr::take(py);
             (0..pushed).for_each(|_| push(py));
             PUSHED.set(pushed);
+            if let Some(raised) = raised {
+                raised.restore(py);
+            }
         }
     }
 }

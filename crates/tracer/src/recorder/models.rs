@@ -3,7 +3,6 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString, PyType};
 use stator_cpython::frame::Frame;
-use stator_cpython::heap::types::{Slot, SlotName};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, generic, ops};
@@ -147,6 +146,39 @@ impl Recorder {
                 Ok(object)
             }
             (Model::Nothing, _) => native(),
+            (Model::TypeCall, [class, rest @ ..]) if self.kind(*class) == Kind::Type => {
+                let ty = class.cast::<PyType>().expect("the kind says it is a class").to_owned();
+                self.instantiate(frame, &ty, rest, names)
+            }
+            (Model::GeneratorStep, [generator, ..]) => {
+                if self.origin(*generator) != Some(Origin::Fresh) {
+                    self.stop(frame, Reason::OutsideIterator, heap::type_name(*generator));
+                }
+                self.registered(frame, native)
+            }
+            (Model::SetItem, [owner, key, value]) => {
+                self.set_item(frame, *owner, *key, Some(*value))?;
+                Ok(frame.py().None().into_bound(frame.py()))
+            }
+            (Model::Reduce, [object, ..]) => {
+                self.note(frame, |state| {
+                    if state.kind(*object) != Kind::Object {
+                        return Err((Reason::Unsupported, format!("a copy of a {}", heap::type_name(*object))));
+                    }
+                    match state.instance_dict(*object) {
+                        Some(dict) if heap::slot_values(*object).is_empty() => {
+                            state.adopt_dict(dict.as_borrowed())
+                        }
+                        _ => Err((Reason::Unsupported, "a copy of an object with slots".into())),
+                    }
+                });
+                let result = {
+                    let _native = Suspended::new(frame.py());
+                    native()?
+                };
+                self.note(frame, |state| state.register_parts(result.as_borrowed()));
+                Ok(result)
+            }
             (Model::ObjectSetAttr, [owner, name, value]) if is_str(*name) => {
                 let name = heap::interned(*name);
                 self.generic_set_attr(frame, *owner, name.as_borrowed(), Some(*value))?;
@@ -230,6 +262,7 @@ impl Recorder {
             Kind::Constant | Kind::Tensor | Kind::List | Kind::Tuple | Kind::Set | Kind::FrozenSet => Ok(()),
             Kind::Dict => {
                 if let Some(source) = state.source(object)
+                    && !state.keyed.contains(&(object.as_ptr() as usize))
                     && state.sized.insert(object.as_ptr() as usize)
                 {
                     state.guard(source, GuardKind::DictLength(heap::dict_length(object)));
@@ -260,30 +293,21 @@ impl Recorder {
             })
         });
         self.guard_protocol(frame, args[0], &["__class__", "__instancecheck__", "__call__"]);
-        let python_check = args.get(1).is_some_and(|classes| self.has_python_check(*classes));
-        if python_check {
-            // A user's `__instancecheck__`: its frames are traced. PyTorch's are leaves.
-            if self.kind(args[0]) == Kind::Tensor {
-                let _native = Suspended::new(frame.py());
-                return native();
-            }
+        let Some(classes) = args.get(1) else { return native() };
+        let classes = match self.kind(*classes) {
+            Kind::Tuple => heap::tuple_items(*classes),
+            _ => vec![(*classes).to_owned()],
+        };
+        let library = classes.iter().any(|class| is_library_metaclass(&class.get_type()));
+        for class in &classes {
+            self.guard_protocol_of(frame, class.as_borrowed(), &["__instancecheck__", "__subclasscheck__"]);
+        }
+        if library || self.kind(args[0]) == Kind::Tensor {
+            // The checks of abstract classes and of PyTorch's are functions of the type.
+            let _native = Suspended::new(frame.py());
             return native();
         }
         native()
-    }
-
-    fn has_python_check(&self, classes: Borrowed<'_, '_>) -> bool {
-        let py = classes.py();
-        let name = pyo3::intern!(py, "__instancecheck__").as_any().as_borrowed();
-        let check = |class: Borrowed<'_, '_>| {
-            let meta = class.get_type();
-            stator_cpython::heap::types::lookup(meta.as_borrowed(), name)
-                .is_some_and(|found| found.get_type().is(py.get_type::<pyo3::types::PyFunction>()))
-        };
-        match self.kind(classes) {
-            Kind::Tuple => heap::tuple_items(classes).iter().any(|class| check(class.as_borrowed())),
-            _ => check(classes),
-        }
     }
 
     /// `repr`, `str`, `format` and f-strings.
@@ -447,14 +471,15 @@ impl State {
 }
 
 fn takes_keywords(model: Model) -> bool {
-    matches!(model, Model::ContainerWrite | Model::New | Model::Nothing | Model::Scalar | Model::Repr)
+    matches!(model, Model::TypeCall | Model::ContainerWrite | Model::New | Model::Nothing | Model::Scalar | Model::Repr)
 }
 
 fn is_str(object: Borrowed<'_, '_>) -> bool {
     object.is_exact_instance_of::<PyString>()
 }
 
-/// Whether a type fills a slot with a Python method.
-pub(super) fn is_python_slot(ty: &Bound<'_, PyType>, name: SlotName) -> bool {
-    stator_cpython::heap::types::slot(ty.as_borrowed(), name) == Slot::Python
+/// Whether a metaclass is one whose `__instancecheck__` depends on types alone.
+fn is_library_metaclass(meta: &Bound<'_, PyType>) -> bool {
+    let name = meta.fully_qualified_name().map_or_else(|_| String::new(), |name| name.to_string());
+    name == "abc.ABCMeta" || name == "enum.EnumType" || name.starts_with("torch.")
 }

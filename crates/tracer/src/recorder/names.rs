@@ -1,6 +1,7 @@
 //! Names: globals, builtins, cells and imports.
 
 use pyo3::prelude::*;
+use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, ops};
@@ -158,6 +159,13 @@ impl State {
     /// A function's frame starts: guards the parts of an outside function that its behaviour
     /// depends on (code and defaults; closure and globals are guarded where they are read).
     pub fn enter_function(&mut self, frame: &Frame<'_>) -> std::result::Result<(), Stop> {
+        if frame.unit() == 0 {
+            for index in variadic_slots(&frame.code()) {
+                if let Some(made) = frame.local(index) {
+                    self.set_fresh(made);
+                }
+            }
+        }
         let function = frame.function();
         let Some(source) = self.source(function) else {
             return match self.origin(function) {
@@ -168,6 +176,9 @@ impl State {
         if !self.entered.insert(function.as_ptr() as usize) {
             return Ok(());
         }
+        // Functions that this one makes share its namespaces.
+        self.namespace(frame, frame.globals(), false)?;
+        self.namespace(frame, frame.builtins(), true)?;
         let part = |source| self.sources.intern(source);
         let [code, defaults, keywords] =
             [Source::Code(source), Source::Defaults(source), Source::KwDefaults(source)].map(part);
@@ -184,4 +195,14 @@ impl State {
         }
         Ok(())
     }
+}
+
+/// The slots of `*args` and `**kwargs`, which CPython makes for each call.
+pub fn variadic_slots(code: &Code<'_>) -> std::ops::Range<usize> {
+    const VARARGS: u32 = 0x4;
+    const VARKEYWORDS: u32 = 0x8;
+    let named = code.argcount() + code.kwonlyargcount();
+    let flags = code.flags();
+    let variadic = usize::from(flags & VARARGS != 0) + usize::from(flags & VARKEYWORDS != 0);
+    named..named + variadic
 }

@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use stator_cpython::frame::Frame;
+use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{BinaryOp, CompareOp, UnaryOp};
 use stator_cpython::{Result, ops};
@@ -167,8 +168,10 @@ impl Recorder {
             Operands::Constants => ops::compare(op, left, right),
             Operands::Tensors => {
                 let other = if self.kind(left) == Kind::Tensor { right } else { left };
-                if other.is_none() && matches!(op, CompareOp::Eq | CompareOp::Ne) {
-                    // `t == None` is False by metadata alone.
+                let number = self.kind(other) == Kind::Tensor || heap::is_number(other);
+                if !number && self.kind(other) == Kind::Constant && matches!(op, CompareOp::Eq | CompareOp::Ne) {
+                    // `t == None` and `t == "x"` are settled by the types alone.
+                    let _native = Suspended::new(frame.py());
                     return ops::compare(op, left, right);
                 }
                 if !matches!(self.kind(other), Kind::Tensor | Kind::Constant) {

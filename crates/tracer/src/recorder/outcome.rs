@@ -55,6 +55,18 @@ pub struct Traced {
     pub writes_inputs: bool,
     /// The objects that recipes need.
     pub kept: FxHashSet<ObjectId>,
+    /// What a replay writes to outside dictionaries, in order.
+    pub effects: Vec<Store>,
+}
+
+/// A write of a dictionary's slot.
+pub struct Store {
+    /// The dictionary's position among [`Traced::rebuilt`].
+    pub dict: u32,
+    /// The key.
+    pub key: ObjectId,
+    /// The value's recipe; `None` deletes.
+    pub value: Option<RecipeId>,
 }
 
 /// Records a call of a Python function: executes it, once, and returns its result with what was
@@ -124,6 +136,7 @@ type Made<T> = std::result::Result<T, Stop>;
 
 impl Finish {
     fn run(state: State, result: Borrowed<'_, '_>) -> Made<Traced> {
+        let py = result.py();
         let mut finish = Finish {
             state,
             recipes: Recipes::new(),
@@ -134,11 +147,13 @@ impl Finish {
             kept: FxHashSet::default(),
         };
         let result = finish.recipe(result)?;
+        let effects = finish.effects(py)?;
         let Finish { mut state, recipes, outputs, rebuilt, kept, .. } = finish;
         state.graph.set_outputs(&outputs);
         debug_assert!(state.graph.verify().is_ok(), "{:?}", state.graph.verify());
         let writes_inputs = state.writes_inputs();
         state.guard_tensors_distinct();
+        state.guard_written_distinct();
         Ok(Traced {
             sources: state.sources,
             guards: state.guards,
@@ -153,7 +168,26 @@ impl Finish {
             locations: state.locations,
             writes_inputs,
             kept,
+            effects,
         })
+    }
+
+    /// The last value of each slot that was written.
+    fn effects(&mut self, py: Python<'_>) -> Made<Vec<Store>> {
+        let effects = std::mem::take(&mut self.state.effects);
+        let mut stores = Vec::with_capacity(effects.len());
+        for effect in &effects {
+            let (dict, key) = (effect.dict.bind_borrowed(py), effect.key.bind_borrowed(py));
+            let position = u32::try_from(self.rebuilt.len()).expect("fewer than 2^32 sources");
+            self.rebuilt.push(effect.source);
+            let value = match heap::dict_get(dict, key) {
+                Some(value) => Some(self.recipe(value.as_borrowed())?),
+                None => None,
+            };
+            stores.push(Store { dict: position, key: self.keep(key), value });
+        }
+        self.state.effects = effects;
+        Ok(stores)
     }
 
     /// An object that recipes need: the entry keeps it.
@@ -197,6 +231,11 @@ impl Finish {
                 let recipe = self.fresh(object, kind)?;
                 self.recipes.set(id, recipe);
                 Ok(id)
+            }
+            // A tuple out of a code object's constants.
+            None if heap::is_constant(object) => {
+                let id = self.keep(object);
+                Ok(self.recipes.push(Recipe::Constant(id)))
             }
             None => Err((Reason::UnknownOrigin, format!("a {} in the result", heap::type_name(object)))),
         }

@@ -12,6 +12,7 @@ use stator_cpython::{Result, generic, opcode, ops};
 use super::Recorder;
 use super::kinds::Kind;
 use super::look as heap;
+use super::names::variadic_slots;
 use super::state::{ActiveFrame, Origin};
 use crate::breaks::Reason;
 use crate::evaluator::sites::{Sites, Step};
@@ -78,7 +79,10 @@ impl<'py> Sites<'py> for Recorder {
         name: Borrowed<'_, 'py>,
         value: Option<Borrowed<'_, 'py>>,
     ) -> Result<()> {
-        self.stop(frame, Reason::OutsideWrite, format!("global {}", heap::text(name)));
+        let globals = frame.globals();
+        if !self.writes_slot(frame, globals, name, value.is_none()) {
+            self.stop(frame, Reason::OutsideWrite, format!("global {}", heap::text(name)));
+        }
         ops::store_global(frame, name, value)
     }
 
@@ -323,16 +327,19 @@ impl<'py> Sites<'py> for Recorder {
         ops::send(receiver, value)
     }
 
-    fn consumes(&self, frame: &Frame<'py>, operand: Borrowed<'_, 'py>) -> Result<()> {
+    fn consumes(
+        &self,
+        frame: &Frame<'py>,
+        operand: Borrowed<'_, 'py>,
+    ) -> Result<Option<Object<'py>>> {
         if self.is_stopped() {
-            return Ok(());
+            return Ok(None);
         }
         if self.kind(operand) == Kind::Tensor {
-            self.stop(frame, Reason::Unsupported, "unpacking of a tensor");
-            return Ok(());
+            return self.tensor_parts(frame, operand).map(Some);
         }
         self.take_elements(frame, operand);
-        Ok(())
+        Ok(None)
     }
 
     fn creates(&self, frame: &Frame<'py>, object: Borrowed<'_, 'py>) {
@@ -372,12 +379,21 @@ impl Recorder {
             state.sources.set_entry(function);
             state.enter_function(frame)?;
             let code = frame.code();
+            let variadic = variadic_slots(&code);
             for index in read_arguments(&code) {
                 let Some(value) = frame.local(index) else { continue };
                 let name = heap::text(code.local_name(index));
                 let slot = u16::try_from(index).unwrap_or(u16::MAX);
                 let source = state.sources.local(slot, || name.into());
                 state.adopt(source, value)?;
+                if variadic.contains(&index) {
+                    // CPython made `*args` and `**kwargs` for this call: what they hold is from
+                    // outside, they themselves aren't.
+                    if state.kind(value) == Kind::Dict {
+                        state.adopt_dict(value)?;
+                    }
+                    state.set_fresh(value);
+                }
             }
             Ok(())
         });
@@ -391,9 +407,7 @@ impl Recorder {
 
 /// The arguments that a function's bytecode mentions: what it never reads needs no guard.
 fn read_arguments(code: &Code<'_>) -> Vec<usize> {
-    let flags = code.flags();
-    let variadic = usize::from(flags & 0x4 != 0) + usize::from(flags & 0x8 != 0);
-    let count = code.argcount() + code.kwonlyargcount() + variadic;
+    let count = variadic_slots(code).end;
     let mut read = vec![false; count];
     let mut extended = 0;
     let units = code.units();

@@ -14,6 +14,7 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_graph::{Graph, NodeId, StackId};
 use stator_guards::{Guard, GuardKind, ObjectId, Source, SourceId, Sources};
 
+use super::effects::Effect;
 use super::kinds::{Kind, Kinds};
 use super::look as heap;
 use super::objects::{Objects, canonical_key};
@@ -86,6 +87,8 @@ pub struct State {
     pub keyed: FxHashSet<usize>,
     /// Dictionary slots this trace wrote.
     pub written: FxHashSet<Slot>,
+    /// The writes, in the order of the first write to each slot.
+    pub effects: Vec<Effect>,
     /// Dictionaries whose length is guarded already.
     pub sized: FxHashSet<usize>,
     distinct: FxHashSet<Slot>,
@@ -121,6 +124,7 @@ impl State {
             read_slots: FxHashSet::default(),
             keyed: FxHashSet::default(),
             written: FxHashSet::default(),
+            effects: Vec::new(),
             sized: FxHashSet::default(),
             distinct: FxHashSet::default(),
             by_identity: FxHashSet::default(),
@@ -142,6 +146,14 @@ impl State {
     pub fn source(&self, object: Borrowed<'_, '_>) -> Option<SourceId> {
         match self.origin(object) {
             Some(Origin::Source(source)) => Some(source),
+            _ => None,
+        }
+    }
+
+    /// The source of the outside object at an address.
+    pub fn source_at(&self, address: usize) -> Option<SourceId> {
+        match self.origins.get(&address) {
+            Some(&Origin::Source(source)) => Some(source),
             _ => None,
         }
     }
@@ -488,6 +500,16 @@ impl State {
             }
             _ => Ok(()),
         }
+    }
+
+    /// As [`State::register`] for what `__reduce_ex__` returns: functions in it are the library's,
+    /// and a dictionary may be the object's own.
+    pub fn register_parts(&mut self, parts: Borrowed<'_, '_>) -> Result<(), Stop> {
+        for part in heap::tuple_items(parts) {
+            self.register_function(part.as_borrowed())?;
+        }
+        self.set_fresh(parts);
+        Ok(())
     }
 
     /// Vouches for a function that C code handed out (through a type that's guarded).
