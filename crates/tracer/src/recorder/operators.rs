@@ -94,6 +94,15 @@ impl Recorder {
                 if matches!(self.kind(other), Kind::Object | Kind::Opaque) {
                     self.stop(frame, Reason::Unsupported, format!("an operator of a tensor and a {}", heap::type_name(other)));
                 }
+                // Numbers have no in-place operators: `n += t` is `n = n + t`.
+                let operator = match names {
+                    [_, plain, _] if self.kind(left) != Kind::Tensor => {
+                        Operator::from_name(plain.trim_matches('_'))
+                            .or_else(|| Operator::from_name(&format!("{}_", plain.trim_matches('_'))))
+                            .unwrap_or(operator)
+                    }
+                    _ => operator,
+                };
                 let target = |_: &mut State| Target::Operator(operator);
                 self.operation(frame, target, &[left, right], None, || ops::binary(op, left, right))
             }
