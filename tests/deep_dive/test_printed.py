@@ -45,7 +45,8 @@ def run(folder: Path, name: str, source: str, logs: str) -> list[str]:
 
 def graphs(lines: list[str]) -> list[str]:
     """The printed graphs, each from its `def forward` to its `return`."""
-    found, current = [], None
+    found: list[str] = []
+    current: list[str] | None = None
     for line in lines:
         if line.startswith("def forward("):
             current = []

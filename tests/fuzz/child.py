@@ -48,7 +48,7 @@ def _answer(task: Callable[[], str | None], writer: int) -> None:
 
 
 def _read(reader: int, child: int) -> bytes:
-    parts = []
+    parts: list[bytes] = []
     while True:
         ready, _, _ = select.select([reader], [], [], TIMEOUT)
         if not ready:

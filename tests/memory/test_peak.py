@@ -88,7 +88,7 @@ def test_recorded_call(net: nn.Module, grad: bool) -> None:
 def test_views_and_containers_do_not_keep(net: nn.Module) -> None:
     def fn(x: Tensor) -> Tensor:
         for i in range(100):
-            pair = {"a": x * 2, "b": [x + 1]}
+            pair: dict[str, Any] = {"a": x * 2, "b": [x + 1]}
             x = (pair["a"] - pair["b"][0]).view(-1)[: x.numel()].view(x.shape) + i
         return x
 

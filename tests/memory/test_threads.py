@@ -243,7 +243,7 @@ def test_backward_thread_runs_hooks() -> None:
 
     def with_hook(x: Tensor, w: Tensor) -> Tensor:
         y = x * w
-        y.register_hook(lambda g: g * 2)
+        y.register_hook(lambda g: g * 2)  # type: ignore[no-untyped-call]
         return y.sum()
 
     compiled = api.compile(with_hook)

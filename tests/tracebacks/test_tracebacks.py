@@ -46,13 +46,15 @@ def _frames(fn: Callable[..., Any], args: tuple[Any, ...]) -> list[tuple[str, in
     try:
         fn(*args)
     except BaseException as error:
-        found = []
+        found: list[tuple[str, int, list[str]]] = []
         trace = error.__traceback__
         while trace is not None:
             frame = trace.tb_frame
             name = frame.f_code.co_name
-            line = 0 if name == "_call_impl" else trace.tb_lineno
-            found.append((name, line, sorted(frame.f_locals)))
+            if name == "_call_impl":
+                found.append((name, 0, []))
+            else:
+                found.append((name, trace.tb_lineno, sorted(frame.f_locals)))
             trace = trace.tb_next
         return found[1:]
     raise AssertionError("the call was to raise")

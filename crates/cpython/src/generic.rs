@@ -220,6 +220,56 @@ pub fn bind_method<'py>(function: Borrowed<'_, 'py>, receiver: Borrowed<'_, 'py>
     }
 }
 
+/// What kind of descriptor of CPython's own an object is, by its exact type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DescriptorType {
+    /// A method of a C type, or a slot as a method.
+    Method,
+    /// A class method of a C type.
+    ClassMethodOfC,
+    /// A field of a C type, or a `__slots__` member.
+    Member,
+    /// A computed attribute of a C type.
+    GetSet,
+    /// `property`.
+    Property,
+    /// `staticmethod`.
+    StaticMethod,
+    /// `classmethod`.
+    ClassMethod,
+}
+
+/// See [`DescriptorType`]; `None` for anything else.
+#[inline]
+pub fn descriptor_type(object: Borrowed<'_, '_>) -> Option<DescriptorType> {
+    let ty = types::address_of(object);
+    let is = |known: *mut ffi::PyTypeObject| ty == known as usize;
+    if is(&raw mut ffi::PyMethodDescr_Type) || is(&raw mut ffi::PyWrapperDescr_Type) {
+        Some(DescriptorType::Method)
+    } else if is(&raw mut ffi::PyGetSetDescr_Type) {
+        Some(DescriptorType::GetSet)
+    } else if is(&raw mut ffi::PyProperty_Type) {
+        Some(DescriptorType::Property)
+    } else if is(&raw mut ffi::PyMemberDescr_Type) {
+        Some(DescriptorType::Member)
+    } else if is(&raw mut ffi::PyStaticMethod_Type) {
+        Some(DescriptorType::StaticMethod)
+    } else if is(&raw mut ffi::PyClassMethod_Type) {
+        Some(DescriptorType::ClassMethod)
+    } else if is(&raw mut ffi::PyClassMethodDescr_Type) {
+        Some(DescriptorType::ClassMethodOfC)
+    } else {
+        None
+    }
+}
+
+/// The name in the definition of a C function or method.
+pub fn method_name<'a>(callable: Borrowed<'a, '_>) -> Option<&'a str> {
+    let def = method_def(callable)? as *const ffi::PyMethodDef;
+    // SAFETY: the definition of a live C function outlives it, and its name is a C string.
+    unsafe { std::ffi::CStr::from_ptr((*def).ml_name) }.to_str().ok()
+}
+
 /// The string, interned.
 pub fn interned<'py>(text: &Bound<'py, PyString>) -> Bound<'py, PyString> {
     let mut pointer = text.clone().into_ptr();

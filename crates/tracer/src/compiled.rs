@@ -77,10 +77,11 @@ impl Compiled {
         recompile_limit: Option<usize>,
         fullgraph: bool,
         dynamic: Option<bool>,
-    ) -> Self {
+    ) -> PyResult<Self> {
         // Sizes are static until symbolic shapes join.
         let _ = dynamic;
-        Self {
+        recorder::prepare(r#fn.py())?;
+        Ok(Self {
             function: r#fn.unbind(),
             backend,
             recompile_limit,
@@ -89,7 +90,7 @@ impl Compiled {
             hits: AtomicU64::new(0),
             native: AtomicU64::new(0),
             recording: AtomicBool::new(false),
-        }
+        })
     }
 
     #[pyo3(signature = (*args, **kwargs))]

@@ -156,7 +156,8 @@ def _global_state() -> list[str]:
 def _restore_global_state() -> None:
     torch.set_grad_enabled(True)
     torch.set_default_dtype(torch.float32)
-    torch.use_deterministic_algorithms(False)
+    if torch.are_deterministic_algorithms_enabled():  # asking is quicker: setting imports much
+        torch.use_deterministic_algorithms(False)
 
 
 def _backward(result: Any) -> None:

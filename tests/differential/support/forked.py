@@ -6,6 +6,8 @@ A conftest that imports `pytest_runtest_protocol` from here gets it. Off, tests 
 
 from __future__ import annotations
 
+import functools
+import gc
 import json
 import os
 import select
@@ -14,7 +16,10 @@ import time
 from typing import Any
 
 import pytest
+import torch
 from _pytest.runner import runtestprotocol
+
+from . import api
 
 FORK = os.environ.get("STATOR_TEST_FORK") == "1"
 TIMEOUT = float(os.environ.get("STATOR_TEST_TIMEOUT", "120"))
@@ -25,12 +30,24 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     """Runs one test in a child and reports what it reported, or how it died."""
     if not FORK:
         return None
+    _warm_up()
     hook = item.ihook
     hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     for report in _reports_of_child(item, nextitem):
         hook.pytest_runtest_logreport(report=report)
     hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
+
+
+@functools.cache
+def _warm_up() -> None:
+    """What first calls import and set up is there before the first fork."""
+    torch.manual_seed(0)
+    torch.use_deterministic_algorithms(False)
+    api.compile(lambda x: x + 1)(torch.ones(1))
+    api.reset()
+    gc.collect()
+    gc.freeze()
 
 
 def _reports_of_child(item: pytest.Item, nextitem: pytest.Item | None) -> list[Any]:
@@ -64,7 +81,7 @@ def _run_in_child(item: pytest.Item, nextitem: pytest.Item | None, writer: int) 
 
 
 def _read_until(reader: int, deadline: float, child: int) -> str:
-    parts = []
+    parts: list[bytes] = []
     while True:
         ready, _, _ = select.select([reader], [], [], max(0.0, deadline - time.monotonic()))
         if not ready:

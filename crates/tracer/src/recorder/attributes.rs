@@ -1,7 +1,7 @@
 //! Attributes: CPython's lookup, step by step, so that each slot it reads can be guarded.
 
 use pyo3::prelude::*;
-use pyo3::types::PyType;
+use pyo3::types::{PyString, PyType};
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::types::{Slot, SlotName};
 use stator_cpython::hook::Suspended;
@@ -17,15 +17,28 @@ use super::look as heap;
 use super::state::{Origin, State, Stop};
 use crate::breaks::Reason;
 
-/// Attributes of tensors that follow from metadata: constants of the trace.
-const TENSOR_METADATA: &[&str] = &[
-    "shape", "dtype", "device", "ndim", "layout", "is_cuda", "is_cpu", "is_sparse", "is_sparse_csr", "is_quantized",
-    "is_meta", "is_mps", "is_xpu", "is_nested", "is_mkldnn", "is_ipu", "is_xla", "is_vulkan", "is_maia", "is_mtia",
-    "requires_grad", "itemsize", "nbytes", "__class__",
-];
+/// How an attribute of a tensor is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TensorAttr {
+    /// It follows from metadata: a constant of the trace.
+    Metadata,
+    /// It is a tensor: a node.
+    View,
+    /// A method, or something that needs a closer look.
+    Other,
+}
 
-/// Attributes of tensors that are tensors: nodes.
-const TENSOR_VIEWS: &[&str] = &["T", "mT", "H", "mH", "real", "imag", "data"];
+fn tensor_attr_kind(name: &str) -> TensorAttr {
+    match name {
+        "shape" | "dtype" | "device" | "ndim" | "layout" | "is_cuda" | "is_cpu" | "is_sparse" | "is_sparse_csr"
+        | "is_quantized" | "is_meta" | "is_mps" | "is_xpu" | "is_nested" | "is_mkldnn" | "is_ipu" | "is_xla"
+        | "is_vulkan" | "is_maia" | "is_mtia" | "requires_grad" | "itemsize" | "nbytes" | "__class__" => {
+            TensorAttr::Metadata
+        }
+        "T" | "mT" | "H" | "mH" | "real" | "imag" | "data" => TensorAttr::View,
+        _ => TensorAttr::Other,
+    }
+}
 
 /// What an attribute lookup came to.
 enum Found<'py> {
@@ -541,14 +554,16 @@ impl Recorder {
         name: Borrowed<'_, 'py>,
     ) -> Result<Found<'py>> {
         let py = frame.py();
-        let text = heap::text(name);
+        let text = name.cast::<PyString>().ok();
+        let text = text.as_ref().and_then(|name| name.to_str().ok()).unwrap_or("?");
         let ty = owner.get_type();
-        if TENSOR_METADATA.contains(&text.as_str()) {
+        let kind = tensor_attr_kind(text);
+        if kind == TensorAttr::Metadata {
             let _native = Suspended::new(py);
             return ops::get_attr(owner, name).map(Found::Value);
         }
-        if TENSOR_VIEWS.contains(&text.as_str()) {
-            let target = |state: &mut State| Target::GetAttr { name: state.graph.intern(&text) };
+        if kind == TensorAttr::View {
+            let target = |state: &mut State| Target::GetAttr { name: state.graph.intern(text) };
             return self
                 .operation(frame, target, &[owner], None, || ops::get_attr(owner, name))
                 .map(Found::Value);

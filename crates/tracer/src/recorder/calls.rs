@@ -204,7 +204,9 @@ impl Recorder {
             return;
         }
         let ty = object.get_type();
-        if stator_cpython::heap::types::is_immutable(ty.as_borrowed()) {
+        if stator_cpython::heap::types::is_immutable(ty.as_borrowed())
+            || !self.state.borrow_mut().protocols.insert((ty.as_ptr() as usize, names.as_ptr() as usize))
+        {
             return;
         }
         for name in names {
@@ -232,7 +234,8 @@ impl Recorder {
         kwargs: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
         let items = heap::tuple_items(args);
-        let pairs = kwargs.map_or_else(Vec::new, heap::dict_items);
+        let pairs = kwargs.filter(|kwargs| heap::dict_length(*kwargs) > 0);
+        let pairs = pairs.map_or_else(Vec::new, heap::dict_items);
         let mut all: Args<'_, 'py> = items.iter().map(|item| item.as_borrowed()).collect();
         if pairs.is_empty() {
             return self.call_object(frame, callable, &all, None);

@@ -100,7 +100,9 @@ impl Recorder {
     /// As `guard_protocol`, for instances of subclasses of containers too.
     pub(super) fn guard_protocol_of(&self, frame: &Frame<'_>, object: Borrowed<'_, '_>, names: &[&str]) {
         let ty = object.get_type();
-        if stator_cpython::heap::types::is_immutable(ty.as_borrowed()) {
+        if stator_cpython::heap::types::is_immutable(ty.as_borrowed())
+            || !self.state.borrow_mut().protocols.insert((ty.as_ptr() as usize, names.as_ptr() as usize))
+        {
             return;
         }
         for name in names {
@@ -196,7 +198,10 @@ impl Recorder {
             let name = pyo3::intern!(frame.py(), "__contains__").as_any().as_borrowed();
             self.lookup(frame, &meta, name);
         }
-        self.with_mode(frame, || ops::contains(container, item))
+        match self.kind(container) {
+            Kind::Dict | Kind::Set | Kind::FrozenSet | Kind::Constant => ops::contains(container, item),
+            _ => self.with_mode(frame, || ops::contains(container, item)),
+        }
     }
 
     /// Guards an iterable whose elements C code is about to take.
@@ -237,7 +242,10 @@ impl Recorder {
             return self.iterate_tensor(frame, iterable);
         }
         self.take_elements(frame, iterable);
-        let iterator = self.with_mode(frame, || ops::get_iter(iterable))?;
+        let iterator = match self.kind(iterable) {
+            Kind::Object => self.with_mode(frame, || ops::get_iter(iterable))?,
+            _ => ops::get_iter(iterable)?,
+        };
         self.note(frame, |state| {
             if state.origin(iterator.as_borrowed()).is_none() {
                 state.set_fresh(iterator.as_borrowed());
@@ -290,7 +298,11 @@ impl Recorder {
             return ops::next(iterator);
         }
         self.guard_protocol_of(frame, iterator, &["__next__"]);
-        let item = self.with_mode(frame, || ops::next(iterator))?;
+        let item = if super::kinds::is_plain_iterator(&iterator.get_type()) {
+            ops::next(iterator)?
+        } else {
+            self.with_mode(frame, || ops::next(iterator))?
+        };
         if let Some(item) = &item {
             self.note(frame, |state| state.register(item.as_borrowed()));
         }

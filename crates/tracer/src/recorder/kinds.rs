@@ -8,6 +8,7 @@ use pyo3::types::{
     PyString, PySuper, PyTuple, PyType,
 };
 use rustc_hash::FxHashMap;
+use stator_cpython::object::Borrowed;
 
 /// The variable kinds of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,7 +62,11 @@ pub enum Kind {
 /// Kinds by type, for one trace. (Types may die between traces, so the table is short-lived.)
 pub struct Kinds {
     by_type: FxHashMap<usize, Kind>,
+    /// The types met last, by some bits of their addresses: most questions end here.
+    recent: [(usize, Kind); RECENT],
 }
+
+const RECENT: usize = 128;
 
 struct Bases {
     exact: FxHashMap<usize, Kind>,
@@ -231,11 +236,25 @@ impl Kinds {
     /// # Errors
     /// If a type of PyTorch or of the standard library is missing.
     pub fn new(py: Python<'_>) -> PyResult<Self> {
-        Ok(Self { by_type: bases(py)?.exact.clone() })
+        Ok(Self { by_type: bases(py)?.exact.clone(), recent: [(0, Kind::Opaque); RECENT] })
+    }
+
+    /// The kind of an object.
+    #[inline]
+    pub fn of(&mut self, object: Borrowed<'_, '_>) -> Kind {
+        let address = stator_cpython::heap::types::address_of(object);
+        let slot = address >> 4 & (RECENT - 1);
+        let (known, kind) = self.recent[slot];
+        if known == address {
+            return kind;
+        }
+        let kind = self.of_type(&object.get_type());
+        self.recent[slot] = (address, kind);
+        kind
     }
 
     /// The kind of an object's type.
-    pub fn of_type(&mut self, ty: &Bound<'_, PyType>) -> Kind {
+    fn of_type(&mut self, ty: &Bound<'_, PyType>) -> Kind {
         let address = ty.as_ptr() as usize;
         if let Some(&kind) = self.by_type.get(&address) {
             return kind;
@@ -250,4 +269,21 @@ impl Kinds {
 #[must_use]
 pub fn is_constant(kind: Kind) -> bool {
     kind == Kind::Constant
+}
+
+/// Whether iterators of this type only hand out what a builtin container holds, or run a Python
+/// frame: no C code of theirs calls a tensor operation.
+#[must_use]
+pub fn is_plain_iterator(ty: &Bound<'_, PyType>) -> bool {
+    static PLAIN: PyOnceLock<Vec<Py<PyAny>>> = PyOnceLock::new();
+    let py = ty.py();
+    let plain = PLAIN.get_or_init(py, || {
+        let sources = [
+            c"iter([])", c"iter(())", c"iter(range(0))", c"iter({})", c"iter({}.items())",
+            c"iter({}.values())", c"iter('')", c"(x for x in ())",
+        ];
+        let types = sources.iter().filter_map(|source| py.eval(source, None, None).ok());
+        types.map(|iterator| iterator.get_type().into_any().unbind()).collect()
+    });
+    plain.iter().any(|known| known.is(ty))
 }

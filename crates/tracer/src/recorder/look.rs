@@ -93,6 +93,13 @@ pub fn interned<'py>(object: Borrowed<'_, 'py>) -> Object<'py> {
 
 /// The text of a constant, shortened.
 pub fn short_repr(object: Borrowed<'_, '_>) -> String {
+    // Most keys are identifiers: no need to ask Python how they print.
+    if let Ok(name) = object.cast_exact::<PyString>()
+        && let Ok(name) = name.to_str()
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    {
+        return format!("'{name}'");
+    }
     if !constant::is_constant(object) {
         return name_of(object);
     }
@@ -128,6 +135,11 @@ fn string_attr(object: Borrowed<'_, '_>, name: &str) -> Option<String> {
     }
     let found = object.getattr(name).ok()?;
     found.cast::<PyString>().ok().map(|text| text.to_string_lossy().into_owned())
+}
+
+/// The name of a C function, or of anything else if it must be.
+pub fn callable_name<'a>(callable: Borrowed<'a, '_>) -> std::borrow::Cow<'a, str> {
+    generic::method_name(callable).map_or_else(|| name_of(callable).into(), Into::into)
 }
 
 /// A function's, class's or module's name; else that of its type.
@@ -205,7 +217,7 @@ pub fn wrapped_function<'py>(wrapper: Borrowed<'_, 'py>) -> Object<'py> {
 pub fn bound_builtin<'py>(callable: Borrowed<'_, 'py>) -> Option<(Object<'py>, Object<'py>)> {
     let receiver = generic::bound_receiver(callable)?;
     let definition = generic::method_def(callable)?;
-    let name = PyString::intern(callable.py(), &name_of(callable));
+    let name = PyString::intern(callable.py(), generic::method_name(callable)?);
     let ty = receiver.get_type();
     let is_it = |found: &Object<'_>| {
         generic::method_def(found.as_borrowed()) == Some(definition) && !found.is(callable)
@@ -239,26 +251,25 @@ pub fn is_tuple_getter(object: Borrowed<'_, '_>) -> bool {
 
 /// Whether an object is a method descriptor or slot wrapper of a C type.
 pub fn is_method_descriptor(object: Borrowed<'_, '_>) -> bool {
-    matches!(
-        type_name(object).as_str(),
-        "method_descriptor" | "wrapper_descriptor" | "classmethod_descriptor"
-    )
+    use generic::DescriptorType::{ClassMethodOfC, Method};
+    matches!(generic::descriptor_type(object), Some(Method | ClassMethodOfC))
 }
 
 /// Whether an object is a class method descriptor of a C type.
 pub fn is_class_method_descriptor(object: Borrowed<'_, '_>) -> bool {
-    type_name(object) == "classmethod_descriptor"
+    generic::descriptor_type(object) == Some(generic::DescriptorType::ClassMethodOfC)
 }
 
 /// How a descriptor of a C type binds.
 pub fn descriptor_kind(object: Borrowed<'_, '_>) -> Descriptor {
-    match type_name(object).as_str() {
-        "property" => Descriptor::Property,
-        "member_descriptor" => Descriptor::Member,
-        "getset_descriptor" => Descriptor::GetSet,
-        "staticmethod" => Descriptor::StaticMethod,
-        "classmethod" => Descriptor::ClassMethod,
-        _ => Descriptor::Value,
+    use generic::DescriptorType as T;
+    match generic::descriptor_type(object) {
+        Some(T::Property) => Descriptor::Property,
+        Some(T::Member) => Descriptor::Member,
+        Some(T::GetSet) => Descriptor::GetSet,
+        Some(T::StaticMethod) => Descriptor::StaticMethod,
+        Some(T::ClassMethod) => Descriptor::ClassMethod,
+        Some(T::Method | T::ClassMethodOfC) | None => Descriptor::Value,
     }
 }
 

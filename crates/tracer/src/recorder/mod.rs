@@ -163,6 +163,18 @@ fn warm_up(py: Python<'_>) {
     types::slot(class.as_borrowed(), types::SlotName::GetAttribute);
     torch::get(py);
     mode::warm_up(py);
+    let _ = kinds::is_plain_iterator(&class);
+}
+
+/// Builds the tables that recording needs, so that the first call doesn't pay for them.
+///
+/// # Errors
+/// If a module of the standard library lacks what a table names.
+pub fn prepare(py: Python<'_>) -> PyResult<()> {
+    warm_up(py);
+    Functions::get(py)?;
+    kinds::Kinds::new(py)?;
+    crate::check::read_global_state(py).map(drop)
 }
 
 /// Creates a recorder for a call of the function with this code object.

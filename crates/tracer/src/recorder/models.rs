@@ -340,11 +340,11 @@ impl Recorder {
         args: &[Borrowed<'_, 'py>],
         native: impl FnOnce() -> Result<Object<'py>>,
     ) -> Result<Object<'py>> {
-        let name = heap::name_of(callable);
+        let name = heap::callable_name(callable);
         if args.iter().any(|arg| self.kind(*arg) == Kind::Tensor) {
-            if matches!(name.as_str(), "abs" | "pow") {
+            if matches!(&*name, "abs" | "pow") {
                 let operation =
-                    Operation { name: name.into(), is_method: false, determined: Determined::Always };
+                    Operation { name: name.as_ref().into(), is_method: false, determined: Determined::Always };
                 let target = |state: &mut State| operation.target(state, callable);
                 return self.operation(frame, target, args, None, native);
             }
@@ -380,7 +380,7 @@ impl Recorder {
         args: &[Borrowed<'_, 'py>],
         native: impl FnOnce() -> Result<Object<'py>>,
     ) -> Result<Object<'py>> {
-        let name = heap::name_of(callable);
+        let name = heap::callable_name(callable);
         self.note(frame, |state| {
             if state.origin(receiver) != Some(Origin::Fresh) {
                 return Err((Reason::OutsideWrite, format!("{name} of a {}", heap::type_name(receiver))));
@@ -391,12 +391,18 @@ impl Recorder {
                 }
                 state.adopt_deep(*arg)
             })?;
-            if matches!(name.as_str(), "remove" | "index" | "sort") && holds_tensor(state, receiver) {
+            if matches!(&*name, "remove" | "index" | "sort") && holds_tensor(state, receiver) {
                 return Err((Reason::DataRead, format!("{name} of a list of tensors")));
             }
             Ok(())
         });
-        let result = self.with_mode(frame, native)?;
+        // Methods that only move references call no operation.
+        let plain = matches!(
+            &*name,
+            "append" | "appendleft" | "insert" | "pop" | "popleft" | "popitem" | "setdefault" | "clear" | "add"
+                | "move_to_end"
+        );
+        let result = if plain { native()? } else { self.with_mode(frame, native)? };
         self.note(frame, |state| state.register(result.as_borrowed()));
         Ok(result)
     }

@@ -1,7 +1,7 @@
 //! The evaluator's sites, as the recorder sees them.
 
 use pyo3::prelude::*;
-use pyo3::types::PyBool;
+use pyo3::types::{PyBool, PyString};
 use stator_bytecode::{Opcode, Version};
 use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
@@ -113,8 +113,12 @@ impl<'py> Sites<'py> for Recorder {
         if let Some(Origin::Node(node)) = state.origin(value)
             && state.kind(value) == Kind::Tensor
         {
-            let name = heap::text(frame.code().local_name(index));
-            state.graph.set_local_name(node, &name);
+            let code = frame.code();
+            if let Ok(name) = code.local_name(index).cast::<PyString>()
+                && let Ok(name) = name.to_str()
+            {
+                state.graph.set_local_name(node, name);
+            }
         }
     }
 

@@ -7,8 +7,10 @@
 //!   A tensor made by the trace isn't: when its address is taken by a new object, the site that
 //!   made that object has overwritten the origin.
 
+use std::collections::{HashMap, HashSet};
+
 use pyo3::prelude::*;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_graph::{Graph, NodeId, StackId};
@@ -46,6 +48,9 @@ pub struct ActiveFrame {
     pub parent: Option<StackId>,
 }
 
+/// Entries that tables have room for from the start: what a small model needs.
+const ROOM: usize = 2048;
+
 /// The slots this trace wrote: container address and key address.
 pub type Slot = (usize, usize);
 
@@ -76,6 +81,8 @@ pub struct State {
     code_ids: FxHashMap<usize, u32>,
     /// Places of guards: code and unit.
     pub locations: Vec<(u32, u32)>,
+    /// The place of the instruction that is being evaluated.
+    here: (u32, u32),
     kinds: Kinds,
     origins: FxHashMap<usize, Origin>,
     seen: FxHashSet<SourceId>,
@@ -91,6 +98,8 @@ pub struct State {
     pub effects: Vec<Effect>,
     /// Dictionaries whose length is guarded already.
     pub sized: FxHashSet<usize>,
+    /// Types whose special methods are guarded already, with the address of the list of names.
+    pub protocols: FxHashSet<Slot>,
     distinct: FxHashSet<Slot>,
     by_identity: FxHashSet<usize>,
     /// Functions whose parts are guarded already.
@@ -106,7 +115,7 @@ impl State {
         Ok(Self {
             objects: Objects::default(),
             sources: Sources::new(),
-            guards: Vec::new(),
+            guards: Vec::with_capacity(ROOM),
             graph: Graph::new(),
             graph_objects: Vec::new(),
             graph_object_ids: FxHashMap::default(),
@@ -116,16 +125,18 @@ impl State {
             frames: Vec::new(),
             codes: Vec::new(),
             code_ids: FxHashMap::default(),
-            locations: Vec::new(),
+            locations: Vec::with_capacity(ROOM),
+            here: (0, 0),
             kinds: Kinds::new(py)?,
-            origins: FxHashMap::default(),
-            seen: FxHashSet::default(),
-            lookups: FxHashSet::default(),
-            read_slots: FxHashSet::default(),
+            origins: HashMap::with_capacity_and_hasher(ROOM, FxBuildHasher),
+            seen: HashSet::with_capacity_and_hasher(ROOM, FxBuildHasher),
+            lookups: HashSet::with_capacity_and_hasher(ROOM / 4, FxBuildHasher),
+            read_slots: HashSet::with_capacity_and_hasher(ROOM, FxBuildHasher),
             keyed: FxHashSet::default(),
             written: FxHashSet::default(),
             effects: Vec::new(),
             sized: FxHashSet::default(),
+            protocols: FxHashSet::default(),
             distinct: FxHashSet::default(),
             by_identity: FxHashSet::default(),
             entered: FxHashSet::default(),
@@ -133,8 +144,9 @@ impl State {
     }
 
     /// The kind of an object.
+    #[inline]
     pub fn kind(&mut self, object: Borrowed<'_, '_>) -> Kind {
-        self.kinds.of_type(&object.get_type())
+        self.kinds.of(object)
     }
 
     /// Where an object came from; `None` for constants and for objects nobody vouches for.
@@ -191,17 +203,17 @@ impl State {
 
     /// Records a guard, read at the current instruction.
     pub fn guard(&mut self, source: SourceId, kind: GuardKind) {
-        let location = self.locations.len().checked_sub(1).map(|index| index as u32);
+        if self.locations.last() != Some(&self.here) {
+            self.locations.push(self.here);
+        }
+        let location = Some((self.locations.len() - 1) as u32);
         self.guards.push(Guard { source, kind, location });
     }
 
     /// Marks the instruction that the next guards are read at.
     pub fn locate(&mut self, frame: &Frame<'_>) {
         if let Some(active) = self.frames.last() {
-            let here = (active.code, unit(frame));
-            if self.locations.last() != Some(&here) {
-                self.locations.push(here);
-            }
+            self.here = (active.code, unit(frame));
         }
     }
 
