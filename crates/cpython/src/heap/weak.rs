@@ -1,15 +1,16 @@
 //! Objects known by identity, held weakly: their deaths are noticed by a native callback.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyCFunction;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyCFunction, PyTupleMethods};
 
 use super::address::AddressMap;
-use super::{Any, constant, types};
+use super::{Any, constant, types, words};
 
 /// A set of objects of which none has died.
 ///
@@ -18,9 +19,75 @@ use super::{Any, constant, types};
 /// but a list or dictionary known by identity is, so callers shouldn't add those.
 pub struct Liveness {
     alive: Arc<AtomicBool>,
-    callback: Option<Py<PyAny>>,
     /// By address. An entry names the object added, as long as `alive` is true.
     held: AddressMap<Hold>,
+}
+
+/// The weak references of the process, one for each watched object: a second trace of a model makes
+/// none, so it leaves nothing behind for the garbage collector to look at.
+#[derive(Default)]
+struct Watched {
+    /// By the object's address; removed by the callback, before the address can be taken again.
+    objects: AddressMap<Watch>,
+    /// The object's address by its weak reference's.
+    addresses: AddressMap<usize>,
+}
+
+struct Watch {
+    weak: Py<PyAny>,
+    /// Who is to be told of the object's death.
+    flags: Vec<Weak<AtomicBool>>,
+}
+
+static WATCHED: LazyLock<Mutex<Watched>> = LazyLock::new(Mutex::default);
+
+fn watched() -> MutexGuard<'static, Watched> {
+    WATCHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A weak reference to `object`, whose death sets `flag` to false.
+fn watch(object: Any<'_, '_>, flag: &Arc<AtomicBool>) -> PyResult<Py<PyAny>> {
+    let py = object.py();
+    let address = object.as_ptr() as usize;
+    if let Some(watch) = watched().objects.get_mut(&address) {
+        if watch.flags.len() == watch.flags.capacity() {
+            watch.flags.retain(|flag| flag.strong_count() > 0);
+        }
+        watch.flags.push(Arc::downgrade(flag));
+        return Ok(watch.weak.clone_ref(py));
+    }
+    let callback = callback(py)?.as_ptr();
+    // SAFETY: both are live; the result is a new reference or null with an error set. No lock is
+    // held: the allocation may run a garbage collection, and that the callback.
+    let weak = unsafe {
+        Bound::from_owned_ptr_or_err(py, ffi::PyWeakref_NewRef(object.as_ptr(), callback))?
+    };
+    let mut watched = watched();
+    watched.addresses.insert(weak.as_ptr() as usize, address);
+    let flags = vec![Arc::downgrade(flag)];
+    watched.objects.insert(address, Watch { weak: weak.clone().unbind(), flags });
+    Ok(weak.unbind())
+}
+
+/// The callback of all weak references: it is given the reference whose object is dying.
+fn callback(py: Python<'_>) -> PyResult<&Py<PyAny>> {
+    static CALLBACK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    CALLBACK.get_or_try_init(py, || {
+        let callback = PyCFunction::new_closure(py, None, None, |args, _kwargs| {
+            let Ok(weak) = args.get_item(0) else { return };
+            let dead = {
+                let mut watched = watched();
+                let address = watched.addresses.remove(&(weak.as_ptr() as usize));
+                address.and_then(|address| watched.objects.remove(&address))
+            };
+            for flag in dead.iter().flat_map(|watch| &watch.flags) {
+                if let Some(flag) = flag.upgrade() {
+                    flag.store(false, Ordering::Relaxed);
+                }
+            }
+        })?;
+        Ok(callback.into_any().unbind())
+    })
 }
 
 enum Hold {
@@ -34,7 +101,6 @@ impl Liveness {
     pub fn new() -> Self {
         Liveness {
             alive: Arc::new(AtomicBool::new(true)),
-            callback: None,
             held: AddressMap::default(),
         }
     }
@@ -63,30 +129,17 @@ impl Liveness {
         if is_static || constant::is_constant(object) {
             return Ok(Hold::Strong(object.to_owned().unbind()));
         }
-        let callback = self.callback(py)?.as_ptr();
-        // SAFETY: both are live; the result is a new reference or null with an error set.
-        let weak = unsafe {
-            Bound::from_owned_ptr_or_err(py, ffi::PyWeakref_NewRef(object.as_ptr(), callback))
-        };
-        match weak {
-            Ok(weak) => Ok(Hold::Weak(weak.unbind())),
+        // SAFETY: a live object's type.
+        if unsafe { (*words::type_of(object.as_ptr())).tp_weaklistoffset } == 0 {
+            return Ok(Hold::Strong(object.to_owned().unbind()));
+        }
+        match watch(object, &self.alive) {
+            Ok(weak) => Ok(Hold::Weak(weak)),
             Err(error) if error.is_instance_of::<PyTypeError>(py) => {
                 Ok(Hold::Strong(object.to_owned().unbind()))
             }
             Err(error) => Err(error),
         }
-    }
-
-    fn callback<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        if let Some(callback) = &self.callback {
-            return Ok(callback.bind(py).clone());
-        }
-        let alive = Arc::clone(&self.alive);
-        let callback = PyCFunction::new_closure(py, None, None, move |_args, _kwargs| {
-            alive.store(false, Ordering::Relaxed);
-        })?;
-        self.callback = Some(callback.clone().into_any().unbind());
-        Ok(callback.into_any())
     }
 
     /// Whether this object was added (and no object has died since).
