@@ -1,18 +1,19 @@
 //! Calls: finding the Python function they end in, or the class of the C function.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, generic, ops};
+use stator_guards::GuardKind;
 
 use super::Recorder;
 use super::kinds::Kind;
 use super::look as heap;
 use super::state::Origin;
 use crate::breaks::Reason;
-use crate::functions::{Class, Model};
+use crate::functions::{Class, Determined, Model, Operation};
 
 /// Arguments of one call: positional, then those named by `names`.
 pub type Args<'a, 'py> = SmallVec<[Borrowed<'a, 'py>; 8]>;
@@ -95,13 +96,74 @@ impl Recorder {
             return self.call_class(frame, class, callable, args, names);
         }
         if self.kind(callable) == Kind::TorchCallable {
-            // OpOverload and OpOverloadPacket: operators by name; their schema's tags would tell
-            // which are determined by metadata. Until they are read, each is a break.
-            self.stop(frame, Reason::OpaqueCall, heap::short_repr(callable));
+            if let Some(operation) = self.operator_of_torch_ops(frame, callable) {
+                return self.tensor_call(frame, &operation, callable, args, names);
+            }
+            self.stop(frame, Reason::OpaqueCall, heap::type_name(callable));
         } else {
             self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
         }
         ops::call(callable, args, names)
+    }
+
+    /// `torch.ops.aten.*`: an operation if its tags say that its results don't depend on data.
+    fn operator_of_torch_ops(
+        &self,
+        frame: &Frame<'_>,
+        callable: Borrowed<'_, '_>,
+    ) -> Option<Operation> {
+        let py = frame.py();
+        let _native = stator_cpython::hook::Suspended::new(py);
+        let describe = || -> PyResult<Option<Operation>> {
+            let name = callable.str()?.to_string();
+            // Custom operators may do anything; ATen's are what their schema and tags say.
+            if !name.starts_with("aten.") {
+                return Ok(None);
+            }
+            let overloads = match callable.getattr_opt("overloads")? {
+                Some(overloads) => overloads
+                    .call0()?
+                    .try_iter()?
+                    .map(|overload| callable.getattr(overload?.cast_into::<PyString>()?))
+                    .collect::<PyResult<Vec<_>>>()?,
+                None => vec![(*callable).clone()],
+            };
+            for overload in overloads {
+                for tag in overload.getattr("tags")?.try_iter()? {
+                    let tag = tag?.str()?.to_string();
+                    if tag.contains("data_dependent_output") || tag.contains("dynamic_output_shape") {
+                        return Ok(None);
+                    }
+                }
+            }
+            let name = format!("torch.ops.{name}").into();
+            Ok(Some(Operation { name, is_method: false, determined: Determined::Always }))
+        };
+        describe().ok().flatten()
+    }
+
+    /// `ref()` of an outside weak reference: the reference and what it refers to are guarded by
+    /// identity.
+    fn call_weakref<'py>(
+        &self,
+        frame: &Frame<'py>,
+        reference: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        let referent = ops::call(reference, &[], None)?;
+        self.note(frame, |state| {
+            let unknown = || (Reason::UnknownOrigin, "what a weak reference refers to".to_string());
+            let source = state.source(reference).ok_or_else(unknown)?;
+            let id = state.object(reference);
+            state.guard(source, GuardKind::Is(id));
+            if referent.is_none() {
+                return Ok(());
+            }
+            let source = state.source(referent.as_borrowed()).ok_or_else(unknown)?;
+            let id = state.object(referent.as_borrowed());
+            state.guard(source, GuardKind::Is(id));
+            Ok(())
+        });
+        Ok(referent)
     }
 
     /// Calls something the function table knows.
@@ -198,18 +260,30 @@ impl Recorder {
         Ok(result)
     }
 
+    /// Whether a special method of a type is asked for the first time in this trace.
+    pub(super) fn first_asks(&self, ty: &Bound<'_, PyType>, name: &'static str) -> bool {
+        let name = name.as_ptr() as usize ^ name.len() << 48;
+        self.state.borrow_mut().protocols.insert((ty.as_ptr() as usize, name))
+    }
+
     /// Guards what C code finds on the type of a user's object before it calls it back.
-    pub(super) fn guard_protocol(&self, frame: &Frame<'_>, object: Borrowed<'_, '_>, names: &[&str]) {
+    pub(super) fn guard_protocol(
+        &self,
+        frame: &Frame<'_>,
+        object: Borrowed<'_, '_>,
+        names: &[&'static str],
+    ) {
         if self.is_stopped() || self.kind(object) != Kind::Object {
             return;
         }
         let ty = object.get_type();
-        if stator_cpython::heap::types::is_immutable(ty.as_borrowed())
-            || !self.state.borrow_mut().protocols.insert((ty.as_ptr() as usize, names.as_ptr() as usize))
-        {
+        if stator_cpython::heap::types::is_immutable(ty.as_borrowed()) {
             return;
         }
         for name in names {
+            if !self.first_asks(&ty, name) {
+                continue;
+            }
             let name = pyo3::types::PyString::intern(object.py(), name);
             self.lookup(frame, &ty, name.as_any().as_borrowed());
         }
@@ -318,6 +392,9 @@ impl Recorder {
             let mut all = Args::from_slice(&[callable]);
             all.extend_from_slice(args);
             return self.call_object(frame, found.as_borrowed(), &all, names);
+        }
+        if heap::type_name(callable) == "ReferenceType" && args.is_empty() {
+            return self.call_weakref(frame, callable);
         }
         if heap::type_name(callable) == "_lru_cache_wrapper" {
             return self.cached_call(frame, callable, args, names);

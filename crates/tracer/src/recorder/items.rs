@@ -98,14 +98,15 @@ impl Recorder {
     }
 
     /// As `guard_protocol`, for instances of subclasses of containers too.
-    pub(super) fn guard_protocol_of(&self, frame: &Frame<'_>, object: Borrowed<'_, '_>, names: &[&str]) {
+    pub(super) fn guard_protocol_of(&self, frame: &Frame<'_>, object: Borrowed<'_, '_>, names: &[&'static str]) {
         let ty = object.get_type();
-        if stator_cpython::heap::types::is_immutable(ty.as_borrowed())
-            || !self.state.borrow_mut().protocols.insert((ty.as_ptr() as usize, names.as_ptr() as usize))
-        {
+        if stator_cpython::heap::types::is_immutable(ty.as_borrowed()) {
             return;
         }
         for name in names {
+            if !self.first_asks(&ty, name) {
+                continue;
+            }
             let name = pyo3::types::PyString::intern(object.py(), name);
             self.lookup(frame, &ty, name.as_any().as_borrowed());
         }

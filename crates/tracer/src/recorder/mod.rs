@@ -46,6 +46,7 @@ pub struct Recorder {
     stop: RefCell<Option<Break>>,
     /// Address of the root frame's code object; the first frame with it is the root.
     root: usize,
+    entered_root: Cell<bool>,
     trace_log: bool,
     /// For each frame being evaluated, how many of Stator's modes it suspended.
     suspended_modes: RefCell<Vec<usize>>,
@@ -185,6 +186,7 @@ fn recorder(py: Python<'_>, root: usize, trace_log: bool) -> PyResult<Rc<Recorde
         stopped: Cell::new(false),
         stop: RefCell::new(None),
         root,
+        entered_root: Cell::new(false),
         trace_log,
         suspended_modes: RefCell::new(Vec::new()),
     }))

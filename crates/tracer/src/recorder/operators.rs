@@ -165,7 +165,7 @@ impl Recorder {
         if self.is_stopped() {
             return ops::compare(op, left, right);
         }
-        let (names, operator): (&[&str], _) = match op {
+        let (names, operator): (&[&'static str], _) = match op {
             CompareOp::Lt => (&["__lt__", "__gt__"], Operator::Lt),
             CompareOp::Le => (&["__le__", "__ge__"], Operator::Le),
             CompareOp::Eq => (&["__eq__"], Operator::Eq),
@@ -211,7 +211,7 @@ impl Recorder {
     }
 
     /// Guards the special methods that an operator looks up, and refuses what can't be read.
-    fn guard_operands(&self, frame: &Frame<'_>, operands: &[Borrowed<'_, '_>], names: &[&str]) {
+    fn guard_operands(&self, frame: &Frame<'_>, operands: &[Borrowed<'_, '_>], names: &[&'static str]) {
         for operand in operands {
             match self.kind(*operand) {
                 Kind::Opaque => {

@@ -35,7 +35,8 @@ impl<'py> Sites<'py> for Recorder {
         if self.is_stopped() {
             return;
         }
-        let is_root = self.state.borrow().frames.is_empty();
+        let is_root = !self.entered_root.get() && frame.code().as_ptr() as usize == self.root;
+        self.entered_root.set(true);
         self.note(frame, |state| {
             let parent = match (frame.previous(), state.frames.last().copied()) {
                 (Some(caller), Some(active)) if caller.id() == active.id => state.place(&caller),

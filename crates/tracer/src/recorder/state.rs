@@ -98,7 +98,7 @@ pub struct State {
     pub effects: Vec<Effect>,
     /// Dictionaries whose length is guarded already.
     pub sized: FxHashSet<usize>,
-    /// Types whose special methods are guarded already, with the address of the list of names.
+    /// Special methods of types that are guarded already: type and name.
     pub protocols: FxHashSet<Slot>,
     distinct: FxHashSet<Slot>,
     by_identity: FxHashSet<usize>,
@@ -315,9 +315,7 @@ impl State {
                 if items.iter().any(|item| self.kind(item.as_borrowed()) != Kind::Constant) {
                     return Err((Reason::Unsupported, "a set of objects from outside".into()));
                 }
-                let copy = heap::frozen_copy(object);
-                let copy = self.objects.intern(copy.as_borrowed());
-                self.guard(source, GuardKind::SetEquals(copy));
+                self.guard(source, GuardKind::SetEquals(id));
             }
             Kind::Method => {
                 self.guard_type(source, object);
