@@ -64,6 +64,12 @@ impl Recorder {
                 ops::get_item(owner, key)
             }
             Kind::Object | Kind::Module => self.subclass_item(frame, owner, key),
+            // A mapping proxy: what it shows was guarded when it was made.
+            Kind::Iterator if self.origin(owner) == Some(Origin::Fresh) => {
+                let value = self.with_mode(frame, || ops::get_item(owner, key))?;
+                self.note(frame, |state| state.register(value.as_borrowed()));
+                Ok(value)
+            }
             _ => {
                 self.stop(frame, Reason::Unsupported, format!("an item of a {}", heap::type_name(owner)));
                 ops::get_item(owner, key)

@@ -99,7 +99,8 @@ impl Bases {
             Type: PyType;
             Code: PyCode;
             Super: PySuper;
-            Opaque: PyByteArray, PyMappingProxy;
+            Iterator: PyMappingProxy;
+            Opaque: PyByteArray;
         }
         let types = PyModule::import(py, "types")?;
         let mut named = |module: &Bound<'_, PyModule>, names: &[&str], kind| -> PyResult<()> {

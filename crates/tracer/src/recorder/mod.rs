@@ -12,6 +12,7 @@
 mod attributes;
 mod calls;
 mod effects;
+mod identity;
 mod items;
 pub mod kinds;
 mod look;

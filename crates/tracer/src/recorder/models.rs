@@ -34,6 +34,8 @@ impl Recorder {
         }
         match (model, args) {
             (Model::Len, [object]) => self.length(frame, *object, native),
+            (Model::Id, [object]) => self.identity_of(frame, *object, native),
+            (Model::Hash, [object]) => self.hash_of(frame, *object, native),
             (Model::IsInstance, _) => self.is_instance(frame, args, native),
             (Model::GetAttr, [owner, name]) if is_str(*name) => {
                 let name = heap::interned(*name);
@@ -363,6 +365,9 @@ impl Recorder {
                 Kind::Object => {
                     self.guard_protocol(frame, *arg, &["__int__", "__float__", "__index__", "__abs__", "__round__",
                         "__trunc__", "__divmod__", "__pow__", "__complex__"]);
+                }
+                Kind::Iterator if self.origin(*arg) != Some(Origin::Fresh) => {
+                    self.stop(frame, Reason::OutsideIterator, heap::type_name(*arg));
                 }
                 _ if name == "bool" => {}
                 _ => self.stop(frame, Reason::Unsupported, format!("{name}() of a {}", heap::type_name(*arg))),

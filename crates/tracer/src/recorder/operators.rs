@@ -217,6 +217,10 @@ impl Recorder {
                 Kind::Opaque => {
                     self.stop(frame, Reason::Unsupported, format!("an operator of a {}", heap::type_name(*operand)));
                 }
+                // Views and mapping proxies.
+                Kind::Iterator if self.origin(*operand) != Some(Origin::Fresh) => {
+                    self.stop(frame, Reason::OutsideIterator, heap::type_name(*operand));
+                }
                 Kind::Constant => {}
                 Kind::Type => {
                     let meta = operand.get_type();
@@ -250,7 +254,7 @@ impl Recorder {
             }
             Kind::Object => self.guard_protocol_of(frame, operand, &["__bool__", "__len__"]),
             Kind::Opaque => self.stop(frame, Reason::Unsupported, format!("the truth value of a {}", heap::type_name(operand))),
-            Kind::Type => self.guard_operands(frame, &[operand], &["__bool__", "__len__"]),
+            Kind::Type | Kind::Iterator => self.guard_operands(frame, &[operand], &["__bool__", "__len__"]),
             _ => {}
         }
         ops::truth(operand)
