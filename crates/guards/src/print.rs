@@ -130,6 +130,8 @@ impl Sources {
             GuardKind::LookupAbsent { text, .. } => format!("not hasattr({source}, '{text}')"),
             GuardKind::SlotUnset { name, .. } => format!("not hasattr({source}, '{name}')"),
             GuardKind::CellEmpty => format!("not hasattr({source}, 'cell_contents')"),
+            GuardKind::NoDefaults => format!("{source}.__defaults__ is None"),
+            GuardKind::NoKwDefaults => format!("{source}.__kwdefaults__ is None"),
             GuardKind::NoInstanceDict => format!("not hasattr({source}, '__dict__')"),
             GuardKind::Tensor(tensor) => check_tensor(&source, tensor),
             GuardKind::SameAs(other) => format!("{source} is {}", self.print(*other)),
@@ -174,6 +176,8 @@ fn suffix(source: &Source) -> Option<&'static str> {
         Source::PartialKeywords(_) => ".keywords",
         Source::PropertyGet(_) => ".fget",
         Source::PropertySet(_) => ".fset",
+        Source::Cache(_) => ".cache",
+        Source::CachedResult(_) => ".result",
         _ => return None,
     })
 }

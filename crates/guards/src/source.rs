@@ -124,6 +124,10 @@ pub enum Source {
     StaticFunc(SourceId),
     /// The function a `classmethod` object wraps.
     ClassFunc(SourceId),
+    /// The dictionary of a `functools.lru_cache`d function.
+    Cache(SourceId),
+    /// The result that a link of such a dictionary holds.
+    CachedResult(SourceId),
 }
 
 /// What makes two sources the same slot: kind, parent and payload, without the texts.
@@ -166,7 +170,9 @@ impl Source {
             | Source::PropertyGet(parent)
             | Source::PropertySet(parent)
             | Source::StaticFunc(parent)
-            | Source::ClassFunc(parent) => Some(parent),
+            | Source::ClassFunc(parent)
+            | Source::Cache(parent)
+            | Source::CachedResult(parent) => Some(parent),
         }
     }
 
@@ -203,6 +209,8 @@ impl Source {
             Source::PropertySet(_) => (25, 0),
             Source::StaticFunc(_) => (26, 0),
             Source::ClassFunc(_) => (27, 0),
+            Source::Cache(_) => (28, 0),
+            Source::CachedResult(_) => (29, 0),
         };
         (tag, self.parent().map_or(NO_PARENT, SourceId::raw), payload)
     }

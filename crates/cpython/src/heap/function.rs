@@ -3,7 +3,7 @@
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::{Any, layout, words};
+use super::{Any, cached, layout, words};
 
 unsafe extern "C" {
     static mut PyMethod_Type: ffi::PyTypeObject;
@@ -44,6 +44,10 @@ pub enum Field {
     StaticFunc,
     /// `__func__` of a `classmethod`.
     ClassFunc,
+    /// The dictionary of a `functools.lru_cache`d function.
+    Cache,
+    /// The result that a link of such a dictionary holds.
+    CachedResult,
 }
 
 impl Field {
@@ -65,6 +69,8 @@ impl Field {
             Field::PropertyGet => layout::PROPERTY_GET,
             Field::PropertySet => layout::PROPERTY_SET,
             Field::StaticFunc | Field::ClassFunc => layout::WRAPPED_FUNC,
+            Field::Cache => cached::CACHE,
+            Field::CachedResult => cached::RESULT,
         }
     }
 
@@ -88,6 +94,8 @@ impl Field {
             }
             Field::StaticFunc => is_instance(object, &raw mut ffi::PyStaticMethod_Type),
             Field::ClassFunc => is_instance(object, &raw mut ffi::PyClassMethod_Type),
+            Field::Cache => cached::is_wrapper(&object),
+            Field::CachedResult => cached::is_link(&object),
         }
     }
 }

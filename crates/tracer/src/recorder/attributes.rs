@@ -850,6 +850,17 @@ impl State {
             (Kind::Partial, "keywords") => Some(Source::PartialKeywords(source)),
             _ => None,
         };
+        if value.is_none() {
+            let absent = match (self.kind(owner), name) {
+                (Kind::Function, "__defaults__") => Some(GuardKind::NoDefaults),
+                (Kind::Function, "__kwdefaults__") => Some(GuardKind::NoKwDefaults),
+                _ => None,
+            };
+            if let Some(guard) = absent {
+                self.guard(source, guard);
+                return Ok(());
+            }
+        }
         if let Some(field) = field {
             let source = self.sources.intern(field);
             return self.adopt(source, value);

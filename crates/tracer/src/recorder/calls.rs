@@ -120,6 +120,9 @@ impl Recorder {
             Class::Constructor => self.transparent_call(frame, callable, args, names),
             Class::Model(model) => self.model_call(frame, *model, callable, args, names),
             Class::IsCompiling => {
+                if is_module_call(frame) {
+                    return ops::call(callable, args, names);
+                }
                 Ok(pyo3::types::PyBool::new(frame.py(), true).to_owned().into_any())
             }
             Class::StateRead => {
@@ -327,33 +330,6 @@ impl Recorder {
         ops::call(callable, args, names)
     }
 
-    /// A `functools.lru_cache`d function, which by contract is a function of its arguments: fine if
-    /// those and the result are values.
-    fn cached_call<'py>(
-        &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
-    ) -> Result<Object<'py>> {
-        let plain = self.note(frame, |state| Ok(args.iter().all(|arg| is_plain(state, *arg))));
-        if plain != Some(true) {
-            self.stop(frame, Reason::OpaqueCall, "a cached function of objects");
-        }
-        let result = {
-            let _native = stator_cpython::hook::Suspended::new(frame.py());
-            ops::call(callable, args, names)?
-        };
-        self.note(frame, |state| {
-            if is_plain(state, result.as_borrowed()) {
-                state.register(result.as_borrowed())
-            } else {
-                Err((Reason::OpaqueCall, "a cached function that returns an object".into()))
-            }
-        });
-        Ok(result)
-    }
-
     /// A class: `type.__call__` is followed to `__new__` and `__init__`.
     fn construct<'py>(
         &self,
@@ -459,6 +435,14 @@ impl Recorder {
         }
         Ok(object)
     }
+}
+
+/// Whether a frame is that of `torch.nn.Module._call_impl`, which skips its handling of exceptions
+/// (hooks that are always called) where a compiler couldn't follow it. This one can.
+fn is_module_call(frame: &Frame<'_>) -> bool {
+    let code = frame.code();
+    heap::text(code.qualname()) == "Module._call_impl"
+        && heap::text(code.filename()).ends_with("torch/nn/modules/module.py")
 }
 
 /// The special methods that C functions of the table's transparent class call back.

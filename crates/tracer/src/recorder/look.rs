@@ -44,6 +44,11 @@ pub fn children<'py>(container: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
     }
 }
 
+/// Whether an object is a `dict`, not an instance of a subclass.
+pub fn is_exact_dict(object: Borrowed<'_, '_>) -> bool {
+    object.is_exact_instance_of::<PyDict>()
+}
+
 /// The number of entries of a dictionary.
 pub fn dict_length(object: Borrowed<'_, '_>) -> usize {
     dict::length(object).unwrap_or(0)
