@@ -60,6 +60,9 @@ impl Sources {
             Source::ClosureCell { parent, index } => {
                 self.write_indexed(out, *parent, ".__closure__", *index);
             }
+            Source::FunctionField { parent, field } => {
+                self.write_attribute(out, *parent, field.name());
+            }
             Source::Slot { parent, name, .. } => self.write_attribute(out, *parent, name),
             Source::TypeLookup { parent, text, .. } => self.write_attribute(out, *parent, text),
             Source::SuperLookup { parent, after, text, .. } => {

@@ -24,6 +24,16 @@ pub enum Field {
     KwDefaults,
     /// `__closure__` of a function.
     Closure,
+    /// `__name__` of a function.
+    Name,
+    /// `__qualname__` of a function.
+    Qualname,
+    /// `__doc__` of a function.
+    Doc,
+    /// `__module__` of a function.
+    Module,
+    /// `__annotations__` of a function; empty until somebody asks.
+    Annotations,
     /// `cell_contents` of a cell.
     CellContents,
     /// `__self__` of a bound method.
@@ -60,6 +70,11 @@ impl Field {
             Field::Defaults => layout::function::DEFAULTS,
             Field::KwDefaults => layout::function::KWDEFAULTS,
             Field::Closure => layout::function::CLOSURE,
+            Field::Name => layout::function::NAME,
+            Field::Qualname => layout::function::QUALNAME,
+            Field::Doc => layout::function::DOC,
+            Field::Module => layout::function::MODULE,
+            Field::Annotations => layout::function::ANNOTATIONS,
             Field::CellContents => layout::CELL_CONTENTS,
             Field::MethodSelf => layout::METHOD_SELF,
             Field::MethodFunc => layout::METHOD_FUNC,
@@ -83,7 +98,12 @@ impl Field {
             | Field::Code
             | Field::Defaults
             | Field::KwDefaults
-            | Field::Closure => is_instance(object, &raw mut ffi::PyFunction_Type),
+            | Field::Closure
+            | Field::Name
+            | Field::Qualname
+            | Field::Doc
+            | Field::Module
+            | Field::Annotations => is_instance(object, &raw mut ffi::PyFunction_Type),
             Field::CellContents => is_instance(object, &raw mut ffi::PyCell_Type),
             Field::MethodSelf | Field::MethodFunc => is_instance(object, &raw mut PyMethod_Type),
             Field::PartialFunc | Field::PartialArgs | Field::PartialKeywords => {

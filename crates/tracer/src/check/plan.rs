@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use stator_cpython::heap::function::Field;
 use stator_cpython::heap::member::Member;
 use stator_cpython::heap::{Any, constant, global_state, tensor, types};
-use stator_guards::{
+use stator_guards::{FunctionField, 
     GlobalState, Guard, GuardKind, ObjectId, Source, SourceId, Sources, TensorGuard,
 };
 
@@ -357,6 +357,14 @@ impl<'py> Compiler<'_, 'py> {
             Source::PropertySet(_) => Fetch::Field(Field::PropertySet),
             Source::StaticFunc(_) => Fetch::Field(Field::StaticFunc),
             Source::ClassFunc(_) => Fetch::Field(Field::ClassFunc),
+            Source::FunctionField { field, .. } => Fetch::Field(match field {
+                FunctionField::Name => Field::Name,
+                FunctionField::Qualname => Field::Qualname,
+                FunctionField::Doc => Field::Doc,
+                FunctionField::Module => Field::Module,
+                FunctionField::Annotations => Field::Annotations,
+                FunctionField::Closure => Field::Closure,
+            }),
             Source::Cache(_) => Fetch::Field(Field::Cache),
             Source::CachedResult(_) => Fetch::Field(Field::CachedResult),
         })

@@ -67,7 +67,13 @@ impl Recorder {
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
         match self.functions.class(callable) {
-            None => ops::call(callable, args, names),
+            None => {
+                let result = ops::call(callable, args, names);
+                if result.is_err() {
+                    self.note(frame, |state| state.refused_arguments(callable));
+                }
+                result
+            }
             Some(class) => self.call_class(frame, class, callable, args, names),
         }
     }
@@ -82,11 +88,13 @@ impl Recorder {
     ) -> Result<Object<'py>> {
         // A method bound by C code (`x.add`): called through its descriptor, the receiver in front.
         if let Some((receiver, descriptor)) = heap::bound_builtin(callable) {
+            self.know_receiver(frame, receiver.as_borrowed());
             let mut all = Args::from_slice(&[receiver.as_borrowed()]);
             all.extend_from_slice(args);
             return self.call_builtin(frame, descriptor.as_borrowed(), &all, names);
         }
         if let Some((receiver, descriptor)) = generic::wrapper_parts(callable) {
+            self.know_receiver(frame, receiver.as_borrowed());
             let mut all = Args::from_slice(&[receiver.as_borrowed()]);
             all.extend_from_slice(args);
             return self.call_builtin(frame, descriptor.as_borrowed(), &all, names);
@@ -188,6 +196,7 @@ impl Recorder {
             })
         });
         for arg in args {
+            self.guard_callback(frame, *arg);
             self.guard_protocol(frame, *arg, CALLED_BACK);
             if matches!(self.kind(*arg), Kind::List | Kind::Tuple | Kind::Dict | Kind::Set) {
                 let items = if self.kind(*arg) == Kind::Set { heap::set_items(*arg) } else { heap::children(*arg) };
@@ -213,6 +222,54 @@ impl Recorder {
         for name in names {
             let name = pyo3::types::PyString::intern(object.py(), name);
             self.lookup(frame, &ty, name.as_any().as_borrowed());
+        }
+    }
+
+    /// Ends the trace if nobody vouches for the receiver of a bound C method: a method that was
+    /// bound outside is known by identity, but what it is bound to is not.
+    fn know_receiver(&self, frame: &Frame<'_>, receiver: Borrowed<'_, '_>) {
+        self.note(frame, |state| match state.kind(receiver) {
+            Kind::Constant | Kind::Type | Kind::Module | Kind::Function | Kind::Singleton => Ok(()),
+            _ if state.origin(receiver).is_some() => Ok(()),
+            _ => Err((Reason::UnknownOrigin, format!("a method bound to a {}", heap::type_name(receiver)))),
+        });
+    }
+
+    /// Ends the trace if C code is given a callable that reads what no guard speaks of. Python
+    /// functions are traced when they are entered; C functions must be ones that only compute.
+    pub(super) fn guard_callback(&self, frame: &Frame<'_>, argument: Borrowed<'_, '_>) {
+        if self.is_stopped() {
+            return;
+        }
+        let fine = match self.kind(argument) {
+            Kind::Builtin => match self.functions.class(argument) {
+                _ if heap::bound_builtin(argument)
+                    .is_some_and(|(receiver, _)| self.kind(receiver.as_borrowed()) != Kind::Constant) =>
+                {
+                    false
+                }
+                Some(Class::Pure | Class::Operation(_) | Class::StateRead) => true,
+                Some(Class::Model(model)) => matches!(
+                    model,
+                    Model::Len | Model::Scalar | Model::Binary(_) | Model::Unary(_) | Model::Compare(_)
+                        | Model::IsInstance
+                ),
+                _ => false,
+            },
+            Kind::Object => {
+                let ty = argument.get_type();
+                let own = stator_cpython::heap::types::slot(
+                    ty.as_borrowed(),
+                    stator_cpython::heap::types::SlotName::Call,
+                );
+                own != stator_cpython::heap::types::Slot::Native
+                    || heap::type_name(argument) == "itemgetter"
+            }
+            _ => true,
+        };
+        if !fine {
+            let detail = format!("{} called by C code", heap::name_of(argument));
+            self.stop(frame, Reason::OpaqueCall, detail);
         }
     }
 

@@ -61,6 +61,7 @@ pub enum Kind {
 /// Kinds by type, for one trace. (Types may die between traces, so the table is short-lived.)
 pub struct Kinds {
     by_type: FxHashMap<usize, Kind>,
+    native_state: FxHashMap<usize, bool>,
 }
 
 struct Bases {
@@ -232,7 +233,15 @@ impl Kinds {
     /// # Errors
     /// If a type of PyTorch or of the standard library is missing.
     pub fn new(py: Python<'_>) -> PyResult<Self> {
-        Ok(Self { by_type: bases(py)?.exact.clone() })
+        Ok(Self { by_type: bases(py)?.exact.clone(), native_state: FxHashMap::default() })
+    }
+
+    /// Whether C code reads state of this type's instances without asking a special method.
+    pub fn has_native_state(&mut self, ty: &Bound<'_, PyType>) -> bool {
+        *self
+            .native_state
+            .entry(ty.as_ptr() as usize)
+            .or_insert_with(|| stator_cpython::heap::types::has_native_state(ty.as_borrowed()))
     }
 
     /// The kind of an object's type.

@@ -184,6 +184,15 @@ impl State {
         // Functions that this one makes share its namespaces.
         self.namespace(frame, frame.globals(), false)?;
         self.namespace(frame, frame.builtins(), true)?;
+        self.guard_parts(function, source)
+    }
+
+    /// Guards code and defaults of an outside function.
+    fn guard_parts(
+        &mut self,
+        function: Borrowed<'_, '_>,
+        source: stator_guards::SourceId,
+    ) -> std::result::Result<(), Stop> {
         let part = |source| self.sources.intern(source);
         let [code, defaults, keywords] =
             [Source::Code(source), Source::Defaults(source), Source::KwDefaults(source)].map(part);
@@ -203,6 +212,18 @@ impl State {
             None => self.guard(source, GuardKind::NoKwDefaults),
         }
         Ok(())
+    }
+}
+
+impl State {
+    /// A function raised without having been entered: its arguments didn't fit.
+    pub fn refused_arguments(&mut self, function: Borrowed<'_, '_>) -> std::result::Result<(), Stop> {
+        match self.source(function) {
+            Some(source) if self.entered.insert(function.as_ptr() as usize) => {
+                self.guard_parts(function, source)
+            }
+            _ => Ok(()),
+        }
     }
 }
 
