@@ -256,6 +256,17 @@ impl Recorder {
                 ),
                 _ => false,
             },
+            // Bound by the evaluator: the receiver's state is what the method reads.
+            Kind::Method => {
+                let (function, receiver) = heap::method_parts(argument);
+                self.kind(function.as_borrowed()) != Kind::Builtin
+                    || self.kind(receiver.as_borrowed()) == Kind::Constant
+            }
+            Kind::Partial => {
+                let (function, ..) = heap::partial_parts(argument);
+                self.guard_callback(frame, function.as_borrowed());
+                true
+            }
             Kind::Object => {
                 let ty = argument.get_type();
                 let own = stator_cpython::heap::types::slot(
