@@ -63,6 +63,10 @@ pub enum GuardKind {
     },
     /// A cell is empty.
     CellEmpty,
+    /// A function has no positional defaults.
+    NoDefaults,
+    /// A function has no keyword-only defaults.
+    NoKwDefaults,
     /// The object has no instance dictionary.
     NoInstanceDict,
     /// Metadata of a tensor.

@@ -60,6 +60,9 @@ impl Sources {
             Source::ClosureCell { parent, index } => {
                 self.write_indexed(out, *parent, ".__closure__", *index);
             }
+            Source::FunctionField { parent, field } => {
+                self.write_attribute(out, *parent, field.name());
+            }
             Source::Slot { parent, name, .. } => self.write_attribute(out, *parent, name),
             Source::TypeLookup { parent, text, .. } => self.write_attribute(out, *parent, text),
             Source::SuperLookup { parent, after, text, .. } => {
@@ -130,6 +133,8 @@ impl Sources {
             GuardKind::LookupAbsent { text, .. } => format!("not hasattr({source}, '{text}')"),
             GuardKind::SlotUnset { name, .. } => format!("not hasattr({source}, '{name}')"),
             GuardKind::CellEmpty => format!("not hasattr({source}, 'cell_contents')"),
+            GuardKind::NoDefaults => format!("{source}.__defaults__ is None"),
+            GuardKind::NoKwDefaults => format!("{source}.__kwdefaults__ is None"),
             GuardKind::NoInstanceDict => format!("not hasattr({source}, '__dict__')"),
             GuardKind::Tensor(tensor) => check_tensor(&source, tensor),
             GuardKind::SameAs(other) => format!("{source} is {}", self.print(*other)),
@@ -174,6 +179,8 @@ fn suffix(source: &Source) -> Option<&'static str> {
         Source::PartialKeywords(_) => ".keywords",
         Source::PropertyGet(_) => ".fget",
         Source::PropertySet(_) => ".fset",
+        Source::Cache(_) => ".cache",
+        Source::CachedResult(_) => ".result",
         _ => return None,
     })
 }

@@ -97,6 +97,13 @@ pub enum Source {
     Defaults(SourceId),
     /// The dictionary of keyword-only defaults of a function.
     KwDefaults(SourceId),
+    /// Another field of a function.
+    FunctionField {
+        /// The function.
+        parent: SourceId,
+        /// Which.
+        field: FunctionField,
+    },
     /// A cell of a function's closure.
     ClosureCell {
         /// The function.
@@ -124,6 +131,47 @@ pub enum Source {
     StaticFunc(SourceId),
     /// The function a `classmethod` object wraps.
     ClassFunc(SourceId),
+    /// The dictionary of a `functools.lru_cache`d function.
+    Cache(SourceId),
+    /// The result that a link of such a dictionary holds.
+    CachedResult(SourceId),
+}
+
+/// Fields of a function that its calls don't depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum FunctionField {
+    Name,
+    Qualname,
+    Doc,
+    Module,
+    Annotations,
+    Closure,
+}
+
+impl FunctionField {
+    /// Every field.
+    pub const ALL: [Self; 6] =
+        [Self::Name, Self::Qualname, Self::Doc, Self::Module, Self::Annotations, Self::Closure];
+
+    /// The attribute's name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Name => "__name__",
+            Self::Qualname => "__qualname__",
+            Self::Doc => "__doc__",
+            Self::Module => "__module__",
+            Self::Annotations => "__annotations__",
+            Self::Closure => "__closure__",
+        }
+    }
+
+    /// The field with this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|field| field.name() == name)
+    }
 }
 
 /// What makes two sources the same slot: kind, parent and payload, without the texts.
@@ -156,6 +204,7 @@ impl Source {
             | Source::Code(parent)
             | Source::Defaults(parent)
             | Source::KwDefaults(parent)
+            | Source::FunctionField { parent, .. }
             | Source::ClosureCell { parent, .. }
             | Source::CellContents(parent)
             | Source::MethodSelf(parent)
@@ -166,7 +215,9 @@ impl Source {
             | Source::PropertyGet(parent)
             | Source::PropertySet(parent)
             | Source::StaticFunc(parent)
-            | Source::ClassFunc(parent) => Some(parent),
+            | Source::ClassFunc(parent)
+            | Source::Cache(parent)
+            | Source::CachedResult(parent) => Some(parent),
         }
     }
 
@@ -203,6 +254,9 @@ impl Source {
             Source::PropertySet(_) => (25, 0),
             Source::StaticFunc(_) => (26, 0),
             Source::ClassFunc(_) => (27, 0),
+            Source::Cache(_) => (28, 0),
+            Source::CachedResult(_) => (29, 0),
+            Source::FunctionField { field, .. } => (30, *field as u64),
         };
         (tag, self.parent().map_or(NO_PARENT, SourceId::raw), payload)
     }

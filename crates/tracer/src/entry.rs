@@ -13,6 +13,7 @@ use crate::locate::{Places, source_line};
 use crate::recipe::Values;
 use crate::recorder::Traced;
 use crate::replay::{self, Program};
+use crate::rollback;
 
 /// A trace that can be replayed.
 pub struct Entry {
@@ -101,14 +102,9 @@ impl Entry {
             inputs.iter().map(|input| input.as_borrowed()).collect();
         let outputs = match backend {
             None => {
-                let program = match self.program(py) {
-                    Ok(program) => program,
-                    Err(error) => return Replay::Failed(error),
-                };
-                match program.run(py, &inputs) {
+                match self.run(py, &inputs) {
                     Ok(outputs) => outputs,
-                    Err(_) if !self.traced.writes_inputs => return Replay::Restart,
-                    Err(failure) => return Replay::Failed(failure.error),
+                    Err(ended) => return ended,
                 }
             }
             Some(backend) => match self.run_backend(py, backend, &inputs) {
@@ -129,6 +125,34 @@ impl Entry {
             return Replay::Failed(error);
         }
         Replay::Done(made.swap_remove(0))
+    }
+
+    /// Runs the program. If an operation raises, what it left behind is undone where that is possible.
+    fn run<'py>(
+        &self,
+        py: Python<'py>,
+        inputs: &[Borrowed<'_, 'py>],
+    ) -> Result<replay::Outputs<'py>, Replay<'py>> {
+        let program = self.program(py).map_err(Replay::Failed)?;
+        let traced = &self.traced;
+        let saved = match traced.generators.as_slice() {
+            [] => Vec::new(),
+            generators => rollback::save(py, generators).map_err(Replay::Failed)?,
+        };
+        let before = if traced.writes_inputs { rollback::versions(inputs) } else { SmallVec::new() };
+        let failure = match program.run(py, inputs) {
+            Ok(outputs) => return Ok(outputs),
+            Err(failure) => failure,
+        };
+        rollback::restore_modes(py, &traced.graph, &traced.guards, failure.node).map_err(Replay::Failed)?;
+        let wrote = traced.writes_inputs && rollback::versions(inputs) != before;
+        if wrote || rollback::writes_silently(&traced.graph, failure.node) {
+            let places = Places { py, codes: &traced.codes };
+            rollback::add_place(py, &failure.error, &traced.graph, failure.node, &places);
+            return Err(Replay::Failed(failure.error));
+        }
+        rollback::restore_generators(py, &saved).map_err(Replay::Failed)?;
+        Err(Replay::Restart)
     }
 
     /// Writes the values that the trace left in outside dictionaries.

@@ -19,3 +19,4 @@ pub mod logs;
 pub mod recipe;
 pub mod recorder;
 pub mod replay;
+mod rollback;

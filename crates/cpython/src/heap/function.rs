@@ -3,7 +3,7 @@
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::{Any, layout, words};
+use super::{Any, cached, layout, words};
 
 unsafe extern "C" {
     static mut PyMethod_Type: ffi::PyTypeObject;
@@ -24,6 +24,16 @@ pub enum Field {
     KwDefaults,
     /// `__closure__` of a function.
     Closure,
+    /// `__name__` of a function.
+    Name,
+    /// `__qualname__` of a function.
+    Qualname,
+    /// `__doc__` of a function.
+    Doc,
+    /// `__module__` of a function.
+    Module,
+    /// `__annotations__` of a function; empty until somebody asks.
+    Annotations,
     /// `cell_contents` of a cell.
     CellContents,
     /// `__self__` of a bound method.
@@ -44,6 +54,10 @@ pub enum Field {
     StaticFunc,
     /// `__func__` of a `classmethod`.
     ClassFunc,
+    /// The dictionary of a `functools.lru_cache`d function.
+    Cache,
+    /// The result that a link of such a dictionary holds.
+    CachedResult,
 }
 
 impl Field {
@@ -56,6 +70,11 @@ impl Field {
             Field::Defaults => layout::function::DEFAULTS,
             Field::KwDefaults => layout::function::KWDEFAULTS,
             Field::Closure => layout::function::CLOSURE,
+            Field::Name => layout::function::NAME,
+            Field::Qualname => layout::function::QUALNAME,
+            Field::Doc => layout::function::DOC,
+            Field::Module => layout::function::MODULE,
+            Field::Annotations => layout::function::ANNOTATIONS,
             Field::CellContents => layout::CELL_CONTENTS,
             Field::MethodSelf => layout::METHOD_SELF,
             Field::MethodFunc => layout::METHOD_FUNC,
@@ -65,6 +84,8 @@ impl Field {
             Field::PropertyGet => layout::PROPERTY_GET,
             Field::PropertySet => layout::PROPERTY_SET,
             Field::StaticFunc | Field::ClassFunc => layout::WRAPPED_FUNC,
+            Field::Cache => cached::CACHE,
+            Field::CachedResult => cached::RESULT,
         }
     }
 
@@ -77,7 +98,12 @@ impl Field {
             | Field::Code
             | Field::Defaults
             | Field::KwDefaults
-            | Field::Closure => is_instance(object, &raw mut ffi::PyFunction_Type),
+            | Field::Closure
+            | Field::Name
+            | Field::Qualname
+            | Field::Doc
+            | Field::Module
+            | Field::Annotations => is_instance(object, &raw mut ffi::PyFunction_Type),
             Field::CellContents => is_instance(object, &raw mut ffi::PyCell_Type),
             Field::MethodSelf | Field::MethodFunc => is_instance(object, &raw mut PyMethod_Type),
             Field::PartialFunc | Field::PartialArgs | Field::PartialKeywords => {
@@ -88,6 +114,8 @@ impl Field {
             }
             Field::StaticFunc => is_instance(object, &raw mut ffi::PyStaticMethod_Type),
             Field::ClassFunc => is_instance(object, &raw mut ffi::PyClassMethod_Type),
+            Field::Cache => cached::is_wrapper(&object),
+            Field::CachedResult => cached::is_link(&object),
         }
     }
 }

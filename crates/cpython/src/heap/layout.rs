@@ -77,6 +77,16 @@ pub mod function {
     pub const DEFAULTS: usize = offset_of!(ffi::PyFunctionObject, func_defaults);
     /// `func_kwdefaults`.
     pub const KWDEFAULTS: usize = offset_of!(ffi::PyFunctionObject, func_kwdefaults);
+    /// `func_name`.
+    pub const NAME: usize = offset_of!(ffi::PyFunctionObject, func_name);
+    /// `func_qualname`.
+    pub const QUALNAME: usize = offset_of!(ffi::PyFunctionObject, func_qualname);
+    /// `func_doc`.
+    pub const DOC: usize = offset_of!(ffi::PyFunctionObject, func_doc);
+    /// `func_module`.
+    pub const MODULE: usize = offset_of!(ffi::PyFunctionObject, func_module);
+    /// `func_annotations`.
+    pub const ANNOTATIONS: usize = offset_of!(ffi::PyFunctionObject, func_annotations);
     /// `func_closure`.
     pub const CLOSURE: usize = offset_of!(ffi::PyFunctionObject, func_closure);
 }

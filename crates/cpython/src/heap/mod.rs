@@ -7,6 +7,7 @@
 //! garbage collection) says so.
 
 pub mod address;
+pub mod cached;
 pub mod constant;
 pub mod container;
 pub mod dict;

@@ -114,6 +114,27 @@ pub fn is_immutable(ty: Type<'_, '_>) -> bool {
     flag(ty, ffi::Py_TPFLAGS_IMMUTABLETYPE)
 }
 
+/// Whether instances hold state of a C class (other than `object`), which C code reads without
+/// asking a special method: a `deque`, a `datetime`, an exception.
+#[must_use]
+pub fn has_native_state(ty: Type<'_, '_>) -> bool {
+    static PYTHON: pyo3::sync::PyOnceLock<Option<usize>> = pyo3::sync::PyOnceLock::new();
+    let py = ty.py();
+    let dealloc = |ty: *mut ffi::PyObject| {
+        // SAFETY: a live type.
+        unsafe { (*ty.cast::<ffi::PyTypeObject>()).tp_dealloc.map_or(0, |function| function as usize) }
+    };
+    let python = PYTHON.get_or_init(py, || {
+        let class = py.import("abc").and_then(|abc| abc.getattr("ABC")).ok()?;
+        Some(dealloc(class.as_ptr()))
+    });
+    let object = py.get_type::<PyAny>();
+    let Some(mro) = mro(ty) else { return true };
+    (0..super::container::tuple_length(mro.as_borrowed()).unwrap_or(0))
+        .filter_map(|index| super::container::tuple_item(mro.as_borrowed(), index))
+        .any(|base| !base.is(&object) && Some(dealloc(base.as_ptr())) != *python)
+}
+
 fn flag(ty: Type<'_, '_>, flag: u64) -> bool {
     // SAFETY: a live type.
     unsafe { words::flags(ty.as_ptr().cast()) & flag != 0 }

@@ -343,7 +343,7 @@ impl<'py> Capture<'_, 'py> {
                 absent(builder.lookup(node, None, name.bind_borrowed(self.py))?)?;
             }
             TestKind::MemberUnset(member) => absent(builder.member(node, member)?)?,
-            TestKind::CellEmpty => absent(builder.field(node, Field::CellContents)?)?,
+            TestKind::FieldEmpty(field) => absent(builder.field(node, *field)?)?,
             TestKind::NoInstanceDict => absent(builder.instance_dict(node)?)?,
             TestKind::Tensor(_, guard) => builder.tensor(
                 node,

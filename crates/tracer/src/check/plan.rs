@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use stator_cpython::heap::function::Field;
 use stator_cpython::heap::member::Member;
 use stator_cpython::heap::{Any, constant, global_state, tensor, types};
-use stator_guards::{
+use stator_guards::{FunctionField, 
     GlobalState, Guard, GuardKind, ObjectId, Source, SourceId, Sources, TensorGuard,
 };
 
@@ -90,7 +90,7 @@ pub(super) enum TestKind {
     SetEquals(Vec<Key>),
     LookupAbsent(Py<PyAny>),
     MemberUnset(Member),
-    CellEmpty,
+    FieldEmpty(Field),
     NoInstanceDict,
     Tensor(usize, Box<TensorGuard>),
     Same(usize),
@@ -357,6 +357,16 @@ impl<'py> Compiler<'_, 'py> {
             Source::PropertySet(_) => Fetch::Field(Field::PropertySet),
             Source::StaticFunc(_) => Fetch::Field(Field::StaticFunc),
             Source::ClassFunc(_) => Fetch::Field(Field::ClassFunc),
+            Source::FunctionField { field, .. } => Fetch::Field(match field {
+                FunctionField::Name => Field::Name,
+                FunctionField::Qualname => Field::Qualname,
+                FunctionField::Doc => Field::Doc,
+                FunctionField::Module => Field::Module,
+                FunctionField::Annotations => Field::Annotations,
+                FunctionField::Closure => Field::Closure,
+            }),
+            Source::Cache(_) => Fetch::Field(Field::Cache),
+            Source::CachedResult(_) => Fetch::Field(Field::CachedResult),
         })
     }
 
@@ -387,7 +397,9 @@ impl<'py> Compiler<'_, 'py> {
             }
             GuardKind::LookupAbsent { name, .. } => TestKind::LookupAbsent(self.name(*name)?),
             GuardKind::SlotUnset { offset, .. } => TestKind::MemberUnset(Member::new(*offset)),
-            GuardKind::CellEmpty => TestKind::CellEmpty,
+            GuardKind::CellEmpty => TestKind::FieldEmpty(Field::CellContents),
+            GuardKind::NoDefaults => TestKind::FieldEmpty(Field::Defaults),
+            GuardKind::NoKwDefaults => TestKind::FieldEmpty(Field::KwDefaults),
             GuardKind::NoInstanceDict => TestKind::NoInstanceDict,
             GuardKind::Tensor(tensor) => {
                 TestKind::Tensor(self.address(tensor.python_type)?, tensor.clone())

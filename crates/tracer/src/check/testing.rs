@@ -152,6 +152,8 @@ impl GuardSet {
             }
             "unset" => GuardKind::SlotUnset { offset: value.extract()?, name: "slot".into() },
             "cell_empty" => GuardKind::CellEmpty,
+            "no_defaults" => GuardKind::NoDefaults,
+            "no_kwdefaults" => GuardKind::NoKwDefaults,
             "no_dict" => GuardKind::NoInstanceDict,
             "tensor" => GuardKind::Tensor(Box::new(self.tensor(&value)?)),
             "same" => GuardKind::SameAs(self.id(value.extract()?)?),

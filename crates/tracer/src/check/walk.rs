@@ -150,8 +150,8 @@ impl<'py> Walk<'_, '_, 'py> {
                 .cast::<PyType>()
                 .is_ok_and(|ty| types::lookup(ty, name.bind_borrowed(self.py)).is_none()),
             TestKind::MemberUnset(member) => matches!(member.read(object), member::Read::Unset),
-            TestKind::CellEmpty => {
-                matches!(function::read(object, Field::CellContents), function::Read::Empty)
+            TestKind::FieldEmpty(field) => {
+                matches!(function::read(object, *field), function::Read::Empty)
             }
             TestKind::NoInstanceDict => {
                 matches!(dict::peek_instance_dict(object), dict::Peek::NoPlace)

@@ -293,6 +293,14 @@ pub trait Sites<'py>: Sized {
     /// The evaluator changed `container` in place through an opcode that only ever sees objects of its
     /// own making (`LIST_APPEND`, `SET_ADD`, `MAP_ADD`, `LIST_EXTEND`, ...).
     fn extends(&self, frame: &Frame<'py>, container: Borrowed<'_, 'py>) {}
+    /// `MATCH_CLASS` is about to check `subject` and to read the attributes that the pattern names.
+    fn matches_class(
+        &self,
+        frame: &Frame<'py>,
+        subject: Borrowed<'_, 'py>,
+        class: Borrowed<'_, 'py>,
+    ) {
+    }
     /// `CHECK_EXC_MATCH` / `CHECK_EG_MATCH` is about to compare `exception` with `classes`.
     fn matches_exception(
         &self,

@@ -44,6 +44,10 @@ pub enum Class {
 #[allow(missing_docs)]
 pub enum Model {
     Len,
+    /// `id()`.
+    Id,
+    /// `hash()`.
+    Hash,
     IsInstance,
     GetAttr,
     HasAttr,

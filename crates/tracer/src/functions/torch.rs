@@ -50,7 +50,7 @@ const STATE_READS: &[(&str, &str)] = &[
         is_autocast_cache_enabled get_autocast_dtype get_autocast_gpu_dtype get_autocast_cpu_dtype \
         get_default_dtype get_default_device are_deterministic_algorithms_enabled \
         is_deterministic_algorithms_warn_only_enabled get_deterministic_debug_mode is_anomaly_enabled \
-        is_anomaly_check_nan_enabled get_float32_matmul_precision get_num_threads is_warn_always_enabled \
+        is_anomaly_check_nan_enabled get_float32_matmul_precision  \
         is_tensor is_storage is_floating_point is_complex result_type can_cast promote_types broadcast_shapes"),
     ("torch._C", "_get_tracing_state _is_tracing _get_privateuse1_backend_name is_autocast_enabled \
         is_autocast_cache_enabled get_autocast_dtype _is_torch_function_enabled _is_torch_function_mode_enabled \
@@ -67,8 +67,7 @@ const STATE_READS: &[(&str, &str)] = &[
     ("torch._jit_internal", "is_scripting"),
     ("torch.amp", "is_autocast_available"),
     ("torch.amp.autocast_mode", "is_autocast_available"),
-    ("torch.distributed", "is_available is_initialized"),
-    ("torch.onnx", "is_in_onnx_export"),
+    ("torch.distributed", "is_available"),
 ];
 
 /// Functions that switch state: nodes without tensors, in order.

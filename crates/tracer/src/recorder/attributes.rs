@@ -9,7 +9,7 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::Method;
 use stator_cpython::{Raised, Result, generic, ops};
 use stator_graph::Target;
-use stator_guards::{GuardKind, Source};
+use stator_guards::{FunctionField, GuardKind, Source};
 
 use super::Recorder;
 use super::kinds::Kind;
@@ -39,6 +39,9 @@ fn tensor_attr_kind(name: &str) -> TensorAttr {
         _ => TensorAttr::Other,
     }
 }
+
+/// What makes a class attribute a descriptor.
+const DESCRIPTOR: &[&str] = &["__get__", "__set__", "__delete__"];
 
 /// What an attribute lookup came to.
 enum Found<'py> {
@@ -184,7 +187,11 @@ impl Recorder {
         let py = frame.py();
         let ty = owner.get_type();
         match stator_cpython::heap::types::slot(ty.as_borrowed(), SlotName::GetAttribute) {
-            Slot::Default => self.generic_attr(frame, owner, &ty, name),
+            Slot::Default => {
+                // A class that gets a `__getattribute__` of its own later answers otherwise.
+                self.guard_protocol(frame, owner, &["__getattribute__"]);
+                self.generic_attr(frame, owner, &ty, name)
+            }
             Slot::Python => {
                 let getter = pyo3::intern!(py, "__getattribute__").as_any().as_borrowed();
                 let getter = self.lookup(frame, &ty, getter);
@@ -343,6 +350,7 @@ impl Recorder {
         let on_type = self.lookup(frame, ty, name);
         let mut bind = None;
         if let Some(descriptor) = &on_type {
+            self.guard_protocol(frame, descriptor.as_borrowed(), DESCRIPTOR);
             match self.descriptor(descriptor.as_borrowed()) {
                 Descriptor::Property => {
                     return self.property(frame, descriptor.as_borrowed(), owner, name).map(Some);
@@ -603,12 +611,24 @@ impl Recorder {
             }
             Ok(())
         });
+        if text == "__doc__" || text == "__module__" {
+            self.lookup(frame, &class, name);
+        }
         if matches!(text.as_str(), "__name__" | "__qualname__" | "__module__" | "__mro__" | "__bases__" | "__doc__"
             | "__class__" | "__base__" | "__flags__" | "__subclasses__" | "mro")
         {
             let value = ops::get_attr(owner, name)?;
             self.note(frame, |state| state.register(value.as_borrowed()));
             return Ok(Found::Value(value));
+        }
+        if stator_cpython::heap::types::slot(meta.as_borrowed(), SlotName::GetAttribute) == Slot::Python {
+            self.guard_protocol_of(frame, owner, &["__getattribute__"]);
+            let own = pyo3::intern!(py, "__getattribute__").as_any().as_borrowed();
+            let own = stator_cpython::heap::types::lookup(meta.as_borrowed(), own);
+            if own.is_some_and(|own| self.kind(own.as_borrowed()) == Kind::Function) {
+                self.stop(frame, Reason::Unsupported, "a metaclass with __getattribute__");
+                return ops::get_attr(owner, name).map(Found::Value);
+            }
         }
         let on_meta = self.lookup(frame, &meta, name);
         if let Some(found) = &on_meta {
@@ -625,6 +645,7 @@ impl Recorder {
             }
         }
         if let Some(found) = self.lookup(frame, &class, name) {
+            self.guard_protocol(frame, found.as_borrowed(), DESCRIPTOR);
             return Ok(match self.descriptor(found.as_borrowed()) {
                 kind @ (Descriptor::StaticMethod | Descriptor::ClassMethod) => {
                     Found::Value(self.bind_on(frame, found.as_borrowed(), kind, &class))
@@ -684,6 +705,7 @@ impl Recorder {
         let found =
             stator_cpython::heap::types::lookup_after(start.as_borrowed(), after.as_any().as_borrowed(), name);
         let Some(found) = found else {
+            self.stop(frame, Reason::Unsupported, format!("super().{}, which no class has", heap::text(name)));
             return ops::get_attr(owner, name).map(Found::Value);
         };
         self.note(frame, |state| {
@@ -863,8 +885,23 @@ impl State {
             (Kind::Partial, "func") => Some(Source::PartialFunc(source)),
             (Kind::Partial, "args") => Some(Source::PartialArgs(source)),
             (Kind::Partial, "keywords") => Some(Source::PartialKeywords(source)),
+            (Kind::Function, name) => FunctionField::from_name(name)
+                .map(|field| Source::FunctionField { parent: source, field }),
             _ => None,
         };
+        if value.is_none() {
+            let absent = match (self.kind(owner), name) {
+                (Kind::Function, "__defaults__") => Some(GuardKind::NoDefaults),
+                (Kind::Function, "__kwdefaults__") => Some(GuardKind::NoKwDefaults),
+                // Closures can't be assigned.
+                (Kind::Function, "__closure__") => return Ok(()),
+                _ => None,
+            };
+            if let Some(guard) = absent {
+                self.guard(source, guard);
+                return Ok(());
+            }
+        }
         if let Some(field) = field {
             let source = self.sources.intern(field);
             return self.adopt(source, value);

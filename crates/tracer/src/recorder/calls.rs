@@ -68,7 +68,13 @@ impl Recorder {
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
         match self.functions.class(callable) {
-            None => ops::call(callable, args, names),
+            None => {
+                let result = ops::call(callable, args, names);
+                if result.is_err() {
+                    self.note(frame, |state| state.refused_arguments(callable));
+                }
+                result
+            }
             Some(class) => self.call_class(frame, class, callable, args, names),
         }
     }
@@ -83,11 +89,13 @@ impl Recorder {
     ) -> Result<Object<'py>> {
         // A method bound by C code (`x.add`): called through its descriptor, the receiver in front.
         if let Some((receiver, descriptor)) = heap::bound_builtin(callable) {
+            self.know_receiver(frame, receiver.as_borrowed());
             let mut all = Args::from_slice(&[receiver.as_borrowed()]);
             all.extend_from_slice(args);
             return self.call_builtin(frame, descriptor.as_borrowed(), &all, names);
         }
         if let Some((receiver, descriptor)) = generic::wrapper_parts(callable) {
+            self.know_receiver(frame, receiver.as_borrowed());
             let mut all = Args::from_slice(&[receiver.as_borrowed()]);
             all.extend_from_slice(args);
             return self.call_builtin(frame, descriptor.as_borrowed(), &all, names);
@@ -182,6 +190,9 @@ impl Recorder {
             Class::Constructor => self.transparent_call(frame, callable, args, names),
             Class::Model(model) => self.model_call(frame, *model, callable, args, names),
             Class::IsCompiling => {
+                if is_module_call(frame) {
+                    return ops::call(callable, args, names);
+                }
                 Ok(pyo3::types::PyBool::new(frame.py(), true).to_owned().into_any())
             }
             Class::StateRead => {
@@ -247,6 +258,7 @@ impl Recorder {
             })
         });
         for arg in args {
+            self.guard_callback(frame, *arg);
             self.guard_protocol(frame, *arg, CALLED_BACK);
             if matches!(self.kind(*arg), Kind::List | Kind::Tuple | Kind::Dict | Kind::Set) {
                 let items = if self.kind(*arg) == Kind::Set { heap::set_items(*arg) } else { heap::children(*arg) };
@@ -286,6 +298,65 @@ impl Recorder {
             }
             let name = pyo3::types::PyString::intern(object.py(), name);
             self.lookup(frame, &ty, name.as_any().as_borrowed());
+        }
+    }
+
+    /// Ends the trace if nobody vouches for the receiver of a bound C method: a method that was
+    /// bound outside is known by identity, but what it is bound to is not.
+    fn know_receiver(&self, frame: &Frame<'_>, receiver: Borrowed<'_, '_>) {
+        self.note(frame, |state| match state.kind(receiver) {
+            Kind::Constant | Kind::Type | Kind::Module | Kind::Function | Kind::Singleton => Ok(()),
+            _ if state.origin(receiver).is_some() => Ok(()),
+            _ => Err((Reason::UnknownOrigin, format!("a method bound to a {}", heap::type_name(receiver)))),
+        });
+    }
+
+    /// Ends the trace if C code is given a callable that reads what no guard speaks of. Python
+    /// functions are traced when they are entered; C functions must be ones that only compute.
+    pub(super) fn guard_callback(&self, frame: &Frame<'_>, argument: Borrowed<'_, '_>) {
+        if self.is_stopped() {
+            return;
+        }
+        let fine = match self.kind(argument) {
+            Kind::Builtin => match self.functions.class(argument) {
+                _ if heap::bound_builtin(argument)
+                    .is_some_and(|(receiver, _)| self.kind(receiver.as_borrowed()) != Kind::Constant) =>
+                {
+                    false
+                }
+                Some(Class::Pure | Class::Operation(_) | Class::StateRead) => true,
+                Some(Class::Model(model)) => matches!(
+                    model,
+                    Model::Len | Model::Scalar | Model::Binary(_) | Model::Unary(_) | Model::Compare(_)
+                        | Model::IsInstance
+                ),
+                _ => false,
+            },
+            // Bound by the evaluator: the receiver's state is what the method reads.
+            Kind::Method => {
+                let (function, receiver) = heap::method_parts(argument);
+                self.kind(function.as_borrowed()) != Kind::Builtin
+                    || self.kind(receiver.as_borrowed()) == Kind::Constant
+            }
+            Kind::Partial => {
+                let (function, ..) = heap::partial_parts(argument);
+                self.guard_callback(frame, function.as_borrowed());
+                true
+            }
+            Kind::Object => {
+                let ty = argument.get_type();
+                let own = stator_cpython::heap::types::slot(
+                    ty.as_borrowed(),
+                    stator_cpython::heap::types::SlotName::Call,
+                );
+                own != stator_cpython::heap::types::Slot::Native
+                    || heap::type_name(argument) == "itemgetter"
+            }
+            _ => true,
+        };
+        if !fine {
+            let detail = format!("{} called by C code", heap::name_of(argument));
+            self.stop(frame, Reason::OpaqueCall, detail);
         }
     }
 
@@ -407,33 +478,6 @@ impl Recorder {
         ops::call(callable, args, names)
     }
 
-    /// A `functools.lru_cache`d function, which by contract is a function of its arguments: fine if
-    /// those and the result are values.
-    fn cached_call<'py>(
-        &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
-    ) -> Result<Object<'py>> {
-        let plain = self.note(frame, |state| Ok(args.iter().all(|arg| is_plain(state, *arg))));
-        if plain != Some(true) {
-            self.stop(frame, Reason::OpaqueCall, "a cached function of objects");
-        }
-        let result = {
-            let _native = stator_cpython::hook::Suspended::new(frame.py());
-            ops::call(callable, args, names)?
-        };
-        self.note(frame, |state| {
-            if is_plain(state, result.as_borrowed()) {
-                state.register(result.as_borrowed())
-            } else {
-                Err((Reason::OpaqueCall, "a cached function that returns an object".into()))
-            }
-        });
-        Ok(result)
-    }
-
     /// A class: `type.__call__` is followed to `__new__` and `__init__`.
     fn construct<'py>(
         &self,
@@ -539,6 +583,14 @@ impl Recorder {
         }
         Ok(object)
     }
+}
+
+/// Whether a frame is that of `torch.nn.Module._call_impl`, which skips its handling of exceptions
+/// (hooks that are always called) where a compiler couldn't follow it. This one can.
+fn is_module_call(frame: &Frame<'_>) -> bool {
+    let code = frame.code();
+    heap::text(code.qualname()) == "Module._call_impl"
+        && heap::text(code.filename()).ends_with("torch/nn/modules/module.py")
 }
 
 /// The special methods that C functions of the table's transparent class call back.

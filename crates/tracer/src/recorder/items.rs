@@ -64,6 +64,12 @@ impl Recorder {
                 ops::get_item(owner, key)
             }
             Kind::Object | Kind::Module => self.subclass_item(frame, owner, key),
+            // A mapping proxy: what it shows was guarded when it was made.
+            Kind::Iterator if self.origin(owner) == Some(Origin::Fresh) => {
+                let value = self.with_mode(frame, || ops::get_item(owner, key))?;
+                self.note(frame, |state| state.register(value.as_borrowed()));
+                Ok(value)
+            }
             _ => {
                 self.stop(frame, Reason::Unsupported, format!("an item of a {}", heap::type_name(owner)));
                 ops::get_item(owner, key)
@@ -79,6 +85,7 @@ impl Recorder {
         key: Borrowed<'_, 'py>,
     ) -> Result<Object<'py>> {
         let ty = owner.get_type();
+        self.note(frame, |state| state.refuse_native_state(owner));
         if stator_cpython::heap::types::is_immutable(ty.as_borrowed()) {
             if self.kind(owner) == Kind::Object && self.origin(owner) != Some(Origin::Fresh) {
                 self.stop(frame, Reason::Unsupported, format!("an item of a {}", heap::type_name(owner)));
@@ -189,7 +196,8 @@ impl Recorder {
                 _ if state.origin(container) == Some(Origin::Fresh) => Ok(()),
                 _ => Err((Reason::Identity, "membership of an object in a set".into())),
             },
-            Kind::Object | Kind::Type | Kind::Singleton => Ok(()),
+            Kind::Object => state.refuse_native_state(container),
+            Kind::Type | Kind::Singleton => Ok(()),
             Kind::Iterator if state.origin(container) == Some(Origin::Fresh) => Ok(()),
             _ => Err((Reason::Unsupported, format!("membership in a {}", heap::type_name(container)))),
         });
@@ -216,6 +224,7 @@ impl Recorder {
             Kind::Object if state.origin(iterable).is_none() => {
                 Err((Reason::UnknownOrigin, heap::type_name(iterable)))
             }
+            Kind::Object => state.refuse_native_state(iterable),
             // The order of objects hashed by their addresses differs from run to run.
             Kind::Set | Kind::FrozenSet => {
                 let items = heap::set_items(iterable);

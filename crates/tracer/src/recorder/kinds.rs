@@ -64,6 +64,7 @@ pub struct Kinds {
     by_type: FxHashMap<usize, Kind>,
     /// The types met last, by some bits of their addresses: most questions end here.
     recent: [(usize, Kind); RECENT],
+    native_state: FxHashMap<usize, bool>,
 }
 
 const RECENT: usize = 128;
@@ -104,7 +105,8 @@ impl Bases {
             Type: PyType;
             Code: PyCode;
             Super: PySuper;
-            Opaque: PyByteArray, PyMappingProxy;
+            Iterator: PyMappingProxy;
+            Opaque: PyByteArray;
         }
         let types = PyModule::import(py, "types")?;
         let mut named = |module: &Bound<'_, PyModule>, names: &[&str], kind| -> PyResult<()> {
@@ -236,7 +238,7 @@ impl Kinds {
     /// # Errors
     /// If a type of PyTorch or of the standard library is missing.
     pub fn new(py: Python<'_>) -> PyResult<Self> {
-        Ok(Self { by_type: bases(py)?.exact.clone(), recent: [(0, Kind::Opaque); RECENT] })
+        Ok(Self { by_type: bases(py)?.exact.clone(), recent: [(0, Kind::Opaque); RECENT], native_state: FxHashMap::default() })
     }
 
     /// The kind of an object.
@@ -251,6 +253,14 @@ impl Kinds {
         let kind = self.of_type(&object.get_type());
         self.recent[slot] = (address, kind);
         kind
+    }
+
+    /// Whether C code reads state of this type's instances without asking a special method.
+    pub fn has_native_state(&mut self, ty: &Bound<'_, PyType>) -> bool {
+        *self
+            .native_state
+            .entry(ty.as_ptr() as usize)
+            .or_insert_with(|| stator_cpython::heap::types::has_native_state(ty.as_borrowed()))
     }
 
     /// The kind of an object's type.

@@ -44,6 +44,18 @@ pub fn children<'py>(container: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
     }
 }
 
+/// Whether an object is a `dict`, not an instance of a subclass.
+pub fn is_exact_dict(object: Borrowed<'_, '_>) -> bool {
+    object.is_exact_instance_of::<PyDict>()
+}
+
+/// Whether an object is a class that nobody can change.
+pub fn is_builtin_type(object: Borrowed<'_, '_>) -> bool {
+    object
+        .cast::<PyType>()
+        .is_ok_and(|ty| stator_cpython::heap::types::is_immutable(ty.as_borrowed()))
+}
+
 /// The number of entries of a dictionary.
 pub fn dict_length(object: Borrowed<'_, '_>) -> usize {
     dict::length(object).unwrap_or(0)

@@ -10,8 +10,10 @@
 //! `outcome` turns the notes into a cache entry.
 
 mod attributes;
+mod cached;
 mod calls;
 mod effects;
+mod identity;
 mod items;
 pub mod kinds;
 mod look;
@@ -163,6 +165,7 @@ fn warm_up(py: Python<'_>) {
     let class = py.get_type::<pyo3::types::PyType>();
     types::slot(class.as_borrowed(), types::SlotName::GetAttribute);
     torch::get(py);
+    stator_cpython::heap::cached::warm_up(py);
     mode::warm_up(py);
     let _ = kinds::is_plain_iterator(&class);
 }

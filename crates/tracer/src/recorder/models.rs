@@ -34,6 +34,8 @@ impl Recorder {
         }
         match (model, args) {
             (Model::Len, [object]) => self.length(frame, *object, native),
+            (Model::Id, [object]) => self.identity_of(frame, *object, native),
+            (Model::Hash, [object]) => self.hash_of(frame, *object, native),
             (Model::IsInstance, _) => self.is_instance(frame, args, native),
             (Model::GetAttr, [owner, name]) if is_str(*name) => {
                 let name = heap::interned(*name);
@@ -270,7 +272,7 @@ impl Recorder {
                 Ok(())
             }
             Kind::Iterator if state.origin(object) == Some(Origin::Fresh) => Ok(()),
-            Kind::Object if state.origin(object).is_some() => Ok(()),
+            Kind::Object if state.origin(object).is_some() => state.refuse_native_state(object),
             _ => Err((Reason::Unsupported, format!("len() of a {}", heap::type_name(object)))),
         });
         self.guard_protocol(frame, object, &["__len__"]);
@@ -284,8 +286,10 @@ impl Recorder {
         native: impl FnOnce() -> Result<Object<'py>>,
     ) -> Result<Object<'py>> {
         self.note(frame, |state| {
-            args.iter().try_for_each(|arg| {
-                state.adopt_deep(*arg)?;
+            args.iter().enumerate().try_for_each(|(index, arg)| {
+                if index > 0 {
+                    state.adopt_deep(*arg)?;
+                }
                 match state.kind(*arg) {
                     Kind::Opaque => Err((Reason::Unsupported, heap::type_name(*arg))),
                     _ => Ok(()),
@@ -352,6 +356,7 @@ impl Recorder {
             return native();
         }
         for arg in args {
+            self.note(frame, |state| state.refuse_native_state(*arg));
             match self.kind(*arg) {
                 Kind::Constant => {}
                 Kind::List | Kind::Tuple | Kind::Dict | Kind::Set | Kind::FrozenSet => {
@@ -363,6 +368,9 @@ impl Recorder {
                 Kind::Object => {
                     self.guard_protocol(frame, *arg, &["__int__", "__float__", "__index__", "__abs__", "__round__",
                         "__trunc__", "__divmod__", "__pow__", "__complex__"]);
+                }
+                Kind::Iterator if self.origin(*arg) != Some(Origin::Fresh) => {
+                    self.stop(frame, Reason::OutsideIterator, heap::type_name(*arg));
                 }
                 _ if name == "bool" => {}
                 _ => self.stop(frame, Reason::Unsupported, format!("{name}() of a {}", heap::type_name(*arg))),
@@ -389,13 +397,17 @@ impl Recorder {
                 if state.kind(*arg) == Kind::Iterator && state.source(*arg).is_some() {
                     return Err((Reason::OutsideIterator, heap::type_name(*arg)));
                 }
-                state.adopt_deep(*arg)
+                let moves = matches!(&*name, "append" | "appendleft" | "insert");
+                if moves { Ok(()) } else { state.adopt_deep(*arg) }
             })?;
             if matches!(&*name, "remove" | "index" | "sort") && holds_tensor(state, receiver) {
                 return Err((Reason::DataRead, format!("{name} of a list of tensors")));
             }
             Ok(())
         });
+        for arg in args {
+            self.guard_callback(frame, *arg);
+        }
         // Methods that only move references call no operation.
         let plain = matches!(
             &*name,

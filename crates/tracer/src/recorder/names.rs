@@ -5,9 +5,10 @@ use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, ops};
-use stator_guards::Source;
+use stator_guards::{GuardKind, Source};
 
 use super::Recorder;
+use super::kinds::Kind;
 use super::look as heap;
 use super::state::{Origin, State, Stop};
 use crate::breaks::Reason;
@@ -35,9 +36,10 @@ impl Recorder {
             }
             state.namespace(frame, globals, false)?;
             state.read_dict_slot(globals, name, found.as_ref().map(|value| value.as_borrowed()))?;
-            if let Some(value) = &from_builtins {
+            if found.is_none() {
                 state.namespace(frame, builtins, true)?;
-                state.read_dict_slot(builtins, name, Some(value.as_borrowed()))?;
+                let value = from_builtins.as_ref().map(|value| value.as_borrowed());
+                state.read_dict_slot(builtins, name, value)?;
             }
             Ok(())
         });
@@ -63,7 +65,7 @@ impl Recorder {
             match &value {
                 Some(value) => state.adopt(contents, value.as_borrowed()),
                 None => {
-                    state.guard(source, stator_guards::GuardKind::CellEmpty);
+                    state.guard(source, GuardKind::CellEmpty);
                     Ok(())
                 }
             }
@@ -126,6 +128,9 @@ impl State {
         if self.source(namespace).is_some() {
             return Ok(());
         }
+        if self.kind(namespace) != Kind::Dict || !heap::is_exact_dict(namespace) {
+            return Err((Reason::Unsupported, format!("a {} as namespace", heap::type_name(namespace))));
+        }
         let function = frame.function();
         let Some(function) = self.source(function) else {
             return Err((Reason::UnknownOrigin, "a function whose namespace has no source".into()));
@@ -179,21 +184,46 @@ impl State {
         // Functions that this one makes share its namespaces.
         self.namespace(frame, frame.globals(), false)?;
         self.namespace(frame, frame.builtins(), true)?;
+        self.guard_parts(function, source)
+    }
+
+    /// Guards code and defaults of an outside function.
+    fn guard_parts(
+        &mut self,
+        function: Borrowed<'_, '_>,
+        source: stator_guards::SourceId,
+    ) -> std::result::Result<(), Stop> {
         let part = |source| self.sources.intern(source);
         let [code, defaults, keywords] =
             [Source::Code(source), Source::Defaults(source), Source::KwDefaults(source)].map(part);
         if let Some(object) = heap::function_code(function) {
             self.adopt(code, object.as_borrowed())?;
         }
-        // Without defaults every argument was given: adding some later changes nothing.
-        if let Some(object) = heap::function_defaults(function) {
-            self.adopt(defaults, object.as_borrowed())?;
+        // A missing default was a reason to raise where an argument wasn't given.
+        match heap::function_defaults(function) {
+            Some(object) => self.adopt(defaults, object.as_borrowed())?,
+            None => self.guard(source, GuardKind::NoDefaults),
         }
-        if let Some(object) = heap::function_kwdefaults(function) {
-            self.adopt(keywords, object.as_borrowed())?;
-            self.adopt_dict(object.as_borrowed())?;
+        match heap::function_kwdefaults(function) {
+            Some(object) => {
+                self.adopt(keywords, object.as_borrowed())?;
+                self.adopt_dict(object.as_borrowed())?;
+            }
+            None => self.guard(source, GuardKind::NoKwDefaults),
         }
         Ok(())
+    }
+}
+
+impl State {
+    /// A function raised without having been entered: its arguments didn't fit.
+    pub fn refused_arguments(&mut self, function: Borrowed<'_, '_>) -> std::result::Result<(), Stop> {
+        match self.source(function) {
+            Some(source) if self.entered.insert(function.as_ptr() as usize) => {
+                self.guard_parts(function, source)
+            }
+            _ => Ok(()),
+        }
     }
 }
 

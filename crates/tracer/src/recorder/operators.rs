@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use stator_cpython::frame::Frame;
+use stator_cpython::heap::types;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{BinaryOp, CompareOp, UnaryOp};
@@ -217,6 +218,10 @@ impl Recorder {
                 Kind::Opaque => {
                     self.stop(frame, Reason::Unsupported, format!("an operator of a {}", heap::type_name(*operand)));
                 }
+                // Views and mapping proxies.
+                Kind::Iterator if self.origin(*operand) != Some(Origin::Fresh) => {
+                    self.stop(frame, Reason::OutsideIterator, heap::type_name(*operand));
+                }
                 Kind::Constant => {}
                 Kind::Type => {
                     let meta = operand.get_type();
@@ -227,7 +232,10 @@ impl Recorder {
                         }
                     }
                 }
-                _ => self.guard_protocol_of(frame, *operand, names),
+                _ => {
+                    self.note(frame, |state| state.refuse_native_state(*operand));
+                    self.guard_protocol_of(frame, *operand, names);
+                }
             }
         }
     }
@@ -248,9 +256,16 @@ impl Recorder {
                 self.guard_length(frame, operand);
                 self.guard_protocol_of(frame, operand, &["__bool__", "__len__"]);
             }
-            Kind::Object => self.guard_protocol_of(frame, operand, &["__bool__", "__len__"]),
+            Kind::Object => {
+                let ty = operand.get_type();
+                let empty = |slot| types::slot(ty.as_borrowed(), slot) == types::Slot::Empty;
+                if !empty(types::SlotName::Bool) || !empty(types::SlotName::Length) {
+                    self.note(frame, |state| state.refuse_native_state(operand));
+                }
+                self.guard_protocol_of(frame, operand, &["__bool__", "__len__"]);
+            }
             Kind::Opaque => self.stop(frame, Reason::Unsupported, format!("the truth value of a {}", heap::type_name(operand))),
-            Kind::Type => self.guard_operands(frame, &[operand], &["__bool__", "__len__"]),
+            Kind::Type | Kind::Iterator => self.guard_operands(frame, &[operand], &["__bool__", "__len__"]),
             _ => {}
         }
         ops::truth(operand)

@@ -15,6 +15,7 @@ use super::state::{Origin, State, Stop};
 use super::{Recorder, Recording, recorder};
 use crate::breaks::{Break, Reason};
 use crate::evaluator::evaluate;
+use crate::rollback;
 use crate::recipe::{Instance, Items, Recipe, RecipeId, Recipes, Storage};
 
 /// What came of a recorded call.
@@ -53,6 +54,8 @@ pub struct Traced {
     pub locations: Vec<(u32, u32)>,
     /// Whether the call changed the data of an input.
     pub writes_inputs: bool,
+    /// Random generators that the call advanced.
+    pub generators: Vec<Py<PyAny>>,
     /// The objects that recipes need.
     pub kept: FxHashSet<ObjectId>,
     /// What a replay writes to outside dictionaries, in order.
@@ -90,6 +93,7 @@ pub fn record<'py>(
         let source = state.sources.intern(Source::GlobalState);
         state.guard(source, GuardKind::GlobalState(Box::new(global)));
     }
+    let generators = rollback::generators(py)?;
     let result = {
         let _recording = Recording::start(recorder.clone());
         let _gc = WithoutGc::new(py);
@@ -99,10 +103,14 @@ pub fn record<'py>(
         });
         ops::call_ex(function, args, kwargs)
     };
-    let outcome = match &result {
+    let mut outcome = match &result {
         Err(_) => Outcome::Raised,
         Ok(value) => recorder.finish(value.as_borrowed()),
     };
+    if let Outcome::Traced(traced) = &mut outcome {
+        traced.generators = rollback::advanced(py, generators)?;
+        traced.generators.extend(rollback::explicit(py, &traced.graph_objects)?);
+    }
     Ok((result, outcome))
 }
 
@@ -167,6 +175,7 @@ impl Finish {
             codes: state.codes,
             locations: state.locations,
             writes_inputs,
+            generators: Vec::new(),
             kept,
             effects,
         })

@@ -363,6 +363,30 @@ impl<'py> Sites<'py> for Recorder {
         });
     }
 
+    fn matches_class(
+        &self,
+        frame: &Frame<'py>,
+        subject: Borrowed<'_, 'py>,
+        class: Borrowed<'_, 'py>,
+    ) {
+        if self.is_stopped() {
+            return;
+        }
+        // Builtin types match by the subject itself; others read its attributes.
+        let builtin = matches!(
+            self.kind(subject),
+            Kind::Constant | Kind::List | Kind::Tuple | Kind::Dict | Kind::Set | Kind::FrozenSet
+        ) && heap::is_builtin_type(class);
+        if !builtin && self.origin(subject) != Some(Origin::Fresh) {
+            self.stop(frame, Reason::Instruction, "a class pattern");
+        }
+        self.guard_protocol_of(frame, class, &["__instancecheck__"]);
+        if let Ok(class) = class.cast::<pyo3::types::PyType>() {
+            let name = pyo3::intern!(frame.py(), "__match_args__").as_any().as_borrowed();
+            self.lookup(frame, &class, name);
+        }
+    }
+
     fn matches_exception(
         &self,
         _frame: &Frame<'py>,

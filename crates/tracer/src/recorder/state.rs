@@ -149,6 +149,15 @@ impl State {
         self.kinds.of(object)
     }
 
+    /// Fails for an outside object whose state C code would read: nothing guards it.
+    pub fn refuse_native_state(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
+        let outside = self.kind(object) == Kind::Object && self.origin(object) != Some(Origin::Fresh);
+        if outside && self.kinds.has_native_state(&object.get_type()) {
+            return Err((Reason::Unsupported, format!("the state of a {}", heap::type_name(object))));
+        }
+        Ok(())
+    }
+
     /// Where an object came from; `None` for constants and for objects nobody vouches for.
     pub fn origin(&self, object: Borrowed<'_, '_>) -> Option<Origin> {
         self.origins.get(&(object.as_ptr() as usize)).copied()
@@ -469,6 +478,7 @@ impl State {
             Kind::Tuple => {
                 heap::tuple_items(object).iter().try_for_each(|item| self.adopt_deep(item.as_borrowed()))
             }
+            Kind::Object => self.refuse_native_state(object),
             _ => Ok(()),
         }
     }

@@ -1,0 +1,94 @@
+//! `functools.lru_cache`: a hit is a read of the cache, guarded by function and key.
+//!
+//! A miss runs the function natively, as a part of C code that this call alone has: what it leaves
+//! in the cache is what a replay must find there, so the guard speaks of the state behind it. If
+//! the cache was cleared since, the guard fails and the next trace fills it again.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyInt, PyString, PyTuple};
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::function::{Field, value};
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{Result, ops};
+use stator_guards::Source;
+
+use super::kinds::Kind;
+use super::look as heap;
+use super::state::{State, Stop};
+use super::Recorder;
+use crate::breaks::Reason;
+
+impl Recorder {
+    /// Calls a cached function.
+    pub(super) fn cached_call<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        let key = match names {
+            None => self.note(frame, |state| state.cache_key(frame.py(), args)),
+            Some(_) => {
+                self.stop(frame, Reason::OpaqueCall, "a cached function with keyword arguments");
+                None
+            }
+        };
+        let result = {
+            let _native = stator_cpython::hook::Suspended::new(frame.py());
+            ops::call(callable, args, names)?
+        };
+        if let Some(key) = key {
+            self.note(frame, |state| {
+                state.adopt_cached(callable, key.as_borrowed(), result.as_borrowed())
+            });
+        }
+        Ok(result)
+    }
+}
+
+impl State {
+    /// The key that `functools.lru_cache` makes of positional arguments.
+    fn cache_key<'py>(
+        &mut self,
+        py: Python<'py>,
+        args: &[Borrowed<'_, 'py>],
+    ) -> std::result::Result<Object<'py>, Stop> {
+        let refuse = || (Reason::OpaqueCall, "a cached function of objects".to_string());
+        if let [only] = args
+            && (only.is_exact_instance_of::<PyInt>() || only.is_exact_instance_of::<PyString>())
+        {
+            return Ok((*only).to_owned());
+        }
+        if args.iter().any(|arg| self.kind(*arg) != Kind::Constant || !heap::is_constant(*arg)) {
+            return Err(refuse());
+        }
+        Ok(PyTuple::new(py, args).map_err(|_| refuse())?.into_any())
+    }
+
+    /// Gives the result the source it has in the cache.
+    fn adopt_cached(
+        &mut self,
+        function: Borrowed<'_, '_>,
+        key: Borrowed<'_, '_>,
+        result: Borrowed<'_, '_>,
+    ) -> std::result::Result<(), Stop> {
+        let unknown = || (Reason::OpaqueCall, "a cached function whose cache can't be read".to_string());
+        let source = self.source(function).ok_or_else(unknown)?;
+        let cache = value(function, Field::Cache).ok_or_else(unknown)?;
+        let found = heap::dict_get(cache.as_borrowed(), key).ok_or_else(unknown)?;
+        let source = self.sources.intern(Source::Cache(source));
+        let id = self.objects.intern(key);
+        let text = || heap::short_repr(key).into();
+        let mut source = self.sources.dict_item(source, id, text);
+        let mut held = found;
+        if let Some(linked) = value(held.as_borrowed(), Field::CachedResult) {
+            source = self.sources.intern(Source::CachedResult(source));
+            held = linked;
+        }
+        if !held.is(result) {
+            return Err(unknown());
+        }
+        self.adopt(source, result)
+    }
+}

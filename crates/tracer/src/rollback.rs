@@ -1,0 +1,178 @@
+//! What a replay that raises has to undo, so that the function can run natively from its start.
+//!
+//! Values of the graph are its own; what outlives it are PyTorch's modes, which its nodes switch,
+//! the states of random generators, and tensors from outside that it wrote. Modes are known: the
+//! guards say what they were at entry. Generators that the recorded call advanced are saved before
+//! each replay. Writes can't be undone: then the operation's own error is raised.
+
+use pyo3::prelude::*;
+use smallvec::SmallVec;
+use stator_cpython::heap::tensor;
+use stator_cpython::object::Borrowed;
+use stator_graph::{Graph, NodeId, NodeKind, Target};
+use stator_guards::{GlobalState, Guard, GuardKind, Value};
+
+use crate::locate::Places;
+
+/// Random generators with a state of theirs.
+pub type Generators = Vec<(Py<PyAny>, Py<PyAny>)>;
+
+/// PyTorch's default generators and their states; none without PyTorch.
+///
+/// # Errors
+/// What PyTorch raises.
+pub fn generators(py: Python<'_>) -> PyResult<Generators> {
+    if stator_cpython::heap::torch::get(py).is_none() {
+        return Ok(Vec::new());
+    }
+    let torch = py.import("torch")?;
+    let mut found = vec![torch.getattr("default_generator")?];
+    let cuda = torch.getattr("cuda")?;
+    if cuda.call_method0("is_initialized")?.is_truthy()? {
+        found.extend(cuda.getattr("default_generators")?.try_iter()?.collect::<PyResult<Vec<_>>>()?);
+    }
+    save(py, &found.into_iter().map(Bound::unbind).collect::<Vec<_>>())
+}
+
+/// The states of generators.
+///
+/// # Errors
+/// What PyTorch raises.
+pub fn save(py: Python<'_>, generators: &[Py<PyAny>]) -> PyResult<Generators> {
+    let state = |generator: &Py<PyAny>| {
+        Ok((generator.clone_ref(py), generator.call_method0(py, "get_state")?))
+    };
+    generators.iter().map(state).collect()
+}
+
+/// Those of `before` whose state has changed.
+///
+/// # Errors
+/// What PyTorch raises.
+pub fn advanced(py: Python<'_>, before: Generators) -> PyResult<Vec<Py<PyAny>>> {
+    let mut changed = Vec::new();
+    for (generator, state) in before {
+        let now = generator.call_method0(py, "get_state")?;
+        let same = py.import("torch")?.call_method1("equal", (state, now))?.is_truthy()?;
+        if !same {
+            changed.push(generator);
+        }
+    }
+    Ok(changed)
+}
+
+/// The generators among a graph's objects.
+pub fn explicit(py: Python<'_>, objects: &[Py<PyAny>]) -> PyResult<Vec<Py<PyAny>>> {
+    if objects.is_empty() || stator_cpython::heap::torch::get(py).is_none() {
+        return Ok(Vec::new());
+    }
+    let class = py.import("torch")?.getattr("Generator")?;
+    let found = objects.iter().filter(|object| object.bind(py).get_type().is(&class));
+    Ok(found.map(|object| object.clone_ref(py)).collect())
+}
+
+/// Puts saved states back.
+///
+/// # Errors
+/// What PyTorch raises.
+pub fn restore_generators(py: Python<'_>, saved: &Generators) -> PyResult<()> {
+    for (generator, state) in saved {
+        generator.call_method1(py, "set_state", (state,))?;
+    }
+    Ok(())
+}
+
+/// Puts PyTorch's modes back to what the guards say they were at entry, where the nodes before
+/// `failed` switch them.
+///
+/// # Errors
+/// What PyTorch raises.
+pub fn restore_modes(py: Python<'_>, graph: &Graph, guards: &[Guard], failed: NodeId) -> PyResult<()> {
+    let mut switched = false;
+    let mut nesting = 0i64;
+    for (id, node) in graph.nodes() {
+        if id == failed {
+            break;
+        }
+        let NodeKind::Call { target: Target::Function { name, .. }, .. } = &node.kind else { continue };
+        let name = graph.text(*name);
+        let name = name.rsplit('.').next().unwrap_or(name);
+        switched |= name == "_set_grad_enabled" || name.contains("autocast");
+        nesting += i64::from(name == "autocast_increment_nesting");
+        nesting -= i64::from(name == "autocast_decrement_nesting");
+    }
+    if !switched {
+        return Ok(());
+    }
+    let torch = py.import("torch")?;
+    for _ in 0..nesting {
+        let left: i64 = torch.call_method0("autocast_decrement_nesting")?.extract()?;
+        if left == 0 {
+            torch.call_method0("clear_autocast_cache")?;
+        }
+    }
+    let Some(GuardKind::GlobalState(state)) = guards
+        .iter()
+        .map(|guard| &guard.kind)
+        .find(|kind| matches!(kind, GuardKind::GlobalState(_)))
+    else {
+        return Ok(());
+    };
+    restore_facts(&torch, state)
+}
+
+fn restore_facts(torch: &Bound<'_, PyModule>, state: &GlobalState) -> PyResult<()> {
+    for device in ["cpu", "cuda"] {
+        if let Some(Value::Bool(on)) = state.get(&format!("torch.is_autocast_enabled('{device}')")) {
+            torch.call_method1("set_autocast_enabled", (device, on))?;
+        }
+        if let Some(Value::Text(dtype)) = state.get(&format!("torch.get_autocast_dtype('{device}')"))
+            && let Some(name) = dtype.strip_prefix("torch.")
+        {
+            torch.call_method1("set_autocast_dtype", (device, torch.getattr(name)?))?;
+        }
+    }
+    if let Some(Value::Bool(on)) = state.get("torch.is_autocast_cache_enabled()") {
+        torch.call_method1("set_autocast_cache_enabled", (on,))?;
+    }
+    if let Some(Value::Bool(on)) = state.get("torch.is_grad_enabled()") {
+        torch.getattr("_C")?.call_method1("_set_grad_enabled", (on,))?;
+    }
+    Ok(())
+}
+
+/// Version counters of a replay's inputs.
+pub fn versions(inputs: &[Borrowed<'_, '_>]) -> SmallVec<[Option<u32>; 16]> {
+    inputs.iter().map(|input| tensor::info(*input).and_then(|info| info.version)).collect()
+}
+
+/// Functions that write to their arguments without counting the write.
+const SILENT: &[&str] = &["batch_norm", "instance_norm", "fake_quant", "moving_avg", "set_data"];
+
+/// Whether a node before `failed` may have written to an input without counting the write.
+pub fn writes_silently(graph: &Graph, failed: NodeId) -> bool {
+    graph.nodes().take_while(|(id, _)| *id != failed).any(|(_, node)| match &node.kind {
+        NodeKind::Call { target: Target::GetAttr { name }, .. } => graph.text(*name) == "data",
+        NodeKind::Call { target: Target::Function { name, .. } | Target::Method { name, .. }, .. } => {
+            let name = graph.text(*name);
+            SILENT.iter().any(|silent| name.contains(silent))
+        }
+        _ => false,
+    })
+}
+
+/// Adds to an error where in the user's program the operation was recorded.
+pub fn add_place(py: Python<'_>, error: &PyErr, graph: &Graph, failed: NodeId, places: &Places<'_, '_>) {
+    let mut lines = Vec::new();
+    if let Some(stack) = graph.node(failed).stack {
+        for frame in graph.stacks().walk(stack) {
+            if let Some((file, line, function)) = places.place(frame.code, frame.instruction) {
+                lines.push(format!("  File \"{file}\", line {line}, in {function}"));
+            }
+        }
+    }
+    lines.reverse();
+    let note = format!("Stator replayed this operation, which was recorded at\n{}", lines.join("\n"));
+    // A class of exceptions may refuse notes.
+    let _ = error.value(py).call_method1("add_note", (note,));
+}
