@@ -210,7 +210,10 @@ impl Compiled {
         };
         let Some(signature) = signature else { return self.run_natively(py, args, kwargs) };
         if signature.is_suspendable {
-            self.give_up(py, Break { reason: Reason::Suspendable, detail: name(function), stack: vec![] });
+            self.give_up(
+                py,
+                Break { reason: Reason::Suspendable, detail: name(function), stack: vec![] },
+            );
             return self.run_natively(py, args, kwargs);
         }
         let Some(locals) = signature.bind(function.as_any(), args, kwargs) else {
@@ -347,7 +350,11 @@ impl Compiled {
     fn limit(&self, py: Python<'_>) -> PyResult<usize> {
         match self.recompile_limit {
             Some(limit) => Ok(limit),
-            None => py.import("stator._config")?.getattr("config")?.getattr("recompile_limit")?.extract(),
+            None => py
+                .import("stator._config")?
+                .getattr("config")?
+                .getattr("recompile_limit")?
+                .extract(),
         }
     }
 
@@ -367,15 +374,20 @@ impl Compiled {
         failures: &[(&Arc<Entry>, crate::check::Failure)],
     ) -> PyResult<()> {
         let function = self.function.bind(py);
-        let last = failures.first().map_or_else(String::new, |(entry, failure)| entry.explain(py, failure));
+        let last = failures
+            .first()
+            .map_or_else(String::new, |(entry, failure)| entry.explain(py, failure));
         let warned = std::mem::replace(&mut lock(&self.state).warned, true);
         let detail = format!("{} entries", limit);
         let (file, line) = location(function);
-        self.give_up(py, Break {
-            reason: Reason::RecompileLimit,
-            detail,
-            stack: vec![Place { file: file.clone(), line, function: name(function) }],
-        });
+        self.give_up(
+            py,
+            Break {
+                reason: Reason::RecompileLimit,
+                detail,
+                stack: vec![Place { file: file.clone(), line, function: name(function) }],
+            },
+        );
         if !warned {
             py.import("stator._warnings")?
                 .call_method1("recompile_limit", (name(function), file, line, limit, last))?;

@@ -101,12 +101,10 @@ impl Entry {
         let inputs: SmallVec<[Borrowed<'_, 'py>; 16]> =
             inputs.iter().map(|input| input.as_borrowed()).collect();
         let outputs = match backend {
-            None => {
-                match self.run(py, &inputs) {
-                    Ok(outputs) => outputs,
-                    Err(ended) => return ended,
-                }
-            }
+            None => match self.run(py, &inputs) {
+                Ok(outputs) => outputs,
+                Err(ended) => return ended,
+            },
             Some(backend) => match self.run_backend(py, backend, &inputs) {
                 Ok(outputs) => outputs,
                 Err(error) => return Replay::Failed(error),
@@ -139,12 +137,14 @@ impl Entry {
             [] => Vec::new(),
             generators => rollback::save(py, generators).map_err(Replay::Failed)?,
         };
-        let before = if traced.writes_inputs { rollback::versions(inputs) } else { SmallVec::new() };
+        let before =
+            if traced.writes_inputs { rollback::versions(inputs) } else { SmallVec::new() };
         let failure = match program.run(py, inputs) {
             Ok(outputs) => return Ok(outputs),
             Err(failure) => failure,
         };
-        rollback::restore_modes(py, &traced.graph, &traced.guards, failure.node).map_err(Replay::Failed)?;
+        rollback::restore_modes(py, &traced.graph, &traced.guards, failure.node)
+            .map_err(Replay::Failed)?;
         let wrote = traced.writes_inputs && rollback::versions(inputs) != before;
         if wrote || rollback::writes_silently(&traced.graph, failure.node) {
             let places = Places { py, codes: &traced.codes };
@@ -246,8 +246,7 @@ impl Entry {
     /// What failed, in the user's terms, with the place at which the value was read.
     #[must_use]
     pub fn explain(&self, py: Python<'_>, failure: &Failure) -> String {
-        let mut text =
-            self.checker.explain(py, &self.traced.sources, &self.traced.guards, failure);
+        let mut text = self.checker.explain(py, &self.traced.sources, &self.traced.guards, failure);
         let location = failure
             .guard
             .and_then(|guard| self.traced.guards[guard].location)

@@ -25,7 +25,9 @@ impl Places<'_, '_> {
 }
 
 fn string(object: &Bound<'_, PyAny>) -> String {
-    object.cast::<PyString>().map_or_else(|_| "?".into(), |text| text.to_string_lossy().into_owned())
+    object
+        .cast::<PyString>()
+        .map_or_else(|_| "?".into(), |text| text.to_string_lossy().into_owned())
 }
 
 /// A line of a source file, stripped; empty if it can't be found.

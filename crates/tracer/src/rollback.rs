@@ -29,7 +29,8 @@ pub fn generators(py: Python<'_>) -> PyResult<Generators> {
     let mut found = vec![torch.getattr("default_generator")?];
     let cuda = torch.getattr("cuda")?;
     if cuda.call_method0("is_initialized")?.is_truthy()? {
-        found.extend(cuda.getattr("default_generators")?.try_iter()?.collect::<PyResult<Vec<_>>>()?);
+        found
+            .extend(cuda.getattr("default_generators")?.try_iter()?.collect::<PyResult<Vec<_>>>()?);
     }
     save(py, &found.into_iter().map(Bound::unbind).collect::<Vec<_>>())
 }
@@ -87,14 +88,21 @@ pub fn restore_generators(py: Python<'_>, saved: &Generators) -> PyResult<()> {
 ///
 /// # Errors
 /// What PyTorch raises.
-pub fn restore_modes(py: Python<'_>, graph: &Graph, guards: &[Guard], failed: NodeId) -> PyResult<()> {
+pub fn restore_modes(
+    py: Python<'_>,
+    graph: &Graph,
+    guards: &[Guard],
+    failed: NodeId,
+) -> PyResult<()> {
     let mut switched = false;
     let mut nesting = 0i64;
     for (id, node) in graph.nodes() {
         if id == failed {
             break;
         }
-        let NodeKind::Call { target: Target::Function { name, .. }, .. } = &node.kind else { continue };
+        let NodeKind::Call { target: Target::Function { name, .. }, .. } = &node.kind else {
+            continue;
+        };
         let name = graph.text(*name);
         let name = name.rsplit('.').next().unwrap_or(name);
         switched |= name == "_set_grad_enabled" || name.contains("autocast");
@@ -123,10 +131,12 @@ pub fn restore_modes(py: Python<'_>, graph: &Graph, guards: &[Guard], failed: No
 
 fn restore_facts(torch: &Bound<'_, PyModule>, state: &GlobalState) -> PyResult<()> {
     for device in ["cpu", "cuda"] {
-        if let Some(Value::Bool(on)) = state.get(&format!("torch.is_autocast_enabled('{device}')")) {
+        if let Some(Value::Bool(on)) = state.get(&format!("torch.is_autocast_enabled('{device}')"))
+        {
             torch.call_method1("set_autocast_enabled", (device, on))?;
         }
-        if let Some(Value::Text(dtype)) = state.get(&format!("torch.get_autocast_dtype('{device}')"))
+        if let Some(Value::Text(dtype)) =
+            state.get(&format!("torch.get_autocast_dtype('{device}')"))
             && let Some(name) = dtype.strip_prefix("torch.")
         {
             torch.call_method1("set_autocast_dtype", (device, torch.getattr(name)?))?;
@@ -153,7 +163,10 @@ const SILENT: &[&str] = &["batch_norm", "instance_norm", "fake_quant", "moving_a
 pub fn writes_silently(graph: &Graph, failed: NodeId) -> bool {
     graph.nodes().take_while(|(id, _)| *id != failed).any(|(_, node)| match &node.kind {
         NodeKind::Call { target: Target::GetAttr { name }, .. } => graph.text(*name) == "data",
-        NodeKind::Call { target: Target::Function { name, .. } | Target::Method { name, .. }, .. } => {
+        NodeKind::Call {
+            target: Target::Function { name, .. } | Target::Method { name, .. },
+            ..
+        } => {
             let name = graph.text(*name);
             SILENT.iter().any(|silent| name.contains(silent))
         }
@@ -162,7 +175,13 @@ pub fn writes_silently(graph: &Graph, failed: NodeId) -> bool {
 }
 
 /// Adds to an error where in the user's program the operation was recorded.
-pub fn add_place(py: Python<'_>, error: &PyErr, graph: &Graph, failed: NodeId, places: &Places<'_, '_>) {
+pub fn add_place(
+    py: Python<'_>,
+    error: &PyErr,
+    graph: &Graph,
+    failed: NodeId,
+    places: &Places<'_, '_>,
+) {
     let mut lines = Vec::new();
     if let Some(stack) = graph.node(failed).stack {
         for frame in graph.stacks().walk(stack) {
@@ -172,7 +191,8 @@ pub fn add_place(py: Python<'_>, error: &PyErr, graph: &Graph, failed: NodeId, p
         }
     }
     lines.reverse();
-    let note = format!("Stator replayed this operation, which was recorded at\n{}", lines.join("\n"));
+    let note =
+        format!("Stator replayed this operation, which was recorded at\n{}", lines.join("\n"));
     // A class of exceptions may refuse notes.
     let _ = error.value(py).call_method1("add_note", (note,));
 }

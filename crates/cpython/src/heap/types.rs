@@ -122,7 +122,9 @@ pub fn has_native_state(ty: Type<'_, '_>) -> bool {
     let py = ty.py();
     let dealloc = |ty: *mut ffi::PyObject| {
         // SAFETY: a live type.
-        unsafe { (*ty.cast::<ffi::PyTypeObject>()).tp_dealloc.map_or(0, |function| function as usize) }
+        unsafe {
+            (*ty.cast::<ffi::PyTypeObject>()).tp_dealloc.map_or(0, |function| function as usize)
+        }
     };
     let python = PYTHON.get_or_init(py, || {
         let class = py.import("abc").and_then(|abc| abc.getattr("ABC")).ok()?;

@@ -99,10 +99,7 @@ impl Liveness {
     /// Nothing yet.
     #[must_use]
     pub fn new() -> Self {
-        Liveness {
-            alive: Arc::new(AtomicBool::new(true)),
-            held: AddressMap::default(),
-        }
+        Liveness { alive: Arc::new(AtomicBool::new(true)), held: AddressMap::default() }
     }
 
     /// Whether every object added is still alive.

@@ -8,8 +8,8 @@ use rustc_hash::FxHashMap;
 use stator_cpython::heap::function::Field;
 use stator_cpython::heap::member::Member;
 use stator_cpython::heap::{Any, constant, global_state, tensor, types};
-use stator_guards::{FunctionField, 
-    GlobalState, Guard, GuardKind, ObjectId, Source, SourceId, Sources, TensorGuard,
+use stator_guards::{
+    FunctionField, GlobalState, Guard, GuardKind, ObjectId, Source, SourceId, Sources, TensorGuard,
 };
 
 use super::capture::Snapshots;

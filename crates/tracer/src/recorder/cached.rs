@@ -12,10 +12,10 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, ops};
 use stator_guards::Source;
 
+use super::Recorder;
 use super::kinds::Kind;
 use super::look as heap;
 use super::state::{State, Stop};
-use super::Recorder;
 use crate::breaks::Reason;
 
 impl Recorder {
@@ -73,7 +73,8 @@ impl State {
         key: Borrowed<'_, '_>,
         result: Borrowed<'_, '_>,
     ) -> std::result::Result<(), Stop> {
-        let unknown = || (Reason::OpaqueCall, "a cached function whose cache can't be read".to_string());
+        let unknown =
+            || (Reason::OpaqueCall, "a cached function whose cache can't be read".to_string());
         let source = self.source(function).ok_or_else(unknown)?;
         let cache = value(function, Field::Cache).ok_or_else(unknown)?;
         let found = heap::dict_get(cache.as_borrowed(), key).ok_or_else(unknown)?;

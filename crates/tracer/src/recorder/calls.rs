@@ -139,7 +139,8 @@ impl Recorder {
             for overload in overloads {
                 for tag in overload.getattr("tags")?.try_iter()? {
                     let tag = tag?.str()?.to_string();
-                    if tag.contains("data_dependent_output") || tag.contains("dynamic_output_shape") {
+                    if tag.contains("data_dependent_output") || tag.contains("dynamic_output_shape")
+                    {
                         return Ok(None);
                     }
                 }
@@ -184,7 +185,9 @@ impl Recorder {
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
         match class {
-            Class::Operation(operation) => self.tensor_call(frame, operation, callable, args, names),
+            Class::Operation(operation) => {
+                self.tensor_call(frame, operation, callable, args, names)
+            }
             Class::Pure => self.pure_call(frame, callable, args, names),
             Class::Transparent => self.transparent_call(frame, callable, args, names),
             Class::Constructor => self.transparent_call(frame, callable, args, names),
@@ -228,7 +231,8 @@ impl Recorder {
                 if is_plain(state, *arg) {
                     Ok(())
                 } else {
-                    let detail = format!("{} of a {}", heap::name_of(callable), heap::type_name(*arg));
+                    let detail =
+                        format!("{} of a {}", heap::name_of(callable), heap::type_name(*arg));
                     Err((Reason::OpaqueCall, detail))
                 }
             })
@@ -261,7 +265,11 @@ impl Recorder {
             self.guard_callback(frame, *arg);
             self.guard_protocol(frame, *arg, CALLED_BACK);
             if matches!(self.kind(*arg), Kind::List | Kind::Tuple | Kind::Dict | Kind::Set) {
-                let items = if self.kind(*arg) == Kind::Set { heap::set_items(*arg) } else { heap::children(*arg) };
+                let items = if self.kind(*arg) == Kind::Set {
+                    heap::set_items(*arg)
+                } else {
+                    heap::children(*arg)
+                };
                 for item in items {
                     self.guard_protocol(frame, item.as_borrowed(), CALLED_BACK);
                 }
@@ -307,7 +315,10 @@ impl Recorder {
         self.note(frame, |state| match state.kind(receiver) {
             Kind::Constant | Kind::Type | Kind::Module | Kind::Function | Kind::Singleton => Ok(()),
             _ if state.origin(receiver).is_some() => Ok(()),
-            _ => Err((Reason::UnknownOrigin, format!("a method bound to a {}", heap::type_name(receiver)))),
+            _ => Err((
+                Reason::UnknownOrigin,
+                format!("a method bound to a {}", heap::type_name(receiver)),
+            )),
         });
     }
 
@@ -319,15 +330,20 @@ impl Recorder {
         }
         let fine = match self.kind(argument) {
             Kind::Builtin => match self.functions.class(argument) {
-                _ if heap::bound_builtin(argument)
-                    .is_some_and(|(receiver, _)| self.kind(receiver.as_borrowed()) != Kind::Constant) =>
+                _ if heap::bound_builtin(argument).is_some_and(|(receiver, _)| {
+                    self.kind(receiver.as_borrowed()) != Kind::Constant
+                }) =>
                 {
                     false
                 }
                 Some(Class::Pure | Class::Operation(_) | Class::StateRead) => true,
                 Some(Class::Model(model)) => matches!(
                     model,
-                    Model::Len | Model::Scalar | Model::Binary(_) | Model::Unary(_) | Model::Compare(_)
+                    Model::Len
+                        | Model::Scalar
+                        | Model::Binary(_)
+                        | Model::Unary(_)
+                        | Model::Compare(_)
                         | Model::IsInstance
                 ),
                 _ => false,
@@ -441,7 +457,8 @@ impl Recorder {
         }
         pairs = heap::dict_items(merged.as_any().as_borrowed());
         all.extend(pairs.iter().map(|(_, value)| value.as_borrowed()));
-        let names = PyTuple::new(frame.py(), pairs.iter().map(|(name, _)| name)).expect("as many as counted");
+        let names = PyTuple::new(frame.py(), pairs.iter().map(|(name, _)| name))
+            .expect("as many as counted");
         let names = (!pairs.is_empty()).then(|| names.as_any().as_borrowed());
         self.call_object(frame, function.as_borrowed(), &all, names)
     }
@@ -595,8 +612,21 @@ fn is_module_call(frame: &Frame<'_>) -> bool {
 
 /// The special methods that C functions of the table's transparent class call back.
 const CALLED_BACK: &[&str] = &[
-    "__iter__", "__next__", "__len__", "__length_hint__", "__lt__", "__gt__", "__eq__", "__bool__", "__getitem__",
-    "__hash__", "__reversed__", "__add__", "__radd__", "__call__", "keys",
+    "__iter__",
+    "__next__",
+    "__len__",
+    "__length_hint__",
+    "__lt__",
+    "__gt__",
+    "__eq__",
+    "__bool__",
+    "__getitem__",
+    "__hash__",
+    "__reversed__",
+    "__add__",
+    "__radd__",
+    "__call__",
+    "keys",
 ];
 
 /// Constants, and containers of builtin types that hold only such (functions and classes pass: they
@@ -604,8 +634,12 @@ const CALLED_BACK: &[&str] = &[
 fn is_plain(state: &mut super::State, object: Borrowed<'_, '_>) -> bool {
     match state.kind(object) {
         Kind::Constant | Kind::Type | Kind::Singleton | Kind::Builtin | Kind::Function => true,
-        Kind::List => heap::list_items(object).iter().all(|item| is_plain(state, item.as_borrowed())),
-        Kind::Tuple => heap::tuple_items(object).iter().all(|item| is_plain(state, item.as_borrowed())),
+        Kind::List => {
+            heap::list_items(object).iter().all(|item| is_plain(state, item.as_borrowed()))
+        }
+        Kind::Tuple => {
+            heap::tuple_items(object).iter().all(|item| is_plain(state, item.as_borrowed()))
+        }
         Kind::Set | Kind::FrozenSet => {
             heap::set_items(object).iter().all(|item| is_plain(state, item.as_borrowed()))
         }

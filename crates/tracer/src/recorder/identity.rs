@@ -10,10 +10,10 @@ use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 
+use super::Recorder;
 use super::kinds::Kind;
 use super::look as heap;
 use super::state::{State, Stop};
-use super::Recorder;
 use crate::breaks::Reason;
 
 impl Recorder {
@@ -59,12 +59,12 @@ impl State {
         match self.kind(object) {
             Kind::Constant if is_nan(object) => refuse(),
             Kind::Constant => Ok(()),
-            Kind::Tuple => {
-                heap::tuple_items(object).iter().try_for_each(|item| self.check_hash(item.as_borrowed()))
-            }
-            Kind::FrozenSet => {
-                heap::set_items(object).iter().try_for_each(|item| self.check_hash(item.as_borrowed()))
-            }
+            Kind::Tuple => heap::tuple_items(object)
+                .iter()
+                .try_for_each(|item| self.check_hash(item.as_borrowed())),
+            Kind::FrozenSet => heap::set_items(object)
+                .iter()
+                .try_for_each(|item| self.check_hash(item.as_borrowed())),
             // Lists and such have no hash: `hash` raises.
             Kind::List | Kind::Dict | Kind::Set => Ok(()),
             _ if self.is_identity_guarded(object) => Ok(()),

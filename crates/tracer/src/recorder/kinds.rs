@@ -3,9 +3,9 @@
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{
-    PyBool, PyByteArray, PyBytes, PyCFunction, PyCode, PyComplex, PyDict, PyEllipsis, PyFloat, PyFrozenSet,
-    PyFunction, PyInt, PyList, PyMappingProxy, PyModule, PyNone, PyNotImplemented, PyRange, PySet, PySlice,
-    PyString, PySuper, PyTuple, PyType,
+    PyBool, PyByteArray, PyBytes, PyCFunction, PyCode, PyComplex, PyDict, PyEllipsis, PyFloat,
+    PyFrozenSet, PyFunction, PyInt, PyList, PyMappingProxy, PyModule, PyNone, PyNotImplemented,
+    PyRange, PySet, PySlice, PyString, PySuper, PyTuple, PyType,
 };
 use rustc_hash::FxHashMap;
 use stator_cpython::object::Borrowed;
@@ -119,8 +119,12 @@ impl Bases {
         };
         named(&types, &["MethodType"], Kind::Method)?;
         named(&types, &["CellType"], Kind::Cell)?;
-        let builtin = ["MethodDescriptorType", "WrapperDescriptorType", "MethodWrapperType",
-            "ClassMethodDescriptorType"];
+        let builtin = [
+            "MethodDescriptorType",
+            "WrapperDescriptorType",
+            "MethodWrapperType",
+            "ClassMethodDescriptorType",
+        ];
         named(&types, &builtin, Kind::Builtin)?;
         named(&types, &["GetSetDescriptorType", "MemberDescriptorType"], Kind::Descriptor)?;
         named(&types, &["GeneratorType", "CoroutineType", "AsyncGeneratorType"], Kind::Iterator)?;
@@ -128,11 +132,26 @@ impl Bases {
         named(&builtins, &["property", "staticmethod", "classmethod"], Kind::Descriptor)?;
         named(&builtins, &["enumerate", "zip", "map", "filter", "reversed"], Kind::Iterator)?;
         named(&PyModule::import(py, "functools")?, &["partial"], Kind::Partial)?;
-        for example in [c"iter([])", c"iter(())", c"iter({})", c"iter({}.values())", c"iter({}.items())",
-            c"iter(set())", c"iter('')", c"iter('é')", c"iter(b'')", c"iter(range(0))", c"iter(range(2**70))",
-            c"{}.keys()", c"{}.values()", c"{}.items()", c"reversed([])", c"reversed({})",
-            c"iter(int, 0)", c"iter(memoryview(b''))"]
-        {
+        for example in [
+            c"iter([])",
+            c"iter(())",
+            c"iter({})",
+            c"iter({}.values())",
+            c"iter({}.items())",
+            c"iter(set())",
+            c"iter('')",
+            c"iter('é')",
+            c"iter(b'')",
+            c"iter(range(0))",
+            c"iter(range(2**70))",
+            c"{}.keys()",
+            c"{}.values()",
+            c"{}.items()",
+            c"reversed([])",
+            c"reversed({})",
+            c"iter(int, 0)",
+            c"iter(memoryview(b''))",
+        ] {
             let iterator = py.eval(example, None, None)?;
             add(&iterator.get_type(), Kind::Iterator);
         }
@@ -143,7 +162,8 @@ impl Bases {
             }
         }
         let enumeration = PyModule::import(py, "enum")?.getattr("Enum")?.cast_into()?.unbind();
-        let mut bases = Bases { exact, tensor: None, enumeration, torch_callables: vec![], opaque: vec![] };
+        let mut bases =
+            Bases { exact, tensor: None, enumeration, torch_callables: vec![], opaque: vec![] };
         if let Ok(torch) = PyModule::import(py, "torch") {
             bases.add_torch(&torch)?;
         }
@@ -238,7 +258,11 @@ impl Kinds {
     /// # Errors
     /// If a type of PyTorch or of the standard library is missing.
     pub fn new(py: Python<'_>) -> PyResult<Self> {
-        Ok(Self { by_type: bases(py)?.exact.clone(), recent: [(0, Kind::Opaque); RECENT], native_state: FxHashMap::default() })
+        Ok(Self {
+            by_type: bases(py)?.exact.clone(),
+            recent: [(0, Kind::Opaque); RECENT],
+            native_state: FxHashMap::default(),
+        })
     }
 
     /// The kind of an object.
@@ -289,8 +313,14 @@ pub fn is_plain_iterator(ty: &Bound<'_, PyType>) -> bool {
     let py = ty.py();
     let plain = PLAIN.get_or_init(py, || {
         let sources = [
-            c"iter([])", c"iter(())", c"iter(range(0))", c"iter({})", c"iter({}.items())",
-            c"iter({}.values())", c"iter('')", c"(x for x in ())",
+            c"iter([])",
+            c"iter(())",
+            c"iter(range(0))",
+            c"iter({})",
+            c"iter({}.items())",
+            c"iter({}.values())",
+            c"iter('')",
+            c"(x for x in ())",
         ];
         let types = sources.iter().filter_map(|source| py.eval(source, None, None).ok());
         types.map(|iterator| iterator.get_type().into_any().unbind()).collect()

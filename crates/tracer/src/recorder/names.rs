@@ -129,7 +129,10 @@ impl State {
             return Ok(());
         }
         if self.kind(namespace) != Kind::Dict || !heap::is_exact_dict(namespace) {
-            return Err((Reason::Unsupported, format!("a {} as namespace", heap::type_name(namespace))));
+            return Err((
+                Reason::Unsupported,
+                format!("a {} as namespace", heap::type_name(namespace)),
+            ));
         }
         let function = frame.function();
         let Some(function) = self.source(function) else {
@@ -154,7 +157,8 @@ impl State {
         let unknown = || (Reason::UnknownOrigin, "a variable of an enclosing function".to_string());
         let function = self.source(frame.function()).ok_or_else(unknown)?;
         let closure = frame.closure().ok_or_else(unknown)?;
-        let index = heap::tuple_items(closure).iter().position(|item| item.is(cell)).ok_or_else(unknown)?;
+        let index =
+            heap::tuple_items(closure).iter().position(|item| item.is(cell)).ok_or_else(unknown)?;
         let source = self.sources.intern(Source::ClosureCell { parent: function, index });
         self.objects.intern(cell);
         self.set_origin(cell, Origin::Source(source));
@@ -175,7 +179,9 @@ impl State {
         let Some(source) = self.source(function) else {
             return match self.origin(function) {
                 Some(_) => Ok(()),
-                None => Err((Reason::UnknownOrigin, format!("function {}", heap::name_of(function)))),
+                None => {
+                    Err((Reason::UnknownOrigin, format!("function {}", heap::name_of(function))))
+                }
             };
         };
         if !self.entered.insert(function.as_ptr() as usize) {
@@ -217,7 +223,10 @@ impl State {
 
 impl State {
     /// A function raised without having been entered: its arguments didn't fit.
-    pub fn refused_arguments(&mut self, function: Borrowed<'_, '_>) -> std::result::Result<(), Stop> {
+    pub fn refused_arguments(
+        &mut self,
+        function: Borrowed<'_, '_>,
+    ) -> std::result::Result<(), Stop> {
         match self.source(function) {
             Some(source) if self.entered.insert(function.as_ptr() as usize) => {
                 self.guard_parts(function, source)

@@ -15,8 +15,8 @@ use super::state::{Origin, State, Stop};
 use super::{Recorder, Recording, recorder};
 use crate::breaks::{Break, Reason};
 use crate::evaluator::evaluate;
-use crate::rollback;
 use crate::recipe::{Instance, Items, Recipe, RecipeId, Recipes, Storage};
+use crate::rollback;
 
 /// What came of a recorded call.
 pub enum Outcome {
@@ -246,7 +246,9 @@ impl Finish {
                 let id = self.keep(object);
                 Ok(self.recipes.push(Recipe::Constant(id)))
             }
-            None => Err((Reason::UnknownOrigin, format!("a {} in the result", heap::type_name(object)))),
+            None => {
+                Err((Reason::UnknownOrigin, format!("a {} in the result", heap::type_name(object))))
+            }
         }
     }
 
