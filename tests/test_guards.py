@@ -619,9 +619,11 @@ def test_printed_guards():
     assert guards.set.print_guards() == [
         f"___check_type_id(L['l'], {id(list)})",
         "len(L['l']) == 1",
+        f"___check_type_id(L['l'][0], {id(str)})",
         "L['l'][0] == 'Hi'",
         f"___check_type_id(L['self'].layers, {id(list)})",
         "'z' not in L['self'].d",
+        f"___check_type_id(L['self'].d['k'], {id(int)})",
         "L['self'].d['k'] == 1",
     ]
 

@@ -78,6 +78,9 @@ def reset_all() -> None:
 testing: ModuleType
 """The exact evaluator on its own; `stator._testing` wraps it."""
 
+def _breaks_page() -> str:
+    """The table of break reasons as the page `docs/breaks.md`."""
+
 def _bytecode_roundtrip(code: bytes) -> bytes: ...
 def _bytecode_exception_table_roundtrip(table: bytes) -> bytes: ...
 def _bytecode_line_table_roundtrip(table: bytes, first_line: int) -> bytes: ...

@@ -12,6 +12,7 @@ use super::kinds::Kind;
 use super::look as heap;
 use super::state::Origin;
 use crate::breaks::Reason;
+use crate::disabled;
 use crate::functions::{Class, Model};
 
 /// Arguments of one call: positional, then those named by `names`.
@@ -66,10 +67,13 @@ impl Recorder {
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
-        match self.functions.class(callable) {
-            None => ops::call(callable, args, names),
-            Some(class) => self.call_class(frame, class, callable, args, names),
+        if let Some(class) = self.functions.class(callable) {
+            return self.call_class(frame, class, callable, args, names);
         }
+        if let Some(why) = disabled::reason(callable) {
+            self.stop(frame, Reason::Disabled, why);
+        }
+        ops::call(callable, args, names)
     }
 
     /// Calls a C function or method.
