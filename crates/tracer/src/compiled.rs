@@ -278,7 +278,9 @@ impl Compiled {
         };
         let outdated = {
             let mut state = lock(&self.state);
-            state.signature = Some(signature.clone());
+            // Under `fullgraph` each call has to meet the reason anew.
+            let remembered = stop.is_none() || !self.fullgraph;
+            state.signature = remembered.then(|| signature.clone());
             state.given_up = false;
             std::mem::take(&mut state.entries)
         };
