@@ -227,7 +227,10 @@ fn states_say_where_they_differ() {
     };
     let (on, off) = (state(true), state(false));
     assert_eq!(on.differences(&on).count(), 0);
-    assert_eq!(on.differences(&off).collect::<Vec<_>>(), [(&on.facts[0], Some(&off.facts[0].value))]);
+    assert_eq!(
+        on.differences(&off).collect::<Vec<_>>(),
+        [(&on.facts[0], Some(&off.facts[0].value))]
+    );
 }
 
 #[test]

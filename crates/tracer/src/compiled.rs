@@ -117,8 +117,8 @@ impl Compiled {
         // Where the lock is taken the entries are in use: they seem to be held from outside.
         let Ok(state) = self.state.try_lock() else { return Ok(()) };
         // An entry that a call holds too isn't ours alone.
-        let own = state.entries.iter().filter(|entry| Arc::strong_count(entry) == 1);
-        own.map(|entry| entry.traverse(&visit)).collect()
+        let mut own = state.entries.iter().filter(|entry| Arc::strong_count(entry) == 1);
+        own.try_for_each(|entry| entry.traverse(&visit))
     }
 
     fn __clear__(&self) {
@@ -438,10 +438,8 @@ impl Compiled {
             entry.explain(py, failure).facts.into_iter().next().map(|(guard, _)| guard)
         });
         let warnings = py.import("stator._warnings")?;
-        warnings.call_method1(
-            "recompile_limit",
-            (name, file, line, limit, last.unwrap_or_default()),
-        )?;
+        warnings
+            .call_method1("recompile_limit", (name, file, line, limit, last.unwrap_or_default()))?;
         Ok(())
     }
 }
@@ -501,10 +499,10 @@ fn graph_break_error(py: Python<'_>, stop: &Break) -> PyErr {
         .iter()
         .map(|place| (place.file.as_str(), place.line, place.function.as_str()))
         .collect();
-    let error = py
-        .import("stator.errors")
-        .and_then(|errors| errors.getattr("GraphBreakError"))
-        .and_then(|class| class.call1((stop.reason.id(), stop.explanation(), stop.reason.hint(), stack)));
+    let error =
+        py.import("stator.errors").and_then(|errors| errors.getattr("GraphBreakError")).and_then(
+            |class| class.call1((stop.reason.id(), stop.explanation(), stop.reason.hint(), stack)),
+        );
     error.map_or_else(|error| error, PyErr::from_value)
 }
 
@@ -521,11 +519,8 @@ fn log_entry(this: &Bound<'_, Compiled>, entry: &Entry) {
         Log::GraphSizes.emit(py, &entry.graph_sizes(&name(this)));
     }
     if Log::Guards.is_on() {
-        let lines = if Log::Guards.is_verbose() {
-            entry.guards_with_places(py)
-        } else {
-            entry.guards(py)
-        };
+        let lines =
+            if Log::Guards.is_verbose() { entry.guards_with_places(py) } else { entry.guards(py) };
         Log::Guards.emit(py, &lines.join("\n"));
     }
 }

@@ -20,7 +20,10 @@ pub fn reason<'py>(function: Borrowed<'_, 'py>) -> Option<String> {
         return None;
     }
     let py = function.py();
-    let get = |name: &Bound<'py, PyString>| match dict::get(marks.as_borrowed(), name.as_any().as_borrowed()) {
+    let get = |name: &Bound<'py, PyString>| match dict::get(
+        marks.as_borrowed(),
+        name.as_any().as_borrowed(),
+    ) {
         Lookup::Found(value) => Some(value),
         Lookup::Absent | Lookup::Refused => None,
     };
@@ -28,7 +31,8 @@ pub fn reason<'py>(function: Borrowed<'_, 'py>) -> Option<String> {
         return Some(text(why.as_borrowed()));
     }
     let mark = get(pyo3::intern!(py, "_torchdynamo_disable"))?;
-    mark.is(&*PyBool::new(py, true)).then(|| format!("{} is under torch.compiler.disable", qualname(function)))
+    mark.is(&*PyBool::new(py, true))
+        .then(|| format!("{} is under torch.compiler.disable", qualname(function)))
 }
 
 fn qualname(function: Borrowed<'_, '_>) -> String {

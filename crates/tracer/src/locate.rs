@@ -30,14 +30,17 @@ impl Places<'_, '_> {
 /// A string's text.
 #[must_use]
 pub fn text(object: Borrowed<'_, '_>) -> String {
-    object.cast::<PyString>().map_or_else(|_| "?".into(), |text| text.to_string_lossy().into_owned())
+    object
+        .cast::<PyString>()
+        .map_or_else(|_| "?".into(), |text| text.to_string_lossy().into_owned())
 }
 
 /// A path as it is shown: relative to the current folder, if it lies in it.
 #[must_use]
 pub fn shown_path(file: &str) -> String {
     let folder = std::env::current_dir();
-    let relative = folder.as_ref().ok().and_then(|folder| Path::new(file).strip_prefix(folder).ok());
+    let relative =
+        folder.as_ref().ok().and_then(|folder| Path::new(file).strip_prefix(folder).ok());
     relative.and_then(Path::to_str).unwrap_or(file).to_owned()
 }
 

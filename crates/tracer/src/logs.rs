@@ -66,8 +66,9 @@ impl Log {
     /// Hands a record to `stator._logs.emit`. The program must not fail because a log does, so an
     /// exception is reported as unraisable.
     pub fn emit(self, py: Python<'_>, text: &str) {
-        let emitted =
-            py.import("stator._logs").and_then(|logs| logs.call_method1("emit", (self.name(), text)));
+        let emitted = py
+            .import("stator._logs")
+            .and_then(|logs| logs.call_method1("emit", (self.name(), text)));
         if let Err(error) = emitted {
             error.write_unraisable(py, None);
         }

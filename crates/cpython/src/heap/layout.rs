@@ -114,6 +114,6 @@ pub const SET_USED: usize = 24;
 
 const _: () = {
     assert!(TYPE == 8 && SIZE == 16 && TUPLE_ITEMS == 24 && DICT_VERSION == 24);
-    assert!(TYPE_VERSION % 8 == 0);
+    assert!(TYPE_VERSION.is_multiple_of(8));
     assert!(size_of::<DictKeys>() == 32);
 };

@@ -24,7 +24,8 @@ impl Recorder {
         // The `NULL`s that calls push are no variables.
         let stack: Vec<_> =
             frame.stack().iter().flatten().map(|value| self.variable(*value)).collect();
-        let line = format!("TRACE {} [{}]", instruction(frame, unit, opcode, arg), stack.join(", "));
+        let line =
+            format!("TRACE {} [{}]", instruction(frame, unit, opcode, arg), stack.join(", "));
         // What `logging` runs isn't part of the call.
         let _native = Suspended::new(frame.py());
         Log::Trace.emit(frame.py(), &line);
