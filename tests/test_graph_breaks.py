@@ -61,8 +61,7 @@ def test_report(reports: Any) -> None:
     stats = stator.stats(compiled)
     assert (stats.traces, stats.native) == (0, 2)
     assert stats.reason == (
-        "SB002 Python reads the data of a tensor: item "
-        f"(at {name}:{line(reads) + 1} in reads)"
+        f"SB002 Python reads the data of a tensor: item (at {name}:{line(reads) + 1} in reads)"
     )
 
 

@@ -111,166 +111,266 @@ def closure(value):
 
 def cases():
     """(name, make guards for an object, the object, change it, whether the change must fail)."""
-    yield "attribute", Box(n=1), lambda g, x: g.guard(g.attr(x, "n"), "equals", 1), [
-        (lambda o: setattr(o, "n", 2), False),
-        (lambda o: setattr(o, "n", True), False),
-        (lambda o: setattr(o, "n", 1.0), False),
-        (lambda o: setattr(o, "n", 1), True),
-        (lambda o: setattr(o, "other", 5), True),
-        (lambda o: o.__dict__.update(n=7), False),
-        (lambda o: object.__setattr__(o, "n", 1), True),
-        (lambda o: setattr(o, "__dict__", {"n": 1}), True),
-        (lambda o: setattr(o, "__dict__", {"n": 3}), False),
-        (lambda o: delattr(o, "n"), False),
-    ]
-    yield "float bits", Box(n=0.0), lambda g, x: g.guard(g.attr(x, "n"), "equals", 0.0), [
-        (lambda o: setattr(o, "n", -0.0), False),
-        (lambda o: setattr(o, "n", float("0")), True),
-    ]
+    yield (
+        "attribute",
+        Box(n=1),
+        lambda g, x: g.guard(g.attr(x, "n"), "equals", 1),
+        [
+            (lambda o: setattr(o, "n", 2), False),
+            (lambda o: setattr(o, "n", True), False),
+            (lambda o: setattr(o, "n", 1.0), False),
+            (lambda o: setattr(o, "n", 1), True),
+            (lambda o: setattr(o, "other", 5), True),
+            (lambda o: o.__dict__.update(n=7), False),
+            (lambda o: object.__setattr__(o, "n", 1), True),
+            (lambda o: setattr(o, "__dict__", {"n": 1}), True),
+            (lambda o: setattr(o, "__dict__", {"n": 3}), False),
+            (lambda o: delattr(o, "n"), False),
+        ],
+    )
+    yield (
+        "float bits",
+        Box(n=0.0),
+        lambda g, x: g.guard(g.attr(x, "n"), "equals", 0.0),
+        [
+            (lambda o: setattr(o, "n", -0.0), False),
+            (lambda o: setattr(o, "n", float("0")), True),
+        ],
+    )
     nan = float("nan")
-    yield "nan", Box(n=nan), lambda g, x: g.guard(g.attr(x, "n"), "equals", nan), [
-        (lambda o: setattr(o, "n", float("nan")), True),
-        (lambda o: setattr(o, "n", 1.5), False),
-    ]
-    yield "constant tuple", Box(n=(1, ("a", 2.0))), (
-        lambda g, x: g.guard(g.attr(x, "n"), "equals", (1, ("a", 2.0)))
-    ), [
-        (lambda o: setattr(o, "n", (1, ("a", 2.0 + int()))), True),
-        (lambda o: setattr(o, "n", (1, ("a", 2))), False),
-        (lambda o: setattr(o, "n", (1, ["a", 2.0])), False),
-    ]
-    yield "type", Box(n=Base()), lambda g, x: g.guard(g.attr(x, "n"), "type", Base), [
-        (lambda o: setattr(o, "n", Base()), True),
-        (lambda o: setattr(o.n, "__class__", Derived), False),
-        (lambda o: setattr(o, "n", Derived()), False),
-    ]
-    yield "none", Box(n=None), lambda g, x: g.guard(g.attr(x, "n"), "none"), [
-        (lambda o: setattr(o, "n", 0), False),
-    ]
-    yield "not none", Box(n=3), lambda g, x: g.guard(g.attr(x, "n"), "not_none"), [
-        (lambda o: setattr(o, "n", object()), True),
-        (lambda o: setattr(o, "n", None), False),
-    ]
-    yield "identity", Box(n=function), lambda g, x: g.guard(g.attr(x, "n"), "is", function), [
-        (lambda o: setattr(o, "n", closure(1)), False),
-        (lambda o: setattr(o, "n", function), True),
-    ]
-    yield "absent key", Box(d={"a": 1}), lambda g, x: g.guard(g.attr(x, "d"), "absent", "k"), [
-        (lambda o: o.d.update(b=1), True),
-        (lambda o: o.d.update(k=None), False),
-        (lambda o: o.d.pop("k", None), True),
-        (lambda o: setattr(o, "d", {"k": 1}), False),
-    ]
-    yield "absent attribute", Box(a=1), lambda g, x: g.guard(g.dict(x), "absent", "k"), [
-        (lambda o: setattr(o, "b", 1), True),
-        (lambda o: setattr(o, "k", 1), False),
-    ]
-    yield "key order", Box(d={"a": 1, "b": 2}), (
-        lambda g, x: g.guard(g.attr(x, "d"), "keys", {"a": 0, "b": 0})
-    ), [
-        (lambda o: o.d.update(a=5), True),
-        (lambda o: o.d.update(a=o.d.pop("a")), False),
-        (lambda o: o.d.update(b=o.d.pop("b")), True),
-        (lambda o: o.d.update(c=1), False),
-        (lambda o: o.d.pop("c", None), True),
-    ]
-    yield "ordered dict", Box(d=collections.OrderedDict(a=1, b=2)), (
-        lambda g, x: g.guard(g.attr(x, "d"), "keys", {"a": 0, "b": 0})
-    ), [
-        (lambda o: o.d.move_to_end("b"), True),
-        (lambda o: o.d.move_to_end("a"), False),
-        (lambda o: o.d.move_to_end("b"), True),
-        (lambda o: o.d.move_to_end("b", last=False), False),
-    ]
-    yield "dict length", Box(d={1: 2}), lambda g, x: g.guard(g.attr(x, "d"), "dict_length", 1), [
-        (lambda o: o.d.update({1: 3}), True),
-        (lambda o: o.d.update({2: 3}), False),
-    ]
-    yield "int and tuple keys", Box(d={1: "one", (1, "a"): "t", None: 0}), (
-        lambda g, x: g.guard(g.item(g.attr(x, "d"), 1), "equals", "one").guard(
-            g.item(g.attr(x, "d"), (1, "a")), "equals", "t"
-        )
-    ), [
-        (lambda o: o.d.update({5: 5}), True),
-        (lambda o: o.d.update({True: "one"}), True),
-        (lambda o: o.d.update({(1, "a"): "u"}), False),
-        (lambda o: o.d.update({(1, "a"): "t"}), True),
-        (lambda o: o.d.update({1: "two"}), False),
-    ]
-    yield "list", Box(l=["Hi", "Hello"]), (
-        lambda g, x: g.guard(g.attr(x, "l"), "type", list)
-        .guard(g.attr(x, "l"), "length", 2)
-        .guard(g.list(g.attr(x, "l"), index=0), "equals", "Hi")
-        .guard(g.list(g.attr(x, "l"), index=1), "equals", "Hello")
-    ), [
-        (lambda o: setattr(o, "l", ["Hi", "Hello"]), True),
-        (lambda o: o.l.append(1), False),
-        (lambda o: o.l.pop(), True),
-        (lambda o: o.l.reverse(), False),
-        (lambda o: o.l.reverse(), True),
-        (lambda o: o.l.__setitem__(0, "H" + "i"[:]), True),
-        (lambda o: o.l.__setitem__(0, "Ho"), False),
-        (lambda o: setattr(o, "l", ("Hi", "Hello")), False),
-    ]
-    yield "tuple of boxes", Box(t=(Box(n=1), Box(n=2))), (
-        lambda g, x: g.guard(g.attr(x, "t"), "length", 2).guard(
-            g.attr(g.tuple(g.attr(x, "t"), index=1), "n"), "equals", 2
-        )
-    ), [
-        (lambda o: setattr(o.t[0], "n", 9), True),
-        (lambda o: setattr(o.t[1], "n", 9), False),
-        (lambda o: setattr(o, "t", (None, Box(n=2))), True),
-        (lambda o: setattr(o, "t", (Box(n=2),)), False),
-    ]
+    yield (
+        "nan",
+        Box(n=nan),
+        lambda g, x: g.guard(g.attr(x, "n"), "equals", nan),
+        [
+            (lambda o: setattr(o, "n", float("nan")), True),
+            (lambda o: setattr(o, "n", 1.5), False),
+        ],
+    )
+    yield (
+        "constant tuple",
+        Box(n=(1, ("a", 2.0))),
+        (lambda g, x: g.guard(g.attr(x, "n"), "equals", (1, ("a", 2.0)))),
+        [
+            (lambda o: setattr(o, "n", (1, ("a", 2.0 + int()))), True),
+            (lambda o: setattr(o, "n", (1, ("a", 2))), False),
+            (lambda o: setattr(o, "n", (1, ["a", 2.0])), False),
+        ],
+    )
+    yield (
+        "type",
+        Box(n=Base()),
+        lambda g, x: g.guard(g.attr(x, "n"), "type", Base),
+        [
+            (lambda o: setattr(o, "n", Base()), True),
+            (lambda o: setattr(o.n, "__class__", Derived), False),
+            (lambda o: setattr(o, "n", Derived()), False),
+        ],
+    )
+    yield (
+        "none",
+        Box(n=None),
+        lambda g, x: g.guard(g.attr(x, "n"), "none"),
+        [
+            (lambda o: setattr(o, "n", 0), False),
+        ],
+    )
+    yield (
+        "not none",
+        Box(n=3),
+        lambda g, x: g.guard(g.attr(x, "n"), "not_none"),
+        [
+            (lambda o: setattr(o, "n", object()), True),
+            (lambda o: setattr(o, "n", None), False),
+        ],
+    )
+    yield (
+        "identity",
+        Box(n=function),
+        lambda g, x: g.guard(g.attr(x, "n"), "is", function),
+        [
+            (lambda o: setattr(o, "n", closure(1)), False),
+            (lambda o: setattr(o, "n", function), True),
+        ],
+    )
+    yield (
+        "absent key",
+        Box(d={"a": 1}),
+        lambda g, x: g.guard(g.attr(x, "d"), "absent", "k"),
+        [
+            (lambda o: o.d.update(b=1), True),
+            (lambda o: o.d.update(k=None), False),
+            (lambda o: o.d.pop("k", None), True),
+            (lambda o: setattr(o, "d", {"k": 1}), False),
+        ],
+    )
+    yield (
+        "absent attribute",
+        Box(a=1),
+        lambda g, x: g.guard(g.dict(x), "absent", "k"),
+        [
+            (lambda o: setattr(o, "b", 1), True),
+            (lambda o: setattr(o, "k", 1), False),
+        ],
+    )
+    yield (
+        "key order",
+        Box(d={"a": 1, "b": 2}),
+        (lambda g, x: g.guard(g.attr(x, "d"), "keys", {"a": 0, "b": 0})),
+        [
+            (lambda o: o.d.update(a=5), True),
+            (lambda o: o.d.update(a=o.d.pop("a")), False),
+            (lambda o: o.d.update(b=o.d.pop("b")), True),
+            (lambda o: o.d.update(c=1), False),
+            (lambda o: o.d.pop("c", None), True),
+        ],
+    )
+    yield (
+        "ordered dict",
+        Box(d=collections.OrderedDict(a=1, b=2)),
+        (lambda g, x: g.guard(g.attr(x, "d"), "keys", {"a": 0, "b": 0})),
+        [
+            (lambda o: o.d.move_to_end("b"), True),
+            (lambda o: o.d.move_to_end("a"), False),
+            (lambda o: o.d.move_to_end("b"), True),
+            (lambda o: o.d.move_to_end("b", last=False), False),
+        ],
+    )
+    yield (
+        "dict length",
+        Box(d={1: 2}),
+        lambda g, x: g.guard(g.attr(x, "d"), "dict_length", 1),
+        [
+            (lambda o: o.d.update({1: 3}), True),
+            (lambda o: o.d.update({2: 3}), False),
+        ],
+    )
+    yield (
+        "int and tuple keys",
+        Box(d={1: "one", (1, "a"): "t", None: 0}),
+        (
+            lambda g, x: g.guard(g.item(g.attr(x, "d"), 1), "equals", "one").guard(
+                g.item(g.attr(x, "d"), (1, "a")), "equals", "t"
+            )
+        ),
+        [
+            (lambda o: o.d.update({5: 5}), True),
+            (lambda o: o.d.update({True: "one"}), True),
+            (lambda o: o.d.update({(1, "a"): "u"}), False),
+            (lambda o: o.d.update({(1, "a"): "t"}), True),
+            (lambda o: o.d.update({1: "two"}), False),
+        ],
+    )
+    yield (
+        "list",
+        Box(l=["Hi", "Hello"]),
+        (
+            lambda g, x: (
+                g.guard(g.attr(x, "l"), "type", list)
+                .guard(g.attr(x, "l"), "length", 2)
+                .guard(g.list(g.attr(x, "l"), index=0), "equals", "Hi")
+                .guard(g.list(g.attr(x, "l"), index=1), "equals", "Hello")
+            )
+        ),
+        [
+            (lambda o: setattr(o, "l", ["Hi", "Hello"]), True),
+            (lambda o: o.l.append(1), False),
+            (lambda o: o.l.pop(), True),
+            (lambda o: o.l.reverse(), False),
+            (lambda o: o.l.reverse(), True),
+            (lambda o: o.l.__setitem__(0, "H" + "i"[:]), True),
+            (lambda o: o.l.__setitem__(0, "Ho"), False),
+            (lambda o: setattr(o, "l", ("Hi", "Hello")), False),
+        ],
+    )
+    yield (
+        "tuple of boxes",
+        Box(t=(Box(n=1), Box(n=2))),
+        (
+            lambda g, x: g.guard(g.attr(x, "t"), "length", 2).guard(
+                g.attr(g.tuple(g.attr(x, "t"), index=1), "n"), "equals", 2
+            )
+        ),
+        [
+            (lambda o: setattr(o.t[0], "n", 9), True),
+            (lambda o: setattr(o.t[1], "n", 9), False),
+            (lambda o: setattr(o, "t", (None, Box(n=2))), True),
+            (lambda o: setattr(o, "t", (Box(n=2),)), False),
+        ],
+    )
     slots = Slots()
     slots.a = 1
     offset = getattr(native, "member_offset", lambda _: 0)
-    yield "slots", slots, (
-        lambda g, x: g.guard(g.slot(x, "a", index=offset(Slots.a)), "equals", 1).guard(
-            x, "unset", offset(Slots.b)
-        )
-    ), [
-        (lambda o: setattr(o, "a", 2), False),
-        (lambda o: setattr(o, "a", 1), True),
-        (lambda o: setattr(o, "b", 1), False),
-        (lambda o: delattr(o, "b"), True),
-        (lambda o: delattr(o, "a"), False),
-    ]
-    yield "no dictionary", Box(n=slots), lambda g, x: g.guard(g.attr(x, "n"), "no_dict"), [
-        (lambda o: setattr(o, "n", Slots()), True),
-        (lambda o: setattr(o, "n", Box()), False),
-    ]
+    yield (
+        "slots",
+        slots,
+        (
+            lambda g, x: g.guard(g.slot(x, "a", index=offset(Slots.a)), "equals", 1).guard(
+                x, "unset", offset(Slots.b)
+            )
+        ),
+        [
+            (lambda o: setattr(o, "a", 2), False),
+            (lambda o: setattr(o, "a", 1), True),
+            (lambda o: setattr(o, "b", 1), False),
+            (lambda o: delattr(o, "b"), True),
+            (lambda o: delattr(o, "a"), False),
+        ],
+    )
+    yield (
+        "no dictionary",
+        Box(n=slots),
+        lambda g, x: g.guard(g.attr(x, "n"), "no_dict"),
+        [
+            (lambda o: setattr(o, "n", Slots()), True),
+            (lambda o: setattr(o, "n", Box()), False),
+        ],
+    )
 
     def fresh(base):
         return type("Fresh", (base,), {"limit": 5})
 
     cls = fresh(Base)
-    yield "class attribute", cls(), (
-        lambda g, x: g.guard(x, "type", cls)
-        .guard(g.lookup(g.type(x), "limit"), "equals", 5)
-        .guard(g.dict(x), "absent", "limit")
-    ), [
-        (lambda o: setattr(cls, "unrelated", 1), True),
-        (lambda o: setattr(cls, "limit", 6), False),
-        (lambda o: setattr(cls, "limit", 5), True),
-        (lambda o: delattr(cls, "limit"), False),
-        (lambda o: setattr(cls, "limit", 5), True),
-        (lambda o: setattr(o, "limit", 5), False),
-    ]
+    yield (
+        "class attribute",
+        cls(),
+        (
+            lambda g, x: (
+                g.guard(x, "type", cls)
+                .guard(g.lookup(g.type(x), "limit"), "equals", 5)
+                .guard(g.dict(x), "absent", "limit")
+            )
+        ),
+        [
+            (lambda o: setattr(cls, "unrelated", 1), True),
+            (lambda o: setattr(cls, "limit", 6), False),
+            (lambda o: setattr(cls, "limit", 5), True),
+            (lambda o: delattr(cls, "limit"), False),
+            (lambda o: setattr(cls, "limit", 5), True),
+            (lambda o: setattr(o, "limit", 5), False),
+        ],
+    )
     base = fresh(Base)
     derived = type("Derived", (base,), {})
-    yield "inherited", derived(), (
-        lambda g, x: g.guard(g.lookup(g.type(x), "limit"), "equals", 5)
-        .guard(g.super(g.type(x), "limit", after=derived), "equals", 5)
-        .guard(g.type(x), "lookup_absent", "other")
-    ), [
-        (lambda o: setattr(Base, "noise", 1), True),
-        (lambda o: setattr(base, "limit", 7), False),
-        (lambda o: setattr(base, "limit", 5), True),
-        (lambda o: setattr(derived, "limit", 5), True),
-        (lambda o: setattr(Base, "other", 5), False),
-        (lambda o: delattr(Base, "other"), True),
-    ]
+    yield (
+        "inherited",
+        derived(),
+        (
+            lambda g, x: (
+                g.guard(g.lookup(g.type(x), "limit"), "equals", 5)
+                .guard(g.super(g.type(x), "limit", after=derived), "equals", 5)
+                .guard(g.type(x), "lookup_absent", "other")
+            )
+        ),
+        [
+            (lambda o: setattr(Base, "noise", 1), True),
+            (lambda o: setattr(base, "limit", 7), False),
+            (lambda o: setattr(base, "limit", 5), True),
+            (lambda o: setattr(derived, "limit", 5), True),
+            (lambda o: setattr(Base, "other", 5), False),
+            (lambda o: delattr(Base, "other"), True),
+        ],
+    )
 
     def f(x, y=2, *, z=3):
         return x
@@ -279,94 +379,148 @@ def cases():
         return -x
 
     code = f.__code__
-    yield "function", f, (
-        lambda g, x: g.guard(g.code(x), "is", code)
-        .guard(g.tuple(g.defaults(x), index=0), "equals", 2)
-        .guard(g.item(g.kwdefaults(x), "z"), "equals", 3)
-        .guard(g.item(g.globals(x), "random"), "is", random)
-    ), [
-        (lambda o: o.__kwdefaults__.update(z=4), False),
-        (lambda o: o.__kwdefaults__.update(z=3), True),
-        (lambda o: setattr(o, "__defaults__", (5,)), False),
-        (lambda o: setattr(o, "__defaults__", (2,)), True),
-        (lambda o: setattr(o, "__code__", f2.__code__), False),
-        (lambda o: setattr(o, "__code__", code), True),
-        (lambda o: globals().update(noise=random.random()), True),
-        (lambda o: globals().update(random=None), False),
-        (lambda o: globals().update(random=sys.modules["random"]), True),
-    ]
+    yield (
+        "function",
+        f,
+        (
+            lambda g, x: (
+                g.guard(g.code(x), "is", code)
+                .guard(g.tuple(g.defaults(x), index=0), "equals", 2)
+                .guard(g.item(g.kwdefaults(x), "z"), "equals", 3)
+                .guard(g.item(g.globals(x), "random"), "is", random)
+            )
+        ),
+        [
+            (lambda o: o.__kwdefaults__.update(z=4), False),
+            (lambda o: o.__kwdefaults__.update(z=3), True),
+            (lambda o: setattr(o, "__defaults__", (5,)), False),
+            (lambda o: setattr(o, "__defaults__", (2,)), True),
+            (lambda o: setattr(o, "__code__", f2.__code__), False),
+            (lambda o: setattr(o, "__code__", code), True),
+            (lambda o: globals().update(noise=random.random()), True),
+            (lambda o: globals().update(random=None), False),
+            (lambda o: globals().update(random=sys.modules["random"]), True),
+        ],
+    )
     inner = closure(5)
-    yield "closure", inner, lambda g, x: g.guard(g.contents(g.cell(x)), "equals", 5), [
-        (lambda o: setattr(o.__closure__[0], "cell_contents", 6), False),
-        (lambda o: setattr(o.__closure__[0], "cell_contents", 5), True),
-        (lambda o: delattr(o.__closure__[0], "cell_contents"), False),
-    ]
+    yield (
+        "closure",
+        inner,
+        lambda g, x: g.guard(g.contents(g.cell(x)), "equals", 5),
+        [
+            (lambda o: setattr(o.__closure__[0], "cell_contents", 6), False),
+            (lambda o: setattr(o.__closure__[0], "cell_contents", 5), True),
+            (lambda o: delattr(o.__closure__[0], "cell_contents"), False),
+        ],
+    )
     empty = closure(5)
     del empty.__closure__[0].cell_contents
-    yield "empty cell", empty, lambda g, x: g.guard(g.cell(x), "cell_empty"), [
-        (lambda o: setattr(o.__closure__[0], "cell_contents", 5), False),
-    ]
+    yield (
+        "empty cell",
+        empty,
+        lambda g, x: g.guard(g.cell(x), "cell_empty"),
+        [
+            (lambda o: setattr(o.__closure__[0], "cell_contents", 5), False),
+        ],
+    )
     base_object = Base()
-    yield "bound method", Box(m=base_object.method), (
-        lambda g, x: g.guard(g.method_func(g.attr(x, "m")), "is", Base.method).guard(
-            g.method_self(g.attr(x, "m")), "is", base_object
-        )
-    ), [
-        (lambda o: setattr(o, "m", base_object.method), True),
-        (lambda o: setattr(o, "m", Base().method), False),
-    ]
-    yield "partial", Box(p=functools.partial(function, 1, z=4)), (
-        lambda g, x: g.guard(g.partial_func(g.attr(x, "p")), "is", function)
-        .guard(g.tuple(g.partial_args(g.attr(x, "p")), index=0), "equals", 1)
-        .guard(g.item(g.partial_keywords(g.attr(x, "p")), "z"), "equals", 4)
-    ), [
-        (lambda o: o.p.keywords.update(y=1), True),
-        (lambda o: o.p.keywords.update(z=5), False),
-        (lambda o: setattr(o, "p", functools.partial(function, 1, z=4)), True),
-    ]
+    yield (
+        "bound method",
+        Box(m=base_object.method),
+        (
+            lambda g, x: g.guard(g.method_func(g.attr(x, "m")), "is", Base.method).guard(
+                g.method_self(g.attr(x, "m")), "is", base_object
+            )
+        ),
+        [
+            (lambda o: setattr(o, "m", base_object.method), True),
+            (lambda o: setattr(o, "m", Base().method), False),
+        ],
+    )
+    yield (
+        "partial",
+        Box(p=functools.partial(function, 1, z=4)),
+        (
+            lambda g, x: (
+                g.guard(g.partial_func(g.attr(x, "p")), "is", function)
+                .guard(g.tuple(g.partial_args(g.attr(x, "p")), index=0), "equals", 1)
+                .guard(g.item(g.partial_keywords(g.attr(x, "p")), "z"), "equals", 4)
+            )
+        ),
+        [
+            (lambda o: o.p.keywords.update(y=1), True),
+            (lambda o: o.p.keywords.update(z=5), False),
+            (lambda o: setattr(o, "p", functools.partial(function, 1, z=4)), True),
+        ],
+    )
     get, replace = lambda self: 1, lambda self: 2
     holder = type("Holder", (), {"p": property(get), "s": staticmethod(get)})
-    yield "property and staticmethod", holder(), (
-        lambda g, x: g.guard(g.fget(g.lookup(g.type(x), "p")), "is", get).guard(
-            g.static_func(g.lookup(g.type(x), "s")), "is", get
-        )
-    ), [
-        (lambda o: setattr(holder, "p", property(get)), True),
-        (lambda o: setattr(holder, "s", staticmethod(replace)), False),
-        (lambda o: setattr(holder, "s", staticmethod(get)), True),
-        (lambda o: setattr(holder, "p", property(replace)), False),
-    ]
-    yield "set", Box(s={"a", "b"}), lambda g, x: g.guard(g.attr(x, "s"), "set", {"a", "b"}), [
-        (lambda o: o.s.add("c"), False),
-        (lambda o: o.s.discard("c"), None),
-        (lambda o: o.s.discard("a"), False),
-    ]
-    yield "module", Box(), lambda g, x: g.guard(g.module(key="random"), "is", random), [
-        (lambda o: sys.modules.update(noise=random), True),
-        (lambda o: sys.modules.pop("noise"), True),
-        (lambda o: sys.modules.update(random=sys), False),
-        (lambda o: sys.modules.update(random=random), True),
-    ]
+    yield (
+        "property and staticmethod",
+        holder(),
+        (
+            lambda g, x: g.guard(g.fget(g.lookup(g.type(x), "p")), "is", get).guard(
+                g.static_func(g.lookup(g.type(x), "s")), "is", get
+            )
+        ),
+        [
+            (lambda o: setattr(holder, "p", property(get)), True),
+            (lambda o: setattr(holder, "s", staticmethod(replace)), False),
+            (lambda o: setattr(holder, "s", staticmethod(get)), True),
+            (lambda o: setattr(holder, "p", property(replace)), False),
+        ],
+    )
+    yield (
+        "set",
+        Box(s={"a", "b"}),
+        lambda g, x: g.guard(g.attr(x, "s"), "set", {"a", "b"}),
+        [
+            (lambda o: o.s.add("c"), False),
+            (lambda o: o.s.discard("c"), None),
+            (lambda o: o.s.discard("a"), False),
+        ],
+    )
+    yield (
+        "module",
+        Box(),
+        lambda g, x: g.guard(g.module(key="random"), "is", random),
+        [
+            (lambda o: sys.modules.update(noise=random), True),
+            (lambda o: sys.modules.pop("noise"), True),
+            (lambda o: sys.modules.update(random=sys), False),
+            (lambda o: sys.modules.update(random=random), True),
+        ],
+    )
     parameter = nn.Parameter(torch.zeros(2, 3))
-    yield "parameter", Box(p=parameter), lambda g, x: g.guard(g.attr(x, "p"), "tensor", parameter), [
-        (lambda o: o.p.data.add_(1), True),
-        (lambda o: setattr(o, "p", nn.Parameter(torch.ones(2, 3))), True),
-        (lambda o: o.p.requires_grad_(False), False),
-        (lambda o: o.p.requires_grad_(True), True),
-        (lambda o: setattr(o.p, "data", torch.zeros(3, 2)), False),
-        (lambda o: setattr(o.p, "data", torch.zeros(3, 2).t()), False),
-        (lambda o: setattr(o.p, "data", torch.zeros(2, 3)), True),
-        (lambda o: setattr(o.p, "data", torch.zeros(2, 3).half()), False),
-        (lambda o: setattr(o.p, "data", torch.zeros(2, 3)), True),
-        (lambda o: setattr(o.p, "grad", torch.zeros(2, 3)), True),
-        (lambda o: setattr(o, "p", torch.zeros(2, 3).requires_grad_()), False),
-    ]
+    yield (
+        "parameter",
+        Box(p=parameter),
+        lambda g, x: g.guard(g.attr(x, "p"), "tensor", parameter),
+        [
+            (lambda o: o.p.data.add_(1), True),
+            (lambda o: setattr(o, "p", nn.Parameter(torch.ones(2, 3))), True),
+            (lambda o: o.p.requires_grad_(False), False),
+            (lambda o: o.p.requires_grad_(True), True),
+            (lambda o: setattr(o.p, "data", torch.zeros(3, 2)), False),
+            (lambda o: setattr(o.p, "data", torch.zeros(3, 2).t()), False),
+            (lambda o: setattr(o.p, "data", torch.zeros(2, 3)), True),
+            (lambda o: setattr(o.p, "data", torch.zeros(2, 3).half()), False),
+            (lambda o: setattr(o.p, "data", torch.zeros(2, 3)), True),
+            (lambda o: setattr(o.p, "grad", torch.zeros(2, 3)), True),
+            (lambda o: setattr(o, "p", torch.zeros(2, 3).requires_grad_()), False),
+        ],
+    )
     wide = torch.zeros(1, 2, 1, 2, 1, 2, 3)
-    yield "seven dimensions", Box(p=wide), lambda g, x: g.guard(g.attr(x, "p"), "tensor", wide), [
-        (lambda o: o.p.add_(1), True),
-        (lambda o: o.p.transpose_(1, 6), False),
-        (lambda o: o.p.transpose_(1, 6), True),
-    ]
+    yield (
+        "seven dimensions",
+        Box(p=wide),
+        lambda g, x: g.guard(g.attr(x, "p"), "tensor", wide),
+        [
+            (lambda o: o.p.add_(1), True),
+            (lambda o: o.p.transpose_(1, 6), False),
+            (lambda o: o.p.transpose_(1, 6), True),
+        ],
+    )
 
 
 CASES = list(cases()) if GuardSet is not None else []
@@ -509,10 +663,22 @@ def test_global_state():
             assert not guards.passes(None), change
         assert guards.passes(None), (change, guards.why(None))
     for change, undo in [
-        (lambda: torch.use_deterministic_algorithms(True), lambda: torch.use_deterministic_algorithms(False)),
-        (lambda: torch.set_default_dtype(torch.float64), lambda: torch.set_default_dtype(torch.float32)),
-        (lambda: torch.set_autocast_dtype("cpu", torch.float16), lambda: torch.set_autocast_dtype("cpu", torch.bfloat16)),
-        (lambda: torch.set_autocast_cache_enabled(False), lambda: torch.set_autocast_cache_enabled(True)),
+        (
+            lambda: torch.use_deterministic_algorithms(True),
+            lambda: torch.use_deterministic_algorithms(False),
+        ),
+        (
+            lambda: torch.set_default_dtype(torch.float64),
+            lambda: torch.set_default_dtype(torch.float32),
+        ),
+        (
+            lambda: torch.set_autocast_dtype("cpu", torch.float16),
+            lambda: torch.set_autocast_dtype("cpu", torch.bfloat16),
+        ),
+        (
+            lambda: torch.set_autocast_cache_enabled(False),
+            lambda: torch.set_autocast_cache_enabled(True),
+        ),
     ]:
         change()
         assert not guards.passes(None)
@@ -549,7 +715,9 @@ def test_a_snapshot_keeps_no_module_alive():
     module = nn.Linear(2, 3)
     guards = Guards()
     x = guards.arg()
-    guards.guard(guards.item(guards.item(guards.dict(x), "_parameters"), "weight"), "tensor", module.weight)
+    guards.guard(
+        guards.item(guards.item(guards.dict(x), "_parameters"), "weight"), "tensor", module.weight
+    )
     guards.build()
     settle(guards, module)
     died = weakref.ref(module), weakref.ref(module.weight)
@@ -579,7 +747,9 @@ def test_an_address_used_again_is_no_proof():
     guards = Guards()
     x = guards.arg()
     guards.guard(guards.list(guards.attr(x, "l"), index=0), "equals", 1.5)
-    guards.guard(guards.attr(guards.list(guards.attr(x, "l"), index=1), "n"), "equals", 10**9).build()
+    guards.guard(
+        guards.attr(guards.list(guards.attr(x, "l"), index=1), "n"), "equals", 10**9
+    ).build()
     box = Box(l=[float("1.5"), Box(n=10**9)])
     settle(guards, box)
     for value in range(300):
@@ -794,7 +964,9 @@ def write_somewhere(pick, tree):
         containers += [child for _, child in children_of(container) if not is_leaf(child)]
     container = pick.choice([c for c in containers if not isinstance(c, tuple) and children_of(c)])
     key, child = pick.choice(children_of(container))
-    value = pick.choice([lambda: child, lambda: copy.deepcopy(child), lambda: random_tree(pick, 1)])()
+    value = pick.choice(
+        [lambda: child, lambda: copy.deepcopy(child), lambda: random_tree(pick, 1)]
+    )()
     action = pick.randrange(8)
     if isinstance(container, Box):
         if action == 0:
@@ -962,32 +1134,200 @@ def set_global(name, value):
 #: name, function, arguments, harmless change or None, change that matters (returns new arguments
 #: or changes in place), undo or None
 COMPILED = [
-    ("global", outside, lambda: (ones(),), set_global("UNRELATED", 1), set_global("SETTING", 5), set_global("SETTING", 1)),
-    ("global dict", outside, lambda: (ones(),), lambda *a: CONFIG.update(noise=1), lambda *a: CONFIG.update(scale=3.0), lambda *a: CONFIG.update(scale=2.0)),
-    ("default", with_default, lambda: (ones(),), None, lambda *a: setattr(with_default, "__defaults__", (7,)), lambda *a: setattr(with_default, "__defaults__", (2,))),
-    ("keyword default", with_default, lambda: (ones(),), None, lambda *a: with_default.__kwdefaults__.update(offset=7), lambda *a: with_default.__kwdefaults__.update(offset=1)),
-    ("flag", flag_of, lambda: (ones(), Box(flag=True)), lambda x, b: setattr(b, "other", 1), lambda x, b: setattr(b, "flag", False), None),
-    ("flag through __dict__", flag_of, lambda: (ones(), Box(flag=True)), lambda x, b: b.__dict__.update(other=1), lambda x, b: b.__dict__.update(flag=False), None),
-    ("new __dict__", flag_of, lambda: (ones(), Box(flag=True)), None, lambda x, b: setattr(b, "__dict__", {"flag": False}), None),
-    ("hasattr", has_extra, lambda: (ones(), Box()), lambda x, b: setattr(b, "other", 1), lambda x, b: setattr(b, "extra", 1), None),
-    ("dict.get", get_missing, lambda: (ones(), {"a": 1}), lambda x, d: d.update(a=2), lambda x, d: d.update(k=3), None),
-    ("class attribute", class_limit, lambda: (ones(), Base()), None, lambda x, b: setattr(Base, "limit", 9), lambda *a: setattr(Base, "limit", 3)),
-    ("shadowed class attribute", class_limit, lambda: (ones(), Base()), None, lambda x, b: setattr(b, "limit", 9), None),
-    ("list element", sum_list, lambda: (ones(), [1, 2]), lambda x, l: l.__setitem__(0, 1), lambda x, l: l.__setitem__(0, 5), None),
+    (
+        "global",
+        outside,
+        lambda: (ones(),),
+        set_global("UNRELATED", 1),
+        set_global("SETTING", 5),
+        set_global("SETTING", 1),
+    ),
+    (
+        "global dict",
+        outside,
+        lambda: (ones(),),
+        lambda *a: CONFIG.update(noise=1),
+        lambda *a: CONFIG.update(scale=3.0),
+        lambda *a: CONFIG.update(scale=2.0),
+    ),
+    (
+        "default",
+        with_default,
+        lambda: (ones(),),
+        None,
+        lambda *a: setattr(with_default, "__defaults__", (7,)),
+        lambda *a: setattr(with_default, "__defaults__", (2,)),
+    ),
+    (
+        "keyword default",
+        with_default,
+        lambda: (ones(),),
+        None,
+        lambda *a: with_default.__kwdefaults__.update(offset=7),
+        lambda *a: with_default.__kwdefaults__.update(offset=1),
+    ),
+    (
+        "flag",
+        flag_of,
+        lambda: (ones(), Box(flag=True)),
+        lambda x, b: setattr(b, "other", 1),
+        lambda x, b: setattr(b, "flag", False),
+        None,
+    ),
+    (
+        "flag through __dict__",
+        flag_of,
+        lambda: (ones(), Box(flag=True)),
+        lambda x, b: b.__dict__.update(other=1),
+        lambda x, b: b.__dict__.update(flag=False),
+        None,
+    ),
+    (
+        "new __dict__",
+        flag_of,
+        lambda: (ones(), Box(flag=True)),
+        None,
+        lambda x, b: setattr(b, "__dict__", {"flag": False}),
+        None,
+    ),
+    (
+        "hasattr",
+        has_extra,
+        lambda: (ones(), Box()),
+        lambda x, b: setattr(b, "other", 1),
+        lambda x, b: setattr(b, "extra", 1),
+        None,
+    ),
+    (
+        "dict.get",
+        get_missing,
+        lambda: (ones(), {"a": 1}),
+        lambda x, d: d.update(a=2),
+        lambda x, d: d.update(k=3),
+        None,
+    ),
+    (
+        "class attribute",
+        class_limit,
+        lambda: (ones(), Base()),
+        None,
+        lambda x, b: setattr(Base, "limit", 9),
+        lambda *a: setattr(Base, "limit", 3),
+    ),
+    (
+        "shadowed class attribute",
+        class_limit,
+        lambda: (ones(), Base()),
+        None,
+        lambda x, b: setattr(b, "limit", 9),
+        None,
+    ),
+    (
+        "list element",
+        sum_list,
+        lambda: (ones(), [1, 2]),
+        lambda x, l: l.__setitem__(0, 1),
+        lambda x, l: l.__setitem__(0, 5),
+        None,
+    ),
     ("list length", sum_list, lambda: (ones(), [1, 2]), None, lambda x, l: l.append(5), None),
-    ("list of tensors", sum_list, lambda: (ones(), [ones(), ones()]), lambda x, l: l.__setitem__(0, torch.zeros(3)), lambda x, l: l.__setitem__(0, torch.ones(1)), None),
-    ("key order", over_keys, lambda: (ones(), {"a": 1, "bb": 2}), None, lambda x, d: d.update(a=d.pop("a")), None),
-    ("ordered dict", over_keys, lambda: (ones(), collections.OrderedDict(a=1, bb=2)), None, lambda x, d: d.move_to_end("a"), None),
+    (
+        "list of tensors",
+        sum_list,
+        lambda: (ones(), [ones(), ones()]),
+        lambda x, l: l.__setitem__(0, torch.zeros(3)),
+        lambda x, l: l.__setitem__(0, torch.ones(1)),
+        None,
+    ),
+    (
+        "key order",
+        over_keys,
+        lambda: (ones(), {"a": 1, "bb": 2}),
+        None,
+        lambda x, d: d.update(a=d.pop("a")),
+        None,
+    ),
+    (
+        "ordered dict",
+        over_keys,
+        lambda: (ones(), collections.OrderedDict(a=1, bb=2)),
+        None,
+        lambda x, d: d.move_to_end("a"),
+        None,
+    ),
     ("set", in_set, lambda: (ones(), {"a", "b"}), None, lambda x, s: s.discard("a"), None),
-    ("slot", read_slot, lambda: (ones(), make_slots(a=1)), lambda x, s: setattr(s, "b", 1), lambda x, s: setattr(s, "a", 4), None),
-    ("unset slot", unset_slot, lambda: (ones(), make_slots(a=1)), lambda x, s: setattr(s, "a", 2), lambda x, s: setattr(s, "b", 4), None),
-    ("closure", call_closure, lambda: (ones(), closure(1)), None, lambda x, f: setattr(f.__closure__[0], "cell_contents", 4), None),
-    ("partial", call_partial, lambda: (ones(), functools.partial(function, 1, z=4)), None, lambda x, p: p.keywords.update(z=9), None),
-    ("property", read_property, lambda: (ones(), WithProperty()), None, lambda x, b: setattr(b, "inner", 9), None),
-    ("class of an instance", call_method, lambda: (ones(), Adder()), None, lambda x, b: setattr(b, "__class__", type("Other", (Adder,), {"amount": 4})), None),
-    ("instance method", call_method, lambda: (ones(), Adder()), None, lambda x, b: setattr(b, "method", lambda: 8), None),
-    ("class method replaced", call_method, lambda: (ones(), Adder()), None, lambda x, b: setattr(Adder, "method", lambda self: 8), lambda *a: setattr(Adder, "method", Adder_method)),
-    ("code", with_default, lambda: (ones(),), None, lambda *a: setattr(with_default, "__code__", other_code), lambda *a: setattr(with_default, "__code__", own_code)),
+    (
+        "slot",
+        read_slot,
+        lambda: (ones(), make_slots(a=1)),
+        lambda x, s: setattr(s, "b", 1),
+        lambda x, s: setattr(s, "a", 4),
+        None,
+    ),
+    (
+        "unset slot",
+        unset_slot,
+        lambda: (ones(), make_slots(a=1)),
+        lambda x, s: setattr(s, "a", 2),
+        lambda x, s: setattr(s, "b", 4),
+        None,
+    ),
+    (
+        "closure",
+        call_closure,
+        lambda: (ones(), closure(1)),
+        None,
+        lambda x, f: setattr(f.__closure__[0], "cell_contents", 4),
+        None,
+    ),
+    (
+        "partial",
+        call_partial,
+        lambda: (ones(), functools.partial(function, 1, z=4)),
+        None,
+        lambda x, p: p.keywords.update(z=9),
+        None,
+    ),
+    (
+        "property",
+        read_property,
+        lambda: (ones(), WithProperty()),
+        None,
+        lambda x, b: setattr(b, "inner", 9),
+        None,
+    ),
+    (
+        "class of an instance",
+        call_method,
+        lambda: (ones(), Adder()),
+        None,
+        lambda x, b: setattr(b, "__class__", type("Other", (Adder,), {"amount": 4})),
+        None,
+    ),
+    (
+        "instance method",
+        call_method,
+        lambda: (ones(), Adder()),
+        None,
+        lambda x, b: setattr(b, "method", lambda: 8),
+        None,
+    ),
+    (
+        "class method replaced",
+        call_method,
+        lambda: (ones(), Adder()),
+        None,
+        lambda x, b: setattr(Adder, "method", lambda self: 8),
+        lambda *a: setattr(Adder, "method", Adder_method),
+    ),
+    (
+        "code",
+        with_default,
+        lambda: (ones(),),
+        None,
+        lambda *a: setattr(with_default, "__code__", other_code),
+        lambda *a: setattr(with_default, "__code__", own_code),
+    ),
 ]
 Adder_method = Adder.method
 

@@ -323,9 +323,10 @@ impl Recorder {
         if heap::type_name(callable) == "_lru_cache_wrapper" {
             return self.cached_call(frame, callable, args, names);
         }
-        if self.kind(found.as_borrowed()) == Kind::Descriptor || self.origin(callable).is_none() {
-            self.stop(frame, Reason::OpaqueCall, heap::type_name(callable));
-        } else if self.functions.class(found.as_borrowed()).is_none() {
+        if self.kind(found.as_borrowed()) == Kind::Descriptor
+            || self.origin(callable).is_none()
+            || self.functions.class(found.as_borrowed()).is_none()
+        {
             self.stop(frame, Reason::OpaqueCall, heap::type_name(callable));
         }
         ops::call(callable, args, names)
@@ -372,7 +373,7 @@ impl Recorder {
         let ty = class.cast::<PyType>().expect("the kind says it is a class");
         let py = frame.py();
         let meta = ty.get_type();
-        if !meta.is(&py.get_type::<PyType>()) {
+        if !meta.is(py.get_type::<PyType>()) {
             let name = pyo3::intern!(py, "__call__").as_any().as_borrowed();
             match self.lookup(frame, &meta, name) {
                 Some(found) if self.kind(found.as_borrowed()) == Kind::Function => {

@@ -267,7 +267,7 @@ impl Recorder {
         self.note(frame, |state| {
             let kinds = (state.kind(left), state.kind(right));
             if kinds == (Kind::Constant, Kind::Constant) {
-                return if same || !left.get_type().is(&right.get_type()) || heap::is_identity_stable(left, right) {
+                return if same || !left.get_type().is(right.get_type()) || heap::is_identity_stable(left, right) {
                     Ok(())
                 } else {
                     Err((Reason::Identity, "identity of equal values".into()))
