@@ -1,7 +1,7 @@
 //! Offsets of fields in CPython's objects, in bytes, for the version this was built against.
 //!
 //! The only place that depends on the version. Where PyO3's declarations have the field, the
-//! offset is computed from them; the others are literals, which `tests/test_guards.py` compares with
+//! offset is computed from them; the others are literals, which `tests/guards` compares with
 //! what Python code sees.
 
 use std::mem::offset_of;
