@@ -46,6 +46,7 @@ macro_rules! breaks {
     };
 }
 
+// Ids are stable: one that is given up isn't given again (SB014).
 breaks! {
     /// A C function the function table doesn't know.
     OpaqueCall "SB001" "call of a function that Stator does not know"
@@ -99,10 +100,6 @@ breaks! {
     Suspendable "SB013" "a generator or coroutine function"
         "its frame outlives the call"
         "compile the function that consumes it"
-    /// The recorded call raised.
-    Raised "SB014" "the call raised an exception"
-        "only calls that return are recorded"
-        "nothing: the next call is recorded again"
     /// Too many entries.
     RecompileLimit "SB015" "the function was traced too often"
         "its guards fail again and again"
@@ -199,10 +196,13 @@ const PAGE: &str = "<!-- Generated from crates/tracer/src/breaks.rs by `make ble
 
 # What can't be traced
 
-When a call can't be traced to its end, it runs natively: CPython finishes it, once, as it would without Stator, and later calls
-don't try again (except for SB007, SB014 and SB011, which say something about one call). `STATOR_LOGS=graph_breaks` shows each case with the
-user's line; `stator.stats(fn).reason` keeps the last one; with `fullgraph=True` it is an error, `stator.GraphBreakError`.
-The ids are stable.
+When a call can't be traced to its end, CPython finishes it, once, as it would without Stator, and later calls run natively
+from their start. Two reasons don't speak for later calls: SB011 holds as long as the mode is active, and under SB015
+calls that fit a trace are still replayed. A call that raises an exception of its own is neither: it isn't remembered, and the next call
+is recorded anew.
+
+`STATOR_LOGS=graph_breaks` shows each case with the user's frames, `stator.stats(fn).reason` keeps the last one, and with
+`fullgraph=True` it is an error, `stator.GraphBreakError`. The ids are stable.
 ";
 
 #[cfg(test)]
