@@ -144,16 +144,17 @@ impl Functions {
     /// If a module of the standard library lacks a function that a row names.
     pub fn get(py: Python<'_>) -> PyResult<&'static Self> {
         static TABLE: PyOnceLock<Functions> = PyOnceLock::new();
-        TABLE.get_or_try_init(py, || {
-            let mut table = Functions { classes: FxHashMap::default() };
-            rows::add(py, &mut table)?;
-            if let Ok(torch) = PyModule::import(py, "torch") {
-                torch::add(&torch, &mut table)?;
-            }
-            Ok(table)
-        })
-        // The table is never dropped while the process lives.
-        .map(|table| -> &'static Self { table })
+        TABLE
+            .get_or_try_init(py, || {
+                let mut table = Functions { classes: FxHashMap::default() };
+                rows::add(py, &mut table)?;
+                if let Ok(torch) = PyModule::import(py, "torch") {
+                    torch::add(&torch, &mut table)?;
+                }
+                Ok(table)
+            })
+            // The table is never dropped while the process lives.
+            .map(|table| -> &'static Self { table })
     }
 
     /// The class of a callable; `None`: opaque.

@@ -61,7 +61,11 @@ fn table() -> Vec<Row> {
         ("builtins:complex", "*", Pure),
         ("builtins:range", "*", Pure),
         ("builtins:slice", "indices", Pure),
-        ("builtins:tuple", "index count __contains__ __eq__ __ne__ __lt__", model(Model::SequenceRead)),
+        (
+            "builtins:tuple",
+            "index count __contains__ __eq__ __ne__ __lt__",
+            model(Model::SequenceRead),
+        ),
         ("builtins:tuple", "__getitem__ __iter__ __len__ __add__ __mul__", Transparent),
         ("builtins:list", "index count __contains__ __eq__ __ne__", model(Model::SequenceRead)),
         ("builtins:list", "copy __getitem__ __iter__ __len__ __add__ __reversed__", Transparent),
@@ -71,7 +75,11 @@ fn table() -> Vec<Row> {
             model(Model::ContainerWrite),
         ),
         ("builtins:dict", "get __getitem__ __contains__", model(Model::DictSlotRead)),
-        ("builtins:dict", "keys values items copy __iter__ __len__ __reversed__ __or__", model(Model::DictRead)),
+        (
+            "builtins:dict",
+            "keys values items copy __iter__ __len__ __reversed__ __or__",
+            model(Model::DictRead),
+        ),
         ("builtins:dict", "fromkeys", Transparent),
         (
             "builtins:dict",
@@ -162,9 +170,22 @@ pub fn add(py: Python<'_>, functions: &mut Functions) -> PyResult<()> {
                 let found = owner.getattr(name.as_str())?;
                 let special = matches!(
                     name.as_str(),
-                    "__class__" | "__doc__" | "__new__" | "__init__" | "__init_subclass__" | "__subclasshook__"
-                        | "__dir__" | "__reduce__" | "__reduce_ex__" | "__setattr__" | "__delattr__"
-                        | "__getattribute__" | "__hash__" | "__sizeof__" | "__loader__" | "__spec__"
+                    "__class__"
+                        | "__doc__"
+                        | "__new__"
+                        | "__init__"
+                        | "__init_subclass__"
+                        | "__subclasshook__"
+                        | "__dir__"
+                        | "__reduce__"
+                        | "__reduce_ex__"
+                        | "__setattr__"
+                        | "__delattr__"
+                        | "__getattribute__"
+                        | "__hash__"
+                        | "__sizeof__"
+                        | "__loader__"
+                        | "__spec__"
                 );
                 if found.is_callable() && !special {
                     functions.insert_new(&found, class.clone());

@@ -30,13 +30,19 @@ const READS_DATA: &str = "item tolist numpy equal allclose is_nonzero is_same_si
 
 /// Operations with sizes or counts as arguments, and the first such argument: a tensor there is read.
 const SIZES: &[(usize, &str)] = &[
-    (0, "arange range zeros ones empty full rand randn randint randperm eye linspace logspace tril_indices \
+    (
+        0,
+        "arange range zeros ones empty full rand randn randint randperm eye linspace logspace tril_indices \
          triu_indices empty_strided scalar_tensor hann_window hamming_window bartlett_window blackman_window \
-         kaiser_window"),
-    (1, "view reshape expand repeat tile split split_with_sizes chunk narrow roll unflatten permute transpose \
+         kaiser_window",
+    ),
+    (
+        1,
+        "view reshape expand repeat tile split split_with_sizes chunk narrow roll unflatten permute transpose \
          squeeze unsqueeze flatten movedim select new_zeros new_ones new_empty new_full unfold diagonal topk \
          kthvalue as_strided broadcast_to unbind rot90 flip hsplit vsplit dsplit rand_like_sized \
-         interpolate upsample fold unsafe_chunk unsafe_split swapaxes swapdims view_as_sized"),
+         interpolate upsample fold unsafe_chunk unsafe_split swapaxes swapdims view_as_sized",
+    ),
 ];
 
 /// Tensor methods and functions that read metadata alone: their results are constants.
@@ -46,21 +52,30 @@ const METADATA: &str = "size stride dim ndimension numel nelement element_size i
 
 /// Functions that read state which is guarded at entry.
 const STATE_READS: &[(&str, &str)] = &[
-    ("torch", "is_grad_enabled is_inference_mode_enabled is_autocast_enabled is_autocast_cpu_enabled \
+    (
+        "torch",
+        "is_grad_enabled is_inference_mode_enabled is_autocast_enabled is_autocast_cpu_enabled \
         is_autocast_cache_enabled get_autocast_dtype get_autocast_gpu_dtype get_autocast_cpu_dtype \
         get_default_dtype get_default_device are_deterministic_algorithms_enabled \
         is_deterministic_algorithms_warn_only_enabled get_deterministic_debug_mode is_anomaly_enabled \
         is_anomaly_check_nan_enabled get_float32_matmul_precision get_num_threads is_warn_always_enabled \
-        is_tensor is_storage is_floating_point is_complex result_type can_cast promote_types broadcast_shapes"),
-    ("torch._C", "_get_tracing_state _is_tracing _get_privateuse1_backend_name is_autocast_enabled \
+        is_tensor is_storage is_floating_point is_complex result_type can_cast promote_types broadcast_shapes",
+    ),
+    (
+        "torch._C",
+        "_get_tracing_state _is_tracing _get_privateuse1_backend_name is_autocast_enabled \
         is_autocast_cache_enabled get_autocast_dtype _is_torch_function_enabled _is_torch_function_mode_enabled \
         _len_torch_function_stack _len_torch_dispatch_stack _has_torch_function_subclass _get_cudnn_enabled \
         _get_mkldnn_enabled _get_nnpack_enabled _get_math_sdp_enabled _get_flash_sdp_enabled \
         _get_mem_efficient_sdp_enabled _get_cudnn_sdp_enabled _is_any_autocast_enabled is_any_autocast_enabled \
         _get_accelerator _is_fwd_grad_enabled _is_view_replay_enabled _cuda_isCurrentStreamCapturing \
-        _has_torch_function _has_torch_function_unary _has_torch_function_variadic _is_multithreading_enabled _log_api_usage_once"),
-    ("torch.overrides", "has_torch_function has_torch_function_unary has_torch_function_variadic \
-        is_tensor_like"),
+        _has_torch_function _has_torch_function_unary _has_torch_function_variadic _is_multithreading_enabled _log_api_usage_once",
+    ),
+    (
+        "torch.overrides",
+        "has_torch_function has_torch_function_unary has_torch_function_variadic \
+        is_tensor_like",
+    ),
     ("torch.cuda", "is_available is_initialized device_count"),
     ("torch.backends.mps", "is_available is_built"),
     ("torch.jit", "is_scripting is_tracing"),
@@ -74,9 +89,12 @@ const STATE_READS: &[(&str, &str)] = &[
 /// Functions that switch state: nodes without tensors, in order.
 const STATE_SWITCHES: &[(&str, &str)] = &[
     ("torch._C", "_set_grad_enabled"),
-    ("torch", "set_autocast_enabled set_autocast_dtype set_autocast_cpu_dtype set_autocast_cpu_enabled \
+    (
+        "torch",
+        "set_autocast_enabled set_autocast_dtype set_autocast_cpu_dtype set_autocast_cpu_enabled \
         set_autocast_gpu_dtype set_autocast_cache_enabled autocast_increment_nesting \
-        autocast_decrement_nesting clear_autocast_cache"),
+        autocast_decrement_nesting clear_autocast_cache",
+    ),
 ];
 
 /// Functions that answer whether a compiler is at work: true while recording.
@@ -131,7 +149,10 @@ pub fn add(torch: &Bound<'_, PyModule>, functions: &mut Functions) -> PyResult<(
         for name in owner.dir()?.iter() {
             let name: String = name.extract()?;
             let function = owner.getattr(name.as_str())?;
-            if !name.starts_with("__") && function.is_callable() && functions.class(function.as_borrowed()).is_none() {
+            if !name.starts_with("__")
+                && function.is_callable()
+                && functions.class(function.as_borrowed()).is_none()
+            {
                 add_operation(functions, &function, prefix, &name, false);
             }
         }
@@ -139,7 +160,10 @@ pub fn add(torch: &Bound<'_, PyModule>, functions: &mut Functions) -> PyResult<(
     for name in tensor.dir()?.iter() {
         let name: String = name.extract()?;
         let method = tensor.getattr(name.as_str())?;
-        if method.is_callable() && functions.class(method.as_borrowed()).is_none() && !ignored_method(&name) {
+        if method.is_callable()
+            && functions.class(method.as_borrowed()).is_none()
+            && !ignored_method(&name)
+        {
             add_operation(functions, &method, "", &name, true);
         }
     }
@@ -209,9 +233,23 @@ fn determined(name: &str, is_method: bool) -> Determined {
 fn ignored_method(name: &str) -> bool {
     matches!(
         name,
-        "__class__" | "__new__" | "__init__" | "__init_subclass__" | "__subclasshook__" | "__dir__" | "__hash__"
-            | "__getattribute__" | "__setattr__" | "__delattr__" | "__torch_function__" | "__sizeof__"
-            | "__reduce__" | "__getstate__" | "__str__" | "__iter__" | "__class_getitem__"
+        "__class__"
+            | "__new__"
+            | "__init__"
+            | "__init_subclass__"
+            | "__subclasshook__"
+            | "__dir__"
+            | "__hash__"
+            | "__getattribute__"
+            | "__setattr__"
+            | "__delattr__"
+            | "__torch_function__"
+            | "__sizeof__"
+            | "__reduce__"
+            | "__getstate__"
+            | "__str__"
+            | "__iter__"
+            | "__class_getitem__"
     )
 }
 

@@ -19,9 +19,30 @@ use crate::breaks::Reason;
 
 /// Attributes of tensors that follow from metadata: constants of the trace.
 const TENSOR_METADATA: &[&str] = &[
-    "shape", "dtype", "device", "ndim", "layout", "is_cuda", "is_cpu", "is_sparse", "is_sparse_csr", "is_quantized",
-    "is_meta", "is_mps", "is_xpu", "is_nested", "is_mkldnn", "is_ipu", "is_xla", "is_vulkan", "is_maia", "is_mtia",
-    "requires_grad", "itemsize", "nbytes", "__class__",
+    "shape",
+    "dtype",
+    "device",
+    "ndim",
+    "layout",
+    "is_cuda",
+    "is_cpu",
+    "is_sparse",
+    "is_sparse_csr",
+    "is_quantized",
+    "is_meta",
+    "is_mps",
+    "is_xpu",
+    "is_nested",
+    "is_mkldnn",
+    "is_ipu",
+    "is_xla",
+    "is_vulkan",
+    "is_maia",
+    "is_mtia",
+    "requires_grad",
+    "itemsize",
+    "nbytes",
+    "__class__",
 ];
 
 /// Attributes of tensors that are tensors: nodes.
@@ -136,7 +157,11 @@ impl Recorder {
                 Ok(Found::Value(value))
             }
             Kind::Opaque => {
-                self.stop(frame, Reason::Unsupported, format!("attribute {} of a {}", heap::text(name), heap::type_name(owner)));
+                self.stop(
+                    frame,
+                    Reason::Unsupported,
+                    format!("attribute {} of a {}", heap::text(name), heap::type_name(owner)),
+                );
                 ops::get_attr(owner, name).map(Found::Value)
             }
             _ => self.instance_attr(frame, owner, name),
@@ -175,7 +200,8 @@ impl Recorder {
             Slot::Python => {
                 let getter = pyo3::intern!(py, "__getattribute__").as_any().as_borrowed();
                 let getter = self.lookup(frame, &ty, getter);
-                let custom = getter.filter(|getter| self.kind(getter.as_borrowed()) == Kind::Function);
+                let custom =
+                    getter.filter(|getter| self.kind(getter.as_borrowed()) == Kind::Function);
                 match custom {
                     Some(getter) => {
                         let found = self
@@ -191,7 +217,8 @@ impl Recorder {
                 if self.is_fresh(owner) {
                     return self.native_attr(frame, owner, name);
                 }
-                let detail = format!("attribute {} of a {}", heap::text(name), heap::type_name(owner));
+                let detail =
+                    format!("attribute {} of a {}", heap::text(name), heap::type_name(owner));
                 self.stop(frame, Reason::Unsupported, detail);
                 ops::get_attr(owner, name).map(Found::Value)
             }
@@ -292,13 +319,17 @@ impl Recorder {
         if let Some(fallback) = self.lookup(frame, ty, hook)
             && self.kind(fallback.as_borrowed()) == Kind::Function
         {
-            return self.call_object(frame, fallback.as_borrowed(), &[owner, name], None).map(Found::Value);
+            return self
+                .call_object(frame, fallback.as_borrowed(), &[owner, name], None)
+                .map(Found::Value);
         }
         let own = self.instance_value(frame, owner, hook);
         if let Some(fallback) = own
             && self.kind(fallback.as_borrowed()) == Kind::Function
         {
-            return self.call_object(frame, fallback.as_borrowed(), &[name], None).map(Found::Value);
+            return self
+                .call_object(frame, fallback.as_borrowed(), &[name], None)
+                .map(Found::Value);
         }
         // Raises with the module's own message.
         ops::get_attr(owner, name).map(Found::Value)
@@ -314,7 +345,11 @@ impl Recorder {
         let dict = self.note(frame, |state| Ok(state.instance_dict(owner)))??;
         let value = heap::dict_get(dict.as_borrowed(), name);
         self.note(frame, |state| {
-            state.read_dict_slot(dict.as_borrowed(), name, value.as_ref().map(|value| value.as_borrowed()))
+            state.read_dict_slot(
+                dict.as_borrowed(),
+                name,
+                value.as_ref().map(|value| value.as_borrowed()),
+            )
         });
         value
     }
@@ -345,7 +380,9 @@ impl Recorder {
                     return Ok(Some(Found::Value(value)));
                 }
                 Descriptor::UserData => {
-                    return self.user_descriptor(frame, descriptor.as_borrowed(), owner, ty).map(Some);
+                    return self
+                        .user_descriptor(frame, descriptor.as_borrowed(), owner, ty)
+                        .map(Some);
                 }
                 kind => bind = Some(kind),
             }
@@ -528,8 +565,13 @@ impl Recorder {
                 self.call_object(frame, getter.as_borrowed(), &args, None).map(Found::Value)
             }
             _ => {
-                self.stop(frame, Reason::Unsupported, format!("a descriptor of type {}", heap::type_name(descriptor)));
-                generic::descriptor_get(descriptor, Some(owner), ty.as_any().as_borrowed()).map(Found::Value)
+                self.stop(
+                    frame,
+                    Reason::Unsupported,
+                    format!("a descriptor of type {}", heap::type_name(descriptor)),
+                );
+                generic::descriptor_get(descriptor, Some(owner), ty.as_any().as_borrowed())
+                    .map(Found::Value)
             }
         }
     }
@@ -588,9 +630,20 @@ impl Recorder {
             }
             Ok(())
         });
-        if matches!(text.as_str(), "__name__" | "__qualname__" | "__module__" | "__mro__" | "__bases__" | "__doc__"
-            | "__class__" | "__base__" | "__flags__" | "__subclasses__" | "mro")
-        {
+        if matches!(
+            text.as_str(),
+            "__name__"
+                | "__qualname__"
+                | "__module__"
+                | "__mro__"
+                | "__bases__"
+                | "__doc__"
+                | "__class__"
+                | "__base__"
+                | "__flags__"
+                | "__subclasses__"
+                | "mro"
+        ) {
             let value = ops::get_attr(owner, name)?;
             self.note(frame, |state| state.register(value.as_borrowed()));
             return Ok(Found::Value(value));
@@ -598,7 +651,9 @@ impl Recorder {
         let on_meta = self.lookup(frame, &meta, name);
         if let Some(found) = &on_meta {
             match self.descriptor(found.as_borrowed()) {
-                Descriptor::Property => return self.property(frame, found.as_borrowed(), owner, name),
+                Descriptor::Property => {
+                    return self.property(frame, found.as_borrowed(), owner, name);
+                }
                 Descriptor::UserData => {
                     return self.user_descriptor(frame, found.as_borrowed(), owner, &meta);
                 }
@@ -621,10 +676,19 @@ impl Recorder {
                         Some(getter) if self.kind(getter.as_borrowed()) == Kind::Function => {
                             let none = py.None().into_bound(py);
                             let args = [found.as_borrowed(), none.as_borrowed(), owner];
-                            Found::Value(self.call_object(frame, getter.as_borrowed(), &args, None)?)
+                            Found::Value(self.call_object(
+                                frame,
+                                getter.as_borrowed(),
+                                &args,
+                                None,
+                            )?)
                         }
                         _ => {
-                            self.stop(frame, Reason::Unsupported, format!("descriptor {text} of a class"));
+                            self.stop(
+                                frame,
+                                Reason::Unsupported,
+                                format!("descriptor {text} of a class"),
+                            );
                             Found::Value(ops::get_attr(owner, name)?)
                         }
                     }
@@ -650,7 +714,9 @@ impl Recorder {
         if let Some(fallback) = self.lookup(frame, &meta, fallback)
             && self.kind(fallback.as_borrowed()) == Kind::Function
         {
-            return self.call_object(frame, fallback.as_borrowed(), &[owner, name], None).map(Found::Value);
+            return self
+                .call_object(frame, fallback.as_borrowed(), &[owner, name], None)
+                .map(Found::Value);
         }
         ops::get_attr(owner, name).map(Found::Value)
     }
@@ -666,8 +732,11 @@ impl Recorder {
             self.stop(frame, Reason::Unsupported, "an unbound super object");
             return ops::get_attr(owner, name).map(Found::Value);
         };
-        let found =
-            stator_cpython::heap::types::lookup_after(start.as_borrowed(), after.as_any().as_borrowed(), name);
+        let found = stator_cpython::heap::types::lookup_after(
+            start.as_borrowed(),
+            after.as_any().as_borrowed(),
+            name,
+        );
         let Some(found) = found else {
             return ops::get_attr(owner, name).map(Found::Value);
         };
@@ -676,8 +745,12 @@ impl Recorder {
             let after = state.objects.intern(after.as_any().as_borrowed());
             let id = state.objects.intern(name);
             let text = heap::text(name);
-            let source =
-                state.sources.intern(Source::SuperLookup { parent, after, name: id, text: text.into() });
+            let source = state.sources.intern(Source::SuperLookup {
+                parent,
+                after,
+                name: id,
+                text: text.into(),
+            });
             state.adopt_class_value(source, found.as_borrowed())
         });
         let receiver_is_class = receiver.is(start.as_any());
@@ -769,7 +842,9 @@ impl Recorder {
                     let setter = self.lookup(frame, &descriptor.get_type(), hook);
                     if let (Some(setter), Some(value)) = (setter, value) {
                         let args = [descriptor.as_borrowed(), owner, value];
-                        return self.call_object(frame, setter.as_borrowed(), &args, None).map(drop);
+                        return self
+                            .call_object(frame, setter.as_borrowed(), &args, None)
+                            .map(drop);
                     }
                     self.stop(frame, Reason::Unsupported, "deletion through a descriptor");
                 }
@@ -786,7 +861,8 @@ impl Recorder {
                 self.writes_slot(frame, dict.as_borrowed(), name, value.is_none())
             });
             if !noted {
-                let text = format!("attribute {} of a {}", heap::text(name), heap::type_name(owner));
+                let text =
+                    format!("attribute {} of a {}", heap::text(name), heap::type_name(owner));
                 self.stop(frame, Reason::OutsideWrite, text);
             }
         }
@@ -855,10 +931,15 @@ impl State {
             return self.adopt(source, value);
         }
         match self.kind(owner) {
-            Kind::Function | Kind::Builtin | Kind::Code | Kind::Singleton | Kind::Descriptor | Kind::Type => {
-                self.register(value)
+            Kind::Function
+            | Kind::Builtin
+            | Kind::Code
+            | Kind::Singleton
+            | Kind::Descriptor
+            | Kind::Type => self.register(value),
+            _ => {
+                Err((Reason::Unsupported, format!("field {name} of a {}", heap::type_name(owner))))
             }
-            _ => Err((Reason::Unsupported, format!("field {name} of a {}", heap::type_name(owner)))),
         }
     }
 }

@@ -118,7 +118,9 @@ impl Recorder {
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
         match class {
-            Class::Operation(operation) => self.tensor_call(frame, operation, callable, args, names),
+            Class::Operation(operation) => {
+                self.tensor_call(frame, operation, callable, args, names)
+            }
             Class::Pure => self.pure_call(frame, callable, args, names),
             Class::Transparent => self.transparent_call(frame, callable, args, names),
             Class::Constructor => self.transparent_call(frame, callable, args, names),
@@ -159,7 +161,8 @@ impl Recorder {
                 if is_plain(state, *arg) {
                     Ok(())
                 } else {
-                    let detail = format!("{} of a {}", heap::name_of(callable), heap::type_name(*arg));
+                    let detail =
+                        format!("{} of a {}", heap::name_of(callable), heap::type_name(*arg));
                     Err((Reason::OpaqueCall, detail))
                 }
             })
@@ -191,7 +194,11 @@ impl Recorder {
         for arg in args {
             self.guard_protocol(frame, *arg, CALLED_BACK);
             if matches!(self.kind(*arg), Kind::List | Kind::Tuple | Kind::Dict | Kind::Set) {
-                let items = if self.kind(*arg) == Kind::Set { heap::set_items(*arg) } else { heap::children(*arg) };
+                let items = if self.kind(*arg) == Kind::Set {
+                    heap::set_items(*arg)
+                } else {
+                    heap::children(*arg)
+                };
                 for item in items {
                     self.guard_protocol(frame, item.as_borrowed(), CALLED_BACK);
                 }
@@ -203,7 +210,12 @@ impl Recorder {
     }
 
     /// Guards what C code finds on the type of a user's object before it calls it back.
-    pub(super) fn guard_protocol(&self, frame: &Frame<'_>, object: Borrowed<'_, '_>, names: &[&str]) {
+    pub(super) fn guard_protocol(
+        &self,
+        frame: &Frame<'_>,
+        object: Borrowed<'_, '_>,
+        names: &[&str],
+    ) {
         if self.is_stopped() || self.kind(object) != Kind::Object {
             return;
         }
@@ -297,7 +309,8 @@ impl Recorder {
         }
         pairs = heap::dict_items(merged.as_any().as_borrowed());
         all.extend(pairs.iter().map(|(_, value)| value.as_borrowed()));
-        let names = PyTuple::new(frame.py(), pairs.iter().map(|(name, _)| name)).expect("as many as counted");
+        let names = PyTuple::new(frame.py(), pairs.iter().map(|(name, _)| name))
+            .expect("as many as counted");
         let names = (!pairs.is_empty()).then(|| names.as_any().as_borrowed());
         self.call_object(frame, function.as_borrowed(), &all, names)
     }
@@ -468,8 +481,21 @@ impl Recorder {
 
 /// The special methods that C functions of the table's transparent class call back.
 const CALLED_BACK: &[&str] = &[
-    "__iter__", "__next__", "__len__", "__length_hint__", "__lt__", "__gt__", "__eq__", "__bool__", "__getitem__",
-    "__hash__", "__reversed__", "__add__", "__radd__", "__call__", "keys",
+    "__iter__",
+    "__next__",
+    "__len__",
+    "__length_hint__",
+    "__lt__",
+    "__gt__",
+    "__eq__",
+    "__bool__",
+    "__getitem__",
+    "__hash__",
+    "__reversed__",
+    "__add__",
+    "__radd__",
+    "__call__",
+    "keys",
 ];
 
 /// Constants, and containers of builtin types that hold only such (functions and classes pass: they
@@ -477,8 +503,12 @@ const CALLED_BACK: &[&str] = &[
 fn is_plain(state: &mut super::State, object: Borrowed<'_, '_>) -> bool {
     match state.kind(object) {
         Kind::Constant | Kind::Type | Kind::Singleton | Kind::Builtin | Kind::Function => true,
-        Kind::List => heap::list_items(object).iter().all(|item| is_plain(state, item.as_borrowed())),
-        Kind::Tuple => heap::tuple_items(object).iter().all(|item| is_plain(state, item.as_borrowed())),
+        Kind::List => {
+            heap::list_items(object).iter().all(|item| is_plain(state, item.as_borrowed()))
+        }
+        Kind::Tuple => {
+            heap::tuple_items(object).iter().all(|item| is_plain(state, item.as_borrowed()))
+        }
         Kind::Set | Kind::FrozenSet => {
             heap::set_items(object).iter().all(|item| is_plain(state, item.as_borrowed()))
         }

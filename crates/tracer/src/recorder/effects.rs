@@ -47,11 +47,7 @@ impl State {
         }
         if self.written.insert(slot) {
             self.objects.intern(key.as_borrowed());
-            self.effects.push(Effect {
-                dict: dict.to_owned().unbind(),
-                source,
-                key: key.unbind(),
-            });
+            self.effects.push(Effect { dict: dict.to_owned().unbind(), source, key: key.unbind() });
         }
         Ok(())
     }
@@ -63,7 +59,8 @@ impl State {
             let address = effect.dict.as_ptr() as usize;
             let key = effect.key.as_ptr() as usize;
             for &(other, read) in &self.read_slots {
-                if read == key && other != address
+                if read == key
+                    && other != address
                     && let Some(source) = self.source_at(other)
                 {
                     pairs.push((effect.source, source));

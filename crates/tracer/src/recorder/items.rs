@@ -52,7 +52,11 @@ impl Recorder {
                     && self.origin(owner) != Some(Origin::Fresh)
                     && !owner.get_type().is(frame.py().get_type::<pyo3::types::PyDict>())
                 {
-                    self.stop(frame, Reason::OutsideWrite, "a missing key of a dictionary's subclass");
+                    self.stop(
+                        frame,
+                        Reason::OutsideWrite,
+                        "a missing key of a dictionary's subclass",
+                    );
                 }
                 let value = self.subclass_item(frame, owner, key)?;
                 self.note(frame, |state| state.register(value.as_borrowed()));
@@ -65,7 +69,11 @@ impl Recorder {
             }
             Kind::Object | Kind::Module => self.subclass_item(frame, owner, key),
             _ => {
-                self.stop(frame, Reason::Unsupported, format!("an item of a {}", heap::type_name(owner)));
+                self.stop(
+                    frame,
+                    Reason::Unsupported,
+                    format!("an item of a {}", heap::type_name(owner)),
+                );
                 ops::get_item(owner, key)
             }
         }
@@ -81,7 +89,11 @@ impl Recorder {
         let ty = owner.get_type();
         if stator_cpython::heap::types::is_immutable(ty.as_borrowed()) {
             if self.kind(owner) == Kind::Object && self.origin(owner) != Some(Origin::Fresh) {
-                self.stop(frame, Reason::Unsupported, format!("an item of a {}", heap::type_name(owner)));
+                self.stop(
+                    frame,
+                    Reason::Unsupported,
+                    format!("an item of a {}", heap::type_name(owner)),
+                );
             }
             return ops::get_item(owner, key);
         }
@@ -98,7 +110,12 @@ impl Recorder {
     }
 
     /// As `guard_protocol`, for instances of subclasses of containers too.
-    pub(super) fn guard_protocol_of(&self, frame: &Frame<'_>, object: Borrowed<'_, '_>, names: &[&str]) {
+    pub(super) fn guard_protocol_of(
+        &self,
+        frame: &Frame<'_>,
+        object: Borrowed<'_, '_>,
+        names: &[&str],
+    ) {
         let ty = object.get_type();
         if stator_cpython::heap::types::is_immutable(ty.as_borrowed()) {
             return;
@@ -127,13 +144,18 @@ impl Recorder {
             }
             let target = |_: &mut State| Target::Operator(Operator::SetItem);
             let py = frame.py();
-            let execute = || ops::set_item(owner, key, Some(value)).map(|()| py.None().into_bound(py));
+            let execute =
+                || ops::set_item(owner, key, Some(value)).map(|()| py.None().into_bound(py));
             return self.operation(frame, target, &[owner, key, value], None, execute).map(drop);
         }
         if self.origin(owner) != Some(Origin::Fresh) {
             let exact = owner.get_type().is(frame.py().get_type::<pyo3::types::PyDict>());
             if !exact || !self.writes_slot(frame, owner, key, value.is_none()) {
-                self.stop(frame, Reason::OutsideWrite, format!("an item of a {}", heap::type_name(owner)));
+                self.stop(
+                    frame,
+                    Reason::OutsideWrite,
+                    format!("an item of a {}", heap::type_name(owner)),
+                );
             }
             return ops::set_item(owner, key, value);
         }
@@ -180,7 +202,11 @@ impl Recorder {
                 state.adopt_deep(container)
             }
             Kind::Set | Kind::FrozenSet => match state.kind(item) {
-                Kind::Constant | Kind::Type | Kind::Singleton | Kind::Function | Kind::Builtin
+                Kind::Constant
+                | Kind::Type
+                | Kind::Singleton
+                | Kind::Function
+                | Kind::Builtin
                 | Kind::TorchCallable => Ok(()),
                 Kind::Tuple if heap::is_constant(item) => Ok(()),
                 _ if state.origin(container) == Some(Origin::Fresh) => Ok(()),
@@ -188,7 +214,10 @@ impl Recorder {
             },
             Kind::Object | Kind::Type | Kind::Singleton => Ok(()),
             Kind::Iterator if state.origin(container) == Some(Origin::Fresh) => Ok(()),
-            _ => Err((Reason::Unsupported, format!("membership in a {}", heap::type_name(container)))),
+            _ => Err((
+                Reason::Unsupported,
+                format!("membership in a {}", heap::type_name(container)),
+            )),
         });
         self.guard_protocol_of(frame, container, &["__contains__", "__iter__", "__getitem__"]);
         if self.kind(container) == Kind::Type {
@@ -206,7 +235,9 @@ impl Recorder {
             Kind::Iterator if state.origin(iterable) != Some(Origin::Fresh) => {
                 Err((Reason::OutsideIterator, heap::type_name(iterable)))
             }
-            Kind::Opaque => Err((Reason::Unsupported, format!("iteration of a {}", heap::type_name(iterable)))),
+            Kind::Opaque => {
+                Err((Reason::Unsupported, format!("iteration of a {}", heap::type_name(iterable))))
+            }
             Kind::Object if state.origin(iterable).is_none() => {
                 Err((Reason::UnknownOrigin, heap::type_name(iterable)))
             }
@@ -221,7 +252,11 @@ impl Recorder {
             }
             _ => Ok(()),
         });
-        self.guard_protocol_of(frame, iterable, &["__iter__", "__getitem__", "__len__", "__length_hint__", "__reversed__", "keys"]);
+        self.guard_protocol_of(
+            frame,
+            iterable,
+            &["__iter__", "__getitem__", "__len__", "__length_hint__", "__reversed__", "keys"],
+        );
     }
 
     /// `GET_ITER`.

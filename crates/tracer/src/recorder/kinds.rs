@@ -3,9 +3,9 @@
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{
-    PyBool, PyByteArray, PyBytes, PyCFunction, PyCode, PyComplex, PyDict, PyEllipsis, PyFloat, PyFrozenSet,
-    PyFunction, PyInt, PyList, PyMappingProxy, PyModule, PyNone, PyNotImplemented, PyRange, PySet, PySlice,
-    PyString, PySuper, PyTuple, PyType,
+    PyBool, PyByteArray, PyBytes, PyCFunction, PyCode, PyComplex, PyDict, PyEllipsis, PyFloat,
+    PyFrozenSet, PyFunction, PyInt, PyList, PyMappingProxy, PyModule, PyNone, PyNotImplemented,
+    PyRange, PySet, PySlice, PyString, PySuper, PyTuple, PyType,
 };
 use rustc_hash::FxHashMap;
 
@@ -112,8 +112,12 @@ impl Bases {
         };
         named(&types, &["MethodType"], Kind::Method)?;
         named(&types, &["CellType"], Kind::Cell)?;
-        let builtin = ["MethodDescriptorType", "WrapperDescriptorType", "MethodWrapperType",
-            "ClassMethodDescriptorType"];
+        let builtin = [
+            "MethodDescriptorType",
+            "WrapperDescriptorType",
+            "MethodWrapperType",
+            "ClassMethodDescriptorType",
+        ];
         named(&types, &builtin, Kind::Builtin)?;
         named(&types, &["GetSetDescriptorType", "MemberDescriptorType"], Kind::Descriptor)?;
         named(&types, &["GeneratorType", "CoroutineType", "AsyncGeneratorType"], Kind::Iterator)?;
@@ -121,11 +125,26 @@ impl Bases {
         named(&builtins, &["property", "staticmethod", "classmethod"], Kind::Descriptor)?;
         named(&builtins, &["enumerate", "zip", "map", "filter", "reversed"], Kind::Iterator)?;
         named(&PyModule::import(py, "functools")?, &["partial"], Kind::Partial)?;
-        for example in [c"iter([])", c"iter(())", c"iter({})", c"iter({}.values())", c"iter({}.items())",
-            c"iter(set())", c"iter('')", c"iter('é')", c"iter(b'')", c"iter(range(0))", c"iter(range(2**70))",
-            c"{}.keys()", c"{}.values()", c"{}.items()", c"reversed([])", c"reversed({})",
-            c"iter(int, 0)", c"iter(memoryview(b''))"]
-        {
+        for example in [
+            c"iter([])",
+            c"iter(())",
+            c"iter({})",
+            c"iter({}.values())",
+            c"iter({}.items())",
+            c"iter(set())",
+            c"iter('')",
+            c"iter('é')",
+            c"iter(b'')",
+            c"iter(range(0))",
+            c"iter(range(2**70))",
+            c"{}.keys()",
+            c"{}.values()",
+            c"{}.items()",
+            c"reversed([])",
+            c"reversed({})",
+            c"iter(int, 0)",
+            c"iter(memoryview(b''))",
+        ] {
             let iterator = py.eval(example, None, None)?;
             add(&iterator.get_type(), Kind::Iterator);
         }
@@ -136,7 +155,8 @@ impl Bases {
             }
         }
         let enumeration = PyModule::import(py, "enum")?.getattr("Enum")?.cast_into()?.unbind();
-        let mut bases = Bases { exact, tensor: None, enumeration, torch_callables: vec![], opaque: vec![] };
+        let mut bases =
+            Bases { exact, tensor: None, enumeration, torch_callables: vec![], opaque: vec![] };
         if let Ok(torch) = PyModule::import(py, "torch") {
             bases.add_torch(&torch)?;
         }

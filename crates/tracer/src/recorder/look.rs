@@ -3,13 +3,13 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFrozenSet, PySlice, PyString, PyType};
+use stator_cpython::Result;
 use stator_cpython::generic;
 pub use stator_cpython::generic::bind_method;
 use stator_cpython::heap::dict::{InstanceDict, Lookup};
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::heap::{constant, container, dict};
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::Result;
 
 use super::attributes::Descriptor;
 
@@ -96,7 +96,8 @@ pub fn short_repr(object: Borrowed<'_, '_>) -> String {
     if !constant::is_constant(object) {
         return name_of(object);
     }
-    let text = object.repr().map_or_else(|_| "?".into(), |text| text.to_string_lossy().into_owned());
+    let text =
+        object.repr().map_or_else(|_| "?".into(), |text| text.to_string_lossy().into_owned());
     if text.chars().count() > 200 {
         format!("{}...", text.chars().take(197).collect::<String>())
     } else {
@@ -151,9 +152,7 @@ pub fn method_parts<'py>(method: Borrowed<'_, 'py>) -> (Object<'py>, Object<'py>
 }
 
 /// `func`, `args` and `keywords` of a partial.
-pub fn partial_parts<'py>(
-    partial: Borrowed<'_, 'py>,
-) -> (Object<'py>, Object<'py>, Object<'py>) {
+pub fn partial_parts<'py>(partial: Borrowed<'_, 'py>) -> (Object<'py>, Object<'py>, Object<'py>) {
     let part = |field| value(partial, field).expect("a partial has its parts");
     (part(Field::PartialFunc), part(Field::PartialArgs), part(Field::PartialKeywords))
 }
@@ -218,7 +217,8 @@ pub fn bound_builtin<'py>(callable: Borrowed<'_, 'py>) -> Option<(Object<'py>, O
     let mro = stator_cpython::heap::types::mro(ty.as_borrowed())?;
     let bases = tuple_items(mro.as_borrowed());
     let descriptor = bases.iter().find_map(|base| {
-        let dict = stator_cpython::heap::types::class_dict(base.cast::<PyType>().ok()?.as_borrowed())?;
+        let dict =
+            stator_cpython::heap::types::class_dict(base.cast::<PyType>().ok()?.as_borrowed())?;
         dict_get(dict.as_borrowed(), name.as_any().as_borrowed()).filter(is_it)
     })?;
     Some((receiver, descriptor))
@@ -295,14 +295,18 @@ pub fn loaded_module<'py>(py: Python<'py>, name: &str) -> Option<Object<'py>> {
 /// The `__slots__` members of an instance that are set, with their descriptors.
 pub fn slot_values<'py>(object: Borrowed<'_, 'py>) -> Vec<(Object<'py>, Object<'py>)> {
     let class = object.get_type();
-    let Some(mro) = stator_cpython::heap::types::mro(class.as_borrowed()) else { return Vec::new() };
+    let Some(mro) = stator_cpython::heap::types::mro(class.as_borrowed()) else {
+        return Vec::new();
+    };
     let mut found = Vec::new();
     for base in tuple_items(mro.as_borrowed()) {
         let Ok(base) = base.cast_into::<PyType>() else { continue };
         if stator_cpython::heap::types::is_immutable(base.as_borrowed()) {
             continue;
         }
-        let Some(dict) = stator_cpython::heap::types::class_dict(base.as_borrowed()) else { continue };
+        let Some(dict) = stator_cpython::heap::types::class_dict(base.as_borrowed()) else {
+            continue;
+        };
         for (_, descriptor) in dict_items(dict.as_borrowed()) {
             let member = stator_cpython::heap::member::offset_of(descriptor.as_borrowed());
             if member.is_none() {

@@ -77,10 +77,12 @@ impl Recorder {
                 });
                 Ok(ty.into_any())
             }
-            (Model::Vars, [object]) => match self.note(frame, |state| Ok(state.instance_dict(*object))) {
-                Some(Some(dict)) => Ok(dict),
-                _ => native(),
-            },
+            (Model::Vars, [object]) => {
+                match self.note(frame, |state| Ok(state.instance_dict(*object))) {
+                    Some(Some(dict)) => Ok(dict),
+                    _ => native(),
+                }
+            }
             (Model::Repr, [object]) => self.text_of(frame, *object, native),
             (Model::Repr, [object, spec]) if is_str(*spec) => self.text_of(frame, *object, native),
             (Model::Super, _) => {
@@ -163,7 +165,10 @@ impl Recorder {
             (Model::Reduce, [object, ..]) => {
                 self.note(frame, |state| {
                     if state.kind(*object) != Kind::Object {
-                        return Err((Reason::Unsupported, format!("a copy of a {}", heap::type_name(*object))));
+                        return Err((
+                            Reason::Unsupported,
+                            format!("a copy of a {}", heap::type_name(*object)),
+                        ));
                     }
                     match state.instance_dict(*object) {
                         Some(dict) if heap::slot_values(*object).is_empty() => {
@@ -202,7 +207,11 @@ impl Recorder {
             (Model::ContextGet, [variable, ..]) => {
                 // Context variables have no source yet: only defaults of unset ones and values of
                 // this trace could be told apart, so their reads end the trace.
-                self.stop(frame, Reason::Unsupported, format!("context variable {}", heap::short_repr(*variable)));
+                self.stop(
+                    frame,
+                    Reason::Unsupported,
+                    format!("context variable {}", heap::short_repr(*variable)),
+                );
                 native()
             }
             _ => {
@@ -229,7 +238,11 @@ impl Recorder {
         default: impl FnOnce() -> Object<'py>,
     ) -> Result<Object<'py>> {
         match found {
-            Err(raised) if !generic::exception_matches::<pyo3::exceptions::PyAttributeError>(frame.py()) => {
+            Err(raised)
+                if !generic::exception_matches::<pyo3::exceptions::PyAttributeError>(
+                    frame.py(),
+                ) =>
+            {
                 Err(raised)
             }
             Err(_) => {
@@ -259,7 +272,12 @@ impl Recorder {
     pub(super) fn guard_length(&self, frame: &Frame<'_>, object: Borrowed<'_, '_>) {
         self.note(frame, |state| match state.kind(object) {
             // Lists, tuples and sets are guarded as a whole when they are found.
-            Kind::Constant | Kind::Tensor | Kind::List | Kind::Tuple | Kind::Set | Kind::FrozenSet => Ok(()),
+            Kind::Constant
+            | Kind::Tensor
+            | Kind::List
+            | Kind::Tuple
+            | Kind::Set
+            | Kind::FrozenSet => Ok(()),
             Kind::Dict => {
                 if let Some(source) = state.source(object)
                     && !state.keyed.contains(&(object.as_ptr() as usize))
@@ -300,7 +318,11 @@ impl Recorder {
         };
         let library = classes.iter().any(|class| is_library_metaclass(&class.get_type()));
         for class in &classes {
-            self.guard_protocol_of(frame, class.as_borrowed(), &["__instancecheck__", "__subclasscheck__"]);
+            self.guard_protocol_of(
+                frame,
+                class.as_borrowed(),
+                &["__instancecheck__", "__subclasscheck__"],
+            );
         }
         if library || self.kind(args[0]) == Kind::Tensor {
             // The checks of abstract classes and of PyTorch's are functions of the type.
@@ -343,8 +365,11 @@ impl Recorder {
         let name = heap::name_of(callable);
         if args.iter().any(|arg| self.kind(*arg) == Kind::Tensor) {
             if matches!(name.as_str(), "abs" | "pow") {
-                let operation =
-                    Operation { name: name.into(), is_method: false, determined: Determined::Always };
+                let operation = Operation {
+                    name: name.into(),
+                    is_method: false,
+                    determined: Determined::Always,
+                };
                 let target = |state: &mut State| operation.target(state, callable);
                 return self.operation(frame, target, args, None, native);
             }
@@ -361,11 +386,28 @@ impl Recorder {
                     self.guard_protocol(frame, *arg, &["__bool__", "__len__"]);
                 }
                 Kind::Object => {
-                    self.guard_protocol(frame, *arg, &["__int__", "__float__", "__index__", "__abs__", "__round__",
-                        "__trunc__", "__divmod__", "__pow__", "__complex__"]);
+                    self.guard_protocol(
+                        frame,
+                        *arg,
+                        &[
+                            "__int__",
+                            "__float__",
+                            "__index__",
+                            "__abs__",
+                            "__round__",
+                            "__trunc__",
+                            "__divmod__",
+                            "__pow__",
+                            "__complex__",
+                        ],
+                    );
                 }
                 _ if name == "bool" => {}
-                _ => self.stop(frame, Reason::Unsupported, format!("{name}() of a {}", heap::type_name(*arg))),
+                _ => self.stop(
+                    frame,
+                    Reason::Unsupported,
+                    format!("{name}() of a {}", heap::type_name(*arg)),
+                ),
             }
         }
         self.registered(frame, native)
@@ -383,7 +425,10 @@ impl Recorder {
         let name = heap::name_of(callable);
         self.note(frame, |state| {
             if state.origin(receiver) != Some(Origin::Fresh) {
-                return Err((Reason::OutsideWrite, format!("{name} of a {}", heap::type_name(receiver))));
+                return Err((
+                    Reason::OutsideWrite,
+                    format!("{name} of a {}", heap::type_name(receiver)),
+                ));
             }
             args.iter().try_for_each(|arg| {
                 if state.kind(*arg) == Kind::Iterator && state.source(*arg).is_some() {
@@ -391,7 +436,8 @@ impl Recorder {
                 }
                 state.adopt_deep(*arg)
             })?;
-            if matches!(name.as_str(), "remove" | "index" | "sort") && holds_tensor(state, receiver) {
+            if matches!(name.as_str(), "remove" | "index" | "sort") && holds_tensor(state, receiver)
+            {
                 return Err((Reason::DataRead, format!("{name} of a list of tensors")));
             }
             Ok(())
@@ -411,7 +457,10 @@ impl Recorder {
     ) -> Result<Object<'py>> {
         let result = native()?;
         self.note(frame, |state| {
-            let args = args.iter().map(|arg| state.graph_arg(*arg)).collect::<std::result::Result<Vec<_>, _>>()?;
+            let args = args
+                .iter()
+                .map(|arg| state.graph_arg(*arg))
+                .collect::<std::result::Result<Vec<_>, _>>()?;
             let target = target(state);
             let stack = state.place(frame);
             let node = state.graph.call(target, &args, stack);
@@ -434,7 +483,12 @@ impl State {
         value: Option<Object<'_>>,
     ) -> std::result::Result<(), super::Stop> {
         match self.kind(key) {
-            Kind::Constant | Kind::Function | Kind::Builtin | Kind::Type | Kind::Module | Kind::Singleton
+            Kind::Constant
+            | Kind::Function
+            | Kind::Builtin
+            | Kind::Type
+            | Kind::Module
+            | Kind::Singleton
             | Kind::TorchCallable => {}
             Kind::Tuple if heap::is_constant(key) => {}
             Kind::Tensor => return Err((Reason::Identity, "a tensor as dictionary key".into())),
@@ -448,11 +502,15 @@ impl State {
     fn has_text(&mut self, object: Borrowed<'_, '_>) -> bool {
         match self.kind(object) {
             Kind::Constant | Kind::Type | Kind::Singleton => true,
-            Kind::List => heap::list_items(object).iter().all(|item| self.has_text(item.as_borrowed())),
-            Kind::Tuple => heap::tuple_items(object).iter().all(|item| self.has_text(item.as_borrowed())),
-            Kind::Dict => heap::dict_items(object)
-                .iter()
-                .all(|(key, value)| self.has_text(key.as_borrowed()) && self.has_text(value.as_borrowed())),
+            Kind::List => {
+                heap::list_items(object).iter().all(|item| self.has_text(item.as_borrowed()))
+            }
+            Kind::Tuple => {
+                heap::tuple_items(object).iter().all(|item| self.has_text(item.as_borrowed()))
+            }
+            Kind::Dict => heap::dict_items(object).iter().all(|(key, value)| {
+                self.has_text(key.as_borrowed()) && self.has_text(value.as_borrowed())
+            }),
             Kind::Set | Kind::FrozenSet => true,
             Kind::Object => {
                 let ty = object.get_type();
@@ -461,8 +519,11 @@ impl State {
                 // an address.
                 ["__str__", "__repr__"].iter().any(|name| {
                     let name = PyString::intern(py, name);
-                    stator_cpython::heap::types::lookup(ty.as_borrowed(), name.as_any().as_borrowed())
-                        .is_some_and(|found| self.kind(found.as_borrowed()) == Kind::Function)
+                    stator_cpython::heap::types::lookup(
+                        ty.as_borrowed(),
+                        name.as_any().as_borrowed(),
+                    )
+                    .is_some_and(|found| self.kind(found.as_borrowed()) == Kind::Function)
                 }) || ty.is_subclass_of::<pyo3::exceptions::PyBaseException>().unwrap_or(false)
             }
             _ => false,
@@ -471,7 +532,15 @@ impl State {
 }
 
 fn takes_keywords(model: Model) -> bool {
-    matches!(model, Model::TypeCall | Model::ContainerWrite | Model::New | Model::Nothing | Model::Scalar | Model::Repr)
+    matches!(
+        model,
+        Model::TypeCall
+            | Model::ContainerWrite
+            | Model::New
+            | Model::Nothing
+            | Model::Scalar
+            | Model::Repr
+    )
 }
 
 fn is_str(object: Borrowed<'_, '_>) -> bool {

@@ -149,7 +149,8 @@ impl State {
         let unknown = || (Reason::UnknownOrigin, "a variable of an enclosing function".to_string());
         let function = self.source(frame.function()).ok_or_else(unknown)?;
         let closure = frame.closure().ok_or_else(unknown)?;
-        let index = heap::tuple_items(closure).iter().position(|item| item.is(cell)).ok_or_else(unknown)?;
+        let index =
+            heap::tuple_items(closure).iter().position(|item| item.is(cell)).ok_or_else(unknown)?;
         let source = self.sources.intern(Source::ClosureCell { parent: function, index });
         self.objects.intern(cell);
         self.set_origin(cell, Origin::Source(source));
@@ -170,7 +171,9 @@ impl State {
         let Some(source) = self.source(function) else {
             return match self.origin(function) {
                 Some(_) => Ok(()),
-                None => Err((Reason::UnknownOrigin, format!("function {}", heap::name_of(function)))),
+                None => {
+                    Err((Reason::UnknownOrigin, format!("function {}", heap::name_of(function))))
+                }
             };
         };
         if !self.entered.insert(function.as_ptr() as usize) {

@@ -36,7 +36,9 @@ fn binary_names(op: BinaryOp) -> (&'static [&'static str], Operator) {
         B::Xor => (&["__xor__", "__rxor__"], O::Xor),
         B::InPlaceAdd => (&["__iadd__", "__add__", "__radd__"], O::IAdd),
         B::InPlaceAnd => (&["__iand__", "__and__", "__rand__"], O::IAnd),
-        B::InPlaceFloorDivide => (&["__ifloordiv__", "__floordiv__", "__rfloordiv__"], O::IFloorDiv),
+        B::InPlaceFloorDivide => {
+            (&["__ifloordiv__", "__floordiv__", "__rfloordiv__"], O::IFloorDiv)
+        }
         B::InPlaceLshift => (&["__ilshift__", "__lshift__", "__rlshift__"], O::ILShift),
         B::InPlaceMatrixMultiply => (&["__imatmul__", "__matmul__", "__rmatmul__"], O::IMatMul),
         B::InPlaceMultiply => (&["__imul__", "__mul__", "__rmul__"], O::IMul),
@@ -92,13 +94,19 @@ impl Recorder {
             Operands::Tensors => {
                 let other = if self.kind(left) == Kind::Tensor { right } else { left };
                 if matches!(self.kind(other), Kind::Object | Kind::Opaque) {
-                    self.stop(frame, Reason::Unsupported, format!("an operator of a tensor and a {}", heap::type_name(other)));
+                    self.stop(
+                        frame,
+                        Reason::Unsupported,
+                        format!("an operator of a tensor and a {}", heap::type_name(other)),
+                    );
                 }
                 // Numbers have no in-place operators: `n += t` is `n = n + t`.
                 let operator = match names {
                     [_, plain, _] if self.kind(left) != Kind::Tensor => {
                         Operator::from_name(plain.trim_matches('_'))
-                            .or_else(|| Operator::from_name(&format!("{}_", plain.trim_matches('_'))))
+                            .or_else(|| {
+                                Operator::from_name(&format!("{}_", plain.trim_matches('_')))
+                            })
                             .unwrap_or(operator)
                     }
                     _ => operator,
@@ -112,7 +120,10 @@ impl Recorder {
                 self.note(frame, |state| {
                     let mutable = matches!(state.kind(left), Kind::List | Kind::Dict | Kind::Set);
                     if in_place && mutable && state.origin(left) != Some(Origin::Fresh) {
-                        return Err((Reason::OutsideWrite, format!("{} on a {}", names[0], heap::type_name(left))));
+                        return Err((
+                            Reason::OutsideWrite,
+                            format!("{} on a {}", names[0], heap::type_name(left)),
+                        ));
                     }
                     state.adopt_deep(left)?;
                     state.adopt_deep(right)
@@ -178,27 +189,41 @@ impl Recorder {
             Operands::Tensors => {
                 let other = if self.kind(left) == Kind::Tensor { right } else { left };
                 let number = self.kind(other) == Kind::Tensor || heap::is_number(other);
-                if !number && self.kind(other) == Kind::Constant && matches!(op, CompareOp::Eq | CompareOp::Ne) {
+                if !number
+                    && self.kind(other) == Kind::Constant
+                    && matches!(op, CompareOp::Eq | CompareOp::Ne)
+                {
                     // `t == None` and `t == "x"` are settled by the types alone.
                     let _native = Suspended::new(frame.py());
                     return ops::compare(op, left, right);
                 }
                 if !matches!(self.kind(other), Kind::Tensor | Kind::Constant) {
-                    self.stop(frame, Reason::Unsupported, format!("comparison of a tensor with a {}", heap::type_name(other)));
+                    self.stop(
+                        frame,
+                        Reason::Unsupported,
+                        format!("comparison of a tensor with a {}", heap::type_name(other)),
+                    );
                 }
                 let target = |_: &mut State| Target::Operator(operator);
-                self.operation(frame, target, &[left, right], None, || ops::compare(op, left, right))
+                self.operation(frame, target, &[left, right], None, || {
+                    ops::compare(op, left, right)
+                })
             }
             Operands::Others => {
                 self.guard_operands(frame, &[left, right], names);
                 self.note(frame, |state| {
                     if holds_tensor(state, left) || holds_tensor(state, right) {
-                        return Err((Reason::DataRead, "comparison of containers of tensors".into()));
+                        return Err((
+                            Reason::DataRead,
+                            "comparison of containers of tensors".into(),
+                        ));
                     }
                     state.adopt_deep(left)?;
                     state.adopt_deep(right)?;
                     // The default equality is identity.
-                    if matches!(state.kind(left), Kind::Object) && state.kind(right) == state.kind(left) {
+                    if matches!(state.kind(left), Kind::Object)
+                        && state.kind(right) == state.kind(left)
+                    {
                         state.guard_distinct(left, right);
                     }
                     Ok(())
@@ -215,7 +240,11 @@ impl Recorder {
         for operand in operands {
             match self.kind(*operand) {
                 Kind::Opaque => {
-                    self.stop(frame, Reason::Unsupported, format!("an operator of a {}", heap::type_name(*operand)));
+                    self.stop(
+                        frame,
+                        Reason::Unsupported,
+                        format!("an operator of a {}", heap::type_name(*operand)),
+                    );
                 }
                 Kind::Constant => {}
                 Kind::Type => {
@@ -249,7 +278,11 @@ impl Recorder {
                 self.guard_protocol_of(frame, operand, &["__bool__", "__len__"]);
             }
             Kind::Object => self.guard_protocol_of(frame, operand, &["__bool__", "__len__"]),
-            Kind::Opaque => self.stop(frame, Reason::Unsupported, format!("the truth value of a {}", heap::type_name(operand))),
+            Kind::Opaque => self.stop(
+                frame,
+                Reason::Unsupported,
+                format!("the truth value of a {}", heap::type_name(operand)),
+            ),
             Kind::Type => self.guard_operands(frame, &[operand], &["__bool__", "__len__"]),
             _ => {}
         }
@@ -267,7 +300,10 @@ impl Recorder {
         self.note(frame, |state| {
             let kinds = (state.kind(left), state.kind(right));
             if kinds == (Kind::Constant, Kind::Constant) {
-                return if same || !left.get_type().is(right.get_type()) || heap::is_identity_stable(left, right) {
+                return if same
+                    || !left.get_type().is(right.get_type())
+                    || heap::is_identity_stable(left, right)
+                {
                     Ok(())
                 } else {
                     Err((Reason::Identity, "identity of equal values".into()))

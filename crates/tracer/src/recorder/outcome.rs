@@ -237,7 +237,9 @@ impl Finish {
                 let id = self.keep(object);
                 Ok(self.recipes.push(Recipe::Constant(id)))
             }
-            None => Err((Reason::UnknownOrigin, format!("a {} in the result", heap::type_name(object)))),
+            None => {
+                Err((Reason::UnknownOrigin, format!("a {} in the result", heap::type_name(object))))
+            }
         }
     }
 

@@ -226,7 +226,10 @@ impl State {
         let kind = self.kind(object);
         if kind == Kind::Constant {
             if !heap::is_constant(object) {
-                return Err((Reason::Unsupported, format!("a {} of objects", heap::type_name(object))));
+                return Err((
+                    Reason::Unsupported,
+                    format!("a {} of objects", heap::type_name(object)),
+                ));
             }
             let guard = self.constant_guard(object);
             self.guard(source, guard);
@@ -352,7 +355,11 @@ impl State {
     }
 
     fn constant_guard(&mut self, object: Borrowed<'_, '_>) -> GuardKind {
-        if object.is_none() { GuardKind::IsNone } else { GuardKind::Equals(self.objects.intern(object)) }
+        if object.is_none() {
+            GuardKind::IsNone
+        } else {
+            GuardKind::Equals(self.objects.intern(object))
+        }
     }
 
     /// Guards the exact type of the object at `source`.
@@ -418,10 +425,14 @@ impl State {
     fn adopt_key(&mut self, key: Borrowed<'_, '_>) -> Result<(), Stop> {
         match self.kind(key) {
             Kind::Constant => Ok(()),
-            Kind::Tuple => {
-                heap::tuple_items(key).iter().try_for_each(|item| self.adopt_key(item.as_borrowed()))
-            }
-            Kind::Function | Kind::Builtin | Kind::Type | Kind::Module | Kind::Singleton
+            Kind::Tuple => heap::tuple_items(key)
+                .iter()
+                .try_for_each(|item| self.adopt_key(item.as_borrowed())),
+            Kind::Function
+            | Kind::Builtin
+            | Kind::Type
+            | Kind::Module
+            | Kind::Singleton
             | Kind::TorchCallable => {
                 self.anchor(key);
                 Ok(())
@@ -453,12 +464,12 @@ impl State {
                     .iter()
                     .try_for_each(|(_, value)| self.adopt_deep(value.as_borrowed()))
             }
-            Kind::List => {
-                heap::list_items(object).iter().try_for_each(|item| self.adopt_deep(item.as_borrowed()))
-            }
-            Kind::Tuple => {
-                heap::tuple_items(object).iter().try_for_each(|item| self.adopt_deep(item.as_borrowed()))
-            }
+            Kind::List => heap::list_items(object)
+                .iter()
+                .try_for_each(|item| self.adopt_deep(item.as_borrowed())),
+            Kind::Tuple => heap::tuple_items(object)
+                .iter()
+                .try_for_each(|item| self.adopt_deep(item.as_borrowed())),
             _ => Ok(()),
         }
     }
@@ -472,9 +483,16 @@ impl State {
         }
         match kind {
             Kind::Tensor => {
-                return Err((Reason::UnknownOrigin, "a tensor made by a call that isn't recorded".into()));
+                return Err((
+                    Reason::UnknownOrigin,
+                    "a tensor made by a call that isn't recorded".into(),
+                ));
             }
-            Kind::Type | Kind::Builtin | Kind::Singleton | Kind::TorchCallable | Kind::Module
+            Kind::Type
+            | Kind::Builtin
+            | Kind::Singleton
+            | Kind::TorchCallable
+            | Kind::Module
             | Kind::Code => {
                 self.anchor(object);
                 return Ok(());
@@ -483,12 +501,12 @@ impl State {
             _ => self.set_fresh(object),
         }
         match kind {
-            Kind::List => {
-                heap::list_items(object).iter().try_for_each(|item| self.register(item.as_borrowed()))
-            }
-            Kind::Tuple => {
-                heap::tuple_items(object).iter().try_for_each(|item| self.register(item.as_borrowed()))
-            }
+            Kind::List => heap::list_items(object)
+                .iter()
+                .try_for_each(|item| self.register(item.as_borrowed())),
+            Kind::Tuple => heap::tuple_items(object)
+                .iter()
+                .try_for_each(|item| self.register(item.as_borrowed())),
             Kind::Dict => heap::dict_items(object).iter().try_for_each(|(key, value)| {
                 self.register(key.as_borrowed())?;
                 self.register(value.as_borrowed())

@@ -11,10 +11,10 @@ use stator_cpython::{Result, ops};
 use stator_graph::{Arg, Constant, Device, Dtype, NodeId, Target, TextId, Value};
 use stator_guards::TensorGuard;
 
+use super::Recorder;
 use super::kinds::Kind;
 use super::look as heap;
 use super::state::{Origin, State, Stop};
-use super::Recorder;
 use crate::breaks::Reason;
 
 /// The facts of a tensor that a replay depends on; `None` for tensors without plain strides.
@@ -97,11 +97,17 @@ impl State {
             Kind::Type | Kind::Builtin | Kind::Singleton | Kind::TorchCallable | Kind::Module => {
                 Ok(Arg::Object(self.graph_object(object, || heap::name_of(object))))
             }
-            _ => Err((Reason::Unsupported, format!("a {} as argument of a tensor operation", heap::type_name(object)))),
+            _ => Err((
+                Reason::Unsupported,
+                format!("a {} as argument of a tensor operation", heap::type_name(object)),
+            )),
         }
     }
 
-    fn graph_args(&mut self, items: &[Object<'_>]) -> std::result::Result<SmallVec<[Arg; 8]>, Stop> {
+    fn graph_args(
+        &mut self,
+        items: &[Object<'_>],
+    ) -> std::result::Result<SmallVec<[Arg; 8]>, Stop> {
         items.iter().map(|item| self.graph_arg(item.as_borrowed())).collect()
     }
 
@@ -180,7 +186,10 @@ impl State {
                         if item.is_none() {
                             continue;
                         }
-                        return Err((Reason::DataRead, "an operation that returns a number".into()));
+                        return Err((
+                            Reason::DataRead,
+                            "an operation that returns a number".into(),
+                        ));
                     }
                     let element = self.graph.get_item(node, index);
                     self.bind_result(element, item.as_borrowed(), args)?;
@@ -191,7 +200,10 @@ impl State {
                 self.graph.set_value(node, Value::Nothing);
                 Ok(())
             }
-            _ => Err((Reason::DataRead, format!("an operation that returns a {}", heap::type_name(object)))),
+            _ => Err((
+                Reason::DataRead,
+                format!("an operation that returns a {}", heap::type_name(object)),
+            )),
         }
     }
 }
@@ -239,7 +251,8 @@ impl Recorder {
             self.note(frame, |state| {
                 let target = target(state);
                 let stack = state.place(frame);
-                let node = state.graph.call_with_keywords(target, &recorded.args, &recorded.names, stack);
+                let node =
+                    state.graph.call_with_keywords(target, &recorded.args, &recorded.names, stack);
                 state.bind_result(node, object.as_borrowed(), args)
             });
         }
@@ -277,11 +290,11 @@ impl Recorder {
             Determined::Always => None,
             Determined::Never => Some((Reason::DynamicOutput, operation.name.to_string())),
             Determined::ReadsData => Some((Reason::DataRead, operation.name.to_string())),
-            Determined::UnlessTensorBeyond(first) => args
-                .iter()
-                .skip(first)
-                .any(|arg| holds_tensor(&mut state, *arg))
-                .then(|| (Reason::DataRead, format!("a tensor as size argument of {}", operation.name))),
+            Determined::UnlessTensorBeyond(first) => {
+                args.iter().skip(first).any(|arg| holds_tensor(&mut state, *arg)).then(|| {
+                    (Reason::DataRead, format!("a tensor as size argument of {}", operation.name))
+                })
+            }
             Determined::AtLeast(count) => (args.len() < count && names.is_none())
                 .then(|| (Reason::DynamicOutput, operation.name.to_string())),
             Determined::Indexing => {
@@ -306,11 +319,15 @@ impl Recorder {
 pub fn holds_tensor(state: &mut State, object: Borrowed<'_, '_>) -> bool {
     match state.kind(object) {
         Kind::Tensor => true,
-        Kind::List => heap::list_items(object).iter().any(|item| holds_tensor(state, item.as_borrowed())),
-        Kind::Tuple => heap::tuple_items(object).iter().any(|item| holds_tensor(state, item.as_borrowed())),
-        Kind::Dict => {
-            heap::dict_items(object).iter().any(|(_, value)| holds_tensor(state, value.as_borrowed()))
+        Kind::List => {
+            heap::list_items(object).iter().any(|item| holds_tensor(state, item.as_borrowed()))
         }
+        Kind::Tuple => {
+            heap::tuple_items(object).iter().any(|item| holds_tensor(state, item.as_borrowed()))
+        }
+        Kind::Dict => heap::dict_items(object)
+            .iter()
+            .any(|(_, value)| holds_tensor(state, value.as_borrowed())),
         Kind::Constant => match object.cast_exact::<PySlice>() {
             Ok(slice) => {
                 heap::slice_parts(slice).iter().any(|part| holds_tensor(state, part.as_borrowed()))
@@ -340,12 +357,12 @@ fn index_problem(state: &mut State, index: Borrowed<'_, '_>, stores: bool) -> Op
             // c10::ScalarType: 0 is uint8 and 11 is bool, both masks.
             if matches!(info.dtype, 0 | 11) && !stores { mask() } else { None }
         }
-        Kind::List => {
-            heap::list_items(index).iter().find_map(|item| index_problem(state, item.as_borrowed(), stores))
-        }
-        Kind::Tuple => {
-            heap::tuple_items(index).iter().find_map(|item| index_problem(state, item.as_borrowed(), stores))
-        }
+        Kind::List => heap::list_items(index)
+            .iter()
+            .find_map(|item| index_problem(state, item.as_borrowed(), stores)),
+        Kind::Tuple => heap::tuple_items(index)
+            .iter()
+            .find_map(|item| index_problem(state, item.as_borrowed(), stores)),
         Kind::Constant => {
             if holds_tensor(state, index) {
                 return Some((Reason::DataRead, "a slice bounded by a tensor".into()));
@@ -355,4 +372,3 @@ fn index_problem(state: &mut State, index: Borrowed<'_, '_>, stores: bool) -> Op
         _ => Some((Reason::Unsupported, "an index of an unknown type".into())),
     }
 }
-
