@@ -27,8 +27,9 @@ class Stats:
 class Compiled:
     """A function that is traced at its first call and replayed afterwards.
 
-    Called through vectorcall; a descriptor, so that it works as a method. `fn` is always a Python
-    function: `stator._targets` takes bound methods, partials, objects and modules apart first.
+    A descriptor, so that it works as a method. `fn` is always a Python function: `stator._targets`
+    takes bound methods, partials, objects and modules apart first. What describes it
+    (`__name__`, `__wrapped__`, ...) stands in the instance's `__dict__`, where it can be set.
     Pickling is `stator._targets`' business; a deep copy is the object itself, as for functions.
     """
 

@@ -120,6 +120,14 @@ def test_string_is_guarded(tmp_path: Path) -> None:
 
 
 @needs_stator
+def test_verbose_guards_name_the_read(tmp_path: Path) -> None:
+    lines = run(tmp_path, "script.py", scripts.HELLO, "+guards")
+    assert_in_order(scripts.HELLO_GUARDS, lines)
+    assert "L['b'] == 'Hello'  # script.py:3: @stator.compile" in lines
+    assert any(line.endswith("  # script.py:5: return a * len(b)") for line in lines)
+
+
+@needs_stator
 def test_other_values_specialise(tmp_path: Path) -> None:
     """A6: another string, another graph."""
     source = scripts.HELLO + 'fn(torch.arange(10), "Hi")\n'
