@@ -20,7 +20,9 @@ GENERATOR = Path(__file__).parent.parent / "crates" / "bytecode" / "tools" / "ge
 PACKAGES = ["."] + sorted(
     path.name
     for path in STDLIB.iterdir()
-    if path.is_dir() and path.name not in {"site-packages", "__pycache__"} and any(path.rglob("*.py"))
+    if path.is_dir()
+    and path.name not in {"site-packages", "__pycache__"}
+    and any(path.rglob("*.py"))
 )
 
 # CPython writes these into running code only, never into `co_code`.
@@ -95,7 +97,9 @@ def test_stack_effect(name: str, jump: bool | None) -> None:
         dis.stack_effect(number, 0)
         args = ARGS
     except ValueError:  # It takes no argument, and refuses to be given one.
-        assert _stator._bytecode_stack_effect(number, 0, jump) == dis.stack_effect(number, jump=jump)
+        assert _stator._bytecode_stack_effect(number, 0, jump) == dis.stack_effect(
+            number, jump=jump
+        )
         return
     for arg in args:
         found = _stator._bytecode_stack_effect(number, arg, jump)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import linecache
+import os
 import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from stator import _stator
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (
@@ -84,6 +87,14 @@ def test_every_documentation_page_is_listed() -> None:
     readme = (ROOT / "README.md").read_text()
     for page in sorted((ROOT / "docs").glob("*.md")):
         assert f"docs/{page.name}" in readme, f"README.md doesn't list docs/{page.name}"
+
+
+def test_the_page_of_break_reasons_is_current() -> None:
+    """`docs/breaks.md` is made from the table in `crates/tracer/src/breaks.rs`."""
+    page, text = ROOT / "docs" / "breaks.md", _stator._breaks_page()
+    if os.environ.get("STATOR_BLESS") == "1":
+        page.write_text(text)
+    assert page.read_text() == text, "run `make bless`"
 
 
 def test_make_targets_that_the_pages_name_exist() -> None:

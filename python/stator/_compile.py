@@ -67,7 +67,8 @@ def compile(
     backend: what runs the graph. `"eager"` replays it operation by operation; a name out of
         `stator.list_backends()`, or a callable that takes a `torch.fx.GraphModule` and example
         inputs and returns a callable.
-    fullgraph: raise `stator.errors.GraphBreakError` where the function can't be one graph.
+    fullgraph: raise `stator.GraphBreakError` where the function can't be one graph. The call has
+        been executed by then, natively from the break on: what it wrote stays written.
     dynamic: True treats tensor sizes as symbols from the start, False never does, None does once
         one has changed.
     mode, options: handed to the backend; one of them at most.

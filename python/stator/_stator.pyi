@@ -27,8 +27,9 @@ class Stats:
 class Compiled:
     """A function that is traced at its first call and replayed afterwards.
 
-    Called through vectorcall; a descriptor, so that it works as a method. `fn` is always a Python
-    function: `stator._targets` takes bound methods, partials, objects and modules apart first.
+    A descriptor, so that it works as a method. `fn` is always a Python function: `stator._targets`
+    takes bound methods, partials, objects and modules apart first. What describes it
+    (`__name__`, `__wrapped__`, ...) stands in the instance's `__dict__`, where it can be set.
     Pickling is `stator._targets`' business; a deep copy is the object itself, as for functions.
     """
 
@@ -77,6 +78,9 @@ def reset_all() -> None:
 
 testing: ModuleType
 """The exact evaluator on its own; `stator._testing` wraps it."""
+
+def _breaks_page() -> str:
+    """The table of break reasons as the page `docs/breaks.md`."""
 
 def _bytecode_roundtrip(code: bytes) -> bytes: ...
 def _bytecode_exception_table_roundtrip(table: bytes) -> bytes: ...

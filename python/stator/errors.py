@@ -60,8 +60,12 @@ class GraphBreakError(StatorError):
     """`fullgraph=True`, and something in the function can't be part of a graph.
 
     `id` names the row of the table of break reasons, `explanation` says what was met, `hint` says
-    what to do about it, and `user_stack` holds (file, line, function) of the user's frames,
-    outermost first.
+    what to do about it, and `stack` holds (file, line, function) of the user's frames, outermost
+    first.
+
+    Recording executes the call. So where the break is met within a call, the call is finished
+    natively first, its effects on other objects stay, and this is raised in place of its result.
+    What the call itself raises goes before.
     """
 
     def __init__(
@@ -69,17 +73,17 @@ class GraphBreakError(StatorError):
         id: str,
         explanation: str,
         hint: str,
-        user_stack: Sequence[tuple[str, int, str]] = (),
+        stack: Sequence[tuple[str, int, str]] = (),
     ) -> None:
-        super().__init__(id, explanation, hint, tuple(user_stack))
+        super().__init__(id, explanation, hint, tuple(stack))
         self.id = id
         self.explanation = explanation
         self.hint = hint
-        self.user_stack = tuple(user_stack)
+        self.stack = tuple(stack)
 
     def __str__(self) -> str:
         lines = [f"This function can't be one graph: {self.explanation}"]
-        for file, line, function in self.user_stack:
+        for file, line, function in self.stack:
             lines.append(f'  File "{file}", line {line}, in {function}')
             code = linecache.getline(file, line).strip()
             if code:

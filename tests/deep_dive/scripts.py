@@ -93,7 +93,8 @@ def forward(l_a_: torch.Tensor):
 HELLO_RECOMPILES = """\
 Recompiling function fn in script.py:3
 triggered by the following guard failure(s):
-- L['b'] == 'Hello'
+     - L['b'] == 'Hello'
+       found 'Hi', read at script.py:3: @stator.compile
 """
 
 ITEM = """\
@@ -137,3 +138,39 @@ SIZES_GUARDS = (
     "check_tensor(L['b'], torch.float32, device=None, requires_grad=False, "
     "size=[4, 3], stride=[3, 1])\n"
 )
+
+TRACED = """\
+import torch
+import stator
+@stator.compile
+def fn(x, n):
+    return torch.any(y) if n is None else x.add(n[0])
+y = torch.ones(2)
+
+fn(torch.ones(2), None)
+fn(torch.ones(2), [3])
+"""
+
+TRACED_LINES = """\
+TRACE RESUME 0 []
+TRACE LOAD_FAST n []
+TRACE POP_JUMP_FORWARD_IF_NOT_NONE to 56 [Constant(None)]
+TRACE LOAD_GLOBAL torch []
+TRACE LOAD_ATTR any [Module(torch)]
+TRACE LOAD_GLOBAL y [TorchFn(any)]
+TRACE PRECALL 1 [TorchFn(any), Tensor()]
+TRACE CALL 1 [TorchFn(any), Tensor()]
+TRACE JUMP_FORWARD to 108 [Tensor()]
+TRACE RETURN_VALUE [Tensor()]
+TRACE RESUME 0 []
+TRACE LOAD_FAST n []
+TRACE POP_JUMP_FORWARD_IF_NOT_NONE to 56 [List(1)]
+TRACE LOAD_FAST x []
+TRACE LOAD_METHOD add [Tensor()]
+TRACE LOAD_FAST n [TorchFn(add), Tensor()]
+TRACE LOAD_CONST 0 [TorchFn(add), Tensor(), List(1)]
+TRACE BINARY_SUBSCR [TorchFn(add), Tensor(), List(1), Constant(int: 0)]
+TRACE PRECALL 1 [TorchFn(add), Tensor(), Constant(int: 3)]
+TRACE CALL 1 [TorchFn(add), Tensor(), Constant(int: 3)]
+TRACE RETURN_VALUE [Tensor()]
+"""

@@ -86,7 +86,7 @@ impl Instruction {
 
 /// Decodes `co_code`: the bytes of a code object with empty caches.
 pub fn decode(version: Version, code: &[u8]) -> Result<Vec<Instruction>, Error> {
-    if code.len() % 2 != 0 || code.len() / 2 > i32::MAX as usize {
+    if !code.len().is_multiple_of(2) || code.len() / 2 > i32::MAX as usize {
         return Err(Error::CodeLength(code.len()));
     }
     let mut instructions = Vec::with_capacity(code.len() / 4);

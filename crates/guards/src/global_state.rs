@@ -36,17 +36,13 @@ impl GlobalState {
         self.facts.iter().find(|fact| fact.name == name).map(|fact| &fact.value)
     }
 
-    /// The facts in which `found` differs from `self`, as `name == expected, found value`.
-    #[must_use]
-    pub fn differences(&self, found: &GlobalState) -> Vec<String> {
-        self.facts
-            .iter()
-            .filter(|fact| found.get(fact.name) != Some(&fact.value))
-            .map(|fact| match found.get(fact.name) {
-                Some(value) => format!("{fact}, found {value}"),
-                None => format!("{fact}, found nothing"),
-            })
-            .collect()
+    /// The facts in which `found` differs from `self`, each with the value it has there, if any.
+    pub fn differences<'a>(
+        &'a self,
+        found: &'a GlobalState,
+    ) -> impl Iterator<Item = (&'a Fact, Option<&'a Value>)> {
+        let pairs = self.facts.iter().map(|fact| (fact, found.get(fact.name)));
+        pairs.filter(|(fact, value)| *value != Some(&fact.value))
     }
 }
 

@@ -11,6 +11,8 @@ pub trait Objects {
     fn address(&self, object: ObjectId) -> usize;
     /// The object's `repr`, short.
     fn repr(&self, object: ObjectId) -> String;
+    /// The address of the object's type.
+    fn type_address(&self, object: ObjectId) -> usize;
 }
 
 /// Prints objects as their ids, where no table of objects is at hand.
@@ -24,6 +26,10 @@ impl Objects for NoObjects {
 
     fn repr(&self, object: ObjectId) -> String {
         format!("{object:?}")
+    }
+
+    fn type_address(&self, object: ObjectId) -> usize {
+        object.index()
     }
 }
 
@@ -106,7 +112,20 @@ impl Sources {
         let _ = write!(out, "[{key}]");
     }
 
-    /// The guard as the deep dive prints it: `___check_type_id(L['b'], 94334122025024)`.
+    /// The guard as the deep dive prints it. Equality with a constant has two lines, because it
+    /// includes the type: `___check_type_id(L['b'], 94334122025024)` and `L['b'] == 'Hello'`.
+    #[must_use]
+    pub fn print_guard_lines(&self, guard: &Guard, objects: &impl Objects) -> Vec<String> {
+        let mut lines = Vec::new();
+        if let GuardKind::Equals(object) = guard.kind {
+            let source = self.print(guard.source);
+            lines.push(format!("___check_type_id({source}, {})", objects.type_address(object)));
+        }
+        lines.push(self.print_guard(guard, objects));
+        lines
+    }
+
+    /// The guard in one line, which is what a failure names.
     #[must_use]
     pub fn print_guard(&self, guard: &Guard, objects: &impl Objects) -> String {
         let source = self.print(guard.source);

@@ -5,7 +5,7 @@ mod testing;
 
 use pyo3::prelude::*;
 use stator_tracer::compiled::{self, Compiled, Stats};
-use stator_tracer::{logs, recorder};
+use stator_tracer::{breaks, logs, recorder};
 
 /// Bit `i` switches the `i`-th log on.
 #[pyfunction]
@@ -25,10 +25,10 @@ fn reset_all(py: Python<'_>) {
     compiled::reset_all(py);
 }
 
-/// Makes a compiled function known to `reset_all`.
+/// The table of break reasons as a page, for `docs/breaks.md`.
 #[pyfunction]
-fn _register(compiled: &Bound<'_, Compiled>) -> PyResult<()> {
-    Compiled::register(compiled)
+fn _breaks_page() -> String {
+    breaks::page()
 }
 
 #[pymodule]
@@ -38,7 +38,7 @@ fn _stator(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_set_log_mask, module)?)?;
     module.add_function(wrap_pyfunction!(is_recording, module)?)?;
     module.add_function(wrap_pyfunction!(reset_all, module)?)?;
-    module.add_function(wrap_pyfunction!(_register, module)?)?;
+    module.add_function(wrap_pyfunction!(_breaks_page, module)?)?;
     bytecode::register(module)?;
     stator_tracer::check::testing::register(module)?;
     testing::register(module)

@@ -131,10 +131,10 @@ impl Signature {
         if slots[self.positional..].iter().any(Option::is_none) {
             let defaults = value(function.as_borrowed(), Field::KwDefaults)?;
             let defaults = defaults.cast::<PyDict>().ok()?;
-            for index in self.positional..slots.len() {
-                if slots[index].is_none() {
-                    let name = self.names[index].bind(function.py());
-                    slots[index] = Some(defaults.get_item(name).ok()??);
+            let names = &self.names[self.positional..];
+            for (slot, name) in slots[self.positional..].iter_mut().zip(names) {
+                if slot.is_none() {
+                    *slot = Some(defaults.get_item(name).ok()??);
                 }
             }
         }

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use crate::locate::shown_path;
+
 macro_rules! breaks {
     ($($(#[$doc:meta])* $variant:ident $id:literal $what:literal $why:literal $hint:literal)*) => {
         /// A row of the break table.
@@ -44,6 +46,7 @@ macro_rules! breaks {
     };
 }
 
+// Ids are stable: one that is given up isn't given again (SB014).
 breaks! {
     /// A C function the function table doesn't know.
     OpaqueCall "SB001" "call of a function that Stator does not know"
@@ -97,14 +100,14 @@ breaks! {
     Suspendable "SB013" "a generator or coroutine function"
         "its frame outlives the call"
         "compile the function that consumes it"
-    /// The recorded call raised.
-    Raised "SB014" "the call raised an exception"
-        "only calls that return are recorded"
-        "nothing: the next call is recorded again"
     /// Too many entries.
     RecompileLimit "SB015" "the function was traced too often"
         "its guards fail again and again"
         "raise recompile_limit, or pass the changing value as a tensor"
+    /// `stator.disable`, `torch.compiler.disable`.
+    Disabled "SB016" "a function that is not to be traced"
+        "its mark says so"
+        "remove stator.disable or torch.compiler.disable, or call it outside the compiled function"
 }
 
 /// One occurrence of a break.
@@ -131,21 +134,32 @@ pub struct Place {
 
 impl fmt::Display for Break {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.reason.id(), self.reason.what())?;
-        if !self.detail.is_empty() {
-            write!(f, ": {}", self.detail)?;
-        }
+        write!(f, "{} {}", self.reason.id(), self.explanation())?;
         if let Some(place) = self.stack.last() {
-            write!(f, " (at {}:{} in {})", place.file, place.line, place.function)?;
+            let file = shown_path(&place.file);
+            write!(f, " (at {file}:{} in {})", place.line, place.function)?;
         }
         Ok(())
     }
 }
 
 impl Break {
-    /// The report of the `graph_breaks` log.
+    /// One without details.
     #[must_use]
-    pub fn report(&self) -> String {
+    pub fn new(reason: Reason) -> Self {
+        Self { reason, detail: String::new(), stack: Vec::new() }
+    }
+
+    /// What happened, with the details.
+    #[must_use]
+    pub fn explanation(&self) -> String {
+        let what = self.reason.what();
+        if self.detail.is_empty() { what.to_owned() } else { format!("{what}: {}", self.detail) }
+    }
+
+    /// The report of the `graph_breaks` log. `source` gives the text of a place's line.
+    #[must_use]
+    pub fn report(&self, source: &dyn Fn(&Place) -> String) -> String {
         let mut text = format!("{} {}", self.reason.id(), self.reason.what());
         if !self.detail.is_empty() {
             text += &format!("\n  What: {}", self.detail);
@@ -153,13 +167,43 @@ impl Break {
         text += &format!("\n  Why: {}\n  Hint: {}", self.reason.why(), self.reason.hint());
         if !self.stack.is_empty() {
             text += "\n  User code:";
-            for place in &self.stack {
-                text += &format!("\n    {}:{} in {}", place.file, place.line, place.function);
+        }
+        for place in &self.stack {
+            let file = shown_path(&place.file);
+            text += &format!("\n    {file}:{} in {}", place.line, place.function);
+            let code = source(place);
+            if !code.is_empty() {
+                text += &format!("\n      {code}");
             }
         }
         text
     }
 }
+
+/// The table as a page: `docs/breaks.md`.
+#[must_use]
+pub fn page() -> String {
+    let mut text = String::from(PAGE);
+    for reason in Reason::ALL {
+        let (id, what) = (reason.id(), reason.what());
+        let (why, hint) = (reason.why(), reason.hint());
+        text += &format!("\n## {id}: {what}\n\n* Why: {why}.\n* Hint: {hint}.\n");
+    }
+    text
+}
+
+const PAGE: &str = "<!-- Generated from crates/tracer/src/breaks.rs by `make bless`. -->
+
+# What can't be traced
+
+When a call can't be traced to its end, CPython finishes it, once, as it would without Stator, and later calls run natively
+from their start. Two reasons don't speak for later calls: SB011 holds as long as the mode is active, and under SB015
+calls that fit a trace are still replayed. A call that raises an exception of its own is neither: it isn't remembered, and the next call
+is recorded anew.
+
+`STATOR_LOGS=graph_breaks` shows each case with the user's frames, `stator.stats(fn).reason` keeps the last one, and with
+`fullgraph=True` it is an error, `stator.GraphBreakError`. The ids are stable.
+";
 
 #[cfg(test)]
 mod tests {

@@ -3,20 +3,27 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFunction, PyTuple, PyWeakrefMethods, PyWeakrefReference};
 use smallvec::SmallVec;
+use stator_cpython::code::Code;
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::object::{Borrowed, Object};
 
 use crate::bind::Signature;
 use crate::breaks::{Break, Place, Reason};
+use crate::check::{Failure, Resolved, has_foreign_modes, read_global_state};
+use crate::disabled;
 use crate::entry::{Entry, Replay};
-use crate::locate::source_line;
+use crate::locate::{shown_path, source_line, text};
 use crate::logs::Log;
 use crate::recorder::{self, Outcome, record};
 
 /// A function that is traced at its first call and replayed afterwards.
+///
+/// What describes the function (`__name__`, `__doc__`, `__wrapped__`, ...) stands in the instance's
+/// dictionary, as `functools.wraps` puts it there.
 #[pyclass(dict, weakref, frozen, module = "stator._stator")]
 pub struct Compiled {
     function: Py<PyFunction>,
@@ -36,9 +43,10 @@ struct CacheState {
     entries: Vec<Arc<Entry>>,
     signature: Option<Arc<Signature>>,
     traces: u64,
-    /// Why every call from now on runs natively.
-    given_up: Option<Break>,
+    /// Whether every call from now on runs natively.
+    given_up: bool,
     reason: Option<String>,
+    /// Whether the user was warned of the recompile limit.
     warned: bool,
 }
 
@@ -61,6 +69,12 @@ pub struct Stats {
     guards: usize,
 }
 
+/// What a call needs first: the signature, and the entry that was used last.
+type Prepared = (Arc<Signature>, Option<Arc<Entry>>);
+
+/// Why no entry fits.
+type Failures<'a> = [(&'a Arc<Entry>, Failure)];
+
 static ALL: Mutex<Vec<Py<PyWeakrefReference>>> = Mutex::new(Vec::new());
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -71,18 +85,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Compiled {
     #[new]
     #[pyo3(signature = (r#fn, *, backend, recompile_limit, fullgraph, dynamic))]
-    fn new(
-        r#fn: Bound<'_, PyFunction>,
+    fn new<'py>(
+        r#fn: &Bound<'py, PyFunction>,
         backend: Option<Py<PyAny>>,
         recompile_limit: Option<usize>,
         fullgraph: bool,
         dynamic: Option<bool>,
-    ) -> PyResult<Self> {
+    ) -> PyResult<Bound<'py, Self>> {
         // Sizes are static until symbolic shapes join.
         let _ = dynamic;
-        recorder::prepare(r#fn.py())?;
-        Ok(Self {
-            function: r#fn.unbind(),
+        let py = r#fn.py();
+        recorder::prepare(py)?;
+        let this = Self {
+            function: r#fn.clone().unbind(),
             backend,
             recompile_limit,
             fullgraph,
@@ -90,7 +105,33 @@ impl Compiled {
             hits: AtomicU64::new(0),
             native: AtomicU64::new(0),
             recording: AtomicBool::new(false),
-        })
+        };
+        let this = Bound::new(py, this)?;
+        py.import("functools")?.call_method1("update_wrapper", (&this, r#fn))?;
+        register(&this)?;
+        Ok(this)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.function)?;
+        visit.call(&self.backend)?;
+        // Where the lock is taken the entries are in use: they seem to be held from outside.
+        let Ok(state) = self.state.try_lock() else { return Ok(()) };
+        // An entry that a call holds too isn't ours alone.
+        let mut own = state.entries.iter().filter(|entry| Arc::strong_count(entry) == 1);
+        own.try_for_each(|entry| entry.traverse(&visit))
+    }
+
+    fn __clear__(&self) {
+        if let Ok(mut state) = self.state.try_lock() {
+            let entries = std::mem::take(&mut state.entries);
+            drop(state);
+            drop(entries);
+        }
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> String {
+        format!("<compiled function {} at {:#x}>", name(slf), slf.as_ptr() as usize)
     }
 
     #[pyo3(signature = (*args, **kwargs))]
@@ -99,7 +140,7 @@ impl Compiled {
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Object<'py>> {
-        slf.get().call(slf.py(), args, kwargs)
+        Self::call(slf, args, kwargs)
     }
 
     fn __get__<'py>(
@@ -156,25 +197,6 @@ impl Compiled {
 }
 
 impl Compiled {
-    /// Makes a compiled function known to [`reset_all`].
-    ///
-    /// # Errors
-    /// If it can't be referenced weakly.
-    pub fn register(this: &Bound<'_, Self>) -> PyResult<()> {
-        let reference = PyWeakrefReference::new(this)?.unbind();
-        let py = this.py();
-        let mut all = lock(&ALL);
-        all.retain(|known| known.bind(py).upgrade().is_some());
-        all.push(reference);
-        Ok(())
-    }
-
-    /// The function that was compiled.
-    #[must_use]
-    pub fn function<'py>(&self, py: Python<'py>) -> Bound<'py, PyFunction> {
-        self.function.bind(py).clone()
-    }
-
     fn entries(&self) -> Vec<Arc<Entry>> {
         lock(&self.state).entries.clone()
     }
@@ -190,58 +212,95 @@ impl Compiled {
     }
 
     fn call<'py>(
-        &self,
-        py: Python<'py>,
+        this: &Bound<'py, Self>,
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Object<'py>> {
-        let function = self.function.bind(py);
+        let (py, own) = (this.py(), this.get());
+        let function = own.function.bind(py);
         if recorder::is_recording() {
             // A compiled function within another: part of its trace.
             return function.call(args, kwargs);
         }
-        let signature = {
-            let mut state = lock(&self.state);
-            if state.given_up.is_some() {
-                drop(state);
-                return self.run_natively(py, args, kwargs);
-            }
-            self.signature(function.as_any(), &mut state)
+        let Some((signature, first)) = own.prepare(this)? else {
+            return own.run_natively(py, args, kwargs);
         };
-        let Some(signature) = signature else { return self.run_natively(py, args, kwargs) };
-        if signature.is_suspendable {
-            self.give_up(
-                py,
-                Break { reason: Reason::Suspendable, detail: name(function), stack: vec![] },
-            );
-            return self.run_natively(py, args, kwargs);
-        }
         let Some(locals) = signature.bind(function.as_any(), args, kwargs) else {
             // The arguments don't fit: the function itself says so.
             return function.call(args, kwargs);
         };
         let locals: SmallVec<[Borrowed<'_, 'py>; 8]> =
             locals.iter().map(|local| local.as_borrowed()).collect();
-        let entries = self.entries();
-        let mut failures = Vec::new();
+        if let Some(entry) = first
+            && let Some(resolved) = entry.check_fast(py, &locals)
+        {
+            return own.replay(py, &entry, &resolved, args, kwargs);
+        }
+        let entries = own.entries();
         let fast = entries.iter().find_map(|entry| Some((entry, entry.check_fast(py, &locals)?)));
-        let mut passed = fast;
-        if passed.is_none() {
-            for entry in &entries {
-                match entry.check(py, &locals) {
-                    Ok(resolved) => {
-                        passed = Some((entry, resolved));
-                        break;
-                    }
-                    Err(failure) => failures.push((entry, failure)),
+        let mut failures = Vec::new();
+        let passed = fast.or_else(|| {
+            entries.iter().find_map(|entry| match entry.check(py, &locals) {
+                Ok(resolved) => Some((entry, resolved)),
+                Err(failure) => {
+                    failures.push((entry, failure));
+                    None
                 }
+            })
+        });
+        match passed {
+            Some((entry, resolved)) => {
+                own.use_first(entry);
+                own.replay(py, entry, &resolved, args, kwargs)
+            }
+            None => Self::miss(this, args, kwargs, &failures),
+        }
+    }
+
+    /// The signature, and the entry to try first; `None`: the call is to run natively.
+    fn prepare(&self, this: &Bound<'_, Self>) -> PyResult<Option<Prepared>> {
+        let function = self.function.bind(this.py()).as_any().as_borrowed();
+        let code = value(function, Field::Code).map_or(0, |code| code.as_ptr() as usize);
+        {
+            let state = lock(&self.state);
+            if let Some(signature) = &state.signature
+                && signature.code == code
+            {
+                let first = state.entries.first().cloned();
+                return Ok((!state.given_up).then(|| (signature.clone(), first)));
             }
         }
-        let Some((entry, resolved)) = passed else {
-            return self.miss(py, args, kwargs, &failures);
+        // The first call, or one after the function's code was replaced.
+        let Some(signature) = Signature::of(&function).map(Arc::new) else { return Ok(None) };
+        let stop = if signature.is_suspendable {
+            Some((Reason::Suspendable, name(this)))
+        } else {
+            disabled::reason(function).map(|why| (Reason::Disabled, why))
         };
-        self.use_first(entry);
-        match entry.replay(py, &resolved, self.backend.as_ref()) {
+        let outdated = {
+            let mut state = lock(&self.state);
+            // Under `fullgraph` each call has to meet the reason anew.
+            let remembered = stop.is_none() || !self.fullgraph;
+            state.signature = remembered.then(|| signature.clone());
+            state.given_up = false;
+            std::mem::take(&mut state.entries)
+        };
+        drop(outdated);
+        let Some((reason, detail)) = stop else { return Ok(Some((signature, None))) };
+        let (file, line) = location(self.function.bind(this.py()));
+        let stack = vec![Place { file, line, function: name(this) }];
+        Self::give_up(this, Break { reason, detail, stack }).map(|()| None)
+    }
+
+    fn replay<'py>(
+        &self,
+        py: Python<'py>,
+        entry: &Entry,
+        resolved: &Resolved<'py>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Object<'py>> {
+        match entry.replay(py, resolved, self.backend.as_ref()) {
             Replay::Done(result) => {
                 self.hits.fetch_add(1, Ordering::Relaxed);
                 Ok(result)
@@ -254,28 +313,8 @@ impl Compiled {
         }
     }
 
-    /// The signature, made again if the function's code was replaced.
-    fn signature(
-        &self,
-        function: &Bound<'_, PyAny>,
-        state: &mut CacheState,
-    ) -> Option<Arc<Signature>> {
-        let code = value(function.as_borrowed(), Field::Code)?.as_ptr() as usize;
-        match &state.signature {
-            Some(signature) if signature.code == code => {}
-            _ => {
-                state.entries.clear();
-                state.signature = Signature::of(function).map(Arc::new);
-            }
-        }
-        state.signature.clone()
-    }
-
     fn use_first(&self, entry: &Arc<Entry>) {
         let mut state = lock(&self.state);
-        if state.entries.first().is_some_and(|first| Arc::ptr_eq(first, entry)) {
-            return;
-        }
         if let Some(at) = state.entries.iter().position(|known| Arc::ptr_eq(known, entry)) {
             state.entries[..=at].rotate_right(1);
         }
@@ -283,38 +322,35 @@ impl Compiled {
 
     /// No entry fits: records the call, unless something speaks against it.
     fn miss<'py>(
-        &self,
-        py: Python<'py>,
+        this: &Bound<'py, Self>,
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
-        failures: &[(&Arc<Entry>, crate::check::Failure)],
+        failures: &Failures<'_>,
     ) -> PyResult<Object<'py>> {
-        let function = self.function.bind(py);
-        let global = crate::check::read_global_state(py)?;
-        if crate::check::has_foreign_modes(&global) {
-            lock(&self.state).reason = Some(Reason::ForeignMode.what().into());
-            return self.run_natively(py, args, kwargs);
+        let (py, own) = (this.py(), this.get());
+        let function = own.function.bind(py);
+        let global = read_global_state(py)?;
+        if has_foreign_modes(&global) {
+            let stop = Break::new(Reason::ForeignMode);
+            if own.fullgraph {
+                return Err(graph_break_error(py, &stop));
+            }
+            lock(&own.state).reason = Some(stop.to_string());
+            return own.run_natively(py, args, kwargs);
         }
-        if self.recording.swap(true, Ordering::Relaxed) {
+        if own.recording.swap(true, Ordering::Relaxed) {
             // Another thread records it: run beside it.
-            return self.run_natively(py, args, kwargs);
+            return own.run_natively(py, args, kwargs);
         }
-        let _done = Flag(&self.recording);
-        let dropped: Vec<_> = {
-            let mut state = lock(&self.state);
-            let entries = std::mem::take(&mut state.entries);
-            let (alive, dead) = entries.into_iter().partition(|entry| entry.is_alive());
-            state.entries = alive;
-            dead
-        };
-        drop(dropped);
+        let _done = Flag(&own.recording);
+        own.forget_dead();
+        let limit = own.limit(py)?;
+        if lock(&own.state).entries.len() >= limit {
+            Self::reach_limit(this, limit, failures)?;
+            return own.run_natively(py, args, kwargs);
+        }
         if !failures.is_empty() && Log::Recompiles.is_on() {
-            self.log_recompile(py, failures);
-        }
-        let limit = self.limit(py)?;
-        if lock(&self.state).entries.len() >= limit {
-            self.reach_limit(py, limit, failures)?;
-            return self.run_natively(py, args, kwargs);
+            Log::Recompiles.emit(py, &recompile_report(this, failures));
         }
         let kwargs_any = kwargs.map(|kwargs| kwargs.as_any().as_borrowed());
         let (result, outcome) = record(
@@ -324,103 +360,88 @@ impl Compiled {
             global,
             Log::Trace.is_on(),
         )?;
-        match outcome {
-            Outcome::Raised => {}
-            Outcome::Broke(stop) => {
-                self.native.fetch_add(1, Ordering::Relaxed);
-                self.give_up(py, stop);
-            }
+        // What the call raised goes before what may be said about its trace.
+        let result = result.map_err(|raised| raised.take(py))?;
+        let stop = match outcome {
+            Outcome::Raised => return Ok(result),
+            Outcome::Broke(stop) => stop,
             Outcome::Traced(traced) => match Entry::new(py, *traced) {
                 Ok(entry) => {
-                    self.log_entry(py, &entry);
-                    let mut state = lock(&self.state);
+                    log_entry(this, &entry);
+                    let mut state = lock(&own.state);
                     state.traces += 1;
                     state.entries.insert(0, entry);
+                    return Ok(result);
                 }
                 Err(error) => {
-                    let detail = error.to_string();
-                    self.native.fetch_add(1, Ordering::Relaxed);
-                    self.give_up(py, Break { reason: Reason::Unsupported, detail, stack: vec![] });
+                    Break { detail: error.to_string(), ..Break::new(Reason::Unsupported) }
                 }
             },
-        }
-        result.map_err(|raised| raised.take(py))
+        };
+        own.native.fetch_add(1, Ordering::Relaxed);
+        Self::give_up(this, stop).map(|()| result)
+    }
+
+    fn forget_dead(&self) {
+        let mut state = lock(&self.state);
+        let entries = std::mem::take(&mut state.entries);
+        let (alive, dead): (Vec<_>, Vec<_>) =
+            entries.into_iter().partition(|entry| entry.is_alive());
+        state.entries = alive;
+        // What dies with them may call this function.
+        drop(state);
+        drop(dead);
     }
 
     fn limit(&self, py: Python<'_>) -> PyResult<usize> {
-        match self.recompile_limit {
-            Some(limit) => Ok(limit),
-            None => py
-                .import("stator._config")?
-                .getattr("config")?
-                .getattr("recompile_limit")?
-                .extract(),
+        if let Some(limit) = self.recompile_limit {
+            return Ok(limit);
         }
+        py.import("stator._config")?.getattr("config")?.getattr("recompile_limit")?.extract()
     }
 
-    fn give_up(&self, py: Python<'_>, stop: Break) {
+    /// From now on every call runs natively; under `fullgraph` this one raises instead.
+    fn give_up(this: &Bound<'_, Self>, stop: Break) -> PyResult<()> {
+        let (py, own) = (this.py(), this.get());
         if Log::GraphBreaks.is_on() {
-            Log::GraphBreaks.emit(py, &break_report(py, self.function.bind(py), &stop));
+            Log::GraphBreaks.emit(py, &break_report(this, &stop));
         }
-        let mut state = lock(&self.state);
+        let mut state = lock(&own.state);
         state.reason = Some(stop.to_string());
-        state.given_up = Some(stop);
-    }
-
-    fn reach_limit(
-        &self,
-        py: Python<'_>,
-        limit: usize,
-        failures: &[(&Arc<Entry>, crate::check::Failure)],
-    ) -> PyResult<()> {
-        let function = self.function.bind(py);
-        let last = failures
-            .first()
-            .map_or_else(String::new, |(entry, failure)| entry.explain(py, failure));
-        let warned = std::mem::replace(&mut lock(&self.state).warned, true);
-        let detail = format!("{} entries", limit);
-        let (file, line) = location(function);
-        self.give_up(
-            py,
-            Break {
-                reason: Reason::RecompileLimit,
-                detail,
-                stack: vec![Place { file: file.clone(), line, function: name(function) }],
-            },
-        );
-        if !warned {
-            py.import("stator._warnings")?
-                .call_method1("recompile_limit", (name(function), file, line, limit, last))?;
+        if own.fullgraph {
+            drop(state);
+            return Err(graph_break_error(py, &stop));
         }
+        state.given_up = true;
         Ok(())
     }
 
-    fn log_recompile(&self, py: Python<'_>, failures: &[(&Arc<Entry>, crate::check::Failure)]) {
-        let function = self.function.bind(py);
-        let (file, line) = location(function);
-        let mut text = format!(
-            "Recompiling function {} in {file}:{line}\ntriggered by the following guard failure(s):",
-            name(function)
-        );
-        for (entry, failure) in failures {
-            text += &format!("\n    - {}", entry.explain(py, failure));
+    /// The entries there are still serve; other calls run natively.
+    fn reach_limit(this: &Bound<'_, Self>, limit: usize, failures: &Failures<'_>) -> PyResult<()> {
+        let (py, own) = (this.py(), this.get());
+        let (file, line) = location(own.function.bind(py));
+        let name = name(this);
+        let place = Place { file: file.clone(), line, function: name.clone() };
+        let detail = format!("{limit} traces");
+        let stop = Break { reason: Reason::RecompileLimit, detail, stack: vec![place] };
+        let warned = {
+            let mut state = lock(&own.state);
+            state.reason = Some(stop.to_string());
+            std::mem::replace(&mut state.warned, true)
+        };
+        if warned {
+            return Ok(());
         }
-        Log::Recompiles.emit(py, &text);
-    }
-
-    fn log_entry(&self, py: Python<'_>, entry: &Entry) {
-        if Log::GraphCode.is_on() {
-            Log::GraphCode.emit(py, &entry.graph_code(py));
+        if Log::GraphBreaks.is_on() {
+            Log::GraphBreaks.emit(py, &break_report(this, &stop));
         }
-        if Log::Graph.is_on() {
-            Log::Graph.emit(py, &entry.graph_table());
-        }
-        if Log::GraphSizes.is_on() {
-            Log::GraphSizes.emit(py, &entry.graph_sizes(&name(self.function.bind(py))));
-        }
-        if Log::Guards.is_on() {
-            Log::Guards.emit(py, &entry.guards(py).join("\n"));
-        }
+        let last = failures.first().and_then(|(entry, failure)| {
+            entry.explain(py, failure).facts.into_iter().next().map(|(guard, _)| guard)
+        });
+        let warnings = py.import("stator._warnings")?;
+        warnings
+            .call_method1("recompile_limit", (name, file, line, limit, last.unwrap_or_default()))?;
+        Ok(())
     }
 }
 
@@ -432,28 +453,92 @@ impl Drop for Flag<'_> {
     }
 }
 
-fn name(function: &Bound<'_, PyFunction>) -> String {
-    function.getattr("__qualname__").map_or_else(|_| "?".into(), |name| name.to_string())
+fn name(this: &Bound<'_, Compiled>) -> String {
+    this.getattr("__qualname__").map_or_else(|_| "?".into(), |name| name.to_string())
 }
 
 /// File and line of a function's first decorator or `def`.
 fn location(function: &Bound<'_, PyFunction>) -> (String, u32) {
-    let code = function.getattr("__code__").ok();
-    let file = code.as_ref().and_then(|code| code.getattr("co_filename").ok()?.extract().ok());
-    let line = code.as_ref().and_then(|code| code.getattr("co_firstlineno").ok()?.extract().ok());
-    (file.unwrap_or_else(|| "?".into()), line.unwrap_or(0))
+    let code = value(function.as_any().as_borrowed(), Field::Code);
+    let code = code.as_ref().and_then(|code| Code::of(code.as_borrowed()));
+    code.map_or_else(
+        || ("?".into(), 0),
+        |code| (text(code.filename()), u32::try_from(code.firstlineno()).unwrap_or(0)),
+    )
 }
 
-fn break_report(py: Python<'_>, function: &Bound<'_, PyFunction>, stop: &Break) -> String {
-    let (file, line) = location(function);
-    let mut text = format!("{} ({file}:{line}) runs natively\n{}", name(function), stop.report());
-    if let Some(place) = stop.stack.last() {
-        let code = source_line(py, &place.file, place.line);
-        if !code.is_empty() {
-            text += &format!("\n      {code}");
+/// The record of the `graph_breaks` log.
+fn break_report(this: &Bound<'_, Compiled>, stop: &Break) -> String {
+    let py = this.py();
+    let (file, line) = location(this.get().function.bind(py));
+    let head = format!("{} ({}:{line}) runs natively", name(this), shown_path(&file));
+    format!("{head}\n{}", stop.report(&|place| source_line(py, &place.file, place.line)))
+}
+
+/// The record of the `recompiles` log.
+fn recompile_report(this: &Bound<'_, Compiled>, failures: &Failures<'_>) -> String {
+    let py = this.py();
+    let (file, line) = location(this.get().function.bind(py));
+    let mut text = format!(
+        "Recompiling function {} in {}:{line}\ntriggered by the following guard failure(s):",
+        name(this),
+        shown_path(&file)
+    );
+    for (entry, failure) in failures {
+        let explained = entry.explain(py, failure);
+        let place = explained.place.map_or_else(String::new, |place| format!(", read at {place}"));
+        for (guard, found) in explained.facts {
+            text += &format!("\n     - {guard}\n       {found}{place}");
         }
     }
     text
+}
+
+fn graph_break_error(py: Python<'_>, stop: &Break) -> PyErr {
+    let stack: Vec<_> = stop
+        .stack
+        .iter()
+        .map(|place| (place.file.as_str(), place.line, place.function.as_str()))
+        .collect();
+    let error =
+        py.import("stator.errors").and_then(|errors| errors.getattr("GraphBreakError")).and_then(
+            |class| class.call1((stop.reason.id(), stop.explanation(), stop.reason.hint(), stack)),
+        );
+    error.map_or_else(|error| error, PyErr::from_value)
+}
+
+/// The records of a new entry.
+fn log_entry(this: &Bound<'_, Compiled>, entry: &Entry) {
+    let py = this.py();
+    if Log::GraphCode.is_on() {
+        Log::GraphCode.emit(py, &entry.graph_code(py));
+    }
+    if Log::Graph.is_on() {
+        Log::Graph.emit(py, &entry.graph_table());
+    }
+    if Log::GraphSizes.is_on() {
+        Log::GraphSizes.emit(py, &entry.graph_sizes(&name(this)));
+    }
+    if Log::Guards.is_on() {
+        let lines =
+            if Log::Guards.is_verbose() { entry.guards_with_places(py) } else { entry.guards(py) };
+        Log::Guards.emit(py, &lines.join("\n"));
+    }
+}
+
+/// Makes a compiled function known to [`reset_all`].
+fn register(this: &Bound<'_, Compiled>) -> PyResult<()> {
+    let reference = PyWeakrefReference::new(this)?.unbind();
+    let py = this.py();
+    let mut all = lock(&ALL);
+    if all.len() == all.capacity() {
+        // Before the list grows: what has died makes room.
+        all.retain(|known| known.bind(py).upgrade().is_some());
+        let room = all.len() + 16;
+        all.reserve(room);
+    }
+    all.push(reference);
+    Ok(())
 }
 
 /// Resets every compiled function of the process.
@@ -471,5 +556,6 @@ pub fn reset_all(py: Python<'_>) {
 /// The function behind a compiled one.
 #[must_use]
 pub fn unwrap<'py>(object: Borrowed<'_, 'py>) -> Option<Bound<'py, PyFunction>> {
-    object.cast::<Compiled>().ok().map(|compiled| compiled.get().function(object.py()))
+    let compiled = object.cast::<Compiled>().ok()?;
+    Some(compiled.get().function.bind(object.py()).clone())
 }

@@ -2,14 +2,16 @@
 
 use std::sync::{Arc, OnceLock};
 
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PySequence, PySequenceMethods, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::object::{Borrowed, Object};
 use stator_graph::print;
+use stator_guards::Guard;
 
 use crate::check::{Checker, Failure, Resolved};
-use crate::locate::{Places, source_line};
+use crate::locate::{Places, ShownPlaces, shown_path, source_line};
 use crate::recipe::Values;
 use crate::recorder::Traced;
 use crate::replay::{self, Program};
@@ -101,10 +103,12 @@ impl Entry {
         let inputs: SmallVec<[Borrowed<'_, 'py>; 16]> =
             inputs.iter().map(|input| input.as_borrowed()).collect();
         let outputs = match backend {
-            None => match self.run(py, &inputs) {
-                Ok(outputs) => outputs,
-                Err(ended) => return ended,
-            },
+            None => {
+                match self.run(py, &inputs) {
+                    Ok(outputs) => outputs,
+                    Err(ended) => return ended,
+                }
+            }
             Some(backend) => match self.run_backend(py, backend, &inputs) {
                 Ok(outputs) => outputs,
                 Err(error) => return Replay::Failed(error),
@@ -137,14 +141,12 @@ impl Entry {
             [] => Vec::new(),
             generators => rollback::save(py, generators).map_err(Replay::Failed)?,
         };
-        let before =
-            if traced.writes_inputs { rollback::versions(inputs) } else { SmallVec::new() };
+        let before = if traced.writes_inputs { rollback::versions(inputs) } else { SmallVec::new() };
         let failure = match program.run(py, inputs) {
             Ok(outputs) => return Ok(outputs),
             Err(failure) => failure,
         };
-        rollback::restore_modes(py, &traced.graph, &traced.guards, failure.node)
-            .map_err(Replay::Failed)?;
+        rollback::restore_modes(py, &traced.graph, &traced.guards, failure.node).map_err(Replay::Failed)?;
         let wrote = traced.writes_inputs && rollback::versions(inputs) != before;
         if wrote || rollback::writes_silently(&traced.graph, failure.node) {
             let places = Places { py, codes: &traced.codes };
@@ -221,7 +223,8 @@ impl Entry {
     /// The graph as code.
     #[must_use]
     pub fn graph_code(&self, py: Python<'_>) -> String {
-        print::graph_code(&self.traced.graph, &Places { py, codes: &self.traced.codes })
+        let places = ShownPlaces(Places { py, codes: &self.traced.codes });
+        print::graph_code(&self.traced.graph, &places)
     }
 
     /// The graph as a table.
@@ -236,27 +239,55 @@ impl Entry {
         print::graph_sizes(&self.traced.graph, name)
     }
 
-    /// The guards, printed.
+    /// The guards, printed, one line each; a constant's type has a line of its own.
     #[must_use]
     pub fn guards(&self, py: Python<'_>) -> Vec<String> {
         let print = |guard| self.checker.print(py, &self.traced.sources, guard);
-        self.traced.guards.iter().map(print).collect()
+        self.traced.guards.iter().flat_map(print).collect()
+    }
+
+    /// As [`Entry::guards`], each with the place where the value was read.
+    #[must_use]
+    pub fn guards_with_places(&self, py: Python<'_>) -> Vec<String> {
+        let print = |guard: &Guard| {
+            let place = self.place_of(py, guard).map_or_else(String::new, |at| format!("  # {at}"));
+            let lines = self.checker.print(py, &self.traced.sources, guard);
+            lines.into_iter().map(move |line| line + &place)
+        };
+        self.traced.guards.iter().flat_map(print).collect()
     }
 
     /// What failed, in the user's terms, with the place at which the value was read.
     #[must_use]
-    pub fn explain(&self, py: Python<'_>, failure: &Failure) -> String {
-        let mut text = self.checker.explain(py, &self.traced.sources, &self.traced.guards, failure);
-        let location = failure
-            .guard
-            .and_then(|guard| self.traced.guards[guard].location)
-            .and_then(|location| self.traced.locations.get(location as usize));
-        if let Some(&(code, unit)) = location {
-            let places = Places { py, codes: &self.traced.codes };
-            if let Some((file, line, _)) = places.place(code, unit) {
-                text += &format!("  # {file}:{line}: {}", source_line(py, &file, line));
-            }
-        }
-        text
+    pub fn explain(&self, py: Python<'_>, failure: &Failure) -> Explained {
+        let traced = &self.traced;
+        let facts = self.checker.explain(py, &traced.sources, &traced.guards, failure);
+        let place = failure.guard.and_then(|index| self.place_of(py, &traced.guards[index]));
+        Explained { facts, place }
     }
+
+    /// Where a guarded value was read: `script.py:5: return a * len(b)`.
+    fn place_of(&self, py: Python<'_>, guard: &Guard) -> Option<String> {
+        let &(code, unit) = self.traced.locations.get(guard.location? as usize)?;
+        let places = Places { py, codes: &self.traced.codes };
+        let (file, line, _) = places.place(code, unit)?;
+        Some(format!("{}:{line}: {}", shown_path(&file), source_line(py, &file, line)))
+    }
+
+    /// Shows the garbage collector what the entry holds.
+    ///
+    /// # Errors
+    /// What `visit` says.
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let objects = self.traced.objects.iter().chain(&self.traced.graph_objects);
+        objects.chain(self.backend.get()).try_for_each(|object| visit.call(object))
+    }
+}
+
+/// A failed guard, explained.
+pub struct Explained {
+    /// What the guard says, and what was found instead; several for a guard of global state.
+    pub facts: Vec<(String, String)>,
+    /// Where the value was read.
+    pub place: Option<String>,
 }

@@ -11,6 +11,7 @@ mod bind;
 pub mod breaks;
 pub mod check;
 pub mod compiled;
+mod disabled;
 pub mod entry;
 pub mod evaluator;
 mod functions;

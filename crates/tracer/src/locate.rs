@@ -1,8 +1,11 @@
 //! Places of instructions in the user's source, found when somebody asks.
 
+use std::path::Path;
+
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use stator_cpython::code::Code;
+use stator_cpython::object::Borrowed;
 use stator_graph::{Locate, Location};
 
 /// Resolves code objects and units.
@@ -20,14 +23,25 @@ impl Places<'_, '_> {
         let object = self.codes.get(code as usize)?.bind_borrowed(self.py);
         let code = Code::of(object)?;
         let line = code.line_of(unit as usize).unwrap_or(0);
-        Some((string(&code.filename()), line, string(&code.qualname())))
+        Some((text(code.filename()), line, text(code.qualname())))
     }
 }
 
-fn string(object: &Bound<'_, PyAny>) -> String {
+/// A string's text.
+#[must_use]
+pub fn text(object: Borrowed<'_, '_>) -> String {
     object
         .cast::<PyString>()
         .map_or_else(|_| "?".into(), |text| text.to_string_lossy().into_owned())
+}
+
+/// A path as it is shown: relative to the current folder, if it lies in it.
+#[must_use]
+pub fn shown_path(file: &str) -> String {
+    let folder = std::env::current_dir();
+    let relative =
+        folder.as_ref().ok().and_then(|folder| Path::new(file).strip_prefix(folder).ok());
+    relative.and_then(Path::to_str).unwrap_or(file).to_owned()
 }
 
 /// A line of a source file, stripped; empty if it can't be found.
@@ -38,6 +52,16 @@ pub fn source_line(py: Python<'_>, file: &str, line: u32) -> String {
         .and_then(|linecache| linecache.call_method1("getline", (file, line)))
         .and_then(|text| text.extract::<String>());
     found.map_or_else(|_| String::new(), |text| text.trim().to_string())
+}
+
+/// Places as logs show them.
+pub struct ShownPlaces<'a, 'py>(pub Places<'a, 'py>);
+
+impl Locate for ShownPlaces<'_, '_> {
+    fn locate(&self, code: u32, instruction: u32) -> Option<Location> {
+        let location = self.0.locate(code, instruction)?;
+        Some(Location { file: shown_path(&location.file), ..location })
+    }
 }
 
 impl Locate for Places<'_, '_> {

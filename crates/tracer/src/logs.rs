@@ -33,20 +33,6 @@ pub enum Log {
 }
 
 impl Log {
-    /// All logs, by their bits.
-    pub const ALL: [Self; 10] = [
-        Self::GraphCode,
-        Self::Graph,
-        Self::GraphSizes,
-        Self::Guards,
-        Self::Recompiles,
-        Self::GraphBreaks,
-        Self::Bytecode,
-        Self::Trace,
-        Self::SideEffects,
-        Self::Dynamic,
-    ];
-
     /// The name users type.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -71,6 +57,12 @@ impl Log {
         MASK.load(Ordering::Relaxed) & (1 << self as u8) != 0
     }
 
+    /// Whether the log is on and asked for more detail.
+    #[must_use]
+    pub fn is_verbose(self) -> bool {
+        MASK.load(Ordering::Relaxed) & (1 << (self as u8 + VERBOSE_SHIFT)) != 0
+    }
+
     /// Hands a record to `stator._logs.emit`. The program must not fail because a log does, so an
     /// exception is reported as unraisable.
     pub fn emit(self, py: Python<'_>, text: &str) {
@@ -83,9 +75,12 @@ impl Log {
     }
 }
 
+/// How much higher than a log's own bit the one stands that asks it for more detail.
+const VERBOSE_SHIFT: u8 = 16;
+
 static MASK: AtomicU32 = AtomicU32::new(0);
 
-/// Switches logs on and off: bit `i` is the `i`-th of [`Log::ALL`].
+/// Switches logs on and off: bit `i` is the log whose discriminant is `i`, bit `16 + i` its detail.
 pub fn set_mask(mask: u32) {
     MASK.store(mask, Ordering::Relaxed);
 }

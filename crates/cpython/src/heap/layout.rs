@@ -1,7 +1,7 @@
 //! Offsets of fields in CPython's objects, in bytes, for the version this was built against.
 //!
 //! The only place that depends on the version. Where PyO3's declarations have the field, the
-//! offset is computed from them; the others are literals, which `tests/test_guards.py` compares with
+//! offset is computed from them; the others are literals, which `tests/guards` compares with
 //! what Python code sees.
 
 use std::mem::offset_of;
@@ -124,6 +124,6 @@ pub const SET_USED: usize = 24;
 
 const _: () = {
     assert!(TYPE == 8 && SIZE == 16 && TUPLE_ITEMS == 24 && DICT_VERSION == 24);
-    assert!(TYPE_VERSION % 8 == 0);
+    assert!(TYPE_VERSION.is_multiple_of(8));
     assert!(size_of::<DictKeys>() == 32);
 };

@@ -90,7 +90,7 @@ impl Snapshots {
         values: &Values<'py>,
     ) {
         self.walked += 1;
-        if self.unused >= PATIENCE && self.walked % RETRY != 0 {
+        if self.unused >= PATIENCE && !self.walked.is_multiple_of(RETRY) {
             return;
         }
         match Entry::take(py, plan, liveness, values) {

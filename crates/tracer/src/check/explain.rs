@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use stator_cpython::heap::{Any, constant, tensor};
-use stator_guards::{Guard, GuardKind, Sources};
+use stator_guards::{GlobalState, Guard, GuardKind, Sources};
 
 use super::failure::{Failure, Found};
 use super::held::Printer;
@@ -10,33 +10,47 @@ use super::held::Printer;
 /// Longer texts are cut.
 const LENGTH: usize = 120;
 
+/// What a failed guard says, and what was found instead: one pair, or one for each fact of the
+/// global state that differs.
 pub(super) fn explain(
     py: Python<'_>,
     sources: &Sources,
     guards: &[Guard],
     printer: &Printer<'_, '_>,
     failure: &Failure,
-) -> String {
+) -> Vec<(String, String)> {
     let guard = failure.guard.and_then(|index| guards.get(index));
     let found = match (&failure.found, guard.map(|guard| &guard.kind)) {
         (Found::GlobalState, Some(GuardKind::GlobalState(expected))) => {
-            return match super::global::read(py) {
-                Ok(now) => expected.differences(&now).join("; "),
-                Err(error) => format!("global state can't be read: {error}"),
-            };
+            return explain_global_state(py, expected);
         }
         (Found::Object(object), Some(GuardKind::TypeIs(_))) => {
             format!("found type {}", type_name(object.bind(py).as_borrowed()))
         }
         (Found::Object(object), _) => format!("found {}", describe(object.bind(py).as_borrowed())),
         (Found::Missing, _) => "found nothing there".to_owned(),
-        (Found::Dead, _) => "an object known by identity is gone".to_owned(),
+        (Found::Dead, _) => "found one that is gone".to_owned(),
         (Found::GlobalState, _) => "another global state".to_owned(),
     };
-    match guard {
-        Some(guard) => format!("{}, {found}", sources.print_guard(guard, printer)),
-        None => found,
-    }
+    let says = guard.map_or_else(
+        || "all objects known by identity are alive".to_owned(),
+        |guard| sources.print_guard(guard, printer),
+    );
+    vec![(says, found)]
+}
+
+fn explain_global_state(py: Python<'_>, expected: &GlobalState) -> Vec<(String, String)> {
+    let now = match super::global::read(py) {
+        Ok(now) => now,
+        Err(error) => return vec![("global state".into(), format!("it can't be read: {error}"))],
+    };
+    let differences = expected.differences(&now);
+    differences
+        .map(|(fact, value)| match value {
+            Some(value) => (fact.to_string(), format!("found {value}")),
+            None => (fact.to_string(), "found nothing".to_owned()),
+        })
+        .collect()
 }
 
 /// A short text for any object: constants by `repr`, tensors by metadata, others by type.

@@ -136,6 +136,13 @@ impl Objects for Printer<'_, '_> {
         }
     }
 
+    fn type_address(&self, object: ObjectId) -> usize {
+        match self.known(object) {
+            Some(Known::Constant(object)) => object.bind(self.py).get_type().as_ptr() as usize,
+            _ => 0,
+        }
+    }
+
     fn repr(&self, object: ObjectId) -> String {
         match self.known(object) {
             Some(Known::Constant(object)) => describe(object.bind(self.py).as_borrowed()),

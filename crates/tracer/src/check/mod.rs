@@ -169,8 +169,8 @@ impl Checker {
         *self.snapshots.lock().unwrap_or_else(PoisonError::into_inner) = Snapshots::default();
     }
 
-    /// What failed, in the user's terms: the printed guard and what was found instead. `sources`
-    /// and `guards` are those the checker was built from.
+    /// What failed, in the user's terms: the printed guard, and what was found instead; for global
+    /// state each fact that differs. `sources` and `guards` are those the checker was built from.
     #[must_use]
     pub fn explain(
         &self,
@@ -178,14 +178,14 @@ impl Checker {
         sources: &Sources,
         guards: &[Guard],
         failure: &Failure,
-    ) -> String {
+    ) -> Vec<(String, String)> {
         explain::explain(py, sources, guards, &self.held.bind(py, &self.liveness), failure)
     }
 
-    /// The guard, printed.
+    /// The guard, printed: one or two lines.
     #[must_use]
-    pub fn print(&self, py: Python<'_>, sources: &Sources, guard: &Guard) -> String {
-        sources.print_guard(guard, &self.held.bind(py, &self.liveness))
+    pub fn print(&self, py: Python<'_>, sources: &Sources, guard: &Guard) -> Vec<String> {
+        sources.print_guard_lines(guard, &self.held.bind(py, &self.liveness))
     }
 
     /// How checks have gone, for tests and reports.

@@ -188,8 +188,10 @@ impl GuardSet {
         match self.checker()?.check(py, &borrowed) {
             Ok(objects) => Ok(objects.into_vec().into_pyobject(py)?),
             Err(failure) => {
-                let text = self.checker()?.explain(py, &self.sources, &self.guards, &failure);
-                Ok(text.into_pyobject(py)?.into_any())
+                let failures = self.checker()?.explain(py, &self.sources, &self.guards, &failure);
+                let texts: Vec<_> =
+                    failures.iter().map(|(guard, found)| format!("{guard}, {found}")).collect();
+                Ok(texts.join("; ").into_pyobject(py)?.into_any())
             }
         }
     }
@@ -234,7 +236,7 @@ impl GuardSet {
 
     fn print_guards(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let checker = self.checker()?;
-        Ok(self.guards.iter().map(|guard| checker.print(py, &self.sources, guard)).collect())
+        Ok(self.guards.iter().flat_map(|guard| checker.print(py, &self.sources, guard)).collect())
     }
 
     /// (fast, walked, snapshots, words, reason)

@@ -14,7 +14,7 @@ use pyo3::sync::PyOnceLock;
 use rustc_hash::FxHashMap;
 use stator_cpython::object::Borrowed;
 use stator_cpython::ops::{BinaryOp, UnaryOp};
-use stator_graph::{Operator, Target};
+use stator_graph::Target;
 
 use crate::recorder::State;
 
@@ -139,8 +139,6 @@ impl Operation {
 /// The table.
 pub struct Functions {
     classes: FxHashMap<usize, Class>,
-    /// Operators of `operator.*` and of number slots, by name.
-    operators: FxHashMap<&'static str, Operator>,
 }
 
 impl Functions {
@@ -152,8 +150,7 @@ impl Functions {
         static TABLE: PyOnceLock<Functions> = PyOnceLock::new();
         TABLE
             .get_or_try_init(py, || {
-                let operators = Operator::ALL.iter().map(|op| (op.name(), *op)).collect();
-                let mut table = Functions { classes: FxHashMap::default(), operators };
+                let mut table = Functions { classes: FxHashMap::default() };
                 rows::add(py, &mut table)?;
                 if let Ok(torch) = PyModule::import(py, "torch") {
                     torch::add(&torch, &mut table)?;
@@ -168,12 +165,6 @@ impl Functions {
     #[must_use]
     pub fn class(&self, callable: Borrowed<'_, '_>) -> Option<&Class> {
         self.classes.get(&key(callable))
-    }
-
-    /// The graph's operator with this name in the `operator` module.
-    #[must_use]
-    pub fn operator(&self, name: &str) -> Option<Operator> {
-        self.operators.get(name).copied()
     }
 
     fn insert(&mut self, callable: &Bound<'_, PyAny>, class: Class) {

@@ -13,6 +13,7 @@ use super::kinds::Kind;
 use super::look as heap;
 use super::state::Origin;
 use crate::breaks::Reason;
+use crate::disabled;
 use crate::functions::{Class, Determined, Model, Operation};
 
 /// Arguments of one call: positional, then those named by `names`.
@@ -67,16 +68,17 @@ impl Recorder {
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
-        match self.functions.class(callable) {
-            None => {
-                let result = ops::call(callable, args, names);
-                if result.is_err() {
-                    self.note(frame, |state| state.refused_arguments(callable));
-                }
-                result
-            }
-            Some(class) => self.call_class(frame, class, callable, args, names),
+        if let Some(class) = self.functions.class(callable) {
+            return self.call_class(frame, class, callable, args, names);
         }
+        if let Some(why) = disabled::reason(callable) {
+            self.stop(frame, Reason::Disabled, why);
+        }
+        let result = ops::call(callable, args, names);
+        if result.is_err() {
+            self.note(frame, |state| state.refused_arguments(callable));
+        }
+        result
     }
 
     /// Calls a C function or method.
@@ -487,9 +489,10 @@ impl Recorder {
         if heap::type_name(callable) == "_lru_cache_wrapper" {
             return self.cached_call(frame, callable, args, names);
         }
-        if self.kind(found.as_borrowed()) == Kind::Descriptor || self.origin(callable).is_none() {
-            self.stop(frame, Reason::OpaqueCall, heap::type_name(callable));
-        } else if self.functions.class(found.as_borrowed()).is_none() {
+        if self.kind(found.as_borrowed()) == Kind::Descriptor
+            || self.origin(callable).is_none()
+            || self.functions.class(found.as_borrowed()).is_none()
+        {
             self.stop(frame, Reason::OpaqueCall, heap::type_name(callable));
         }
         ops::call(callable, args, names)
@@ -509,7 +512,7 @@ impl Recorder {
         let ty = class.cast::<PyType>().expect("the kind says it is a class");
         let py = frame.py();
         let meta = ty.get_type();
-        if !meta.is(&py.get_type::<PyType>()) {
+        if !meta.is(py.get_type::<PyType>()) {
             let name = pyo3::intern!(py, "__call__").as_any().as_borrowed();
             match self.lookup(frame, &meta, name) {
                 Some(found) if self.kind(found.as_borrowed()) == Kind::Function => {

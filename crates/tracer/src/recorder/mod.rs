@@ -7,7 +7,7 @@
 //!
 //! `kinds`, `objects` and `state` hold the notes; `sites` implements the evaluator's trait and calls
 //! the families `names`, `attributes`, `items`, `operators`, `calls`, `models` and `tensors`;
-//! `outcome` turns the notes into a cache entry.
+//! `outcome` turns the notes into a cache entry; `trace` is the log of the same name.
 
 mod attributes;
 mod cached;
@@ -26,6 +26,7 @@ mod outcome;
 mod sites;
 mod state;
 mod tensors;
+mod trace;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -261,9 +261,12 @@ impl Finish {
             .iter()
             .map(|(key, value)| {
                 let kind = self.state.kind(key.as_borrowed());
-                if !matches!(kind, Kind::Constant | Kind::Type | Kind::Singleton | Kind::Function)
-                    && !(kind == Kind::Tuple && heap::is_constant(key.as_borrowed()))
-                {
+                let is_known = match kind {
+                    Kind::Constant | Kind::Type | Kind::Singleton | Kind::Function => true,
+                    Kind::Tuple => heap::is_constant(key.as_borrowed()),
+                    _ => false,
+                };
+                if !is_known {
                     return Err((Reason::Result, "a dictionary with objects as keys".into()));
                 }
                 Ok((self.recipe(key.as_borrowed())?, self.recipe(value.as_borrowed())?))

@@ -1,7 +1,7 @@
 //! The evaluator's sites, as the recorder sees them.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyString};
+use pyo3::types::PyString;
 use stator_bytecode::{Opcode, Version};
 use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
@@ -21,12 +21,12 @@ impl<'py> Sites<'py> for Recorder {
     const STEPS: bool = true;
 
     #[inline]
-    fn step(&self, frame: &Frame<'py>, _unit: usize, opcode: u8, arg: u32) -> Step {
+    fn step(&self, frame: &Frame<'py>, unit: usize, opcode: u8, arg: u32) -> Step {
         if self.is_stopped() {
             return Step::HandOver;
         }
         if self.trace_log {
-            self.log_step(frame, opcode, arg);
+            self.log_step(frame, unit, opcode, arg);
         }
         Step::Evaluate
     }
@@ -426,11 +426,6 @@ impl Recorder {
             }
             Ok(())
         });
-    }
-
-    #[cold]
-    fn log_step(&self, frame: &Frame<'_>, opcode: u8, arg: u32) {
-        let _ = (frame, opcode, arg, PyBool::new(frame.py(), true));
     }
 }
 

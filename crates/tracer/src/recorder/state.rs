@@ -569,7 +569,7 @@ impl State {
         if self.is_identity_guarded(left) || self.is_identity_guarded(right) {
             return;
         }
-        if self.kind(left) != self.kind(right) || !left.get_type().is(&right.get_type()) {
+        if self.kind(left) != self.kind(right) || !left.get_type().is(right.get_type()) {
             return;
         }
         let key = (a.index().min(b.index()), a.index().max(b.index()));
@@ -620,7 +620,7 @@ impl State {
         Python::attach(|py| {
             self.input_versions.iter().any(|(tensor, before)| {
                 let now = stator_cpython::heap::tensor::info(tensor.bind_borrowed(py));
-                now.map_or(true, |now| now.version != *before)
+                now.is_none_or(|now| now.version != *before)
             })
         })
     }

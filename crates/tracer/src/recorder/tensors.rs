@@ -131,10 +131,10 @@ impl State {
         if let Ok(value) = object.cast_exact::<PyFloat>() {
             return Ok(Arg::float(value.value()));
         }
-        if let Ok(value) = object.cast_exact::<PyString>() {
-            if let Ok(text) = value.to_str() {
-                return Ok(self.graph.str(text));
-            }
+        if let Ok(value) = object.cast_exact::<PyString>()
+            && let Ok(text) = value.to_str()
+        {
+            return Ok(self.graph.str(text));
         }
         if let Ok(value) = object.cast_exact::<PyComplex>() {
             use pyo3::types::PyComplexMethods;

@@ -1,0 +1,191 @@
+"""What ends a trace: the report, `fullgraph=True`, functions that are not to be traced."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import weakref
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import stator
+
+X = torch.ones(3)
+HERE = Path(__file__)
+
+
+def reads(x):
+    return x * x.sum().item()
+
+
+def outer(x):
+    x = x + 1
+    return reads(x)
+
+
+@pytest.fixture
+def reports(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The records of the `graph_breaks` log so far, with lines counted from each function's own."""
+    monkeypatch.chdir(HERE.parent)
+    stator.set_logs(graph_breaks=True)
+    caplog.set_level(logging.INFO, "stator")
+    return caplog
+
+
+def line(function: Any) -> int:
+    return function.__code__.co_firstlineno
+
+
+def test_report(reports: Any) -> None:
+    """What, why, what to do, and the user's frames with their code."""
+    compiled = stator.compile(outer)
+    for _ in range(2):
+        assert torch.equal(compiled(X), outer(X))
+    name = HERE.name
+    assert reports.messages == [
+        f"outer ({name}:{line(outer)}) runs natively\n"
+        "SB002 Python reads the data of a tensor\n"
+        "  What: item\n"
+        "  Why: a guard can speak of a tensor's metadata, not of its values\n"
+        "  Hint: keep the decision in tensors (torch.where), or move it out of the compiled "
+        "function\n"
+        "  User code:\n"
+        f"    {name}:{line(outer) + 2} in outer\n"
+        "      return reads(x)\n"
+        f"    {name}:{line(reads) + 1} in reads\n"
+        "      return x * x.sum().item()"
+    ]
+    stats = stator.stats(compiled)
+    assert (stats.traces, stats.native) == (0, 2)
+    assert stats.reason == (
+        f"SB002 Python reads the data of a tensor: item (at {name}:{line(reads) + 1} in reads)"
+    )
+
+
+def test_fullgraph_raises_in_place_of_the_result() -> None:
+    calls = []
+
+    @stator.compile(fullgraph=True)
+    def fn(x):
+        y = reads(x)
+        seen(y)
+        return y
+
+    def seen(y):
+        calls.append(y)
+
+    for n in range(1, 3):
+        with pytest.raises(stator.GraphBreakError) as raised:
+            fn(X)
+        assert len(calls) == n, "the call has been executed, once"
+    error = raised.value
+    assert error.id == "SB002"
+    assert error.explanation == "Python reads the data of a tensor: item"
+    assert error.hint.startswith("keep the decision in tensors")
+    first = line(fn.__wrapped__)
+    assert [(file, at - first, name.rpartition(".")[2]) for file, at, name in error.stack] == [
+        (str(HERE), 2, "fn"),
+        (str(HERE), line(reads) + 1 - first, "reads"),
+    ]
+    assert stator.stats(fn).native == 2
+
+
+def test_fullgraph_lets_the_calls_own_exception_through() -> None:
+    @stator.compile(fullgraph=True)
+    def fn(x):
+        reads(x)
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        fn(X)
+
+
+def test_fullgraph_of_what_is_one_graph() -> None:
+    compiled = stator.compile(lambda x: x * 2, fullgraph=True)
+    for _ in range(2):
+        assert torch.equal(compiled(X), X * 2)
+    assert stator.stats(compiled).hits == 1
+
+
+@stator.disable(reason="it is slow")
+def slow(x):
+    return x + 1
+
+
+@torch.compiler.disable
+def slow_for_torch(x):
+    return x + 1
+
+
+def test_disabled_functions_end_the_trace() -> None:
+    compiled = stator.compile(lambda x: slow(x) * 2)
+    assert torch.equal(compiled(X), (X + 1) * 2)
+    reason = stator.stats(compiled).reason
+    assert reason is not None
+    assert reason.startswith("SB016 a function that is not to be traced: it is slow (at ")
+
+    compiled = stator.compile(lambda x: slow_for_torch(x) * 2)
+    assert torch.equal(compiled(X), (X + 1) * 2)
+    reason = stator.stats(compiled).reason
+    assert reason is not None
+    assert "torch.compiler.disable" in reason
+
+
+def test_disabled_functions_are_not_compiled() -> None:
+    compiled = stator.compile(slow)
+    assert torch.equal(compiled(X), X + 1)
+    assert stator.stats(compiled).native == 1
+    strict = stator.compile(slow, fullgraph=True)
+    for _ in range(2):
+        with pytest.raises(stator.GraphBreakError, match="it is slow"):
+            strict(X)
+
+
+def test_code_replaced_after_giving_up_is_traced() -> None:
+    def fn(x):
+        return x * x.sum().item()
+
+    compiled = stator.compile(fn)
+    compiled(X)
+    assert stator.stats(compiled).native == 1
+    fn.__code__ = (lambda x: x * 3).__code__
+    assert torch.equal(compiled(X), X * 3)
+    assert stator.stats(compiled).traces == 1
+
+
+def test_entries_before_the_limit_still_serve() -> None:
+    compiled = stator.compile(lambda x, s: x * len(s), recompile_limit=2)
+    with pytest.warns(stator.RecompileLimitWarning):
+        for s in ("a", "bb", "ccc"):
+            compiled(X, s)
+    before = stator.stats(compiled).hits
+    for s in ("a", "bb"):
+        assert torch.equal(compiled(X, s), X * len(s))
+    assert stator.stats(compiled).hits == before + 2
+
+
+def test_cycles_through_a_compiled_function_are_collected() -> None:
+    def build() -> weakref.ref[Any]:
+        def fn(x):
+            return x * 2 if holder else x
+
+        holder = [stator.compile(fn)]
+        holder[0].holder = holder
+        holder[0](X)
+        return weakref.ref(fn)
+
+    gc.collect()
+    watched = build()
+    gc.collect()
+    assert watched() is None
+
+
+def test_names_can_be_set() -> None:
+    compiled = stator.compile(lambda x: x * 2)
+    compiled.__name__ = compiled.__qualname__ = "double"
+    compiled.__doc__ = "Doubles."
+    assert repr(compiled).startswith("<compiled function double at 0x")
+    assert compiled.__doc__ == "Doubles."
