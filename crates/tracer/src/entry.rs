@@ -103,12 +103,10 @@ impl Entry {
         let inputs: SmallVec<[Borrowed<'_, 'py>; 16]> =
             inputs.iter().map(|input| input.as_borrowed()).collect();
         let outputs = match backend {
-            None => {
-                match self.run(py, &inputs) {
-                    Ok(outputs) => outputs,
-                    Err(ended) => return ended,
-                }
-            }
+            None => match self.run(py, &inputs) {
+                Ok(outputs) => outputs,
+                Err(ended) => return ended,
+            },
             Some(backend) => match self.run_backend(py, backend, &inputs) {
                 Ok(outputs) => outputs,
                 Err(error) => return Replay::Failed(error),
@@ -141,12 +139,14 @@ impl Entry {
             [] => Vec::new(),
             generators => rollback::save(py, generators).map_err(Replay::Failed)?,
         };
-        let before = if traced.writes_inputs { rollback::versions(inputs) } else { SmallVec::new() };
+        let before =
+            if traced.writes_inputs { rollback::versions(inputs) } else { SmallVec::new() };
         let failure = match program.run(py, inputs) {
             Ok(outputs) => return Ok(outputs),
             Err(failure) => failure,
         };
-        rollback::restore_modes(py, &traced.graph, &traced.guards, failure.node).map_err(Replay::Failed)?;
+        rollback::restore_modes(py, &traced.graph, &traced.guards, failure.node)
+            .map_err(Replay::Failed)?;
         let wrote = traced.writes_inputs && rollback::versions(inputs) != before;
         if wrote || rollback::writes_silently(&traced.graph, failure.node) {
             let places = Places { py, codes: &traced.codes };

@@ -40,10 +40,10 @@ fn tensor_attr_kind(name: &str) -> TensorAttr {
 }
 
 /// What makes a class attribute a descriptor.
-const DESCRIPTOR: &[&str] = &["__get__", "__set__", "__delete__"];
+pub(super) const DESCRIPTOR: &[&str] = &["__get__", "__set__", "__delete__"];
 
 /// What an attribute lookup came to.
-enum Found<'py> {
+pub(super) enum Found<'py> {
     /// The value.
     Value(Object<'py>),
     /// A function found on the type, to be called with the owner first.
@@ -223,12 +223,12 @@ impl Recorder {
         }
     }
 
-    fn is_fresh(&self, object: Borrowed<'_, '_>) -> bool {
+    pub(super) fn is_fresh(&self, object: Borrowed<'_, '_>) -> bool {
         matches!(self.origin(object), Some(Origin::Fresh | Origin::Node(_)))
     }
 
     /// `__getattr__` where the ordinary lookup raised `AttributeError`.
-    fn or_getattr<'py>(
+    pub(super) fn or_getattr<'py>(
         &self,
         frame: &Frame<'py>,
         found: Result<Found<'py>>,
@@ -334,7 +334,7 @@ impl Recorder {
     }
 
     /// Reads a key of the instance dictionary, guarded.
-    fn instance_value<'py>(
+    pub(super) fn instance_value<'py>(
         &self,
         frame: &Frame<'_>,
         owner: Borrowed<'_, 'py>,
@@ -399,7 +399,7 @@ impl Recorder {
     }
 
     /// Binds a static or class method found on a class.
-    fn bind_on<'py>(
+    pub(super) fn bind_on<'py>(
         &self,
         frame: &Frame<'_>,
         found: Borrowed<'_, 'py>,
@@ -425,7 +425,7 @@ impl Recorder {
         method
     }
 
-    fn descriptor(&self, object: Borrowed<'_, '_>) -> Descriptor {
+    pub(super) fn descriptor(&self, object: Borrowed<'_, '_>) -> Descriptor {
         if heap::is_tuple_getter(object) {
             return Descriptor::TupleGetter;
         }
@@ -446,7 +446,7 @@ impl Recorder {
         }
     }
 
-    fn property<'py>(
+    pub(super) fn property<'py>(
         &self,
         frame: &Frame<'py>,
         property: Borrowed<'_, 'py>,
@@ -548,7 +548,7 @@ impl Recorder {
     }
 
     /// A descriptor of a user's class: its `__get__`.
-    fn user_descriptor<'py>(
+    pub(super) fn user_descriptor<'py>(
         &self,
         frame: &Frame<'py>,
         descriptor: Borrowed<'_, 'py>,
@@ -612,282 +612,6 @@ impl Recorder {
         }
         self.stop(frame, Reason::DataRead, format!("attribute {text} of a tensor"));
         ops::get_attr(owner, name).map(Found::Value)
-    }
-
-    /// `type.__getattribute__`.
-    fn class_attr<'py>(
-        &self,
-        frame: &Frame<'py>,
-        owner: Borrowed<'_, 'py>,
-        name: Borrowed<'_, 'py>,
-    ) -> Result<Found<'py>> {
-        let py = frame.py();
-        let class = owner.cast::<PyType>().expect("the kind says it is a class").to_owned();
-        let meta = class.get_type();
-        let text = heap::text(name);
-        self.note(frame, |state| {
-            if state.origin(owner).is_none() {
-                state.anchor(owner);
-            }
-            Ok(())
-        });
-        if text == "__doc__" || text == "__module__" {
-            self.lookup(frame, &class, name);
-        }
-        if matches!(
-            text.as_str(),
-            "__name__"
-                | "__qualname__"
-                | "__module__"
-                | "__mro__"
-                | "__bases__"
-                | "__doc__"
-                | "__class__"
-                | "__base__"
-                | "__flags__"
-                | "__subclasses__"
-                | "mro"
-        ) {
-            let value = ops::get_attr(owner, name)?;
-            self.note(frame, |state| state.register(value.as_borrowed()));
-            return Ok(Found::Value(value));
-        }
-        if stator_cpython::heap::types::slot(meta.as_borrowed(), SlotName::GetAttribute)
-            == Slot::Python
-        {
-            self.guard_protocol_of(frame, owner, &["__getattribute__"]);
-            let own = pyo3::intern!(py, "__getattribute__").as_any().as_borrowed();
-            let own = stator_cpython::heap::types::lookup(meta.as_borrowed(), own);
-            if own.is_some_and(|own| self.kind(own.as_borrowed()) == Kind::Function) {
-                self.stop(frame, Reason::Unsupported, "a metaclass with __getattribute__");
-                return ops::get_attr(owner, name).map(Found::Value);
-            }
-        }
-        let on_meta = self.lookup(frame, &meta, name);
-        if let Some(found) = &on_meta {
-            match self.descriptor(found.as_borrowed()) {
-                Descriptor::Property => {
-                    return self.property(frame, found.as_borrowed(), owner, name);
-                }
-                Descriptor::UserData => {
-                    return self.user_descriptor(frame, found.as_borrowed(), owner, &meta);
-                }
-                Descriptor::GetSet | Descriptor::Member => {
-                    self.stop(frame, Reason::Unsupported, format!("attribute {text} of a class"));
-                    return ops::get_attr(owner, name).map(Found::Value);
-                }
-                _ => {}
-            }
-        }
-        if let Some(found) = self.lookup(frame, &class, name) {
-            self.guard_protocol(frame, found.as_borrowed(), DESCRIPTOR);
-            return Ok(match self.descriptor(found.as_borrowed()) {
-                kind @ (Descriptor::StaticMethod | Descriptor::ClassMethod) => {
-                    Found::Value(self.bind_on(frame, found.as_borrowed(), kind, &class))
-                }
-                Descriptor::User | Descriptor::UserData => {
-                    let getter = pyo3::intern!(py, "__get__").as_any().as_borrowed();
-                    let getter = self.lookup(frame, &found.get_type(), getter);
-                    match getter {
-                        Some(getter) if self.kind(getter.as_borrowed()) == Kind::Function => {
-                            let none = py.None().into_bound(py);
-                            let args = [found.as_borrowed(), none.as_borrowed(), owner];
-                            Found::Value(self.call_object(
-                                frame,
-                                getter.as_borrowed(),
-                                &args,
-                                None,
-                            )?)
-                        }
-                        _ => {
-                            self.stop(
-                                frame,
-                                Reason::Unsupported,
-                                format!("descriptor {text} of a class"),
-                            );
-                            Found::Value(ops::get_attr(owner, name)?)
-                        }
-                    }
-                }
-                Descriptor::Function if heap::is_class_method_descriptor(found.as_borrowed()) => {
-                    let value = ops::get_attr(owner, name)?;
-                    self.note(frame, |state| {
-                        state.set_fresh(value.as_borrowed());
-                        Ok(())
-                    });
-                    Found::Value(value)
-                }
-                _ => Found::Value(found),
-            });
-        }
-        if let Some(found) = on_meta {
-            return match self.descriptor(found.as_borrowed()) {
-                Descriptor::Function => Ok(Found::Function(found)),
-                _ => Ok(Found::Value(found)),
-            };
-        }
-        let fallback = pyo3::intern!(py, "__getattr__").as_any().as_borrowed();
-        if let Some(fallback) = self.lookup(frame, &meta, fallback)
-            && self.kind(fallback.as_borrowed()) == Kind::Function
-        {
-            return self
-                .call_object(frame, fallback.as_borrowed(), &[owner, name], None)
-                .map(Found::Value);
-        }
-        ops::get_attr(owner, name).map(Found::Value)
-    }
-
-    /// `super().name`.
-    fn super_attr<'py>(
-        &self,
-        frame: &Frame<'py>,
-        owner: Borrowed<'_, 'py>,
-        name: Borrowed<'_, 'py>,
-    ) -> Result<Found<'py>> {
-        let Some((after, receiver, start)) = heap::super_parts(owner) else {
-            self.stop(frame, Reason::Unsupported, "an unbound super object");
-            return ops::get_attr(owner, name).map(Found::Value);
-        };
-        let found = stator_cpython::heap::types::lookup_after(
-            start.as_borrowed(),
-            after.as_any().as_borrowed(),
-            name,
-        );
-        let Some(found) = found else {
-            self.stop(
-                frame,
-                Reason::Unsupported,
-                format!("super().{}, which no class has", heap::text(name)),
-            );
-            return ops::get_attr(owner, name).map(Found::Value);
-        };
-        self.note(frame, |state| {
-            let parent = state.anchor(start.as_any().as_borrowed());
-            let after = state.objects.intern(after.as_any().as_borrowed());
-            let id = state.objects.intern(name);
-            let text = heap::text(name);
-            let source = state.sources.intern(Source::SuperLookup {
-                parent,
-                after,
-                name: id,
-                text: text.into(),
-            });
-            state.adopt_class_value(source, found.as_borrowed())
-        });
-        let receiver_is_class = receiver.is(start.as_any());
-        Ok(match self.descriptor(found.as_borrowed()) {
-            Descriptor::Function if receiver_is_class => Found::Value(found),
-            Descriptor::Function => {
-                let method = heap::bind(found.as_borrowed(), receiver.as_borrowed())?;
-                self.note(frame, |state| {
-                    state.set_fresh(method.as_borrowed());
-                    Ok(())
-                });
-                Found::Value(method)
-            }
-            kind @ (Descriptor::StaticMethod | Descriptor::ClassMethod) => {
-                Found::Value(self.bind_on(frame, found.as_borrowed(), kind, &start))
-            }
-            Descriptor::Property => {
-                self.property(frame, found.as_borrowed(), receiver.as_borrowed(), name)?
-            }
-            Descriptor::Value => Found::Value(found),
-            _ => {
-                self.stop(frame, Reason::Unsupported, format!("super().{}", heap::text(name)));
-                Found::Value(ops::get_attr(owner, name)?)
-            }
-        })
-    }
-
-    /// `STORE_ATTR` and `DELETE_ATTR`: fresh objects take any attribute; outside ones are a break.
-    pub(super) fn set_attr<'py>(
-        &self,
-        frame: &Frame<'py>,
-        owner: Borrowed<'_, 'py>,
-        name: Borrowed<'_, 'py>,
-        value: Option<Borrowed<'_, 'py>>,
-    ) -> Result<()> {
-        if self.is_stopped() {
-            return ops::set_attr(owner, name, value);
-        }
-        let py = frame.py();
-        let ty = owner.get_type();
-        let (hook, arity) = match value {
-            Some(_) => (pyo3::intern!(py, "__setattr__"), 3),
-            None => (pyo3::intern!(py, "__delattr__"), 2),
-        };
-        let setter = self.lookup(frame, &ty, hook.as_any().as_borrowed());
-        if let Some(setter) = setter
-            && self.kind(setter.as_borrowed()) == Kind::Function
-        {
-            let none = py.None().into_bound(py);
-            let args = [owner, name, value.unwrap_or(none.as_borrowed())];
-            return self.call_object(frame, setter.as_borrowed(), &args[..arity], None).map(drop);
-        }
-        if matches!(self.kind(owner), Kind::Tensor | Kind::Type) {
-            let text = format!("attribute {} of a {}", heap::text(name), heap::type_name(owner));
-            self.stop(frame, Reason::OutsideWrite, text);
-            return ops::set_attr(owner, name, value);
-        }
-        self.generic_set_attr(frame, owner, name, value)
-    }
-
-    /// `object.__setattr__` on a fresh object.
-    pub(super) fn generic_set_attr<'py>(
-        &self,
-        frame: &Frame<'py>,
-        owner: Borrowed<'_, 'py>,
-        name: Borrowed<'_, 'py>,
-        value: Option<Borrowed<'_, 'py>>,
-    ) -> Result<()> {
-        let py = frame.py();
-        let ty = owner.get_type();
-        if let Some(descriptor) = self.lookup(frame, &ty, name) {
-            match self.descriptor(descriptor.as_borrowed()) {
-                Descriptor::Property => {
-                    let setter = heap::property_setter(descriptor.as_borrowed());
-                    if let (Some(setter), Some(value)) = (setter, value) {
-                        self.note(frame, |state| {
-                            if state.origin(setter.as_borrowed()).is_none() {
-                                state.anchor(setter.as_borrowed());
-                            }
-                            Ok(())
-                        });
-                        return self
-                            .call_object(frame, setter.as_borrowed(), &[owner, value], None)
-                            .map(drop);
-                    }
-                }
-                Descriptor::UserData => {
-                    let hook = pyo3::intern!(py, "__set__").as_any().as_borrowed();
-                    let setter = self.lookup(frame, &descriptor.get_type(), hook);
-                    if let (Some(setter), Some(value)) = (setter, value) {
-                        let args = [descriptor.as_borrowed(), owner, value];
-                        return self
-                            .call_object(frame, setter.as_borrowed(), &args, None)
-                            .map(drop);
-                    }
-                    self.stop(frame, Reason::Unsupported, "deletion through a descriptor");
-                }
-                Descriptor::Member | Descriptor::GetSet if !self.is_fresh(owner) => {
-                    let text = format!("slot {} of a {}", heap::text(name), heap::type_name(owner));
-                    self.stop(frame, Reason::OutsideWrite, text);
-                }
-                _ => {}
-            }
-        }
-        if !self.is_fresh(owner) && !self.is_stopped() {
-            let dict = self.note(frame, |state| Ok(state.instance_dict(owner))).flatten();
-            let noted = dict.is_some_and(|dict| {
-                self.writes_slot(frame, dict.as_borrowed(), name, value.is_none())
-            });
-            if !noted {
-                let text =
-                    format!("attribute {} of a {}", heap::text(name), heap::type_name(owner));
-                self.stop(frame, Reason::OutsideWrite, text);
-            }
-        }
-        generic::generic_set_attr(owner, name, value)
     }
 }
 

@@ -308,6 +308,11 @@ impl Recorder {
         frame: &Frame<'py>,
         tensor: Borrowed<'_, 'py>,
     ) -> Result<Object<'py>> {
+        if is_scalar(tensor) {
+            // Raises, with the message of tensors' own `__iter__`.
+            self.stop(frame, Reason::OperationRaised, "iteration over a 0-d tensor");
+            return ops::get_iter(tensor);
+        }
         let parts = self.tensor_parts(frame, tensor)?;
         let iterator = ops::get_iter(parts.as_borrowed())?;
         self.note(frame, |state| {
@@ -355,4 +360,9 @@ impl Recorder {
         }
         Ok(item)
     }
+}
+
+/// Whether a tensor has no dimension to take apart.
+pub(super) fn is_scalar(tensor: Borrowed<'_, '_>) -> bool {
+    stator_cpython::heap::tensor::info(tensor).is_some_and(|info| info.sizes.is_empty())
 }

@@ -12,6 +12,7 @@
 mod attributes;
 mod cached;
 mod calls;
+mod class_attributes;
 mod effects;
 mod identity;
 mod items;
@@ -25,6 +26,7 @@ mod operators;
 mod outcome;
 mod sites;
 mod state;
+mod stores;
 mod tensors;
 mod trace;
 

@@ -323,7 +323,7 @@ impl Recorder {
             let kinds = (state.kind(left), state.kind(right));
             if kinds == (Kind::Constant, Kind::Constant) {
                 return if same
-                    || !left.get_type().is(&right.get_type())
+                    || !left.get_type().is(right.get_type())
                     || heap::is_identity_stable(left, right)
                 {
                     Ok(())

@@ -10,6 +10,7 @@ use stator_cpython::ops::{BinaryOp, CompareOp, Method, UnaryOp};
 use stator_cpython::{Result, generic, opcode, ops};
 
 use super::Recorder;
+use super::items::is_scalar;
 use super::kinds::Kind;
 use super::look as heap;
 use super::names::variadic_slots;
@@ -341,6 +342,10 @@ impl<'py> Sites<'py> for Recorder {
             return Ok(None);
         }
         if self.kind(operand) == Kind::Tensor {
+            if is_scalar(operand) {
+                self.stop(frame, Reason::OperationRaised, "iteration over a 0-d tensor");
+                return Ok(None);
+            }
             return self.tensor_parts(frame, operand).map(Some);
         }
         self.take_elements(frame, operand);

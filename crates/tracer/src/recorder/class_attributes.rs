@@ -1,0 +1,202 @@
+//! Attributes of classes and of `super()` objects.
+
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::types::{Slot, SlotName};
+use stator_cpython::object::Borrowed;
+use stator_cpython::{Result, ops};
+use stator_guards::Source;
+
+use super::Recorder;
+use super::attributes::{DESCRIPTOR, Descriptor, Found};
+use super::kinds::Kind;
+use super::look as heap;
+use crate::breaks::Reason;
+
+impl Recorder {
+    /// `type.__getattribute__`.
+    pub(super) fn class_attr<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Found<'py>> {
+        let py = frame.py();
+        let class = owner.cast::<PyType>().expect("the kind says it is a class").to_owned();
+        let meta = class.get_type();
+        let text = heap::text(name);
+        self.note(frame, |state| {
+            if state.origin(owner).is_none() {
+                state.anchor(owner);
+            }
+            Ok(())
+        });
+        if text == "__doc__" || text == "__module__" {
+            self.lookup(frame, &class, name);
+        }
+        if matches!(
+            text.as_str(),
+            "__name__"
+                | "__qualname__"
+                | "__module__"
+                | "__mro__"
+                | "__bases__"
+                | "__doc__"
+                | "__class__"
+                | "__base__"
+                | "__flags__"
+                | "__subclasses__"
+                | "mro"
+        ) {
+            let value = ops::get_attr(owner, name)?;
+            self.note(frame, |state| state.register(value.as_borrowed()));
+            return Ok(Found::Value(value));
+        }
+        if stator_cpython::heap::types::slot(meta.as_borrowed(), SlotName::GetAttribute)
+            == Slot::Python
+        {
+            self.guard_protocol_of(frame, owner, &["__getattribute__"]);
+            let own = pyo3::intern!(py, "__getattribute__").as_any().as_borrowed();
+            let own = stator_cpython::heap::types::lookup(meta.as_borrowed(), own);
+            if own.is_some_and(|own| self.kind(own.as_borrowed()) == Kind::Function) {
+                self.stop(frame, Reason::Unsupported, "a metaclass with __getattribute__");
+                return ops::get_attr(owner, name).map(Found::Value);
+            }
+        }
+        let on_meta = self.lookup(frame, &meta, name);
+        if let Some(found) = &on_meta {
+            match self.descriptor(found.as_borrowed()) {
+                Descriptor::Property => {
+                    return self.property(frame, found.as_borrowed(), owner, name);
+                }
+                Descriptor::UserData => {
+                    return self.user_descriptor(frame, found.as_borrowed(), owner, &meta);
+                }
+                Descriptor::GetSet | Descriptor::Member => {
+                    self.stop(frame, Reason::Unsupported, format!("attribute {text} of a class"));
+                    return ops::get_attr(owner, name).map(Found::Value);
+                }
+                _ => {}
+            }
+        }
+        if let Some(found) = self.lookup(frame, &class, name) {
+            self.guard_protocol(frame, found.as_borrowed(), DESCRIPTOR);
+            return Ok(match self.descriptor(found.as_borrowed()) {
+                kind @ (Descriptor::StaticMethod | Descriptor::ClassMethod) => {
+                    Found::Value(self.bind_on(frame, found.as_borrowed(), kind, &class))
+                }
+                Descriptor::User | Descriptor::UserData => {
+                    let getter = pyo3::intern!(py, "__get__").as_any().as_borrowed();
+                    let getter = self.lookup(frame, &found.get_type(), getter);
+                    match getter {
+                        Some(getter) if self.kind(getter.as_borrowed()) == Kind::Function => {
+                            let none = py.None().into_bound(py);
+                            let args = [found.as_borrowed(), none.as_borrowed(), owner];
+                            Found::Value(self.call_object(
+                                frame,
+                                getter.as_borrowed(),
+                                &args,
+                                None,
+                            )?)
+                        }
+                        _ => {
+                            self.stop(
+                                frame,
+                                Reason::Unsupported,
+                                format!("descriptor {text} of a class"),
+                            );
+                            Found::Value(ops::get_attr(owner, name)?)
+                        }
+                    }
+                }
+                Descriptor::Function if heap::is_class_method_descriptor(found.as_borrowed()) => {
+                    let value = ops::get_attr(owner, name)?;
+                    self.note(frame, |state| {
+                        state.set_fresh(value.as_borrowed());
+                        Ok(())
+                    });
+                    Found::Value(value)
+                }
+                _ => Found::Value(found),
+            });
+        }
+        if let Some(found) = on_meta {
+            return match self.descriptor(found.as_borrowed()) {
+                Descriptor::Function => Ok(Found::Function(found)),
+                _ => Ok(Found::Value(found)),
+            };
+        }
+        let fallback = pyo3::intern!(py, "__getattr__").as_any().as_borrowed();
+        if let Some(fallback) = self.lookup(frame, &meta, fallback)
+            && self.kind(fallback.as_borrowed()) == Kind::Function
+        {
+            return self
+                .call_object(frame, fallback.as_borrowed(), &[owner, name], None)
+                .map(Found::Value);
+        }
+        ops::get_attr(owner, name).map(Found::Value)
+    }
+
+    /// `super().name`.
+    pub(super) fn super_attr<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Found<'py>> {
+        let Some((after, receiver, start)) = heap::super_parts(owner) else {
+            self.stop(frame, Reason::Unsupported, "an unbound super object");
+            return ops::get_attr(owner, name).map(Found::Value);
+        };
+        let found = stator_cpython::heap::types::lookup_after(
+            start.as_borrowed(),
+            after.as_any().as_borrowed(),
+            name,
+        );
+        let Some(found) = found else {
+            self.stop(
+                frame,
+                Reason::Unsupported,
+                format!("super().{}, which no class has", heap::text(name)),
+            );
+            return ops::get_attr(owner, name).map(Found::Value);
+        };
+        self.note(frame, |state| {
+            let parent = state.anchor(start.as_any().as_borrowed());
+            let after = state.objects.intern(after.as_any().as_borrowed());
+            let id = state.objects.intern(name);
+            let text = heap::text(name);
+            let source = state.sources.intern(Source::SuperLookup {
+                parent,
+                after,
+                name: id,
+                text: text.into(),
+            });
+            state.adopt_class_value(source, found.as_borrowed())
+        });
+        let receiver_is_class = receiver.is(start.as_any());
+        Ok(match self.descriptor(found.as_borrowed()) {
+            Descriptor::Function if receiver_is_class => Found::Value(found),
+            Descriptor::Function => {
+                let method = heap::bind(found.as_borrowed(), receiver.as_borrowed())?;
+                self.note(frame, |state| {
+                    state.set_fresh(method.as_borrowed());
+                    Ok(())
+                });
+                Found::Value(method)
+            }
+            kind @ (Descriptor::StaticMethod | Descriptor::ClassMethod) => {
+                Found::Value(self.bind_on(frame, found.as_borrowed(), kind, &start))
+            }
+            Descriptor::Property => {
+                self.property(frame, found.as_borrowed(), receiver.as_borrowed(), name)?
+            }
+            Descriptor::Value => Found::Value(found),
+            _ => {
+                self.stop(frame, Reason::Unsupported, format!("super().{}", heap::text(name)));
+                Found::Value(ops::get_attr(owner, name)?)
+            }
+        })
+    }
+}

@@ -1,0 +1,105 @@
+//! Writes of attributes: fresh objects take any, outside ones become side effects.
+
+use pyo3::prelude::*;
+use stator_cpython::frame::Frame;
+use stator_cpython::object::Borrowed;
+use stator_cpython::{Result, generic, ops};
+
+use super::Recorder;
+use super::attributes::Descriptor;
+use super::kinds::Kind;
+use super::look as heap;
+use crate::breaks::Reason;
+
+impl Recorder {
+    /// `STORE_ATTR` and `DELETE_ATTR`: fresh objects take any attribute; outside ones are a break.
+    pub(super) fn set_attr<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+        value: Option<Borrowed<'_, 'py>>,
+    ) -> Result<()> {
+        if self.is_stopped() {
+            return ops::set_attr(owner, name, value);
+        }
+        let py = frame.py();
+        let ty = owner.get_type();
+        let (hook, arity) = match value {
+            Some(_) => (pyo3::intern!(py, "__setattr__"), 3),
+            None => (pyo3::intern!(py, "__delattr__"), 2),
+        };
+        let setter = self.lookup(frame, &ty, hook.as_any().as_borrowed());
+        if let Some(setter) = setter
+            && self.kind(setter.as_borrowed()) == Kind::Function
+        {
+            let none = py.None().into_bound(py);
+            let args = [owner, name, value.unwrap_or(none.as_borrowed())];
+            return self.call_object(frame, setter.as_borrowed(), &args[..arity], None).map(drop);
+        }
+        if matches!(self.kind(owner), Kind::Tensor | Kind::Type) {
+            let text = format!("attribute {} of a {}", heap::text(name), heap::type_name(owner));
+            self.stop(frame, Reason::OutsideWrite, text);
+            return ops::set_attr(owner, name, value);
+        }
+        self.generic_set_attr(frame, owner, name, value)
+    }
+
+    /// `object.__setattr__` on a fresh object.
+    pub(super) fn generic_set_attr<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+        value: Option<Borrowed<'_, 'py>>,
+    ) -> Result<()> {
+        let py = frame.py();
+        let ty = owner.get_type();
+        if let Some(descriptor) = self.lookup(frame, &ty, name) {
+            match self.descriptor(descriptor.as_borrowed()) {
+                Descriptor::Property => {
+                    let setter = heap::property_setter(descriptor.as_borrowed());
+                    if let (Some(setter), Some(value)) = (setter, value) {
+                        self.note(frame, |state| {
+                            if state.origin(setter.as_borrowed()).is_none() {
+                                state.anchor(setter.as_borrowed());
+                            }
+                            Ok(())
+                        });
+                        return self
+                            .call_object(frame, setter.as_borrowed(), &[owner, value], None)
+                            .map(drop);
+                    }
+                }
+                Descriptor::UserData => {
+                    let hook = pyo3::intern!(py, "__set__").as_any().as_borrowed();
+                    let setter = self.lookup(frame, &descriptor.get_type(), hook);
+                    if let (Some(setter), Some(value)) = (setter, value) {
+                        let args = [descriptor.as_borrowed(), owner, value];
+                        return self
+                            .call_object(frame, setter.as_borrowed(), &args, None)
+                            .map(drop);
+                    }
+                    self.stop(frame, Reason::Unsupported, "deletion through a descriptor");
+                }
+                Descriptor::Member | Descriptor::GetSet if !self.is_fresh(owner) => {
+                    let text = format!("slot {} of a {}", heap::text(name), heap::type_name(owner));
+                    self.stop(frame, Reason::OutsideWrite, text);
+                }
+                _ => {}
+            }
+        }
+        if !self.is_fresh(owner) && !self.is_stopped() {
+            let dict = self.note(frame, |state| Ok(state.instance_dict(owner))).flatten();
+            let noted = dict.is_some_and(|dict| {
+                self.writes_slot(frame, dict.as_borrowed(), name, value.is_none())
+            });
+            if !noted {
+                let text =
+                    format!("attribute {} of a {}", heap::text(name), heap::type_name(owner));
+                self.stop(frame, Reason::OutsideWrite, text);
+            }
+        }
+        generic::generic_set_attr(owner, name, value)
+    }
+}
