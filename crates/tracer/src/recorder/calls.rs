@@ -230,7 +230,7 @@ impl Recorder {
     fn know_receiver(&self, frame: &Frame<'_>, receiver: Borrowed<'_, '_>) {
         self.note(frame, |state| match state.kind(receiver) {
             Kind::Constant | Kind::Type | Kind::Module | Kind::Function | Kind::Singleton => Ok(()),
-            _ if state.origin(receiver).is_some() => Ok(()),
+            _ if state.origin(receiver).is_some() || heap::is_constant(receiver) => Ok(()),
             _ => Err((Reason::UnknownOrigin, format!("a method bound to a {}", heap::type_name(receiver)))),
         });
     }
