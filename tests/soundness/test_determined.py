@@ -24,7 +24,7 @@ from differential.support import api
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_map
 
-SAMPLES = 2
+SAMPLES = 3
 SECONDS = 50.0
 SHARDS = 4
 
@@ -83,7 +83,7 @@ def other_data(value: Any, variant: int) -> Any:
 
 
 def show(fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)
     try:
         _, found = fn(args, kwargs)
     except Exception as error:
@@ -170,4 +170,4 @@ def test_operator_database(shard: int) -> None:
             done += 1
     print(f"{done} of {len(chosen)} operators")
     assert not found, "\n".join(found)
-    assert done > len(chosen) // 3
+    assert done > len(chosen) // 2

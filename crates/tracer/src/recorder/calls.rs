@@ -195,7 +195,11 @@ impl Recorder {
                 state.adopt_deep(*arg)
             })
         });
+        let ordered = !UNORDERED.contains(&heap::name_of(callable).as_str());
         for arg in args {
+            if ordered {
+                self.note(frame, |state| state.check_order(*arg));
+            }
             self.guard_callback(frame, *arg);
             self.guard_protocol(frame, *arg, CALLED_BACK);
             if matches!(self.kind(*arg), Kind::List | Kind::Tuple | Kind::Dict | Kind::Set) {
@@ -235,6 +239,12 @@ impl Recorder {
         });
     }
 
+    /// Whether methods of an object read nothing from outside: a constant, or made by this trace.
+    fn is_own(&self, object: Borrowed<'_, '_>) -> bool {
+        self.kind(object) == Kind::Constant
+            || (self.origin(object) == Some(Origin::Fresh) && self.kind(object) != Kind::Iterator)
+    }
+
     /// Ends the trace if C code is given a callable that reads what no guard speaks of. Python
     /// functions are traced when they are entered; C functions must be ones that only compute.
     pub(super) fn guard_callback(&self, frame: &Frame<'_>, argument: Borrowed<'_, '_>) {
@@ -244,10 +254,11 @@ impl Recorder {
         let fine = match self.kind(argument) {
             Kind::Builtin => match self.functions.class(argument) {
                 _ if heap::bound_builtin(argument)
-                    .is_some_and(|(receiver, _)| self.kind(receiver.as_borrowed()) != Kind::Constant) =>
+                    .is_some_and(|(receiver, _)| !self.is_own(receiver.as_borrowed())) =>
                 {
                     false
                 }
+                _ if heap::bound_builtin(argument).is_some() => true,
                 Some(Class::Pure | Class::Operation(_) | Class::StateRead) => true,
                 Some(Class::Model(model)) => matches!(
                     model,
@@ -260,7 +271,7 @@ impl Recorder {
             Kind::Method => {
                 let (function, receiver) = heap::method_parts(argument);
                 self.kind(function.as_borrowed()) != Kind::Builtin
-                    || self.kind(receiver.as_borrowed()) == Kind::Constant
+                    || self.is_own(receiver.as_borrowed())
             }
             Kind::Partial => {
                 let (function, ..) = heap::partial_parts(argument);
@@ -517,6 +528,12 @@ fn is_module_call(frame: &Frame<'_>) -> bool {
 const CALLED_BACK: &[&str] = &[
     "__iter__", "__next__", "__len__", "__length_hint__", "__lt__", "__gt__", "__eq__", "__bool__", "__getitem__",
     "__hash__", "__reversed__", "__add__", "__radd__", "__call__", "keys",
+];
+
+/// Functions of sets that don't depend on the order of their elements.
+const UNORDERED: &[&str] = &[
+    "set", "frozenset", "union", "intersection", "difference", "symmetric_difference", "issubset", "issuperset",
+    "isdisjoint", "copy", "__contains__", "__len__",
 ];
 
 /// Constants, and containers of builtin types that hold only such (functions and classes pass: they

@@ -312,7 +312,7 @@ impl State {
                 if items.iter().any(|item| self.kind(item.as_borrowed()) != Kind::Constant) {
                     return Err((Reason::Unsupported, "a set of objects from outside".into()));
                 }
-                let copy = heap::frozen_copy(object);
+                let copy = heap::ordered_copy(object);
                 let copy = self.objects.intern(copy.as_borrowed());
                 self.guard(source, GuardKind::SetEquals(copy));
             }
