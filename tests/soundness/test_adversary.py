@@ -1162,6 +1162,41 @@ def test_order_of_a_set_of_fresh_objects_is_not_replayed() -> None:
         probe.right(X, nodes)
 
 
+ORDERED: dict[str, Callable[[Any], Any]] = {
+    "list": lambda nodes: list(set(nodes)),
+    "tuple": lambda nodes: tuple(frozenset(nodes)),
+    "star": lambda nodes: [*set(nodes)],
+    "unpacking": lambda nodes: (lambda first, *rest: [first])(*set(nodes)),
+    "map": lambda nodes: list(map(lambda node: node, set(nodes))),
+    "extend": lambda nodes: [].extend(set(nodes)) or sorted(set(nodes), key=lambda node: 0),
+    "pop": lambda nodes: [set(nodes).pop()],
+    "next": lambda nodes: [next(iter(set(nodes)))],
+    "enumerate": lambda nodes: [node for _, node in enumerate(set(nodes))],
+    "comprehension": lambda nodes: [node for node in {node for node in nodes}],
+    "dict": lambda nodes: list(dict.fromkeys(set(nodes))),
+    "operator": lambda nodes: list(set(nodes) | {1}),
+    "zip": lambda nodes: [node for node, _ in zip(set(nodes), range(9))],
+    "max": lambda nodes: [max(set(nodes), key=lambda node: 0)],
+}
+
+
+@pytest.mark.parametrize("name", ORDERED)
+def test_orders_of_objects_are_not_replayed(name: str) -> None:
+    order = ORDERED[name]
+
+    def fn(x: Tensor, nodes: list[Any]) -> Tensor:
+        for node in order(nodes):
+            x = x * 1.5 + (node if isinstance(node, int) else node.n)
+        return x
+
+    probe = Probe(fn)
+    keep = []
+    for _ in range(6):
+        nodes = [Node(i) for i in range(9)]
+        keep.append([object() for _ in range(len(keep) * 3 + 1)])
+        probe.right(X, nodes)
+
+
 # --- iteration and mutation --------------------------------------------------------------------------
 
 

@@ -45,7 +45,7 @@ pub enum GuardKind {
         /// The key's `repr`.
         text: Box<str>,
     },
-    /// A set or frozenset has the elements of this one, in this iteration order.
+    /// A set or frozenset has the elements of this one, or of this tuple, in this iteration order.
     SetEquals(ObjectId),
     /// The lookup of a name along the method resolution order of a type finds nothing.
     LookupAbsent {

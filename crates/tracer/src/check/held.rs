@@ -103,13 +103,21 @@ pub(super) fn get(objects: &[Py<PyAny>], id: ObjectId) -> PyResult<&Py<PyAny>> {
         .ok_or_else(|| PyValueError::new_err(format!("a guard mentions {id:?}, which isn't there")))
 }
 
-/// The elements of a guarded set, in order.
+/// The elements of a guarded set, in order: a set, or a tuple, which keeps any order (a copy of a
+/// set may iterate in another one).
 pub(super) fn set_items<'py>(set: Any<'_, 'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-    container::set_items(set).ok_or_else(|| PyValueError::new_err("SetEquals of what is no set"))
+    elements(set).ok_or_else(|| PyValueError::new_err("SetEquals of what is no set"))
+}
+
+fn elements<'py>(set: Any<'_, 'py>) -> Option<Vec<Bound<'py, PyAny>>> {
+    container::set_items(set).or_else(|| {
+        let length = container::tuple_length(set)?;
+        (0..length).map(|index| container::tuple_item(set, index)).collect()
+    })
 }
 
 fn describe_set(set: Any<'_, '_>) -> String {
-    let items = container::set_items(set).unwrap_or_default();
+    let items = elements(set).unwrap_or_default();
     let items: Vec<_> = items.iter().map(|item| describe(item.as_borrowed())).collect();
     format!("{{{}}}", items.join(", "))
 }

@@ -8,7 +8,7 @@ use super::{Class, Determined, Functions, Model, Operation};
 use crate::breaks::Reason;
 
 /// Operations whose result shape depends on data.
-const DYNAMIC: &str = "nonzero nonzero_static argwhere unique unique_consecutive masked_select \
+const DYNAMIC: &str = "linalg_lstsq nonzero nonzero_static argwhere unique unique_consecutive masked_select \
     repeat_interleave bincount histogramdd tensor_split combinations cartesian_prod one_hot \
     embedding_bag ctc_loss pack_padded_sequence segment_reduce to_sparse to_sparse_csr to_sparse_csc \
     to_sparse_bsr to_sparse_bsc coalesce sparse_mask lstsq to_padded_tensor nested_to_padded_tensor \
@@ -16,7 +16,7 @@ const DYNAMIC: &str = "nonzero nonzero_static argwhere unique unique_consecutive
     adaptive_max_pool2d_with_indices_dynamic";
 
 /// Operations whose result is data, or that read it.
-const READS_DATA: &str = "item tolist numpy equal allclose is_nonzero is_same_size __bool__ __int__ __float__ \
+const READS_DATA: &str = "quantile nanquantile cov corrcoef gaussian_nll_loss item tolist numpy equal allclose is_nonzero is_same_size __bool__ __int__ __float__ \
     __complex__ __index__ __contains__ __repr__ __format__ __array__ __array_wrap__ __dlpack__ __reversed__ \
     __deepcopy__ __reduce_ex__ __setstate__ backward register_hook register_post_accumulate_grad_hook \
     retain_grad data_ptr storage untyped_storage typed_storage _typed_storage share_memory_ is_shared \

@@ -263,7 +263,11 @@ impl Recorder {
                 state.adopt_deep(*arg)
             })
         });
+        let ordered = !UNORDERED.contains(&heap::name_of(callable).as_str());
         for arg in args {
+            if ordered {
+                self.note(frame, |state| state.check_order(*arg));
+            }
             self.guard_callback(frame, *arg);
             self.guard_protocol(frame, *arg, CALLED_BACK);
             if matches!(self.kind(*arg), Kind::List | Kind::Tuple | Kind::Dict | Kind::Set) {
@@ -324,6 +328,12 @@ impl Recorder {
         });
     }
 
+    /// Whether methods of an object read nothing from outside: a constant, or made by this trace.
+    fn is_own(&self, object: Borrowed<'_, '_>) -> bool {
+        self.kind(object) == Kind::Constant
+            || (self.origin(object) == Some(Origin::Fresh) && self.kind(object) != Kind::Iterator)
+    }
+
     /// Ends the trace if C code is given a callable that reads what no guard speaks of. Python
     /// functions are traced when they are entered; C functions must be ones that only compute.
     pub(super) fn guard_callback(&self, frame: &Frame<'_>, argument: Borrowed<'_, '_>) {
@@ -332,12 +342,12 @@ impl Recorder {
         }
         let fine = match self.kind(argument) {
             Kind::Builtin => match self.functions.class(argument) {
-                _ if heap::bound_builtin(argument).is_some_and(|(receiver, _)| {
-                    self.kind(receiver.as_borrowed()) != Kind::Constant
-                }) =>
+                _ if heap::bound_builtin(argument)
+                    .is_some_and(|(receiver, _)| !self.is_own(receiver.as_borrowed())) =>
                 {
                     false
                 }
+                _ if heap::bound_builtin(argument).is_some() => true,
                 Some(Class::Pure | Class::Operation(_) | Class::StateRead) => true,
                 Some(Class::Model(model)) => matches!(
                     model,
@@ -354,7 +364,7 @@ impl Recorder {
             Kind::Method => {
                 let (function, receiver) = heap::method_parts(argument);
                 self.kind(function.as_borrowed()) != Kind::Builtin
-                    || self.kind(receiver.as_borrowed()) == Kind::Constant
+                    || self.is_own(receiver.as_borrowed())
             }
             Kind::Partial => {
                 let (function, ..) = heap::partial_parts(argument);
@@ -630,6 +640,22 @@ const CALLED_BACK: &[&str] = &[
     "__radd__",
     "__call__",
     "keys",
+];
+
+/// Functions of sets that don't depend on the order of their elements.
+const UNORDERED: &[&str] = &[
+    "set",
+    "frozenset",
+    "union",
+    "intersection",
+    "difference",
+    "symmetric_difference",
+    "issubset",
+    "issuperset",
+    "isdisjoint",
+    "copy",
+    "__contains__",
+    "__len__",
 ];
 
 /// Constants, and containers of builtin types that hold only such (functions and classes pass: they

@@ -258,16 +258,7 @@ impl Recorder {
                 Err((Reason::UnknownOrigin, heap::type_name(iterable)))
             }
             Kind::Object => state.refuse_native_state(iterable),
-            // The order of objects hashed by their addresses differs from run to run.
-            Kind::Set | Kind::FrozenSet => {
-                let items = heap::set_items(iterable);
-                if items.iter().all(|item| heap::is_constant(item.as_borrowed())) {
-                    Ok(())
-                } else {
-                    Err((Reason::Identity, "the order of a set of objects".into()))
-                }
-            }
-            _ => Ok(()),
+            _ => state.check_order(iterable),
         });
         self.guard_protocol_of(
             frame,
@@ -365,4 +356,21 @@ impl Recorder {
 /// Whether a tensor has no dimension to take apart.
 pub(super) fn is_scalar(tensor: Borrowed<'_, '_>) -> bool {
     stator_cpython::heap::tensor::info(tensor).is_some_and(|info| info.sizes.is_empty())
+}
+
+impl State {
+    /// Fails for a set whose order C code is about to read: objects hashed by their addresses come
+    /// in another order from run to run.
+    pub fn check_order(
+        &mut self,
+        object: Borrowed<'_, '_>,
+    ) -> std::result::Result<(), super::Stop> {
+        if !matches!(self.kind(object), Kind::Set | Kind::FrozenSet) {
+            return Ok(());
+        }
+        if heap::set_items(object).iter().all(|item| heap::is_constant(item.as_borrowed())) {
+            return Ok(());
+        }
+        Err((Reason::Identity, "the order of a set of objects".into()))
+    }
 }

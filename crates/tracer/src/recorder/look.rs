@@ -2,7 +2,7 @@
 //! `stator_cpython`.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PySlice, PyString, PyType};
+use pyo3::types::{PyDict, PySlice, PyString, PyTuple, PyType};
 use stator_cpython::Result;
 use stator_cpython::generic;
 pub use stator_cpython::generic::bind_method;
@@ -75,6 +75,12 @@ pub fn instance_dict<'py>(object: Borrowed<'_, 'py>) -> Option<Object<'py>> {
         InstanceDict::Dict(dict) => Some(dict),
         InstanceDict::None | InstanceDict::Failed => None,
     }
+}
+
+/// A tuple of a set's elements in its order.
+pub fn ordered_copy<'py>(set: Borrowed<'_, 'py>) -> Object<'py> {
+    let items = set_items(set);
+    PyTuple::new(set.py(), items).map_or_else(|_| set.to_owned(), Bound::into_any)
 }
 
 /// The parts of a slice.

@@ -450,7 +450,14 @@ impl Recorder {
             }
             Ok(())
         });
+        let set = matches!(self.kind(receiver), Kind::Set);
+        if set && name == "pop" {
+            self.note(frame, |state| state.check_order(receiver));
+        }
         for arg in args {
+            if !set {
+                self.note(frame, |state| state.check_order(*arg));
+            }
             self.guard_callback(frame, *arg);
         }
         // Methods that only move references call no operation.

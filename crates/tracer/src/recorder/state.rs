@@ -331,7 +331,9 @@ impl State {
                 if items.iter().any(|item| self.kind(item.as_borrowed()) != Kind::Constant) {
                     return Err((Reason::Unsupported, "a set of objects from outside".into()));
                 }
-                self.guard(source, GuardKind::SetEquals(id));
+                let copy = heap::ordered_copy(object);
+                let copy = self.objects.intern(copy.as_borrowed());
+                self.guard(source, GuardKind::SetEquals(copy));
             }
             Kind::Method => {
                 self.guard_type(source, object);
