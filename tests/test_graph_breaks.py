@@ -183,6 +183,29 @@ def test_cycles_through_a_compiled_function_are_collected() -> None:
     assert watched() is None
 
 
+def test_collections_while_compiled_functions_are_made() -> None:
+    """The object is whole before the collector can see it."""
+
+    def make(fn: Any) -> Any:
+        return stator.Compiled(
+            fn, backend=None, recompile_limit=None, fullgraph=False, dynamic=None
+        )
+
+    taken, made = [], []
+    gc.freeze()
+    thresholds = gc.get_threshold()
+    gc.set_threshold(1, 1, 1)
+    try:
+        for n in range(20):
+            # CPython keeps up to 80 dictionaries for reuse: only without them does it allocate.
+            taken.append([{} for _ in range(100 + n)])
+            made.append(make(lambda x: x))
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
+    assert torch.equal(made[-1](X), X)
+
+
 def test_names_can_be_set() -> None:
     compiled = stator.compile(lambda x: x * 2)
     compiled.__name__ = compiled.__qualname__ = "double"

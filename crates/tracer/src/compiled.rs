@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFunction, PyTuple, PyWeakrefMethods, PyWeakrefReference};
 use smallvec::SmallVec;
 use stator_cpython::code::Code;
+use stator_cpython::generic::{self, WithoutGc};
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::object::{Borrowed, Object};
 
@@ -106,7 +107,12 @@ impl Compiled {
             native: AtomicU64::new(0),
             recording: AtomicBool::new(false),
         };
-        let this = Bound::new(py, this)?;
+        let this = {
+            // CPython 3.11 and 3.12 make the instance dictionary before PyO3 moves `this` in: a
+            // collection in between would traverse an object of zeros.
+            let _gc = WithoutGc::new(py);
+            Bound::new(py, this)?
+        };
         py.import("functools")?.call_method1("update_wrapper", (&this, r#fn))?;
         register(&this)?;
         Ok(this)
@@ -151,7 +157,7 @@ impl Compiled {
         if instance.is_none() {
             return slf.clone().into_any();
         }
-        stator_cpython::generic::bind_method(slf.as_any().as_borrowed(), instance.as_borrowed())
+        generic::bind_method(slf.as_any().as_borrowed(), instance.as_borrowed())
     }
 
     fn __copy__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
