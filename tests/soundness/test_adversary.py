@@ -386,7 +386,9 @@ def test_dict_subclasses() -> Steps:
     chain = collections.ChainMap({"a": 1}, {"b": 2})
 
     def fn(x: Tensor) -> Tensor:
-        return x * counter["a"] + counter["zz"] + list(ordered.values())[0] + chain["b"] + len(chain)
+        return (
+            x * counter["a"] + counter["zz"] + list(ordered.values())[0] + chain["b"] + len(chain)
+        )
 
     yield fn, (X,)
     counter["a"] = 7
@@ -502,7 +504,14 @@ def test_lt_in_sorted() -> Steps:
 @right_after
 def test_sort_key_reads() -> Steps:
     weight = {"a": 1, "b": 2}
-    yield (lambda x: x * len(sorted("ab", key=weight.get)[0] + "z") + (min("ab", key=weight.get) == "a")), (X,)
+    yield (
+        (
+            lambda x: (
+                x * len(sorted("ab", key=weight.get)[0] + "z") + (min("ab", key=weight.get) == "a")
+            )
+        ),
+        (X,),
+    )
     weight["a"] = 5
     yield None
 
@@ -1760,7 +1769,10 @@ def test_named_tuple_and_dataclass() -> Steps:
         values: list[int] = dataclasses.field(default_factory=lambda: [1])
 
     config = Config()
-    yield (lambda x, p: x * p.a + config.n + len(config.values) + (config == Config())), (X, Pair(1, 2))
+    yield (
+        (lambda x, p: x * p.a + config.n + len(config.values) + (config == Config())),
+        (X, Pair(1, 2)),
+    )
     yield X, Pair(2, 2)
     config.n = 5
     yield None

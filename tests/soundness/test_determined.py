@@ -101,7 +101,9 @@ def depends_on_data(op: Callable[..., Any], args: Any, kwargs: Any) -> bool:
 
     try:
         with FakeTensorMode() as mode:
-            fake = tree_map(lambda v: mode.from_tensor(v) if isinstance(v, Tensor) else v, (args, kwargs))
+            fake = tree_map(
+                lambda v: mode.from_tensor(v) if isinstance(v, Tensor) else v, (args, kwargs)
+            )
             op(*fake[0], **fake[1])
     except (DataDependentOutputException, DynamicOutputShapeException):
         return True
@@ -125,10 +127,17 @@ def problems(op: Any) -> Iterator[str]:
     for name, function in variants(op):
         for sample in samples:
             args, kwargs = (sample.input, *sample.args), dict(sample.kwargs)
-            if any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in tree_flatten((args, kwargs))[0]):
-                args, kwargs = tree_map(lambda v: v.detach() if isinstance(v, Tensor) else v, (args, kwargs))
+            if any(
+                isinstance(leaf, Tensor) and leaf.requires_grad
+                for leaf in tree_flatten((args, kwargs))[0]
+            ):
+                args, kwargs = tree_map(
+                    lambda v: v.detach() if isinstance(v, Tensor) else v, (args, kwargs)
+                )
             fn = described(function)
-            copy = lambda v: v.clone(memory_format=torch.preserve_format) if isinstance(v, Tensor) else v  # noqa: E731
+            copy = lambda v: (
+                v.clone(memory_format=torch.preserve_format) if isinstance(v, Tensor) else v
+            )  # noqa: E731
             expected = show(fn, *tree_map(copy, (args, kwargs)))
             if isinstance(expected, str):
                 continue
@@ -144,7 +153,10 @@ def problems(op: Any) -> Iterator[str]:
             for variant in range(2 if function is op.op else 1):
                 changed = tree_map(lambda v: other_data(v, variant), (args, kwargs))
                 expected = show(fn, *tree_map(copy, changed))
-                if not isinstance(expected, str) and show(compiled, *tree_map(copy, changed)) != expected:
+                if (
+                    not isinstance(expected, str)
+                    and show(compiled, *tree_map(copy, changed)) != expected
+                ):
                     yield f"{name}: recorded, but other data gives other metadata"
                     break
 
