@@ -20,4 +20,5 @@ pub mod logs;
 pub mod recipe;
 pub mod recorder;
 pub mod replay;
+pub mod resume;
 mod rollback;

@@ -74,7 +74,11 @@ impl Recorder {
         if let Some(why) = disabled::reason(callable) {
             self.stop(frame, Reason::Disabled, why);
         }
+        if self.is_tail.replace(false) && ops::executed() == self.baseline.get() {
+            self.caller.set(frame.id());
+        }
         let result = ops::call(callable, args, names);
+        self.caller.set(0);
         if result.is_err() {
             self.note(frame, |state| state.refused_arguments(callable));
         }
@@ -186,6 +190,7 @@ impl Recorder {
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
+        self.is_tail.set(false);
         match class {
             Class::Operation(operation) => {
                 self.tensor_call(frame, operation, callable, args, names)
@@ -516,6 +521,7 @@ impl Recorder {
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
+        self.is_tail.set(false);
         if let Some(known) = self.functions.class(class) {
             return self.call_class(frame, known, class, args, names);
         }

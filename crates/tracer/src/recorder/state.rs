@@ -46,6 +46,8 @@ pub struct ActiveFrame {
     pub code: u32,
     /// Where its caller stood.
     pub parent: Option<StackId>,
+    /// Whether its caller, evaluated as well, only waits for what it returns.
+    pub is_direct: bool,
 }
 
 /// Entries that tables have room for from the start: what a small model needs.
@@ -104,6 +106,11 @@ pub struct State {
     by_identity: FxHashSet<usize>,
     /// Functions whose parts are guarded already.
     pub entered: FxHashSet<usize>,
+    /// Fast locals (frame and slot) that hold what they held at entry and that nothing guards,
+    /// because nothing reads them.
+    pub unread: FxHashMap<(usize, usize), SourceId>,
+    /// Objects from outside that can only be passed on, by address.
+    carried: FxHashMap<usize, SourceId>,
 }
 
 impl State {
@@ -112,10 +119,18 @@ impl State {
     /// # Errors
     /// If the standard library lacks a type that the recorder needs.
     pub fn new(py: Python<'_>) -> PyResult<Self> {
+        Self::with_room(py, ROOM)
+    }
+
+    /// An empty state whose tables have room for so many entries.
+    ///
+    /// # Errors
+    /// As [`State::new`].
+    pub fn with_room(py: Python<'_>, room: usize) -> PyResult<Self> {
         Ok(Self {
             objects: Objects::default(),
             sources: Sources::new(),
-            guards: Vec::with_capacity(ROOM),
+            guards: Vec::with_capacity(room),
             graph: Graph::new(),
             graph_objects: Vec::new(),
             graph_object_ids: FxHashMap::default(),
@@ -125,13 +140,13 @@ impl State {
             frames: Vec::new(),
             codes: Vec::new(),
             code_ids: FxHashMap::default(),
-            locations: Vec::with_capacity(ROOM),
+            locations: Vec::with_capacity(room),
             here: (0, 0),
             kinds: Kinds::new(py)?,
-            origins: HashMap::with_capacity_and_hasher(ROOM, FxBuildHasher),
-            seen: HashSet::with_capacity_and_hasher(ROOM, FxBuildHasher),
-            lookups: HashSet::with_capacity_and_hasher(ROOM / 4, FxBuildHasher),
-            read_slots: HashSet::with_capacity_and_hasher(ROOM, FxBuildHasher),
+            origins: HashMap::with_capacity_and_hasher(room, FxBuildHasher),
+            seen: HashSet::with_capacity_and_hasher(room, FxBuildHasher),
+            lookups: HashSet::with_capacity_and_hasher(room / 4, FxBuildHasher),
+            read_slots: HashSet::with_capacity_and_hasher(room, FxBuildHasher),
             keyed: FxHashSet::default(),
             written: FxHashSet::default(),
             effects: Vec::new(),
@@ -140,7 +155,20 @@ impl State {
             distinct: FxHashSet::default(),
             by_identity: FxHashSet::default(),
             entered: FxHashSet::default(),
+            unread: FxHashMap::default(),
+            carried: FxHashMap::default(),
         })
+    }
+
+    /// Takes note of an outside object that no guard can speak of.
+    pub fn carry(&mut self, source: SourceId, object: Borrowed<'_, '_>) {
+        self.objects.intern(object);
+        self.carried.insert(object.as_ptr() as usize, source);
+    }
+
+    /// The source of an object that can only be passed on.
+    pub fn carried(&self, object: Borrowed<'_, '_>) -> Option<SourceId> {
+        self.carried.get(&(object.as_ptr() as usize)).copied()
     }
 
     /// The kind of an object.
@@ -248,6 +276,15 @@ impl State {
         if !self.seen.insert(source) {
             return Ok(());
         }
+        let adopted = self.adopt_new(source, object);
+        if adopted.is_err() {
+            // It isn't guarded, not wholly at least: nobody vouches for it.
+            self.origins.remove(&(object.as_ptr() as usize));
+        }
+        adopted
+    }
+
+    fn adopt_new(&mut self, source: SourceId, object: Borrowed<'_, '_>) -> Result<(), Stop> {
         let kind = self.kind(object);
         if kind == Kind::Constant {
             if !heap::is_constant(object) {
