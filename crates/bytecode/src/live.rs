@@ -135,9 +135,7 @@ fn accesses(instruction: &Instruction, arg: Option<Arg>) -> impl Iterator<Item =
         Some(Arg::Local) if writes => (Some((number, Use::Writes)), None),
         Some(Arg::Local | Arg::Free) => (Some((number, Use::Reads)), None),
         // Pairs of 3.13: reading is the safe assumption.
-        Some(Arg::LocalPair) => {
-            (Some((number >> 4, Use::Reads)), Some((number & 15, Use::Reads)))
-        }
+        Some(Arg::LocalPair) => (Some((number >> 4, Use::Reads)), Some((number & 15, Use::Reads))),
         _ => (None, None),
     };
     first.into_iter().chain(second)
@@ -197,13 +195,8 @@ mod tests {
             (LOAD_FAST, 0),
             (RETURN_VALUE, 0),
         ];
-        let entry = crate::exception_table::Entry {
-            start: 1,
-            end: 4,
-            target: 5,
-            depth: 0,
-            lasti: false,
-        };
+        let entry =
+            crate::exception_table::Entry { start: 1, end: 4, target: 5, depth: 0, lasti: false };
         let table = crate::exception_table::encode(&[entry]).expect("the entry is small");
         let live = live(&code, &table, 1);
         assert!(live.is_live_before(1, 0) && live.is_live_before(2, 0));

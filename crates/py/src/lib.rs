@@ -41,5 +41,6 @@ fn _stator(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_breaks_page, module)?)?;
     bytecode::register(module)?;
     stator_tracer::check::testing::register(module)?;
+    stator_tracer::resume::testing::register(module)?;
     testing::register(module)
 }

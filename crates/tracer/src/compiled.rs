@@ -351,6 +351,7 @@ impl Compiled {
             std::mem::take(&mut state.entries)
         };
         drop(outdated);
+        self.points.clear();
         let Some((reason, detail)) = stop else { return Ok(Some((signature, None))) };
         let (file, line) = location(self.function.bind(this.py()));
         let stack = vec![Place { file, line, function: name(this) }];

@@ -237,6 +237,7 @@ pub fn call_anew<'py>(function: Borrowed<'_, 'py>) -> Result<Object<'py>> {
         return ops::call(function, &args, None);
     }
     let names = (positional..positional + named).map(|index| code.local_name(index).to_owned());
-    let names = PyTuple::new(py, names.collect::<Vec<_>>()).map_err(|error| Raised::set(py, error))?;
+    let names =
+        PyTuple::new(py, names.collect::<Vec<_>>()).map_err(|error| Raised::set(py, error))?;
     ops::call(function, &args, Some(names.as_any().as_borrowed()))
 }

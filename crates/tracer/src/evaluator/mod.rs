@@ -114,7 +114,11 @@ impl<'py> Resumed<'_, 'py> {
 
     /// Evaluates as CPython does, up to and including the instruction that begins at `last`.
     pub fn through(&mut self, last: usize) -> Flow<'py> {
-        self.plain().evaluate_through(last)
+        let flow = self.plain().evaluate_through(last);
+        if matches!(flow, Flow::Next) {
+            self.run.publish();
+        }
+        flow
     }
 
     /// The call that the frame waited for has ended.
@@ -122,10 +126,14 @@ impl<'py> Resumed<'_, 'py> {
         match result {
             Ok(value) => {
                 self.run.push(value);
+                self.run.publish();
                 Flow::Next
             }
             Err(Raised) => match self.plain().unwind(Stop::Raised) {
-                Ok(()) => Flow::Next,
+                Ok(()) => {
+                    self.run.publish();
+                    Flow::Next
+                }
                 Err(raised) => Flow::Left(Err(raised)),
             },
         }

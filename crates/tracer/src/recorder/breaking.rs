@@ -31,6 +31,7 @@ use crate::check::{has_foreign_modes, read_global_state};
 use crate::entry::Entry;
 use crate::resume::anatomy::Anatomy;
 use crate::resume::point::{Chain, Key, Waiting, roots, slots};
+use crate::resume::testing::Breaks;
 use crate::rollback;
 
 /// A baseline that no count equals: something was executed.
@@ -184,8 +185,8 @@ impl Recorder {
         py: Python<'_>,
         end: End<'_, '_>,
     ) -> Result<(), (Reason, String)> {
-        let empty = State::with_room(py, 0)
-            .map_err(|error| (Reason::Unsupported, error.to_string()))?;
+        let empty =
+            State::with_room(py, 0).map_err(|error| (Reason::Unsupported, error.to_string()))?;
         let state = self.state.replace(empty);
         // The frames are still being evaluated.
         self.state.borrow_mut().frames.clone_from(&state.frames);
@@ -292,8 +293,7 @@ impl Recorder {
         for (at, waiting) in chain.iter().enumerate() {
             let frame = &waiting.frame;
             let code = frame.code();
-            let parent =
-                (at > 0).then(|| state.place(&chain[at - 1].frame)).flatten();
+            let parent = (at > 0).then(|| state.place(&chain[at - 1].frame)).flatten();
             let id = state.code_id(code.object());
             state.frames.push(ActiveFrame { id: frame.id(), code: id, parent, is_direct: true });
             state.locate(frame);
@@ -330,6 +330,9 @@ impl Recorder {
                             anatomy.is_live_behind(frame.unit(), slot)
                         }
                     });
+                if slot >= locals {
+                    state.on_stack.insert(value.as_ptr() as usize);
+                }
                 if !is_read {
                     unread.push((frame.id(), slot, source));
                 } else if state.adopt(source, *value).is_err() {
@@ -353,6 +356,7 @@ impl Recorder {
         if state.frames.last().is_some_and(|active| active.id == frame.id()) {
             state.frames.pop();
         }
+        state.forget_frame(frame.id());
         drop(state);
         self.moves_out(frame);
     }
@@ -368,10 +372,26 @@ impl Recorder {
     /// Why the trace has to end before this instruction, if it's known from an earlier call.
     #[cold]
     pub(super) fn known_break(&self, frame: &Frame<'_>) -> Option<Break> {
+        let is_direct = || self.state.borrow().frames.iter().all(|active| active.is_direct);
         let points = &self.session.points;
-        points.marked(frame, || {
-            let is_direct = self.state.borrow().frames.iter().all(|active| active.is_direct);
-            if is_direct { self.frames_to(frame) } else { None }
+        let marked =
+            points.marked(frame, || if is_direct() { self.frames_to(frame) } else { None });
+        marked.or_else(|| self.asked_break(frame).filter(|_| is_direct()))
+    }
+
+    /// A break that a test asks for, wherever one is possible.
+    fn asked_break(&self, frame: &Frame<'_>) -> Option<Break> {
+        if self.asked == Breaks::None {
+            return None;
+        }
+        let number = self.steps.get() + 1;
+        self.steps.set(number);
+        let is_boundary = self.anatomy(&frame.code())?.is_boundary(frame.unit());
+        let applies = is_boundary && self.asked.applies(number);
+        applies.then(|| Break {
+            reason: Reason::Asked,
+            detail: String::new(),
+            stack: self.stack(frame),
         })
     }
 }

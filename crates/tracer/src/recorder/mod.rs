@@ -25,6 +25,7 @@ mod names;
 mod objects;
 mod operators;
 mod outcome;
+mod recipes;
 mod sites;
 mod state;
 mod stores;
@@ -43,8 +44,8 @@ use stator_cpython::object::Borrowed;
 use stator_cpython::thread::Thread;
 
 pub use outcome::{Ending, Traced, record};
-pub use state::{Origin, State, Stop};
 use state::ActiveFrame;
+pub use state::{Origin, State, Stop};
 
 use crate::breaks::{Place, Reason};
 use crate::functions::Functions;
@@ -52,6 +53,7 @@ use crate::logs::Log;
 use crate::resume::anatomy::Anatomy;
 use crate::resume::point::Point;
 use crate::resume::session::Session;
+use crate::resume::testing::Breaks;
 use crate::rollback::Generators;
 
 /// Records one call on one thread.
@@ -78,8 +80,12 @@ pub struct Recorder {
     generators: RefCell<Generators>,
     gc: RefCell<Option<WithoutGc>>,
     session: Rc<Session>,
-    /// Whether instructions may be marked as ones to break before.
+    /// Whether some instructions are ones to break before: marked, or chosen by a test.
     has_marks: bool,
+    /// Where a test wants breaks.
+    asked: Breaks,
+    /// Instructions recorded while a test wants breaks.
+    steps: Cell<u64>,
     /// Address of the root frame's code object; the first frame with it is the root.
     root: usize,
     entered_root: Cell<bool>,
@@ -227,7 +233,10 @@ impl Recorder {
             state.frames.push(ActiveFrame { id, code, parent: None, is_direct: true });
         }
         let root = frames.first().map_or(0, |frame| frame.code().as_ptr() as usize);
-        let recorder = Self::with_state(py, root, state, handled, session)?;
+        let mut recorder = Self::with_state(py, root, state, handled, session)?;
+        if let Breaks::At(_) = recorder.asked {
+            recorder.asked = Breaks::None;
+        }
         recorder.stopped.set(true);
         recorder.entered_root.set(true);
         recorder.resume.set(frames.last().map_or(0, Frame::id));
@@ -255,7 +264,9 @@ impl Recorder {
             anatomies: RefCell::default(),
             generators: RefCell::default(),
             gc: RefCell::default(),
-            has_marks: session.points.has_marks(),
+            has_marks: session.points.has_marks() || Breaks::now() != Breaks::None,
+            asked: Breaks::now(),
+            steps: Cell::new(0),
             session,
             root,
             entered_root: Cell::new(false),

@@ -11,13 +11,12 @@ use stator_cpython::{Result, ops};
 use stator_graph::{Arg, Graph, NodeId};
 use stator_guards::{GlobalState, Guard, GuardKind, ObjectId, Source, SourceId, Sources};
 
-use super::kinds::Kind;
 use super::look as heap;
-use super::state::{Origin, State, Stop};
+use super::state::{State, Stop};
 use super::{Recorder, Recording};
-use crate::breaks::{Break, Reason};
+use crate::breaks::Break;
 use crate::evaluator::evaluate;
-use crate::recipe::{Instance, Items, Recipe, RecipeId, Recipes, Storage};
+use crate::recipe::{Recipe, RecipeId, Recipes};
 use crate::resume::anatomy::Anatomy;
 use crate::resume::point::{Waiting, slots};
 use crate::resume::session::Session;
@@ -198,16 +197,18 @@ impl Recorder {
 
 /// Turns notes into a finished trace.
 pub struct Finish {
-    state: State,
-    recipes: Recipes,
-    made: FxHashMap<usize, RecipeId>,
-    outputs: Vec<Arg>,
-    positions: FxHashMap<NodeId, u32>,
+    pub(super) state: State,
+    pub(super) recipes: Recipes,
+    pub(super) made: FxHashMap<usize, RecipeId>,
+    pub(super) outputs: Vec<Arg>,
+    pub(super) positions: FxHashMap<NodeId, u32>,
     rebuilt: Vec<SourceId>,
-    kept: FxHashSet<ObjectId>,
+    pub(super) kept: FxHashSet<ObjectId>,
+    /// Objects that exist only while recipes are made.
+    pub(super) temporaries: Vec<Py<PyAny>>,
 }
 
-type Made<T> = std::result::Result<T, Stop>;
+pub(super) type Made<T> = std::result::Result<T, Stop>;
 
 impl Finish {
     /// Makes recipes of what the end needs, and takes the notes apart.
@@ -225,6 +226,7 @@ impl Finish {
             positions: FxHashMap::default(),
             rebuilt: Vec::new(),
             kept: FxHashSet::default(),
+            temporaries: Vec::new(),
         };
         let ending = match end {
             End::Return(result) => Ending::Return(finish.recipe(result)?),
@@ -274,6 +276,10 @@ impl Finish {
             } else {
                 anatomy.is_live_before(waiting.next, slot)
             };
+            if slot >= frame.code().first_free() && self.state.origin(*value).is_none() {
+                // A variable of an enclosing function that nothing has read yet.
+                self.state.cell_source(frame, *value)?;
+            }
             let recipe = match self.state.unread.get(&(frame.id(), slot)).copied() {
                 Some(source) => Ok(self.source(source)),
                 None => self.recipe(*value),
@@ -298,7 +304,7 @@ impl Finish {
     }
 
     /// The recipe of an outside object.
-    fn source(&mut self, source: SourceId) -> RecipeId {
+    pub(super) fn source(&mut self, source: SourceId) -> RecipeId {
         let position = u32::try_from(self.rebuilt.len()).expect("fewer than 2^32 sources");
         self.rebuilt.push(source);
         self.recipes.push(Recipe::Source(position))
@@ -321,150 +327,4 @@ impl Finish {
         self.state.effects = effects;
         Ok(stores)
     }
-
-    /// An object that recipes need: the entry keeps it.
-    fn keep(&mut self, object: Borrowed<'_, '_>) -> ObjectId {
-        let id = self.state.object(object);
-        self.kept.insert(id);
-        id
-    }
-
-    fn recipe(&mut self, object: Borrowed<'_, '_>) -> Made<RecipeId> {
-        let address = object.as_ptr() as usize;
-        if let Some(&id) = self.made.get(&address) {
-            return Ok(id);
-        }
-        let kind = self.state.kind(object);
-        if kind == Kind::Constant {
-            let id = self.keep(object);
-            return Ok(self.recipes.push(Recipe::Constant(id)));
-        }
-        match self.state.origin(object) {
-            Some(Origin::Source(source)) => {
-                let id = self.source(source);
-                self.made.insert(address, id);
-                Ok(id)
-            }
-            Some(Origin::Node(node)) => {
-                let next = u32::try_from(self.outputs.len()).expect("fewer than 2^32 outputs");
-                let position = *self.positions.entry(node).or_insert(next);
-                if position == next {
-                    self.outputs.push(Arg::Node(node));
-                }
-                let id = self.recipes.push(Recipe::Output(position));
-                self.made.insert(address, id);
-                Ok(id)
-            }
-            Some(Origin::Fresh) => {
-                let id = self.recipes.reserve();
-                self.made.insert(address, id);
-                let recipe = self.fresh(object, kind)?;
-                self.recipes.set(id, recipe);
-                Ok(id)
-            }
-            // A tuple out of a code object's constants.
-            None if heap::is_constant(object) => {
-                let id = self.keep(object);
-                Ok(self.recipes.push(Recipe::Constant(id)))
-            }
-            None => match self.state.carried(object) {
-                Some(source) => {
-                    let id = self.source(source);
-                    self.made.insert(address, id);
-                    Ok(id)
-                }
-                None => {
-                    let detail = format!("a {} in the result", heap::type_name(object));
-                    Err((Reason::UnknownOrigin, detail))
-                }
-            },
-        }
-    }
-
-    fn all(&mut self, items: &[Object<'_>]) -> Made<Box<[RecipeId]>> {
-        items.iter().map(|item| self.recipe(item.as_borrowed())).collect()
-    }
-
-    fn entries(&mut self, object: Borrowed<'_, '_>) -> Made<Vec<(RecipeId, RecipeId)>> {
-        heap::dict_items(object)
-            .iter()
-            .map(|(key, value)| {
-                let kind = self.state.kind(key.as_borrowed());
-                let is_known = match kind {
-                    Kind::Constant | Kind::Type | Kind::Singleton | Kind::Function => true,
-                    Kind::Tuple => heap::is_constant(key.as_borrowed()),
-                    _ => false,
-                };
-                if !is_known {
-                    return Err((Reason::Result, "a dictionary with objects as keys".into()));
-                }
-                Ok((self.recipe(key.as_borrowed())?, self.recipe(value.as_borrowed())?))
-            })
-            .collect()
-    }
-
-    fn fresh(&mut self, object: Borrowed<'_, '_>, kind: Kind) -> Made<Recipe> {
-        let py = object.py();
-        let class = object.get_type();
-        match kind {
-            Kind::List => Ok(Recipe::List(self.all(&heap::list_items(object))?)),
-            Kind::Tuple => {
-                let items = self.all(&heap::tuple_items(object))?;
-                if class.is(py.get_type::<pyo3::types::PyTuple>()) {
-                    return Ok(Recipe::Tuple(items));
-                }
-                let id = self.keep(class.as_any().as_borrowed());
-                if is_struct_sequence(&class) {
-                    let inner = self.recipes.push(Recipe::Tuple(items));
-                    return Ok(Recipe::Call { callable: id, args: Box::new([inner]) });
-                }
-                Ok(Recipe::TupleOf { class: id, items })
-            }
-            Kind::Dict if class.is(py.get_type::<pyo3::types::PyDict>()) => {
-                Ok(Recipe::Dict(self.entries(object)?.into()))
-            }
-            Kind::Set => Ok(Recipe::Set(self.all(&heap::set_items(object))?)),
-            Kind::FrozenSet => Ok(Recipe::FrozenSet(self.all(&heap::set_items(object))?)),
-            Kind::Method => {
-                let (function, receiver) = heap::method_parts(object);
-                let args = self.all(&[function, receiver])?;
-                let callable = self.keep(class.as_any().as_borrowed());
-                Ok(Recipe::Call { callable, args })
-            }
-            Kind::Dict | Kind::Object => self.instance(object),
-            _ => Err((Reason::Result, heap::type_name(object))),
-        }
-    }
-
-    fn instance(&mut self, object: Borrowed<'_, '_>) -> Made<Recipe> {
-        let class = object.get_type();
-        let refuse = || (Reason::Result, heap::type_name(object));
-        let storage = Storage::of(&class).ok().flatten().ok_or_else(refuse)?;
-        let items = match storage {
-            Storage::Dict | Storage::OrderedDict | Storage::DefaultDict => {
-                Items::Entries(self.entries(object)?)
-            }
-            Storage::Plain => Items::None,
-            Storage::List | Storage::Set => return Err(refuse()),
-        };
-        let mut attributes = Vec::new();
-        if let Some(dict) = heap::instance_dict(object) {
-            for (name, value) in heap::dict_items(dict.as_borrowed()) {
-                let name = self.keep(name.as_borrowed());
-                attributes.push((name, self.recipe(value.as_borrowed())?));
-            }
-        }
-        let mut slots = Vec::new();
-        for (descriptor, value) in heap::slot_values(object) {
-            let descriptor = self.keep(descriptor.as_borrowed());
-            slots.push((descriptor, self.recipe(value.as_borrowed())?));
-        }
-        let class = self.keep(class.as_any().as_borrowed());
-        Ok(Recipe::Object(Box::new(Instance { class, storage, items, attributes, slots })))
-    }
-}
-
-/// `torch.return_types.max` and such: C classes over tuples that are made from one sequence.
-fn is_struct_sequence(class: &Bound<'_, pyo3::types::PyType>) -> bool {
-    class.getattr("n_sequence_fields").is_ok()
 }

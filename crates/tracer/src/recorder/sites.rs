@@ -70,6 +70,7 @@ impl<'py> Sites<'py> for Recorder {
         if state.frames.last().is_some_and(|active| active.id == frame.id()) {
             state.frames.pop();
         }
+        state.forget_frame(frame.id());
         drop(state);
         self.baseline.set(EXECUTED);
         self.moves_out(frame);
@@ -376,6 +377,10 @@ impl<'py> Sites<'py> for Recorder {
             state.set_fresh(object);
             Ok(())
         });
+    }
+
+    fn grows(&self, frame: &Frame<'py>, container: Borrowed<'_, 'py>) {
+        self.note(frame, |state| state.own_container(container));
     }
 
     fn extends(&self, frame: &Frame<'py>, container: Borrowed<'_, 'py>) {

@@ -109,6 +109,8 @@ pub struct State {
     /// Fast locals (frame and slot) that hold what they held at entry and that nothing guards,
     /// because nothing reads them.
     pub unread: FxHashMap<(usize, usize), SourceId>,
+    /// Values of the stack at a resume point, by address.
+    pub on_stack: FxHashSet<usize>,
     /// Objects from outside that can only be passed on, by address.
     carried: FxHashMap<usize, SourceId>,
 }
@@ -156,8 +158,32 @@ impl State {
             by_identity: FxHashSet::default(),
             entered: FxHashSet::default(),
             unread: FxHashMap::default(),
+            on_stack: FxHashSet::default(),
             carried: FxHashMap::default(),
         })
+    }
+
+    /// A frame has left: another may take its address.
+    pub fn forget_frame(&mut self, id: usize) {
+        if !self.unread.is_empty() {
+            self.unread.retain(|(frame, _), _| *frame != id);
+        }
+    }
+
+    /// A container under construction is about to change. Behind a graph break it's an outside
+    /// object, but only the stack holds it: it may as well be made anew.
+    pub fn own_container(&mut self, container: Borrowed<'_, '_>) -> Result<(), Stop> {
+        match self.origin(container) {
+            Some(Origin::Fresh) => Ok(()),
+            Some(Origin::Source(_)) if self.on_stack.contains(&(container.as_ptr() as usize)) => {
+                if self.kind(container) == Kind::Dict {
+                    self.adopt_dict(container)?;
+                }
+                self.set_fresh(container);
+                Ok(())
+            }
+            _ => Err((Reason::OutsideWrite, "a container under construction".into())),
+        }
     }
 
     /// Takes note of an outside object that no guard can speak of.

@@ -61,6 +61,14 @@ impl Anatomy {
         Some((names.map_or(last, |names| names.offset as usize), last))
     }
 
+    /// Whether a frame can stand before the instruction at `unit` and be resumed behind it: the
+    /// effect of `KW_NAMES` is no part of a frame.
+    pub fn is_boundary(&self, unit: usize) -> bool {
+        let is_names = |(_, found): (usize, &Instruction)| found.opcode == Opcode::KW_NAMES;
+        self.start(unit).is_some_and(|(start, itself)| start == itself)
+            && !self.at(unit).is_some_and(is_names)
+    }
+
     /// The unit behind the instruction at `unit`.
     pub fn next(&self, unit: usize) -> Option<usize> {
         self.at(unit).map(|(_, instruction)| instruction.end() as usize)

@@ -192,8 +192,7 @@ impl Driver {
         }
         let Some(chain) = self.chain(resumed) else { return natively(py, resumed) };
         let handled = Thread::current(py).handled();
-        let handled =
-            handled.filter(|handled| handled.as_ptr() as usize != self.handled_at_entry);
+        let handled = handled.filter(|handled| handled.as_ptr() as usize != self.handled_at_entry);
         let key = Key::of(&chain, handled.is_some());
         let values = roots(&chain, handled.as_ref());
         let found = self.points.get(&key).and_then(|point| point.find(py, &values));

@@ -4,3 +4,4 @@ pub mod anatomy;
 pub mod drive;
 pub mod point;
 pub mod session;
+pub mod testing;

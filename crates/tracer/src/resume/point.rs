@@ -125,13 +125,15 @@ impl Point {
         roots: &[Borrowed<'_, 'py>],
     ) -> Option<(Arc<Entry>, Resolved<'py>)> {
         let entries = self.entries().clone();
-        let fast = entries.iter().enumerate().find_map(|(index, entry)| {
-            Some((index, entry, entry.check_fast(py, roots)?))
-        });
+        let fast = entries
+            .iter()
+            .enumerate()
+            .find_map(|(index, entry)| Some((index, entry, entry.check_fast(py, roots)?)));
         let (index, entry, resolved) = fast.or_else(|| {
-            entries.iter().enumerate().find_map(|(index, entry)| {
-                Some((index, entry, entry.check(py, roots).ok()?))
-            })
+            entries
+                .iter()
+                .enumerate()
+                .find_map(|(index, entry)| Some((index, entry, entry.check(py, roots).ok()?)))
         })?;
         if index > 0 {
             let mut entries = self.entries();
@@ -207,9 +209,8 @@ impl Points {
             Slot::Occupied(known) => Some(known.get().clone()),
             Slot::Vacant(_) if !room => None,
             Slot::Vacant(slot) => {
-                let codes = chain.iter().map(|waiting| {
-                    waiting.frame.code().object().to_owned().unbind()
-                });
+                let codes =
+                    chain.iter().map(|waiting| waiting.frame.code().object().to_owned().unbind());
                 let point = Point { codes: codes.collect(), ..Point::default() };
                 Some(slot.insert(Arc::new(point)).clone())
             }

@@ -78,10 +78,6 @@ impl Session {
 
     /// What it has brought.
     pub fn finish(&self) -> Brought {
-        Brought {
-            root: self.root.take(),
-            made: self.made.take(),
-            breaks: self.breaks.take(),
-        }
+        Brought { root: self.root.take(), made: self.made.take(), breaks: self.breaks.take() }
     }
 }
