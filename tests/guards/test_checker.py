@@ -278,6 +278,28 @@ def test_what_is_in_args_and_kwargs_is_guarded_at_each_call():
     assert not guards.passes((a,), {"x": x, "config": config})
 
 
+def test_new_containers_in_new_containers_stay_fast():
+    guards = Guards()
+    args = guards.arg("args")
+    pair = guards.tuple(args, index=1)
+    named = guards.tuple(pair, index=0)
+    x, flag = guards.item(named, "x"), guards.tuple(pair, index=1)
+    guards.guard(args, "type", tuple).guard(pair, "type", tuple).guard(pair, "length", 2)
+    guards.guard(named, "type", dict).guard(named, "dict_length", 1)
+    guards.guard(x, "tensor", torch.ones(2)).guard(flag, "equals", True).build(x, named)
+    for _ in range(5):
+        named = {"x": torch.ones(2)}
+        found = guards.objects((0, (named, True)))
+        assert found[0] is named["x"] and found[1] is named
+        assert not guards.passes((0, (named, 1)))
+        assert not guards.passes((0, ({"x": torch.ones(3)}, True)))
+        assert not guards.passes((0, ({"y": torch.ones(2)}, True)))
+        assert not guards.passes((0, (named, True, True)))
+        assert not guards.passes((0, named))
+        assert not guards.passes((0,))
+    assert guards.set.report()[:2] == (4, 1)
+
+
 def test_the_same_tensor_in_args_and_kwargs():
     guards = Guards()
     args, kwargs = guards.arg("args"), guards.arg("kwargs")

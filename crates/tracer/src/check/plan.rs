@@ -59,6 +59,7 @@ pub(super) struct Step {
 /// An argument whose items are arguments of their own.
 #[derive(Debug)]
 pub(super) struct Spread {
+    /// Its number among arguments; behind the call's own it is an item of a container further up.
     pub argument: usize,
     pub step: usize,
     /// How each item is read, and its step.
@@ -323,7 +324,13 @@ impl Plan {
             return Err(Failure { guard, found: Found::Missing });
         }
         for spread in &self.spread {
-            let object = self.check_argument(spread.argument, spread.step, args)?;
+            // An item of another one is among those already found.
+            let object = match spread.argument.checked_sub(self.own_arguments) {
+                None => (*args[spread.argument]).clone(),
+                Some(item) => items[item].clone(),
+            };
+            let object = object.as_borrowed();
+            self.check_argument(spread.step, object)?;
             for (fetch, step) in &spread.items {
                 let item = match fetch {
                     Fetch::TupleItem(index) => container::tuple_item(object, *index),
@@ -383,29 +390,23 @@ impl Plan {
     #[inline]
     pub(super) fn check_arguments(&self, args: &[Any<'_, '_>]) -> Result<(), Failure> {
         for (argument, step) in &self.arguments {
-            self.check_argument(*argument, *step, args)?;
+            let Some(object) = args.get(*argument) else {
+                return Err(Failure { guard: self.steps[*step].blame, found: Found::Missing });
+            };
+            self.check_argument(*step, *object)?;
         }
         Ok(())
     }
 
     #[inline]
-    fn check_argument<'a, 'py>(
-        &self,
-        argument: usize,
-        step: usize,
-        args: &[Any<'a, 'py>],
-    ) -> Result<Any<'a, 'py>, Failure> {
-        let step = &self.steps[step];
-        let Some(object) = args.get(argument) else {
-            return Err(Failure { guard: step.blame, found: Found::Missing });
-        };
-        for test in &self.tests[step.tests.clone()] {
-            if !test.kind.is_aliasing() && !test.kind.holds_alone(*object) {
-                let found = Found::Object((**object).clone().unbind());
+    fn check_argument(&self, step: usize, object: Any<'_, '_>) -> Result<(), Failure> {
+        for test in &self.tests[self.steps[step].tests.clone()] {
+            if !test.kind.is_aliasing() && !test.kind.holds_alone(object) {
+                let found = Found::Object((*object).clone().unbind());
                 return Err(Failure { guard: Some(test.guard), found });
             }
         }
-        Ok(*object)
+        Ok(())
     }
 }
 
