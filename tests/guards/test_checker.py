@@ -1,5 +1,6 @@
 """The checker: arguments, aliasing, global state, snapshots, lifetimes, printed forms."""
 
+import collections
 import gc
 import weakref
 
@@ -218,6 +219,98 @@ def test_an_address_used_again_is_no_proof():
         assert guards.passes(box) is (value == 0)
         box.l[1] = Box(n=int("1000000000"))
         assert guards.passes(box)
+
+
+def spread_guards(config):
+    """Guards of `def f(*args, **kwargs)`, which reads `kwargs['config'].n` and tensors of both."""
+    guards = Guards()
+    args, kwargs = guards.arg("args"), guards.arg("kwargs")
+    first = guards.tuple(args, index=0)
+    x, y = guards.item(kwargs, "x"), guards.item(kwargs, "config")
+    guards.guard(args, "type", tuple).guard(args, "length", 1)
+    guards.guard(kwargs, "type", dict).guard(kwargs, "keys", {"x": 0, "config": 0})
+    guards.guard(first, "tensor", torch.ones(2)).guard(x, "tensor", torch.ones(3))
+    guards.guard(x, "distinct", [first])
+    guards.guard(y, "type", type(config)).guard(guards.attr(y, "n"), "equals", config.n)
+    return guards.build(first, x, y)
+
+
+def test_new_args_and_kwargs_with_new_tensors_stay_fast():
+    config = Box(n=1)
+    guards = spread_guards(config)
+    kept = []
+    for _ in range(20):
+        kept.append(((torch.ones(2),), {"x": torch.ones(3), "config": config}))
+        args, kwargs = kept[-1]
+        found = guards.objects(args, kwargs)
+        assert found[0] is args[0] and found[1] is kwargs["x"] and found[2] is config
+    fast, walked, snapshots, _, reason = guards.set.report()
+    assert (fast, walked, snapshots, reason) == (19, 1, 1, None)
+
+
+def test_what_is_in_args_and_kwargs_is_guarded_at_each_call():
+    config, a, x = Box(n=1), torch.ones(2), torch.ones(3)
+    guards = spread_guards(config)
+    for _ in range(3):
+        assert guards.passes((a,), {"x": x, "config": config})
+    wrong = [
+        ((), {"x": x, "config": config}),
+        ((a, a), {"x": x, "config": config}),
+        ([a], {"x": x, "config": config}),
+        ((torch.ones(4),), {"x": x, "config": config}),
+        ((a,), {"config": config, "x": x}),
+        ((a,), {"x": x}),
+        ((a,), {"x": x, "config": config, "z": 0}),
+        ((a,), collections.OrderedDict(x=x, config=config)),
+        ((a,), {"x": x.double(), "config": config}),
+        ((a,), {"x": a, "config": config}),
+        ((a,), {"x": x, "config": Box(n=2)}),
+        ((a,), {"x": x, "config": None}),
+        ((a,),),
+        (),
+    ]
+    for arguments in wrong:
+        assert not guards.passes(*arguments), arguments
+        assert guards.passes((a,), {"x": x, "config": config})
+    assert "len(L['args']) == 1" in guards.why((a, a), {"x": x, "config": config})
+    assert guards.passes((a,), {"x": x, "config": Box(n=1)})
+    config.n = 2
+    assert not guards.passes((a,), {"x": x, "config": config})
+
+
+def test_new_containers_in_new_containers_stay_fast():
+    guards = Guards()
+    args = guards.arg("args")
+    pair = guards.tuple(args, index=1)
+    named = guards.tuple(pair, index=0)
+    x, flag = guards.item(named, "x"), guards.tuple(pair, index=1)
+    guards.guard(args, "type", tuple).guard(pair, "type", tuple).guard(pair, "length", 2)
+    guards.guard(named, "type", dict).guard(named, "dict_length", 1)
+    guards.guard(x, "tensor", torch.ones(2)).guard(flag, "equals", True).build(x, named)
+    for _ in range(5):
+        named = {"x": torch.ones(2)}
+        found = guards.objects((0, (named, True)))
+        assert found[0] is named["x"] and found[1] is named
+        assert not guards.passes((0, (named, 1)))
+        assert not guards.passes((0, ({"x": torch.ones(3)}, True)))
+        assert not guards.passes((0, ({"y": torch.ones(2)}, True)))
+        assert not guards.passes((0, (named, True, True)))
+        assert not guards.passes((0, named))
+        assert not guards.passes((0,))
+    assert guards.set.report()[:2] == (4, 1)
+
+
+def test_the_same_tensor_in_args_and_kwargs():
+    guards = Guards()
+    args, kwargs = guards.arg("args"), guards.arg("kwargs")
+    first, x = guards.tuple(args, index=0), guards.item(kwargs, "x")
+    guards.guard(args, "type", tuple).guard(kwargs, "type", dict)
+    guards.guard(first, "tensor", torch.ones(2)).guard(x, "same", first).build(x)
+    for _ in range(5):
+        tensor = torch.ones(2)
+        assert guards.objects((tensor,), {"x": tensor})[0] is tensor
+        assert not guards.passes((tensor,), {"x": torch.ones(2)})
+    assert guards.set.report()[:2] == (4, 1)
 
 
 def test_a_dictionary_that_changes_every_call_stays_fast():

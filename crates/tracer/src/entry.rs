@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PySequence, PySequenceMethods, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::vectorcall;
 use stator_graph::print;
 use stator_guards::Guard;
 
@@ -274,7 +275,10 @@ impl Entry {
                 self.backend.get_or_init(|| made)
             }
         };
-        let outputs = callable.bind(py).call1(PyTuple::new(py, inputs)?)?;
+        let outputs = vectorcall::call(callable.bind_borrowed(py), inputs, None)?;
+        if let Ok(outputs) = outputs.cast::<PyTuple>() {
+            return Ok(outputs.iter().collect());
+        }
         let outputs = outputs.cast::<PySequence>()?;
         (0..outputs.len()?).map(|index| outputs.get_item(index)).collect()
     }

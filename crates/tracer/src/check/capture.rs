@@ -10,7 +10,7 @@ use stator_cpython::heap::weak::Liveness;
 use stator_cpython::heap::{self, Any, constant, container, global_state};
 
 use super::Report;
-use super::plan::{Fetch, Key, Plan, Step, Test, TestKind};
+use super::plan::{Fetch, Key, Plan, Step, Test, TestKind, keys_are};
 use super::walk::Values;
 
 /// Snapshots kept per trace: one per set of roots, such as the modules that share a trace.
@@ -368,13 +368,5 @@ fn set_is(test: &TestKind, set: &Bound<'_, PyAny>) -> bool {
     let TestKind::SetEquals(items) = test else {
         return false;
     };
-    container::set_items(set.as_borrowed()).is_some_and(|found| {
-        found.len() == items.len()
-            && found.iter().zip(items).all(|(found, item)| match item {
-                Key::Constant(item) => {
-                    constant::equal(found.as_borrowed(), item.bind_borrowed(set.py()))
-                }
-                Key::Known(address) => found.as_ptr() as usize == *address,
-            })
-    })
+    container::set_items(set.as_borrowed()).is_some_and(|found| keys_are(set.py(), &found, items))
 }

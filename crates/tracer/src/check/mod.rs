@@ -7,7 +7,8 @@
 //!
 //! Three kinds of guards stay outside snapshots and are asked at each call: those on global state;
 //! those on arguments from which nothing else is read (a fresh tensor each call is the common
-//! case, so it's known by its metadata, not by identity); and those on mutable sets.
+//! case, so it's known by its metadata, not by identity); and those on mutable sets. Small tuples and
+//! dictionaries among the arguments are taken apart first, and their items are arguments too.
 
 mod capture;
 mod explain;
@@ -106,6 +107,9 @@ impl Checker {
             return Err(Failure::dead());
         }
         let mut snapshots = self.snapshots();
+        self.plan.check_global_state(py, snapshots.as_deref_mut())?;
+        let items = self.plan.items(args)?;
+        let args = &self.plan.with_items(args, &items)[..];
         if let Some(objects) = self.check_with(py, args, snapshots.as_deref_mut())? {
             return Ok(Resolved(objects));
         }
@@ -124,6 +128,9 @@ impl Checker {
             return None;
         }
         let mut snapshots = self.snapshots()?;
+        self.plan.check_global_state(py, Some(&mut snapshots)).ok()?;
+        let items = self.plan.items(args).ok()?;
+        let args = &self.plan.with_items(args, &items)[..];
         self.check_with(py, args, Some(&mut snapshots)).ok().flatten().map(Resolved)
     }
 
@@ -135,15 +142,14 @@ impl Checker {
         }
     }
 
-    /// What is asked at each call, and then the snapshots.
+    /// The arguments that are asked at each call, and then the snapshots.
     #[inline]
     fn check_with<'py>(
         &self,
         py: Python<'py>,
         args: &[Any<'_, 'py>],
-        mut snapshots: Option<&mut Snapshots>,
+        snapshots: Option<&mut Snapshots>,
     ) -> Result<Option<Vec<Bound<'py, PyAny>>>, Failure> {
-        self.plan.check_global_state(py, snapshots.as_deref_mut())?;
         self.plan.check_arguments(args)?;
         let mut objects = Vec::new();
         let passes =
@@ -153,6 +159,8 @@ impl Checker {
 
     /// The walk alone, for tests and measurements.
     fn check_walking(&self, py: Python<'_>, args: &[Any<'_, '_>]) -> bool {
+        let Ok(items) = self.plan.items(args) else { return false };
+        let args = &self.plan.with_items(args, &items)[..];
         self.plan.check_global_state(py, None).is_ok()
             && self.plan.check_arguments(args).is_ok()
             && walk::walk(py, &self.plan, &self.liveness, args).is_ok()

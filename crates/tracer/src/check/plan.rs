@@ -4,10 +4,12 @@ use std::ops::Range;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 use stator_cpython::heap::function::Field;
 use stator_cpython::heap::member::Member;
-use stator_cpython::heap::{Any, constant, global_state, tensor, types};
+use stator_cpython::heap::{Any, constant, container, dict, global_state, tensor, types};
 use stator_guards::{
     FunctionField, GlobalState, Guard, GuardKind, ObjectId, Source, SourceId, Sources, TensorGuard,
 };
@@ -15,6 +17,12 @@ use stator_guards::{
 use super::capture::Snapshots;
 use super::failure::{Failure, Found};
 use super::held;
+
+/// Arguments with more items are known by identity.
+const SPREAD_ITEMS: usize = 32;
+
+/// Items of arguments that are taken apart.
+pub(super) type Items<'py> = SmallVec<[Bound<'py, PyAny>; 8]>;
 
 /// The compiled guards of a trace.
 #[derive(Debug)]
@@ -29,6 +37,10 @@ pub(super) struct Plan {
     states: Vec<(usize, GlobalState)>,
     /// Arguments whose guards are asked at each call, with their steps.
     pub arguments: Vec<(usize, usize)>,
+    /// Arguments that are taken apart at each call.
+    pub spread: Vec<Spread>,
+    /// The arguments that steps speak of; behind them come the items of those taken apart.
+    pub own_arguments: usize,
 }
 
 /// A slot to fetch, and the guards on what it holds.
@@ -42,6 +54,16 @@ pub(super) struct Step {
     pub blame: Option<usize>,
     /// Whether this is an argument that's asked at each call rather than known by identity.
     pub direct: bool,
+}
+
+/// An argument whose items are arguments of their own.
+#[derive(Debug)]
+pub(super) struct Spread {
+    /// Its number among arguments; behind the call's own it is an item of a container further up.
+    pub argument: usize,
+    pub step: usize,
+    /// How each item is read, and its step.
+    pub items: Vec<(Fetch, usize)>,
 }
 
 /// How a slot is read from its parent's object.
@@ -110,6 +132,10 @@ impl TestKind {
                 | TestKind::Tensor(..)
                 | TestKind::Same(_)
                 | TestKind::Distinct(_)
+                | TestKind::Length(_)
+                | TestKind::DictKeys(_)
+                | TestKind::DictLength(_)
+                | TestKind::KeyAbsent(Key::Constant(_))
         )
     }
 
@@ -130,9 +156,29 @@ impl TestKind {
             TestKind::Tensor(ty, guard) => {
                 types::address_of(object) == *ty && tensor::matches(object, &expected(guard))
             }
+            TestKind::Length(length) => {
+                let found = container::list_length(object);
+                found.or_else(|| container::tuple_length(object)) == Some(*length)
+            }
+            TestKind::DictKeys(keys) => {
+                dict::keys(object).is_some_and(|found| keys_are(object.py(), &found, keys))
+            }
+            TestKind::DictLength(length) => dict::length(object) == Some(*length),
+            TestKind::KeyAbsent(Key::Constant(key)) => {
+                matches!(dict::get(object, key.bind_borrowed(object.py())), dict::Lookup::Absent)
+            }
             _ => unreachable!("{self:?} isn't asked of an argument alone"),
         }
     }
+}
+
+/// Whether these are the keys, in order.
+pub(super) fn keys_are(py: Python<'_>, found: &[Bound<'_, PyAny>], keys: &[Key]) -> bool {
+    found.len() == keys.len()
+        && found.iter().zip(keys).all(|(found, key)| match key {
+            Key::Constant(key) => constant::equal(found.as_borrowed(), key.bind_borrowed(py)),
+            Key::Known(address) => found.as_ptr() as usize == *address,
+        })
 }
 
 fn expected(guard: &TensorGuard) -> tensor::Expected<'_> {
@@ -173,6 +219,8 @@ impl Plan {
             wanted: wanted.iter().map(|id| compiler.step(*id)).collect::<PyResult<_>>()?,
             states,
             arguments: Vec::new(),
+            spread: Vec::new(),
+            own_arguments: 0,
         };
         let mut order: Vec<(SourceId, usize)> =
             compiler.steps.iter().map(|(id, step)| (*id, *step)).collect();
@@ -189,20 +237,23 @@ impl Plan {
                 direct: false,
             });
         }
-        plan.settle();
+        plan.settle(py);
         Ok(plan)
     }
 
-    /// Fills in what needs all steps: who is to blame, and which arguments are direct.
-    fn settle(&mut self) {
-        let mut has_child = vec![false; self.steps.len()];
+    /// Fills in what needs all steps: who is to blame, and which arguments are taken apart or direct.
+    fn settle(&mut self, py: Python<'_>) {
         for step in (0..self.steps.len()).rev() {
             let parent = self.steps[step].parent;
-            if parent != step {
-                has_child[parent] = true;
-                if self.steps[parent].tests.is_empty() {
-                    self.steps[parent].blame = self.steps[step].blame.or(self.steps[parent].blame);
-                }
+            if parent != step && self.steps[parent].tests.is_empty() {
+                self.steps[parent].blame = self.steps[step].blame.or(self.steps[parent].blame);
+            }
+        }
+        self.spread_arguments(py);
+        let mut has_child = vec![false; self.steps.len()];
+        for (index, step) in self.steps.iter().enumerate() {
+            if step.parent != index {
+                has_child[step.parent] = true;
             }
         }
         for (index, step) in self.steps.iter_mut().enumerate() {
@@ -211,9 +262,101 @@ impl Plan {
                 && self.tests[step.tests.clone()].iter().all(|test| test.kind.is_direct())
             {
                 step.direct = true;
-                self.arguments.push((argument, index));
+                if !self.spread.iter().any(|spread| spread.step == index) {
+                    self.arguments.push((argument, index));
+                }
             }
         }
+    }
+
+    /// Finds the arguments that are taken apart at each call: small tuples and dictionaries, which
+    /// are mostly new at each call (`*args` and `**kwargs` always are), with items that may not be.
+    fn spread_arguments(&mut self, py: Python<'_>) {
+        let mut children = vec![Vec::new(); self.steps.len()];
+        for (index, step) in self.steps.iter().enumerate() {
+            if step.parent != index {
+                children[step.parent].push(index);
+            }
+            if let Fetch::Argument(argument) = step.fetch {
+                self.own_arguments = self.own_arguments.max(argument + 1);
+            }
+        }
+        let types = [py.get_type::<PyTuple>(), py.get_type::<PyDict>()];
+        let [tuple, dict] = types.map(|ty| ty.as_ptr() as usize);
+        let mut next = self.own_arguments;
+        for (index, children) in children.iter().enumerate() {
+            let step = &self.steps[index];
+            let Fetch::Argument(argument) = step.fetch else { continue };
+            let tests = &self.tests[step.tests.clone()];
+            let is =
+                |ty| tests.iter().any(|test| matches!(test.kind, TestKind::Type(is) if is == ty));
+            let is_item = |child: &usize| match &self.steps[*child].fetch {
+                Fetch::TupleItem(_) => is(tuple),
+                Fetch::Item(Key::Constant(_)) => is(dict),
+                _ => false,
+            };
+            if children.is_empty()
+                || children.len() > SPREAD_ITEMS
+                || !tests.iter().all(|test| test.kind.is_direct())
+                || !children.iter().all(is_item)
+            {
+                continue;
+            }
+            let mut items = Vec::with_capacity(children.len());
+            for child in children {
+                let step = &mut self.steps[*child];
+                let fetch = std::mem::replace(&mut step.fetch, Fetch::Argument(next));
+                step.parent = *child;
+                items.push((fetch, *child));
+                next += 1;
+            }
+            self.spread.push(Spread { argument, step: index, items });
+        }
+    }
+
+    /// The items of the arguments that are taken apart, after the guards on these.
+    pub(super) fn items<'py>(&self, args: &[Any<'_, 'py>]) -> Result<Items<'py>, Failure> {
+        let mut items = Items::new();
+        if args.len() < self.own_arguments {
+            let is_missing =
+                |step: &&Step| matches!(step.fetch, Fetch::Argument(index) if index >= args.len());
+            let guard = self.steps.iter().find(is_missing).and_then(|step| step.blame);
+            return Err(Failure { guard, found: Found::Missing });
+        }
+        for spread in &self.spread {
+            // An item of another one is among those already found.
+            let object = match spread.argument.checked_sub(self.own_arguments) {
+                None => (*args[spread.argument]).clone(),
+                Some(item) => items[item].clone(),
+            };
+            let object = object.as_borrowed();
+            self.check_argument(spread.step, object)?;
+            for (fetch, step) in &spread.items {
+                let item = match fetch {
+                    Fetch::TupleItem(index) => container::tuple_item(object, *index),
+                    Fetch::Item(Key::Constant(key)) => {
+                        match dict::get(object, key.bind_borrowed(object.py())) {
+                            dict::Lookup::Found(value) => Some(value),
+                            dict::Lookup::Absent | dict::Lookup::Refused => None,
+                        }
+                    }
+                    _ => None,
+                };
+                let missing = Failure { guard: self.steps[*step].blame, found: Found::Missing };
+                items.push(item.ok_or(missing)?);
+            }
+        }
+        Ok(items)
+    }
+
+    /// The arguments as steps number them: those of the call, then the items.
+    pub(super) fn with_items<'a, 'py>(
+        &self,
+        args: &[Any<'a, 'py>],
+        items: &'a Items<'py>,
+    ) -> SmallVec<[Any<'a, 'py>; 8]> {
+        let own = args.iter().take(self.own_arguments).copied();
+        own.chain(items.iter().map(Bound::as_borrowed)).collect()
     }
 
     /// The guards on global state: by words if they're known, by facts otherwise.
@@ -247,15 +390,20 @@ impl Plan {
     #[inline]
     pub(super) fn check_arguments(&self, args: &[Any<'_, '_>]) -> Result<(), Failure> {
         for (argument, step) in &self.arguments {
-            let step = &self.steps[*step];
             let Some(object) = args.get(*argument) else {
-                return Err(Failure { guard: step.blame, found: Found::Missing });
+                return Err(Failure { guard: self.steps[*step].blame, found: Found::Missing });
             };
-            for test in &self.tests[step.tests.clone()] {
-                if !test.kind.is_aliasing() && !test.kind.holds_alone(*object) {
-                    let found = Found::Object((**object).clone().unbind());
-                    return Err(Failure { guard: Some(test.guard), found });
-                }
+            self.check_argument(*step, *object)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn check_argument(&self, step: usize, object: Any<'_, '_>) -> Result<(), Failure> {
+        for test in &self.tests[self.steps[step].tests.clone()] {
+            if !test.kind.is_aliasing() && !test.kind.holds_alone(object) {
+                let found = Found::Object((*object).clone().unbind());
+                return Err(Failure { guard: Some(test.guard), found });
             }
         }
         Ok(())

@@ -5,10 +5,10 @@ use pyo3::types::PyType;
 use stator_cpython::heap::address::AddressSet;
 use stator_cpython::heap::function::{self, Field};
 use stator_cpython::heap::weak::Liveness;
-use stator_cpython::heap::{self, Any, constant, container, dict, member, types};
+use stator_cpython::heap::{self, Any, container, dict, member, types};
 
 use super::failure::{Failure, Found};
-use super::plan::{Fetch, Key, Plan, TestKind};
+use super::plan::{Fetch, Key, Plan, TestKind, keys_are};
 
 /// The objects at the steps of a plan.
 pub(super) type Values<'py> = Vec<Option<Bound<'py, PyAny>>>;
@@ -132,19 +132,11 @@ impl<'py> Walk<'_, '_, 'py> {
 
     fn holds(&self, test: &TestKind, object: Any<'_, 'py>) -> bool {
         match test {
-            TestKind::Length(length) => {
-                let found = container::list_length(object);
-                found.or_else(|| container::tuple_length(object)) == Some(*length)
-            }
-            TestKind::DictKeys(keys) => {
-                dict::keys(object).is_some_and(|found| self.keys_are(&found, keys))
-            }
-            TestKind::DictLength(length) => dict::length(object) == Some(*length),
             TestKind::KeyAbsent(key) => self.key(key).is_some_and(|key| {
                 matches!(dict::get(object, key.as_borrowed()), dict::Lookup::Absent)
             }),
             TestKind::SetEquals(items) => {
-                container::set_items(object).is_some_and(|found| self.keys_are(&found, items))
+                container::set_items(object).is_some_and(|found| keys_are(self.py, &found, items))
             }
             TestKind::LookupAbsent(name) => object
                 .cast::<PyType>()
@@ -158,16 +150,6 @@ impl<'py> Walk<'_, '_, 'py> {
             }
             _ => test.holds_alone(object),
         }
-    }
-
-    fn keys_are(&self, found: &[Bound<'py, PyAny>], keys: &[Key]) -> bool {
-        found.len() == keys.len()
-            && found.iter().zip(keys).all(|(found, key)| match key {
-                Key::Constant(key) => {
-                    constant::equal(found.as_borrowed(), key.bind_borrowed(self.py))
-                }
-                Key::Known(address) => found.as_ptr() as usize == *address,
-            })
     }
 }
 
