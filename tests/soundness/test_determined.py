@@ -145,7 +145,7 @@ def problems(op: Any) -> Iterator[str]:
             if show(compiled, *tree_map(copy, (args, kwargs))) != expected:
                 yield f"{name}: the first call is wrong"
                 continue
-            if not api.traces(compiled):
+            if not api.traces(compiled) or api.breaks(compiled):
                 continue
             if function is op.op and depends_on_data(function, args, kwargs):
                 yield f"{name}: recorded, though FakeTensorMode says it depends on data"

@@ -60,3 +60,9 @@ def reason(compiled: Any) -> str | None:
     """Why `compiled` runs natively, if it does; None in plain mode."""
     stats = None if PLAIN else _stats(compiled)
     return None if stats is None else stats.reason
+
+
+def breaks(compiled: Any) -> int | None:
+    """How many graph breaks recordings of `compiled` met; None in plain mode."""
+    stats = None if PLAIN else _stats(compiled)
+    return None if stats is None else stats.breaks

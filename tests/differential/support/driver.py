@@ -67,8 +67,13 @@ def corpus_of(module: types.ModuleType) -> Corpus:
     return corpus
 
 
-def run_side(module_name: str, case_name: str, compile_it: bool) -> Side:
-    """All phases of one case on one side."""
+def run_side(
+    module_name: str,
+    case_name: str,
+    compile_it: bool,
+    around: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext,
+) -> Side:
+    """All phases of one case on one side; `around` is entered for each call of a compiled one."""
     with fresh_module(module_name) as module:
         case = corpus_of(module).cases[case_name]
         target = case.target()
@@ -86,7 +91,8 @@ def run_side(module_name: str, case_name: str, compile_it: bool) -> Side:
                     kept = None
             factory = case.again if index >= CHANGE_BEFORE and case.again else case.args
             arguments = kept or _arguments(factory, index)
-            phases.append(_observe(case, module, target, arguments, index))
+            with around() if compile_it else contextlib.nullcontext():
+                phases.append(_observe(case, module, target, arguments, index))
             if compile_it and index == CHANGE_BEFORE - 1:
                 steady = (api.hits(target), api.native(target))
         return Side(phases, target, steady)

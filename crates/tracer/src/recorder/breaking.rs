@@ -289,7 +289,6 @@ impl Recorder {
     ) -> Result<(), super::Stop> {
         let innermost = chain.len() - 1;
         let mut index = 0;
-        let mut unread = Vec::new();
         for (at, waiting) in chain.iter().enumerate() {
             let frame = &waiting.frame;
             let code = frame.code();
@@ -333,9 +332,10 @@ impl Recorder {
                 if slot >= locals {
                     state.on_stack.insert(value.as_ptr() as usize);
                 }
-                if !is_read {
-                    unread.push((frame.id(), slot, source));
-                } else if state.adopt(source, *value).is_err() {
+                if slot < locals {
+                    state.hold((frame.id(), slot), source, *value);
+                }
+                if is_read && state.adopt(source, *value).is_err() {
                     state.carry(source, *value);
                 }
             }
@@ -343,9 +343,6 @@ impl Recorder {
         if let Some(handled) = handled {
             let source = state.sources.local(index, || "___handled".into());
             state.carry(source, handled.as_borrowed());
-        }
-        for (frame, slot, source) in unread {
-            state.unread.insert((frame, slot), source);
         }
         Ok(())
     }

@@ -177,6 +177,12 @@ impl Recorder {
         });
         let receiver_is_class = receiver.is(start.as_any());
         Ok(match self.descriptor(found.as_borrowed()) {
+            _ if heap::is_class_method_descriptor(found.as_borrowed()) => {
+                let class = start.as_any().as_borrowed();
+                let method = generic::descriptor_get(found.as_borrowed(), None, class)?;
+                self.note(frame, |state| state.register(method.as_borrowed()));
+                Found::Value(method)
+            }
             Descriptor::Function if receiver_is_class => Found::Value(found),
             Descriptor::Function => {
                 let method = heap::bind(found.as_borrowed(), receiver.as_borrowed())?;
@@ -191,12 +197,6 @@ impl Recorder {
             }
             Descriptor::Property => {
                 self.property(frame, found.as_borrowed(), receiver.as_borrowed(), name)?
-            }
-            Descriptor::Value if heap::is_class_method_descriptor(found.as_borrowed()) => {
-                let class = start.as_any().as_borrowed();
-                let method = generic::descriptor_get(found.as_borrowed(), None, class)?;
-                self.note(frame, |state| state.register(method.as_borrowed()));
-                Found::Value(method)
             }
             Descriptor::Value => Found::Value(found),
             _ => {

@@ -283,7 +283,7 @@ impl Finish {
                 // A variable of an enclosing function that nothing has read yet.
                 self.state.cell_source(frame, *value)?;
             }
-            let recipe = match self.state.unread.get(&(frame.id(), slot)).copied() {
+            let recipe = match self.state.held((frame.id(), slot), *value) {
                 Some(source) => Ok(self.source(source)),
                 None => self.try_recipe(*value),
             };

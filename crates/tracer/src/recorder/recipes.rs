@@ -30,6 +30,11 @@ impl Finish {
         }
         let kind = self.state.kind(object);
         if kind == Kind::Constant {
+            if let Some(source) = self.state.constant_root(object) {
+                let id = self.source(source);
+                self.insert(address, id);
+                return Ok(id);
+            }
             let id = self.keep(object);
             return Ok(self.recipes.push(Recipe::Constant(id)));
         }

@@ -128,9 +128,7 @@ impl<'py> Sites<'py> for Recorder {
             return;
         }
         let mut state = self.state.borrow_mut();
-        if !state.unread.is_empty() {
-            state.unread.remove(&(frame.id(), index));
-        }
+        state.release((frame.id(), index));
         if let Some(Origin::Node(node)) = state.origin(value)
             && state.kind(value) == Kind::Tensor
         {
@@ -463,8 +461,10 @@ impl Recorder {
                 let name = heap::text(code.local_name(index));
                 let slot = u16::try_from(index).unwrap_or(u16::MAX);
                 let source = state.sources.local(slot, || name.into());
+                if !variadic.contains(&index) {
+                    state.hold((frame.id(), index), source, value);
+                }
                 if !is_read {
-                    state.unread.insert((frame.id(), index), source);
                     continue;
                 }
                 state.adopt(source, value)?;

@@ -106,9 +106,11 @@ pub struct State {
     by_identity: FxHashSet<usize>,
     /// Functions whose parts are guarded already.
     pub entered: FxHashSet<usize>,
-    /// Fast locals (frame and slot) that hold what they held at entry and that nothing guards,
-    /// because nothing reads them.
-    pub unread: FxHashMap<(usize, usize), SourceId>,
+    /// Fast locals (frame and slot) that hold what they held when the trace began.
+    unchanged: FxHashMap<(usize, usize), (SourceId, usize)>,
+    /// Constants that fast locals or the stack held when the trace began, by address. Guards say
+    /// that a replay's are equal; passing those on keeps their identity.
+    constants: FxHashMap<usize, SourceId>,
     /// Values of the stack at a resume point, by address.
     pub on_stack: FxHashSet<usize>,
     /// Objects from outside that can only be passed on, by address.
@@ -157,16 +159,41 @@ impl State {
             distinct: FxHashSet::default(),
             by_identity: FxHashSet::default(),
             entered: FxHashSet::default(),
-            unread: FxHashMap::default(),
+            unchanged: FxHashMap::default(),
+            constants: FxHashMap::default(),
             on_stack: FxHashSet::default(),
             carried: FxHashMap::default(),
         })
     }
 
+    /// A fast local holds `value` as the trace begins.
+    pub fn hold(&mut self, slot: (usize, usize), source: SourceId, value: Borrowed<'_, '_>) {
+        self.unchanged.insert(slot, (source, value.as_ptr() as usize));
+    }
+
+    /// A fast local was written.
+    #[inline]
+    pub fn release(&mut self, slot: (usize, usize)) {
+        if !self.unchanged.is_empty() {
+            self.unchanged.remove(&slot);
+        }
+    }
+
+    /// The source of what a fast local has held since the trace began.
+    pub fn held(&self, slot: (usize, usize), value: Borrowed<'_, '_>) -> Option<SourceId> {
+        let &(source, address) = self.unchanged.get(&slot)?;
+        (address == value.as_ptr() as usize).then_some(source)
+    }
+
+    /// The root that holds this very constant.
+    pub fn constant_root(&self, constant: Borrowed<'_, '_>) -> Option<SourceId> {
+        self.constants.get(&(constant.as_ptr() as usize)).copied()
+    }
+
     /// A frame has left: another may take its address.
     pub fn forget_frame(&mut self, id: usize) {
-        if !self.unread.is_empty() {
-            self.unread.retain(|(frame, _), _| *frame != id);
+        if !self.unchanged.is_empty() {
+            self.unchanged.retain(|(frame, _), _| *frame != id);
         }
     }
 
@@ -200,6 +227,9 @@ impl State {
     /// The kind of an object.
     #[inline]
     pub fn kind(&mut self, object: Borrowed<'_, '_>) -> Kind {
+        if !self.carried.is_empty() && self.carried(object).is_some() {
+            return Kind::Opaque;
+        }
         self.kinds.of(object)
     }
 
@@ -321,6 +351,10 @@ impl State {
             }
             let guard = self.constant_guard(object);
             self.guard(source, guard);
+            if let Source::Local { .. } = self.sources.get(source) {
+                self.objects.intern(object);
+                self.constants.insert(object.as_ptr() as usize, source);
+            }
             return Ok(());
         }
         match self.origin(object) {
@@ -559,6 +593,9 @@ impl State {
                 .iter()
                 .try_for_each(|item| self.adopt_deep(item.as_borrowed())),
             Kind::Object => self.refuse_native_state(object),
+            Kind::Iterator if self.source(object).is_some() => {
+                Err((Reason::OutsideIterator, heap::type_name(object)))
+            }
             _ => Ok(()),
         }
     }

@@ -1,0 +1,1 @@
+"""Graph breaks: where they are, and what goes on behind them."""
