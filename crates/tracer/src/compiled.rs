@@ -494,7 +494,7 @@ fn recompile_report(this: &Bound<'_, Compiled>, failures: &Failures<'_>) -> Stri
         let explained = entry.explain(py, failure);
         let place = explained.place.map_or_else(String::new, |place| format!(", read at {place}"));
         for (guard, found) in explained.facts {
-            text += &format!("\n     - {guard}\n       {found}{place}");
+            text += &format!("\n     - {guard}  # {found}{place}");
         }
     }
     text

@@ -414,8 +414,9 @@ impl Recorder {
             state.enter_function(frame)?;
             let code = frame.code();
             let variadic = variadic_slots(&code);
-            for index in read_arguments(&code) {
+            for (index, first_use) in read_arguments(&code) {
                 let Some(value) = frame.local(index) else { continue };
+                state.locate_unit(first_use);
                 let name = heap::text(code.local_name(index));
                 let slot = u16::try_from(index).unwrap_or(u16::MAX);
                 let source = state.sources.local(slot, || name.into());
@@ -434,12 +435,14 @@ impl Recorder {
     }
 }
 
-/// The arguments that a function's bytecode mentions: what it never reads needs no guard.
-fn read_arguments(code: &Code<'_>) -> Vec<usize> {
+/// The arguments that a function's bytecode mentions, each with the unit that does so first: what
+/// it never reads needs no guard.
+fn read_arguments(code: &Code<'_>) -> Vec<(usize, usize)> {
     let count = variadic_slots(code).end;
-    let mut read = vec![false; count];
+    let mut first_uses = vec![None; count];
     let mut extended = 0;
     let units = code.units();
+    let begin = code.first_traceable();
     let mut at = 0;
     while at < units.len() {
         let [number, low] = units[at].to_ne_bytes();
@@ -448,10 +451,14 @@ fn read_arguments(code: &Code<'_>) -> Vec<usize> {
         extended = if opcode == Some(Opcode::EXTENDED_ARG) { arg } else { 0 };
         let info = opcode.and_then(|opcode| Version::TARGET.info(opcode));
         let names_local = info.is_some_and(|info| info.has_local() || info.has_free());
-        if names_local && let Some(slot) = read.get_mut(arg) {
-            *slot = true;
+        // Each argument that is a cell is made one first of all: no use, but it has one.
+        if names_local
+            && let Some(first) = first_uses.get_mut(arg)
+            && first.is_none_or(|first| first < begin)
+        {
+            *first = Some(at);
         }
         at += 1 + info.map_or(0, |info| usize::from(info.caches));
     }
-    (0..count).filter(|index| read[*index]).collect()
+    first_uses.iter().enumerate().filter_map(|(index, first)| Some((index, (*first)?))).collect()
 }

@@ -230,6 +230,11 @@ impl State {
         }
     }
 
+    /// As [`State::locate`] for an instruction of the current frame that is yet to come.
+    pub fn locate_unit(&mut self, unit: usize) {
+        self.here.1 = u32::try_from(unit).unwrap_or(u32::MAX);
+    }
+
     /// A source for an object known by identity: a type, or the entry function.
     pub fn anchor(&mut self, object: Borrowed<'_, '_>) -> SourceId {
         if let Some(source) = self.source(object) {
