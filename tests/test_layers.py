@@ -44,6 +44,7 @@ MODULES = {
     "_backends": {"_fx", "_suggest", "errors"},
     "_settings": {"_backends", "_config", "errors"},
     "_disable": {"_suggest", "errors"},
+    "_steering": {"_suggest", "errors"},
     "_targets": {"_logs", "_module", "_settings", "_suggest", "errors"},
     "_module": {"_settings", "_targets"},
     "_compile": {"_settings", "_suggest", "_targets", "errors"},

@@ -143,6 +143,17 @@ def test_bool_in_any() -> Steps:
 
 
 @right_after
+def test_bool_appears_on_an_element_of_a_tuple() -> Steps:
+    class A:
+        pass
+
+    items = (A(), A())
+    yield (lambda x: x if all(items) else -x), (X,)
+    A.__bool__ = lambda self: False  # type: ignore[attr-defined]
+    yield None
+
+
+@right_after
 def test_index_and_float() -> Steps:
     class Size:
         def __init__(self, n: int) -> None:

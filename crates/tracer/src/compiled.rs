@@ -15,11 +15,13 @@ use stator_cpython::object::{Borrowed, Object};
 use crate::bind::Signature;
 use crate::breaks::{Break, Place, Reason};
 use crate::check::{Failure, Resolved, has_foreign_modes, read_global_state};
-use crate::disabled;
+use crate::disabled::is_in_disabled;
 use crate::entry::{Entry, Replay};
 use crate::locate::{shown_path, source_line, text};
 use crate::logs::Log;
+use crate::marks;
 use crate::recorder::{self, Outcome, record};
+use crate::stance::{self, Stance};
 
 /// A function that is traced at its first call and replayed afterwards.
 ///
@@ -228,6 +230,9 @@ impl Compiled {
             // A compiled function within another: part of its trace.
             return function.call(args, kwargs);
         }
+        if stance::get() == Stance::ForceEager || is_in_disabled() {
+            return own.run_natively(py, args, kwargs);
+        }
         let Some((signature, first)) = own.prepare(this)? else {
             return own.run_natively(py, args, kwargs);
         };
@@ -281,7 +286,7 @@ impl Compiled {
         let stop = if signature.is_suspendable {
             Some((Reason::Suspendable, name(this)))
         } else {
-            disabled::reason(function).map(|why| (Reason::Disabled, why))
+            marks::disabled(function).map(|why| (Reason::Disabled, why))
         };
         let outdated = {
             let mut state = lock(&self.state);
@@ -343,6 +348,11 @@ impl Compiled {
             }
             lock(&own.state).reason = Some(stop.to_string());
             return own.run_natively(py, args, kwargs);
+        }
+        match stance::get() {
+            Stance::EagerOnRecompile => return own.run_natively(py, args, kwargs),
+            Stance::FailOnRecompile => return Err(recompile_error(this, failures)),
+            Stance::Default | Stance::ForceEager => {}
         }
         if own.recording.swap(true, Ordering::Relaxed) {
             // Another thread records it: run beside it.
@@ -490,14 +500,34 @@ fn recompile_report(this: &Bound<'_, Compiled>, failures: &Failures<'_>) -> Stri
         name(this),
         shown_path(&file)
     );
+    for line in failure_lines(py, failures) {
+        text += &format!("\n     - {line}");
+    }
+    text
+}
+
+/// The guards that failed, each with what was met and where it was read.
+fn failure_lines(py: Python<'_>, failures: &Failures<'_>) -> Vec<String> {
+    let mut lines = Vec::new();
     for (entry, failure) in failures {
         let explained = entry.explain(py, failure);
         let place = explained.place.map_or_else(String::new, |place| format!(", read at {place}"));
         for (guard, found) in explained.facts {
-            text += &format!("\n     - {guard}  # {found}{place}");
+            lines.push(format!("{guard}  # {found}{place}"));
         }
     }
-    text
+    lines
+}
+
+/// The error of a call that no trace fits, under the stance `fail_on_recompile`.
+fn recompile_error(this: &Bound<'_, Compiled>, failures: &Failures<'_>) -> PyErr {
+    let py = this.py();
+    let (file, line) = location(this.get().function.bind(py));
+    let error = py
+        .import("stator.errors")
+        .and_then(|errors| errors.getattr("RecompileError"))
+        .and_then(|class| class.call1((name(this), file, line, failure_lines(py, failures))));
+    error.map_or_else(|error| error, PyErr::from_value)
 }
 
 fn graph_break_error(py: Python<'_>, stop: &Break) -> PyErr {

@@ -438,6 +438,8 @@ impl Recorder {
             Kind::Function => Descriptor::Function,
             Kind::Builtin if heap::is_method_descriptor(object) => Descriptor::Function,
             Kind::Descriptor => heap::descriptor_kind(object),
+            // Compiled and disabled functions bind as functions do.
+            Kind::Object if heap::is_function_like(object) => Descriptor::Function,
             Kind::Object | Kind::Type | Kind::Opaque | Kind::Partial | Kind::Singleton => {
                 let ty = object.get_type();
                 let of = |slot| stator_cpython::heap::types::slot(ty.as_borrowed(), slot);

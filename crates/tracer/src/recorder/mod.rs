@@ -18,6 +18,7 @@ mod identity;
 mod items;
 pub mod kinds;
 mod look;
+mod marked;
 mod mode;
 mod models;
 mod names;
@@ -34,6 +35,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use pyo3::prelude::*;
+use pyo3::types::PySet;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::Borrowed;
 
@@ -53,6 +55,8 @@ pub struct Recorder {
     root: usize,
     entered_root: Cell<bool>,
     trace_log: bool,
+    /// The ids of functions under `torch.compiler.allow_in_graph`.
+    allowed_by_torch: Option<Py<PySet>>,
     /// For each frame being evaluated, how many of Stator's modes it suspended.
     suspended_modes: RefCell<Vec<usize>>,
 }
@@ -194,6 +198,7 @@ fn recorder(py: Python<'_>, root: usize, trace_log: bool) -> PyResult<Rc<Recorde
         root,
         entered_root: Cell::new(false),
         trace_log,
+        allowed_by_torch: crate::marks::allowed_by_torch(py),
         suspended_modes: RefCell::new(Vec::new()),
     }))
 }

@@ -143,8 +143,9 @@ struct Finish {
 type Made<T> = std::result::Result<T, Stop>;
 
 impl Finish {
-    fn run(state: State, result: Borrowed<'_, '_>) -> Made<Traced> {
+    fn run(mut state: State, result: Borrowed<'_, '_>) -> Made<Traced> {
         let py = result.py();
+        let kept = std::mem::take(&mut state.kept);
         let mut finish = Finish {
             state,
             recipes: Recipes::new(),
@@ -152,7 +153,7 @@ impl Finish {
             outputs: Vec::new(),
             positions: FxHashMap::default(),
             rebuilt: Vec::new(),
-            kept: FxHashSet::default(),
+            kept,
         };
         let result = finish.recipe(result)?;
         let effects = finish.effects(py)?;

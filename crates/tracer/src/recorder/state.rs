@@ -102,6 +102,8 @@ pub struct State {
     pub protocols: FxHashSet<Slot>,
     distinct: FxHashSet<Slot>,
     by_identity: FxHashSet<usize>,
+    /// Objects that the entry keeps: results of calls that are constants of the trace.
+    pub kept: FxHashSet<ObjectId>,
     /// Functions whose parts are guarded already.
     pub entered: FxHashSet<usize>,
 }
@@ -139,6 +141,7 @@ impl State {
             protocols: FxHashSet::default(),
             distinct: FxHashSet::default(),
             by_identity: FxHashSet::default(),
+            kept: FxHashSet::default(),
             entered: FxHashSet::default(),
         })
     }
@@ -153,7 +156,10 @@ impl State {
     pub fn refuse_native_state(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
         let outside =
             self.kind(object) == Kind::Object && self.origin(object) != Some(Origin::Fresh);
-        if outside && self.kinds.has_native_state(&object.get_type()) {
+        if outside
+            && self.kinds.has_native_state(&object.get_type())
+            && !heap::is_function_like(object)
+        {
             return Err((
                 Reason::Unsupported,
                 format!("the state of a {}", heap::type_name(object)),
