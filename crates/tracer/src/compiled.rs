@@ -358,7 +358,13 @@ impl Compiled {
             // Another thread records it: run beside it.
             return own.run_natively(py, args, kwargs);
         }
-        let _done = Flag(&own.recording);
+        let done = Flag(&own.recording);
+        let is_known = |entry| failures.iter().any(|(known, _)| Arc::ptr_eq(known, entry));
+        if !lock(&own.state).entries.iter().all(is_known) {
+            // Another thread recorded a call meanwhile: its entry may fit this one.
+            drop(done);
+            return Self::call(this, args, kwargs);
+        }
         own.forget_dead();
         let limit = own.limit(py)?;
         if lock(&own.state).entries.len() >= limit {
