@@ -82,7 +82,7 @@ impl Recorder {
             match &found {
                 Some(found) => {
                     let source = state.sources.type_lookup(parent, id, || text.into());
-                    state.adopt_class_value(source, found.as_borrowed())
+                    state.adopt(source, found.as_borrowed())
                 }
                 None => {
                     state.guard(parent, GuardKind::LookupAbsent { name: id, text: text.into() });
@@ -645,15 +645,6 @@ pub enum Descriptor {
 }
 
 impl State {
-    /// As [`State::adopt`] for what a class lookup found: wrappers of methods are known by identity.
-    pub fn adopt_class_value(
-        &mut self,
-        source: stator_guards::SourceId,
-        found: Borrowed<'_, '_>,
-    ) -> std::result::Result<(), Stop> {
-        self.adopt(source, found)
-    }
-
     /// A field of a C object: functions' parts have sources; what belongs to an object known by
     /// identity, or to an immutable one, is a constant of the trace.
     fn adopt_field(

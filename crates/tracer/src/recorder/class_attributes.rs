@@ -166,7 +166,7 @@ impl Recorder {
                 name: id,
                 text: text.into(),
             });
-            state.adopt_class_value(source, found.as_borrowed())
+            state.adopt(source, found.as_borrowed())
         });
         let receiver_is_class = receiver.is(start.as_any());
         Ok(match self.descriptor(found.as_borrowed()) {

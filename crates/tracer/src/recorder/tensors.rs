@@ -304,8 +304,6 @@ impl Recorder {
                 .then(|| (Reason::DynamicOutput, operation.name.to_string())),
             Determined::Indexing => {
                 let index = args.get(1).copied()?;
-                let values = args.get(2).copied();
-                let _ = values;
                 index_depends_on_data(&mut state, index)
             }
         }
