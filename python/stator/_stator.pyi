@@ -15,10 +15,17 @@ class Stats:
     def native(self) -> int:
         """Calls that ran natively."""
     @property
-    def entries(self) -> int: ...
+    def entries(self) -> int:
+        """Traces that begin at the call itself."""
+    @property
+    def breaks(self) -> int:
+        """Graph breaks that were met while recording."""
+    @property
+    def graphs(self) -> int:
+        """Traces in the cache, those that begin behind graph breaks included."""
     @property
     def reason(self) -> str | None:
-        """Why the last native call ran natively."""
+        """Why a recorded call broke, or the last native one ran natively."""
     @property
     def graph_nodes(self) -> int: ...
     @property
@@ -114,6 +121,9 @@ def reset_all() -> None:
 testing: ModuleType
 """The exact evaluator on its own; `stator._testing` wraps it."""
 
+def _break_everywhere(parity: int) -> None: ...
+def _break_at(number: int) -> None: ...
+def _breaks_asked() -> int: ...
 def _breaks_page() -> str:
     """The table of break reasons as the page `docs/breaks.md`."""
 

@@ -85,3 +85,28 @@ def call_native(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> 
     """Call a function with this thread's evaluator off."""
     result: R = _native.call_native(function, *args, **kwargs)
     return result
+
+
+@contextmanager
+def break_everywhere(parity: int = 0) -> Iterator[None]:
+    """End traces before every second instruction, so that each is one to break at or behind."""
+    _stator._break_everywhere(parity)
+    try:
+        yield
+    finally:
+        _stator._break_at(0)
+
+
+@contextmanager
+def break_at(number: int) -> Iterator[None]:
+    """End traces that begin at a call before the instruction with this number, from 1 on."""
+    _stator._break_at(number)
+    try:
+        yield
+    finally:
+        _stator._break_at(0)
+
+
+def breaks_asked() -> int:
+    """How many breaks :func:`break_everywhere` and :func:`break_at` have led to so far."""
+    return _stator._breaks_asked()

@@ -36,5 +36,6 @@ fn _stator(module: &Bound<'_, PyModule>) -> PyResult<()> {
     bytecode::register(module)?;
     steering::register(module)?;
     stator_tracer::check::testing::register(module)?;
+    stator_tracer::resume::testing::register(module)?;
     testing::register(module)
 }

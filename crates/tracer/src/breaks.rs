@@ -112,6 +112,10 @@ breaks! {
     Requested "SB017" "a graph break that was asked for"
         "the function calls stator.graph_break or torch._dynamo.graph_break"
         "remove that call"
+    /// `stator._testing.break_everywhere()`.
+    Asked "SB019" "a break that a test of Stator asked for"
+        "stator._testing is in use"
+        "don't use stator._testing outside tests"
 }
 
 /// One occurrence of a break.

@@ -1,5 +1,6 @@
 //! The compiled callable: bind, check guards, replay; or record.
 
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,6 +12,7 @@ use stator_cpython::code::Code;
 use stator_cpython::generic::{self, WithoutGc};
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::thread::c_stack::{self, Room};
 
 use crate::bind::Signature;
 use crate::breaks::{Break, Place, Reason};
@@ -20,7 +22,10 @@ use crate::entry::{Entry, Replay};
 use crate::locate::{shown_path, source_line, text};
 use crate::logs::Log;
 use crate::marks;
-use crate::recorder::{self, Outcome, record};
+use crate::recorder::{self, record};
+use crate::resume::drive;
+use crate::resume::point::Points;
+use crate::resume::session::{Brought, Root, Session};
 use crate::stance::{self, Stance};
 
 /// A function that is traced at its first call and replayed afterwards.
@@ -34,6 +39,8 @@ pub struct Compiled {
     recompile_limit: Option<usize>,
     fullgraph: bool,
     state: Mutex<CacheState>,
+    /// What starts behind graph breaks.
+    points: Arc<Points>,
     hits: AtomicU64,
     native: AtomicU64,
     recording: AtomicBool,
@@ -49,9 +56,16 @@ struct CacheState {
     /// Whether every call from now on runs natively.
     given_up: bool,
     reason: Option<String>,
+    /// Graph breaks met while recording.
+    breaks: u64,
+    /// Recordings whose first trace had to be dropped, because it broke too late.
+    retries: usize,
     /// Whether the user was warned of the recompile limit.
     warned: bool,
 }
+
+/// After so many recordings that broke too late a function runs natively.
+const RETRIES: usize = 64;
 
 /// Counters of one compiled function.
 #[pyclass(frozen, get_all, module = "stator._stator")]
@@ -62,9 +76,13 @@ pub struct Stats {
     hits: u64,
     /// Calls that ran natively.
     native: u64,
-    /// Cache entries.
+    /// Cache entries, those behind graph breaks not counted.
     entries: usize,
-    /// Why the last native call ran natively.
+    /// Graph breaks that were met while recording.
+    breaks: u64,
+    /// Traces in the cache, those behind graph breaks counted.
+    graphs: usize,
+    /// Why the last call that was recorded broke, or the last native one ran natively.
     reason: Option<String>,
     /// Operations in the graph used last.
     graph_nodes: usize,
@@ -105,6 +123,7 @@ impl Compiled {
             recompile_limit,
             fullgraph,
             state: Mutex::default(),
+            points: Arc::default(),
             hits: AtomicU64::new(0),
             native: AtomicU64::new(0),
             recording: AtomicBool::new(false),
@@ -127,7 +146,8 @@ impl Compiled {
         let Ok(state) = self.state.try_lock() else { return Ok(()) };
         // An entry that a call holds too isn't ours alone.
         let mut own = state.entries.iter().filter(|entry| Arc::strong_count(entry) == 1);
-        own.try_for_each(|entry| entry.traverse(&visit))
+        own.try_for_each(|entry| entry.traverse(&visit))?;
+        self.points.traverse(&visit)
     }
 
     fn __clear__(&self) {
@@ -136,6 +156,7 @@ impl Compiled {
             drop(state);
             drop(entries);
         }
+        self.points.clear();
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> String {
@@ -179,6 +200,8 @@ impl Compiled {
             hits: self.hits.load(Ordering::Relaxed),
             native: self.native.load(Ordering::Relaxed),
             entries: state.entries.len(),
+            breaks: state.breaks,
+            graphs: state.entries.len() + self.points.entries().len(),
             reason: state.reason.clone(),
             graph_nodes: last.map_or(0, |entry| entry.graph_nodes()),
             guards: last.map_or(0, |entry| entry.guard_count()),
@@ -188,6 +211,7 @@ impl Compiled {
     /// Drops every trace of this function and sets its counters to zero.
     fn reset(&self) {
         let dropped = std::mem::take(&mut *lock(&self.state));
+        self.points.clear();
         self.hits.store(0, Ordering::Relaxed);
         self.native.store(0, Ordering::Relaxed);
         drop(dropped);
@@ -195,18 +219,56 @@ impl Compiled {
 
     /// The graph of each entry, printed as code.
     fn graph_code(&self, py: Python<'_>) -> Vec<String> {
-        self.entries().iter().map(|entry| entry.graph_code(py)).collect()
+        self.all_entries().iter().map(|entry| entry.graph_code(py)).collect()
     }
 
     /// The guards of each entry, as the `guards` log prints them.
     fn guards(&self, py: Python<'_>) -> Vec<Vec<String>> {
-        self.entries().iter().map(|entry| entry.guards(py)).collect()
+        self.all_entries().iter().map(|entry| entry.guards(py)).collect()
     }
 }
 
 impl Compiled {
     fn entries(&self) -> Vec<Arc<Entry>> {
         lock(&self.state).entries.clone()
+    }
+
+    /// Those of resume points too.
+    fn all_entries(&self) -> Vec<Arc<Entry>> {
+        let mut all = self.entries();
+        all.extend(self.points.entries());
+        all
+    }
+
+    /// What starts behind graph breaks.
+    pub(crate) fn points(&self) -> Arc<Points> {
+        self.points.clone()
+    }
+
+    pub(crate) fn backend(&self) -> Option<&Py<PyAny>> {
+        self.backend.as_ref()
+    }
+
+    /// A session, if this thread may record now; it is followed by [`Compiled::ended`].
+    pub(crate) fn begin(&self, py: Python<'_>) -> Option<Rc<Session>> {
+        if stance::get() != Stance::Default
+            || recorder::is_recording()
+            || self.recording.swap(true, Ordering::Relaxed)
+        {
+            return None;
+        }
+        match self.limit(py) {
+            Ok(limit) => Some(Rc::new(Session::new(self.points.clone(), limit))),
+            Err(_) => {
+                self.ended();
+                None
+            }
+        }
+    }
+
+    /// The recording has ended.
+    pub(crate) fn ended(&self) {
+        self.recording.store(false, Ordering::Relaxed);
     }
 
     fn run_natively<'py>(
@@ -245,7 +307,7 @@ impl Compiled {
         if let Some(entry) = first
             && let Some(resolved) = entry.check_fast(py, &locals)
         {
-            return own.replay(py, &entry, &resolved, args, kwargs);
+            return Self::replay(this, &entry, &resolved, args, kwargs);
         }
         let entries = own.entries();
         let fast = entries.iter().find_map(|entry| Some((entry, entry.check_fast(py, &locals)?)));
@@ -262,7 +324,7 @@ impl Compiled {
         match passed {
             Some((entry, resolved)) => {
                 own.use_first(entry);
-                own.replay(py, entry, &resolved, args, kwargs)
+                Self::replay(this, entry, &resolved, args, kwargs)
             }
             None => Self::miss(this, args, kwargs, &failures),
         }
@@ -297,6 +359,7 @@ impl Compiled {
             std::mem::take(&mut state.entries)
         };
         drop(outdated);
+        self.points.clear();
         let Some((reason, detail)) = stop else { return Ok(Some((signature, None))) };
         let (file, line) = location(self.function.bind(this.py()));
         let stack = vec![Place { file, line, function: name(this) }];
@@ -304,24 +367,36 @@ impl Compiled {
     }
 
     fn replay<'py>(
-        &self,
-        py: Python<'py>,
+        this: &Bound<'py, Self>,
         entry: &Entry,
         resolved: &Resolved<'py>,
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Object<'py>> {
-        match entry.replay(py, resolved, self.backend.as_ref()) {
-            Replay::Done(result) => {
-                self.hits.fetch_add(1, Ordering::Relaxed);
-                Ok(result)
-            }
-            Replay::Restart => {
-                lock(&self.state).reason = Some("an operation raised during replay".into());
-                self.run_natively(py, args, kwargs)
-            }
-            Replay::Failed(error) => Err(error),
+        let (py, own) = (this.py(), this.get());
+        if entry.breaks() && c_stack::room() != Room::Enough {
+            return own.run_natively(py, args, kwargs);
         }
+        let state = match entry.replay(py, resolved, own.backend.as_ref()) {
+            Replay::Done(result) => {
+                own.hits.fetch_add(1, Ordering::Relaxed);
+                return Ok(result);
+            }
+            Replay::Broke(state) => state,
+            Replay::Restart => {
+                lock(&own.state).reason = Some("an operation raised during replay".into());
+                return own.run_natively(py, args, kwargs);
+            }
+            Replay::Failed(error) => return Err(error),
+        };
+        own.hits.fetch_add(1, Ordering::Relaxed);
+        let continued = drive::go_on(this, state);
+        if let Some(session) = continued.session {
+            own.ended();
+            let result = continued.result?;
+            return Self::settle(this, session.finish()).map(|()| result);
+        }
+        continued.result
     }
 
     fn use_first(&self, entry: &Arc<Entry>) {
@@ -349,16 +424,14 @@ impl Compiled {
             lock(&own.state).reason = Some(stop.to_string());
             return own.run_natively(py, args, kwargs);
         }
-        match stance::get() {
-            Stance::EagerOnRecompile => return own.run_natively(py, args, kwargs),
-            Stance::FailOnRecompile => return Err(recompile_error(this, failures)),
-            Stance::Default | Stance::ForceEager => {}
+        if stance::get() == Stance::FailOnRecompile {
+            return Err(recompile_error(this, failures));
         }
-        if own.recording.swap(true, Ordering::Relaxed) {
-            // Another thread records it: run beside it.
+        let Some(session) = own.begin(py) else {
+            // Another thread records it, or the stance is against it.
             return own.run_natively(py, args, kwargs);
-        }
-        let done = Flag(&own.recording);
+        };
+        let done = Ended(own);
         let is_known = |entry| failures.iter().any(|(known, _)| Arc::ptr_eq(known, entry));
         if !lock(&own.state).entries.iter().all(is_known) {
             // Another thread recorded a call meanwhile: its entry may fit this one.
@@ -366,7 +439,7 @@ impl Compiled {
             return Self::call(this, args, kwargs);
         }
         own.forget_dead();
-        let limit = own.limit(py)?;
+        let limit = session.limit;
         if lock(&own.state).entries.len() >= limit {
             Self::reach_limit(this, limit, failures)?;
             return own.run_natively(py, args, kwargs);
@@ -375,33 +448,64 @@ impl Compiled {
             Log::Recompiles.emit(py, &recompile_report(this, failures));
         }
         let kwargs_any = kwargs.map(|kwargs| kwargs.as_any().as_borrowed());
-        let (result, outcome) = record(
+        let result = record(
             function.as_any().as_borrowed(),
             args.as_any().as_borrowed(),
             kwargs_any,
             global,
-            Log::Trace.is_on(),
+            session.clone(),
         )?;
         // What the call raised goes before what may be said about its trace.
-        let result = result.map_err(|raised| raised.take(py))?;
-        let stop = match outcome {
-            Outcome::Raised => return Ok(result),
-            Outcome::Broke(stop) => stop,
-            Outcome::Traced(traced) => match Entry::new(py, *traced) {
-                Ok(entry) => {
-                    log_entry(this, &entry);
-                    let mut state = lock(&own.state);
-                    state.traces += 1;
-                    state.entries.insert(0, entry);
-                    return Ok(result);
+        let raised = result.is_err();
+        let result = result.map_err(|raised| raised.take(py));
+        let settled = Self::settle(this, session.finish());
+        if raised { result } else { settled.and(result) }
+    }
+
+    /// Takes over what a session has brought. Under `fullgraph` a break is an error.
+    fn settle(this: &Bound<'_, Self>, brought: Brought) -> PyResult<()> {
+        let (py, own) = (this.py(), this.get());
+        let Brought { root, made, breaks } = brought;
+        if Log::GraphBreaks.is_on() {
+            let mut reports: Vec<_> =
+                breaks.iter().map(|stop| break_report(this, stop, "graph break in")).collect();
+            reports.dedup();
+            reports.iter().for_each(|report| Log::GraphBreaks.emit(py, report));
+        }
+        made.iter().for_each(|entry| log_entry(this, entry));
+        {
+            let mut state = lock(&own.state);
+            state.traces += made.len() as u64;
+            state.breaks += breaks.len() as u64;
+            if let Some(first) = breaks.first() {
+                state.reason = Some(first.to_string());
+            }
+        }
+        if own.fullgraph
+            && let Some(first) = breaks.first()
+        {
+            return Err(graph_break_error(py, first));
+        }
+        let stop = match root {
+            None => return Ok(()),
+            Some(Root::Traced(entry)) => {
+                lock(&own.state).entries.insert(0, entry);
+                return Ok(());
+            }
+            Some(Root::Failed(stop)) => stop,
+            Some(Root::Retry(stop)) => {
+                own.native.fetch_add(1, Ordering::Relaxed);
+                let mut state = lock(&own.state);
+                state.retries += 1;
+                if state.retries < RETRIES {
+                    return Ok(());
                 }
-                Err(error) => {
-                    Break { detail: error.to_string(), ..Break::new(Reason::Unsupported) }
-                }
-            },
+                drop(state);
+                return Self::give_up(this, stop);
+            }
         };
         own.native.fetch_add(1, Ordering::Relaxed);
-        Self::give_up(this, stop).map(|()| result)
+        Self::give_up(this, stop)
     }
 
     fn forget_dead(&self) {
@@ -426,7 +530,7 @@ impl Compiled {
     fn give_up(this: &Bound<'_, Self>, stop: Break) -> PyResult<()> {
         let (py, own) = (this.py(), this.get());
         if Log::GraphBreaks.is_on() {
-            Log::GraphBreaks.emit(py, &break_report(this, &stop));
+            Log::GraphBreaks.emit(py, &break_report(this, &stop, "runs natively:"));
         }
         let mut state = lock(&own.state);
         state.reason = Some(stop.to_string());
@@ -455,7 +559,7 @@ impl Compiled {
             return Ok(());
         }
         if Log::GraphBreaks.is_on() {
-            Log::GraphBreaks.emit(py, &break_report(this, &stop));
+            Log::GraphBreaks.emit(py, &break_report(this, &stop, "runs natively:"));
         }
         let last = failures.first().and_then(|(entry, failure)| {
             entry.explain(py, failure).facts.into_iter().next().map(|(guard, _)| guard)
@@ -467,11 +571,12 @@ impl Compiled {
     }
 }
 
-struct Flag<'a>(&'a AtomicBool);
+/// Ends a recording when dropped.
+struct Ended<'a>(&'a Compiled);
 
-impl Drop for Flag<'_> {
+impl Drop for Ended<'_> {
     fn drop(&mut self) {
-        self.0.store(false, Ordering::Relaxed);
+        self.0.ended();
     }
 }
 
@@ -490,10 +595,10 @@ fn location(function: &Bound<'_, PyFunction>) -> (String, u32) {
 }
 
 /// The record of the `graph_breaks` log.
-fn break_report(this: &Bound<'_, Compiled>, stop: &Break) -> String {
+fn break_report(this: &Bound<'_, Compiled>, stop: &Break, what: &str) -> String {
     let py = this.py();
     let (file, line) = location(this.get().function.bind(py));
-    let head = format!("{} ({}:{line}) runs natively", name(this), shown_path(&file));
+    let head = format!("{what} {} ({}:{line})", name(this), shown_path(&file));
     format!("{head}\n{}", stop.report(&|place| source_line(py, &place.file, place.line)))
 }
 

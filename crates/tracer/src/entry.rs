@@ -13,7 +13,7 @@ use stator_guards::{Guard, GuardKind};
 use crate::check::{Checker, Failure, Resolved};
 use crate::locate::{Places, ShownPlaces, shown_path, source_line};
 use crate::recipe::Values;
-use crate::recorder::Traced;
+use crate::recorder::{Ending, Traced};
 use crate::replay::{self, Program};
 use crate::rollback;
 
@@ -29,10 +29,38 @@ pub struct Entry {
 pub enum Replay<'py> {
     /// The result.
     Done(Object<'py>),
+    /// The trace ends at a graph break: there the frames have to go on.
+    Broke(Box<State>),
     /// An operation raised and nothing outside was written: the function can run natively from its start.
     Restart,
     /// An operation raised after the replay had written to outside tensors, or the backend failed.
     Failed(PyErr),
+}
+
+/// The state of the program at a graph break.
+pub struct State {
+    /// Outermost first.
+    pub frames: SmallVec<[FrameState; 2]>,
+    /// The exception being handled.
+    pub handled: Option<Py<PyAny>>,
+}
+
+/// A frame at a graph break; see [`crate::recorder::FrameRecipe`].
+pub struct FrameState {
+    /// The function whose call it is.
+    pub function: Py<PyAny>,
+    /// Its code object's address.
+    pub code: usize,
+    /// Fast locals that are bound.
+    pub locals: SmallVec<[(u32, Py<PyAny>); 8]>,
+    /// The stack; `None` is a `NULL`.
+    pub stack: SmallVec<[Option<Py<PyAny>>; 4]>,
+    /// The unit that tracebacks name.
+    pub current: usize,
+    /// The unit to go on at.
+    pub next: usize,
+    /// The innermost frame: the unit of the instruction that is to be executed natively.
+    pub last: usize,
 }
 
 impl Entry {
@@ -116,15 +144,46 @@ impl Entry {
             rebuilt.iter().map(|object| object.as_borrowed()).collect();
         let values = Values { outputs: &outputs, sources: &rebuilt, objects: &self.traced.objects };
         let stored = self.traced.effects.iter().filter_map(|store| store.value);
-        let roots: SmallVec<[_; 4]> = std::iter::once(self.traced.result).chain(stored).collect();
-        let mut made = match self.traced.recipes.rebuild(py, &roots, &values) {
+        // What effects write comes first: the ending has as many roots as it needs.
+        let stored: SmallVec<[_; 4]> = stored.collect();
+        let roots: SmallVec<[_; 8]> =
+            stored.iter().copied().chain(self.traced.ending.roots()).collect();
+        let made = match self.traced.recipes.rebuild(py, &roots, &values) {
             Ok(made) => made,
             Err(error) => return Replay::Failed(error),
         };
-        if let Err(error) = self.store(py, &rebuilt, &made[1..]) {
+        if let Err(error) = self.store(py, &rebuilt, &made[..stored.len()]) {
             return Replay::Failed(error);
         }
-        Replay::Done(made.swap_remove(0))
+        self.end(made.into_iter().skip(stored.len()))
+    }
+
+    /// What the objects of [`Ending::roots`] mean.
+    fn end<'py>(&self, mut made: impl Iterator<Item = Object<'py>>) -> Replay<'py> {
+        let mut next = || made.next().expect("one object for each root").unbind();
+        let broken = match &self.traced.ending {
+            Ending::Return(_) => {
+                return Replay::Done(made.next().expect("the result is a root"));
+            }
+            Ending::Break(broken) => broken,
+        };
+        let frames = broken.frames.iter().map(|frame| FrameState {
+            function: next(),
+            code: frame.code,
+            locals: frame.locals.iter().map(|(slot, _)| (*slot, next())).collect(),
+            stack: frame.stack.iter().map(|value| value.map(|_| next())).collect(),
+            current: frame.current as usize,
+            next: frame.next as usize,
+            last: frame.last as usize,
+        });
+        let frames = frames.collect();
+        Replay::Broke(Box::new(State { frames, handled: broken.handled.map(|_| next()) }))
+    }
+
+    /// Whether the trace ends at a graph break.
+    #[must_use]
+    pub fn breaks(&self) -> bool {
+        matches!(self.traced.ending, Ending::Break(_))
     }
 
     /// Runs the program. If an operation raises, what it left behind is undone where that is possible.

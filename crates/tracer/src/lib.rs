@@ -21,5 +21,6 @@ pub mod marks;
 pub mod recipe;
 pub mod recorder;
 pub mod replay;
+pub mod resume;
 mod rollback;
 pub mod stance;

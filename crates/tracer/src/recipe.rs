@@ -21,7 +21,9 @@ use std::collections::VecDeque;
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyCFunction, PyDict, PyFrozenSet, PyList, PySet, PyTuple, PyType};
+use pyo3::types::{
+    PyCFunction, PyDict, PyFrozenSet, PyFunction, PyList, PySet, PyString, PyTuple, PyType,
+};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use stator_cpython::object::{Borrowed, Object};
@@ -73,6 +75,113 @@ pub enum Recipe {
     },
     /// An instance of any other class.
     Object(Box<Instance>),
+    /// A closure cell; `None`: an empty one.
+    Cell(Option<RecipeId>),
+    /// A Python function.
+    Function(Box<Function>),
+    /// What a builtin type's `__reduce__` says: the callable, its arguments, and what
+    /// `__setstate__` gets.
+    Reduced {
+        /// The class or function.
+        callable: ObjectId,
+        /// Its arguments.
+        args: Box<[RecipeId]>,
+        /// The state.
+        state: Option<RecipeId>,
+    },
+    /// A view of a dictionary, or an iterator over a dictionary or set that has passed some entries.
+    View {
+        /// Which.
+        view: View,
+        /// The dictionary or set.
+        container: RecipeId,
+        /// How many entries an iterator has passed.
+        passed: usize,
+    },
+}
+
+/// A Python function that the traced program made.
+#[derive(Clone, Debug)]
+pub struct Function {
+    /// The code object.
+    pub code: ObjectId,
+    /// Globals, name, defaults and closure: the arguments of `types.FunctionType`.
+    pub args: Box<[RecipeId]>,
+    /// What is set afterwards.
+    pub attributes: Vec<(ObjectId, RecipeId)>,
+}
+
+/// Objects that show what is in a dictionary or set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// `d.keys()`
+    Keys,
+    /// `d.values()`
+    Values,
+    /// `d.items()`
+    Items,
+    /// `iter(d)`
+    KeyIterator,
+    /// `iter(d.values())`
+    ValueIterator,
+    /// `iter(d.items())`
+    ItemIterator,
+    /// `iter(s)`
+    SetIterator,
+}
+
+impl View {
+    /// What `object` shows of which container, and how many entries it has passed. `None` for
+    /// other objects, exhausted iterators, and those whose container has changed its size.
+    pub fn of<'py>(object: Borrowed<'_, 'py>) -> Option<(Self, Object<'py>, usize)> {
+        let py = object.py();
+        let view = match object.get_type().name().ok()?.to_str().ok()? {
+            "dict_keys" => Self::Keys,
+            "dict_values" => Self::Values,
+            "dict_items" => Self::Items,
+            "dict_keyiterator" => Self::KeyIterator,
+            "dict_valueiterator" => Self::ValueIterator,
+            "dict_itemiterator" => Self::ItemIterator,
+            "set_iterator" => Self::SetIterator,
+            _ => return None,
+        };
+        let referents = py.import("gc").ok()?.call_method1("get_referents", (object,)).ok()?;
+        let container = referents.get_item(0).ok()?;
+        let length = container.len().ok()?;
+        let passed = match view {
+            Self::Keys | Self::Values | Self::Items => 0,
+            _ => {
+                let left: usize = object.call_method0("__length_hint__").ok()?.extract().ok()?;
+                if left == 0 {
+                    return None;
+                }
+                length - left
+            }
+        };
+        Some((view, container, passed))
+    }
+
+    fn make<'py>(self, container: &Object<'py>, passed: usize) -> PyResult<Object<'py>> {
+        let dict = |name| {
+            let dict = container.py().get_type::<PyDict>();
+            dict.call_method1(name, (container,))
+        };
+        let iterator = match self {
+            Self::Keys => return dict("keys"),
+            Self::Values => return dict("values"),
+            Self::Items => return dict("items"),
+            Self::KeyIterator => dict("__iter__")?,
+            Self::ValueIterator => dict("values")?.try_iter()?.into_any(),
+            Self::ItemIterator => dict("items")?.try_iter()?.into_any(),
+            Self::SetIterator => {
+                container.py().get_type::<PySet>().call_method1("__iter__", (container,))?
+            }
+        };
+        for _ in 0..passed {
+            drop(iterator.call_method0("__next__")?);
+        }
+        Ok(iterator)
+    }
 }
 
 /// An instance of a Python class.
@@ -163,6 +272,8 @@ struct Classes {
     news: [Py<PyAny>; Storage::ALL.len()],
     tuple_new: Py<PyAny>,
     ordered_set_item: Py<PyAny>,
+    cell: Py<PyAny>,
+    function: Py<PyAny>,
 }
 
 impl Classes {
@@ -189,6 +300,8 @@ impl Classes {
             news: news.try_into().expect("one for each class"),
             tuple_new: new(&py.get_type::<PyTuple>())?,
             ordered_set_item: ordered.getattr("__setitem__")?.unbind(),
+            cell: py.import("types")?.getattr("CellType")?.unbind(),
+            function: py.get_type::<PyFunction>().into_any().unbind(),
         })
     }
 }
@@ -347,6 +460,32 @@ impl<'py> Rebuild<'_, 'py> {
                 let args = self.tuple(args)?;
                 self.object(*callable).call1(args)?
             }
+            Recipe::Cell(_) => {
+                return Ok((Classes::get(py)?.cell.bind(py).call0()?, true));
+            }
+            Recipe::Function(function) => {
+                let parts = self.tuple(&function.args)?;
+                let args = [self.object(function.code).to_owned()].into_iter().chain(parts.iter());
+                let args = PyTuple::new(py, args.collect::<Vec<_>>())?;
+                return Ok((Classes::get(py)?.function.bind(py).call1(args)?, true));
+            }
+            Recipe::Reduced { callable, args, state } => {
+                let args = self.tuple(args)?;
+                let made = self.object(*callable).call1(args)?;
+                if let Some(state) = state {
+                    made.call_method1("__setstate__", (self.make(*state)?,))?;
+                }
+                made
+            }
+            Recipe::View { view, container, passed } => {
+                let made = self.make(*container)?;
+                // An iterator knows the size that its container had when it was made.
+                if let Some(at) = self.unfilled.iter().position(|id| id == container) {
+                    self.unfilled.remove(at);
+                    self.fill(*container)?;
+                }
+                view.make(&made, *passed)?
+            }
             Recipe::List(_) => return Ok((PyList::empty(py).into_any(), true)),
             Recipe::Dict(_) => return Ok((PyDict::new(py).into_any(), true)),
             Recipe::Set(_) => return Ok((PySet::empty(py)?.into_any(), true)),
@@ -375,6 +514,16 @@ impl<'py> Rebuild<'_, 'py> {
             Recipe::Set(items) => self.fill_set(&object, items),
             Recipe::Dict(entries) => self.fill_dict(&object, entries),
             Recipe::Object(instance) => self.fill_instance(&object, instance),
+            Recipe::Cell(contents) => match contents {
+                Some(contents) => object.setattr("cell_contents", self.make(*contents)?),
+                None => Ok(()),
+            },
+            Recipe::Function(function) => {
+                function.attributes.iter().try_for_each(|&(name, value)| {
+                    let value = self.make(value)?;
+                    object.setattr(self.object(name).cast::<PyString>()?, value)
+                })
+            }
             _ => unreachable!("immutable objects are made whole"),
         }
     }

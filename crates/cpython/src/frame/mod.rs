@@ -3,11 +3,16 @@
 use std::fmt;
 use std::ptr::NonNull;
 
+use pyo3::exceptions::{PyRecursionError, PyTypeError};
 use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 use crate::code::Code;
-use crate::object::Borrowed;
+use crate::object::{Borrowed, Object};
+use crate::raised::{Raised, Result};
+use crate::thread::c_stack::{self, Room};
+use crate::{heap, ops};
 
 #[path = "v311.rs"]
 pub(crate) mod layout;
@@ -206,4 +211,33 @@ impl<'py> Frame<'py> {
             _ => Owner::FrameObject,
         }
     }
+}
+
+/// Calls a Python function with `None` for every parameter: what its frame's evaluator gets is a
+/// frame to be moved elsewhere, see [`Running::restore`].
+///
+/// # Errors
+/// What the call raises; `RecursionError` where the C stack has no room for an evaluator.
+pub fn call_anew<'py>(function: Borrowed<'_, 'py>) -> Result<Object<'py>> {
+    let py = function.py();
+    if c_stack::room() != Room::Enough {
+        let message = "maximum recursion depth exceeded: the C stack is used up";
+        return Err(Raised::set(py, PyRecursionError::new_err(message)));
+    }
+    let code = heap::function::value(function, heap::function::Field::Code);
+    let code = code.as_ref().and_then(|code| Code::of(code.as_borrowed()));
+    let Some(code) = code else {
+        return Err(Raised::set(py, PyTypeError::new_err("a frame is made of a function")));
+    };
+    let (positional, named) = (code.argcount(), code.kwonlyargcount());
+    let none = py.None();
+    let args: Vec<Borrowed<'_, 'py>> =
+        (0..positional + named).map(|_| none.bind_borrowed(py)).collect();
+    if named == 0 {
+        return ops::call(function, &args, None);
+    }
+    let names = (positional..positional + named).map(|index| code.local_name(index).to_owned());
+    let names =
+        PyTuple::new(py, names.collect::<Vec<_>>()).map_err(|error| Raised::set(py, error))?;
+    ops::call(function, &args, Some(names.as_any().as_borrowed()))
 }

@@ -256,6 +256,43 @@ impl<'py> Running<'py> {
         }
     }
 
+    // -- resuming ------------------------------------------------------------------------------
+
+    /// Puts a frame that has just been entered somewhere else in its code: fast locals and stack are
+    /// the given ones (`None`: unbound, or a `NULL` of the stack), `current` is the unit that
+    /// tracebacks name, `next` the one to be evaluated next.
+    ///
+    /// Code that runs as old values are dropped sees the new ones.
+    pub fn restore(
+        &mut self,
+        locals: impl IntoIterator<Item = Option<Object<'py>>>,
+        stack: impl IntoIterator<Item = Option<Object<'py>>>,
+        current: usize,
+        next: usize,
+    ) {
+        debug_assert_eq!(self.depth(), 0);
+        debug_assert!(current < self.code().units().len() && next < self.code().units().len());
+        let old: Vec<_> = locals
+            .into_iter()
+            .take(self.code().nlocalsplus())
+            .enumerate()
+            .map(|(index, value)| self.set_local(index, value))
+            .collect();
+        for value in stack.into_iter().take(self.code().stacksize()) {
+            match value {
+                Some(value) => self.push(value),
+                None => self.push_null(),
+            }
+        }
+        self.publish();
+        // SAFETY: both are units of the code.
+        unsafe {
+            (*self.frame.as_ptr()).prev_instr = self.first.add(current).cast_mut();
+            self.next = self.first.add(next);
+        }
+        drop(old);
+    }
+
     // -- ways out ------------------------------------------------------------------------------
 
     #[inline(always)]
@@ -304,6 +341,15 @@ impl<'py> Running<'py> {
         self.publish();
         // SAFETY: only generators' code has YIELD_VALUE, so the frame is inside a generator.
         unsafe { shim::stator_mark_suspended(self.frame.as_ptr()) };
+    }
+
+    /// Leaves a frame whose rest isn't needed: drops the stack. The value means nothing.
+    pub fn abandon(&mut self) -> Evaluated<'py> {
+        while self.depth() > 0 {
+            drop(self.pop_or_null());
+        }
+        let nothing = self.frame.py().None().into_bound(self.frame.py());
+        self.leave_with(nothing)
     }
 
     /// Leaves with a value that was popped off the stack.

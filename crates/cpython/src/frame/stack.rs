@@ -14,9 +14,9 @@ use crate::object::{Borrowed, Object, cloned, owned};
 use crate::raised::{Raised, Result};
 
 impl<'py> Running<'py> {
-    /// Writes the stack's height into the frame.
+    /// Writes the stack's height into the frame, for whoever looks at it from outside.
     #[inline(always)]
-    pub(super) fn publish(&mut self) {
+    pub fn publish(&mut self) {
         // SAFETY: both point into the frame; the frame is alive.
         unsafe {
             let height = self.sp.offset_from(self.frame.slots());

@@ -3,6 +3,8 @@
 //! Free functions, one file per family. They are the defaults of the tracer's `Sites`. A function
 //! that fails leaves the exception set and returns [`Raised`](crate::Raised).
 
+use std::cell::Cell;
+
 mod asynchronous;
 mod attributes;
 mod calls;
@@ -38,3 +40,19 @@ pub use operators::{
     BinaryOp, CompareOp, UnaryOp, binary, compare, contains, format, get_item, set_item, truth,
     unary,
 };
+
+thread_local! {
+    static EXECUTED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How often this thread has done something here that may run code or change an object. Who knows
+/// the number before an instruction knows whether any of it was executed.
+#[inline]
+pub fn executed() -> u64 {
+    EXECUTED.get()
+}
+
+#[inline(always)]
+pub(crate) fn count() {
+    EXECUTED.set(EXECUTED.get() + 1);
+}

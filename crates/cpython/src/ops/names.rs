@@ -132,6 +132,7 @@ pub fn store_name<'py>(
     name: Borrowed<'_, 'py>,
     value: Option<Borrowed<'_, 'py>>,
 ) -> Result<()> {
+    super::count();
     // SAFETY: valid objects.
     unsafe {
         match (frame.locals(), value) {
@@ -161,6 +162,7 @@ pub fn store_global<'py>(
     name: Borrowed<'_, 'py>,
     value: Option<Borrowed<'_, 'py>>,
 ) -> Result<()> {
+    super::count();
     let globals = frame.globals().as_ptr();
     // SAFETY: the globals are a dict; valid objects.
     unsafe {
@@ -186,6 +188,7 @@ pub fn load_cell<'py>(cell: Borrowed<'_, 'py>) -> Option<Object<'py>> {
 /// Sets or empties a cell.
 #[inline]
 pub fn store_cell<'py>(cell: Borrowed<'_, 'py>, value: Option<Object<'py>>) {
+    super::count();
     let new = value.map_or(std::ptr::null_mut(), Bound::into_ptr);
     // SAFETY: the compiler only names slots that hold cells; the references are exchanged before the
     // old one is released.

@@ -119,6 +119,12 @@ impl<'py> Thread<'py> {
         }
     }
 
+    /// What [`Thread::swap_handled`] would give back.
+    pub fn handled_here(self) -> Option<Object<'py>> {
+        // SAFETY: `exc_info` is never null; its value is null or a valid object.
+        unsafe { cloned(Python::assume_attached(), (*self.fields().exc_info).value) }
+    }
+
     /// The exception being handled by the innermost `except` of this thread (`sys.exception()`).
     pub fn handled(self) -> Option<Object<'py>> {
         // SAFETY: the current thread's state; a borrowed reference or null.

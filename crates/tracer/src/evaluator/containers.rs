@@ -79,11 +79,13 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
 
     #[inline(always)]
     pub(super) fn list_append(&mut self, depth: usize) -> Done {
+        self.sites.grows(&self.frame, self.run.peek(depth + 1));
         let result = ops::list_append(self.run.peek(depth + 1), self.run.peek(1));
         self.finish_extending(1, depth, result)
     }
 
     pub(super) fn list_extend(&mut self, depth: usize) -> Done {
+        self.sites.grows(&self.frame, self.run.peek(depth + 1));
         self.consume()?;
         let result = ops::list_extend(self.run.peek(depth + 1), self.run.peek(1));
         self.finish_extending(1, depth, result)
@@ -91,11 +93,13 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
 
     #[inline(always)]
     pub(super) fn set_add(&mut self, depth: usize) -> Done {
+        self.sites.grows(&self.frame, self.run.peek(depth + 1));
         let result = ops::set_add(self.run.peek(depth + 1), self.run.peek(1));
         self.finish_extending(1, depth, result)
     }
 
     pub(super) fn set_update(&mut self, depth: usize) -> Done {
+        self.sites.grows(&self.frame, self.run.peek(depth + 1));
         self.consume()?;
         let result = ops::set_update(self.run.peek(depth + 1), self.run.peek(1));
         self.finish_extending(1, depth, result)
@@ -103,12 +107,14 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
 
     #[inline(always)]
     pub(super) fn map_add(&mut self, depth: usize) -> Done {
+        self.sites.grows(&self.frame, self.run.peek(depth + 2));
         let (key, value) = (self.run.peek(2), self.run.peek(1));
         let result = ops::map_add(self.run.peek(depth + 2), key, value);
         self.finish_extending(2, depth, result)
     }
 
     pub(super) fn dict_update(&mut self, depth: usize) -> Done {
+        self.sites.grows(&self.frame, self.run.peek(depth + 1));
         self.consume()?;
         let result = ops::dict_update(self.run.peek(depth + 1), self.run.peek(1));
         self.finish_extending(1, depth, result)
@@ -116,6 +122,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
 
     /// The dict of a call's keyword arguments; the callable lies below it and the positional ones.
     pub(super) fn dict_merge(&mut self, depth: usize) -> Done {
+        self.sites.grows(&self.frame, self.run.peek(depth + 1));
         self.consume()?;
         let callable = self.run.peek(depth + 3);
         let result = ops::merge_kwargs(callable, self.run.peek(depth + 1), self.run.peek(1));

@@ -4,22 +4,35 @@ use stator_cpython::hook::Evaluated;
 use stator_cpython::opcode as op;
 use stator_cpython::ops::UnaryOp;
 
-use super::{Evaluation, Sites, Step};
+use super::{Evaluation, Flow, Sites, Step};
 
 impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     /// Evaluates from the next instruction until the frame leaves.
     pub(super) fn evaluate_instructions(&mut self) -> Evaluated<'py> {
+        match self.evaluate_while::<false>(0) {
+            Flow::Left(evaluated) => evaluated,
+            Flow::Next => unreachable!("only a bounded evaluation ends before the frame does"),
+        }
+    }
+
+    /// Evaluates up to and including the instruction that begins at `last`.
+    pub(super) fn evaluate_through(&mut self, last: usize) -> Flow<'py> {
+        self.evaluate_while::<true>(last)
+    }
+
+    #[inline(always)]
+    fn evaluate_while<const BOUNDED: bool>(&mut self, last: usize) -> Flow<'py> {
         loop {
             if self.run.is_traced() {
                 let unit = self.run.next_unit();
-                return self.hand_over(unit);
+                return Flow::Left(self.hand_over(unit));
             }
             let (opcode, arg) = self.run.fetch();
             if S::STEPS
                 && self.sites.step(&self.frame, self.frame.unit(), opcode, arg) == Step::HandOver
             {
                 let unit = self.run.start_unit();
-                return self.hand_over(unit);
+                return Flow::Left(self.hand_over(unit));
             }
             let index = arg as usize;
             let done = match opcode {
@@ -149,22 +162,28 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
                 op::PRINT_EXPR => self.print_expr(),
 
                 // ways out
-                op::RETURN_VALUE => return self.return_value(),
-                op::YIELD_VALUE => return self.yield_value(),
-                op::RETURN_GENERATOR => return self.return_generator(),
+                op::RETURN_VALUE => return Flow::Left(self.return_value()),
+                op::YIELD_VALUE => return Flow::Left(self.yield_value()),
+                op::RETURN_GENERATOR => return Flow::Left(self.return_generator()),
                 // The wrapper's constructor is private to CPython, and a YIELD_VALUE follows: the
                 // frame leaves for now, and comes back with the next `asend`.
                 op::ASYNC_GEN_WRAP => {
                     let unit = self.run.start_unit();
-                    return self.hand_over(unit);
+                    return Flow::Left(self.hand_over(unit));
                 }
                 _ => {
                     let unit = self.run.start_unit();
-                    return self.hand_over(unit);
+                    return Flow::Left(self.hand_over(unit));
                 }
             };
-            if let Err(stop) = done {
-                self.unwind(stop)?;
+            let is_last = BOUNDED && self.run.start_unit() == last;
+            if let Err(stop) = done
+                && let Err(raised) = self.unwind(stop)
+            {
+                return Flow::Left(Err(raised));
+            }
+            if is_last {
+                return Flow::Next;
             }
         }
     }

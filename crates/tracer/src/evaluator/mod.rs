@@ -32,6 +32,7 @@ use pyo3::prelude::*;
 use stator_cpython::code::Code;
 use stator_cpython::frame::{self, Frame, Running};
 use stator_cpython::hook::{self, Evaluated};
+use stator_cpython::object::Object;
 use stator_cpython::thread::Thread;
 use stator_cpython::{Raised, Result};
 
@@ -58,6 +59,110 @@ pub fn evaluate<'py, S: Sites<'py>>(
     })
 }
 
+/// A frame that CPython has just made and that is to stand elsewhere in its code.
+pub struct Resumed<'e, 'py> {
+    run: &'e mut Running<'py>,
+}
+
+/// Lets `body` take a new frame over. It must leave the frame in one of the ways [`Resumed`] has.
+pub fn resume<'py>(
+    py: Python<'py>,
+    frame: Frame<'py>,
+    body: impl FnOnce(&mut Resumed<'_, 'py>) -> Evaluated<'py>,
+) -> Evaluated<'py> {
+    let _ = py;
+    frame::enter(frame, |run, entered| {
+        entered?;
+        body(&mut Resumed { run })
+    })
+}
+
+impl<'py> Resumed<'_, 'py> {
+    /// The frame.
+    #[must_use]
+    pub fn frame(&self) -> Frame<'py> {
+        self.run.frame()
+    }
+
+    /// The unit it goes on at.
+    #[must_use]
+    pub fn next_unit(&self) -> usize {
+        self.run.next_unit()
+    }
+
+    /// Moves the frame: see [`Running::restore`].
+    pub fn restore(
+        &mut self,
+        py: Python<'py>,
+        locals: impl IntoIterator<Item = (u32, Py<PyAny>)>,
+        stack: impl IntoIterator<Item = Option<Py<PyAny>>>,
+        current: usize,
+        next: usize,
+    ) {
+        let mut slots: Vec<Option<Object<'py>>> = vec![None; self.run.code().nlocalsplus()];
+        for (slot, value) in locals {
+            slots[slot as usize] = Some(value.into_bound(py));
+        }
+        let stack = stack.into_iter().map(|value| value.map(|value| value.into_bound(py)));
+        self.run.restore(slots, stack, current, next);
+    }
+
+    fn plain(&mut self) -> Evaluation<'_, 'py, Plain> {
+        let frame = self.run.frame();
+        Evaluation { run: self.run, frame, sites: &Plain, keywords: None }
+    }
+
+    /// Evaluates as CPython does, up to and including the instruction that begins at `last`.
+    pub fn through(&mut self, last: usize) -> Flow<'py> {
+        let flow = self.plain().evaluate_through(last);
+        if matches!(flow, Flow::Next) {
+            self.run.publish();
+        }
+        flow
+    }
+
+    /// The call that the frame waited for has ended.
+    pub fn complete(&mut self, result: Result<Object<'py>>) -> Flow<'py> {
+        match result {
+            Ok(value) => {
+                self.run.push(value);
+                self.run.publish();
+                Flow::Next
+            }
+            Err(Raised) => match self.plain().unwind(Stop::Raised) {
+                Ok(()) => {
+                    self.run.publish();
+                    Flow::Next
+                }
+                Err(raised) => Flow::Left(Err(raised)),
+            },
+        }
+    }
+
+    /// Evaluates the rest.
+    pub fn evaluate<S: Sites<'py>>(&mut self, sites: &S) -> Evaluated<'py> {
+        let frame = self.run.frame();
+        Evaluation { run: self.run, frame, sites, keywords: None }.evaluate_instructions()
+    }
+
+    /// Lets CPython evaluate the rest.
+    pub fn natively(&mut self) -> Evaluated<'py> {
+        let unit = self.run.next_unit();
+        self.run.hand_over_at(unit)
+    }
+
+    /// Leaves the frame with a value that means nothing.
+    pub fn abandon(&mut self) -> Evaluated<'py> {
+        self.run.abandon()
+    }
+
+    /// Leaves the frame with the raised exception.
+    pub fn raise(&mut self, raised: Raised) -> Evaluated<'py> {
+        self.run.unwind_all();
+        self.run.leave_raised(raised)
+    }
+}
+
 /// Why a handler didn't finish its instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
@@ -72,6 +177,14 @@ impl From<Raised> for Stop {
     fn from(Raised: Raised) -> Self {
         Stop::Raised
     }
+}
+
+/// What came of evaluating a part of a frame.
+pub enum Flow<'py> {
+    /// The frame stands before its next instruction.
+    Next,
+    /// The frame has left.
+    Left(Evaluated<'py>),
 }
 
 /// What a handler returns.

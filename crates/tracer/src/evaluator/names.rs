@@ -153,8 +153,9 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
 
     #[inline(always)]
     pub(super) fn store_deref(&mut self, index: usize) -> Done {
-        let value = self.run.pop();
+        let value = self.run.peek(1).to_owned();
         self.sites.store_cell(&self.frame, self.cell(index), index, Some(value));
+        drop(self.run.pop());
         Ok(())
     }
 

@@ -290,6 +290,8 @@ pub trait Sites<'py>: Sized {
     /// The evaluator made a new mutable or composite object (`BUILD_*`, `MAKE_FUNCTION`, `MAKE_CELL`,
     /// `LIST_TO_TUPLE`, `RETURN_GENERATOR`, slices, class dictionaries, ...).
     fn creates(&self, frame: &Frame<'py>, object: Borrowed<'_, 'py>) {}
+    /// The evaluator is about to change `container`, as [`Sites::extends`] will tell.
+    fn grows(&self, frame: &Frame<'py>, container: Borrowed<'_, 'py>) {}
     /// The evaluator changed `container` in place through an opcode that only ever sees objects of its
     /// own making (`LIST_APPEND`, `SET_ADD`, `MAP_ADD`, `LIST_EXTEND`, ...).
     fn extends(&self, frame: &Frame<'py>, container: Borrowed<'_, 'py>) {}

@@ -85,7 +85,11 @@ impl Recorder {
         if let Some(result) = self.call_marked(frame, callable, args, names) {
             return result;
         }
+        if self.is_tail.replace(false) && ops::executed() == self.baseline.get() {
+            self.caller.set(frame.id());
+        }
         let result = ops::call(callable, args, names);
+        self.caller.set(0);
         if result.is_err() {
             self.note(frame, |state| state.refused_arguments(callable));
         }
@@ -200,6 +204,7 @@ impl Recorder {
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
+        self.is_tail.set(false);
         match class {
             Class::Operation(operation) => {
                 self.tensor_call(frame, operation, callable, args, names)
@@ -541,6 +546,7 @@ impl Recorder {
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
+        self.is_tail.set(false);
         if let Some(known) = self.functions.class(class) {
             return self.call_class(frame, known, class, args, names);
         }

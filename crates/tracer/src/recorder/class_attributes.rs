@@ -5,7 +5,7 @@ use pyo3::types::PyType;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::types::{Slot, SlotName};
 use stator_cpython::object::Borrowed;
-use stator_cpython::{Result, ops};
+use stator_cpython::{Result, generic, ops};
 use stator_guards::Source;
 
 use super::Recorder;
@@ -184,6 +184,12 @@ impl Recorder {
             }
             Descriptor::Property => {
                 self.property(frame, found.as_borrowed(), receiver.as_borrowed(), name)?
+            }
+            Descriptor::Value if heap::is_class_method_descriptor(found.as_borrowed()) => {
+                let class = start.as_any().as_borrowed();
+                let method = generic::descriptor_get(found.as_borrowed(), None, class)?;
+                self.note(frame, |state| state.register(method.as_borrowed()));
+                Found::Value(method)
             }
             Descriptor::Value => Found::Value(found),
             _ => {

@@ -10,6 +10,7 @@
 //! `outcome` turns the notes into a cache entry; `trace` is the log of the same name.
 
 mod attributes;
+mod breaking;
 mod cached;
 mod calls;
 mod class_attributes;
@@ -25,6 +26,7 @@ mod names;
 mod objects;
 mod operators;
 mod outcome;
+mod recipes;
 mod sites;
 mod state;
 mod stores;
@@ -33,24 +35,59 @@ mod trace;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::PySet;
+use rustc_hash::FxHashMap;
 use stator_cpython::frame::Frame;
+use stator_cpython::generic::WithoutGc;
 use stator_cpython::object::Borrowed;
+use stator_cpython::thread::Thread;
 
-pub use outcome::{Outcome, Traced, record};
+pub use outcome::{Ending, Traced, record};
+use state::ActiveFrame;
 pub use state::{Origin, State, Stop};
 
-use crate::breaks::{Break, Place, Reason};
+use crate::breaks::{Place, Reason};
 use crate::functions::Functions;
+use crate::logs::Log;
+use crate::resume::anatomy::Anatomy;
+use crate::resume::point::Point;
+use crate::resume::session::Session;
+use crate::resume::testing::Breaks;
+use crate::rollback::Generators;
 
 /// Records one call on one thread.
 pub struct Recorder {
     state: RefCell<State>,
     functions: &'static Functions,
+    /// Whether instructions are executed without being recorded.
     stopped: Cell<bool>,
-    stop: RefCell<Option<Break>>,
+    /// The frame at whose next instruction recording goes on, by address; 0 for none.
+    resume: Cell<usize>,
+    /// The resume point that the trace began at; none: the compiled function's entry.
+    point: RefCell<Option<Arc<Point>>>,
+    /// Whether the trace is known already: it's followed to its break, then dropped.
+    watching: Cell<bool>,
+    /// [`ops::executed`] before the current instruction.
+    baseline: Cell<u64>,
+    /// Whether what the current instruction calls gives its result, as it is.
+    is_tail: Cell<bool>,
+    /// The frame that is about to call a Python function whose result it passes on, by address.
+    caller: Cell<usize>,
+    /// The exception that the compiled function's caller is handling, by address.
+    handled_at_entry: usize,
+    anatomies: RefCell<FxHashMap<usize, Option<Rc<Anatomy>>>>,
+    generators: RefCell<Generators>,
+    gc: RefCell<Option<WithoutGc>>,
+    session: Rc<Session>,
+    /// Whether some instructions are ones to break before: marked, or chosen by a test.
+    has_marks: bool,
+    /// Where a test wants breaks.
+    asked: Breaks,
+    /// Instructions recorded while a test wants breaks.
+    steps: Cell<u64>,
     /// Address of the root frame's code object; the first frame with it is the root.
     root: usize,
     entered_root: Cell<bool>,
@@ -82,22 +119,6 @@ impl Recorder {
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.stopped.get()
-    }
-
-    /// Ends the trace: from here on CPython runs the call.
-    pub fn stop(&self, frame: &Frame<'_>, reason: Reason, detail: impl Into<String>) {
-        if self.stopped.replace(true) {
-            return;
-        }
-        let mut stack: Vec<_> = std::iter::successors(Some(*frame), Frame::previous)
-            .take(64)
-            .map(|frame| (frame.code().as_ptr() as usize, place(&frame)))
-            .collect();
-        if let Some(root) = stack.iter().position(|(code, _)| *code == self.root) {
-            stack.truncate(root + 1);
-        }
-        let stack = stack.into_iter().rev().map(|(_, place)| place).collect();
-        *self.stop.borrow_mut() = Some(Break { reason, detail: detail.into(), stack });
     }
 
     /// As [`Recorder::stop`] where `result` says so; `None` then.
@@ -188,17 +209,74 @@ pub fn prepare(py: Python<'_>) -> PyResult<()> {
     crate::check::read_global_state(py).map(drop)
 }
 
-/// Creates a recorder for a call of the function with this code object.
-fn recorder(py: Python<'_>, root: usize, trace_log: bool) -> PyResult<Rc<Recorder>> {
-    Ok(Rc::new(Recorder {
-        state: RefCell::new(State::new(py)?),
-        functions: Functions::get(py)?,
-        stopped: Cell::new(false),
-        stop: RefCell::new(None),
-        root,
-        entered_root: Cell::new(false),
-        trace_log,
-        allowed_by_torch: crate::marks::allowed_by_torch(py),
-        suspended_modes: RefCell::new(Vec::new()),
-    }))
+impl Recorder {
+    /// A recorder for a call of the function with this code object.
+    ///
+    /// # Errors
+    /// If the tables that recording needs can't be built.
+    pub fn new(py: Python<'_>, root: usize, session: Rc<Session>) -> PyResult<Rc<Self>> {
+        let handled = Thread::current(py).handled();
+        let handled = handled.map_or(0, |handled| handled.as_ptr() as usize);
+        Ok(Rc::new(Self::with_state(py, root, State::new(py)?, handled, session)?))
+    }
+
+    /// A recorder that begins at the next instruction of the innermost of `frames`, if it can.
+    ///
+    /// # Errors
+    /// As [`Recorder::new`].
+    pub fn behind_break(
+        py: Python<'_>,
+        frames: &[Frame<'_>],
+        handled: usize,
+        session: Rc<Session>,
+    ) -> PyResult<Rc<Self>> {
+        let mut state = State::with_room(py, 0)?;
+        for frame in frames {
+            let code = state.code_id(frame.code().object());
+            let id = frame.id();
+            state.frames.push(ActiveFrame { id, code, parent: None, is_direct: true });
+        }
+        let root = frames.first().map_or(0, |frame| frame.code().as_ptr() as usize);
+        let mut recorder = Self::with_state(py, root, state, handled, session)?;
+        if let Breaks::At(_) = recorder.asked {
+            recorder.asked = Breaks::None;
+        }
+        recorder.stopped.set(true);
+        recorder.entered_root.set(true);
+        recorder.resume.set(frames.last().map_or(0, Frame::id));
+        Ok(Rc::new(recorder))
+    }
+
+    fn with_state(
+        py: Python<'_>,
+        root: usize,
+        state: State,
+        handled_at_entry: usize,
+        session: Rc<Session>,
+    ) -> PyResult<Self> {
+        Ok(Self {
+            state: RefCell::new(state),
+            functions: Functions::get(py)?,
+            stopped: Cell::new(false),
+            resume: Cell::new(0),
+            point: RefCell::new(None),
+            watching: Cell::new(false),
+            baseline: Cell::new(0),
+            is_tail: Cell::new(false),
+            caller: Cell::new(0),
+            handled_at_entry,
+            anatomies: RefCell::default(),
+            generators: RefCell::default(),
+            gc: RefCell::default(),
+            has_marks: session.points.has_marks() || Breaks::now() != Breaks::None,
+            asked: Breaks::now(),
+            steps: Cell::new(0),
+            session,
+            root,
+            entered_root: Cell::new(false),
+            trace_log: Log::Trace.is_on(),
+            allowed_by_torch: crate::marks::allowed_by_torch(py),
+            suspended_modes: RefCell::new(Vec::new()),
+        })
+    }
 }

@@ -146,7 +146,7 @@ impl State {
     }
 
     /// The source of an outside cell: an element of the closure of the frame's function.
-    fn cell_source(
+    pub(super) fn cell_source(
         &mut self,
         frame: &Frame<'_>,
         cell: Borrowed<'_, '_>,

@@ -1,5 +1,7 @@
 //! From notes to a cache entry: runs the call, then turns its result into recipes.
 
+use std::rc::Rc;
+
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stator_cpython::generic::WithoutGc;
@@ -9,24 +11,16 @@ use stator_cpython::{Result, ops};
 use stator_graph::{Arg, Graph, NodeId};
 use stator_guards::{GlobalState, Guard, GuardKind, ObjectId, Source, SourceId, Sources};
 
-use super::kinds::Kind;
 use super::look as heap;
-use super::state::{Origin, State, Stop};
-use super::{Recorder, Recording, recorder};
-use crate::breaks::{Break, Reason};
+use super::state::{State, Stop};
+use super::{Recorder, Recording};
+use crate::breaks::Break;
 use crate::evaluator::evaluate;
-use crate::recipe::{Instance, Items, Recipe, RecipeId, Recipes, Storage};
+use crate::recipe::{Recipe, RecipeId, Recipes};
+use crate::resume::anatomy::Anatomy;
+use crate::resume::point::{Waiting, slots};
+use crate::resume::session::Session;
 use crate::rollback;
-
-/// What came of a recorded call.
-pub enum Outcome {
-    /// A graph, its guards and how to rebuild the result.
-    Traced(Box<Traced>),
-    /// The trace ended before the call did.
-    Broke(Break),
-    /// The call raised; nothing was recorded.
-    Raised,
-}
 
 /// A finished trace.
 pub struct Traced {
@@ -46,8 +40,8 @@ pub struct Traced {
     pub rebuilt: Vec<SourceId>,
     /// Recipes of the result.
     pub recipes: Recipes,
-    /// The result's recipe.
-    pub result: RecipeId,
+    /// How the trace ends.
+    pub ending: Ending,
     /// Code objects of places.
     pub codes: Vec<Py<PyAny>>,
     /// Places of guards: index of the code object and unit.
@@ -62,6 +56,81 @@ pub struct Traced {
     pub effects: Vec<Store>,
 }
 
+/// How a trace ends.
+pub enum Ending {
+    /// The compiled function returns: the recipe of its result.
+    Return(RecipeId),
+    /// At a graph break.
+    Break(Box<Broken>),
+}
+
+/// How the frames are made again that stand at a graph break.
+pub struct Broken {
+    /// Outermost first.
+    pub frames: Box<[FrameRecipe]>,
+    /// The exception being handled.
+    pub handled: Option<RecipeId>,
+}
+
+/// How one frame is made again.
+pub struct FrameRecipe {
+    /// The function whose call it is.
+    pub function: RecipeId,
+    /// Its code object's address.
+    pub code: usize,
+    /// Fast locals that are bound.
+    pub locals: Box<[(u32, RecipeId)]>,
+    /// The stack; `None` is a `NULL`.
+    pub stack: Box<[Option<RecipeId>]>,
+    /// The unit that tracebacks name.
+    pub current: u32,
+    /// The unit to go on at.
+    pub next: u32,
+    /// The innermost frame: the unit of the instruction that is to be executed natively.
+    pub last: u32,
+}
+
+impl Ending {
+    /// The recipes of the ending, in a fixed order.
+    pub fn roots(&self) -> impl Iterator<Item = RecipeId> {
+        let (result, broken) = match self {
+            Ending::Return(result) => (Some(*result), None),
+            Ending::Break(broken) => (None, Some(broken)),
+        };
+        let frames = broken.into_iter().flat_map(|broken| &broken.frames);
+        let frames = frames.flat_map(|frame| {
+            let locals = frame.locals.iter().map(|(_, local)| *local);
+            std::iter::once(frame.function)
+                .chain(locals)
+                .chain(frame.stack.iter().copied().flatten())
+        });
+        let handled = broken.and_then(|broken| broken.handled);
+        result.into_iter().chain(frames).chain(handled)
+    }
+}
+
+/// How the recorded program ends or stands still.
+pub enum End<'a, 'py> {
+    /// It returns.
+    Return(Borrowed<'a, 'py>),
+    /// It stands at a graph break.
+    Break(&'a [Standing<'py>]),
+}
+
+/// A frame that stands at a graph break.
+pub struct Standing<'py> {
+    /// The frame, where it goes on and what counts of its stack.
+    pub waiting: Waiting<'py>,
+    /// The unit that tracebacks name.
+    pub current: usize,
+    /// The unit of the breaking instruction itself.
+    pub last: usize,
+    /// Its code.
+    pub anatomy: Rc<Anatomy>,
+    /// Whether it waits for another frame.
+    pub waits: bool,
+}
+
 /// A write of a dictionary's slot.
 pub struct Store {
     /// The dictionary's position among [`Traced::rebuilt`].
@@ -72,8 +141,8 @@ pub struct Store {
     pub value: Option<RecipeId>,
 }
 
-/// Records a call of a Python function: executes it, once, and returns its result with what was
-/// recorded. `global` is the state at entry.
+/// Records a call of a Python function: executes it, once, and returns its result; what was
+/// recorded goes to the session. `global` is the state at entry.
 ///
 /// # Errors
 /// If the tables that recording needs can't be built.
@@ -82,69 +151,73 @@ pub fn record<'py>(
     args: Borrowed<'_, 'py>,
     kwargs: Option<Borrowed<'_, 'py>>,
     global: GlobalState,
-    trace_log: bool,
-) -> PyResult<(Result<Object<'py>>, Outcome)> {
+    session: Rc<Session>,
+) -> PyResult<Result<Object<'py>>> {
     let py = function.py();
     let code = heap::function_code(function).map_or(0, |code| code.as_ptr() as usize);
-    let recorder = recorder(py, code, trace_log)?;
+    let recorder = Recorder::new(py, code, session)?;
     super::warm_up(py);
     {
         let mut state = recorder.state.borrow_mut();
         let source = state.sources.intern(Source::GlobalState);
         state.guard(source, GuardKind::GlobalState(Box::new(global)));
     }
-    let generators = rollback::generators(py)?;
-    let result = {
-        let _recording = Recording::start(recorder.clone());
-        let _gc = WithoutGc::new(py);
+    *recorder.generators.borrow_mut() = rollback::generators(py)?;
+    *recorder.gc.borrow_mut() = Some(WithoutGc::new(py));
+    let result = recorder.evaluating(py, || ops::call_ex(function, args, kwargs));
+    recorder.close(py, result.as_ref().ok().map(|value| value.as_borrowed()));
+    Ok(result)
+}
+
+impl Recorder {
+    /// Runs code whose frames are to be recorded.
+    pub fn evaluating<'py, T>(self: &Rc<Self>, py: Python<'py>, run: impl FnOnce() -> T) -> T {
+        let _recording = Recording::start(self.clone());
         let _active = Active::new(py, |py, frame, throw| match super::current() {
             Some(recorder) if !recorder.is_stopped() => evaluate(py, frame, throw, &*recorder),
             _ => stator_cpython::hook::default(py, frame, throw),
         });
-        ops::call_ex(function, args, kwargs)
-    };
-    let mut outcome = match &result {
-        Err(_) => Outcome::Raised,
-        Ok(value) => recorder.finish(value.as_borrowed()),
-    };
-    if let Outcome::Traced(traced) = &mut outcome {
-        traced.generators = rollback::advanced(py, generators)?;
-        traced.generators.extend(rollback::explicit(py, &traced.graph_objects)?);
+        run()
     }
-    Ok((result, outcome))
-}
 
-impl Recorder {
-    fn finish(&self, result: Borrowed<'_, '_>) -> Outcome {
-        if let Some(stop) = self.stop.borrow_mut().take() {
-            return Outcome::Broke(stop);
+    /// The recorded call has ended.
+    pub fn close(&self, py: Python<'_>, result: Option<Borrowed<'_, '_>>) {
+        if let Some(value) = result
+            && !self.stopped.replace(true)
+            && !self.watching.get()
+            && let Err((reason, detail)) = self.end_with(py, End::Return(value))
+        {
+            let stop = Break { reason, detail, stack: Vec::new() };
+            self.fail(&stop);
+            self.session.broke(stop);
         }
-        let state = self.state.replace(match State::new(result.py()) {
-            Ok(state) => state,
-            Err(_) => return Outcome::Raised,
-        });
-        match Finish::run(state, result) {
-            Ok(traced) => Outcome::Traced(Box::new(traced)),
-            Err((reason, detail)) => Outcome::Broke(Break { reason, detail, stack: Vec::new() }),
-        }
+        drop(self.gc.take());
     }
 }
 
-struct Finish {
-    state: State,
-    recipes: Recipes,
-    made: FxHashMap<usize, RecipeId>,
-    outputs: Vec<Arg>,
-    positions: FxHashMap<NodeId, u32>,
+/// Turns notes into a finished trace.
+pub struct Finish {
+    pub(super) state: State,
+    pub(super) recipes: Recipes,
+    pub(super) made: FxHashMap<usize, RecipeId>,
+    pub(super) outputs: Vec<Arg>,
+    pub(super) positions: FxHashMap<NodeId, u32>,
     rebuilt: Vec<SourceId>,
-    kept: FxHashSet<ObjectId>,
+    pub(super) kept: FxHashSet<ObjectId>,
+    /// Objects that exist only while recipes are made.
+    pub(super) temporaries: Vec<Py<PyAny>>,
 }
 
-type Made<T> = std::result::Result<T, Stop>;
+pub(super) type Made<T> = std::result::Result<T, Stop>;
 
 impl Finish {
-    fn run(mut state: State, result: Borrowed<'_, '_>) -> Made<Traced> {
-        let py = result.py();
+    /// Makes recipes of what the end needs, and takes the notes apart.
+    pub fn run(
+        mut state: State,
+        py: Python<'_>,
+        end: End<'_, '_>,
+        handled: Option<&Object<'_>>,
+    ) -> Made<Traced> {
         let kept = std::mem::take(&mut state.kept);
         let mut finish = Finish {
             state,
@@ -154,8 +227,17 @@ impl Finish {
             positions: FxHashMap::default(),
             rebuilt: Vec::new(),
             kept,
+            temporaries: Vec::new(),
         };
-        let result = finish.recipe(result)?;
+        let ending = match end {
+            End::Return(result) => Ending::Return(finish.recipe(result)?),
+            End::Break(frames) => {
+                let frames = frames.iter().map(|frame| finish.frame(frame)).collect::<Made<_>>()?;
+                let handled =
+                    handled.map(|handled| finish.recipe(handled.as_borrowed())).transpose()?;
+                Ending::Break(Box::new(Broken { frames, handled }))
+            }
+        };
         let effects = finish.effects(py)?;
         let Finish { mut state, recipes, outputs, rebuilt, kept, .. } = finish;
         state.graph.set_outputs(&outputs);
@@ -172,7 +254,7 @@ impl Finish {
             inputs: state.inputs,
             rebuilt,
             recipes,
-            result,
+            ending,
             codes: state.codes,
             locations: state.locations,
             writes_inputs,
@@ -180,6 +262,53 @@ impl Finish {
             kept,
             effects,
         })
+    }
+
+    fn frame(&mut self, standing: &Standing<'_>) -> Made<FrameRecipe> {
+        let Standing { waiting, current, last, anatomy, waits } = standing;
+        let frame = &waiting.frame;
+        let slots = slots(waiting);
+        let (bound, stack) = slots.split_at(frame.code().nlocalsplus());
+        let mut locals = Vec::with_capacity(bound.len());
+        for (slot, value) in bound.iter().enumerate() {
+            let Some(value) = value else { continue };
+            let is_live = if *waits {
+                anatomy.is_live_behind(frame.unit(), slot)
+            } else {
+                anatomy.is_live_before(waiting.next, slot)
+            };
+            if slot >= frame.code().first_free() && self.state.origin(*value).is_none() {
+                // A variable of an enclosing function that nothing has read yet.
+                self.state.cell_source(frame, *value)?;
+            }
+            let recipe = match self.state.unread.get(&(frame.id(), slot)).copied() {
+                Some(source) => Ok(self.source(source)),
+                None => self.recipe(*value),
+            };
+            match recipe {
+                Ok(recipe) => locals.push((slot as u32, recipe)),
+                // Nothing but a debugger will miss it.
+                Err(_) if !is_live => {}
+                Err(stop) => return Err(stop),
+            }
+        }
+        let stack = stack.iter().map(|value| value.map(|value| self.recipe(value)).transpose());
+        Ok(FrameRecipe {
+            stack: stack.collect::<Made<_>>()?,
+            function: self.recipe(frame.function())?,
+            code: frame.code().as_ptr() as usize,
+            locals: locals.into(),
+            current: *current as u32,
+            next: waiting.next as u32,
+            last: *last as u32,
+        })
+    }
+
+    /// The recipe of an outside object.
+    pub(super) fn source(&mut self, source: SourceId) -> RecipeId {
+        let position = u32::try_from(self.rebuilt.len()).expect("fewer than 2^32 sources");
+        self.rebuilt.push(source);
+        self.recipes.push(Recipe::Source(position))
     }
 
     /// The last value of each slot that was written.
@@ -199,144 +328,4 @@ impl Finish {
         self.state.effects = effects;
         Ok(stores)
     }
-
-    /// An object that recipes need: the entry keeps it.
-    fn keep(&mut self, object: Borrowed<'_, '_>) -> ObjectId {
-        let id = self.state.object(object);
-        self.kept.insert(id);
-        id
-    }
-
-    fn recipe(&mut self, object: Borrowed<'_, '_>) -> Made<RecipeId> {
-        let address = object.as_ptr() as usize;
-        if let Some(&id) = self.made.get(&address) {
-            return Ok(id);
-        }
-        let kind = self.state.kind(object);
-        if kind == Kind::Constant {
-            let id = self.keep(object);
-            return Ok(self.recipes.push(Recipe::Constant(id)));
-        }
-        match self.state.origin(object) {
-            Some(Origin::Source(source)) => {
-                let position = u32::try_from(self.rebuilt.len()).expect("fewer than 2^32 sources");
-                self.rebuilt.push(source);
-                let id = self.recipes.push(Recipe::Source(position));
-                self.made.insert(address, id);
-                Ok(id)
-            }
-            Some(Origin::Node(node)) => {
-                let next = u32::try_from(self.outputs.len()).expect("fewer than 2^32 outputs");
-                let position = *self.positions.entry(node).or_insert(next);
-                if position == next {
-                    self.outputs.push(Arg::Node(node));
-                }
-                let id = self.recipes.push(Recipe::Output(position));
-                self.made.insert(address, id);
-                Ok(id)
-            }
-            Some(Origin::Fresh) => {
-                let id = self.recipes.reserve();
-                self.made.insert(address, id);
-                let recipe = self.fresh(object, kind)?;
-                self.recipes.set(id, recipe);
-                Ok(id)
-            }
-            // A tuple out of a code object's constants.
-            None if heap::is_constant(object) => {
-                let id = self.keep(object);
-                Ok(self.recipes.push(Recipe::Constant(id)))
-            }
-            None => {
-                Err((Reason::UnknownOrigin, format!("a {} in the result", heap::type_name(object))))
-            }
-        }
-    }
-
-    fn all(&mut self, items: &[Object<'_>]) -> Made<Box<[RecipeId]>> {
-        items.iter().map(|item| self.recipe(item.as_borrowed())).collect()
-    }
-
-    fn entries(&mut self, object: Borrowed<'_, '_>) -> Made<Vec<(RecipeId, RecipeId)>> {
-        heap::dict_items(object)
-            .iter()
-            .map(|(key, value)| {
-                let kind = self.state.kind(key.as_borrowed());
-                let is_known = match kind {
-                    Kind::Constant | Kind::Type | Kind::Singleton | Kind::Function => true,
-                    Kind::Tuple => heap::is_constant(key.as_borrowed()),
-                    _ => false,
-                };
-                if !is_known {
-                    return Err((Reason::Result, "a dictionary with objects as keys".into()));
-                }
-                Ok((self.recipe(key.as_borrowed())?, self.recipe(value.as_borrowed())?))
-            })
-            .collect()
-    }
-
-    fn fresh(&mut self, object: Borrowed<'_, '_>, kind: Kind) -> Made<Recipe> {
-        let py = object.py();
-        let class = object.get_type();
-        match kind {
-            Kind::List => Ok(Recipe::List(self.all(&heap::list_items(object))?)),
-            Kind::Tuple => {
-                let items = self.all(&heap::tuple_items(object))?;
-                if class.is(py.get_type::<pyo3::types::PyTuple>()) {
-                    return Ok(Recipe::Tuple(items));
-                }
-                let id = self.keep(class.as_any().as_borrowed());
-                if is_struct_sequence(&class) {
-                    let inner = self.recipes.push(Recipe::Tuple(items));
-                    return Ok(Recipe::Call { callable: id, args: Box::new([inner]) });
-                }
-                Ok(Recipe::TupleOf { class: id, items })
-            }
-            Kind::Dict if class.is(py.get_type::<pyo3::types::PyDict>()) => {
-                Ok(Recipe::Dict(self.entries(object)?.into()))
-            }
-            Kind::Set => Ok(Recipe::Set(self.all(&heap::set_items(object))?)),
-            Kind::FrozenSet => Ok(Recipe::FrozenSet(self.all(&heap::set_items(object))?)),
-            Kind::Method => {
-                let (function, receiver) = heap::method_parts(object);
-                let args = self.all(&[function, receiver])?;
-                let callable = self.keep(class.as_any().as_borrowed());
-                Ok(Recipe::Call { callable, args })
-            }
-            Kind::Dict | Kind::Object => self.instance(object),
-            _ => Err((Reason::Result, heap::type_name(object))),
-        }
-    }
-
-    fn instance(&mut self, object: Borrowed<'_, '_>) -> Made<Recipe> {
-        let class = object.get_type();
-        let refuse = || (Reason::Result, heap::type_name(object));
-        let storage = Storage::of(&class).ok().flatten().ok_or_else(refuse)?;
-        let items = match storage {
-            Storage::Dict | Storage::OrderedDict | Storage::DefaultDict => {
-                Items::Entries(self.entries(object)?)
-            }
-            Storage::Plain => Items::None,
-            Storage::List | Storage::Set => return Err(refuse()),
-        };
-        let mut attributes = Vec::new();
-        if let Some(dict) = heap::instance_dict(object) {
-            for (name, value) in heap::dict_items(dict.as_borrowed()) {
-                let name = self.keep(name.as_borrowed());
-                attributes.push((name, self.recipe(value.as_borrowed())?));
-            }
-        }
-        let mut slots = Vec::new();
-        for (descriptor, value) in heap::slot_values(object) {
-            let descriptor = self.keep(descriptor.as_borrowed());
-            slots.push((descriptor, self.recipe(value.as_borrowed())?));
-        }
-        let class = self.keep(class.as_any().as_borrowed());
-        Ok(Recipe::Object(Box::new(Instance { class, storage, items, attributes, slots })))
-    }
-}
-
-/// `torch.return_types.max` and such: C classes over tuples that are made from one sequence.
-fn is_struct_sequence(class: &Bound<'_, pyo3::types::PyType>) -> bool {
-    class.getattr("n_sequence_fields").is_ok()
 }

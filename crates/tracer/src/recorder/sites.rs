@@ -10,6 +10,7 @@ use stator_cpython::ops::{BinaryOp, CompareOp, Method, UnaryOp};
 use stator_cpython::{Result, generic, opcode, ops};
 
 use super::Recorder;
+use super::breaking::EXECUTED;
 use super::items::is_scalar;
 use super::kinds::Kind;
 use super::look as heap;
@@ -23,8 +24,16 @@ impl<'py> Sites<'py> for Recorder {
 
     #[inline]
     fn step(&self, frame: &Frame<'py>, unit: usize, opcode: u8, arg: u32) -> Step {
-        if self.is_stopped() {
+        if self.is_stopped() && !self.restart(frame) {
             return Step::HandOver;
+        }
+        self.baseline.set(ops::executed());
+        self.is_tail.set(false);
+        if self.has_marks
+            && let Some(stop) = self.known_break(frame)
+        {
+            self.break_before(frame, stop);
+            return Step::Evaluate;
         }
         if self.trace_log {
             self.log_step(frame, unit, opcode, arg);
@@ -38,13 +47,16 @@ impl<'py> Sites<'py> for Recorder {
         }
         let is_root = !self.entered_root.get() && frame.code().as_ptr() as usize == self.root;
         self.entered_root.set(true);
+        self.baseline.set(EXECUTED);
+        let caller = self.caller.replace(0);
+        let is_direct = is_root || frame.previous().is_some_and(|previous| previous.id() == caller);
         self.note(frame, |state| {
             let parent = match (frame.previous(), state.frames.last().copied()) {
                 (Some(caller), Some(active)) if caller.id() == active.id => state.place(&caller),
                 _ => None,
             };
             let code = state.code_id(frame.code().object());
-            state.frames.push(ActiveFrame { id: frame.id(), code, parent });
+            state.frames.push(ActiveFrame { id: frame.id(), code, parent, is_direct });
             if is_root { Ok(()) } else { state.enter_function(frame) }
         });
         if is_root {
@@ -58,7 +70,10 @@ impl<'py> Sites<'py> for Recorder {
         if state.frames.last().is_some_and(|active| active.id == frame.id()) {
             state.frames.pop();
         }
+        state.forget_frame(frame.id());
         drop(state);
+        self.baseline.set(EXECUTED);
+        self.moves_out(frame);
         self.resume_mode(frame.py());
     }
 
@@ -112,6 +127,9 @@ impl<'py> Sites<'py> for Recorder {
             return;
         }
         let mut state = self.state.borrow_mut();
+        if !state.unread.is_empty() {
+            state.unread.remove(&(frame.id(), index));
+        }
         if let Some(Origin::Node(node)) = state.origin(value)
             && state.kind(value) == Kind::Tensor
         {
@@ -239,6 +257,7 @@ impl<'py> Sites<'py> for Recorder {
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
+        self.is_tail.set(true);
         self.call_object(frame, callable, args, names)
     }
 
@@ -252,6 +271,7 @@ impl<'py> Sites<'py> for Recorder {
         if self.is_stopped() {
             return ops::call_ex(callable, args, kwargs);
         }
+        self.is_tail.set(true);
         self.call_unpacked(frame, callable, args, kwargs)
     }
 
@@ -359,6 +379,10 @@ impl<'py> Sites<'py> for Recorder {
         });
     }
 
+    fn grows(&self, frame: &Frame<'py>, container: Borrowed<'_, 'py>) {
+        self.note(frame, |state| state.own_container(container));
+    }
+
     fn extends(&self, frame: &Frame<'py>, container: Borrowed<'_, 'py>) {
         self.note(frame, |state| match state.kind(container) {
             Kind::List | Kind::Dict => heap::children(container)
@@ -414,12 +438,17 @@ impl Recorder {
             state.enter_function(frame)?;
             let code = frame.code();
             let variadic = variadic_slots(&code);
-            for (index, first_use) in read_arguments(&code) {
+            let read = read_arguments(&code);
+            for (index, first_use) in read.into_iter().enumerate() {
                 let Some(value) = frame.local(index) else { continue };
-                state.locate_unit(first_use);
                 let name = heap::text(code.local_name(index));
                 let slot = u16::try_from(index).unwrap_or(u16::MAX);
                 let source = state.sources.local(slot, || name.into());
+                let Some(first_use) = first_use else {
+                    state.unread.insert((frame.id(), index), source);
+                    continue;
+                };
+                state.locate_unit(first_use);
                 state.adopt(source, value)?;
                 if variadic.contains(&index) {
                     // CPython made `*args` and `**kwargs` for this call: what they hold is from
@@ -435,9 +464,9 @@ impl Recorder {
     }
 }
 
-/// The arguments that a function's bytecode mentions, each with the unit that does so first: what
-/// it never reads needs no guard.
-fn read_arguments(code: &Code<'_>) -> Vec<(usize, usize)> {
+/// For each argument the unit at which the function's bytecode mentions it first: what it never
+/// mentions needs no guard.
+fn read_arguments(code: &Code<'_>) -> Vec<Option<usize>> {
     let count = variadic_slots(code).end;
     let mut first_uses = vec![None; count];
     let mut extended = 0;
@@ -460,5 +489,5 @@ fn read_arguments(code: &Code<'_>) -> Vec<(usize, usize)> {
         }
         at += 1 + info.map_or(0, |info| usize::from(info.caches));
     }
-    first_uses.iter().enumerate().filter_map(|(index, first)| Some((index, (*first)?))).collect()
+    first_uses
 }

@@ -46,6 +46,8 @@ pub struct ActiveFrame {
     pub code: u32,
     /// Where its caller stood.
     pub parent: Option<StackId>,
+    /// Whether its caller, evaluated as well, only waits for what it returns.
+    pub is_direct: bool,
 }
 
 /// Entries that tables have room for from the start: what a small model needs.
@@ -106,6 +108,13 @@ pub struct State {
     pub kept: FxHashSet<ObjectId>,
     /// Functions whose parts are guarded already.
     pub entered: FxHashSet<usize>,
+    /// Fast locals (frame and slot) that hold what they held at entry and that nothing guards,
+    /// because nothing reads them.
+    pub unread: FxHashMap<(usize, usize), SourceId>,
+    /// Values of the stack at a resume point, by address.
+    pub on_stack: FxHashSet<usize>,
+    /// Objects from outside that can only be passed on, by address.
+    carried: FxHashMap<usize, SourceId>,
 }
 
 impl State {
@@ -114,10 +123,18 @@ impl State {
     /// # Errors
     /// If the standard library lacks a type that the recorder needs.
     pub fn new(py: Python<'_>) -> PyResult<Self> {
+        Self::with_room(py, ROOM)
+    }
+
+    /// An empty state whose tables have room for so many entries.
+    ///
+    /// # Errors
+    /// As [`State::new`].
+    pub fn with_room(py: Python<'_>, room: usize) -> PyResult<Self> {
         Ok(Self {
             objects: Objects::default(),
             sources: Sources::new(),
-            guards: Vec::with_capacity(ROOM),
+            guards: Vec::with_capacity(room),
             graph: Graph::new(),
             graph_objects: Vec::new(),
             graph_object_ids: FxHashMap::default(),
@@ -127,13 +144,13 @@ impl State {
             frames: Vec::new(),
             codes: Vec::new(),
             code_ids: FxHashMap::default(),
-            locations: Vec::with_capacity(ROOM),
+            locations: Vec::with_capacity(room),
             here: (0, 0),
             kinds: Kinds::new(py)?,
-            origins: HashMap::with_capacity_and_hasher(ROOM, FxBuildHasher),
-            seen: HashSet::with_capacity_and_hasher(ROOM, FxBuildHasher),
-            lookups: HashSet::with_capacity_and_hasher(ROOM / 4, FxBuildHasher),
-            read_slots: HashSet::with_capacity_and_hasher(ROOM, FxBuildHasher),
+            origins: HashMap::with_capacity_and_hasher(room, FxBuildHasher),
+            seen: HashSet::with_capacity_and_hasher(room, FxBuildHasher),
+            lookups: HashSet::with_capacity_and_hasher(room / 4, FxBuildHasher),
+            read_slots: HashSet::with_capacity_and_hasher(room, FxBuildHasher),
             keyed: FxHashSet::default(),
             written: FxHashSet::default(),
             effects: Vec::new(),
@@ -143,7 +160,44 @@ impl State {
             by_identity: FxHashSet::default(),
             kept: FxHashSet::default(),
             entered: FxHashSet::default(),
+            unread: FxHashMap::default(),
+            on_stack: FxHashSet::default(),
+            carried: FxHashMap::default(),
         })
+    }
+
+    /// A frame has left: another may take its address.
+    pub fn forget_frame(&mut self, id: usize) {
+        if !self.unread.is_empty() {
+            self.unread.retain(|(frame, _), _| *frame != id);
+        }
+    }
+
+    /// A container under construction is about to change. Behind a graph break it's an outside
+    /// object, but only the stack holds it: it may as well be made anew.
+    pub fn own_container(&mut self, container: Borrowed<'_, '_>) -> Result<(), Stop> {
+        match self.origin(container) {
+            Some(Origin::Fresh) => Ok(()),
+            Some(Origin::Source(_)) if self.on_stack.contains(&(container.as_ptr() as usize)) => {
+                if self.kind(container) == Kind::Dict {
+                    self.adopt_dict(container)?;
+                }
+                self.set_fresh(container);
+                Ok(())
+            }
+            _ => Err((Reason::OutsideWrite, "a container under construction".into())),
+        }
+    }
+
+    /// Takes note of an outside object that no guard can speak of.
+    pub fn carry(&mut self, source: SourceId, object: Borrowed<'_, '_>) {
+        self.objects.intern(object);
+        self.carried.insert(object.as_ptr() as usize, source);
+    }
+
+    /// The source of an object that can only be passed on.
+    pub fn carried(&self, object: Borrowed<'_, '_>) -> Option<SourceId> {
+        self.carried.get(&(object.as_ptr() as usize)).copied()
     }
 
     /// The kind of an object.
@@ -259,6 +313,15 @@ impl State {
         if !self.seen.insert(source) {
             return Ok(());
         }
+        let adopted = self.adopt_new(source, object);
+        if adopted.is_err() {
+            // It isn't guarded, not wholly at least: nobody vouches for it.
+            self.origins.remove(&(object.as_ptr() as usize));
+        }
+        adopted
+    }
+
+    fn adopt_new(&mut self, source: SourceId, object: Borrowed<'_, '_>) -> Result<(), Stop> {
         let kind = self.kind(object);
         if kind == Kind::Constant {
             if !heap::is_constant(object) {

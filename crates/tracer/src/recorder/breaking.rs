@@ -1,0 +1,397 @@
+//! Graph breaks: a trace ends before an instruction, CPython's semantics execute it, and the next
+//! trace begins behind it, in place.
+//!
+//! While the instruction runs the recorder is stopped: its sites do what CPython does and take no
+//! notes. At the next instruction of the frame that broke, [`Recorder::restart`] begins anew, with
+//! everything that is alive as roots.
+//!
+//! Most reasons to break are found before anything was done. Where something was (a C function
+//! called back what can't be followed, an operation raised), a trace can't end *before* the
+//! instruction any more: this one is dropped, and the instruction is marked, so that the next call
+//! breaks in time. See `docs/graph_breaks.md`.
+
+use std::rc::Rc;
+
+use pyo3::prelude::*;
+use smallvec::SmallVec;
+use stator_cpython::code::Code;
+use stator_cpython::frame::Frame;
+use stator_cpython::generic::WithoutGc;
+use stator_cpython::object::Object;
+use stator_cpython::ops;
+use stator_cpython::thread::Thread;
+use stator_guards::{GuardKind, Source};
+
+use super::Recorder;
+use super::outcome::{End, Finish, Standing};
+use super::state::{ActiveFrame, State};
+use super::{look as heap, place};
+use crate::breaks::{Break, Reason};
+use crate::check::{has_foreign_modes, read_global_state};
+use crate::entry::Entry;
+use crate::resume::anatomy::Anatomy;
+use crate::resume::point::{Chain, Key, Waiting, roots, slots};
+use crate::resume::testing::Breaks;
+use crate::rollback;
+
+/// A baseline that no count equals: something was executed.
+pub(super) const EXECUTED: u64 = u64::MAX;
+
+/// Tables of a trace that begins behind a break start smaller: it is short, as a rule.
+const ROOM: usize = 128;
+
+impl Recorder {
+    /// The trace can't go on with this instruction.
+    pub fn stop(&self, frame: &Frame<'_>, reason: Reason, detail: impl Into<String>) {
+        if self.stopped.replace(true) {
+            return;
+        }
+        let stop = Break { reason, detail: detail.into(), stack: self.stack(frame) };
+        if self.is_untouched(frame) {
+            self.break_before(frame, stop);
+        } else {
+            self.mark(frame, stop);
+        }
+    }
+
+    /// The user's frames, outermost first.
+    fn stack(&self, frame: &Frame<'_>) -> Vec<crate::breaks::Place> {
+        let mut stack: Vec<_> = std::iter::successors(Some(*frame), Frame::previous)
+            .take(64)
+            .map(|frame| (frame.code().as_ptr() as usize, place(&frame)))
+            .collect();
+        if let Some(root) = stack.iter().position(|(code, _)| *code == self.root) {
+            stack.truncate(root + 1);
+        }
+        stack.into_iter().rev().map(|(_, place)| place).collect()
+    }
+
+    /// Whether the instruction that `frame` stands at has done nothing yet, and the frames around
+    /// it only wait for a call to return.
+    fn is_untouched(&self, frame: &Frame<'_>) -> bool {
+        ops::executed() == self.baseline.get()
+            && self.state.try_borrow().is_ok_and(|state| {
+                state.frames.last().is_some_and(|active| active.id == frame.id())
+                    && state.frames.iter().all(|active| active.is_direct)
+            })
+    }
+
+    /// The frames being evaluated, outermost first, down to `frame`.
+    fn frames_to<'py>(&self, frame: &Frame<'py>) -> Option<Vec<Frame<'py>>> {
+        let state = self.state.try_borrow().ok()?;
+        let mut found = Vec::with_capacity(state.frames.len());
+        let mut callers = std::iter::successors(Some(*frame), Frame::previous);
+        for active in state.frames.iter().rev() {
+            found.push(callers.find(|caller| caller.id() == active.id)?);
+        }
+        found.reverse();
+        Some(found)
+    }
+
+    pub(super) fn anatomy(&self, code: &Code<'_>) -> Option<Rc<Anatomy>> {
+        let mut known = self.anatomies.borrow_mut();
+        let address = code.as_ptr() as usize;
+        if let Some(found) = known.get(&address) {
+            return found.clone();
+        }
+        let made = Anatomy::of(code).map(Rc::new);
+        known.insert(address, made.clone());
+        made
+    }
+
+    /// Ends the trace before the current instruction, which is yet to be executed.
+    pub(super) fn break_before(&self, frame: &Frame<'_>, stop: Break) {
+        self.stopped.set(true);
+        let ended = if self.watching.get() {
+            Ok(())
+        } else {
+            self.standing(frame).and_then(|frames| self.end_with(frame.py(), End::Break(&frames)))
+        };
+        self.resume.set(if ended.is_ok() { frame.id() } else { 0 });
+        let stop = match ended {
+            Ok(()) => stop,
+            Err((reason, detail)) => {
+                let detail = format!("{stop}; behind it a trace can't begin: {detail}");
+                let stop = Break { reason, detail, ..stop };
+                self.fail(&stop);
+                stop
+            }
+        };
+        self.session.broke(stop);
+        // The instruction may take long.
+        drop(self.gc.take());
+    }
+
+    /// No trace that begins where this one began can be replayed.
+    pub(super) fn fail(&self, stop: &Break) {
+        match &*self.point.borrow() {
+            Some(point) => point.give_up(),
+            None => self.session.fail(stop.clone()),
+        }
+    }
+
+    /// The instruction was begun: drops the trace, and marks the instruction for the next one.
+    fn mark(&self, frame: &Frame<'_>, stop: Break) {
+        self.resume.set(0);
+        if let Some(mut chain) = self.frames_to(frame) {
+            let state = self.state.borrow();
+            let indirect = state.frames.iter().position(|active| !active.is_direct);
+            chain.truncate(indirect.unwrap_or(chain.len()));
+            while chain.last().is_some_and(|frame| !frame.is_complete()) {
+                chain.pop();
+            }
+            if let Some(innermost) = chain.last() {
+                self.resume.set(innermost.id());
+                self.session.points.mark(&chain, stop.clone());
+            }
+        }
+        if self.resume.get() == 0 {
+            self.fail(&stop);
+        } else if self.point.borrow().is_none() {
+            self.session.retry(stop.clone());
+        }
+        self.session.broke(stop);
+    }
+
+    /// Where the frames stand.
+    fn standing<'py>(
+        &self,
+        frame: &Frame<'py>,
+    ) -> Result<SmallVec<[Standing<'py>; 4]>, (Reason, String)> {
+        let refuse = |what: &str| (Reason::Instruction, what.to_string());
+        let frames = self.frames_to(frame).ok_or_else(|| refuse("frames that aren't traced"))?;
+        let mut all = SmallVec::new();
+        for (index, frame) in frames.iter().enumerate() {
+            let unit = frame.unit();
+            let anatomy = self.anatomy(&frame.code()).ok_or_else(|| refuse("unknown bytecode"))?;
+            let depth = frame.stack().len();
+            let position = if index + 1 == frames.len() {
+                anatomy.start(unit).map(|(start, last)| (start, start, last, depth))
+            } else {
+                let operands = anatomy.operands(unit);
+                let next = anatomy.next(unit);
+                next.zip(operands).map(|(next, taken)| (unit, next, next, depth - taken))
+            };
+            let (current, next, last, depth) = position.ok_or_else(|| refuse("an inlined call"))?;
+            let waiting = Waiting { frame: *frame, next, depth };
+            all.push(Standing { waiting, current, last, anatomy, waits: index + 1 < frames.len() });
+        }
+        Ok(all)
+    }
+
+    /// Turns the notes into an entry.
+    pub(super) fn end_with(
+        &self,
+        py: Python<'_>,
+        end: End<'_, '_>,
+    ) -> Result<(), (Reason, String)> {
+        let empty =
+            State::with_room(py, 0).map_err(|error| (Reason::Unsupported, error.to_string()))?;
+        let state = self.state.replace(empty);
+        // The frames are still being evaluated.
+        self.state.borrow_mut().frames.clone_from(&state.frames);
+        let handled = self.handled(py);
+        let mut traced = Finish::run(state, py, end, handled.as_ref())?;
+        let before = self.generators.take();
+        let generators = || -> PyResult<_> {
+            let mut found = rollback::advanced(py, before)?;
+            found.extend(rollback::explicit(py, &traced.graph_objects)?);
+            Ok(found)
+        };
+        let entry = generators().and_then(|found| {
+            traced.generators = found;
+            Entry::new(py, traced)
+        });
+        let entry = entry.map_err(|error| (Reason::Unsupported, error.to_string()))?;
+        match &*self.point.borrow() {
+            Some(point) => point.add(entry.clone()),
+            None => self.session.traced(entry.clone()),
+        }
+        self.session.made(entry);
+        Ok(())
+    }
+
+    /// The exception being handled, if the compiled function's caller doesn't handle it.
+    fn handled<'py>(&self, py: Python<'py>) -> Option<Object<'py>> {
+        let handled = Thread::current(py).handled()?;
+        (handled.as_ptr() as usize != self.handled_at_entry).then_some(handled)
+    }
+
+    /// Whether recording goes on with the next instruction of a frame that broke.
+    pub(super) fn restart(&self, frame: &Frame<'_>) -> bool {
+        if self.resume.get() != frame.id() {
+            return false;
+        }
+        let restarted = self.try_restart(frame).unwrap_or(false);
+        if !restarted {
+            self.resume.set(0);
+        }
+        restarted
+    }
+
+    fn try_restart(&self, frame: &Frame<'_>) -> Option<bool> {
+        let py = frame.py();
+        let handled = self.handled(py);
+        let chain = self.waiting(frame)?;
+        let key = Key::of(&chain, handled.is_some());
+        let global = read_global_state(py).ok()?;
+        if has_foreign_modes(&global) {
+            return Some(false);
+        }
+        let point = self.session.points.get_or_make(&key, &chain)?;
+        let values = roots(&chain, handled.as_ref());
+        let is_known = point.find(py, &values).is_some();
+        if !is_known && !point.takes_more(self.session.limit) {
+            return Some(false);
+        }
+        self.watching.set(is_known);
+        *self.point.borrow_mut() = Some(point);
+        *self.gc.borrow_mut() = Some(WithoutGc::new(py));
+        let mut state = State::with_room(py, ROOM).ok()?;
+        let source = state.sources.intern(Source::GlobalState);
+        state.guard(source, GuardKind::GlobalState(Box::new(global)));
+        self.take_roots(&mut state, &chain, handled.as_ref()).ok()?;
+        let old = self.state.replace(state);
+        if !is_known {
+            *self.generators.borrow_mut() = rollback::generators(py).ok()?;
+        }
+        drop(old);
+        self.stopped.set(false);
+        Some(true)
+    }
+
+    /// The frames with what counts of them, for a trace that begins at `frame`'s current
+    /// instruction.
+    fn waiting<'py>(&self, frame: &Frame<'py>) -> Option<Chain<'py>> {
+        let frames = self.frames_to(frame)?;
+        let mut chain = Chain::new();
+        for (index, frame) in frames.iter().enumerate() {
+            let anatomy = self.anatomy(&frame.code())?;
+            let depth = frame.stack().len();
+            let (next, depth) = if index + 1 == frames.len() {
+                (anatomy.start(frame.unit())?.1, depth)
+            } else {
+                let unit = frame.unit();
+                (anatomy.next(unit)?, depth.checked_sub(anatomy.operands(unit)?)?)
+            };
+            chain.push(Waiting { frame: *frame, next, depth });
+        }
+        Some(chain)
+    }
+
+    /// Makes everything that is alive an outside object: a root. What can't be read any more gets
+    /// no guards.
+    fn take_roots(
+        &self,
+        state: &mut State,
+        chain: &[Waiting<'_>],
+        handled: Option<&Object<'_>>,
+    ) -> Result<(), super::Stop> {
+        let innermost = chain.len() - 1;
+        let mut index = 0;
+        let mut unread = Vec::new();
+        for (at, waiting) in chain.iter().enumerate() {
+            let frame = &waiting.frame;
+            let code = frame.code();
+            let parent = (at > 0).then(|| state.place(&chain[at - 1].frame)).flatten();
+            let id = state.code_id(code.object());
+            state.frames.push(ActiveFrame { id: frame.id(), code: id, parent, is_direct: true });
+            state.locate(frame);
+            let prefix = if at == innermost {
+                String::new()
+            } else {
+                format!("{}.", heap::text(code.name()))
+            };
+            let mut root = |state: &mut State, name: String| {
+                let source = state.sources.local(index, || name.into());
+                index += 1;
+                source
+            };
+            let function = root(state, format!("{prefix}___function"));
+            state.adopt(function, frame.function())?;
+            if at == innermost {
+                state.sources.set_entry(function);
+            }
+            let anatomy = self.anatomy(&code);
+            let locals = code.nlocalsplus();
+            for (slot, value) in slots(waiting).iter().enumerate() {
+                let Some(value) = value else { continue };
+                let name = if slot < locals {
+                    format!("{prefix}{}", heap::text(code.local_name(slot)))
+                } else {
+                    format!("{prefix}___stack{}", slot - locals)
+                };
+                let source = root(state, name);
+                let is_read = slot >= locals
+                    || anatomy.as_ref().is_none_or(|anatomy| {
+                        if at == innermost {
+                            anatomy.is_live_before(waiting.next, slot)
+                        } else {
+                            anatomy.is_live_behind(frame.unit(), slot)
+                        }
+                    });
+                if slot >= locals {
+                    state.on_stack.insert(value.as_ptr() as usize);
+                }
+                if !is_read {
+                    unread.push((frame.id(), slot, source));
+                } else if state.adopt(source, *value).is_err() {
+                    state.carry(source, *value);
+                }
+            }
+        }
+        if let Some(handled) = handled {
+            let source = state.sources.local(index, || "___handled".into());
+            state.carry(source, handled.as_borrowed());
+        }
+        for (frame, slot, source) in unread {
+            state.unread.insert((frame, slot), source);
+        }
+        Ok(())
+    }
+
+    /// A frame has left that wasn't evaluated to its end by this recorder.
+    pub fn left(&self, frame: &Frame<'_>) {
+        let mut state = self.state.borrow_mut();
+        if state.frames.last().is_some_and(|active| active.id == frame.id()) {
+            state.frames.pop();
+        }
+        state.forget_frame(frame.id());
+        drop(state);
+        self.moves_out(frame);
+    }
+
+    /// The stopped frame has left: recording may go on in its caller.
+    pub(super) fn moves_out(&self, frame: &Frame<'_>) {
+        if self.is_stopped() && self.resume.get() == frame.id() {
+            let state = self.state.borrow();
+            self.resume.set(state.frames.last().map_or(0, |active| active.id));
+        }
+    }
+
+    /// Why the trace has to end before this instruction, if it's known from an earlier call.
+    #[cold]
+    pub(super) fn known_break(&self, frame: &Frame<'_>) -> Option<Break> {
+        let is_direct = || self.state.borrow().frames.iter().all(|active| active.is_direct);
+        let points = &self.session.points;
+        let marked =
+            points.marked(frame, || if is_direct() { self.frames_to(frame) } else { None });
+        marked.or_else(|| self.asked_break(frame).filter(|_| is_direct()))
+    }
+
+    /// A break that a test asks for, wherever one is possible.
+    fn asked_break(&self, frame: &Frame<'_>) -> Option<Break> {
+        if self.asked == Breaks::None {
+            return None;
+        }
+        let number = self.steps.get() + 1;
+        self.steps.set(number);
+        let is_boundary = self.anatomy(&frame.code())?.is_boundary(frame.unit());
+        let applies = is_boundary && self.asked.applies(number);
+        applies.then(|| Break {
+            reason: Reason::Asked,
+            detail: String::new(),
+            stack: self.stack(frame),
+        })
+    }
+}

@@ -1,0 +1,293 @@
+//! How the objects are made again that a trace leaves behind: recipes of results, of what effects
+//! write, and of everything that is alive at a graph break.
+
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::ops;
+use stator_graph::Arg;
+use stator_guards::ObjectId;
+
+use super::kinds::Kind;
+use super::look as heap;
+use super::outcome::{Finish, Made};
+use super::state::Origin;
+use crate::breaks::Reason;
+use crate::recipe::{Function, Instance, Items, Recipe, RecipeId, Storage, View};
+
+impl Finish {
+    /// An object that recipes need: the entry keeps it.
+    pub(super) fn keep(&mut self, object: Borrowed<'_, '_>) -> ObjectId {
+        let id = self.state.object(object);
+        self.kept.insert(id);
+        id
+    }
+
+    pub(super) fn recipe(&mut self, object: Borrowed<'_, '_>) -> Made<RecipeId> {
+        let address = object.as_ptr() as usize;
+        if let Some(&id) = self.made.get(&address) {
+            return Ok(id);
+        }
+        let kind = self.state.kind(object);
+        if kind == Kind::Constant {
+            let id = self.keep(object);
+            return Ok(self.recipes.push(Recipe::Constant(id)));
+        }
+        match self.state.origin(object) {
+            Some(Origin::Source(source)) => {
+                let id = self.source(source);
+                self.made.insert(address, id);
+                Ok(id)
+            }
+            Some(Origin::Node(node)) => {
+                let next = u32::try_from(self.outputs.len()).expect("fewer than 2^32 outputs");
+                let position = *self.positions.entry(node).or_insert(next);
+                if position == next {
+                    self.outputs.push(Arg::Node(node));
+                }
+                let id = self.recipes.push(Recipe::Output(position));
+                self.made.insert(address, id);
+                Ok(id)
+            }
+            Some(Origin::Fresh) => {
+                let id = self.recipes.reserve();
+                self.made.insert(address, id);
+                let recipe = self.fresh(object, kind)?;
+                self.recipes.set(id, recipe);
+                Ok(id)
+            }
+            // A tuple out of a code object's constants.
+            None if heap::is_constant(object) => {
+                let id = self.keep(object);
+                Ok(self.recipes.push(Recipe::Constant(id)))
+            }
+            None => match self.state.carried(object) {
+                Some(source) => {
+                    let id = self.source(source);
+                    self.made.insert(address, id);
+                    Ok(id)
+                }
+                None => {
+                    let detail = format!("a {} in the result", heap::type_name(object));
+                    Err((Reason::UnknownOrigin, detail))
+                }
+            },
+        }
+    }
+
+    fn all(&mut self, items: &[Object<'_>]) -> Made<Box<[RecipeId]>> {
+        items.iter().map(|item| self.recipe(item.as_borrowed())).collect()
+    }
+
+    fn entries(&mut self, object: Borrowed<'_, '_>) -> Made<Vec<(RecipeId, RecipeId)>> {
+        heap::dict_items(object)
+            .iter()
+            .map(|(key, value)| {
+                if !self.is_hashed_by_value(key.as_borrowed()) {
+                    return Err((Reason::Result, "a dictionary with objects as keys".into()));
+                }
+                Ok((self.recipe(key.as_borrowed())?, self.recipe(value.as_borrowed())?))
+            })
+            .collect()
+    }
+
+    /// The elements of a set, whose order doesn't depend on addresses that a replay can't repeat.
+    fn elements(&mut self, set: Borrowed<'_, '_>) -> Made<Box<[RecipeId]>> {
+        let items = heap::set_items(set);
+        if items.iter().all(|item| self.is_hashed_by_value(item.as_borrowed())) {
+            return self.all(&items);
+        }
+        Err((Reason::Result, "a set of objects".into()))
+    }
+
+    /// Whether hashing an object runs no code of the user's and has the same result in a replay.
+    fn is_hashed_by_value(&mut self, object: Borrowed<'_, '_>) -> bool {
+        match self.state.kind(object) {
+            Kind::Constant | Kind::Type | Kind::Singleton | Kind::Function => true,
+            Kind::Tuple => heap::is_constant(object),
+            _ => false,
+        }
+    }
+
+    fn fresh(&mut self, object: Borrowed<'_, '_>, kind: Kind) -> Made<Recipe> {
+        let py = object.py();
+        let class = object.get_type();
+        match kind {
+            Kind::List => Ok(Recipe::List(self.all(&heap::list_items(object))?)),
+            Kind::Tuple => {
+                let items = self.all(&heap::tuple_items(object))?;
+                if class.is(py.get_type::<pyo3::types::PyTuple>()) {
+                    return Ok(Recipe::Tuple(items));
+                }
+                let id = self.keep(class.as_any().as_borrowed());
+                if is_struct_sequence(&class) {
+                    let inner = self.recipes.push(Recipe::Tuple(items));
+                    return Ok(Recipe::Call { callable: id, args: Box::new([inner]) });
+                }
+                Ok(Recipe::TupleOf { class: id, items })
+            }
+            Kind::Dict if class.is(py.get_type::<pyo3::types::PyDict>()) => {
+                Ok(Recipe::Dict(self.entries(object)?.into()))
+            }
+            Kind::Set => Ok(Recipe::Set(self.elements(object)?)),
+            Kind::FrozenSet => Ok(Recipe::FrozenSet(self.elements(object)?)),
+            Kind::Method => {
+                let (function, receiver) = heap::method_parts(object);
+                let args = self.all(&[function, receiver])?;
+                let callable = self.keep(class.as_any().as_borrowed());
+                Ok(Recipe::Call { callable, args })
+            }
+            Kind::Dict | Kind::Object => self.instance(object),
+            Kind::Cell => {
+                let contents = ops::load_cell(object);
+                let contents = contents.map(|contents| self.recipe(contents.as_borrowed()));
+                Ok(Recipe::Cell(contents.transpose()?))
+            }
+            Kind::Function => self.function(object),
+            Kind::Iterator => self.iterator(object),
+            Kind::Super => {
+                let (after, receiver, _) = heap::super_parts(object)
+                    .ok_or_else(|| (Reason::Result, heap::type_name(object)))?;
+                let args = self.all(&[after.into_any(), receiver])?;
+                let callable = self.keep(class.as_any().as_borrowed());
+                Ok(Recipe::Call { callable, args })
+            }
+            Kind::Builtin => {
+                let (receiver, descriptor) = heap::bound_builtin(object)
+                    .ok_or_else(|| (Reason::Result, heap::name_of(object)))?;
+                let bind = descriptor.getattr("__get__").map_err(refused)?;
+                let callable = self.keep(bind.as_borrowed());
+                Ok(Recipe::Call { callable, args: self.all(&[receiver])? })
+            }
+            _ => Err((Reason::Result, heap::type_name(object))),
+        }
+    }
+
+    fn function<'py>(&mut self, function: Borrowed<'_, 'py>) -> Made<Recipe> {
+        let py = function.py();
+        let none = py.None().into_bound(py);
+        let part = |object: Option<Object<'py>>| object.unwrap_or_else(|| none.clone());
+        let refuse = || (Reason::Result, heap::name_of(function));
+        let code = heap::function_code(function).ok_or_else(refuse)?;
+        let globals = heap::function_globals(function).ok_or_else(refuse)?;
+        let [name, closure] =
+            ["__name__", "__closure__"].map(|name| function.getattr(name).map_err(refused));
+        let defaults = part(heap::function_defaults(function));
+        let code = self.keep(code.as_borrowed());
+        let parts = [globals, name?, defaults, closure?];
+        let args = parts.iter().map(|part| self.part(part.as_borrowed()));
+        let args = args.collect::<Made<_>>()?;
+        let mut attributes = Vec::new();
+        let keywords = part(heap::function_kwdefaults(function));
+        for name in ["__qualname__", "__doc__", "__module__", "__annotations__"] {
+            let value = function.getattr(name).map_err(refused)?;
+            attributes.push((name, value));
+        }
+        attributes.push(("__kwdefaults__", keywords));
+        attributes.push(("__dict__", function.getattr("__dict__").map_err(refused)?));
+        let attributes = attributes.iter().map(|(name, value)| {
+            let name = PyString::intern(py, name);
+            Ok((self.keep(name.as_any().as_borrowed()), self.part(value.as_borrowed())?))
+        });
+        let attributes = attributes.collect::<Made<_>>()?;
+        Ok(Recipe::Function(Box::new(Function { code, args, attributes })))
+    }
+
+    /// The recipe of a part that only its owner holds: a dictionary or tuple nobody took note of.
+    fn part(&mut self, part: Borrowed<'_, '_>) -> Made<RecipeId> {
+        if self.state.origin(part).is_none()
+            && matches!(self.state.kind(part), Kind::Dict | Kind::Tuple)
+        {
+            self.state.set_fresh(part);
+        }
+        self.recipe(part)
+    }
+
+    /// Iterators of builtin types over objects that have recipes, as far as they have come.
+    fn iterator(&mut self, iterator: Borrowed<'_, '_>) -> Made<Recipe> {
+        let refuse = || (Reason::Result, heap::type_name(iterator));
+        if let Some((view, container, passed)) = View::of(iterator) {
+            let container = self.recipe(container.as_borrowed())?;
+            return Ok(Recipe::View { view, container, passed });
+        }
+        if !is_reducible(iterator) {
+            return Err(refuse());
+        }
+        let parts = iterator.call_method0("__reduce__").map_err(refused)?;
+        // Their addresses stand for them until all recipes are made.
+        self.temporaries.push(parts.clone().unbind());
+        let parts = heap::tuple_items(parts.as_borrowed());
+        let [callable, args, state @ ..] = parts.as_slice() else { return Err(refuse()) };
+        let args = heap::tuple_items(args.as_borrowed());
+        // What C code makes of nothing is new, and stays empty.
+        for arg in &args {
+            let empty = matches!(self.state.kind(arg.as_borrowed()), Kind::Tuple | Kind::List)
+                && heap::children(arg.as_borrowed()).is_empty();
+            if self.state.origin(arg.as_borrowed()).is_none() && empty {
+                self.state.set_fresh(arg.as_borrowed());
+            }
+        }
+        let args = self.all(&args)?;
+        let callable = self.keep(callable.as_borrowed());
+        let state = state.first().filter(|state| !state.is_none());
+        let state = state.map(|state| self.recipe(state.as_borrowed())).transpose()?;
+        Ok(Recipe::Reduced { callable, args, state })
+    }
+
+    fn instance(&mut self, object: Borrowed<'_, '_>) -> Made<Recipe> {
+        let class = object.get_type();
+        let refuse = || (Reason::Result, heap::type_name(object));
+        let storage = Storage::of(&class).ok().flatten().ok_or_else(refuse)?;
+        let items = match storage {
+            Storage::Dict | Storage::OrderedDict | Storage::DefaultDict => {
+                Items::Entries(self.entries(object)?)
+            }
+            Storage::Plain => Items::None,
+            Storage::List | Storage::Set => return Err(refuse()),
+        };
+        let mut attributes = Vec::new();
+        if let Some(dict) = heap::instance_dict(object) {
+            for (name, value) in heap::dict_items(dict.as_borrowed()) {
+                let name = self.keep(name.as_borrowed());
+                attributes.push((name, self.recipe(value.as_borrowed())?));
+            }
+        }
+        let mut slots = Vec::new();
+        for (descriptor, value) in heap::slot_values(object) {
+            let descriptor = self.keep(descriptor.as_borrowed());
+            slots.push((descriptor, self.recipe(value.as_borrowed())?));
+        }
+        let class = self.keep(class.as_any().as_borrowed());
+        Ok(Recipe::Object(Box::new(Instance { class, storage, items, attributes, slots })))
+    }
+}
+
+/// `torch.return_types.max` and such: C classes over tuples that are made from one sequence.
+fn is_struct_sequence(class: &Bound<'_, pyo3::types::PyType>) -> bool {
+    class.getattr("n_sequence_fields").is_ok()
+}
+
+/// Whether an iterator's `__reduce__` says what it is, no more and no less.
+fn is_reducible(iterator: Borrowed<'_, '_>) -> bool {
+    const NAMES: [&str; 14] = [
+        "list_iterator",
+        "list_reverseiterator",
+        "tuple_iterator",
+        "range_iterator",
+        "longrange_iterator",
+        "str_iterator",
+        "str_ascii_iterator",
+        "bytes_iterator",
+        "enumerate",
+        "zip",
+        "map",
+        "filter",
+        "reversed",
+        "count",
+    ];
+    NAMES.contains(&heap::type_name(iterator).as_str())
+}
+
+fn refused(error: PyErr) -> (Reason, String) {
+    (Reason::Result, error.to_string())
+}

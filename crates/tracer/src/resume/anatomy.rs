@@ -1,0 +1,99 @@
+//! What breaking and resuming need to know of a code object.
+
+use pyo3::prelude::*;
+use stator_bytecode::{InstrId, Instruction, Liveness, Opcode, Version, decode};
+use stator_cpython::code::Code;
+use stator_cpython::opcode;
+
+/// A decoded code object.
+pub struct Anatomy {
+    instructions: Vec<Instruction>,
+    live: Liveness,
+    /// Keeps the address from being taken by another.
+    _code: Py<PyAny>,
+}
+
+impl Anatomy {
+    /// Decodes; `None` if the code isn't the compiler's.
+    pub fn of(code: &Code<'_>) -> Option<Self> {
+        let mut bytes = Vec::with_capacity(2 * code.units().len());
+        let mut caches = 0;
+        for unit in code.units() {
+            let [number, arg] = unit.to_le_bytes();
+            if caches > 0 {
+                caches -= 1;
+                bytes.extend([0, 0]);
+                continue;
+            }
+            let number = opcode::deopt(number);
+            caches = opcode::caches(number);
+            bytes.extend([number, arg]);
+        }
+        let instructions = decode(Version::TARGET, &bytes).ok()?;
+        let table = code.exception_table();
+        let live = Liveness::of(Version::TARGET, &bytes, table, code.nlocalsplus()).ok()?;
+        Some(Self { instructions, live, _code: code.object().to_owned().unbind() })
+    }
+
+    fn at(&self, unit: usize) -> Option<(usize, &Instruction)> {
+        let unit = u32::try_from(unit).ok()?;
+        let InstrId(index) = stator_bytecode::instruction_covering(&self.instructions, unit)?;
+        self.instructions.get(index as usize).map(|found| (index as usize, found))
+    }
+
+    /// Where evaluation has to start so that the instruction at `unit` is executed, and the unit
+    /// that this instruction itself begins at: `CALL` needs the `KW_NAMES` in front of it.
+    pub fn start(&self, unit: usize) -> Option<(usize, usize)> {
+        let (index, instruction) = self.at(unit)?;
+        let last = instruction.offset as usize;
+        let before = |distance: usize| {
+            index.checked_sub(distance).and_then(|index| self.instructions.get(index))
+        };
+        let names = match instruction.opcode {
+            Opcode::PRECALL => before(1),
+            Opcode::CALL => match before(1) {
+                Some(found) if found.opcode == Opcode::PRECALL => before(2),
+                found => found,
+            },
+            _ => None,
+        };
+        let names = names.filter(|found| found.opcode == Opcode::KW_NAMES);
+        Some((names.map_or(last, |names| names.offset as usize), last))
+    }
+
+    /// Whether a frame can stand before the instruction at `unit` and be resumed behind it: the
+    /// effect of `KW_NAMES` is no part of a frame.
+    pub fn is_boundary(&self, unit: usize) -> bool {
+        let is_names = |(_, found): (usize, &Instruction)| found.opcode == Opcode::KW_NAMES;
+        self.start(unit).is_some_and(|(start, itself)| start == itself)
+            && !self.at(unit).is_some_and(is_names)
+    }
+
+    /// The unit behind the instruction at `unit`.
+    pub fn next(&self, unit: usize) -> Option<usize> {
+        self.at(unit).map(|(_, instruction)| instruction.end() as usize)
+    }
+
+    /// How many values the call at `unit` takes off the stack before it pushes its result; `None`:
+    /// the instruction is none.
+    pub fn operands(&self, unit: usize) -> Option<usize> {
+        let (_, instruction) = self.at(unit)?;
+        match instruction.opcode {
+            // Callable and a `NULL`, or function and receiver.
+            Opcode::CALL => Some(instruction.arg as usize + 2),
+            Opcode::CALL_FUNCTION_EX => Some(3 + (instruction.arg as usize & 1)),
+            Opcode::WITH_EXCEPT_START => Some(0),
+            _ => None,
+        }
+    }
+
+    /// Whether a fast local may still be read when evaluation goes on at `unit`.
+    pub fn is_live_before(&self, unit: usize, local: usize) -> bool {
+        self.live.is_live_before(unit, local)
+    }
+
+    /// Whether a fast local may still be read once the instruction at `unit` is done.
+    pub fn is_live_behind(&self, unit: usize, local: usize) -> bool {
+        self.live.is_live_behind(unit, local)
+    }
+}

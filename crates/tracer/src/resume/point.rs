@@ -1,0 +1,282 @@
+//! Resume points: where traces begin that don't begin at a call, and what is known of each.
+//!
+//! Behind a graph break frames stand in the middle of their code. A [`Key`] says where they stand
+//! and which of their slots hold values; a [`Point`] holds the traces that start there. The values
+//! themselves are the roots of those traces' guards, as arguments are at a call: for each frame,
+//! outermost first, its function, its bound locals and its stack, then the exception that is being
+//! handled, if there is one.
+
+use std::collections::hash_map::Entry as Slot;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+use stator_cpython::frame::Frame;
+use stator_cpython::object::{Borrowed, Object};
+
+use crate::breaks::Break;
+use crate::check::Resolved;
+use crate::entry::Entry;
+
+/// A frame that waits, seen from outside.
+#[derive(Clone, Copy)]
+pub struct Waiting<'py> {
+    /// The frame.
+    pub frame: Frame<'py>,
+    /// The unit it goes on at.
+    pub next: usize,
+    /// How many values of its stack count: the operands of a call it waits for don't.
+    pub depth: usize,
+}
+
+/// The frames of a resume point, outermost first.
+pub type Chain<'py> = SmallVec<[Waiting<'py>; 4]>;
+
+/// Where one frame stands, and which slots hold values.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct FrameKey {
+    code: usize,
+    next: usize,
+    /// A bit for each fast local and each value of the stack: whether there is one.
+    present: SmallVec<[u64; 2]>,
+    depth: usize,
+}
+
+/// Where the frames of a resume point stand.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    frames: SmallVec<[FrameKey; 2]>,
+    handles: bool,
+}
+
+/// The values of a resume point, in the order of its roots.
+pub type Roots<'a, 'py> = SmallVec<[Borrowed<'a, 'py>; 16]>;
+
+impl Key {
+    /// The key of frames that stand still; `handled` is the exception being handled, if it isn't
+    /// that of the compiled function's caller.
+    pub fn of(chain: &[Waiting<'_>], handled: bool) -> Self {
+        let frames = chain.iter().map(|waiting| {
+            let slots = slots(waiting);
+            let mut present = SmallVec::from_elem(0, slots.len().div_ceil(64));
+            for (index, slot) in slots.iter().enumerate() {
+                if slot.is_some() {
+                    present[index / 64] |= 1 << (index % 64);
+                }
+            }
+            FrameKey {
+                code: waiting.frame.code().as_ptr() as usize,
+                next: waiting.next,
+                present,
+                depth: waiting.depth,
+            }
+        });
+        Self { frames: frames.collect(), handles: handled }
+    }
+}
+
+/// Fast locals and stack of a frame, as far as they count.
+pub fn slots<'a, 'py>(waiting: &'a Waiting<'py>) -> SmallVec<[Option<Borrowed<'a, 'py>>; 16]> {
+    let locals = waiting.frame.code().nlocalsplus();
+    let stack = waiting.frame.stack();
+    let depth = waiting.depth.min(stack.len());
+    let locals = (0..locals).map(|index| waiting.frame.local(index));
+    locals.chain(stack[..depth].iter().copied()).collect()
+}
+
+/// The roots of a resume point.
+pub fn roots<'a, 'py>(
+    chain: &'a [Waiting<'py>],
+    handled: Option<&'a Object<'py>>,
+) -> Roots<'a, 'py> {
+    let mut roots = Roots::new();
+    for waiting in chain {
+        roots.push(waiting.frame.function());
+        roots.extend(slots(waiting).into_iter().flatten());
+    }
+    roots.extend(handled.map(|handled| handled.as_borrowed()));
+    roots
+}
+
+/// What is known of one resume point.
+#[derive(Default)]
+pub struct Point {
+    /// The most recently used first.
+    entries: Mutex<Vec<Arc<Entry>>>,
+    /// Whether the program runs natively from here on.
+    given_up: AtomicBool,
+    /// The code objects of the key, whose addresses must not be taken by others.
+    codes: Vec<Py<PyAny>>,
+}
+
+impl Point {
+    fn entries(&self) -> MutexGuard<'_, Vec<Arc<Entry>>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The entry whose guards hold for these values.
+    pub fn find<'py>(
+        &self,
+        py: Python<'py>,
+        roots: &[Borrowed<'_, 'py>],
+    ) -> Option<(Arc<Entry>, Resolved<'py>)> {
+        let entries = self.entries().clone();
+        let fast = entries
+            .iter()
+            .enumerate()
+            .find_map(|(index, entry)| Some((index, entry, entry.check_fast(py, roots)?)));
+        let (index, entry, resolved) = fast.or_else(|| {
+            entries
+                .iter()
+                .enumerate()
+                .find_map(|(index, entry)| Some((index, entry, entry.check(py, roots).ok()?)))
+        })?;
+        if index > 0 {
+            let mut entries = self.entries();
+            if let Some(at) = entries.iter().position(|known| Arc::ptr_eq(known, entry)) {
+                entries[..=at].rotate_right(1);
+            }
+        }
+        Some((entry.clone(), resolved))
+    }
+
+    /// Whether another trace may start here.
+    pub fn takes_more(&self, limit: usize) -> bool {
+        if self.given_up.load(Ordering::Relaxed) {
+            return false;
+        }
+        let mut entries = self.entries();
+        let all = std::mem::take(&mut *entries);
+        let (alive, dead): (Vec<_>, Vec<_>) = all.into_iter().partition(|entry| entry.is_alive());
+        *entries = alive;
+        let takes = entries.len() < limit;
+        // What dies with them may call the compiled function.
+        drop(entries);
+        drop(dead);
+        takes
+    }
+
+    /// From here on the program runs natively.
+    pub fn give_up(&self) {
+        self.given_up.store(true, Ordering::Relaxed);
+    }
+
+    /// Adds a trace.
+    pub fn add(&self, entry: Arc<Entry>) {
+        self.entries().insert(0, entry);
+    }
+}
+
+/// The instructions before which traces of one compiled function end: found out in the middle of
+/// them, when it was too late to break there.
+#[derive(Default)]
+struct Marks {
+    /// By the chain of calls that leads there.
+    chains: FxHashMap<u64, Break>,
+    /// The innermost instruction of each chain: code object and unit.
+    innermost: FxHashSet<(usize, usize)>,
+}
+
+/// The resume points of one compiled function, and what else its traces have learned.
+#[derive(Default)]
+pub struct Points {
+    points: Mutex<FxHashMap<Key, Arc<Point>>>,
+    marks: Mutex<Marks>,
+}
+
+/// How many resume points a compiled function may have: beyond that it isn't worth it.
+const MOST: usize = 1024;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Points {
+    /// The point with this key.
+    pub fn get(&self, key: &Key) -> Option<Arc<Point>> {
+        lock(&self.points).get(key).cloned()
+    }
+
+    /// The point with this key, made if there is none; `None` where there are too many.
+    pub fn get_or_make(&self, key: &Key, chain: &[Waiting<'_>]) -> Option<Arc<Point>> {
+        let mut points = lock(&self.points);
+        let room = points.len() < MOST;
+        match points.entry(key.clone()) {
+            Slot::Occupied(known) => Some(known.get().clone()),
+            Slot::Vacant(_) if !room => None,
+            Slot::Vacant(slot) => {
+                let codes =
+                    chain.iter().map(|waiting| waiting.frame.code().object().to_owned().unbind());
+                let point = Point { codes: codes.collect(), ..Point::default() };
+                Some(slot.insert(Arc::new(point)).clone())
+            }
+        }
+    }
+
+    /// Every trace that starts at a resume point.
+    pub fn entries(&self) -> Vec<Arc<Entry>> {
+        let points: Vec<_> = lock(&self.points).values().cloned().collect();
+        points.iter().flat_map(|point| point.entries().clone()).collect()
+    }
+
+    /// From now on traces end before the instruction that the innermost of `chain` stands at.
+    pub fn mark(&self, chain: &[Frame<'_>], stop: Break) {
+        let Some(innermost) = chain.last() else { return };
+        let mut marks = lock(&self.marks);
+        marks.innermost.insert((innermost.code().as_ptr() as usize, innermost.unit()));
+        marks.chains.insert(hash(chain), stop);
+    }
+
+    /// Whether any instruction is marked.
+    pub fn has_marks(&self) -> bool {
+        !lock(&self.marks).innermost.is_empty()
+    }
+
+    /// Why the trace ends before this instruction; `chain` gives the frames down to it.
+    pub fn marked<'py>(
+        &self,
+        frame: &Frame<'py>,
+        chain: impl FnOnce() -> Option<Vec<Frame<'py>>>,
+    ) -> Option<Break> {
+        let marks = lock(&self.marks);
+        if !marks.innermost.contains(&(frame.code().as_ptr() as usize, frame.unit())) {
+            return None;
+        }
+        marks.chains.get(&hash(&chain()?)).cloned()
+    }
+
+    /// Forgets everything.
+    pub fn clear(&self) {
+        let points = std::mem::take(&mut *lock(&self.points));
+        *lock(&self.marks) = Marks::default();
+        drop(points);
+    }
+
+    /// Shows the garbage collector what only this holds.
+    ///
+    /// # Errors
+    /// What `visit` says.
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let Ok(points) = self.points.try_lock() else { return Ok(()) };
+        for point in points.values() {
+            point.codes.iter().try_for_each(|code| visit.call(code))?;
+            let Ok(entries) = point.entries.try_lock() else { continue };
+            let mut own = entries.iter().filter(|entry| Arc::strong_count(entry) == 1);
+            own.try_for_each(|entry| entry.traverse(visit))?;
+        }
+        Ok(())
+    }
+}
+
+/// Identifies a chain of calls by code objects and instructions. A collision costs a graph break.
+fn hash(chain: &[Frame<'_>]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for frame in chain {
+        (frame.code().as_ptr() as usize, frame.unit()).hash(&mut hasher);
+    }
+    hasher.finish()
+}

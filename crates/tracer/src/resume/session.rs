@@ -1,0 +1,83 @@
+//! What one recorded call brings: traces, breaks, and whether the first trace can be replayed.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use super::point::Points;
+use crate::breaks::Break;
+use crate::entry::Entry;
+
+/// What came of the trace that began at the compiled function's entry.
+pub enum Root {
+    /// It can be replayed, up to the first break at least.
+    Traced(Arc<Entry>),
+    /// It can't, and no other try would end otherwise.
+    Failed(Break),
+    /// It can't, but the next call knows where to break.
+    Retry(Break),
+}
+
+/// The recording of one call.
+pub struct Session {
+    /// The compiled function's resume points.
+    pub points: Arc<Points>,
+    /// How many traces a resume point may have.
+    pub limit: usize,
+    root: RefCell<Option<Root>>,
+    made: RefCell<Vec<Arc<Entry>>>,
+    breaks: RefCell<Vec<Break>>,
+}
+
+/// What a session has brought.
+pub struct Brought {
+    /// The first trace; `None` if the call began at a resume point, or raised too early.
+    pub root: Option<Root>,
+    /// All new traces, in the order of execution.
+    pub made: Vec<Arc<Entry>>,
+    /// The breaks, in the order of execution.
+    pub breaks: Vec<Break>,
+}
+
+impl Session {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new(points: Arc<Points>, limit: usize) -> Self {
+        Self {
+            points,
+            limit,
+            root: RefCell::default(),
+            made: RefCell::default(),
+            breaks: RefCell::default(),
+        }
+    }
+
+    /// The first trace is complete.
+    pub fn traced(&self, entry: Arc<Entry>) {
+        *self.root.borrow_mut() = Some(Root::Traced(entry));
+    }
+
+    /// The first trace can't be replayed.
+    pub fn fail(&self, stop: Break) {
+        self.root.borrow_mut().get_or_insert(Root::Failed(stop));
+    }
+
+    /// The first trace has to be made again.
+    pub fn retry(&self, stop: Break) {
+        self.root.borrow_mut().get_or_insert(Root::Retry(stop));
+    }
+
+    /// A trace was made.
+    pub fn made(&self, entry: Arc<Entry>) {
+        self.made.borrow_mut().push(entry);
+    }
+
+    /// A break was met.
+    pub fn broke(&self, stop: Break) {
+        self.breaks.borrow_mut().push(stop);
+    }
+
+    /// What it has brought.
+    pub fn finish(&self) -> Brought {
+        Brought { root: self.root.take(), made: self.made.take(), breaks: self.breaks.take() }
+    }
+}
