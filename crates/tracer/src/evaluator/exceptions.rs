@@ -9,6 +9,7 @@ use super::{Done, Evaluation, Sites, Stop};
 
 impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     pub(super) fn raise_varargs(&mut self, arg: u32) -> Done {
+        self.sites.raises(&self.frame, (1..=2).contains(&arg).then(|| self.run.peek(arg as usize)));
         let cause = (arg == 2).then(|| self.run.pop());
         let exception = (arg == 1 || arg == 2).then(|| self.run.pop());
         if arg > 2 {
@@ -22,6 +23,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
 
     /// Raises the top again; with an argument, as if from the position saved that deep.
     pub(super) fn reraise(&mut self, depth: usize) -> Done {
+        self.sites.raises(&self.frame, Some(self.run.peek(1)));
         if depth > 0 {
             match self.run.peek(depth + 1).extract::<usize>() {
                 Ok(unit) => self.run.pretend_at(unit),

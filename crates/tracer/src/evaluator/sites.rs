@@ -311,6 +311,9 @@ pub trait Sites<'py>: Sized {
         classes: Borrowed<'_, 'py>,
     ) {
     }
+    /// `RAISE_VARARGS` and `RERAISE` are about to raise `exception` (a class or an instance), or the
+    /// one that is being handled. Raising changes an instance: its traceback grows.
+    fn raises(&self, frame: &Frame<'py>, exception: Option<Borrowed<'_, 'py>>) {}
     /// Anything rare that only the exact semantics matter for (`SETUP_ANNOTATIONS`, `LOAD_BUILD_CLASS`,
     /// `IMPORT_STAR`, `PRINT_EXPR`, async protocol steps): a recorder that can't follow gives up here.
     fn opaque(&self, frame: &Frame<'py>, opcode: u8) {}

@@ -200,6 +200,8 @@ pub struct Finish {
     pub(super) state: State,
     pub(super) recipes: Recipes,
     pub(super) made: FxHashMap<usize, RecipeId>,
+    /// The keys of `made`, in the order in which they came.
+    pub(super) order: Vec<usize>,
     pub(super) outputs: Vec<Arg>,
     pub(super) positions: FxHashMap<NodeId, u32>,
     rebuilt: Vec<SourceId>,
@@ -223,6 +225,7 @@ impl Finish {
             state,
             recipes: Recipes::new(),
             made: FxHashMap::default(),
+            order: Vec::new(),
             outputs: Vec::new(),
             positions: FxHashMap::default(),
             rebuilt: Vec::new(),
@@ -283,7 +286,7 @@ impl Finish {
             }
             let recipe = match self.state.unread.get(&(frame.id(), slot)).copied() {
                 Some(source) => Ok(self.source(source)),
-                None => self.recipe(*value),
+                None => self.try_recipe(*value),
             };
             match recipe {
                 Ok(recipe) => locals.push((slot as u32, recipe)),

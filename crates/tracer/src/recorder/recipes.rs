@@ -36,7 +36,7 @@ impl Finish {
         match self.state.origin(object) {
             Some(Origin::Source(source)) => {
                 let id = self.source(source);
-                self.made.insert(address, id);
+                self.insert(address, id);
                 Ok(id)
             }
             Some(Origin::Node(node)) => {
@@ -46,12 +46,12 @@ impl Finish {
                     self.outputs.push(Arg::Node(node));
                 }
                 let id = self.recipes.push(Recipe::Output(position));
-                self.made.insert(address, id);
+                self.insert(address, id);
                 Ok(id)
             }
             Some(Origin::Fresh) => {
                 let id = self.recipes.reserve();
-                self.made.insert(address, id);
+                self.insert(address, id);
                 let recipe = self.fresh(object, kind)?;
                 self.recipes.set(id, recipe);
                 Ok(id)
@@ -64,7 +64,7 @@ impl Finish {
             None => match self.state.carried(object) {
                 Some(source) => {
                     let id = self.source(source);
-                    self.made.insert(address, id);
+                    self.insert(address, id);
                     Ok(id)
                 }
                 None => {
@@ -73,6 +73,23 @@ impl Finish {
                 }
             },
         }
+    }
+
+    fn insert(&mut self, address: usize, id: RecipeId) {
+        self.made.insert(address, id);
+        self.order.push(address);
+    }
+
+    /// As [`Finish::recipe`]; where it fails, nothing of the attempt stays.
+    pub(super) fn try_recipe(&mut self, object: Borrowed<'_, '_>) -> Made<RecipeId> {
+        let before = self.order.len();
+        let made = self.recipe(object);
+        if made.is_err() {
+            for address in self.order.drain(before..) {
+                self.made.remove(&address);
+            }
+        }
+        made
     }
 
     fn all(&mut self, items: &[Object<'_>]) -> Made<Box<[RecipeId]>> {
@@ -221,9 +238,13 @@ impl Finish {
         let args = heap::tuple_items(args.as_borrowed());
         // What C code makes of nothing is new, and stays empty.
         for arg in &args {
-            let empty = matches!(self.state.kind(arg.as_borrowed()), Kind::Tuple | Kind::List)
-                && heap::children(arg.as_borrowed()).is_empty();
-            if self.state.origin(arg.as_borrowed()).is_none() && empty {
+            let own = match self.state.kind(arg.as_borrowed()) {
+                Kind::Tuple | Kind::List => heap::children(arg.as_borrowed()).is_empty(),
+                // What `zip` and such iterate over.
+                Kind::Iterator => true,
+                _ => false,
+            };
+            if self.state.origin(arg.as_borrowed()).is_none() && own {
                 self.state.set_fresh(arg.as_borrowed());
             }
         }
@@ -253,6 +274,14 @@ impl Finish {
             }
         }
         let mut slots = Vec::new();
+        if storage == Storage::DefaultDict {
+            let base = object.py().import("collections").and_then(|module| {
+                module.getattr("defaultdict")?.getattr("default_factory")
+            });
+            let descriptor = self.keep(base.map_err(refused)?.as_borrowed());
+            let factory = object.getattr("default_factory").map_err(refused)?;
+            slots.push((descriptor, self.recipe(factory.as_borrowed())?));
+        }
         for (descriptor, value) in heap::slot_values(object) {
             let descriptor = self.keep(descriptor.as_borrowed());
             slots.push((descriptor, self.recipe(value.as_borrowed())?));

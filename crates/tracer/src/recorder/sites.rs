@@ -7,6 +7,7 @@ use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{BinaryOp, CompareOp, Method, UnaryOp};
+use stator_cpython::thread::Thread;
 use stator_cpython::{Result, generic, opcode, ops};
 
 use super::Recorder;
@@ -422,6 +423,24 @@ impl<'py> Sites<'py> for Recorder {
         _exception: Borrowed<'_, 'py>,
         _classes: Borrowed<'_, 'py>,
     ) {
+    }
+
+    fn raises(&self, frame: &Frame<'py>, exception: Option<Borrowed<'_, 'py>>) {
+        let handled = match exception {
+            Some(_) => None,
+            None => Thread::current(frame.py()).handled(),
+        };
+        let Some(raised) = exception.or(handled.as_ref().map(|handled| handled.as_borrowed()))
+        else {
+            return;
+        };
+        self.note(frame, |state| {
+            let outside = state.source(raised).is_some() || state.carried(raised).is_some();
+            if outside && state.kind(raised) != Kind::Type {
+                return Err((Reason::OutsideWrite, "an exception that is raised again".into()));
+            }
+            Ok(())
+        });
     }
 
     fn opaque(&self, frame: &Frame<'py>, opcode: u8) {

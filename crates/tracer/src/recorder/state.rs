@@ -588,6 +588,10 @@ impl State {
                     "a tensor made by a call that isn't recorded".into(),
                 ));
             }
+            Kind::Builtin if let Some((receiver, _)) = heap::bound_builtin(object) => {
+                self.set_fresh(object);
+                return self.register(receiver.as_borrowed());
+            }
             Kind::Type
             | Kind::Builtin
             | Kind::Singleton
