@@ -379,12 +379,12 @@ def test_forward_replaced_by_its_compiled_self() -> None:
     same(loaded(X), expected)
 
 
-def test_disable_marks_a_copy() -> None:
-    disabled = stator.disable(add, reason="it is slow")
+@pytest.mark.parametrize("recursive", [True, False])
+def test_disable_leaves_the_function_as_it_is(recursive: bool) -> None:
+    disabled = stator.disable(add, recursive, reason="it is slow")
     assert disabled is not add
-    assert disabled.__stator_disable__ == "it is slow"
+    assert disabled.__wrapped__ is add
     assert not hasattr(add, "__stator_disable__")
-    assert disabled.__code__ is add.__code__
     assert disabled.__name__ == "add"
     assert inspect.signature(disabled) == inspect.signature(add)
     same(disabled(X, scale=3), X + 6)
@@ -404,7 +404,7 @@ def test_disable_forms() -> None:
     same(Owner().method(X), X + 1)
     assert Owner.of_class(X)[1] is Owner
     assert isinstance(stator.disable(Owner().method), types.MethodType)
-    assert stator.disable(stator.compile(add)).__code__ is add.__code__
+    assert stator.disable(stator.compile(add)).__wrapped__ is add
 
 
 def test_disable_keeps_closures_and_keyword_defaults() -> None:
@@ -456,6 +456,11 @@ def _assign(name: str, value: Any) -> None:
     setattr(stator.config, name, value)
 
 
+def _fail_on_recompile() -> None:
+    with stator.set_stance("fail_on_recompile"):
+        stator.compile(add)(X)
+
+
 # What a user can get wrong, each with the message it gets: tests/golden/errors.txt.
 MISTAKES = {
     "compile(3)": lambda: stator.compile(3),
@@ -468,6 +473,12 @@ MISTAKES = {
     "compile(add, dynamic='yes')": lambda: stator.compile(add, dynamic="yes"),
     "compile(generator, fullgraph=True)": lambda: stator.compile(generator, fullgraph=True),
     "disable(3)": lambda: stator.disable(3),
+    "allow_in_graph(3)": lambda: stator.allow_in_graph(3),
+    "set_stance('eager')": lambda: stator.set_stance("eager"),
+    "substitute_in_graph(3)": lambda: stator.substitute_in_graph(3),
+    "substitute_in_graph(len)(3)": lambda: stator.substitute_in_graph(len)(3),
+    "substitute_in_graph(len)(add)": lambda: stator.substitute_in_graph(len)(add),
+    "compile(add)(X)": lambda: _fail_on_recompile(),
     "stats(print)": lambda: stator.stats(print),
     "config.recompile_limti = 3": lambda: _assign("recompile_limti", 3),
     "config.recompile_limti": lambda: stator.config.recompile_limti,

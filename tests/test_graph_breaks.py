@@ -135,13 +135,17 @@ def test_disabled_functions_end_the_trace() -> None:
 
 
 def test_disabled_functions_are_not_compiled() -> None:
-    compiled = stator.compile(slow)
-    assert torch.equal(compiled(X), X + 1)
-    assert stator.stats(compiled).native == 1
-    strict = stator.compile(slow, fullgraph=True)
-    for _ in range(2):
-        with pytest.raises(stator.GraphBreakError, match="it is slow"):
-            strict(X)
+    assert stator.compile(slow) is slow
+    with pytest.raises(stator.GraphBreakError, match="it is slow"):
+        stator.compile(slow, fullgraph=True)
+    for marked in (stator.disable(reads, recursive=False, reason="it is slow"), slow_for_torch):
+        compiled = stator.compile(marked)
+        assert torch.equal(compiled(X), marked(X))
+        assert stator.stats(compiled).native == 1
+        strict = stator.compile(marked, fullgraph=True)
+        for _ in range(2):
+            with pytest.raises(stator.GraphBreakError, match="it is slow|torch.compiler.disable"):
+                strict(X)
 
 
 def test_code_replaced_after_a_break_is_traced() -> None:

@@ -15,33 +15,45 @@ from importlib import metadata
 
 from stator import errors
 from stator._backends import list_backends, register_backend
-from stator._compile import compile, is_compiling, reset, stats
+from stator._compile import compile, reset, stats
 from stator._config import config
 from stator._disable import disable
 from stator._logs import LOGS, read_environment, set_logs
-from stator._stator import Compiled, Stats
+from stator._stator import Compiled, Stats, graph_break, is_compiling
+from stator._steering import (
+    allow_in_graph,
+    assume_constant_result,
+    set_stance,
+    substitute_in_graph,
+)
 from stator._warnings import LogWarning, RecompileLimitWarning, StatorWarning
-from stator.errors import GraphBreakError, StatorError
+from stator.errors import GraphBreakError, RecompileError, StatorError
 
 __all__ = [
     "LOGS",
     "Compiled",
     "GraphBreakError",
     "LogWarning",
+    "RecompileError",
     "RecompileLimitWarning",
     "StatorError",
     "StatorWarning",
     "Stats",
+    "allow_in_graph",
+    "assume_constant_result",
     "compile",
     "config",
     "disable",
     "errors",
+    "graph_break",
     "is_compiling",
     "list_backends",
     "register_backend",
     "reset",
     "set_logs",
+    "set_stance",
     "stats",
+    "substitute_in_graph",
 ]
 
 __version__ = metadata.version("stator")

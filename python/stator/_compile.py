@@ -12,7 +12,7 @@ from stator._suggest import describe
 from stator._targets import compile_target, native_of
 from stator.errors import NotCompilableError
 
-__all__ = ["compile", "is_compiling", "reset", "stats"]
+__all__ = ["compile", "reset", "stats"]
 
 T = TypeVar("T")
 
@@ -108,8 +108,3 @@ def stats(compiled: object) -> Stats:
 def reset() -> None:
     """Forgets every trace of every compiled function of the process."""
     _stator.reset_all()
-
-
-def is_compiling() -> bool:
-    """Whether the code that asks is being recorded; always False in plain Python and in replays."""
-    return _stator.is_recording()

@@ -75,9 +75,44 @@ class Compiled:
 def _set_log_mask(mask: int) -> None:
     """Bit i turns on the i-th name of `stator._logs.LOGS`; bit 16 + i asks it for more detail."""
 
-def is_recording() -> bool:
-    """Whether this thread is recording a trace."""
+def graph_break(msg: str = "") -> None:
+    """Ends the trace here, and does nothing in plain Python.
 
+    `msg` shows up in the `graph_breaks` log. A call of `torch._dynamo.graph_break` does the same.
+    """
+
+def is_compiling() -> bool:
+    """Whether the code that asks is being recorded; always False in plain Python and in replays."""
+
+class Disabled:
+    """A function that is never traced, and neither are compiled functions that it calls."""
+
+    __wrapped__: Callable[..., Any]
+    __name__: str
+    __qualname__: str
+    __module__: str
+    __doc__: str | None
+    __dict__: dict[str, Any]
+
+    def __init__(self, function: Callable[..., Any], reason: str, /) -> None: ...
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any: ...
+    def __get__(self, instance: object, owner: type | None = None, /) -> Any: ...
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, memo: dict[int, Any], /) -> Self: ...
+    @property
+    def _reason(self) -> str: ...
+
+# The native side of `stator._steering`.
+
+def _set_stance(name: str, /) -> str:
+    """Takes the stance of this name and returns the name of the one before."""
+
+def _stances() -> list[str]: ...
+def _register_in_graph(callable: Callable[..., Any], /) -> None: ...
+def _register_constant(callable: Callable[..., Any], /) -> None: ...
+def _register_substitute(
+    original: Callable[..., Any], polyfill: Callable[..., Any], folds: bool, /
+) -> None: ...
 def reset_all() -> None:
     """`Compiled.reset` on every compiled function of the process."""
 

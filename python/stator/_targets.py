@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 from stator import _logs
 from stator._settings import Settings, settings_of
-from stator._stator import Compiled
+from stator._stator import Compiled, Disabled
 from stator._suggest import describe
 from stator.errors import GraphBreakError, NotCompilableError
 
@@ -60,6 +60,11 @@ def _(target: Compiled, settings: Settings) -> Any:
     if settings in (settings_of(target), Settings()):
         return target
     return compile_target(target.__wrapped__, settings)
+
+
+@compile_target.register
+def _(target: Disabled, settings: Settings) -> Any:
+    return _run_natively(target, settings, _DISABLED, f"is not to be traced ({target._reason})")
 
 
 @compile_target.register
@@ -131,9 +136,10 @@ def _(target: functools.partial) -> Compiled | None:  # type: ignore[type-arg]
     return native_of(target.func)
 
 
-# Two rows of the break table, `crates/tracer/src/breaks.rs`.
+# Rows of the break table, `crates/tracer/src/breaks.rs`.
 _UNSUPPORTED = ("SB012", "an object that Stator does not trace")
 _SUSPENDABLE = ("SB013", "a generator or coroutine function")
+_DISABLED = ("SB016", "a function that is not to be traced")
 
 _SUSPENDING = {
     inspect.CO_GENERATOR: "a generator function",

@@ -3,7 +3,8 @@
 Three families, because they ask three different things of the reader:
 
 * [ApiError][]: Stator was used wrongly; change the call.
-* [GraphBreakError][]: `fullgraph=True` was asked for, and this code can't be one graph.
+* [GraphBreakError][], [RecompileError][]: one graph (`fullgraph=True`), or no more of them
+  (`stator.set_stance`), was asked for, and this call needs another.
 * [InternalError][]: Stator has a bug; report it.
 """
 
@@ -24,7 +25,10 @@ __all__ = [
     "LogError",
     "NotCompilableError",
     "OptionError",
+    "RecompileError",
+    "StanceError",
     "StatorError",
+    "SubstituteError",
 ]
 
 
@@ -54,6 +58,14 @@ class NotCompilableError(ApiError, TypeError):
 
 class OptionError(ApiError, ValueError):
     """An argument of `stator.compile` has a value it can't take."""
+
+
+class StanceError(ApiError, ValueError):
+    """There is no stance of this name."""
+
+
+class SubstituteError(ApiError, TypeError):
+    """`stator.substitute_in_graph` was given what can't stand for the other."""
 
 
 class GraphBreakError(StatorError):
@@ -91,6 +103,27 @@ class GraphBreakError(StatorError):
         lines.append(f"Hint: {self.hint}")
         lines.append(f"(graph break {self.id!r}; only with fullgraph=True is it an error)")
         return "\n".join(lines)
+
+
+class RecompileError(StatorError):
+    """`stator.set_stance("fail_on_recompile")`, and a call that no trace fits.
+
+    `function`, `file` and `line` say which function, `failures` names the guard of each trace that
+    failed, with what was met. It is empty if the function has no trace yet. Nothing was executed.
+    """
+
+    def __init__(self, function: str, file: str, line: int, failures: Sequence[str] = ()) -> None:
+        super().__init__(function, file, line, tuple(failures))
+        self.function = function
+        self.file = file
+        self.line = line
+        self.failures = tuple(failures)
+
+    def __str__(self) -> str:
+        why = "These guards fail:" if self.failures else "It has no trace yet."
+        head = f"No trace of {self.function} ({self.file}:{self.line}) fits this call. {why}"
+        hint = "(only under stator.set_stance('fail_on_recompile') is it an error)"
+        return "\n".join([head, *(f"  {failure}" for failure in self.failures), hint])
 
 
 class InternalError(StatorError):

@@ -93,8 +93,19 @@ def forward(l_a_: torch.Tensor):
 HELLO_RECOMPILES = """\
 Recompiling function fn in script.py:3
 triggered by the following guard failure(s):
-     - L['b'] == 'Hello'
-       found 'Hi', read at script.py:3: @stator.compile
+     - L['b'] == 'Hello'  # found 'Hi', read at script.py:5: return a * len(b)
+"""
+
+FIRST_USES = """\
+import torch
+import stator
+@stator.compile
+def fn(a, n, cell):
+    a = a + 1
+    later = lambda: cell
+    return a * n + later()
+
+fn(torch.arange(10), 3, 2)
 """
 
 ITEM = """\

@@ -124,8 +124,26 @@ def test_string_is_guarded(tmp_path: Path) -> None:
 def test_verbose_guards_name_the_read(tmp_path: Path) -> None:
     lines = run(tmp_path, "script.py", scripts.HELLO, "+guards")
     assert_in_order(scripts.HELLO_GUARDS, lines)
-    assert "L['b'] == 'Hello'  # script.py:3: @stator.compile" in lines
-    assert any(line.endswith("  # script.py:5: return a * len(b)") for line in lines)
+    assert "L['b'] == 'Hello'  # script.py:5: return a * len(b)" in lines
+    assert "'len' not in G  # script.py:5: return a * len(b)" in lines
+    assert any(line.endswith("  # script.py:3: @stator.compile") for line in lines)
+
+
+@needs_stator
+def test_global_state_has_a_line_for_each_fact(tmp_path: Path) -> None:
+    lines = run(tmp_path, "script.py", scripts.HELLO, "+guards")
+    begin = lines.index("___check_global_state(")
+    end = lines.index(")", begin)
+    facts = lines[begin + 1 : end]
+    assert "    torch.is_grad_enabled() == True," in facts
+    assert all(line.startswith("    torch.") and line.endswith(",") for line in facts)
+
+
+@needs_stator
+def test_an_argument_is_read_where_it_is_used_first(tmp_path: Path) -> None:
+    lines = run(tmp_path, "script.py", scripts.FIRST_USES, "+guards")
+    assert "L['n'] == 3  # script.py:7: return a * n + later()" in lines
+    assert "L['cell'] == 2  # script.py:6: later = lambda: cell" in lines
 
 
 @needs_stator

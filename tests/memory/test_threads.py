@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -54,6 +55,22 @@ def test_first_calls_race() -> None:
         x = torch.ones(3)
         expected = fn(x, 3)
         assert all(torch.equal(found, expected) for found in in_threads(lambda i: compiled(x, 3)))
+
+
+def test_first_calls_that_race_make_one_entry() -> None:
+    """A thread that missed before another one recorded finds what that one recorded."""
+    if api.PLAIN:
+        pytest.skip("it asks for statistics")
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(100):
+            compiled = api.compile(fn)
+            x = torch.ones(3)
+            in_threads(lambda i, compiled=compiled, x=x: [compiled(x, 3) for _ in range(3)])
+            assert api.traces(compiled) == 1
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_many_calls_with_different_arguments() -> None:

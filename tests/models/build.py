@@ -45,85 +45,59 @@ def _picture(size: int) -> Callable[[], dict[str, Any]]:
     return lambda: {"x": torch.randn(2, 3, size, size)}
 
 
-def _gpt2() -> nn.Module:
-    from transformers import GPT2Config, GPT2LMHeadModel
+def _of_transformers(family: str, head: str, **sizes: Any) -> Callable[[], nn.Module]:
+    """How to build a model of two layers with a small vocabulary; `head` is what follows `family` in its name."""
 
-    return GPT2LMHeadModel(
-        GPT2Config(
-            n_layer=2,
-            n_head=2,
-            n_embd=32,
-            n_positions=32,
-            vocab_size=VOCABULARY,
-            resid_pdrop=0.0,
-            embd_pdrop=0.0,
-            attn_pdrop=0.0,
-        )
-    )
+    def build() -> nn.Module:
+        import transformers
+
+        config = getattr(transformers, f"{family}Config")(vocab_size=VOCABULARY, **sizes)
+        return getattr(transformers, f"{family}{head}")(config)  # type: ignore[no-any-return]
+
+    return build
 
 
-def _bert() -> nn.Module:
-    from transformers import BertConfig, BertModel
-
-    return BertModel(
-        BertConfig(
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            hidden_size=32,
-            intermediate_size=64,
-            vocab_size=VOCABULARY,
-            max_position_embeddings=32,
-        )
-    )
-
-
-def _t5() -> nn.Module:
-    from transformers import T5Config, T5ForConditionalGeneration
-
-    return T5ForConditionalGeneration(
-        T5Config(
-            num_layers=2,
-            num_heads=2,
-            d_model=32,
-            d_kv=16,
-            d_ff=64,
-            vocab_size=VOCABULARY,
-            decoder_start_token_id=0,  # type: ignore[call-arg]
-        )
-    )
-
-
-def _llama() -> nn.Module:
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    return LlamaForCausalLM(
-        LlamaConfig(
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            hidden_size=32,
-            intermediate_size=64,
-            vocab_size=VOCABULARY,
-            max_position_embeddings=64,
-        )
-    )
-
-
-def _qwen3() -> nn.Module:
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
-    return Qwen3ForCausalLM(
-        Qwen3Config(
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            head_dim=8,
-            hidden_size=32,
-            intermediate_size=64,
-            vocab_size=VOCABULARY,
-            max_position_embeddings=64,
-        )
-    )
+_gpt2 = _of_transformers(
+    "GPT2",
+    "LMHeadModel",
+    n_layer=2,
+    n_head=2,
+    n_embd=32,
+    n_positions=32,
+    resid_pdrop=0.0,
+    embd_pdrop=0.0,
+    attn_pdrop=0.0,
+)
+_bert = _of_transformers(
+    "Bert",
+    "Model",
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    hidden_size=32,
+    intermediate_size=64,
+    max_position_embeddings=32,
+)
+_t5 = _of_transformers(
+    "T5",
+    "ForConditionalGeneration",
+    num_layers=2,
+    num_heads=2,
+    d_model=32,
+    d_kv=16,
+    d_ff=64,
+    decoder_start_token_id=0,
+)
+# What decoders of this kind have in common.
+_LLAMA = {
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "max_position_embeddings": 64,
+}
+_llama = _of_transformers("Llama", "ForCausalLM", **_LLAMA)
+_qwen3 = _of_transformers("Qwen3", "ForCausalLM", head_dim=8, **_LLAMA)
 
 
 def _resnet18() -> nn.Module:

@@ -105,6 +105,26 @@ def right_after(make: Callable[[], Steps]) -> Callable[[], None]:
     return _named_as(test, make)
 
 
+def two_worlds(make: Callable[[], Steps]) -> Callable[[], None]:
+    """As `right_after` for functions that write: the plain and the compiled one have each their own objects."""
+
+    def run(wrap: Callable[[Any], Any]) -> list[list[str]]:
+        api.reset()
+        steps = make()
+        fn, args = next(steps)
+        fn = wrap(fn)
+        seen = [observe(fn, args, {}) for _ in range(3)]
+        for given in steps:
+            args = given or args
+            seen += [observe(fn, args, {}) for _ in range(3)]
+        return seen
+
+    def test() -> None:
+        assert run(api.compile) == run(lambda fn: fn)
+
+    return _named_as(test, make)
+
+
 def same(make: Callable[[], Steps]) -> Callable[[], None]:
     """Makes a test of a generator whose every step must leave the recorded entry valid."""
 

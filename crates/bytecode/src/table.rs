@@ -138,16 +138,6 @@ pub struct OpInfo {
 }
 
 impl OpInfo {
-    /// Whether the argument indexes `co_consts`.
-    pub const fn has_const(&self) -> bool {
-        matches!(self.arg, Arg::Const)
-    }
-
-    /// Whether the argument holds an index into `co_names`.
-    pub const fn has_name(&self) -> bool {
-        matches!(self.arg, Arg::Name { .. })
-    }
-
     /// Whether the argument holds one or two indices of fast locals.
     pub const fn has_local(&self) -> bool {
         matches!(self.arg, Arg::Local | Arg::LocalPair)
@@ -161,11 +151,6 @@ impl OpInfo {
     /// Whether the argument is a distance to jump.
     pub const fn has_jump(&self) -> bool {
         matches!(self.arg, Arg::JumpForward | Arg::JumpBackward)
-    }
-
-    /// Whether the argument is read at all.
-    pub const fn has_arg(&self) -> bool {
-        !matches!(self.arg, Arg::Unused)
     }
 }
 

@@ -12,49 +12,21 @@
 #error "v311.c is for CPython 3.11"
 #endif
 
-typedef _PyInterpreterFrame Frame;
+#include "layout.h"
 
 const stator_layout_t stator_layout = {
+    STATOR_COMMON_FIELDS,
     .frame_function = offsetof(Frame, f_func),
-    .frame_globals = offsetof(Frame, f_globals),
-    .frame_builtins = offsetof(Frame, f_builtins),
-    .frame_locals = offsetof(Frame, f_locals),
     .frame_code = offsetof(Frame, f_code),
-    .frame_object = offsetof(Frame, frame_obj),
-    .frame_previous = offsetof(Frame, previous),
     .frame_instr = offsetof(Frame, prev_instr),
-    .frame_stacktop = offsetof(Frame, stacktop),
-    .frame_owner = offsetof(Frame, owner),
-    .frame_localsplus = offsetof(Frame, localsplus),
-    .code_consts = offsetof(PyCodeObject, co_consts),
-    .code_names = offsetof(PyCodeObject, co_names),
-    .code_exceptiontable = offsetof(PyCodeObject, co_exceptiontable),
-    .code_flags = offsetof(PyCodeObject, co_flags),
-    .code_stacksize = offsetof(PyCodeObject, co_stacksize),
-    .code_firstlineno = offsetof(PyCodeObject, co_firstlineno),
-    .code_nlocalsplus = offsetof(PyCodeObject, co_nlocalsplus),
-    .code_nlocals = offsetof(PyCodeObject, co_nlocals),
     .code_nplaincellvars = offsetof(PyCodeObject, co_nplaincellvars),
-    .code_nfreevars = offsetof(PyCodeObject, co_nfreevars),
-    .code_localsplusnames = offsetof(PyCodeObject, co_localsplusnames),
-    .code_localspluskinds = offsetof(PyCodeObject, co_localspluskinds),
-    .code_filename = offsetof(PyCodeObject, co_filename),
-    .code_name = offsetof(PyCodeObject, co_name),
-    .code_qualname = offsetof(PyCodeObject, co_qualname),
-    .code_firsttraceable = offsetof(PyCodeObject, _co_firsttraceable),
-    .code_units = offsetof(PyCodeObject, co_code_adaptive),
-    .thread_interp = offsetof(PyThreadState, interp),
     .thread_recursion_remaining = offsetof(PyThreadState, recursion_remaining),
     .thread_cframe = offsetof(PyThreadState, cframe),
-    .thread_tracefunc = offsetof(PyThreadState, c_tracefunc),
     .thread_curexc = offsetof(PyThreadState, curexc_type),
-    .thread_exc_info = offsetof(PyThreadState, exc_info),
     .cframe_size = sizeof(_PyCFrame),
     .cframe_use_tracing = offsetof(_PyCFrame, use_tracing),
     .cframe_current_frame = offsetof(_PyCFrame, current_frame),
     .cframe_previous = offsetof(_PyCFrame, previous),
-    .function_closure = offsetof(PyFunctionObject, func_closure),
-    .cell_ref = offsetof(PyCellObject, ob_ref),
 };
 
 _Static_assert(offsetof(Frame, f_func) == 0, "frame: function");
@@ -64,9 +36,6 @@ _Static_assert(offsetof(Frame, prev_instr) == 56, "frame: previous instruction")
 _Static_assert(offsetof(Frame, stacktop) == 64, "frame: stack top");
 _Static_assert(offsetof(Frame, owner) == 69, "frame: owner");
 _Static_assert(offsetof(Frame, localsplus) == 72, "frame: locals");
-
-const uint8_t *const stator_deopt = _PyOpcode_Deopt;
-const uint8_t *const stator_caches = _PyOpcode_Caches;
 
 /* -- linking a frame ----------------------------------------------------------------------------- */
 

@@ -11,49 +11,21 @@
 #error "v312.c is for CPython 3.12"
 #endif
 
-typedef _PyInterpreterFrame Frame;
+#include "since_v312.h"
 
 const stator_layout_t stator_layout = {
+    STATOR_COMMON_FIELDS,
     .frame_function = offsetof(Frame, f_funcobj),
-    .frame_globals = offsetof(Frame, f_globals),
-    .frame_builtins = offsetof(Frame, f_builtins),
-    .frame_locals = offsetof(Frame, f_locals),
     .frame_code = offsetof(Frame, f_code),
-    .frame_object = offsetof(Frame, frame_obj),
-    .frame_previous = offsetof(Frame, previous),
     .frame_instr = offsetof(Frame, prev_instr),
-    .frame_stacktop = offsetof(Frame, stacktop),
-    .frame_owner = offsetof(Frame, owner),
-    .frame_localsplus = offsetof(Frame, localsplus),
-    .code_consts = offsetof(PyCodeObject, co_consts),
-    .code_names = offsetof(PyCodeObject, co_names),
-    .code_exceptiontable = offsetof(PyCodeObject, co_exceptiontable),
-    .code_flags = offsetof(PyCodeObject, co_flags),
-    .code_stacksize = offsetof(PyCodeObject, co_stacksize),
-    .code_firstlineno = offsetof(PyCodeObject, co_firstlineno),
-    .code_nlocalsplus = offsetof(PyCodeObject, co_nlocalsplus),
-    .code_nlocals = offsetof(PyCodeObject, co_nlocals),
     .code_nplaincellvars = -1, /* first free variable: nlocalsplus - nfreevars */
-    .code_nfreevars = offsetof(PyCodeObject, co_nfreevars),
-    .code_localsplusnames = offsetof(PyCodeObject, co_localsplusnames),
-    .code_localspluskinds = offsetof(PyCodeObject, co_localspluskinds),
-    .code_filename = offsetof(PyCodeObject, co_filename),
-    .code_name = offsetof(PyCodeObject, co_name),
-    .code_qualname = offsetof(PyCodeObject, co_qualname),
-    .code_firsttraceable = offsetof(PyCodeObject, _co_firsttraceable),
-    .code_units = offsetof(PyCodeObject, co_code_adaptive),
-    .thread_interp = offsetof(PyThreadState, interp),
     .thread_recursion_remaining = offsetof(PyThreadState, py_recursion_remaining),
     .thread_cframe = offsetof(PyThreadState, cframe),
-    .thread_tracefunc = offsetof(PyThreadState, c_tracefunc),
     .thread_curexc = offsetof(PyThreadState, current_exception),
-    .thread_exc_info = offsetof(PyThreadState, exc_info),
     .cframe_size = sizeof(_PyCFrame),
     .cframe_use_tracing = -1, /* tracing is instrumentation of the code */
     .cframe_current_frame = offsetof(_PyCFrame, current_frame),
     .cframe_previous = offsetof(_PyCFrame, previous),
-    .function_closure = offsetof(PyFunctionObject, func_closure),
-    .cell_ref = offsetof(PyCellObject, ob_ref),
 };
 
 _Static_assert(offsetof(Frame, f_code) == 0, "frame: code");
@@ -63,9 +35,6 @@ _Static_assert(offsetof(Frame, prev_instr) == 56, "frame: previous instruction")
 _Static_assert(offsetof(Frame, stacktop) == 64, "frame: stack top");
 _Static_assert(offsetof(Frame, owner) == 70, "frame: owner");
 _Static_assert(offsetof(Frame, localsplus) == 72, "frame: locals");
-
-const uint8_t *const stator_deopt = _PyOpcode_Deopt;
-const uint8_t *const stator_caches = _PyOpcode_Caches;
 
 /* -- linking a frame ----------------------------------------------------------------------------- */
 
@@ -80,14 +49,6 @@ void stator_link(PyThreadState *thread, _PyCFrame *cframe, Frame *frame) {
 void stator_unlink(PyThreadState *thread, _PyCFrame *cframe) { thread->cframe = cframe->previous; }
 
 /* -- ways out of a frame that has been unlinked ----------------------------------------------------- */
-
-static PyObject *default_evaluator(PyThreadState *thread, Frame *frame, int throw) {
-    /* under a hook every Python call takes C recursion, which 3.12 counts */
-    thread->c_recursion_remaining += 2;
-    PyObject *result = _PyEval_EvalFrameDefault(thread, frame, throw);
-    thread->c_recursion_remaining -= 2;
-    return result;
-}
 
 /* Let CPython go on before the instruction at `next`. */
 PyObject *stator_hand_over(PyThreadState *thread, Frame *frame, _Py_CODEUNIT *next, int stacktop) {
@@ -111,19 +72,7 @@ PyObject *stator_return(PyThreadState *thread, Frame *frame, _Py_CODEUNIT *instr
     return stator_hand_over(thread, frame, instr, stacktop + 1);
 }
 
-/* -- the interpreter's hook, recursion, the eval breaker -------------------------------------------- */
-
-_PyFrameEvalFunction stator_get_hook(PyInterpreterState *interp) {
-    return _PyInterpreterState_GetEvalFrameFunc(interp);
-}
-
-void stator_set_hook(PyInterpreterState *interp, _PyFrameEvalFunction hook) {
-    _PyInterpreterState_SetEvalFrameFunc(interp, hook != NULL ? hook : _PyEval_EvalFrameDefault);
-}
-
-int stator_enter_recursion(PyThreadState *thread) {
-    return thread->py_recursion_remaining-- <= 0 && _Py_CheckRecursiveCall(thread, "");
-}
+/* -- the eval breaker ------------------------------------------------------------------------------ */
 
 const int *stator_eval_breaker(PyInterpreterState *interp) {
     return (const int *)&interp->ceval.eval_breaker._value;

@@ -373,11 +373,6 @@ impl Graph {
         self.text(self.objects[id.index()])
     }
 
-    /// The number of Python objects the graph speaks of; the tracer's table has as many.
-    pub fn object_count(&self) -> usize {
-        self.objects.len()
-    }
-
     /// The frames that nodes were recorded in.
     pub fn stacks(&self) -> &StackTable {
         &self.stacks

@@ -113,10 +113,17 @@ impl Sources {
     }
 
     /// The guard as the deep dive prints it. Equality with a constant has two lines, because it
-    /// includes the type: `___check_type_id(L['b'], 94334122025024)` and `L['b'] == 'Hello'`.
+    /// includes the type: `___check_type_id(L['b'], 94334122025024)` and `L['b'] == 'Hello'`. The
+    /// global state has one for each fact.
     #[must_use]
     pub fn print_guard_lines(&self, guard: &Guard, objects: &impl Objects) -> Vec<String> {
         let mut lines = Vec::new();
+        if let GuardKind::GlobalState(state) = &guard.kind {
+            lines.push("___check_global_state(".to_owned());
+            lines.extend(state.facts.iter().map(|fact| format!("    {fact},")));
+            lines.push(")".to_owned());
+            return lines;
+        }
         if let GuardKind::Equals(object) = guard.kind {
             let source = self.print(guard.source);
             lines.push(format!("___check_type_id({source}, {})", objects.type_address(object)));

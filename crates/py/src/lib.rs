@@ -1,22 +1,17 @@
 //! The `_stator` extension module: exposes the crates below, owns no algorithm.
 
 mod bytecode;
+mod steering;
 mod testing;
 
 use pyo3::prelude::*;
 use stator_tracer::compiled::{self, Compiled, Stats};
-use stator_tracer::{breaks, logs, recorder};
+use stator_tracer::{breaks, logs};
 
 /// Bit `i` switches the `i`-th log on.
 #[pyfunction]
 fn _set_log_mask(mask: u32) {
     logs::set_mask(mask);
-}
-
-/// Whether this thread is recording a trace.
-#[pyfunction]
-fn is_recording() -> bool {
-    recorder::is_recording()
 }
 
 /// Drops every trace of every compiled function.
@@ -36,10 +31,10 @@ fn _stator(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Compiled>()?;
     module.add_class::<Stats>()?;
     module.add_function(wrap_pyfunction!(_set_log_mask, module)?)?;
-    module.add_function(wrap_pyfunction!(is_recording, module)?)?;
     module.add_function(wrap_pyfunction!(reset_all, module)?)?;
     module.add_function(wrap_pyfunction!(_breaks_page, module)?)?;
     bytecode::register(module)?;
+    steering::register(module)?;
     stator_tracer::check::testing::register(module)?;
     stator_tracer::resume::testing::register(module)?;
     testing::register(module)

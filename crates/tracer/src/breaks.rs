@@ -108,6 +108,10 @@ breaks! {
     Disabled "SB016" "a function that is not to be traced"
         "its mark says so"
         "remove stator.disable or torch.compiler.disable, or call it outside the compiled function"
+    /// `stator.graph_break`, `torch._dynamo.graph_break`.
+    Requested "SB017" "a graph break that was asked for"
+        "the function calls stator.graph_break or torch._dynamo.graph_break"
+        "remove that call"
     /// `stator._testing.break_everywhere()`.
     Asked "SB019" "a break that a test of Stator asked for"
         "stator._testing is in use"

@@ -17,14 +17,16 @@ use stator_cpython::thread::c_stack::{self, Room};
 use crate::bind::Signature;
 use crate::breaks::{Break, Place, Reason};
 use crate::check::{Failure, Resolved, has_foreign_modes, read_global_state};
-use crate::disabled;
+use crate::disabled::is_in_disabled;
 use crate::entry::{Entry, Replay};
 use crate::locate::{shown_path, source_line, text};
 use crate::logs::Log;
+use crate::marks;
 use crate::recorder::{self, record};
 use crate::resume::drive;
 use crate::resume::point::Points;
 use crate::resume::session::{Brought, Root, Session};
+use crate::stance::{self, Stance};
 
 /// A function that is traced at its first call and replayed afterwards.
 ///
@@ -249,7 +251,10 @@ impl Compiled {
 
     /// A session, if this thread may record now; it is followed by [`Compiled::ended`].
     pub(crate) fn begin(&self, py: Python<'_>) -> Option<Rc<Session>> {
-        if recorder::is_recording() || self.recording.swap(true, Ordering::Relaxed) {
+        if stance::get() != Stance::Default
+            || recorder::is_recording()
+            || self.recording.swap(true, Ordering::Relaxed)
+        {
             return None;
         }
         match self.limit(py) {
@@ -286,6 +291,9 @@ impl Compiled {
         if recorder::is_recording() {
             // A compiled function within another: part of its trace.
             return function.call(args, kwargs);
+        }
+        if stance::get() == Stance::ForceEager || is_in_disabled() {
+            return own.run_natively(py, args, kwargs);
         }
         let Some((signature, first)) = own.prepare(this)? else {
             return own.run_natively(py, args, kwargs);
@@ -340,7 +348,7 @@ impl Compiled {
         let stop = if signature.is_suspendable {
             Some((Reason::Suspendable, name(this)))
         } else {
-            disabled::reason(function).map(|why| (Reason::Disabled, why))
+            marks::disabled(function).map(|why| (Reason::Disabled, why))
         };
         let outdated = {
             let mut state = lock(&self.state);
@@ -416,11 +424,20 @@ impl Compiled {
             lock(&own.state).reason = Some(stop.to_string());
             return own.run_natively(py, args, kwargs);
         }
+        if stance::get() == Stance::FailOnRecompile {
+            return Err(recompile_error(this, failures));
+        }
         let Some(session) = own.begin(py) else {
-            // Another thread records it: run beside it.
+            // Another thread records it, or the stance is against it.
             return own.run_natively(py, args, kwargs);
         };
-        let _done = Ended(own);
+        let done = Ended(own);
+        let is_known = |entry| failures.iter().any(|(known, _)| Arc::ptr_eq(known, entry));
+        if !lock(&own.state).entries.iter().all(is_known) {
+            // Another thread recorded a call meanwhile: its entry may fit this one.
+            drop(done);
+            return Self::call(this, args, kwargs);
+        }
         own.forget_dead();
         let limit = session.limit;
         if lock(&own.state).entries.len() >= limit {
@@ -594,14 +611,34 @@ fn recompile_report(this: &Bound<'_, Compiled>, failures: &Failures<'_>) -> Stri
         name(this),
         shown_path(&file)
     );
+    for line in failure_lines(py, failures) {
+        text += &format!("\n     - {line}");
+    }
+    text
+}
+
+/// The guards that failed, each with what was met and where it was read.
+fn failure_lines(py: Python<'_>, failures: &Failures<'_>) -> Vec<String> {
+    let mut lines = Vec::new();
     for (entry, failure) in failures {
         let explained = entry.explain(py, failure);
         let place = explained.place.map_or_else(String::new, |place| format!(", read at {place}"));
         for (guard, found) in explained.facts {
-            text += &format!("\n     - {guard}\n       {found}{place}");
+            lines.push(format!("{guard}  # {found}{place}"));
         }
     }
-    text
+    lines
+}
+
+/// The error of a call that no trace fits, under the stance `fail_on_recompile`.
+fn recompile_error(this: &Bound<'_, Compiled>, failures: &Failures<'_>) -> PyErr {
+    let py = this.py();
+    let (file, line) = location(this.get().function.bind(py));
+    let error = py
+        .import("stator.errors")
+        .and_then(|errors| errors.getattr("RecompileError"))
+        .and_then(|class| class.call1((name(this), file, line, failure_lines(py, failures))));
+    error.map_or_else(|error| error, PyErr::from_value)
 }
 
 fn graph_break_error(py: Python<'_>, stop: &Break) -> PyErr {

@@ -1,42 +1,108 @@
-//! The marks of functions that a trace must not look into.
+//! `stator.disable`: a function that runs natively, with all that it calls.
 
+use std::cell::Cell;
+
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyString};
-use stator_cpython::code::Code;
-use stator_cpython::heap::dict::{self, Lookup, Peek, peek_instance_dict};
-use stator_cpython::heap::function::{Field, value};
-use stator_cpython::object::Borrowed;
+use pyo3::types::{PyDict, PyFunction, PyTuple};
+use stator_cpython::generic::{self, WithoutGc};
+use stator_cpython::object::{Borrowed, Object};
 
-use crate::locate::text;
-
-/// Why a function isn't to be traced, if it bears a mark: that of `stator.disable`, whose value is
-/// the reason, or that of `torch.compiler.disable`. Runs no user code.
-///
-/// A mark needs no guard: a trace that looked into a function before it was marked is right.
-#[must_use]
-pub fn reason<'py>(function: Borrowed<'_, 'py>) -> Option<String> {
-    let Peek::Dict(marks) = peek_instance_dict(function) else { return None };
-    if dict::length(marks.as_borrowed()) == Some(0) {
-        return None;
-    }
-    let py = function.py();
-    let get = |name: &Bound<'py, PyString>| match dict::get(
-        marks.as_borrowed(),
-        name.as_any().as_borrowed(),
-    ) {
-        Lookup::Found(value) => Some(value),
-        Lookup::Absent | Lookup::Refused => None,
-    };
-    if let Some(why) = get(pyo3::intern!(py, "__stator_disable__")) {
-        return Some(text(why.as_borrowed()));
-    }
-    let mark = get(pyo3::intern!(py, "_torchdynamo_disable"))?;
-    mark.is(&*PyBool::new(py, true))
-        .then(|| format!("{} is under torch.compiler.disable", qualname(function)))
+thread_local! {
+    /// How many disabled functions this thread is in.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-fn qualname(function: Borrowed<'_, '_>) -> String {
-    let code = value(function, Field::Code);
-    let code = code.as_ref().and_then(|code| Code::of(code.as_borrowed()));
-    code.map_or_else(|| "it".into(), |code| text(code.qualname()))
+/// Whether a disabled function is running: compiled functions run natively then.
+#[inline]
+#[must_use]
+pub fn is_in_disabled() -> bool {
+    DEPTH.get() != 0
+}
+
+/// A function that is never traced, and neither are compiled functions that it calls.
+///
+/// An object rather than a wrapper in Python, so that no frame of Stator's is on the user's stack.
+/// What describes the function stands in the instance's dictionary, as `functools.wraps` puts it there.
+#[pyclass(dict, weakref, frozen, module = "stator._stator")]
+pub struct Disabled {
+    function: Py<PyFunction>,
+    #[pyo3(get, name = "_reason")]
+    reason: String,
+}
+
+/// While it lives, this thread is in a disabled function.
+struct Inside;
+
+impl Inside {
+    fn new() -> Self {
+        DEPTH.set(DEPTH.get() + 1);
+        Self
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        DEPTH.set(DEPTH.get() - 1);
+    }
+}
+
+#[pymethods]
+impl Disabled {
+    #[new]
+    fn new<'py>(function: &Bound<'py, PyFunction>, reason: String) -> PyResult<Bound<'py, Self>> {
+        let py = function.py();
+        let this = Self { function: function.clone().unbind(), reason };
+        let this = {
+            // As for `Compiled`: the collector mustn't see it half made.
+            let _gc = WithoutGc::new(py);
+            Bound::new(py, this)?
+        };
+        py.import("functools")?.call_method1("update_wrapper", (&this, function))?;
+        Ok(this)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.function)
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> String {
+        let name = slf.getattr("__qualname__").map_or_else(|_| "?".into(), |name| name.to_string());
+        format!("<disabled function {name} at {:#x}>", slf.as_ptr() as usize)
+    }
+
+    #[pyo3(signature = (*args, **kwargs))]
+    fn __call__<'py>(
+        &self,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Object<'py>> {
+        let _inside = Inside::new();
+        self.function.bind(args.py()).call(args, kwargs)
+    }
+
+    fn __get__<'py>(
+        slf: &Bound<'py, Self>,
+        instance: &Bound<'py, PyAny>,
+        _owner: Option<&Bound<'py, PyAny>>,
+    ) -> Object<'py> {
+        if instance.is_none() {
+            return slf.clone().into_any();
+        }
+        generic::bind_method(slf.as_any().as_borrowed(), instance.as_borrowed())
+    }
+
+    fn __copy__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
+        slf.clone()
+    }
+
+    fn __deepcopy__<'py>(slf: &Bound<'py, Self>, _memo: &Bound<'py, PyAny>) -> Bound<'py, Self> {
+        slf.clone()
+    }
+}
+
+/// Why an object isn't to be traced, if it is a disabled function.
+#[must_use]
+pub fn reason(object: Borrowed<'_, '_>) -> Option<String> {
+    object.cast::<Disabled>().ok().map(|disabled| disabled.get().reason.clone())
 }

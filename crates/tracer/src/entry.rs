@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::vectorcall;
 use stator_graph::print;
-use stator_guards::Guard;
+use stator_guards::{Guard, GuardKind};
 
 use crate::check::{Checker, Failure, Resolved};
 use crate::locate::{Places, ShownPlaces, shown_path, source_line};
@@ -313,7 +313,12 @@ impl Entry {
     #[must_use]
     pub fn guards_with_places(&self, py: Python<'_>) -> Vec<String> {
         let print = |guard: &Guard| {
-            let place = self.place_of(py, guard).map_or_else(String::new, |at| format!("  # {at}"));
+            // The global state isn't read at a place of the program.
+            let place = match guard.kind {
+                GuardKind::GlobalState(_) => None,
+                _ => self.place_of(py, guard),
+            };
+            let place = place.map_or_else(String::new, |at| format!("  # {at}"));
             let lines = self.checker.print(py, &self.traced.sources, guard);
             lines.into_iter().map(move |line| line + &place)
         };

@@ -204,7 +204,8 @@ impl<'py> Code<'py> {
     }
 
     /// The first unit whose frame counts as complete (the first `RESUME`).
-    pub(crate) fn first_traceable(&self) -> usize {
+    #[must_use]
+    pub fn first_traceable(&self) -> usize {
         self.fields().firsttraceable as usize
     }
 

@@ -149,14 +149,6 @@ impl<'py> Running<'py> {
         (unsafe { pointer.offset_from(self.first) }) as usize
     }
 
-    /// The next instruction, not made current: its opcode and argument byte.
-    #[inline(always)]
-    pub fn peek_instruction(&self) -> (u8, u32) {
-        // SAFETY: see `fetch_unit`.
-        let unit = unsafe { *self.next };
-        (opcode::deopt(unit as u8), u32::from(unit >> 8))
-    }
-
     /// Jumps `units` forward.
     #[inline(always)]
     pub fn jump_forward(&mut self, units: u32) {

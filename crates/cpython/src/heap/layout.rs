@@ -39,8 +39,6 @@ pub const ODICT_NODE_NEXT: usize = 16;
 
 /// The instance dictionary of a type with managed dictionaries lies before the object.
 pub const MANAGED_DICT: isize = -24;
-/// The inline values of such an object; null once the dictionary exists.
-pub const MANAGED_VALUES: isize = -32;
 /// `Py_TPFLAGS_MANAGED_DICT`.
 pub const FLAG_MANAGED_DICT: u64 = 1 << 4;
 

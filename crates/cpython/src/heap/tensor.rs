@@ -6,7 +6,7 @@ use std::ops::Deref;
 use pyo3::prelude::*;
 
 use super::torch::{self, Torch};
-use super::{Any, types, words};
+use super::{Any, words};
 
 /// Offset of the `TensorImpl*` in a tensor's Python object.
 pub(super) const CDATA: usize = 16;
@@ -88,18 +88,6 @@ impl TensorInfo {
 #[inline]
 pub fn is_tensor(object: Any<'_, '_>) -> bool {
     torch::get(object.py()).is_some_and(|torch| torch.is_tensor(object.as_ptr()))
-}
-
-/// Whether the object is exactly a `torch.Tensor`.
-#[inline]
-pub fn is_exact_tensor(object: Any<'_, '_>) -> bool {
-    torch::get(object.py()).is_some_and(|torch| types::address_of(object) == torch.exact[0])
-}
-
-/// Whether the object is exactly a `torch.nn.Parameter`.
-#[inline]
-pub fn is_exact_parameter(object: Any<'_, '_>) -> bool {
-    torch::get(object.py()).is_some_and(|torch| types::address_of(object) == torch.exact[1])
 }
 
 /// The address of the tensor's C++ object (`t._cdata`).

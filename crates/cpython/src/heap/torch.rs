@@ -81,12 +81,6 @@ pub fn get(py: Python<'_>) -> Option<&'static Torch> {
     }
 }
 
-/// Whether PyTorch has been imported and its fields can be read directly.
-#[must_use]
-pub fn is_calibrated(py: Python<'_>) -> bool {
-    get(py).is_some_and(|torch| torch.offsets.is_some() && torch.functions.is_some())
-}
-
 #[cold]
 fn start(py: Python<'_>) -> Option<&'static Torch> {
     /// Not entered again from inside, nor tried for ever.

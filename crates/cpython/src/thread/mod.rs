@@ -2,14 +2,14 @@
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::AtomicI32;
 
 use pyo3::ffi::{self, PyThreadState};
 use pyo3::prelude::*;
 
 use crate::ffi as shim;
 use crate::frame::Frame;
-use crate::object::{Borrowed, Object, cloned};
+use crate::object::{Object, cloned};
 use crate::raised::{Raised, Result};
 
 pub mod c_stack;
@@ -108,13 +108,6 @@ impl<'py> Thread<'py> {
         Ok(())
     }
 
-    /// Whether [`Thread::handle_pending`] has something to do.
-    #[inline]
-    pub fn has_pending(self) -> bool {
-        // SAFETY: see `eval_breaker`.
-        unsafe { (*self.eval_breaker()).load(Ordering::Relaxed) != 0 }
-    }
-
     /// Replaces the exception this context is handling (`PUSH_EXC_INFO`, `POP_EXCEPT`).
     pub fn swap_handled(self, exception: Option<Object<'py>>) -> Option<Object<'py>> {
         let new = exception.map_or(std::ptr::null_mut(), Bound::into_ptr);
@@ -154,11 +147,5 @@ impl<'py> Thread<'py> {
         // SAFETY: the instance's reference is given away.
         unsafe { shim::stator_restore_exception(exception.into_ptr()) };
         Raised
-    }
-
-    /// Whether the raised exception is an instance of `class`.
-    pub fn raised_matches(self, class: Borrowed<'_, 'py>) -> bool {
-        // SAFETY: both are valid.
-        unsafe { ffi::PyErr_ExceptionMatches(class.as_ptr()) != 0 }
     }
 }

@@ -172,11 +172,6 @@ impl Checker {
         self.liveness.is_alive()
     }
 
-    /// Forgets the snapshots: the next check walks.
-    pub fn forget(&self) {
-        *self.snapshots.lock().unwrap_or_else(PoisonError::into_inner) = Snapshots::default();
-    }
-
     /// What failed, in the user's terms: the printed guard, and what was found instead; for global
     /// state each fact that differs. `sources` and `guards` are those the checker was built from.
     #[must_use]

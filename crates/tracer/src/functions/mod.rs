@@ -33,6 +33,8 @@ pub enum Class {
     Constructor,
     /// `torch.compiler.is_compiling()` and its relatives.
     IsCompiling,
+    /// `stator.graph_break()`.
+    GraphBreak,
     /// Reads process or thread state that is guarded at entry or switched by recorded nodes.
     StateRead,
     /// Known to be untraceable, with the reason for the user.

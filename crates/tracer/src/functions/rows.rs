@@ -14,8 +14,10 @@ fn model(model: Model) -> Class {
 }
 
 fn table() -> Vec<Row> {
-    use Class::{Constructor, Pure, Transparent, Untraceable};
+    use Class::{Constructor, GraphBreak, IsCompiling, Pure, Transparent, Untraceable};
     vec![
+        ("stator._stator", "graph_break", GraphBreak),
+        ("stator._stator", "is_compiling", IsCompiling),
         ("math", "*", Pure),
         ("cmath", "*", Pure),
         ("builtins", "abs round divmod pow", model(Model::Scalar)),
@@ -117,8 +119,9 @@ fn table() -> Vec<Row> {
         ),
         ("collections:deque", "copy count index __getitem__ __len__ __iter__", Transparent),
         ("collections", "OrderedDict deque defaultdict", Transparent),
-        ("functools", "partial reduce", Transparent),
-        ("functools:partial", "__new__", Transparent),
+        ("functools", "reduce", Transparent),
+        ("functools", "partial", Constructor),
+        ("functools:partial", "__new__", Constructor),
         (
             "types:MappingProxyType",
             "get keys values items copy __getitem__ __iter__ __len__ __contains__",

@@ -197,17 +197,14 @@ fn add_operation(
         return;
     }
     let full = if is_method { name.to_string() } else { format!("{prefix}.{name}") };
-    let determined = determined(name, is_method);
+    let determined = determined(name);
     let operation = Operation { name: full.into(), is_method, determined };
     functions.insert_new(function, Class::Operation(operation));
 }
 
-fn determined(name: &str, is_method: bool) -> Determined {
+fn determined(name: &str) -> Determined {
     let listed = |names: &str| names.split_whitespace().any(|listed| listed == name);
-    if name == "where" {
-        return Determined::AtLeast(2);
-    }
-    if name == "one_hot" {
+    if matches!(name, "where" | "one_hot") {
         return Determined::AtLeast(2);
     }
     if matches!(name, "__getitem__" | "__setitem__") {
@@ -221,7 +218,6 @@ fn determined(name: &str, is_method: bool) -> Determined {
     }
     for (first, names) in SIZES {
         if listed(names) {
-            let _ = is_method;
             return Determined::UnlessTensorBeyond(*first);
         }
     }

@@ -82,7 +82,7 @@ impl Recorder {
             match &found {
                 Some(found) => {
                     let source = state.sources.type_lookup(parent, id, || text.into());
-                    state.adopt_class_value(source, found.as_borrowed())
+                    state.adopt(source, found.as_borrowed())
                 }
                 None => {
                     state.guard(parent, GuardKind::LookupAbsent { name: id, text: text.into() });
@@ -105,14 +105,7 @@ impl Recorder {
         }
         match self.find_attr(frame, owner, name)? {
             Found::Value(value) => Ok(value),
-            Found::Function(function) => {
-                let method = heap::bind_method(function.as_borrowed(), owner);
-                self.note(frame, |state| {
-                    state.set_fresh(method.as_borrowed());
-                    Ok(())
-                });
-                Ok(method)
-            }
+            Found::Function(function) => Ok(self.bound(frame, function.as_borrowed(), owner)),
         }
     }
 
@@ -146,9 +139,7 @@ impl Recorder {
             Kind::Super => self.super_attr(frame, owner, name),
             Kind::TorchCallable => {
                 let _native = Suspended::new(frame.py());
-                let value = ops::get_attr(owner, name)?;
-                self.note(frame, |state| state.register(value.as_borrowed()));
-                Ok(Found::Value(value))
+                self.read_natively(frame, owner, name)
             }
             Kind::Opaque => {
                 self.stop(
@@ -175,6 +166,16 @@ impl Recorder {
         {
             return Ok(Found::Function(found));
         }
+        self.read_natively(frame, owner, name)
+    }
+
+    /// An attribute that is a constant, or known by what its owner is.
+    fn read_natively<'py>(
+        &self,
+        frame: &Frame<'_>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Found<'py>> {
         let value = ops::get_attr(owner, name)?;
         self.note(frame, |state| state.register(value.as_borrowed()));
         Ok(Found::Value(value))
@@ -265,14 +266,7 @@ impl Recorder {
         let ty = owner.get_type();
         match self.plain_attr(frame, owner, &ty, name)? {
             Some(Found::Value(value)) => Ok(value),
-            Some(Found::Function(function)) => {
-                let method = heap::bind_method(function.as_borrowed(), owner);
-                self.note(frame, |state| {
-                    state.set_fresh(method.as_borrowed());
-                    Ok(())
-                });
-                Ok(method)
-            }
+            Some(Found::Function(function)) => Ok(self.bound(frame, function.as_borrowed(), owner)),
             None => generic::generic_get_attr(owner, name),
         }
     }
@@ -287,22 +281,29 @@ impl Recorder {
         match self.plain_attr(frame, owner, ty, name) {
             Ok(Some(found)) => Ok(found),
             Ok(None) => {
-                let py = frame.py();
-                let fallback = pyo3::intern!(py, "__getattr__").as_any().as_borrowed();
                 if self.kind(owner) == Kind::Module {
                     return self.module_getattr(frame, owner, ty, name);
                 }
-                if let Some(fallback) = self.lookup(frame, ty, fallback)
-                    && self.kind(fallback.as_borrowed()) == Kind::Function
-                {
-                    return self
-                        .call_object(frame, fallback.as_borrowed(), &[owner, name], None)
-                        .map(Found::Value);
-                }
-                generic::generic_get_attr(owner, name).map(Found::Value)
+                self.call_getattr(frame, owner, ty, name)
+                    .unwrap_or_else(|| generic::generic_get_attr(owner, name).map(Found::Value))
             }
             Err(raised) => self.or_getattr(frame, Err(raised), owner, ty, name),
         }
+    }
+
+    /// `__getattr__` of the owner's type where it is a Python function.
+    pub(super) fn call_getattr<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        ty: &Bound<'py, PyType>,
+        name: Borrowed<'_, 'py>,
+    ) -> Option<Result<Found<'py>>> {
+        let hook = pyo3::intern!(frame.py(), "__getattr__").as_any().as_borrowed();
+        let hook = self.lookup(frame, ty, hook)?;
+        (self.kind(hook.as_borrowed()) == Kind::Function).then(|| {
+            self.call_object(frame, hook.as_borrowed(), &[owner, name], None).map(Found::Value)
+        })
     }
 
     /// A module's `__getattr__` (PEP 562), or that of a module subclass.
@@ -313,14 +314,10 @@ impl Recorder {
         ty: &Bound<'py, PyType>,
         name: Borrowed<'_, 'py>,
     ) -> Result<Found<'py>> {
-        let hook = pyo3::intern!(frame.py(), "__getattr__").as_any().as_borrowed();
-        if let Some(fallback) = self.lookup(frame, ty, hook)
-            && self.kind(fallback.as_borrowed()) == Kind::Function
-        {
-            return self
-                .call_object(frame, fallback.as_borrowed(), &[owner, name], None)
-                .map(Found::Value);
+        if let Some(found) = self.call_getattr(frame, owner, ty, name) {
+            return found;
         }
+        let hook = pyo3::intern!(frame.py(), "__getattr__").as_any().as_borrowed();
         let own = self.instance_value(frame, owner, hook);
         if let Some(fallback) = own
             && self.kind(fallback.as_borrowed()) == Kind::Function
@@ -374,9 +371,7 @@ impl Recorder {
                 Descriptor::GetSet => return self.get_set(frame, owner, name).map(Some),
                 Descriptor::TupleGetter => {
                     // The tuple is guarded as a whole.
-                    let value = ops::get_attr(owner, name)?;
-                    self.note(frame, |state| state.register(value.as_borrowed()));
-                    return Ok(Some(Found::Value(value)));
+                    return self.read_natively(frame, owner, name).map(Some);
                 }
                 Descriptor::UserData => {
                     return self
@@ -417,7 +412,17 @@ impl Recorder {
         if kind == Descriptor::StaticMethod {
             return inner;
         }
-        let method = heap::bind_method(inner.as_borrowed(), ty.as_any().as_borrowed());
+        self.bound(frame, inner.as_borrowed(), ty.as_any().as_borrowed())
+    }
+
+    /// A method, made by this trace.
+    fn bound<'py>(
+        &self,
+        frame: &Frame<'_>,
+        function: Borrowed<'_, 'py>,
+        receiver: Borrowed<'_, 'py>,
+    ) -> Object<'py> {
+        let method = heap::bind_method(function, receiver);
         self.note(frame, |state| {
             state.set_fresh(method.as_borrowed());
             Ok(())
@@ -433,6 +438,8 @@ impl Recorder {
             Kind::Function => Descriptor::Function,
             Kind::Builtin if heap::is_method_descriptor(object) => Descriptor::Function,
             Kind::Descriptor => heap::descriptor_kind(object),
+            // Compiled and disabled functions bind as functions do.
+            Kind::Object if heap::is_function_like(object) => Descriptor::Function,
             Kind::Object | Kind::Type | Kind::Opaque | Kind::Partial | Kind::Singleton => {
                 let ty = object.get_type();
                 let of = |slot| stator_cpython::heap::types::slot(ty.as_borrowed(), slot);
@@ -538,13 +545,10 @@ impl Recorder {
             });
             return Ok(Found::Value(ty.into_any()));
         }
-        let value = ops::get_attr(owner, name);
         if self.is_fresh(owner) {
-            let value = value?;
-            self.note(frame, |state| state.register(value.as_borrowed()));
-            return Ok(Found::Value(value));
+            return self.read_natively(frame, owner, name);
         }
-        self.c_field(frame, owner, name, value)
+        self.c_field(frame, owner, name, ops::get_attr(owner, name))
     }
 
     /// A descriptor of a user's class: its `__get__`.
@@ -641,15 +645,6 @@ pub enum Descriptor {
 }
 
 impl State {
-    /// As [`State::adopt`] for what a class lookup found: wrappers of methods are known by identity.
-    pub fn adopt_class_value(
-        &mut self,
-        source: stator_guards::SourceId,
-        found: Borrowed<'_, '_>,
-    ) -> std::result::Result<(), Stop> {
-        self.adopt(source, found)
-    }
-
     /// A field of a C object: functions' parts have sources; what belongs to an object known by
     /// identity, or to an immutable one, is a constant of the trace.
     fn adopt_field(

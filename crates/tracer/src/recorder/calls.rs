@@ -11,6 +11,7 @@ use stator_guards::GuardKind;
 use super::Recorder;
 use super::kinds::Kind;
 use super::look as heap;
+use super::marked::break_message;
 use super::state::Origin;
 use crate::breaks::Reason;
 use crate::disabled;
@@ -47,10 +48,17 @@ impl Recorder {
                     // A compiled function within another: part of its trace.
                     Some(function) => {
                         let function = function.as_any().as_borrowed();
+                        self.note(frame, |state| state.know_for_good(callable));
                         self.vouch(frame, function);
                         self.call_function(frame, function, args, names)
                     }
-                    None => self.call_instance(frame, callable, args, names),
+                    None => {
+                        if let Some(why) = disabled::reason(callable) {
+                            self.stop(frame, Reason::Disabled, why);
+                            return ops::call(callable, args, names);
+                        }
+                        self.call_instance(frame, callable, args, names)
+                    }
                 }
             }
             _ => {
@@ -68,11 +76,14 @@ impl Recorder {
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
+        if let Some(result) = self.call_registered(frame, callable, args, names) {
+            return result;
+        }
         if let Some(class) = self.functions.class(callable) {
             return self.call_class(frame, class, callable, args, names);
         }
-        if let Some(why) = disabled::reason(callable) {
-            self.stop(frame, Reason::Disabled, why);
+        if let Some(result) = self.call_marked(frame, callable, args, names) {
+            return result;
         }
         if self.is_tail.replace(false) && ops::executed() == self.baseline.get() {
             self.caller.set(frame.id());
@@ -105,6 +116,9 @@ impl Recorder {
             let mut all = Args::from_slice(&[receiver.as_borrowed()]);
             all.extend_from_slice(args);
             return self.call_builtin(frame, descriptor.as_borrowed(), &all, names);
+        }
+        if let Some(result) = self.call_registered(frame, callable, args, names) {
+            return result;
         }
         if let Some(class) = self.functions.class(callable) {
             return self.call_class(frame, class, callable, args, names);
@@ -196,7 +210,11 @@ impl Recorder {
                 self.tensor_call(frame, operation, callable, args, names)
             }
             Class::Pure => self.pure_call(frame, callable, args, names),
-            Class::Transparent => self.transparent_call(frame, callable, args, names),
+            Class::Transparent => {
+                args.iter().for_each(|arg| self.guard_callback(frame, *arg));
+                self.transparent_call(frame, callable, args, names)
+            }
+            // What it makes only holds a callable: calls of that are met where they happen.
             Class::Constructor => self.transparent_call(frame, callable, args, names),
             Class::Model(model) => self.model_call(frame, *model, callable, args, names),
             Class::IsCompiling => {
@@ -217,6 +235,10 @@ impl Recorder {
                 }
                 result
             }
+            Class::GraphBreak => {
+                self.stop(frame, Reason::Requested, break_message(args));
+                ops::call(callable, args, names)
+            }
             Class::Untraceable(reason) => {
                 self.stop(frame, *reason, heap::name_of(callable));
                 ops::call(callable, args, names)
@@ -225,7 +247,7 @@ impl Recorder {
     }
 
     /// A function of argument values: fine on constants and containers of constants.
-    fn pure_call<'py>(
+    pub(super) fn pure_call<'py>(
         &self,
         frame: &Frame<'py>,
         callable: Borrowed<'_, 'py>,
@@ -273,7 +295,6 @@ impl Recorder {
             if ordered {
                 self.note(frame, |state| state.check_order(*arg));
             }
-            self.guard_callback(frame, *arg);
             self.guard_protocol(frame, *arg, CALLED_BACK);
             if matches!(self.kind(*arg), Kind::List | Kind::Tuple | Kind::Dict | Kind::Set) {
                 let items = if self.kind(*arg) == Kind::Set {
@@ -345,7 +366,11 @@ impl Recorder {
         if self.is_stopped() {
             return;
         }
+        if let Some(why) = disabled::reason(argument) {
+            return self.stop(frame, Reason::Disabled, why);
+        }
         let fine = match self.kind(argument) {
+            _ if self.is_marked(argument) => false,
             Kind::Builtin => match self.functions.class(argument) {
                 _ if heap::bound_builtin(argument)
                     .is_some_and(|(receiver, _)| !self.is_own(receiver.as_borrowed())) =>
@@ -666,7 +691,7 @@ const UNORDERED: &[&str] = &[
 
 /// Constants, and containers of builtin types that hold only such (functions and classes pass: they
 /// are known by identity).
-fn is_plain(state: &mut super::State, object: Borrowed<'_, '_>) -> bool {
+pub(super) fn is_plain(state: &mut super::State, object: Borrowed<'_, '_>) -> bool {
     match state.kind(object) {
         Kind::Constant | Kind::Type | Kind::Singleton | Kind::Builtin | Kind::Function => true,
         Kind::List => {

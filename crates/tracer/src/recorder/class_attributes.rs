@@ -127,15 +127,8 @@ impl Recorder {
                 _ => Ok(Found::Value(found)),
             };
         }
-        let fallback = pyo3::intern!(py, "__getattr__").as_any().as_borrowed();
-        if let Some(fallback) = self.lookup(frame, &meta, fallback)
-            && self.kind(fallback.as_borrowed()) == Kind::Function
-        {
-            return self
-                .call_object(frame, fallback.as_borrowed(), &[owner, name], None)
-                .map(Found::Value);
-        }
-        ops::get_attr(owner, name).map(Found::Value)
+        self.call_getattr(frame, owner, &meta, name)
+            .unwrap_or_else(|| ops::get_attr(owner, name).map(Found::Value))
     }
 
     /// `super().name`.
@@ -173,7 +166,7 @@ impl Recorder {
                 name: id,
                 text: text.into(),
             });
-            state.adopt_class_value(source, found.as_borrowed())
+            state.adopt(source, found.as_borrowed())
         });
         let receiver_is_class = receiver.is(start.as_any());
         Ok(match self.descriptor(found.as_borrowed()) {

@@ -12,6 +12,8 @@ use stator_cpython::heap::{constant, container, dict};
 use stator_cpython::object::{Borrowed, Object};
 
 use super::attributes::Descriptor;
+use crate::compiled::Compiled;
+use crate::disabled::Disabled;
 
 /// The elements of a list.
 pub fn list_items<'py>(list: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
@@ -39,6 +41,8 @@ pub fn dict_items<'py>(object: Borrowed<'_, 'py>) -> Vec<(Object<'py>, Object<'p
 pub fn children<'py>(container: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
     if dict::is_dict(container) {
         dict_items(container).into_iter().map(|(_, value)| value).collect()
+    } else if container::tuple_length(container).is_some() {
+        tuple_items(container)
     } else {
         list_items(container)
     }
@@ -158,6 +162,11 @@ pub fn callable_name<'a>(callable: Borrowed<'a, '_>) -> std::borrow::Cow<'a, str
 /// A function's, class's or module's name; else that of its type.
 pub fn name_of(object: Borrowed<'_, '_>) -> String {
     string_attr(object, "__name__").unwrap_or_else(|| type_name(object))
+}
+
+/// Whether an object is one of Stator's that stand for a function.
+pub fn is_function_like(object: Borrowed<'_, '_>) -> bool {
+    object.is_exact_instance_of::<Compiled>() || object.is_exact_instance_of::<Disabled>()
 }
 
 /// A callable's name with its module in front.

@@ -19,6 +19,7 @@ mod identity;
 mod items;
 pub mod kinds;
 mod look;
+mod marked;
 mod mode;
 mod models;
 mod names;
@@ -37,6 +38,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
+use pyo3::types::PySet;
 use rustc_hash::FxHashMap;
 use stator_cpython::frame::Frame;
 use stator_cpython::generic::WithoutGc;
@@ -90,6 +92,8 @@ pub struct Recorder {
     root: usize,
     entered_root: Cell<bool>,
     trace_log: bool,
+    /// The ids of functions under `torch.compiler.allow_in_graph`.
+    allowed_by_torch: Option<Py<PySet>>,
     /// For each frame being evaluated, how many of Stator's modes it suspended.
     suspended_modes: RefCell<Vec<usize>>,
 }
@@ -271,6 +275,7 @@ impl Recorder {
             root,
             entered_root: Cell::new(false),
             trace_log: Log::Trace.is_on(),
+            allowed_by_torch: crate::marks::allowed_by_torch(py),
             suspended_modes: RefCell::new(Vec::new()),
         })
     }

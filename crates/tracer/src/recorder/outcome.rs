@@ -215,11 +215,12 @@ pub(super) type Made<T> = std::result::Result<T, Stop>;
 impl Finish {
     /// Makes recipes of what the end needs, and takes the notes apart.
     pub fn run(
-        state: State,
+        mut state: State,
         py: Python<'_>,
         end: End<'_, '_>,
         handled: Option<&Object<'_>>,
     ) -> Made<Traced> {
+        let kept = std::mem::take(&mut state.kept);
         let mut finish = Finish {
             state,
             recipes: Recipes::new(),
@@ -228,7 +229,7 @@ impl Finish {
             outputs: Vec::new(),
             positions: FxHashMap::default(),
             rebuilt: Vec::new(),
-            kept: FxHashSet::default(),
+            kept,
             temporaries: Vec::new(),
         };
         let ending = match end {

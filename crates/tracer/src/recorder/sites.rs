@@ -456,7 +456,7 @@ impl Recorder {
             let code = frame.code();
             let variadic = variadic_slots(&code);
             let read = read_arguments(&code);
-            for (index, is_read) in read.into_iter().enumerate() {
+            for (index, first_use) in read.into_iter().enumerate() {
                 let Some(value) = frame.local(index) else { continue };
                 let name = heap::text(code.local_name(index));
                 let slot = u16::try_from(index).unwrap_or(u16::MAX);
@@ -464,9 +464,10 @@ impl Recorder {
                 if !variadic.contains(&index) {
                     state.hold((frame.id(), index), source, value);
                 }
-                if !is_read {
+                let Some(first_use) = first_use else {
                     continue;
-                }
+                };
+                state.locate_unit(first_use);
                 state.adopt(source, value)?;
                 if variadic.contains(&index) {
                     // CPython made `*args` and `**kwargs` for this call: what they hold is from
@@ -482,12 +483,14 @@ impl Recorder {
     }
 }
 
-/// For each argument whether the function's bytecode mentions it: what it never reads needs no guard.
-fn read_arguments(code: &Code<'_>) -> Vec<bool> {
+/// For each argument the unit at which the function's bytecode mentions it first: what it never
+/// mentions needs no guard.
+fn read_arguments(code: &Code<'_>) -> Vec<Option<usize>> {
     let count = variadic_slots(code).end;
-    let mut read = vec![false; count];
+    let mut first_uses = vec![None; count];
     let mut extended = 0;
     let units = code.units();
+    let begin = code.first_traceable();
     let mut at = 0;
     while at < units.len() {
         let [number, low] = units[at].to_ne_bytes();
@@ -496,10 +499,14 @@ fn read_arguments(code: &Code<'_>) -> Vec<bool> {
         extended = if opcode == Some(Opcode::EXTENDED_ARG) { arg } else { 0 };
         let info = opcode.and_then(|opcode| Version::TARGET.info(opcode));
         let names_local = info.is_some_and(|info| info.has_local() || info.has_free());
-        if names_local && let Some(slot) = read.get_mut(arg) {
-            *slot = true;
+        // Each argument that is a cell is made one first of all: no use, but it has one.
+        if names_local
+            && let Some(first) = first_uses.get_mut(arg)
+            && first.is_none_or(|first| first < begin)
+        {
+            *first = Some(at);
         }
         at += 1 + info.map_or(0, |info| usize::from(info.caches));
     }
-    read
+    first_uses
 }

@@ -104,6 +104,8 @@ pub struct State {
     pub protocols: FxHashSet<Slot>,
     distinct: FxHashSet<Slot>,
     by_identity: FxHashSet<usize>,
+    /// Objects that the entry keeps: results of calls that are constants of the trace.
+    pub kept: FxHashSet<ObjectId>,
     /// Functions whose parts are guarded already.
     pub entered: FxHashSet<usize>,
     /// Fast locals (frame and slot) that hold what they held when the trace began.
@@ -158,6 +160,7 @@ impl State {
             protocols: FxHashSet::default(),
             distinct: FxHashSet::default(),
             by_identity: FxHashSet::default(),
+            kept: FxHashSet::default(),
             entered: FxHashSet::default(),
             unchanged: FxHashMap::default(),
             constants: FxHashMap::default(),
@@ -237,7 +240,10 @@ impl State {
     pub fn refuse_native_state(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
         let outside =
             self.kind(object) == Kind::Object && self.origin(object) != Some(Origin::Fresh);
-        if outside && self.kinds.has_native_state(&object.get_type()) {
+        if outside
+            && self.kinds.has_native_state(&object.get_type())
+            && !heap::is_function_like(object)
+        {
             return Err((
                 Reason::Unsupported,
                 format!("the state of a {}", heap::type_name(object)),
@@ -312,6 +318,11 @@ impl State {
         if let Some(active) = self.frames.last() {
             self.here = (active.code, unit(frame));
         }
+    }
+
+    /// As [`State::locate`] for an instruction of the current frame that is yet to come.
+    pub fn locate_unit(&mut self, unit: usize) {
+        self.here.1 = u32::try_from(unit).unwrap_or(u32::MAX);
     }
 
     /// A source for an object known by identity: a type, or the entry function.

@@ -97,10 +97,14 @@ impl State {
             Kind::Type | Kind::Builtin | Kind::Singleton | Kind::TorchCallable | Kind::Module => {
                 Ok(Arg::Object(self.graph_object(object, || heap::name_of(object))))
             }
-            _ => Err((
-                Reason::Unsupported,
-                format!("a {} as argument of a tensor operation", heap::type_name(object)),
-            )),
+            _ => {
+                // An object is an input of the graph where a marked function is given it.
+                let input = self.source(object).and_then(|source| self.placeholders.get(&source));
+                input.map(|node| Arg::Node(*node)).ok_or_else(|| {
+                    let what = heap::type_name(object);
+                    (Reason::Unsupported, format!("a {what} as argument of a tensor operation"))
+                })
+            }
         }
     }
 
@@ -155,7 +159,7 @@ impl State {
 
     /// Notes that `object` is the result of `node`: a tensor, or a structure of tensors. An argument
     /// that comes back (in-place operations, `contiguous()`) keeps its origin.
-    fn bind_result(
+    pub(super) fn bind_result(
         &mut self,
         node: NodeId,
         object: Borrowed<'_, '_>,
@@ -172,7 +176,7 @@ impl State {
                 }
                 Ok(())
             }
-            Kind::Tuple | Kind::List => {
+            Kind::Tuple | Kind::List if self.source(object).is_none() => {
                 let items = if self.kind(object) == Kind::List {
                     heap::list_items(object)
                 } else {
@@ -196,6 +200,7 @@ impl State {
                 }
                 Ok(())
             }
+            Kind::Dict if self.source(object).is_none() => self.bind_dict(node, object, args),
             Kind::Constant if object.is_none() => {
                 self.graph.set_value(node, Value::Nothing);
                 Ok(())
@@ -299,8 +304,6 @@ impl Recorder {
                 .then(|| (Reason::DynamicOutput, operation.name.to_string())),
             Determined::Indexing => {
                 let index = args.get(1).copied()?;
-                let values = args.get(2).copied();
-                let _ = values;
                 index_depends_on_data(&mut state, index)
             }
         }

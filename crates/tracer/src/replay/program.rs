@@ -30,11 +30,6 @@ impl Program {
         self.input_count
     }
 
-    /// The number of calls and constructions in a run.
-    pub fn step_count(&self) -> usize {
-        self.steps.len()
-    }
-
     /// The number of values that are alive at once, at most.
     pub fn register_count(&self) -> usize {
         self.register_count

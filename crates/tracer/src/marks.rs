@@ -1,0 +1,171 @@
+//! The marks that functions bear: how a trace takes a call of them. Looking for one runs no user code.
+//!
+//! A mark needs no guard: it says how a call is recorded, not what it does. A trace that looked into
+//! a function before it was marked is right.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFunction, PySet, PyString};
+use rustc_hash::FxHashMap;
+use stator_cpython::code::Code;
+use stator_cpython::generic;
+use stator_cpython::heap::dict::{self, Lookup, Peek, peek_instance_dict};
+use stator_cpython::heap::function::{Field, value};
+use stator_cpython::object::{Borrowed, Object};
+
+use crate::locate::text;
+
+/// How a trace takes a call of a marked function.
+pub enum Mark {
+    /// It ends there, with the reason.
+    Disabled(String),
+    /// It ends there, because the user wants it to.
+    Break,
+    /// The call is one node of the graph.
+    InGraph,
+    /// Its result is a constant of the trace.
+    Constant,
+}
+
+/// The mark of a Python function: one of Stator's, or one that PyTorch's compiler heeds.
+#[must_use]
+pub fn of(function: Borrowed<'_, '_>) -> Option<Mark> {
+    if is_graph_break_of_torch(function) {
+        return Some(Mark::Break);
+    }
+    let Peek::Dict(marks) = peek_instance_dict(function) else { return None };
+    if dict::length(marks.as_borrowed()) == Some(0) {
+        return None;
+    }
+    let py = function.py();
+    let get = |name| found(marks.as_borrowed(), name);
+    let is_true = |name| get(name).is_some_and(|mark| mark.is(&*PyBool::new(py, true)));
+    if let Some(why) = get(pyo3::intern!(py, "__stator_disable__")) {
+        return Some(Mark::Disabled(text(why.as_borrowed())));
+    }
+    // `functools.wraps` copies a function's marks to others: whose it is says the code in it.
+    let code = value(function, Field::Code)?;
+    let is_own = |name| get(name).is_some_and(|mark| mark.is(&code));
+    if is_own(pyo3::intern!(py, "__stator_in_graph__")) {
+        return Some(Mark::InGraph);
+    }
+    if is_own(pyo3::intern!(py, "__stator_constant__"))
+        || is_true(pyo3::intern!(py, "_dynamo_marked_constant"))
+    {
+        return Some(Mark::Constant);
+    }
+    if !is_true(pyo3::intern!(py, "_torchdynamo_disable")) {
+        return None;
+    }
+    let mut why = format!("{} is under torch.compiler.disable", qualname(function));
+    if let Some(reason) = get(pyo3::intern!(py, "_torchdynamo_disable_msg"))
+        && reason.is_instance_of::<PyString>()
+    {
+        why += &format!(": {}", text(reason.as_borrowed()));
+    }
+    Some(Mark::Disabled(why))
+}
+
+/// Why a function isn't to be traced, if so.
+#[must_use]
+pub fn disabled(function: Borrowed<'_, '_>) -> Option<String> {
+    match of(function) {
+        Some(Mark::Disabled(why)) => Some(why),
+        _ => None,
+    }
+}
+
+fn found<'py>(marks: Borrowed<'_, 'py>, name: &Bound<'py, PyString>) -> Option<Object<'py>> {
+    match dict::get(marks, name.as_any().as_borrowed()) {
+        Lookup::Found(value) => Some(value),
+        Lookup::Absent | Lookup::Refused => None,
+    }
+}
+
+/// `torch._dynamo.graph_break`, which nobody could mark. It is known by its code, so that it needn't
+/// be loaded when the function table is made.
+fn is_graph_break_of_torch(function: Borrowed<'_, '_>) -> bool {
+    let code = value(function, Field::Code);
+    let Some(code) = code.as_ref().and_then(|code| Code::of(code.as_borrowed())) else {
+        return false;
+    };
+    // Names in code are interned.
+    code.name().is(pyo3::intern!(function.py(), "graph_break"))
+        && text(code.filename()).ends_with("torch/_dynamo/decorators.py")
+}
+
+fn qualname(function: Borrowed<'_, '_>) -> String {
+    let code = value(function, Field::Code);
+    let code = code.as_ref().and_then(|code| Code::of(code.as_borrowed()));
+    code.map_or_else(|| "it".into(), |code| text(code.qualname()))
+}
+
+/// The functions under `torch.compiler.allow_in_graph`: PyTorch keeps a set of their ids.
+#[must_use]
+pub fn allowed_by_torch(py: Python<'_>) -> Option<Py<PySet>> {
+    let modules = py.import("sys").ok()?.getattr("modules").ok()?;
+    let rules = modules.cast::<PyDict>().ok()?.get_item("torch._dynamo.trace_rules").ok()??;
+    let allowed = rules.getattr("_allowed_callable_ids").ok()?.getattr("function_ids").ok()?;
+    allowed.cast_into::<PySet>().ok().map(Bound::unbind)
+}
+
+/// What was registered for a callable that can't bear a mark, such as a C function.
+pub enum Registered {
+    /// As [`Mark::InGraph`].
+    InGraph,
+    /// As [`Mark::Constant`].
+    Constant,
+    /// A Python function does the same and is traced in its place.
+    Substitute {
+        /// That function.
+        polyfill: Py<PyFunction>,
+        /// Whether the original is called where all arguments are constants.
+        folds: bool,
+    },
+}
+
+impl Registered {
+    fn clone_ref(&self, py: Python<'_>) -> Self {
+        match self {
+            Self::InGraph => Self::InGraph,
+            Self::Constant => Self::Constant,
+            Self::Substitute { polyfill, folds } => {
+                Self::Substitute { polyfill: polyfill.clone_ref(py), folds: *folds }
+            }
+        }
+    }
+}
+
+/// A registered callable, kept so that its address stays its own.
+type Row = (Py<PyAny>, Registered);
+
+static REGISTERED: Mutex<Option<FxHashMap<usize, Row>>> = Mutex::new(None);
+/// Whether anything is registered: mostly nothing is.
+static ANY: AtomicBool = AtomicBool::new(false);
+
+fn key(callable: Borrowed<'_, '_>) -> usize {
+    generic::method_def(callable).unwrap_or(callable.as_ptr() as usize)
+}
+
+/// Registers a callable, in place of what was registered for it before.
+pub fn register(callable: &Bound<'_, PyAny>, registered: Registered) {
+    let row = (callable.clone().unbind(), registered);
+    let mut table = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = table.get_or_insert_default().insert(key(callable.as_borrowed()), row);
+    drop(table);
+    drop(before);
+    ANY.store(true, Ordering::Relaxed);
+}
+
+/// What was registered for a callable.
+#[must_use]
+pub fn registered(callable: Borrowed<'_, '_>) -> Option<Registered> {
+    if !ANY.load(Ordering::Relaxed) {
+        return None;
+    }
+    let table = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
+    let (_, registered) = table.as_ref()?.get(&key(callable))?;
+    Some(registered.clone_ref(callable.py()))
+}
