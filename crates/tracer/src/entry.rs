@@ -4,13 +4,14 @@ use std::sync::{Arc, OnceLock};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PySequence, PySequenceMethods, PyTuple};
+use pyo3::types::{PyList, PySequence, PySequenceMethods, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::object::{Borrowed, Object};
 use stator_graph::print;
 use stator_guards::Guard;
 
 use crate::check::{Checker, Failure, Resolved};
+use crate::effects;
 use crate::locate::{Places, ShownPlaces, shown_path, source_line};
 use crate::recipe::Values;
 use crate::recorder::Traced;
@@ -121,7 +122,8 @@ impl Entry {
             Ok(made) => made,
             Err(error) => return Replay::Failed(error),
         };
-        if let Err(error) = self.store(py, &rebuilt, &made[1..]) {
+        let table = &self.traced.objects;
+        if let Err(error) = effects::replay(py, &self.traced.effects, &rebuilt, &made[1..], table) {
             return Replay::Failed(error);
         }
         Replay::Done(made.swap_remove(0))
@@ -155,33 +157,6 @@ impl Entry {
         }
         rollback::restore_generators(py, &saved).map_err(Replay::Failed)?;
         Err(Replay::Restart)
-    }
-
-    /// Writes the values that the trace left in outside dictionaries.
-    fn store<'py>(
-        &self,
-        py: Python<'py>,
-        rebuilt: &[Borrowed<'_, 'py>],
-        values: &[Object<'py>],
-    ) -> PyResult<()> {
-        let mut values = values.iter();
-        for store in &self.traced.effects {
-            let dict = rebuilt[store.dict as usize].cast::<PyDict>()?;
-            let key = self.traced.objects[store.key.index()].bind_borrowed(py);
-            let now = dict.get_item(key)?;
-            match store.value {
-                Some(_) => {
-                    let value = values.next().expect("one value for each store");
-                    // An unchanged slot stays untouched, and with it the dictionary's version.
-                    if !now.is_some_and(|now| now.is(value)) {
-                        dict.set_item(key, value)?;
-                    }
-                }
-                None if now.is_some() => dict.del_item(key)?,
-                None => {}
-            }
-        }
-        Ok(())
     }
 
     fn program(&self, py: Python<'_>) -> PyResult<&Program> {

@@ -158,6 +158,9 @@ impl Recorder {
                 || ops::set_item(owner, key, Some(value)).map(|()| py.None().into_bound(py));
             return self.operation(frame, target, &[owner, key, value], None, execute).map(drop);
         }
+        if self.kind(owner) == Kind::List && self.origin(owner) != Some(Origin::Fresh) {
+            return self.set_list_item(frame, owner, key, value);
+        }
         if self.origin(owner) != Some(Origin::Fresh) {
             let exact = owner.get_type().is(frame.py().get_type::<pyo3::types::PyDict>());
             if !exact || !self.writes_slot(frame, owner, key, value.is_none()) {

@@ -69,6 +69,14 @@ pub fn dict_get<'py>(object: Borrowed<'_, 'py>, key: Borrowed<'_, 'py>) -> Optio
     }
 }
 
+/// Whether a dictionary takes two keys for the same. (Objects are told apart by identity.)
+pub fn equal_keys(left: Borrowed<'_, '_>, right: Borrowed<'_, '_>) -> bool {
+    left.is(right)
+        || (constant::is_constant(left)
+            && constant::is_constant(right)
+            && left.eq(right).unwrap_or(false))
+}
+
 /// The instance dictionary, made if there was none yet.
 pub fn instance_dict<'py>(object: Borrowed<'_, 'py>) -> Option<Object<'py>> {
     match dict::instance_dict(object) {

@@ -6,13 +6,14 @@
 //! ends as plain Python would end it, and the notes are thrown away.
 //!
 //! `kinds`, `objects` and `state` hold the notes; `sites` implements the evaluator's trait and calls
-//! the families `names`, `attributes`, `items`, `operators`, `calls`, `models` and `tensors`;
+//! the families `names`, `attributes`, `items`, `operators`, `calls`, `models`, `containers` and `tensors`;
 //! `outcome` turns the notes into a cache entry; `trace` is the log of the same name.
 
 mod attributes;
 mod cached;
 mod calls;
 mod class_attributes;
+mod containers;
 mod effects;
 mod identity;
 mod items;

@@ -281,10 +281,15 @@ impl Recorder {
             | Kind::Set
             | Kind::FrozenSet => Ok(()),
             Kind::Dict => {
+                if state.written_dicts.contains(&(object.as_ptr() as usize)) {
+                    // Which of the counted keys this trace made depends on all of them.
+                    return state.adopt_keys(object);
+                }
                 if let Some(source) = state.source(object)
                     && !state.keyed.contains(&(object.as_ptr() as usize))
                     && state.sized.insert(object.as_ptr() as usize)
                 {
+                    state.read_slots.insert((object.as_ptr() as usize, super::effects::KEYS));
                     state.guard(source, GuardKind::DictLength(heap::dict_length(object)));
                 }
                 Ok(())
@@ -419,64 +424,6 @@ impl Recorder {
             }
         }
         self.registered(frame, native)
-    }
-
-    /// A method that changes its receiver: free on what this trace made.
-    fn container_write<'py>(
-        &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        receiver: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        native: impl FnOnce() -> Result<Object<'py>>,
-    ) -> Result<Object<'py>> {
-        let name = heap::callable_name(callable);
-        self.note(frame, |state| {
-            if state.origin(receiver) != Some(Origin::Fresh) {
-                return Err((
-                    Reason::OutsideWrite,
-                    format!("{name} of a {}", heap::type_name(receiver)),
-                ));
-            }
-            args.iter().try_for_each(|arg| {
-                if state.kind(*arg) == Kind::Iterator && state.source(*arg).is_some() {
-                    return Err((Reason::OutsideIterator, heap::type_name(*arg)));
-                }
-                let moves = matches!(&*name, "append" | "appendleft" | "insert");
-                if moves { Ok(()) } else { state.adopt_deep(*arg) }
-            })?;
-            if matches!(&*name, "remove" | "index" | "sort") && holds_tensor(state, receiver) {
-                return Err((Reason::DataRead, format!("{name} of a list of tensors")));
-            }
-            Ok(())
-        });
-        let set = matches!(self.kind(receiver), Kind::Set);
-        if set && name == "pop" {
-            self.note(frame, |state| state.check_order(receiver));
-        }
-        for arg in args {
-            if !set {
-                self.note(frame, |state| state.check_order(*arg));
-            }
-            self.guard_callback(frame, *arg);
-        }
-        // Methods that only move references call no operation.
-        let plain = matches!(
-            &*name,
-            "append"
-                | "appendleft"
-                | "insert"
-                | "pop"
-                | "popleft"
-                | "popitem"
-                | "setdefault"
-                | "clear"
-                | "add"
-                | "move_to_end"
-        );
-        let result = if plain { native()? } else { self.with_mode(frame, native)? };
-        self.note(frame, |state| state.register(result.as_borrowed()));
-        Ok(result)
     }
 
     /// A switch of grad mode or autocast: a node, executed for real.

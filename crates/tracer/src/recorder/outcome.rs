@@ -9,11 +9,13 @@ use stator_cpython::{Result, ops};
 use stator_graph::{Arg, Graph, NodeId};
 use stator_guards::{GlobalState, Guard, GuardKind, ObjectId, Source, SourceId, Sources};
 
+use super::effects::{self, Last};
 use super::kinds::Kind;
 use super::look as heap;
 use super::state::{Origin, State, Stop};
 use super::{Recorder, Recording, recorder};
 use crate::breaks::{Break, Reason};
+use crate::effects::{Part, Store};
 use crate::evaluator::evaluate;
 use crate::recipe::{Instance, Items, Recipe, RecipeId, Recipes, Storage};
 use crate::rollback;
@@ -58,18 +60,8 @@ pub struct Traced {
     pub generators: Vec<Py<PyAny>>,
     /// The objects that recipes need.
     pub kept: FxHashSet<ObjectId>,
-    /// What a replay writes to outside dictionaries, in order.
+    /// What a replay writes to outside objects, in order.
     pub effects: Vec<Store>,
-}
-
-/// A write of a dictionary's slot.
-pub struct Store {
-    /// The dictionary's position among [`Traced::rebuilt`].
-    pub dict: u32,
-    /// The key.
-    pub key: ObjectId,
-    /// The value's recipe; `None` deletes.
-    pub value: Option<RecipeId>,
 }
 
 /// Records a call of a Python function: executes it, once, and returns its result with what was
@@ -181,21 +173,31 @@ impl Finish {
         })
     }
 
-    /// The last value of each slot that was written.
+    /// What each part that was written holds at the end.
     fn effects(&mut self, py: Python<'_>) -> Made<Vec<Store>> {
-        let effects = std::mem::take(&mut self.state.effects);
+        let effects = self.state.take_effects(py);
         let mut stores = Vec::with_capacity(effects.len());
         for effect in &effects {
-            let (dict, key) = (effect.dict.bind_borrowed(py), effect.key.bind_borrowed(py));
-            let position = u32::try_from(self.rebuilt.len()).expect("fewer than 2^32 sources");
+            let object = u32::try_from(self.rebuilt.len()).expect("fewer than 2^32 sources");
             self.rebuilt.push(effect.source);
-            let value = match heap::dict_get(dict, key) {
-                Some(value) => Some(self.recipe(value.as_borrowed())?),
-                None => None,
+            let value = match effect.last(py) {
+                Last::Value(value) => Some(self.recipe(value.as_borrowed())?),
+                Last::Nothing => None,
+                Last::Elements(items) => {
+                    let items = self.all(&items)?;
+                    Some(self.recipes.push(Recipe::List(items)))
+                }
             };
-            stores.push(Store { dict: position, key: self.keep(key), value });
+            let mut name = |name: &Py<PyAny>| self.keep(name.bind_borrowed(py));
+            let part = match &effect.part {
+                effects::Part::Item { key, moves } => Part::Item { key: name(key), moves: *moves },
+                effects::Part::Cell => Part::Cell,
+                effects::Part::Member(member) => Part::Member(name(member)),
+                effects::Part::ClassAttribute(attribute) => Part::ClassAttribute(name(attribute)),
+                effects::Part::Elements => Part::Elements,
+            };
+            stores.push(Store { object, part, value, place: effect.place });
         }
-        self.state.effects = effects;
         Ok(stores)
     }
 

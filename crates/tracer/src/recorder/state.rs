@@ -16,7 +16,7 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_graph::{Graph, NodeId, StackId};
 use stator_guards::{Guard, GuardKind, ObjectId, Source, SourceId, Sources};
 
-use super::effects::Effect;
+use super::effects::{CONTENTS, Effect, KEYS};
 use super::kinds::{Kind, Kinds};
 use super::look as heap;
 use super::objects::{Objects, canonical_key};
@@ -82,25 +82,33 @@ pub struct State {
     /// Places of guards: code and unit.
     pub locations: Vec<(u32, u32)>,
     /// The place of the instruction that is being evaluated.
-    here: (u32, u32),
+    pub here: (u32, u32),
     kinds: Kinds,
     origins: FxHashMap<usize, Origin>,
     seen: FxHashSet<SourceId>,
     /// Type lookups that are guarded already: type and name.
     pub lookups: FxHashSet<Slot>,
-    /// Dictionary slots that are guarded already: dictionary and key.
+    /// Slots that are guarded already: owner, and what stands for the key (see `effects`).
     pub read_slots: FxHashSet<Slot>,
     /// Dictionaries whose keys are guarded as a whole.
     pub keyed: FxHashSet<usize>,
-    /// Dictionary slots this trace wrote.
-    pub written: FxHashSet<Slot>,
-    /// The writes, in the order of the first write to each slot.
+    /// Parts of outside objects that this trace wrote, with their places among the effects.
+    pub written: FxHashMap<Slot, usize>,
+    /// Attributes of classes that this trace wrote: class and name.
+    pub class_writes: Vec<Slot>,
+    /// Dictionaries that this trace wrote to.
+    pub written_dicts: FxHashSet<usize>,
+    /// Dictionaries whose keys this trace changed, with their keys before that.
+    pub rekeyed: FxHashMap<usize, Vec<Py<PyAny>>>,
+    /// The writes, in the order of the first write to each part.
     pub effects: Vec<Effect>,
     /// Dictionaries whose length is guarded already.
     pub sized: FxHashSet<usize>,
     /// Special methods of types that are guarded already: type and name.
     pub protocols: FxHashSet<Slot>,
     distinct: FxHashSet<Slot>,
+    /// Cells found a second time, which are guarded to be the first.
+    pub shared_cells: FxHashSet<SourceId>,
     by_identity: FxHashSet<usize>,
     /// Functions whose parts are guarded already.
     pub entered: FxHashSet<usize>,
@@ -133,11 +141,15 @@ impl State {
             lookups: HashSet::with_capacity_and_hasher(ROOM / 4, FxBuildHasher),
             read_slots: HashSet::with_capacity_and_hasher(ROOM, FxBuildHasher),
             keyed: FxHashSet::default(),
-            written: FxHashSet::default(),
+            written: FxHashMap::default(),
+            class_writes: Vec::new(),
+            written_dicts: FxHashSet::default(),
+            rekeyed: FxHashMap::default(),
             effects: Vec::new(),
             sized: FxHashSet::default(),
             protocols: FxHashSet::default(),
             distinct: FxHashSet::default(),
+            shared_cells: FxHashSet::default(),
             by_identity: FxHashSet::default(),
             entered: FxHashSet::default(),
         })
@@ -195,7 +207,12 @@ impl State {
 
     /// Whether an object is known for good by identity (a function, class, module, enum member).
     pub fn is_identity_guarded(&self, object: Borrowed<'_, '_>) -> bool {
-        self.by_identity.contains(&(object.as_ptr() as usize))
+        self.is_address_known(object.as_ptr() as usize)
+    }
+
+    /// As [`State::is_identity_guarded`], of the object at an address.
+    pub fn is_address_known(&self, address: usize) -> bool {
+        self.by_identity.contains(&address)
     }
 
     /// The index of a code object among [`State::codes`].
@@ -310,6 +327,7 @@ impl State {
                 self.guard_type(source, object);
                 let items = heap::list_items(object);
                 self.guard(source, GuardKind::Length(items.len()));
+                self.read_slots.insert((object.as_ptr() as usize, CONTENTS));
                 for (index, item) in items.iter().enumerate() {
                     let child = self.sources.intern(Source::ListItem { parent: source, index });
                     self.adopt(child, item.as_borrowed())?;
@@ -403,9 +421,9 @@ impl State {
         value: Option<Borrowed<'_, '_>>,
     ) -> Result<(), Stop> {
         let Some(parent) = self.source(dict) else { return Ok(()) };
-        let key = canonical_key(key);
+        let key = self.objects.canonical(key);
         let slot = (dict.as_ptr() as usize, key.as_ptr() as usize);
-        if self.written.contains(&slot) || !self.read_slots.insert(slot) {
+        if self.written.contains_key(&slot) || !self.read_slots.insert(slot) {
             return Ok(());
         }
         let kind = self.kind(key.as_borrowed());
@@ -436,6 +454,7 @@ impl State {
         if !self.keyed.insert(dict.as_ptr() as usize) {
             return Ok(());
         }
+        self.read_slots.insert((dict.as_ptr() as usize, KEYS));
         let mut ids = Vec::new();
         for (key, _) in heap::dict_items(dict) {
             let key = canonical_key(key.as_borrowed());
