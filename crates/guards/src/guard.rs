@@ -32,7 +32,7 @@ pub enum GuardKind {
     /// Same exact type and value as a constant; floats bit by bit, tuples, frozensets, slices and
     /// ranges element by element. Never runs a user's `__eq__`.
     Equals(ObjectId),
-    /// Length of a list or tuple, or of a subclass's storage.
+    /// Length of a list or tuple, or of a subclass's storage; of a `collections.deque`.
     Length(usize),
     /// The keys of a dictionary in iteration order: constants by value, others by identity.
     DictKeys(Box<[ObjectId]>),

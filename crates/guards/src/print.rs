@@ -60,7 +60,9 @@ impl Sources {
             }
             Source::GlobalState => out.push_str("global state"),
             Source::DictItem { parent, text, .. } => self.write_item(out, *parent, text),
-            Source::ListItem { parent, index } | Source::TupleItem { parent, index } => {
+            Source::ListItem { parent, index }
+            | Source::TupleItem { parent, index }
+            | Source::DequeItem { parent, index } => {
                 self.write_indexed(out, *parent, "", *index);
             }
             Source::ClosureCell { parent, index } => {
@@ -200,6 +202,7 @@ fn suffix(source: &Source) -> Option<&'static str> {
         Source::PropertySet(_) => ".fset",
         Source::Cache(_) => ".cache",
         Source::CachedResult(_) => ".result",
+        Source::DequeMaxLength(_) => ".maxlen",
         _ => return None,
     })
 }

@@ -56,6 +56,15 @@ pub enum Source {
         /// Position of the element.
         index: usize,
     },
+    /// An element of a `collections.deque`.
+    DequeItem {
+        /// The deque.
+        parent: SourceId,
+        /// Position of the element.
+        index: usize,
+    },
+    /// `maxlen` of a `collections.deque`.
+    DequeMaxLength(SourceId),
     /// The value of a `__slots__` member.
     Slot {
         /// The instance.
@@ -195,6 +204,8 @@ impl Source {
             | Source::DictItem { parent, .. }
             | Source::ListItem { parent, .. }
             | Source::TupleItem { parent, .. }
+            | Source::DequeItem { parent, .. }
+            | Source::DequeMaxLength(parent)
             | Source::Slot { parent, .. }
             | Source::TypeLookup { parent, .. }
             | Source::SuperLookup { parent, .. }
@@ -257,6 +268,8 @@ impl Source {
             Source::Cache(_) => (28, 0),
             Source::CachedResult(_) => (29, 0),
             Source::FunctionField { field, .. } => (30, *field as u64),
+            Source::DequeItem { index, .. } => (31, *index as u64),
+            Source::DequeMaxLength(_) => (32, 0),
         };
         (tag, self.parent().map_or(NO_PARENT, SourceId::raw), payload)
     }

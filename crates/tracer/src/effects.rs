@@ -5,7 +5,7 @@
 //! stays untouched, so that snapshots of it stay valid.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyListMethods, PyType};
+use pyo3::types::{PyDict, PyList, PyListMethods, PyString, PyTuple, PyType};
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{generic, ops};
@@ -44,6 +44,10 @@ pub enum Part {
     ClassAttribute(ObjectId),
     /// All elements of a list; the value is a list of them.
     Elements,
+    /// Elements at the end of a list; the value is a list of them.
+    Added,
+    /// Calls of methods of a set or deque; the value is a list of tuples, name and arguments.
+    Calls,
 }
 
 /// Writes what the trace left behind. `objects` are the resolved sources, `values` the rebuilt
@@ -71,6 +75,8 @@ pub fn replay<'py>(
             }
             Part::ClassAttribute(name) => set_class_attribute(object, entry(name), value)?,
             Part::Elements => set_elements(object, value.expect("a list of the elements"))?,
+            Part::Added => add_elements(object, value.expect("a list of the elements"))?,
+            Part::Calls => call_methods(object, value.expect("a list of calls"))?,
         }
     }
     Ok(())
@@ -148,4 +154,19 @@ fn set_elements<'py>(list: Borrowed<'_, 'py>, elements: &Object<'py>) -> PyResul
     let same = list.len() == elements.len()
         && list.iter().zip(elements.iter()).all(|(now, element)| now.is(&element));
     if same { Ok(()) } else { list.set_slice(0, list.len(), elements.as_any()) }
+}
+
+fn add_elements<'py>(list: Borrowed<'_, 'py>, elements: &Object<'py>) -> PyResult<()> {
+    let list = list.cast::<PyList>()?;
+    elements.cast::<PyList>()?.iter().try_for_each(|element| list.append(element))
+}
+
+/// The object is of a C type, by its exact type: its methods are that type's.
+fn call_methods<'py>(object: Borrowed<'_, 'py>, calls: &Object<'py>) -> PyResult<()> {
+    for call in calls.cast::<PyList>()?.iter() {
+        let call = call.cast_into::<PyTuple>()?;
+        let name = call.get_item(0)?.cast_into::<PyString>()?;
+        object.call_method1(name, call.get_slice(1, call.len()))?;
+    }
+    Ok(())
 }

@@ -47,6 +47,7 @@ fn interrupt() {
 pub fn prepare(py: Python<'_>) {
     let none = py.None();
     function::Field::PartialFunc.applies(none.bind_borrowed(py));
+    container::prepare(py);
     if torch::get(py).is_some() {
         global_state::read(py);
     }

@@ -285,6 +285,8 @@ impl<'py> Capture<'_, 'py> {
                 let key = self.key(key)?;
                 self.builder.dict_item(parent, key.as_borrowed())?
             }
+            // Its elements lie in blocks that come and go.
+            Fetch::DequeItem(_) | Fetch::DequeMaxLength => return Err(Unwatchable("a deque")),
             Fetch::ListItem(index) => Some(builder.list_item(parent, *index)?),
             Fetch::TupleItem(index) => Some(builder.tuple_item(parent, *index)?),
             Fetch::Member(member) => builder.member(parent, member)?,
@@ -321,6 +323,9 @@ impl<'py> Capture<'_, 'py> {
             TestKind::Equals(_) => builder.own(node)?,
             TestKind::Length(_) => {
                 let object = builder.object(node);
+                if container::is_deque(object) {
+                    return Err(Unwatchable("a deque"));
+                }
                 if container::list_length(object).is_some() {
                     builder.list_length(node)?;
                 } else {

@@ -54,6 +54,8 @@ pub(super) enum Fetch {
     Item(Key),
     ListItem(usize),
     TupleItem(usize),
+    DequeItem(usize),
+    DequeMaxLength,
     Member(Member),
     Lookup { after: Option<Key>, name: Py<PyAny> },
     TypeOf,
@@ -333,6 +335,8 @@ impl<'py> Compiler<'_, 'py> {
             Source::DictItem { key, .. } => Fetch::Item(self.key(*key)?),
             Source::ListItem { index, .. } => Fetch::ListItem(*index),
             Source::TupleItem { index, .. } => Fetch::TupleItem(*index),
+            Source::DequeItem { index, .. } => Fetch::DequeItem(*index),
+            Source::DequeMaxLength(_) => Fetch::DequeMaxLength,
             Source::Slot { offset, .. } => Fetch::Member(Member::new(*offset)),
             Source::TypeLookup { name, .. } => {
                 Fetch::Lookup { after: None, name: self.name(*name)? }

@@ -108,6 +108,8 @@ impl<'py> Walk<'_, '_, 'py> {
             Fetch::Item(key) => found(dict::get(parent, self.key(key)?.as_borrowed())),
             Fetch::ListItem(index) => container::list_item(parent, *index),
             Fetch::TupleItem(index) => container::tuple_item(parent, *index),
+            Fetch::DequeItem(index) => container::deque_item(parent, *index),
+            Fetch::DequeMaxLength => container::deque_max_length(parent),
             Fetch::Member(member) => match member.read(parent) {
                 member::Read::Value(value) => Some(value),
                 member::Read::Unset | member::Read::NoMember => None,
@@ -133,8 +135,10 @@ impl<'py> Walk<'_, '_, 'py> {
     fn holds(&self, test: &TestKind, object: Any<'_, 'py>) -> bool {
         match test {
             TestKind::Length(length) => {
-                let found = container::list_length(object);
-                found.or_else(|| container::tuple_length(object)) == Some(*length)
+                let found = container::list_length(object)
+                    .or_else(|| container::tuple_length(object))
+                    .or_else(|| container::deque_length(object));
+                found == Some(*length)
             }
             TestKind::DictKeys(keys) => {
                 dict::keys(object).is_some_and(|found| self.keys_are(&found, keys))

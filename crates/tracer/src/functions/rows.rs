@@ -112,7 +112,7 @@ fn table() -> Vec<Row> {
         ),
         (
             "collections:deque",
-            "append appendleft extend extendleft pop popleft rotate clear remove insert __setitem__",
+            "append appendleft extend extendleft pop popleft rotate reverse clear remove insert __setitem__ __delitem__",
             model(Model::ContainerWrite),
         ),
         ("collections:deque", "copy count index __getitem__ __len__ __iter__", Transparent),

@@ -129,6 +129,9 @@ impl Recorder {
         if self.is_stopped() {
             return ops::get_method(owner, name);
         }
+        if let Some(method) = self.blind_method(owner, name) {
+            return Ok(Method::Function(method));
+        }
         Ok(match self.find_attr(frame, owner, name)? {
             Found::Value(value) => Method::Attribute(value),
             Found::Function(function) => Method::Function(function),
@@ -677,6 +680,9 @@ impl State {
         value: Borrowed<'_, '_>,
     ) -> std::result::Result<(), Stop> {
         let Some(source) = self.source(owner) else { return self.register(value) };
+        if name == "maxlen" && heap::is_deque(owner) {
+            return self.read_max_length(owner);
+        }
         let field = match (self.kind(owner), name) {
             (Kind::Function, "__code__") => Some(Source::Code(source)),
             (Kind::Function, "__defaults__") => Some(Source::Defaults(source)),

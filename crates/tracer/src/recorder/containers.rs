@@ -1,12 +1,14 @@
 //! Methods that change a container: free on what this trace made, effects on what is from outside.
 
 use pyo3::prelude::*;
+use pyo3::types::PyList;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::BinaryOp;
 use stator_cpython::{Result, ops};
 
 use super::Recorder;
+use super::effects::{CONTENTS, Call};
 use super::kinds::Kind;
 use super::look as heap;
 use super::state::{Origin, State, Stop};
@@ -38,11 +40,12 @@ impl Recorder {
             if state.origin(receiver) == Some(Origin::Fresh) {
                 return Ok(());
             }
-            state.write_container(&name, receiver)
+            state.write_container(&name, receiver, args)
         });
         self.guard_compared(frame, &name, receiver, args);
-        let set = matches!(self.kind(receiver), Kind::Set);
+        let set = self.state.borrow_mut().kind_alone(receiver) == Kind::Set;
         if set && name == "pop" {
+            // Which element it takes depends on those it took before, too.
             self.note(frame, |state| state.check_order(receiver));
         }
         for arg in args {
@@ -91,6 +94,26 @@ impl Recorder {
         }
     }
 
+    /// `deque[i] = x` and `del deque[i]` of an outside deque.
+    pub(super) fn set_deque_item<'py>(
+        &self,
+        frame: &Frame<'py>,
+        deque: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+        value: Option<Borrowed<'_, 'py>>,
+    ) -> Result<()> {
+        self.note(frame, |state| {
+            if !heap::is_constant(key) {
+                return Err((Reason::OutsideWrite, "an item of a deque".into()));
+            }
+            match value {
+                Some(value) => state.write_deque("__setitem__", deque, &[key, value]),
+                None => state.write_deque("__delitem__", deque, &[key]),
+            }
+        });
+        ops::set_item(deque, key, value)
+    }
+
     /// `list[i] = x`, `list[i:j] = xs` and `del list[i]` of an outside list.
     pub(super) fn set_list_item<'py>(
         &self,
@@ -119,20 +142,141 @@ impl Recorder {
     }
 }
 
+/// Methods of `collections.deque` that change it.
+const DEQUE_METHODS: &[&str] = &[
+    "append",
+    "appendleft",
+    "extend",
+    "extendleft",
+    "clear",
+    "pop",
+    "popleft",
+    "rotate",
+    "reverse",
+    "insert",
+    "__setitem__",
+    "__delitem__",
+];
+
+fn refuse(what: &str, container: Borrowed<'_, '_>) -> Stop {
+    (Reason::OutsideWrite, format!("{what} of a {}", heap::type_name(container)))
+}
+
 impl State {
     /// Takes note of a method that changes an outside container, before it does.
     fn write_container(
         &mut self,
         name: &str,
         receiver: Borrowed<'_, '_>,
+        args: &[Borrowed<'_, '_>],
     ) -> std::result::Result<(), Stop> {
-        match self.kind(receiver) {
+        if !self.is_blind(receiver, name) {
+            // What it does depends on the contents.
+            self.kind(receiver);
+        }
+        match self.kind_alone(receiver) {
             Kind::List => self.write_elements(receiver),
+            Kind::Set => self.write_set(name, receiver, args),
+            Kind::Object if heap::is_deque(receiver) => self.write_deque(name, receiver, args),
+            _ => Err(refuse(name, receiver)),
+        }
+    }
+
+    fn write_set(
+        &mut self,
+        name: &str,
+        set: Borrowed<'_, '_>,
+        args: &[Borrowed<'_, '_>],
+    ) -> std::result::Result<(), Stop> {
+        let call = match (name, args) {
+            ("add" | "discard" | "remove", [element]) => {
+                self.check_element(*element)?;
+                Call { method: name.into(), args: vec![(*element).to_owned().unbind()] }
+            }
+            ("clear", []) => Call { method: name.into(), args: Vec::new() },
+            (
+                "update"
+                | "difference_update"
+                | "intersection_update"
+                | "symmetric_difference_update",
+                _,
+            ) => {
+                let copies = args.iter().map(|arg| self.copy_elements(*arg));
+                Call { method: name.into(), args: copies.collect::<std::result::Result<_, _>>()? }
+            }
+            _ => return Err(refuse(name, set)),
+        };
+        for item in heap::set_items(set) {
+            self.check_element(item.as_borrowed())?;
+        }
+        self.write_call(set, call)
+    }
+
+    fn write_deque(
+        &mut self,
+        name: &str,
+        deque: Borrowed<'_, '_>,
+        args: &[Borrowed<'_, '_>],
+    ) -> std::result::Result<(), Stop> {
+        if !DEQUE_METHODS.contains(&name) {
+            return Err(refuse(name, deque));
+        }
+        let address = deque.as_ptr() as usize;
+        let blind = matches!(name, "append" | "appendleft" | "extend" | "extendleft" | "clear");
+        if !blind {
+            self.read_deque(deque)?;
+        } else if !self.read_slots.contains(&(address, CONTENTS)) && self.source(deque).is_some() {
+            // What it held before, should somebody look later.
+            let source = self.source(deque).expect("asked before");
+            if !self.unread.contains_key(&address) {
+                self.leave_unread(source, deque);
+            }
+        }
+        let args = match (name, args) {
+            ("extend" | "extendleft", [iterable]) => vec![self.copy_elements(*iterable)?],
+            _ => args.iter().map(|arg| (*arg).to_owned().unbind()).collect(),
+        };
+        self.write_call(deque, Call { method: name.into(), args })
+    }
+
+    /// Fails for what a set can't hold without running code of its own.
+    fn check_element(&mut self, element: Borrowed<'_, '_>) -> std::result::Result<(), Stop> {
+        match self.kind(element) {
+            Kind::Constant
+            | Kind::Type
+            | Kind::Singleton
+            | Kind::Function
+            | Kind::Builtin
+            | Kind::Module
+            | Kind::TorchCallable => Ok(()),
+            Kind::Tuple => heap::tuple_items(element)
+                .iter()
+                .try_for_each(|item| self.check_element(item.as_borrowed())),
             _ => {
-                let detail = format!("{name} of a {}", heap::type_name(receiver));
+                let detail = format!("a set that holds a {}", heap::type_name(element));
                 Err((Reason::OutsideWrite, detail))
             }
         }
+    }
+
+    /// A list of what an iterable holds now.
+    fn copy_elements(
+        &mut self,
+        iterable: Borrowed<'_, '_>,
+    ) -> std::result::Result<Py<PyAny>, Stop> {
+        let items = match self.kind(iterable) {
+            Kind::Tuple => heap::tuple_items(iterable),
+            Kind::List | Kind::Set | Kind::FrozenSet => heap::elements(iterable),
+            Kind::Dict => heap::dict_items(iterable).into_iter().map(|(key, _)| key).collect(),
+            _ => {
+                let detail = format!("the elements of a {}", heap::type_name(iterable));
+                return Err((Reason::OutsideWrite, detail));
+            }
+        };
+        let copy = PyList::new(iterable.py(), items);
+        let copy = copy.map_err(|_| (Reason::OutsideWrite, "a list".to_string()))?;
+        self.set_fresh(copy.as_any().as_borrowed());
+        Ok(copy.into_any().unbind())
     }
 
     /// Takes note of an in-place operator on a container, before it changes it.
@@ -153,10 +297,22 @@ impl State {
             (Kind::List, BinaryOp::InPlaceAdd | BinaryOp::InPlaceMultiply) => {
                 self.write_elements(left)
             }
-            _ => {
-                let detail = format!("{} on a {}", op.symbol(), heap::type_name(left));
-                Err((Reason::OutsideWrite, detail))
+            (Kind::Object, BinaryOp::InPlaceAdd) => self.write_deque("extend", left, &[right]),
+            (Kind::Set, _) => {
+                let name = match op {
+                    BinaryOp::InPlaceOr => "update",
+                    BinaryOp::InPlaceAnd => "intersection_update",
+                    BinaryOp::InPlaceSubtract => "difference_update",
+                    BinaryOp::InPlaceXor => "symmetric_difference_update",
+                    _ => return Err(refuse(op.symbol(), left)),
+                };
+                if !matches!(self.kind(right), Kind::Set | Kind::FrozenSet) {
+                    // Other operands raise, or answer themselves.
+                    return Err(refuse(op.symbol(), left));
+                }
+                self.write_set(name, left, &[right])
             }
+            _ => Err(refuse(op.symbol(), left)),
         }
     }
 }

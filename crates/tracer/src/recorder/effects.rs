@@ -20,11 +20,13 @@ use super::look as heap;
 use super::state::{State, Stop};
 use crate::breaks::Reason;
 
-/// What stands for a key in the slot of a container's elements as a whole, or of a cell. (Keys are
-/// addresses, members small multiples of a word.)
+/// What stands for a key in the slot of a container's elements as a whole. (Keys are addresses,
+/// offsets of members multiples of a word.)
 pub const CONTENTS: usize = 1;
 /// As [`CONTENTS`], for the keys of a dictionary.
 pub const KEYS: usize = 3;
+/// As [`CONTENTS`], for what a cell holds.
+pub const CELL: usize = 5;
 
 /// A part of an outside object that was written.
 pub struct Effect {
@@ -57,21 +59,37 @@ pub enum Part {
     ClassAttribute(Py<PyAny>),
     /// The elements of a list.
     Elements,
+    /// The elements of a list behind the first so many.
+    Added(usize),
+    /// A set or deque: the methods that changed it, which a replay calls again, because the order of a
+    /// set depends on its history.
+    Calls(Vec<Call>),
+}
+
+/// A call of a method of a C container.
+#[derive(Debug)]
+pub struct Call {
+    /// The method's name.
+    pub method: Box<str>,
+    /// Its arguments; of an iterable, a copy.
+    pub args: Vec<Py<PyAny>>,
 }
 
 /// What a written part holds at the end of the call.
-pub enum Last<'py> {
+pub enum Last<'a, 'py> {
     /// An object.
     Value(Object<'py>),
     /// Nothing: it was deleted.
     Nothing,
     /// Several elements, in order.
     Elements(Vec<Object<'py>>),
+    /// What the calls made of it.
+    Calls(&'a [Call]),
 }
 
 impl Effect {
     /// What the part holds now.
-    pub fn last<'py>(&self, py: Python<'py>) -> Last<'py> {
+    pub fn last<'py>(&self, py: Python<'py>) -> Last<'_, 'py> {
         let object = self.object.bind_borrowed(py);
         let found = match &self.part {
             Part::Item { key, .. } => heap::dict_get(object, key.bind_borrowed(py)),
@@ -85,6 +103,10 @@ impl Effect {
                 stator_cpython::generic::class_value(&class, name.bind_borrowed(py))
             }
             Part::Elements => return Last::Elements(heap::list_items(object)),
+            Part::Added(before) => {
+                return Last::Elements(heap::list_items(object).split_off(*before));
+            }
+            Part::Calls(calls) => return Last::Calls(calls),
         };
         found.map_or(Last::Nothing, Last::Value)
     }
@@ -139,18 +161,8 @@ impl State {
     }
 
     /// Takes note of a write to a cell of an enclosing function, before it happens.
-    pub fn write_cell(
-        &mut self,
-        cell: Borrowed<'_, '_>,
-        source: SourceId,
-        deletes: bool,
-    ) -> Result<(), Stop> {
-        if deletes && let Some(old) = value(cell, Field::CellContents) {
-            // Deleting what isn't there raises.
-            self.read_cell(cell, source, Some(old.as_borrowed()))?;
-        }
-        self.wrote(cell, source, CONTENTS, || Part::Cell);
-        Ok(())
+    pub fn write_cell(&mut self, cell: Borrowed<'_, '_>, source: SourceId) {
+        self.wrote(cell, source, CELL, || Part::Cell);
     }
 
     /// Takes note of a write to a `__slots__` member of an outside object, before it happens.
@@ -213,16 +225,32 @@ impl State {
     pub fn write_elements(&mut self, list: Borrowed<'_, '_>) -> Result<(), Stop> {
         let unknown = || (Reason::UnknownOrigin, format!("a {}", heap::type_name(list)));
         let source = self.source(list).ok_or_else(unknown)?;
-        if self.kind(list) != Kind::List {
-            return Err((Reason::OutsideWrite, format!("a {}", heap::type_name(list))));
-        }
         self.wrote(list, source, CONTENTS, || Part::Elements);
+        Ok(())
+    }
+
+    /// Takes note of a method that changes an outside set or deque, before it does.
+    pub fn write_call(&mut self, object: Borrowed<'_, '_>, call: Call) -> Result<(), Stop> {
+        let unknown = || (Reason::UnknownOrigin, format!("a {}", heap::type_name(object)));
+        let source = self.source(object).ok_or_else(unknown)?;
+        self.wrote(object, source, CONTENTS, || Part::Calls(Vec::new()));
+        let at = self.written[&(object.as_ptr() as usize, CONTENTS)];
+        if let Part::Calls(calls) = &mut self.effects[at].part {
+            calls.push(call);
+        }
         Ok(())
     }
 
     /// The writes in an order, and with the moves, that leave dictionaries in the order they have.
     pub fn take_effects(&mut self, py: Python<'_>) -> Vec<Effect> {
         let mut effects = std::mem::take(&mut self.effects);
+        for effect in &mut effects {
+            if let Part::Elements = effect.part
+                && let Some(unread) = self.unread.get(&(effect.object.as_ptr() as usize))
+            {
+                effect.part = Part::Added(unread.before.bind(py).len());
+            }
+        }
         for (dict, first) in &self.rekeyed {
             order_items(py, &mut effects, *dict, first);
         }

@@ -95,7 +95,10 @@ impl Recorder {
         let ty = owner.get_type();
         self.note(frame, |state| state.refuse_native_state(owner));
         if stator_cpython::heap::types::is_immutable(ty.as_borrowed()) {
-            if self.kind(owner) == Kind::Object && self.origin(owner) != Some(Origin::Fresh) {
+            if self.kind(owner) == Kind::Object
+                && self.origin(owner) != Some(Origin::Fresh)
+                && !(heap::is_deque(owner) && heap::is_constant(key))
+            {
                 self.stop(
                     frame,
                     Reason::Unsupported,
@@ -160,6 +163,9 @@ impl Recorder {
         }
         if self.kind(owner) == Kind::List && self.origin(owner) != Some(Origin::Fresh) {
             return self.set_list_item(frame, owner, key, value);
+        }
+        if heap::is_deque(owner) && self.origin(owner) != Some(Origin::Fresh) {
+            return self.set_deque_item(frame, owner, key, value);
         }
         if self.origin(owner) != Some(Origin::Fresh) {
             let exact = owner.get_type().is(frame.py().get_type::<pyo3::types::PyDict>());

@@ -30,6 +30,7 @@ mod state;
 mod stores;
 mod tensors;
 mod trace;
+mod unread;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -120,7 +121,11 @@ impl Recorder {
         let result = match self.state.try_borrow_mut() {
             Ok(mut state) => {
                 state.locate(frame);
-                notes(&mut state)
+                let result = notes(&mut state);
+                match state.failure.take() {
+                    Some(stop) => result.and(Err(stop)),
+                    None => result,
+                }
             }
             Err(_) => Err((Reason::Instruction, "code that runs while another is recorded".into())),
         };

@@ -8,7 +8,7 @@ use stator_cpython::{Result, ops};
 use stator_guards::{GuardKind, Source};
 
 use super::Recorder;
-use super::effects::CONTENTS;
+use super::effects::CELL;
 use super::kinds::Kind;
 use super::look as heap;
 use super::state::{Origin, State, Stop};
@@ -82,7 +82,8 @@ impl Recorder {
                 return Ok(());
             }
             let source = state.cell_source(frame, cell)?;
-            state.write_cell(cell, source, value.is_none())
+            state.write_cell(cell, source);
+            Ok(())
         });
         ops::store_cell(cell, value);
     }
@@ -188,7 +189,7 @@ impl State {
         source: stator_guards::SourceId,
         value: Option<Borrowed<'_, '_>>,
     ) -> std::result::Result<(), Stop> {
-        let slot = (cell.as_ptr() as usize, CONTENTS);
+        let slot = (cell.as_ptr() as usize, CELL);
         if self.written.contains_key(&slot) || !self.read_slots.insert(slot) {
             return Ok(());
         }

@@ -119,7 +119,8 @@ impl Recorder {
                 self.guard_operands(frame, &[left, right], names);
                 let in_place = names.len() == 3;
                 self.note(frame, |state| {
-                    let mutable = matches!(state.kind(left), Kind::List | Kind::Dict | Kind::Set);
+                    let mutable = matches!(state.kind(left), Kind::List | Kind::Dict | Kind::Set)
+                        || heap::is_deque(left);
                     state.adopt_deep(left)?;
                     state.adopt_deep(right)?;
                     if in_place && mutable {

@@ -148,6 +148,9 @@ impl Finish {
         };
         let result = finish.recipe(result)?;
         let effects = finish.effects(py)?;
+        if let Some(stop) = finish.state.failure.take() {
+            return Err(stop);
+        }
         let Finish { mut state, recipes, outputs, rebuilt, kept, .. } = finish;
         state.graph.set_outputs(&outputs);
         debug_assert!(state.graph.verify().is_ok(), "{:?}", state.graph.verify());
@@ -187,6 +190,7 @@ impl Finish {
                     let items = self.all(&items)?;
                     Some(self.recipes.push(Recipe::List(items)))
                 }
+                Last::Calls(calls) => Some(self.calls(py, &calls)?),
             };
             let mut name = |name: &Py<PyAny>| self.keep(name.bind_borrowed(py));
             let part = match &effect.part {
@@ -195,10 +199,27 @@ impl Finish {
                 effects::Part::Member(member) => Part::Member(name(member)),
                 effects::Part::ClassAttribute(attribute) => Part::ClassAttribute(name(attribute)),
                 effects::Part::Elements => Part::Elements,
+                effects::Part::Added(_) => Part::Added,
+                effects::Part::Calls(_) => Part::Calls,
             };
             stores.push(Store { object, part, value, place: effect.place });
         }
         Ok(stores)
+    }
+
+    /// A list of tuples: a method's name and its arguments.
+    fn calls(&mut self, py: Python<'_>, calls: &[effects::Call]) -> Made<RecipeId> {
+        let mut made = Vec::with_capacity(calls.len());
+        for call in calls {
+            let name = pyo3::types::PyString::intern(py, &call.method);
+            let name = self.recipe(name.as_any().as_borrowed())?;
+            let mut parts = vec![name];
+            for argument in &call.args {
+                parts.push(self.recipe(argument.bind_borrowed(py))?);
+            }
+            made.push(self.recipes.push(Recipe::Tuple(parts.into())));
+        }
+        Ok(self.recipes.push(Recipe::List(made.into())))
     }
 
     /// An object that recipes need: the entry keeps it.
@@ -213,7 +234,7 @@ impl Finish {
         if let Some(&id) = self.made.get(&address) {
             return Ok(id);
         }
-        let kind = self.state.kind(object);
+        let kind = self.state.kind_alone(object);
         if kind == Kind::Constant {
             let id = self.keep(object);
             return Ok(self.recipes.push(Recipe::Constant(id)));

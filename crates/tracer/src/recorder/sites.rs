@@ -15,6 +15,7 @@ use super::kinds::Kind;
 use super::look as heap;
 use super::names::variadic_slots;
 use super::state::{ActiveFrame, Origin};
+use super::unread::only_adds_to;
 use crate::breaks::Reason;
 use crate::evaluator::sites::{Sites, Step};
 
@@ -419,7 +420,10 @@ impl Recorder {
                 let name = heap::text(code.local_name(index));
                 let slot = u16::try_from(index).unwrap_or(u16::MAX);
                 let source = state.sources.local(slot, || name.into());
-                state.adopt(source, value)?;
+                state.only_changed = only_adds_to(frame, index);
+                let adopted = state.adopt(source, value);
+                state.only_changed = false;
+                adopted?;
                 if variadic.contains(&index) {
                     // CPython made `*args` and `**kwargs` for this call: what they hold is from
                     // outside, they themselves aren't.

@@ -16,11 +16,12 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_graph::{Graph, NodeId, StackId};
 use stator_guards::{Guard, GuardKind, ObjectId, Source, SourceId, Sources};
 
-use super::effects::{CONTENTS, Effect, KEYS};
+use super::effects::{Effect, KEYS};
 use super::kinds::{Kind, Kinds};
 use super::look as heap;
 use super::objects::{Objects, canonical_key};
 use super::tensors::tensor_guard;
+use super::unread::Unread;
 use crate::breaks::Reason;
 
 /// Where an object with identity came from.
@@ -107,6 +108,12 @@ pub struct State {
     /// Special methods of types that are guarded already: type and name.
     pub protocols: FxHashSet<Slot>,
     distinct: FxHashSet<Slot>,
+    /// Containers from outside that were only added to so far.
+    pub unread: FxHashMap<usize, Unread>,
+    /// Whether what is found now is an argument that is only added to.
+    pub only_changed: bool,
+    /// Why the contents of one of them could not be guarded.
+    pub failure: Option<Stop>,
     /// Cells found a second time, which are guarded to be the first.
     pub shared_cells: FxHashSet<SourceId>,
     by_identity: FxHashSet<usize>,
@@ -149,15 +156,28 @@ impl State {
             sized: FxHashSet::default(),
             protocols: FxHashSet::default(),
             distinct: FxHashSet::default(),
+            unread: FxHashMap::default(),
+            only_changed: false,
+            failure: None,
             shared_cells: FxHashSet::default(),
             by_identity: FxHashSet::default(),
             entered: FxHashSet::default(),
         })
     }
 
-    /// The kind of an object.
+    /// The kind of an object that is about to be looked at: a container that was only added to so far
+    /// is read from here on.
     #[inline]
     pub fn kind(&mut self, object: Borrowed<'_, '_>) -> Kind {
+        if !self.unread.is_empty() {
+            self.read_unread(object);
+        }
+        self.kinds.of(object)
+    }
+
+    /// The kind of an object whose contents nobody looks at.
+    #[inline]
+    pub fn kind_alone(&mut self, object: Borrowed<'_, '_>) -> Kind {
         self.kinds.of(object)
     }
 
@@ -165,6 +185,9 @@ impl State {
     pub fn refuse_native_state(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
         let outside =
             self.kind(object) == Kind::Object && self.origin(object) != Some(Origin::Fresh);
+        if outside && heap::is_deque(object) {
+            return self.read_deque(object);
+        }
         if outside && self.kinds.has_native_state(&object.get_type()) {
             return Err((
                 Reason::Unsupported,
@@ -265,7 +288,7 @@ impl State {
         if !self.seen.insert(source) {
             return Ok(());
         }
-        let kind = self.kind(object);
+        let kind = self.kind_alone(object);
         if kind == Kind::Constant {
             if !heap::is_constant(object) {
                 return Err((
@@ -284,6 +307,9 @@ impl State {
                     self.guard(source, GuardKind::Is(id));
                 } else {
                     self.guard(source, GuardKind::SameAs(known));
+                }
+                if !self.unread.is_empty() && !self.is_found_to_change() {
+                    self.read_unread(object);
                 }
                 return Ok(());
             }
@@ -325,12 +351,10 @@ impl State {
             }
             Kind::List => {
                 self.guard_type(source, object);
-                let items = heap::list_items(object);
-                self.guard(source, GuardKind::Length(items.len()));
-                self.read_slots.insert((object.as_ptr() as usize, CONTENTS));
-                for (index, item) in items.iter().enumerate() {
-                    let child = self.sources.intern(Source::ListItem { parent: source, index });
-                    self.adopt(child, item.as_borrowed())?;
+                if self.is_found_to_change() {
+                    self.leave_unread(source, object);
+                } else {
+                    self.read_elements(source, object, &heap::list_items(object))?;
                 }
             }
             Kind::Tuple => {
@@ -345,13 +369,11 @@ impl State {
             Kind::Dict | Kind::Object | Kind::Cell => self.guard_type(source, object),
             Kind::Set | Kind::FrozenSet => {
                 self.guard_type(source, object);
-                let items = heap::set_items(object);
-                if items.iter().any(|item| self.kind(item.as_borrowed()) != Kind::Constant) {
-                    return Err((Reason::Unsupported, "a set of objects from outside".into()));
+                if self.is_found_to_change() {
+                    self.leave_unread(source, object);
+                } else {
+                    self.read_elements(source, object, &heap::set_items(object))?;
                 }
-                let copy = heap::ordered_copy(object);
-                let copy = self.objects.intern(copy.as_borrowed());
-                self.guard(source, GuardKind::SetEquals(copy));
             }
             Kind::Method => {
                 self.guard_type(source, object);
@@ -522,7 +544,7 @@ impl State {
     /// Vouches for objects that C code made: what's known or constant stays as it is, containers
     /// and iterators are fresh, deeply. Fails for tensors and objects nobody recorded.
     pub fn register(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
-        let kind = self.kind(object);
+        let kind = self.kind_alone(object);
         if kind == Kind::Constant || self.origin(object).is_some() {
             return Ok(());
         }
