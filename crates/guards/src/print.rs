@@ -114,6 +114,14 @@ impl Sources {
         let _ = write!(out, "[{key}]");
     }
 
+    /// The value at a key of a dictionary, which need not have been read; `key` is its `repr`.
+    #[must_use]
+    pub fn print_item(&self, dict: SourceId, key: &str) -> String {
+        let mut text = String::new();
+        self.write_item(&mut text, dict, key);
+        text
+    }
+
     /// The guard as the deep dive prints it. Equality with a constant has two lines, because it
     /// includes the type: `___check_type_id(L['b'], 94334122025024)` and `L['b'] == 'Hello'`.
     #[must_use]

@@ -6,12 +6,14 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyListMethods, PyString, PyTuple, PyType};
+use stator_cpython::heap::dict;
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{generic, ops};
 use stator_guards::ObjectId;
 
-use crate::recipe::RecipeId;
+use crate::recipe::{Recipe, RecipeId};
+use crate::recorder::Traced;
 
 /// What a replay writes to one part of an outside object.
 #[derive(Debug)]
@@ -50,6 +52,43 @@ pub enum Part {
     Calls,
 }
 
+/// A store in the user's terms: `L['self'].counter`, `del L['d']['k']`, `L['log'].extend(2 elements)`.
+#[must_use]
+pub fn print(py: Python<'_>, store: &Store, traced: &Traced) -> String {
+    let id = traced.rebuilt[store.object as usize];
+    let object = || traced.sources.print(id);
+    let repr = |key: ObjectId| {
+        let key = traced.objects[key.index()].bind(py);
+        key.repr().map_or_else(|_| "?".into(), |text| text.to_string_lossy().into_owned())
+    };
+    let name = |name: ObjectId| repr(name).trim_matches('\'').to_owned();
+    let recipe = store.value.map(|value| traced.recipes.get(value));
+    let items = match recipe {
+        Some(Recipe::List(items)) => items.as_ref(),
+        _ => &[],
+    };
+    let target = match store.part {
+        Part::Item { key, .. } => traced.sources.print_item(id, &repr(key)),
+        Part::Cell => format!("{}.cell_contents", object()),
+        Part::Member(member) => format!("{}.{}", object(), name(member)),
+        Part::ClassAttribute(attribute) => format!("{}.{}", object(), name(attribute)),
+        Part::Elements => format!("{}[:]", object()),
+        Part::Added if items.len() == 1 => format!("{}.append()", object()),
+        Part::Added => format!("{}.extend({} elements)", object(), items.len()),
+        Part::Calls => {
+            let method = |call: &RecipeId| match traced.recipes.get(*call) {
+                Recipe::Tuple(parts) => match traced.recipes.get(parts[0]) {
+                    Recipe::Constant(method) => format!("{}.{}()", object(), name(*method)),
+                    _ => object(),
+                },
+                _ => object(),
+            };
+            items.iter().map(method).collect::<Vec<_>>().join(", ")
+        }
+    };
+    if store.value.is_some() { target } else { format!("del {target}") }
+}
+
 /// Writes what the trace left behind. `objects` are the resolved sources, `values` the rebuilt
 /// values, one for each store that has one, `table` the trace's objects.
 ///
@@ -83,26 +122,30 @@ pub fn replay<'py>(
 }
 
 fn set_item<'py>(
-    dict: Borrowed<'_, 'py>,
+    object: Borrowed<'_, 'py>,
     key: Borrowed<'_, 'py>,
     value: Option<&Object<'py>>,
     moves: bool,
 ) -> PyResult<()> {
-    let plain = dict.cast::<PyDict>()?;
+    let plain = object.cast::<PyDict>()?;
     let now = plain.get_item(key)?;
+    let delete = || match dict::is_ordered_dict(object) {
+        true => object.del_item(key),
+        false => plain.del_item(key),
+    };
     let Some(value) = value else {
-        return if now.is_some() { dict.del_item(key) } else { Ok(()) };
+        return if now.is_some() { delete() } else { Ok(()) };
     };
     if moves && now.is_some() {
-        dict.del_item(key)?;
+        delete()?;
     } else if now.is_some_and(|now| now.is(value)) {
         return Ok(());
     }
-    if plain.is_exact_instance_of::<PyDict>() {
-        plain.set_item(key, value)
+    if dict::is_ordered_dict(object) {
+        // It keeps an order beside the table; no subclass of it comes here.
+        object.set_item(key, value)
     } else {
-        // `OrderedDict` and such keep more than the table: their own slot. No subclass comes here.
-        dict.set_item(key, value)
+        plain.set_item(key, value)
     }
 }
 

@@ -232,6 +232,17 @@ impl Entry {
         self.traced.guards.iter().flat_map(print).collect()
     }
 
+    /// What a replay writes to outside objects, one line each with the place of the last write.
+    #[must_use]
+    pub fn side_effects(&self, py: Python<'_>) -> Vec<String> {
+        let print = |store: &effects::Store| {
+            let place =
+                self.place(py, store.place).map_or_else(String::new, |at| format!("  # {at}"));
+            effects::print(py, store, &self.traced) + &place
+        };
+        self.traced.effects.iter().map(print).collect()
+    }
+
     /// What failed, in the user's terms, with the place at which the value was read.
     #[must_use]
     pub fn explain(&self, py: Python<'_>, failure: &Failure) -> Explained {
@@ -243,7 +254,10 @@ impl Entry {
 
     /// Where a guarded value was read: `script.py:5: return a * len(b)`.
     fn place_of(&self, py: Python<'_>, guard: &Guard) -> Option<String> {
-        let &(code, unit) = self.traced.locations.get(guard.location? as usize)?;
+        self.place(py, *self.traced.locations.get(guard.location? as usize)?)
+    }
+
+    fn place(&self, py: Python<'_>, (code, unit): (u32, u32)) -> Option<String> {
         let places = Places { py, codes: &self.traced.codes };
         let (file, line, _) = places.place(code, unit)?;
         Some(format!("{}:{line}: {}", shown_path(&file), source_line(py, &file, line)))

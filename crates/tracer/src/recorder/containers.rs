@@ -8,6 +8,7 @@ use stator_cpython::ops::BinaryOp;
 use stator_cpython::{Result, ops};
 
 use super::Recorder;
+use super::dictionaries::MethodArgs;
 use super::effects::{CONTENTS, Call};
 use super::kinds::Kind;
 use super::look as heap;
@@ -23,6 +24,7 @@ impl Recorder {
         callable: Borrowed<'_, 'py>,
         receiver: Borrowed<'_, 'py>,
         args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
         native: impl FnOnce() -> Result<Object<'py>>,
     ) -> Result<Object<'py>> {
         let name = heap::callable_name(callable);
@@ -31,7 +33,10 @@ impl Recorder {
                 if state.kind(*arg) == Kind::Iterator && state.source(*arg).is_some() {
                     return Err((Reason::OutsideIterator, heap::type_name(*arg)));
                 }
-                let moves = matches!(&*name, "append" | "appendleft" | "insert");
+                let moves = matches!(
+                    &*name,
+                    "append" | "appendleft" | "insert" | "setdefault" | "__setitem__"
+                );
                 if moves { Ok(()) } else { state.adopt_deep(*arg) }
             })?;
             if matches!(&*name, "remove" | "index" | "sort") && holds_tensor(state, receiver) {
@@ -39,6 +44,9 @@ impl Recorder {
             }
             if state.origin(receiver) == Some(Origin::Fresh) {
                 return Ok(());
+            }
+            if state.kind_alone(receiver) == Kind::Dict {
+                return state.write_dict(&name, receiver, MethodArgs { args, names });
             }
             state.write_container(&name, receiver, args)
         });
@@ -158,7 +166,7 @@ const DEQUE_METHODS: &[&str] = &[
     "__delitem__",
 ];
 
-fn refuse(what: &str, container: Borrowed<'_, '_>) -> Stop {
+pub fn refuse(what: &str, container: Borrowed<'_, '_>) -> Stop {
     (Reason::OutsideWrite, format!("{what} of a {}", heap::type_name(container)))
 }
 
@@ -312,6 +320,7 @@ impl State {
                 }
                 self.write_set(name, left, &[right])
             }
+            (Kind::Dict, _) => self.merge_dict(op, left, right),
             _ => Err(refuse(op.symbol(), left)),
         }
     }

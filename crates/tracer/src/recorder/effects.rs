@@ -131,22 +131,23 @@ impl State {
         self.effects[at].place = place;
     }
 
-    /// Takes note of a write (or deletion) of an outside dictionary's slot, before it happens.
-    fn write_slot(
+    /// Takes note of a write to an outside dictionary's slot, before it happens. `moves`: it's deleted,
+    /// or goes elsewhere in the order.
+    pub fn write_slot(
         &mut self,
         dict: Borrowed<'_, '_>,
         source: SourceId,
         key: Borrowed<'_, '_>,
-        deletes: bool,
+        moves: bool,
     ) -> Result<(), Stop> {
-        if self.kind(key) != Kind::Constant || !heap::is_constant(key) {
+        if !matches!(self.kind(key), Kind::Constant | Kind::Tuple) || !heap::is_constant(key) {
             let detail = format!("an item of a {}", heap::type_name(dict));
             return Err((Reason::OutsideWrite, detail));
         }
         let key = self.objects.canonical(key);
         let present = heap::dict_get(dict, key.as_borrowed()).is_some();
-        if !present || deletes {
-            // The set of keys changes: what it was is read now or never.
+        if !present || moves {
+            // The keys, or their order, change: what it was is read now or never.
             self.adopt_keys(dict)?;
             self.rekeyed.entry(dict.as_ptr() as usize).or_insert_with(|| {
                 let keys = heap::dict_items(dict).into_iter().map(|(key, _)| key.unbind());

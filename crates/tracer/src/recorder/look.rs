@@ -81,6 +81,19 @@ pub fn dict_get<'py>(object: Borrowed<'_, 'py>, key: Borrowed<'_, 'py>) -> Optio
     }
 }
 
+/// The elements of a list or tuple.
+pub fn sequence_items<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
+    match container::tuple_length(object) {
+        Some(_) => tuple_items(object),
+        None => list_items(object),
+    }
+}
+
+/// Whether an object is an `OrderedDict`, or an instance of a subclass.
+pub fn is_ordered_dict(object: Borrowed<'_, '_>) -> bool {
+    dict::is_ordered_dict(object)
+}
+
 /// Whether a dictionary takes two keys for the same. (Objects are told apart by identity.)
 pub fn equal_keys(left: Borrowed<'_, '_>, right: Borrowed<'_, '_>) -> bool {
     left.is(right)

@@ -132,7 +132,7 @@ impl Recorder {
                 self.registered(frame, native)
             }
             (Model::ContainerWrite, [receiver, rest @ ..]) => {
-                self.container_write(frame, callable, *receiver, rest, native)
+                self.container_write(frame, callable, *receiver, rest, names, native)
             }
             (Model::New, [class, ..]) => {
                 self.note(frame, |state| {
