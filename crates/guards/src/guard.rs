@@ -61,6 +61,8 @@ pub enum GuardKind {
         /// The member's name.
         name: Box<str>,
     },
+    /// A context variable is unset in the current context, its default aside.
+    ContextUnset,
     /// A cell is empty.
     CellEmpty,
     /// A function has no positional defaults.

@@ -161,6 +161,7 @@ impl Sources {
             GuardKind::KeyAbsent { text, .. } => self.print_absence(guard.source, text),
             GuardKind::LookupAbsent { text, .. } => format!("not hasattr({source}, '{text}')"),
             GuardKind::SlotUnset { name, .. } => format!("not hasattr({source}, '{name}')"),
+            GuardKind::ContextUnset => format!("{source} not in copy_context()"),
             GuardKind::CellEmpty => format!("not hasattr({source}, 'cell_contents')"),
             GuardKind::NoDefaults => format!("{source}.__defaults__ is None"),
             GuardKind::NoKwDefaults => format!("{source}.__kwdefaults__ is None"),
@@ -211,6 +212,7 @@ fn suffix(source: &Source) -> Option<&'static str> {
         Source::Cache(_) => ".cache",
         Source::CachedResult(_) => ".result",
         Source::DequeMaxLength(_) => ".maxlen",
+        Source::ContextValue(_) | Source::ContextDefault(_) => ".get()",
         _ => return None,
     })
 }

@@ -6,8 +6,8 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyListMethods, PyString, PyTuple, PyType};
-use stator_cpython::heap::dict;
 use stator_cpython::heap::function::{Field, value};
+use stator_cpython::heap::{context, dict};
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{generic, ops};
 use stator_guards::ObjectId;
@@ -40,6 +40,8 @@ pub enum Part {
     },
     /// The contents of a closure cell.
     Cell,
+    /// The value of a context variable.
+    Context,
     /// A `__slots__` member, by name.
     Member(ObjectId),
     /// An attribute of a class, by name.
@@ -69,6 +71,7 @@ pub fn print(py: Python<'_>, store: &Store, traced: &Traced) -> String {
     };
     let target = match store.part {
         Part::Item { key, .. } => traced.sources.print_item(id, &repr(key)),
+        Part::Context => format!("{}.set()", object()),
         Part::Cell => format!("{}.cell_contents", object()),
         Part::Member(member) => format!("{}.{}", object(), name(member)),
         Part::ClassAttribute(attribute) => format!("{}.{}", object(), name(attribute)),
@@ -109,6 +112,10 @@ pub fn replay<'py>(
         match store.part {
             Part::Item { key, moves } => set_item(object, entry(key), value, moves)?,
             Part::Cell => set_cell(object, value),
+            Part::Context => {
+                let value = value.expect("context variables aren't emptied").as_borrowed();
+                context::set(object, value).map_err(|raised| raised.take(py))?;
+            }
             Part::Member(name) => {
                 set_member(object, entry(name), value)?;
             }

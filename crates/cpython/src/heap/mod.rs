@@ -10,6 +10,7 @@ pub mod address;
 pub mod cached;
 pub mod constant;
 pub mod container;
+pub mod context;
 pub mod dict;
 pub mod function;
 pub mod global_state;

@@ -285,6 +285,10 @@ impl<'py> Capture<'_, 'py> {
                 let key = self.key(key)?;
                 self.builder.dict_item(parent, key.as_borrowed())?
             }
+            // What it holds depends on the context in which it is asked.
+            Fetch::ContextValue | Fetch::ContextDefault => {
+                return Err(Unwatchable("a context variable"));
+            }
             // Its elements lie in blocks that come and go.
             Fetch::DequeItem(_) | Fetch::DequeMaxLength => return Err(Unwatchable("a deque")),
             Fetch::ListItem(index) => Some(builder.list_item(parent, *index)?),
@@ -349,6 +353,7 @@ impl<'py> Capture<'_, 'py> {
             }
             TestKind::MemberUnset(member) => absent(builder.member(node, member)?)?,
             TestKind::FieldEmpty(field) => absent(builder.field(node, *field)?)?,
+            TestKind::ContextUnset => return Err(Unwatchable("a context variable")),
             TestKind::NoInstanceDict => absent(builder.instance_dict(node)?)?,
             TestKind::Tensor(_, guard) => builder.tensor(
                 node,

@@ -56,6 +56,8 @@ pub(super) enum Fetch {
     TupleItem(usize),
     DequeItem(usize),
     DequeMaxLength,
+    ContextValue,
+    ContextDefault,
     Member(Member),
     Lookup { after: Option<Key>, name: Py<PyAny> },
     TypeOf,
@@ -93,6 +95,7 @@ pub(super) enum TestKind {
     LookupAbsent(Py<PyAny>),
     MemberUnset(Member),
     FieldEmpty(Field),
+    ContextUnset,
     NoInstanceDict,
     Tensor(usize, Box<TensorGuard>),
     Same(usize),
@@ -337,6 +340,8 @@ impl<'py> Compiler<'_, 'py> {
             Source::TupleItem { index, .. } => Fetch::TupleItem(*index),
             Source::DequeItem { index, .. } => Fetch::DequeItem(*index),
             Source::DequeMaxLength(_) => Fetch::DequeMaxLength,
+            Source::ContextValue(_) => Fetch::ContextValue,
+            Source::ContextDefault(_) => Fetch::ContextDefault,
             Source::Slot { offset, .. } => Fetch::Member(Member::new(*offset)),
             Source::TypeLookup { name, .. } => {
                 Fetch::Lookup { after: None, name: self.name(*name)? }
@@ -401,6 +406,7 @@ impl<'py> Compiler<'_, 'py> {
             }
             GuardKind::LookupAbsent { name, .. } => TestKind::LookupAbsent(self.name(*name)?),
             GuardKind::SlotUnset { offset, .. } => TestKind::MemberUnset(Member::new(*offset)),
+            GuardKind::ContextUnset => TestKind::ContextUnset,
             GuardKind::CellEmpty => TestKind::FieldEmpty(Field::CellContents),
             GuardKind::NoDefaults => TestKind::FieldEmpty(Field::Defaults),
             GuardKind::NoKwDefaults => TestKind::FieldEmpty(Field::KwDefaults),

@@ -156,6 +156,8 @@ fn table() -> Vec<Row> {
         ("operator", "index truth not_", model(Model::Scalar)),
         ("operator", "attrgetter itemgetter methodcaller", Constructor),
         ("_contextvars:ContextVar", "get", model(Model::ContextGet)),
+        ("_contextvars:ContextVar", "set", model(Model::ContextSet)),
+        ("_contextvars:ContextVar", "reset", model(Model::ContextReset)),
         ("sys", "getrecursionlimit", Pure),
         ("sys", "exc_info _getframe", Untraceable(Reason::Instruction)),
         ("time", "time perf_counter monotonic sleep", Untraceable(Reason::OpaqueCall)),

@@ -17,7 +17,7 @@ use stator_guards::{GuardKind, SourceId};
 use super::Recorder;
 use super::kinds::Kind;
 use super::look as heap;
-use super::state::{State, Stop};
+use super::state::{Slot, State, Stop};
 use crate::breaks::Reason;
 
 /// What stands for a key in the slot of a container's elements as a whole. (Keys are addresses,
@@ -27,6 +27,8 @@ pub const CONTENTS: usize = 1;
 pub const KEYS: usize = 3;
 /// As [`CONTENTS`], for what a cell holds.
 pub const CELL: usize = 5;
+/// As [`CONTENTS`], for the value of a context variable.
+pub const CONTEXT: usize = 7;
 
 /// A part of an outside object that was written.
 pub struct Effect {
@@ -53,6 +55,8 @@ pub enum Part {
     },
     /// The contents of a cell.
     Cell,
+    /// The value of a context variable.
+    Context,
     /// A `__slots__` member, by name.
     Member(Py<PyAny>),
     /// An attribute of a class, by name.
@@ -94,6 +98,7 @@ impl Effect {
         let found = match &self.part {
             Part::Item { key, .. } => heap::dict_get(object, key.bind_borrowed(py)),
             Part::Cell => value(object, Field::CellContents),
+            Part::Context => stator_cpython::heap::context::own_value(object),
             Part::Member(_) => match Member::new(self.slot).read(object) {
                 Read::Value(value) => Some(value),
                 Read::Unset | Read::NoMember => None,
@@ -114,7 +119,7 @@ impl Effect {
 
 impl State {
     /// Takes note of a write to a part of an outside object.
-    fn wrote(
+    pub fn wrote(
         &mut self,
         object: Borrowed<'_, '_>,
         source: SourceId,
@@ -129,6 +134,15 @@ impl State {
             self.effects.push(Effect { object, source, part: part(), slot, place });
         }
         self.effects[at].place = place;
+    }
+
+    /// The part is what it was before this trace wrote it.
+    pub fn forget_write(&mut self, slot: Slot) {
+        let Some(at) = self.written.remove(&slot) else { return };
+        self.effects.remove(at);
+        for later in self.written.values_mut().filter(|later| **later > at) {
+            *later -= 1;
+        }
     }
 
     /// Takes note of a write to an outside dictionary's slot, before it happens. `moves`: it's deleted,

@@ -14,6 +14,7 @@ mod cached;
 mod calls;
 mod class_attributes;
 mod containers;
+mod context;
 mod dictionaries;
 mod effects;
 mod identity;

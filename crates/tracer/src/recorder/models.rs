@@ -206,15 +206,12 @@ impl Recorder {
                 };
                 self.state_switch(frame, target, args, native)
             }
-            (Model::ContextGet, [variable, ..]) => {
-                // Context variables have no source yet: only defaults of unset ones and values of
-                // this trace could be told apart, so their reads end the trace.
-                self.stop(
-                    frame,
-                    Reason::Unsupported,
-                    format!("context variable {}", heap::short_repr(*variable)),
-                );
-                native()
+            (Model::ContextGet, [variable] | [variable, _]) => {
+                self.context_get(frame, *variable, args.len() == 2, native)
+            }
+            (Model::ContextSet, [variable, _]) => self.context_set(frame, *variable, native),
+            (Model::ContextReset, [variable, token]) => {
+                self.context_reset(frame, *variable, *token, native)
             }
             _ => {
                 self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));

@@ -190,12 +190,13 @@ impl Finish {
                     let items = self.all(&items)?;
                     Some(self.recipes.push(Recipe::List(items)))
                 }
-                Last::Calls(calls) => Some(self.calls(py, &calls)?),
+                Last::Calls(calls) => Some(self.calls(py, calls)?),
             };
             let mut name = |name: &Py<PyAny>| self.keep(name.bind_borrowed(py));
             let part = match &effect.part {
                 effects::Part::Item { key, moves } => Part::Item { key: name(key), moves: *moves },
                 effects::Part::Cell => Part::Cell,
+                effects::Part::Context => Part::Context,
                 effects::Part::Member(member) => Part::Member(name(member)),
                 effects::Part::ClassAttribute(attribute) => Part::ClassAttribute(name(attribute)),
                 effects::Part::Elements => Part::Elements,

@@ -16,6 +16,7 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_graph::{Graph, NodeId, StackId};
 use stator_guards::{Guard, GuardKind, ObjectId, Source, SourceId, Sources};
 
+use super::context::Token;
 use super::effects::{Effect, KEYS};
 use super::kinds::{Kind, Kinds};
 use super::look as heap;
@@ -112,6 +113,8 @@ pub struct State {
     pub unread: FxHashMap<usize, Unread>,
     /// Whether what is found now is an argument that is only added to.
     pub only_changed: bool,
+    /// The tokens that this trace got for writes of context variables.
+    pub tokens: Vec<Token>,
     /// Why the contents of one of them could not be guarded.
     pub failure: Option<Stop>,
     /// Cells found a second time, which are guarded to be the first.
@@ -158,6 +161,7 @@ impl State {
             distinct: FxHashSet::default(),
             unread: FxHashMap::default(),
             only_changed: false,
+            tokens: Vec::new(),
             failure: None,
             shared_cells: FxHashSet::default(),
             by_identity: FxHashSet::default(),

@@ -154,12 +154,12 @@ fn instruction(units: &[u16], at: usize) -> Option<(Opcode, usize, usize)> {
 
 /// Whether the instruction at a unit finds an object that the next one takes such a method of.
 fn adds_next(code: &Code<'_>, at: usize) -> bool {
-    use Opcode::{BINARY_SUBSCR, LOAD_ATTR, LOAD_DEREF, LOAD_FAST, LOAD_GLOBAL, LOAD_NAME};
+    use Opcode::{BINARY_SUBSCR, CALL, LOAD_ATTR, LOAD_DEREF, LOAD_FAST, LOAD_GLOBAL, LOAD_NAME};
     let units = code.units();
     let Some((found, _, next)) = instruction(units, at) else { return false };
     let finds = matches!(
         found,
-        BINARY_SUBSCR | LOAD_ATTR | LOAD_DEREF | LOAD_FAST | LOAD_GLOBAL | LOAD_NAME
+        BINARY_SUBSCR | CALL | LOAD_ATTR | LOAD_DEREF | LOAD_FAST | LOAD_GLOBAL | LOAD_NAME
     );
     let Some((Opcode::LOAD_METHOD, name, _)) = instruction(units, next) else { return false };
     let name = heap::text(code.name_at(name));
