@@ -186,6 +186,18 @@ def test_keys_that_are_equal() -> None:
     agree(lambda: World(fn, ({},), None), replays=False, again=4)
 
 
+def test_the_key_an_entry_was_made_with() -> None:
+    def fn(x: Tensor, d: dict[Any, Any]) -> Tensor:
+        missing = d.get(1.0, 4)
+        d[True] = 5
+        return x * missing + d[1]
+
+    def empty(world: World) -> None:
+        world.args[0].clear()
+
+    agree(lambda: World(fn, ({},)), empty, empty, again=1)
+
+
 def test_dictionaries_written_in_turn() -> None:
     def fn(x: Tensor, a: dict[str, Any], b: dict[str, Any]) -> Tensor:
         a["k"] = 1

@@ -76,7 +76,8 @@ impl Recorder {
                 | "add"
                 | "move_to_end"
         );
-        let result = if plain { native()? } else { self.with_mode(frame, native)? };
+        let result = if plain { native() } else { self.with_mode(frame, native) };
+        let result = self.unless_raised(frame, receiver, result)?;
         self.note(frame, |state| state.register(result.as_borrowed()));
         Ok(result)
     }
@@ -119,7 +120,20 @@ impl Recorder {
                 None => state.write_deque("__delitem__", deque, &[key]),
             }
         });
-        ops::set_item(deque, key, value)
+        self.unless_raised(frame, deque, ops::set_item(deque, key, value))
+    }
+
+    /// A method of a set or deque that raised has changed nothing: a replay doesn't call it.
+    fn unless_raised<T>(
+        &self,
+        frame: &Frame<'_>,
+        receiver: Borrowed<'_, '_>,
+        result: Result<T>,
+    ) -> Result<T> {
+        if result.is_err() {
+            self.note(frame, |state| state.drop_call(receiver));
+        }
+        result
     }
 
     /// `list[i] = x`, `list[i:j] = xs` and `del list[i]` of an outside list.

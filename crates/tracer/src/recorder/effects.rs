@@ -256,6 +256,20 @@ impl State {
         Ok(())
     }
 
+    /// The method that was noted last has raised.
+    pub fn drop_call(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
+        let at = self.written.get(&(object.as_ptr() as usize, CONTENTS));
+        if let Some(&at) = at
+            && let Part::Calls(calls) = &mut self.effects[at].part
+            && let Some(call) = calls.pop()
+            && call.method.ends_with("update")
+        {
+            // It may have come to some of the elements.
+            return Err((Reason::OutsideWrite, format!("{} that raised", call.method)));
+        }
+        Ok(())
+    }
+
     /// The writes in an order, and with the moves, that leave dictionaries in the order they have.
     pub fn take_effects(&mut self, py: Python<'_>) -> Vec<Effect> {
         let mut effects = std::mem::take(&mut self.effects);
@@ -347,10 +361,14 @@ fn order_items(py: Python<'_>, effects: &mut Vec<Effect>, dict: usize, first: &[
     ranked.reverse();
     for (rank, effect) in &mut ranked {
         let Part::Item { key, moves } = &mut effect.part else { continue };
-        let key = key.bind_borrowed(py);
-        // Deletions first.
-        *rank = now.iter().position(|now| same(now.as_borrowed(), key)).map_or(0, |at| at + 1);
-        *moves = *rank > kept && first.iter().any(|old| same(old.bind_borrowed(py), key));
+        let at = now.iter().position(|now| same(now.as_borrowed(), key.bind_borrowed(py)));
+        // Deletions first. A new entry has the key that it was made with, of all equal ones.
+        *rank = at.map_or(0, |at| at + 1);
+        if let Some(at) = at {
+            *key = now[at].clone().unbind();
+        }
+        let was = first.iter().any(|old| same(old.bind_borrowed(py), key.bind_borrowed(py)));
+        *moves = *rank > kept && was;
     }
     ranked.sort_by_key(|(rank, _)| *rank);
     for (&index, (_, effect)) in at.iter().zip(ranked) {

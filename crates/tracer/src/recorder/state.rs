@@ -452,11 +452,11 @@ impl State {
         if self.written.contains_key(&slot) || !self.read_slots.insert(slot) {
             return Ok(());
         }
-        let kind = self.kind(key.as_borrowed());
-        let by_value = kind == Kind::Constant || self.is_identity_guarded(key.as_borrowed());
+        let by_value = heap::is_constant(key.as_borrowed())
+            || self.is_identity_guarded(key.as_borrowed());
         if !by_value {
             // Equality and hash of the key may be a user's: the keys as a whole, by identity.
-            return self.adopt_dict(dict);
+            self.adopt_keys(dict)?;
         }
         let id = self.objects.intern(key.as_borrowed());
         let text = || heap::short_repr(key.as_borrowed());
