@@ -100,7 +100,7 @@ class Effects(Generator):
                 f"{l}.append({new})\nx = x + len({l})",
                 f"for i in range(2):\n    {l}.append(i)",
                 f"{l}.extend([{new}, 3])",
-                f"{l}.extend({self.rng.choice(self.lists or self.names)})",
+                f"{l}.extend({self.rng.choice(self.lists or self.names)}[:2])",
                 f"{l}.__iadd__([{new}])",
                 f"{l}.insert({i}, {new})",
                 f"x = use(x, {l}.pop())",

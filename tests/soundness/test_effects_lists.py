@@ -194,3 +194,12 @@ def test_list_keeps_its_identity() -> None:
         compiled(x, values)
         assert values[0] is x
         assert values[1] == 1
+
+
+def test_list_that_holds_itself() -> None:
+    def fn(x: Tensor, values: list[Any]) -> Tensor:
+        values.extend([values, 3])
+        values.append((values, 1) == 1)
+        return x * len(values)
+
+    agree(lambda: World(fn, ([1],)), lambda world: world.args[0].clear(), replays=False)

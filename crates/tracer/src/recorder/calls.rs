@@ -661,6 +661,10 @@ const UNORDERED: &[&str] = &[
 /// Constants, and containers of builtin types that hold only such (functions and classes pass: they
 /// are known by identity).
 fn is_plain(state: &mut super::State, object: Borrowed<'_, '_>) -> bool {
+    state.once(object, true, |state| has_plain_parts(state, object))
+}
+
+fn has_plain_parts(state: &mut super::State, object: Borrowed<'_, '_>) -> bool {
     match state.kind(object) {
         Kind::Constant | Kind::Type | Kind::Singleton | Kind::Builtin | Kind::Function => true,
         Kind::List => {

@@ -10,6 +10,7 @@ use stator_cpython::{Result, ops};
 use super::Recorder;
 use super::dictionaries::MethodArgs;
 use super::effects::{CONTENTS, Call};
+use super::identity::is_nan;
 use super::kinds::Kind;
 use super::look as heap;
 use super::state::{Origin, State, Stop};
@@ -264,6 +265,10 @@ impl State {
     /// Fails for what a set can't hold without running code of its own.
     fn check_element(&mut self, element: Borrowed<'_, '_>) -> std::result::Result<(), Stop> {
         match self.kind(element) {
+            // A new one is another element.
+            Kind::Constant if is_nan(element) => {
+                Err((Reason::Identity, "a set that holds a NaN".into()))
+            }
             Kind::Constant
             | Kind::Type
             | Kind::Singleton

@@ -158,6 +158,9 @@ impl State {
             let detail = format!("an item of a {}", heap::type_name(dict));
             return Err((Reason::OutsideWrite, detail));
         }
+        if super::identity::is_nan(key) {
+            return Err((Reason::Identity, "a NaN as key".into()));
+        }
         let key = self.objects.canonical(key);
         let present = heap::dict_get(dict, key.as_borrowed()).is_some();
         if !present || moves {

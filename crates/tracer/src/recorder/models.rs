@@ -476,6 +476,10 @@ impl State {
 
     /// Whether an object's text is a function of guarded values.
     fn has_text(&mut self, object: Borrowed<'_, '_>) -> bool {
+        self.once(object, true, |state| state.parts_have_text(object))
+    }
+
+    fn parts_have_text(&mut self, object: Borrowed<'_, '_>) -> bool {
         match self.kind(object) {
             Kind::Constant | Kind::Type | Kind::Singleton => true,
             Kind::List => {

@@ -117,6 +117,8 @@ pub struct State {
     pub tokens: Vec<Token>,
     /// Why the contents of one of them could not be guarded.
     pub failure: Option<Stop>,
+    /// Containers that are being looked into.
+    visiting: FxHashSet<usize>,
     /// Cells found a second time, which are guarded to be the first.
     pub shared_cells: FxHashSet<SourceId>,
     by_identity: FxHashSet<usize>,
@@ -163,6 +165,7 @@ impl State {
             only_changed: false,
             tokens: Vec::new(),
             failure: None,
+            visiting: FxHashSet::default(),
             shared_cells: FxHashSet::default(),
             by_identity: FxHashSet::default(),
             entered: FxHashSet::default(),
@@ -452,8 +455,8 @@ impl State {
         if self.written.contains_key(&slot) || !self.read_slots.insert(slot) {
             return Ok(());
         }
-        let by_value = heap::is_constant(key.as_borrowed())
-            || self.is_identity_guarded(key.as_borrowed());
+        let by_value =
+            heap::is_constant(key.as_borrowed()) || self.is_identity_guarded(key.as_borrowed());
         if !by_value {
             // Equality and hash of the key may be a user's: the keys as a whole, by identity.
             self.adopt_keys(dict)?;
@@ -527,6 +530,30 @@ impl State {
     /// Guards an object that C code is about to read whole: containers of builtin types, deeply.
     /// Fails for objects whose reading could run code that isn't traced.
     pub fn adopt_deep(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
+        let container = matches!(self.kind(object), Kind::Dict | Kind::List | Kind::Tuple);
+        if !container {
+            return self.adopt_parts(object);
+        }
+        self.once(object, Ok(()), |state| state.adopt_parts(object))
+    }
+
+    /// Looks into a container, unless it is being looked into already: it may hold itself.
+    pub fn once<T>(
+        &mut self,
+        container: Borrowed<'_, '_>,
+        again: T,
+        look: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let address = container.as_ptr() as usize;
+        if !self.visiting.insert(address) {
+            return again;
+        }
+        let result = look(self);
+        self.visiting.remove(&address);
+        result
+    }
+
+    fn adopt_parts(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
         match self.kind(object) {
             Kind::Dict => {
                 self.adopt_dict(object)?;
