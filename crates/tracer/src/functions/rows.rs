@@ -117,6 +117,7 @@ fn table() -> Vec<Row> {
         ),
         ("collections:deque", "copy count index __getitem__ __len__ __iter__", Transparent),
         ("collections", "OrderedDict deque defaultdict", Transparent),
+        ("_collections", "_count_elements", model(Model::ContainerWrite)),
         ("functools", "partial reduce", Transparent),
         ("functools:partial", "__new__", Transparent),
         (

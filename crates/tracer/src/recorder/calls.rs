@@ -496,6 +496,11 @@ impl Recorder {
         if heap::type_name(callable) == "ReferenceType" && args.is_empty() {
             return self.call_weakref(frame, callable);
         }
+        if names.is_none()
+            && let Some(result) = self.call_getter(frame, callable, args)
+        {
+            return result;
+        }
         if heap::type_name(callable) == "_lru_cache_wrapper" {
             return self.cached_call(frame, callable, args, names);
         }

@@ -17,6 +17,7 @@ mod containers;
 mod context;
 mod dictionaries;
 mod effects;
+mod getters;
 mod identity;
 mod items;
 pub mod kinds;
