@@ -185,3 +185,25 @@ TRACE PRECALL 1 [TorchFn(add), Tensor(), Constant(int: 3)]
 TRACE CALL 1 [TorchFn(add), Tensor(), Constant(int: 3)]
 TRACE RETURN_VALUE [Tensor()]
 """
+
+WRITES = """\
+import torch
+import stator
+@stator.compile
+def fn(x, d, log, seen):
+    d["n"] = 1
+    d.pop("old", None)
+    log.append(x)
+    log.append(x)
+    seen.add("s")
+    return x + 1
+
+fn(torch.ones(2), {"old": 1}, [], set())
+"""
+
+WRITES_LINES = """\
+del L['d']['old']  # script.py:6: d.pop("old", None)
+L['d']['n']  # script.py:5: d["n"] = 1
+L['log'].extend(2 elements)  # script.py:8: log.append(x)
+L['seen'].add()  # script.py:9: seen.add("s")
+"""

@@ -186,11 +186,18 @@ def test_instructions_and_stacks_are_traced(tmp_path: Path) -> None:
 
 
 @needs_stator
+def test_side_effects_are_named(tmp_path: Path) -> None:
+    """What a replay writes, and where the program wrote it last."""
+    lines = run(tmp_path, "script.py", scripts.WRITES, "side_effects")
+    assert lines == scripts.WRITES_LINES.splitlines()
+
+
+@needs_stator
 def test_logs_off_print_nothing(tmp_path: Path) -> None:
     assert run(tmp_path, "example.py", scripts.MSE, "") == []
 
 
-@pytest.mark.parametrize("name", ["MSE", "BRANCH", "HELLO", "ITEM", "SIZES", "TRACED"])
+@pytest.mark.parametrize("name", ["MSE", "BRANCH", "HELLO", "ITEM", "SIZES", "TRACED", "WRITES"])
 def test_scripts_are_plain_programs(name: str) -> None:
     """Without the decorator they run, and line 3 is where the decorator stands."""
     source: str = getattr(scripts, name)

@@ -18,7 +18,8 @@ import pytest
 from differential.support import api
 
 from .child import check_in_child, in_child
-from .generate import generate
+from .effects import generate as generate_writes
+from .generate import generate as generate_reads
 from .program import Make, Program, Space, check, compiled_function, shrink
 
 SECONDS = float(os.environ.get("STATOR_FUZZ_SECONDS", "30"))
@@ -42,8 +43,15 @@ def report(seed: int, program: Program, make: Make = compiled_function) -> str:
     )
 
 
+Generate = Callable[[int], Program]
+GENERATORS = pytest.mark.parametrize(
+    "generate", [generate_reads, generate_writes], ids=["reads", "writes"]
+)
+
+
 @pytest.mark.slow
-def test_random_writes_between_calls(tmp_path: Path) -> None:
+@GENERATORS
+def test_random_writes_between_calls(generate: Generate, tmp_path: Path) -> None:
     first = random.SystemRandom().randrange(1_000_000) if SEED == "random" else int(SEED)
     deadline = time.monotonic() + SECONDS
     seed = first
@@ -58,18 +66,21 @@ def test_random_writes_between_calls(tmp_path: Path) -> None:
     assert seed > first
 
 
+@GENERATORS
 @pytest.mark.parametrize("seed", range(40))
-def test_fixed_seeds(seed: int) -> None:
+def test_fixed_seeds(generate: Generate, seed: int) -> None:
     program = generate(seed)
     if check_in_child(program) is not None:
         pytest.fail(report(seed, program), pytrace=False)
 
 
-def test_same_seed_gives_the_same_program() -> None:
+@GENERATORS
+def test_same_seed_gives_the_same_program(generate: Generate) -> None:
     assert all(generate(seed) == generate(seed) for seed in range(20))
 
 
-def test_programs_mostly_work() -> None:
+@GENERATORS
+def test_programs_mostly_work(generate: Generate) -> None:
     """A fuzzer whose functions all raise at once would prove nothing."""
     fine = 0
     for seed in range(100):
@@ -96,7 +107,7 @@ def _blind(program: Program) -> Make:
 def test_missing_guards_are_found_and_shrunk() -> None:
     found = []
     for seed in range(30):
-        program = generate(seed)
+        program = generate_reads(seed)
         if any(line.startswith(("global", "g")) for line in program.body):
             continue
         make = _blind(program)
@@ -110,7 +121,8 @@ def test_missing_guards_are_found_and_shrunk() -> None:
 
 
 @pytest.mark.skipif(api.PLAIN, reason="plain mode has no statistics")
-def test_enough_is_replayed() -> None:
+@GENERATORS
+def test_enough_is_replayed(generate: Generate) -> None:
     """The fuzzer exercises guards only if most functions become graphs."""
 
     def hits_of(seed: int) -> str | None:
@@ -126,4 +138,6 @@ def test_enough_is_replayed() -> None:
     total = 60
     answers = [in_child(lambda seed=seed: hits_of(seed)) for seed in range(total)]  # type: ignore[misc]
     replayed = [answer for answer in answers if answer and answer.isdigit() and answer != "0"]
-    assert len(replayed) >= total * 0.4, f"{len(replayed)} of {total}"
+    # Functions that write what they read are recorded for each state.
+    share = 0.4 if generate is generate_reads else 0.3
+    assert len(replayed) >= total * share, f"{len(replayed)} of {total}"

@@ -1,6 +1,7 @@
 """The classes and helpers that generated programs use; their source opens every program."""
 
 PREAMBLE = '''
+import collections
 import math
 from dataclasses import dataclass, field
 from typing import Any
@@ -100,6 +101,10 @@ def closure(value):
 
 def add_hook(module):
     module.register_forward_hook(lambda m, args, out: out + 1)
+
+
+def id_of(value):
+    return len(str(type(value)))
 
 
 def use(x, v):

@@ -32,6 +32,33 @@ pub fn generic_set_attr(
     unsafe { status(ffi::PyObject_GenericSetAttr(owner.as_ptr(), name.as_ptr(), value)).map(drop) }
 }
 
+/// `type.__setattr__`: sets an attribute of a class as a plain metaclass does, and tells the caches
+/// of attribute lookups.
+pub fn set_class_attr<'py>(
+    class: &Bound<'py, PyType>,
+    name: Borrowed<'_, 'py>,
+    value: Borrowed<'_, 'py>,
+) -> Result<()> {
+    // SAFETY: `PyType_Type` has a `tp_setattro`; it is given a live class, a name that it checks, and
+    // a live value.
+    unsafe {
+        let set = ffi::PyType_Type.tp_setattro.expect("classes take attributes");
+        status(set(class.as_ptr(), name.as_ptr(), value.as_ptr())).map(drop)
+    }
+}
+
+/// What stands in a class's own dictionary, bases aside.
+pub fn class_value<'py>(
+    class: &Bound<'py, PyType>,
+    name: Borrowed<'_, 'py>,
+) -> Option<Object<'py>> {
+    let dict = types::class_dict(class.as_borrowed())?;
+    match crate::heap::dict::get(dict.as_borrowed(), name) {
+        crate::heap::dict::Lookup::Found(value) => Some(value),
+        crate::heap::dict::Lookup::Absent | crate::heap::dict::Lookup::Refused => None,
+    }
+}
+
 /// Binds a descriptor through its type's `tp_descr_get`; an object without one comes back as it is.
 pub fn descriptor_get<'py>(
     descriptor: Borrowed<'_, 'py>,

@@ -32,7 +32,7 @@ pub enum GuardKind {
     /// Same exact type and value as a constant; floats bit by bit, tuples, frozensets, slices and
     /// ranges element by element. Never runs a user's `__eq__`.
     Equals(ObjectId),
-    /// Length of a list or tuple, or of a subclass's storage.
+    /// Length of a list or tuple, or of a subclass's storage; of a `collections.deque`.
     Length(usize),
     /// The keys of a dictionary in iteration order: constants by value, others by identity.
     DictKeys(Box<[ObjectId]>),
@@ -61,6 +61,8 @@ pub enum GuardKind {
         /// The member's name.
         name: Box<str>,
     },
+    /// A context variable is unset in the current context, its default aside.
+    ContextUnset,
     /// A cell is empty.
     CellEmpty,
     /// A function has no positional defaults.

@@ -60,7 +60,9 @@ impl Sources {
             }
             Source::GlobalState => out.push_str("global state"),
             Source::DictItem { parent, text, .. } => self.write_item(out, *parent, text),
-            Source::ListItem { parent, index } | Source::TupleItem { parent, index } => {
+            Source::ListItem { parent, index }
+            | Source::TupleItem { parent, index }
+            | Source::DequeItem { parent, index } => {
                 self.write_indexed(out, *parent, "", *index);
             }
             Source::ClosureCell { parent, index } => {
@@ -112,6 +114,14 @@ impl Sources {
         let _ = write!(out, "[{key}]");
     }
 
+    /// The value at a key of a dictionary, which need not have been read; `key` is its `repr`.
+    #[must_use]
+    pub fn print_item(&self, dict: SourceId, key: &str) -> String {
+        let mut text = String::new();
+        self.write_item(&mut text, dict, key);
+        text
+    }
+
     /// The guard as the deep dive prints it. Equality with a constant has two lines, because it
     /// includes the type: `___check_type_id(L['b'], 94334122025024)` and `L['b'] == 'Hello'`. The
     /// global state has one for each fact.
@@ -158,6 +168,7 @@ impl Sources {
             GuardKind::KeyAbsent { text, .. } => self.print_absence(guard.source, text),
             GuardKind::LookupAbsent { text, .. } => format!("not hasattr({source}, '{text}')"),
             GuardKind::SlotUnset { name, .. } => format!("not hasattr({source}, '{name}')"),
+            GuardKind::ContextUnset => format!("{source} not in copy_context()"),
             GuardKind::CellEmpty => format!("not hasattr({source}, 'cell_contents')"),
             GuardKind::NoDefaults => format!("{source}.__defaults__ is None"),
             GuardKind::NoKwDefaults => format!("{source}.__kwdefaults__ is None"),
@@ -207,6 +218,8 @@ fn suffix(source: &Source) -> Option<&'static str> {
         Source::PropertySet(_) => ".fset",
         Source::Cache(_) => ".cache",
         Source::CachedResult(_) => ".result",
+        Source::DequeMaxLength(_) => ".maxlen",
+        Source::ContextValue(_) | Source::ContextDefault(_) => ".get()",
         _ => return None,
     })
 }

@@ -56,6 +56,15 @@ pub enum Source {
         /// Position of the element.
         index: usize,
     },
+    /// An element of a `collections.deque`.
+    DequeItem {
+        /// The deque.
+        parent: SourceId,
+        /// Position of the element.
+        index: usize,
+    },
+    /// `maxlen` of a `collections.deque`.
+    DequeMaxLength(SourceId),
     /// The value of a `__slots__` member.
     Slot {
         /// The instance.
@@ -131,6 +140,10 @@ pub enum Source {
     StaticFunc(SourceId),
     /// The function a `classmethod` object wraps.
     ClassFunc(SourceId),
+    /// What a context variable was set to, in the current context.
+    ContextValue(SourceId),
+    /// The default of a context variable that is unset.
+    ContextDefault(SourceId),
     /// The dictionary of a `functools.lru_cache`d function.
     Cache(SourceId),
     /// The result that a link of such a dictionary holds.
@@ -195,6 +208,8 @@ impl Source {
             | Source::DictItem { parent, .. }
             | Source::ListItem { parent, .. }
             | Source::TupleItem { parent, .. }
+            | Source::DequeItem { parent, .. }
+            | Source::DequeMaxLength(parent)
             | Source::Slot { parent, .. }
             | Source::TypeLookup { parent, .. }
             | Source::SuperLookup { parent, .. }
@@ -216,6 +231,8 @@ impl Source {
             | Source::PropertySet(parent)
             | Source::StaticFunc(parent)
             | Source::ClassFunc(parent)
+            | Source::ContextValue(parent)
+            | Source::ContextDefault(parent)
             | Source::Cache(parent)
             | Source::CachedResult(parent) => Some(parent),
         }
@@ -257,6 +274,10 @@ impl Source {
             Source::Cache(_) => (28, 0),
             Source::CachedResult(_) => (29, 0),
             Source::FunctionField { field, .. } => (30, *field as u64),
+            Source::DequeItem { index, .. } => (31, *index as u64),
+            Source::DequeMaxLength(_) => (32, 0),
+            Source::ContextValue(_) => (33, 0),
+            Source::ContextDefault(_) => (34, 0),
         };
         (tag, self.parent().map_or(NO_PARENT, SourceId::raw), payload)
     }

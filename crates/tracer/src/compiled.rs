@@ -671,6 +671,12 @@ fn log_entry(this: &Bound<'_, Compiled>, entry: &Entry) {
             if Log::Guards.is_verbose() { entry.guards_with_places(py) } else { entry.guards(py) };
         Log::Guards.emit(py, &lines.join("\n"));
     }
+    if Log::SideEffects.is_on() {
+        let lines = entry.side_effects(py);
+        if !lines.is_empty() {
+            Log::SideEffects.emit(py, &lines.join("\n"));
+        }
+    }
 }
 
 /// Makes a compiled function known to [`reset_all`].

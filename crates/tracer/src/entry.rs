@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PySequence, PySequenceMethods, PyTuple};
+use pyo3::types::{PyList, PySequence, PySequenceMethods, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::vectorcall;
@@ -12,6 +12,7 @@ use stator_graph::print;
 use stator_guards::{Guard, GuardKind};
 
 use crate::check::{Checker, Failure, Resolved};
+use crate::effects;
 use crate::locate::{Places, ShownPlaces, shown_path, source_line};
 use crate::recipe::Values;
 use crate::recorder::{Ending, Traced};
@@ -153,7 +154,9 @@ impl Entry {
             Ok(made) => made,
             Err(error) => return Replay::Failed(error),
         };
-        if let Err(error) = self.store(py, &rebuilt, &made[..stored.len()]) {
+        let table = &self.traced.objects;
+        let (stores, values) = (&self.traced.effects, &made[..stored.len()]);
+        if let Err(error) = effects::replay(py, stores, &rebuilt, values, table) {
             return Replay::Failed(error);
         }
         self.end(made.into_iter().skip(stored.len()))
@@ -215,33 +218,6 @@ impl Entry {
         }
         rollback::restore_generators(py, &saved).map_err(Replay::Failed)?;
         Err(Replay::Restart)
-    }
-
-    /// Writes the values that the trace left in outside dictionaries.
-    fn store<'py>(
-        &self,
-        py: Python<'py>,
-        rebuilt: &[Borrowed<'_, 'py>],
-        values: &[Object<'py>],
-    ) -> PyResult<()> {
-        let mut values = values.iter();
-        for store in &self.traced.effects {
-            let dict = rebuilt[store.dict as usize].cast::<PyDict>()?;
-            let key = self.traced.objects[store.key.index()].bind_borrowed(py);
-            let now = dict.get_item(key)?;
-            match store.value {
-                Some(_) => {
-                    let value = values.next().expect("one value for each store");
-                    // An unchanged slot stays untouched, and with it the dictionary's version.
-                    if !now.is_some_and(|now| now.is(value)) {
-                        dict.set_item(key, value)?;
-                    }
-                }
-                None if now.is_some() => dict.del_item(key)?,
-                None => {}
-            }
-        }
-        Ok(())
     }
 
     fn program(&self, py: Python<'_>) -> PyResult<&Program> {
@@ -325,6 +301,17 @@ impl Entry {
         self.traced.guards.iter().flat_map(print).collect()
     }
 
+    /// What a replay writes to outside objects, one line each with the place of the last write.
+    #[must_use]
+    pub fn side_effects(&self, py: Python<'_>) -> Vec<String> {
+        let print = |store: &effects::Store| {
+            let place =
+                self.place(py, store.place).map_or_else(String::new, |at| format!("  # {at}"));
+            effects::print(py, store, &self.traced) + &place
+        };
+        self.traced.effects.iter().map(print).collect()
+    }
+
     /// What failed, in the user's terms, with the place at which the value was read.
     #[must_use]
     pub fn explain(&self, py: Python<'_>, failure: &Failure) -> Explained {
@@ -336,7 +323,10 @@ impl Entry {
 
     /// Where a guarded value was read: `script.py:5: return a * len(b)`.
     fn place_of(&self, py: Python<'_>, guard: &Guard) -> Option<String> {
-        let &(code, unit) = self.traced.locations.get(guard.location? as usize)?;
+        self.place(py, *self.traced.locations.get(guard.location? as usize)?)
+    }
+
+    fn place(&self, py: Python<'_>, (code, unit): (u32, u32)) -> Option<String> {
         let places = Places { py, codes: &self.traced.codes };
         let (file, line, _) = places.place(code, unit)?;
         Some(format!("{}:{line}: {}", shown_path(&file), source_line(py, &file, line)))

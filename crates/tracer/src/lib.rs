@@ -12,6 +12,7 @@ pub mod breaks;
 pub mod check;
 pub mod compiled;
 pub mod disabled;
+mod effects;
 pub mod entry;
 pub mod evaluator;
 mod functions;

@@ -1,7 +1,9 @@
-//! Lists, tuples and sets, read by their storage: subclasses' overrides aren't asked.
+//! Lists, tuples, sets and deques, read by their storage: subclasses' overrides aren't asked.
 
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
 
 use super::{Any, layout, words};
 
@@ -78,4 +80,53 @@ pub fn set_items<'py>(set: Any<'_, 'py>) -> Option<Vec<Bound<'py, PyAny>>> {
         }
         Some(items)
     }
+}
+
+/// `collections.deque`. The first call imports it.
+fn deque_type(py: Python<'_>) -> Option<&Bound<'_, PyType>> {
+    static DEQUE: PyOnceLock<Option<Py<PyType>>> = PyOnceLock::new();
+    let find = || -> PyResult<Py<PyType>> {
+        Ok(py.import("_collections")?.getattr("deque")?.cast_into::<PyType>()?.unbind())
+    };
+    DEQUE.get_or_init(py, || find().ok()).as_ref().map(|ty| ty.bind(py))
+}
+
+/// Finds `collections.deque`, which runs Python code.
+pub(super) fn prepare(py: Python<'_>) {
+    deque_type(py);
+}
+
+/// Whether an object is a `collections.deque`, not an instance of a subclass.
+#[inline]
+pub fn is_deque(object: Any<'_, '_>) -> bool {
+    deque_type(object.py()).is_some_and(|ty| object.get_type().is(ty))
+}
+
+/// Length of a deque; `None` for anything else.
+pub fn deque_length(object: Any<'_, '_>) -> Option<usize> {
+    // SAFETY: a deque's length is computed by C code of CPython.
+    is_deque(object).then(|| unsafe { ffi::PySequence_Size(object.as_ptr()) as usize })
+}
+
+/// An element of a deque.
+pub fn deque_item<'py>(object: Any<'_, 'py>, index: usize) -> Option<Bound<'py, PyAny>> {
+    if index >= deque_length(object)? {
+        return None;
+    }
+    // SAFETY: the index is within a deque; indexing it runs no Python code.
+    unsafe {
+        let item = ffi::PySequence_GetItem(object.as_ptr(), index as ffi::Py_ssize_t);
+        Bound::from_owned_ptr_or_opt(object.py(), item)
+    }
+}
+
+/// The elements of a deque; `None` for anything else.
+pub fn deque_items<'py>(object: Any<'_, 'py>) -> Option<Vec<Bound<'py, PyAny>>> {
+    Some((0..deque_length(object)?).filter_map(|index| deque_item(object, index)).collect())
+}
+
+/// `maxlen` of a deque; `None` for anything else.
+pub fn deque_max_length<'py>(object: Any<'_, 'py>) -> Option<Bound<'py, PyAny>> {
+    // A computed attribute of a C type: no Python code runs.
+    is_deque(object).then(|| object.getattr("maxlen").ok()).flatten()
 }

@@ -10,6 +10,7 @@ pub mod address;
 pub mod cached;
 pub mod constant;
 pub mod container;
+pub mod context;
 pub mod dict;
 pub mod function;
 pub mod global_state;
@@ -47,6 +48,7 @@ fn interrupt() {
 pub fn prepare(py: Python<'_>) {
     let none = py.None();
     function::Field::PartialFunc.applies(none.bind_borrowed(py));
+    container::prepare(py);
     if torch::get(py).is_some() {
         global_state::read(py);
     }

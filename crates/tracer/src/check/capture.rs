@@ -285,6 +285,12 @@ impl<'py> Capture<'_, 'py> {
                 let key = self.key(key)?;
                 self.builder.dict_item(parent, key.as_borrowed())?
             }
+            // What it holds depends on the context in which it is asked.
+            Fetch::ContextValue | Fetch::ContextDefault => {
+                return Err(Unwatchable("a context variable"));
+            }
+            // Its elements lie in blocks that come and go.
+            Fetch::DequeItem(_) | Fetch::DequeMaxLength => return Err(Unwatchable("a deque")),
             Fetch::ListItem(index) => Some(builder.list_item(parent, *index)?),
             Fetch::TupleItem(index) => Some(builder.tuple_item(parent, *index)?),
             Fetch::Member(member) => builder.member(parent, member)?,
@@ -321,6 +327,9 @@ impl<'py> Capture<'_, 'py> {
             TestKind::Equals(_) => builder.own(node)?,
             TestKind::Length(_) => {
                 let object = builder.object(node);
+                if container::is_deque(object) {
+                    return Err(Unwatchable("a deque"));
+                }
                 if container::list_length(object).is_some() {
                     builder.list_length(node)?;
                 } else {
@@ -344,6 +353,7 @@ impl<'py> Capture<'_, 'py> {
             }
             TestKind::MemberUnset(member) => absent(builder.member(node, member)?)?,
             TestKind::FieldEmpty(field) => absent(builder.field(node, *field)?)?,
+            TestKind::ContextUnset => return Err(Unwatchable("a context variable")),
             TestKind::NoInstanceDict => absent(builder.instance_dict(node)?)?,
             TestKind::Tensor(_, guard) => builder.tensor(
                 node,

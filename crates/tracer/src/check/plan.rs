@@ -76,6 +76,10 @@ pub(super) enum Fetch {
     Item(Key),
     ListItem(usize),
     TupleItem(usize),
+    DequeItem(usize),
+    DequeMaxLength,
+    ContextValue,
+    ContextDefault,
     Member(Member),
     Lookup { after: Option<Key>, name: Py<PyAny> },
     TypeOf,
@@ -113,6 +117,7 @@ pub(super) enum TestKind {
     LookupAbsent(Py<PyAny>),
     MemberUnset(Member),
     FieldEmpty(Field),
+    ContextUnset,
     NoInstanceDict,
     Tensor(usize, Box<TensorGuard>),
     Same(usize),
@@ -157,8 +162,10 @@ impl TestKind {
                 types::address_of(object) == *ty && tensor::matches(object, &expected(guard))
             }
             TestKind::Length(length) => {
-                let found = container::list_length(object);
-                found.or_else(|| container::tuple_length(object)) == Some(*length)
+                let found = container::list_length(object)
+                    .or_else(|| container::tuple_length(object))
+                    .or_else(|| container::deque_length(object));
+                found == Some(*length)
             }
             TestKind::DictKeys(keys) => {
                 dict::keys(object).is_some_and(|found| keys_are(object.py(), &found, keys))
@@ -481,6 +488,10 @@ impl<'py> Compiler<'_, 'py> {
             Source::DictItem { key, .. } => Fetch::Item(self.key(*key)?),
             Source::ListItem { index, .. } => Fetch::ListItem(*index),
             Source::TupleItem { index, .. } => Fetch::TupleItem(*index),
+            Source::DequeItem { index, .. } => Fetch::DequeItem(*index),
+            Source::DequeMaxLength(_) => Fetch::DequeMaxLength,
+            Source::ContextValue(_) => Fetch::ContextValue,
+            Source::ContextDefault(_) => Fetch::ContextDefault,
             Source::Slot { offset, .. } => Fetch::Member(Member::new(*offset)),
             Source::TypeLookup { name, .. } => {
                 Fetch::Lookup { after: None, name: self.name(*name)? }
@@ -545,6 +556,7 @@ impl<'py> Compiler<'_, 'py> {
             }
             GuardKind::LookupAbsent { name, .. } => TestKind::LookupAbsent(self.name(*name)?),
             GuardKind::SlotUnset { offset, .. } => TestKind::MemberUnset(Member::new(*offset)),
+            GuardKind::ContextUnset => TestKind::ContextUnset,
             GuardKind::CellEmpty => TestKind::FieldEmpty(Field::CellContents),
             GuardKind::NoDefaults => TestKind::FieldEmpty(Field::Defaults),
             GuardKind::NoKwDefaults => TestKind::FieldEmpty(Field::KwDefaults),

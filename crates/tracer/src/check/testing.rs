@@ -112,6 +112,10 @@ impl GuardSet {
             "fset" => Source::PropertySet(parent()?),
             "static_func" => Source::StaticFunc(parent()?),
             "class_func" => Source::ClassFunc(parent()?),
+            "deque" => Source::DequeItem { parent: parent()?, index },
+            "deque_maxlen" => Source::DequeMaxLength(parent()?),
+            "context" => Source::ContextValue(parent()?),
+            "context_default" => Source::ContextDefault(parent()?),
             _ => return Err(PyValueError::new_err(format!("no source {kind}"))),
         };
         self.ids.push(self.sources.intern(source));
@@ -152,6 +156,7 @@ impl GuardSet {
             }
             "unset" => GuardKind::SlotUnset { offset: value.extract()?, name: "slot".into() },
             "cell_empty" => GuardKind::CellEmpty,
+            "context_unset" => GuardKind::ContextUnset,
             "no_defaults" => GuardKind::NoDefaults,
             "no_kwdefaults" => GuardKind::NoKwDefaults,
             "no_dict" => GuardKind::NoInstanceDict,

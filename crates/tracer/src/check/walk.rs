@@ -5,7 +5,7 @@ use pyo3::types::PyType;
 use stator_cpython::heap::address::AddressSet;
 use stator_cpython::heap::function::{self, Field};
 use stator_cpython::heap::weak::Liveness;
-use stator_cpython::heap::{self, Any, container, dict, member, types};
+use stator_cpython::heap::{self, Any, container, context, dict, member, types};
 
 use super::failure::{Failure, Found};
 use super::plan::{Fetch, Key, Plan, TestKind, keys_are};
@@ -108,6 +108,10 @@ impl<'py> Walk<'_, '_, 'py> {
             Fetch::Item(key) => found(dict::get(parent, self.key(key)?.as_borrowed())),
             Fetch::ListItem(index) => container::list_item(parent, *index),
             Fetch::TupleItem(index) => container::tuple_item(parent, *index),
+            Fetch::DequeItem(index) => container::deque_item(parent, *index),
+            Fetch::DequeMaxLength => container::deque_max_length(parent),
+            Fetch::ContextValue => context::own_value(parent),
+            Fetch::ContextDefault => context::default_value(parent),
             Fetch::Member(member) => match member.read(parent) {
                 member::Read::Value(value) => Some(value),
                 member::Read::Unset | member::Read::NoMember => None,
@@ -144,6 +148,9 @@ impl<'py> Walk<'_, '_, 'py> {
             TestKind::MemberUnset(member) => matches!(member.read(object), member::Read::Unset),
             TestKind::FieldEmpty(field) => {
                 matches!(function::read(object, *field), function::Read::Empty)
+            }
+            TestKind::ContextUnset => {
+                context::is_variable(object) && context::own_value(object).is_none()
             }
             TestKind::NoInstanceDict => {
                 matches!(dict::peek_instance_dict(object), dict::Peek::NoPlace)

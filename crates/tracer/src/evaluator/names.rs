@@ -161,7 +161,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
 
     pub(super) fn delete_deref(&mut self, index: usize) -> Done {
         let cell = self.cell(index);
-        if ops::load_cell(cell).is_none() {
+        if self.sites.load_cell(&self.frame, cell, index).is_none() {
             return Err(ops::raise_unbound_cell(&self.frame, index).into());
         }
         self.sites.store_cell(&self.frame, cell, index, None);

@@ -88,6 +88,10 @@ pub enum Model {
     StateSwitch,
     /// `ContextVar.get`.
     ContextGet,
+    /// `ContextVar.set`.
+    ContextSet,
+    /// `ContextVar.reset`.
+    ContextReset,
     /// `type.__call__`.
     TypeCall,
     /// `generator.send` and such.

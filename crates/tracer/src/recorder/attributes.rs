@@ -73,6 +73,9 @@ impl Recorder {
                 }
                 return Ok(());
             }
+            if !state.class_writes.is_empty() && state.finds_own_write(ty, name)? {
+                return Ok(());
+            }
             if !state.lookups.insert((ty.as_ptr() as usize, name.as_ptr() as usize)) {
                 return Ok(());
             }
@@ -118,6 +121,9 @@ impl Recorder {
     ) -> Result<Method<'py>> {
         if self.is_stopped() {
             return ops::get_method(owner, name);
+        }
+        if let Some(method) = self.blind_method(owner, name) {
+            return Ok(Method::Function(method));
         }
         Ok(match self.find_attr(frame, owner, name)? {
             Found::Value(value) => Method::Attribute(value),
@@ -481,31 +487,19 @@ impl Recorder {
         name: Borrowed<'_, 'py>,
     ) -> Result<Found<'py>> {
         let offset = stator_cpython::heap::member::offset_of(descriptor);
-        let source = self.state.borrow().source(owner);
+        let outside = self.state.borrow().source(owner).is_some();
         let value = ops::get_attr(owner, name).map_err(|raised| raised.take(frame.py()));
         let raise = |error| Raised::set(frame.py(), error);
-        let (Some(source), Some(offset)) = (source, offset) else {
+        let (true, Some(offset)) = (outside, offset) else {
             let value = value.map_err(raise);
-            if offset.is_none() && source.is_some() {
+            if offset.is_none() && outside {
                 return self.c_field(frame, owner, name, value);
             }
             return value.map(Found::Value);
         };
         self.note(frame, |state| {
-            let text = heap::text(name);
-            if state.written.contains(&(owner.as_ptr() as usize, offset)) {
-                return Ok(());
-            }
-            match &value {
-                Ok(value) => {
-                    let slot = state.sources.slot(source, offset, || text.into());
-                    state.adopt(slot, value.as_borrowed())
-                }
-                Err(_) => {
-                    state.guard(source, GuardKind::SlotUnset { offset, name: text.into() });
-                    Ok(())
-                }
-            }
+            let value = value.as_ref().ok().map(|value| value.as_borrowed());
+            state.read_member(owner, name, offset, value)
         });
         value.map(Found::Value).map_err(raise)
     }
@@ -645,6 +639,33 @@ pub enum Descriptor {
 }
 
 impl State {
+    /// Reads a `__slots__` member: guards it if its owner is from outside and this trace did not
+    /// write it.
+    pub fn read_member(
+        &mut self,
+        owner: Borrowed<'_, '_>,
+        name: Borrowed<'_, '_>,
+        offset: usize,
+        value: Option<Borrowed<'_, '_>>,
+    ) -> std::result::Result<(), Stop> {
+        let Some(source) = self.source(owner) else { return Ok(()) };
+        let slot = (owner.as_ptr() as usize, offset);
+        if self.written.contains_key(&slot) || !self.read_slots.insert(slot) {
+            return Ok(());
+        }
+        let text = heap::text(name);
+        match value {
+            Some(value) => {
+                let slot = self.sources.slot(source, offset, || text.into());
+                self.adopt(slot, value)
+            }
+            None => {
+                self.guard(source, GuardKind::SlotUnset { offset, name: text.into() });
+                Ok(())
+            }
+        }
+    }
+
     /// A field of a C object: functions' parts have sources; what belongs to an object known by
     /// identity, or to an immutable one, is a constant of the trace.
     fn adopt_field(
@@ -654,6 +675,9 @@ impl State {
         value: Borrowed<'_, '_>,
     ) -> std::result::Result<(), Stop> {
         let Some(source) = self.source(owner) else { return self.register(value) };
+        if name == "maxlen" && heap::is_deque(owner) {
+            return self.read_max_length(owner);
+        }
         let field = match (self.kind(owner), name) {
             (Kind::Function, "__code__") => Some(Source::Code(source)),
             (Kind::Function, "__defaults__") => Some(Source::Defaults(source)),

@@ -526,6 +526,11 @@ impl Recorder {
         if heap::type_name(callable) == "ReferenceType" && args.is_empty() {
             return self.call_weakref(frame, callable);
         }
+        if names.is_none()
+            && let Some(result) = self.call_getter(frame, callable, args)
+        {
+            return result;
+        }
         if heap::type_name(callable) == "_lru_cache_wrapper" {
             return self.cached_call(frame, callable, args, names);
         }
@@ -692,6 +697,10 @@ const UNORDERED: &[&str] = &[
 /// Constants, and containers of builtin types that hold only such (functions and classes pass: they
 /// are known by identity).
 pub(super) fn is_plain(state: &mut super::State, object: Borrowed<'_, '_>) -> bool {
+    state.once(object, true, |state| has_plain_parts(state, object))
+}
+
+fn has_plain_parts(state: &mut super::State, object: Borrowed<'_, '_>) -> bool {
     match state.kind(object) {
         Kind::Constant | Kind::Type | Kind::Singleton | Kind::Builtin | Kind::Function => true,
         Kind::List => {

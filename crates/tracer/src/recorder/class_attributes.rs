@@ -156,6 +156,10 @@ impl Recorder {
             return ops::get_attr(owner, name).map(Found::Value);
         };
         self.note(frame, |state| {
+            if state.finds_own_write(&start, name)? {
+                let detail = format!("super().{}, read after its write", heap::text(name));
+                return Err((Reason::OutsideWrite, detail));
+            }
             let parent = state.anchor(start.as_any().as_borrowed());
             let after = state.objects.intern(after.as_any().as_borrowed());
             let id = state.objects.intern(name);

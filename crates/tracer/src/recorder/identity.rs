@@ -78,7 +78,7 @@ fn is_immortal(object: Borrowed<'_, '_>) -> bool {
     object.is_none() || object.is_exact_instance_of::<PyBool>() || object.is(object.py().Ellipsis())
 }
 
-fn is_nan(object: Borrowed<'_, '_>) -> bool {
+pub(super) fn is_nan(object: Borrowed<'_, '_>) -> bool {
     if let Ok(value) = object.cast_exact::<PyFloat>() {
         return value.value().is_nan();
     }

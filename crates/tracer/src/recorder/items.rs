@@ -95,7 +95,10 @@ impl Recorder {
         let ty = owner.get_type();
         self.note(frame, |state| state.refuse_native_state(owner));
         if stator_cpython::heap::types::is_immutable(ty.as_borrowed()) {
-            if self.kind(owner) == Kind::Object && self.origin(owner) != Some(Origin::Fresh) {
+            if self.kind(owner) == Kind::Object
+                && self.origin(owner) != Some(Origin::Fresh)
+                && !(heap::is_deque(owner) && heap::is_constant(key))
+            {
                 self.stop(
                     frame,
                     Reason::Unsupported,
@@ -158,9 +161,21 @@ impl Recorder {
                 || ops::set_item(owner, key, Some(value)).map(|()| py.None().into_bound(py));
             return self.operation(frame, target, &[owner, key, value], None, execute).map(drop);
         }
+        if let Some(method) = self.python_set_item(frame, owner, value.is_some()) {
+            let none = frame.py().None().into_bound(frame.py());
+            let args = [owner, key, value.unwrap_or(none.as_borrowed())];
+            let arity = if value.is_some() { 3 } else { 2 };
+            return self.call_object(frame, method.as_borrowed(), &args[..arity], None).map(drop);
+        }
+        if self.kind(owner) == Kind::List && self.origin(owner) != Some(Origin::Fresh) {
+            return self.set_list_item(frame, owner, key, value);
+        }
+        if heap::is_deque(owner) && self.origin(owner) != Some(Origin::Fresh) {
+            return self.set_deque_item(frame, owner, key, value);
+        }
         if self.origin(owner) != Some(Origin::Fresh) {
-            let exact = owner.get_type().is(frame.py().get_type::<pyo3::types::PyDict>());
-            if !exact || !self.writes_slot(frame, owner, key, value.is_none()) {
+            let known = self.note(frame, |state| Ok(state.is_writable_dict(owner)));
+            if known != Some(true) || !self.writes_slot(frame, owner, key, value.is_none()) {
                 self.stop(
                     frame,
                     Reason::OutsideWrite,
@@ -172,21 +187,25 @@ impl Recorder {
         if self.kind(key) == Kind::Tensor {
             self.stop(frame, Reason::Identity, "a tensor as key");
         }
-        let ty = owner.get_type();
-        let py = frame.py();
-        let (name, arity) = match value {
-            Some(_) => (pyo3::intern!(py, "__setitem__"), 3),
-            None => (pyo3::intern!(py, "__delitem__"), 2),
-        };
-        if !stator_cpython::heap::types::is_immutable(ty.as_borrowed())
-            && let Some(method) = self.lookup(frame, &ty, name.as_any().as_borrowed())
-            && self.kind(method.as_borrowed()) == Kind::Function
-        {
-            let none = py.None().into_bound(py);
-            let args = [owner, key, value.unwrap_or(none.as_borrowed())];
-            return self.call_object(frame, method.as_borrowed(), &args[..arity], None).map(drop);
-        }
         ops::set_item(owner, key, value)
+    }
+
+    /// A class's own `__setitem__` or `__delitem__`, if it's Python.
+    fn python_set_item<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        sets: bool,
+    ) -> Option<Object<'py>> {
+        let ty = owner.get_type();
+        if stator_cpython::heap::types::is_immutable(ty.as_borrowed()) {
+            return None;
+        }
+        let py = frame.py();
+        let name =
+            if sets { pyo3::intern!(py, "__setitem__") } else { pyo3::intern!(py, "__delitem__") };
+        let method = self.lookup(frame, &ty, name.as_any().as_borrowed())?;
+        (self.kind(method.as_borrowed()) == Kind::Function).then_some(method)
     }
 
     /// `CONTAINS_OP`.

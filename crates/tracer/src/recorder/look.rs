@@ -2,7 +2,7 @@
 //! `stator_cpython`.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PySlice, PyString, PyTuple, PyType};
+use pyo3::types::{PyDict, PySlice, PyString, PyType};
 use stator_cpython::Result;
 use stator_cpython::generic;
 pub use stator_cpython::generic::bind_method;
@@ -25,6 +25,18 @@ pub fn list_items<'py>(list: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
 pub fn tuple_items<'py>(tuple: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
     let length = container::tuple_length(tuple).unwrap_or(0);
     (0..length).filter_map(|index| container::tuple_item(tuple, index)).collect()
+}
+
+/// Whether an object is a `collections.deque`.
+pub fn is_deque(object: Borrowed<'_, '_>) -> bool {
+    container::is_deque(object)
+}
+
+/// The elements of a list, set or deque, in iteration order.
+pub fn elements<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
+    container::set_items(object)
+        .or_else(|| container::deque_items(object))
+        .unwrap_or_else(|| list_items(object))
 }
 
 /// The elements of a set, in iteration order.
@@ -73,18 +85,33 @@ pub fn dict_get<'py>(object: Borrowed<'_, 'py>, key: Borrowed<'_, 'py>) -> Optio
     }
 }
 
+/// The elements of a list or tuple.
+pub fn sequence_items<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
+    match container::tuple_length(object) {
+        Some(_) => tuple_items(object),
+        None => list_items(object),
+    }
+}
+
+/// Whether an object is an `OrderedDict`, or an instance of a subclass.
+pub fn is_ordered_dict(object: Borrowed<'_, '_>) -> bool {
+    dict::is_ordered_dict(object)
+}
+
+/// Whether a dictionary takes two keys for the same. (Objects are told apart by identity.)
+pub fn equal_keys(left: Borrowed<'_, '_>, right: Borrowed<'_, '_>) -> bool {
+    left.is(right)
+        || (constant::is_constant(left)
+            && constant::is_constant(right)
+            && left.eq(right).unwrap_or(false))
+}
+
 /// The instance dictionary, made if there was none yet.
 pub fn instance_dict<'py>(object: Borrowed<'_, 'py>) -> Option<Object<'py>> {
     match dict::instance_dict(object) {
         InstanceDict::Dict(dict) => Some(dict),
         InstanceDict::None | InstanceDict::Failed => None,
     }
-}
-
-/// A tuple of a set's elements in its order.
-pub fn ordered_copy<'py>(set: Borrowed<'_, 'py>) -> Object<'py> {
-    let items = set_items(set);
-    PyTuple::new(set.py(), items).map_or_else(|_| set.to_owned(), Bound::into_any)
 }
 
 /// The parts of a slice.

@@ -6,7 +6,7 @@
 //! ends as plain Python would end it, and the notes are thrown away.
 //!
 //! `kinds`, `objects` and `state` hold the notes; `sites` implements the evaluator's trait and calls
-//! the families `names`, `attributes`, `items`, `operators`, `calls`, `models` and `tensors`;
+//! the families `names`, `attributes`, `items`, `operators`, `calls`, `models`, `containers` and `tensors`;
 //! `outcome` turns the notes into a cache entry; `trace` is the log of the same name.
 
 mod attributes;
@@ -14,7 +14,11 @@ mod breaking;
 mod cached;
 mod calls;
 mod class_attributes;
+mod containers;
+mod context;
+mod dictionaries;
 mod effects;
+mod getters;
 mod identity;
 mod items;
 pub mod kinds;
@@ -32,6 +36,7 @@ mod state;
 mod stores;
 mod tensors;
 mod trace;
+mod unread;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -144,7 +149,11 @@ impl Recorder {
         let result = match self.state.try_borrow_mut() {
             Ok(mut state) => {
                 state.locate(frame);
-                notes(&mut state)
+                let result = notes(&mut state);
+                match state.failure.take() {
+                    Some(stop) => result.and(Err(stop)),
+                    None => result,
+                }
             }
             Err(_) => Err((Reason::Instruction, "code that runs while another is recorded".into())),
         };

@@ -132,7 +132,7 @@ impl Recorder {
                 self.registered(frame, native)
             }
             (Model::ContainerWrite, [receiver, rest @ ..]) => {
-                self.container_write(frame, callable, *receiver, rest, native)
+                self.container_write(frame, callable, *receiver, rest, names, native)
             }
             (Model::New, [class, ..]) => {
                 self.note(frame, |state| {
@@ -206,15 +206,12 @@ impl Recorder {
                 };
                 self.state_switch(frame, target, args, native)
             }
-            (Model::ContextGet, [variable, ..]) => {
-                // Context variables have no source yet: only defaults of unset ones and values of
-                // this trace could be told apart, so their reads end the trace.
-                self.stop(
-                    frame,
-                    Reason::Unsupported,
-                    format!("context variable {}", heap::short_repr(*variable)),
-                );
-                native()
+            (Model::ContextGet, [variable] | [variable, _]) => {
+                self.context_get(frame, *variable, args.len() == 2, native)
+            }
+            (Model::ContextSet, [variable, _]) => self.context_set(frame, *variable, native),
+            (Model::ContextReset, [variable, token]) => {
+                self.context_reset(frame, *variable, *token, native)
             }
             _ => {
                 self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
@@ -281,10 +278,15 @@ impl Recorder {
             | Kind::Set
             | Kind::FrozenSet => Ok(()),
             Kind::Dict => {
+                if state.written_dicts.contains(&(object.as_ptr() as usize)) {
+                    // Which of the counted keys this trace made depends on all of them.
+                    return state.adopt_keys(object);
+                }
                 if let Some(source) = state.source(object)
                     && !state.keyed.contains(&(object.as_ptr() as usize))
                     && state.sized.insert(object.as_ptr() as usize)
                 {
+                    state.read_slots.insert((object.as_ptr() as usize, super::effects::KEYS));
                     state.guard(source, GuardKind::DictLength(heap::dict_length(object)));
                 }
                 Ok(())
@@ -421,64 +423,6 @@ impl Recorder {
         self.registered(frame, native)
     }
 
-    /// A method that changes its receiver: free on what this trace made.
-    fn container_write<'py>(
-        &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        receiver: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        native: impl FnOnce() -> Result<Object<'py>>,
-    ) -> Result<Object<'py>> {
-        let name = heap::callable_name(callable);
-        self.note(frame, |state| {
-            if state.origin(receiver) != Some(Origin::Fresh) {
-                return Err((
-                    Reason::OutsideWrite,
-                    format!("{name} of a {}", heap::type_name(receiver)),
-                ));
-            }
-            args.iter().try_for_each(|arg| {
-                if state.kind(*arg) == Kind::Iterator && state.source(*arg).is_some() {
-                    return Err((Reason::OutsideIterator, heap::type_name(*arg)));
-                }
-                let moves = matches!(&*name, "append" | "appendleft" | "insert");
-                if moves { Ok(()) } else { state.adopt_deep(*arg) }
-            })?;
-            if matches!(&*name, "remove" | "index" | "sort") && holds_tensor(state, receiver) {
-                return Err((Reason::DataRead, format!("{name} of a list of tensors")));
-            }
-            Ok(())
-        });
-        let set = matches!(self.kind(receiver), Kind::Set);
-        if set && name == "pop" {
-            self.note(frame, |state| state.check_order(receiver));
-        }
-        for arg in args {
-            if !set {
-                self.note(frame, |state| state.check_order(*arg));
-            }
-            self.guard_callback(frame, *arg);
-        }
-        // Methods that only move references call no operation.
-        let plain = matches!(
-            &*name,
-            "append"
-                | "appendleft"
-                | "insert"
-                | "pop"
-                | "popleft"
-                | "popitem"
-                | "setdefault"
-                | "clear"
-                | "add"
-                | "move_to_end"
-        );
-        let result = if plain { native()? } else { self.with_mode(frame, native)? };
-        self.note(frame, |state| state.register(result.as_borrowed()));
-        Ok(result)
-    }
-
     /// A switch of grad mode or autocast: a node, executed for real.
     fn state_switch<'py>(
         &self,
@@ -532,6 +476,10 @@ impl State {
 
     /// Whether an object's text is a function of guarded values.
     fn has_text(&mut self, object: Borrowed<'_, '_>) -> bool {
+        self.once(object, true, |state| state.parts_have_text(object))
+    }
+
+    fn parts_have_text(&mut self, object: Borrowed<'_, '_>) -> bool {
         match self.kind(object) {
             Kind::Constant | Kind::Type | Kind::Singleton => true,
             Kind::List => {

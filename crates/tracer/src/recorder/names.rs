@@ -8,10 +8,14 @@ use stator_cpython::{Result, ops};
 use stator_guards::{GuardKind, Source};
 
 use super::Recorder;
+use super::effects::CELL;
 use super::kinds::Kind;
 use super::look as heap;
 use super::state::{Origin, State, Stop};
 use crate::breaks::Reason;
+
+/// How far around a function's frame the owners of its cells are looked for.
+const MAX_NESTING: usize = 64;
 
 impl Recorder {
     /// `LOAD_GLOBAL`.
@@ -61,14 +65,7 @@ impl Recorder {
                 return Ok(());
             }
             let source = state.cell_source(frame, cell)?;
-            let contents = state.sources.intern(Source::CellContents(source));
-            match &value {
-                Some(value) => state.adopt(contents, value.as_borrowed()),
-                None => {
-                    state.guard(source, GuardKind::CellEmpty);
-                    Ok(())
-                }
-            }
+            state.read_cell(cell, source, value.as_ref().map(|value| value.as_borrowed()))
         });
         value
     }
@@ -80,9 +77,14 @@ impl Recorder {
         cell: Borrowed<'_, 'py>,
         value: Option<Object<'py>>,
     ) {
-        if !self.is_stopped() && self.origin(cell) != Some(Origin::Fresh) {
-            self.stop(frame, Reason::OutsideWrite, "a variable of an enclosing function");
-        }
+        self.note(frame, |state| {
+            if state.origin(cell) == Some(Origin::Fresh) {
+                return Ok(());
+            }
+            let source = state.cell_source(frame, cell)?;
+            state.write_cell(cell, source);
+            Ok(())
+        });
         ops::store_cell(cell, value);
     }
 
@@ -151,18 +153,56 @@ impl State {
         frame: &Frame<'_>,
         cell: Borrowed<'_, '_>,
     ) -> std::result::Result<stator_guards::SourceId, Stop> {
-        if let Some(source) = self.source(cell) {
-            return Ok(source);
+        // A function made by this trace has its cells from one around it.
+        let around = std::iter::successors(Some(*frame), Frame::previous);
+        let found = around.take(MAX_NESTING).find_map(|frame| {
+            let function = self.source(frame.function())?;
+            let closure = heap::tuple_items(frame.closure()?);
+            Some((function, closure.iter().position(|item| item.is(cell))?))
+        });
+        let known = self.source(cell);
+        let Some((parent, index)) = found else {
+            let unknown = || (Reason::UnknownOrigin, "a variable of an enclosing function".into());
+            return known.ok_or_else(unknown);
+        };
+        let source = self.sources.intern(Source::ClosureCell { parent, index });
+        match known {
+            None => {
+                self.objects.intern(cell);
+                self.set_origin(cell, Origin::Source(source));
+                Ok(source)
+            }
+            Some(known) => {
+                // Two functions that share it: functions made for each call may not.
+                if known != source && self.shared_cells.insert(source) {
+                    self.guard(source, GuardKind::SameAs(known));
+                }
+                Ok(known)
+            }
         }
-        let unknown = || (Reason::UnknownOrigin, "a variable of an enclosing function".to_string());
-        let function = self.source(frame.function()).ok_or_else(unknown)?;
-        let closure = frame.closure().ok_or_else(unknown)?;
-        let index =
-            heap::tuple_items(closure).iter().position(|item| item.is(cell)).ok_or_else(unknown)?;
-        let source = self.sources.intern(Source::ClosureCell { parent: function, index });
-        self.objects.intern(cell);
-        self.set_origin(cell, Origin::Source(source));
-        Ok(source)
+    }
+
+    /// Reads a cell of an enclosing function: guards it, unless this trace wrote it.
+    pub fn read_cell(
+        &mut self,
+        cell: Borrowed<'_, '_>,
+        source: stator_guards::SourceId,
+        value: Option<Borrowed<'_, '_>>,
+    ) -> std::result::Result<(), Stop> {
+        let slot = (cell.as_ptr() as usize, CELL);
+        if self.written.contains_key(&slot) || !self.read_slots.insert(slot) {
+            return Ok(());
+        }
+        match value {
+            Some(value) => {
+                let contents = self.sources.intern(Source::CellContents(source));
+                self.adopt(contents, value)
+            }
+            None => {
+                self.guard(source, GuardKind::CellEmpty);
+                Ok(())
+            }
+        }
     }
 
     /// A function's frame starts: guards the parts of an outside function that its behaviour

@@ -4,6 +4,7 @@
 //! name, however its key was spelled.
 
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
 use rustc_hash::FxHashMap;
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::ObjectId;
@@ -13,6 +14,8 @@ use stator_guards::ObjectId;
 pub struct Objects {
     objects: Vec<Py<PyAny>>,
     ids: FxHashMap<usize, ObjectId>,
+    /// Constants that served as keys, each equal one once.
+    keys: Option<Py<PyDict>>,
 }
 
 impl Objects {
@@ -26,6 +29,24 @@ impl Objects {
         self.objects.push(object.to_owned().unbind());
         self.ids.insert(address, id);
         id
+    }
+
+    /// The one object that stands for all keys that a dictionary takes for `key`: strings are
+    /// interned, other constants found by equality, objects stand for themselves.
+    pub fn canonical<'py>(&mut self, key: Borrowed<'_, 'py>) -> Object<'py> {
+        if key.is_exact_instance_of::<PyString>() || !super::look::is_constant(key) {
+            return canonical_key(key);
+        }
+        let py = key.py();
+        let keys = self.keys.get_or_insert_with(|| PyDict::new(py).unbind()).bind(py);
+        match keys.get_item(key) {
+            Ok(Some(known)) => known,
+            // A key that can't be hashed is no key.
+            _ => {
+                let _ = keys.set_item(key, key);
+                key.to_owned()
+            }
+        }
     }
 
     /// The table.

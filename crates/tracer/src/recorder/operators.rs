@@ -119,15 +119,14 @@ impl Recorder {
                 self.guard_operands(frame, &[left, right], names);
                 let in_place = names.len() == 3;
                 self.note(frame, |state| {
-                    let mutable = matches!(state.kind(left), Kind::List | Kind::Dict | Kind::Set);
-                    if in_place && mutable && state.origin(left) != Some(Origin::Fresh) {
-                        return Err((
-                            Reason::OutsideWrite,
-                            format!("{} on a {}", names[0], heap::type_name(left)),
-                        ));
-                    }
+                    let mutable = matches!(state.kind(left), Kind::List | Kind::Dict | Kind::Set)
+                        || heap::is_deque(left);
                     state.adopt_deep(left)?;
-                    state.adopt_deep(right)
+                    state.adopt_deep(right)?;
+                    if in_place && mutable {
+                        return state.write_in_place(op, left, right);
+                    }
+                    Ok(())
                 });
                 let result = self.with_mode(frame, || ops::binary(op, left, right))?;
                 self.note(frame, |state| state.register(result.as_borrowed()));

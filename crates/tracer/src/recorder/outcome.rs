@@ -11,10 +11,12 @@ use stator_cpython::{Result, ops};
 use stator_graph::{Arg, Graph, NodeId};
 use stator_guards::{GlobalState, Guard, GuardKind, ObjectId, Source, SourceId, Sources};
 
+use super::effects::{self, Last};
 use super::look as heap;
 use super::state::{State, Stop};
 use super::{Recorder, Recording};
 use crate::breaks::Break;
+use crate::effects::{Part, Store};
 use crate::evaluator::evaluate;
 use crate::recipe::{Recipe, RecipeId, Recipes};
 use crate::resume::anatomy::Anatomy;
@@ -52,7 +54,7 @@ pub struct Traced {
     pub generators: Vec<Py<PyAny>>,
     /// The objects that recipes need.
     pub kept: FxHashSet<ObjectId>,
-    /// What a replay writes to outside dictionaries, in order.
+    /// What a replay writes to outside objects, in order.
     pub effects: Vec<Store>,
 }
 
@@ -129,16 +131,6 @@ pub struct Standing<'py> {
     pub anatomy: Rc<Anatomy>,
     /// Whether it waits for another frame.
     pub waits: bool,
-}
-
-/// A write of a dictionary's slot.
-pub struct Store {
-    /// The dictionary's position among [`Traced::rebuilt`].
-    pub dict: u32,
-    /// The key.
-    pub key: ObjectId,
-    /// The value's recipe; `None` deletes.
-    pub value: Option<RecipeId>,
 }
 
 /// Records a call of a Python function: executes it, once, and returns its result; what was
@@ -242,6 +234,9 @@ impl Finish {
             }
         };
         let effects = finish.effects(py)?;
+        if let Some(stop) = finish.state.failure.take() {
+            return Err(stop);
+        }
         let Finish { mut state, recipes, outputs, rebuilt, kept, .. } = finish;
         state.graph.set_outputs(&outputs);
         debug_assert!(state.graph.verify().is_ok(), "{:?}", state.graph.verify());
@@ -314,21 +309,50 @@ impl Finish {
         self.recipes.push(Recipe::Source(position))
     }
 
-    /// The last value of each slot that was written.
+    /// What each part that was written holds at the end.
     fn effects(&mut self, py: Python<'_>) -> Made<Vec<Store>> {
-        let effects = std::mem::take(&mut self.state.effects);
+        let effects = self.state.take_effects(py);
         let mut stores = Vec::with_capacity(effects.len());
         for effect in &effects {
-            let (dict, key) = (effect.dict.bind_borrowed(py), effect.key.bind_borrowed(py));
-            let position = u32::try_from(self.rebuilt.len()).expect("fewer than 2^32 sources");
+            let object = u32::try_from(self.rebuilt.len()).expect("fewer than 2^32 sources");
             self.rebuilt.push(effect.source);
-            let value = match heap::dict_get(dict, key) {
-                Some(value) => Some(self.recipe(value.as_borrowed())?),
-                None => None,
+            let value = match effect.last(py) {
+                Last::Value(value) => Some(self.recipe(value.as_borrowed())?),
+                Last::Nothing => None,
+                Last::Elements(items) => {
+                    let items = self.all(&items)?;
+                    Some(self.recipes.push(Recipe::List(items)))
+                }
+                Last::Calls(calls) => Some(self.calls(py, calls)?),
             };
-            stores.push(Store { dict: position, key: self.keep(key), value });
+            let mut name = |name: &Py<PyAny>| self.keep(name.bind_borrowed(py));
+            let part = match &effect.part {
+                effects::Part::Item { key, moves } => Part::Item { key: name(key), moves: *moves },
+                effects::Part::Cell => Part::Cell,
+                effects::Part::Context => Part::Context,
+                effects::Part::Member(member) => Part::Member(name(member)),
+                effects::Part::ClassAttribute(attribute) => Part::ClassAttribute(name(attribute)),
+                effects::Part::Elements => Part::Elements,
+                effects::Part::Added(_) => Part::Added,
+                effects::Part::Calls(_) => Part::Calls,
+            };
+            stores.push(Store { object, part, value, place: effect.place });
         }
-        self.state.effects = effects;
         Ok(stores)
+    }
+
+    /// A list of tuples: a method's name and its arguments.
+    fn calls(&mut self, py: Python<'_>, calls: &[effects::Call]) -> Made<RecipeId> {
+        let mut made = Vec::with_capacity(calls.len());
+        for call in calls {
+            let name = pyo3::types::PyString::intern(py, &call.method);
+            let name = self.recipe(name.as_any().as_borrowed())?;
+            let mut parts = vec![name];
+            for argument in &call.args {
+                parts.push(self.recipe(argument.bind_borrowed(py))?);
+            }
+            made.push(self.recipes.push(Recipe::Tuple(parts.into())));
+        }
+        Ok(self.recipes.push(Recipe::List(made.into())))
     }
 }

@@ -28,7 +28,7 @@ impl Finish {
         if let Some(&id) = self.made.get(&address) {
             return Ok(id);
         }
-        let kind = self.state.kind(object);
+        let kind = self.state.kind_alone(object);
         if kind == Kind::Constant {
             if let Some(source) = self.state.constant_root(object) {
                 let id = self.source(source);
@@ -97,7 +97,7 @@ impl Finish {
         made
     }
 
-    fn all(&mut self, items: &[Object<'_>]) -> Made<Box<[RecipeId]>> {
+    pub(super) fn all(&mut self, items: &[Object<'_>]) -> Made<Box<[RecipeId]>> {
         items.iter().map(|item| self.recipe(item.as_borrowed())).collect()
     }
 

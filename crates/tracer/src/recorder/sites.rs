@@ -17,6 +17,7 @@ use super::kinds::Kind;
 use super::look as heap;
 use super::names::variadic_slots;
 use super::state::{ActiveFrame, Origin};
+use super::unread::only_adds_to;
 use crate::breaks::Reason;
 use crate::evaluator::sites::{Sites, Step};
 
@@ -468,7 +469,10 @@ impl Recorder {
                     continue;
                 };
                 state.locate_unit(first_use);
-                state.adopt(source, value)?;
+                state.only_changed = only_adds_to(frame, index);
+                let adopted = state.adopt(source, value);
+                state.only_changed = false;
+                adopted?;
                 if variadic.contains(&index) {
                     // CPython made `*args` and `**kwargs` for this call: what they hold is from
                     // outside, they themselves aren't.

@@ -16,11 +16,13 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_graph::{Graph, NodeId, StackId};
 use stator_guards::{Guard, GuardKind, ObjectId, Source, SourceId, Sources};
 
-use super::effects::Effect;
+use super::context::Token;
+use super::effects::{Effect, KEYS};
 use super::kinds::{Kind, Kinds};
 use super::look as heap;
 use super::objects::{Objects, canonical_key};
 use super::tensors::tensor_guard;
+use super::unread::Unread;
 use crate::breaks::Reason;
 
 /// Where an object with identity came from.
@@ -84,25 +86,43 @@ pub struct State {
     /// Places of guards: code and unit.
     pub locations: Vec<(u32, u32)>,
     /// The place of the instruction that is being evaluated.
-    here: (u32, u32),
+    pub here: (u32, u32),
     kinds: Kinds,
     origins: FxHashMap<usize, Origin>,
     seen: FxHashSet<SourceId>,
     /// Type lookups that are guarded already: type and name.
     pub lookups: FxHashSet<Slot>,
-    /// Dictionary slots that are guarded already: dictionary and key.
+    /// Slots that are guarded already: owner, and what stands for the key (see `effects`).
     pub read_slots: FxHashSet<Slot>,
     /// Dictionaries whose keys are guarded as a whole.
     pub keyed: FxHashSet<usize>,
-    /// Dictionary slots this trace wrote.
-    pub written: FxHashSet<Slot>,
-    /// The writes, in the order of the first write to each slot.
+    /// Parts of outside objects that this trace wrote, with their places among the effects.
+    pub written: FxHashMap<Slot, usize>,
+    /// Attributes of classes that this trace wrote: class and name.
+    pub class_writes: Vec<Slot>,
+    /// Dictionaries that this trace wrote to.
+    pub written_dicts: FxHashSet<usize>,
+    /// Dictionaries whose keys this trace changed, with their keys before that.
+    pub rekeyed: FxHashMap<usize, Vec<Py<PyAny>>>,
+    /// The writes, in the order of the first write to each part.
     pub effects: Vec<Effect>,
     /// Dictionaries whose length is guarded already.
     pub sized: FxHashSet<usize>,
     /// Special methods of types that are guarded already: type and name.
     pub protocols: FxHashSet<Slot>,
     distinct: FxHashSet<Slot>,
+    /// Containers from outside that were only added to so far.
+    pub unread: FxHashMap<usize, Unread>,
+    /// Whether what is found now is an argument that is only added to.
+    pub only_changed: bool,
+    /// The tokens that this trace got for writes of context variables.
+    pub tokens: Vec<Token>,
+    /// Why the contents of one of them could not be guarded.
+    pub failure: Option<Stop>,
+    /// Containers that are being looked into.
+    visiting: FxHashSet<usize>,
+    /// Cells found a second time, which are guarded to be the first.
+    pub shared_cells: FxHashSet<SourceId>,
     by_identity: FxHashSet<usize>,
     /// Objects that the entry keeps: results of calls that are constants of the trace.
     pub kept: FxHashSet<ObjectId>,
@@ -154,11 +174,20 @@ impl State {
             lookups: HashSet::with_capacity_and_hasher(room / 4, FxBuildHasher),
             read_slots: HashSet::with_capacity_and_hasher(room, FxBuildHasher),
             keyed: FxHashSet::default(),
-            written: FxHashSet::default(),
+            written: FxHashMap::default(),
+            class_writes: Vec::new(),
+            written_dicts: FxHashSet::default(),
+            rekeyed: FxHashMap::default(),
             effects: Vec::new(),
             sized: FxHashSet::default(),
             protocols: FxHashSet::default(),
             distinct: FxHashSet::default(),
+            unread: FxHashMap::default(),
+            only_changed: false,
+            tokens: Vec::new(),
+            failure: None,
+            visiting: FxHashSet::default(),
+            shared_cells: FxHashSet::default(),
             by_identity: FxHashSet::default(),
             kept: FxHashSet::default(),
             entered: FxHashSet::default(),
@@ -227,9 +256,19 @@ impl State {
         self.carried.get(&(object.as_ptr() as usize)).copied()
     }
 
-    /// The kind of an object.
+    /// The kind of an object that is about to be looked at: a container that was only added to so far
+    /// is read from here on.
     #[inline]
     pub fn kind(&mut self, object: Borrowed<'_, '_>) -> Kind {
+        if !self.unread.is_empty() {
+            self.read_unread(object);
+        }
+        self.kind_alone(object)
+    }
+
+    /// The kind of an object whose contents nobody looks at.
+    #[inline]
+    pub fn kind_alone(&mut self, object: Borrowed<'_, '_>) -> Kind {
         if !self.carried.is_empty() && self.carried(object).is_some() {
             return Kind::Opaque;
         }
@@ -240,6 +279,9 @@ impl State {
     pub fn refuse_native_state(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
         let outside =
             self.kind(object) == Kind::Object && self.origin(object) != Some(Origin::Fresh);
+        if outside && heap::is_deque(object) {
+            return self.read_deque(object);
+        }
         if outside
             && self.kinds.has_native_state(&object.get_type())
             && !heap::is_function_like(object)
@@ -285,7 +327,12 @@ impl State {
 
     /// Whether an object is known for good by identity (a function, class, module, enum member).
     pub fn is_identity_guarded(&self, object: Borrowed<'_, '_>) -> bool {
-        self.by_identity.contains(&(object.as_ptr() as usize))
+        self.is_address_known(object.as_ptr() as usize)
+    }
+
+    /// As [`State::is_identity_guarded`], of the object at an address.
+    pub fn is_address_known(&self, address: usize) -> bool {
+        self.by_identity.contains(&address)
     }
 
     /// The index of a code object among [`State::codes`].
@@ -352,7 +399,7 @@ impl State {
     }
 
     fn adopt_new(&mut self, source: SourceId, object: Borrowed<'_, '_>) -> Result<(), Stop> {
-        let kind = self.kind(object);
+        let kind = self.kind_alone(object);
         if kind == Kind::Constant {
             if !heap::is_constant(object) {
                 return Err((
@@ -375,6 +422,9 @@ impl State {
                     self.guard(source, GuardKind::Is(id));
                 } else {
                     self.guard(source, GuardKind::SameAs(known));
+                }
+                if !self.unread.is_empty() && !self.is_found_to_change() {
+                    self.read_unread(object);
                 }
                 return Ok(());
             }
@@ -416,11 +466,10 @@ impl State {
             }
             Kind::List => {
                 self.guard_type(source, object);
-                let items = heap::list_items(object);
-                self.guard(source, GuardKind::Length(items.len()));
-                for (index, item) in items.iter().enumerate() {
-                    let child = self.sources.intern(Source::ListItem { parent: source, index });
-                    self.adopt(child, item.as_borrowed())?;
+                if self.is_found_to_change() {
+                    self.leave_unread(source, object);
+                } else {
+                    self.read_elements(source, object, &heap::list_items(object))?;
                 }
             }
             Kind::Tuple => {
@@ -435,13 +484,11 @@ impl State {
             Kind::Dict | Kind::Object | Kind::Cell => self.guard_type(source, object),
             Kind::Set | Kind::FrozenSet => {
                 self.guard_type(source, object);
-                let items = heap::set_items(object);
-                if items.iter().any(|item| self.kind(item.as_borrowed()) != Kind::Constant) {
-                    return Err((Reason::Unsupported, "a set of objects from outside".into()));
+                if self.is_found_to_change() {
+                    self.leave_unread(source, object);
+                } else {
+                    self.read_elements(source, object, &heap::set_items(object))?;
                 }
-                let copy = heap::ordered_copy(object);
-                let copy = self.objects.intern(copy.as_borrowed());
-                self.guard(source, GuardKind::SetEquals(copy));
             }
             Kind::Method => {
                 self.guard_type(source, object);
@@ -511,16 +558,16 @@ impl State {
         value: Option<Borrowed<'_, '_>>,
     ) -> Result<(), Stop> {
         let Some(parent) = self.source(dict) else { return Ok(()) };
-        let key = canonical_key(key);
+        let key = self.objects.canonical(key);
         let slot = (dict.as_ptr() as usize, key.as_ptr() as usize);
-        if self.written.contains(&slot) || !self.read_slots.insert(slot) {
+        if self.written.contains_key(&slot) || !self.read_slots.insert(slot) {
             return Ok(());
         }
-        let kind = self.kind(key.as_borrowed());
-        let by_value = kind == Kind::Constant || self.is_identity_guarded(key.as_borrowed());
+        let by_value =
+            heap::is_constant(key.as_borrowed()) || self.is_identity_guarded(key.as_borrowed());
         if !by_value {
             // Equality and hash of the key may be a user's: the keys as a whole, by identity.
-            return self.adopt_dict(dict);
+            self.adopt_keys(dict)?;
         }
         let id = self.objects.intern(key.as_borrowed());
         let text = || heap::short_repr(key.as_borrowed());
@@ -544,6 +591,7 @@ impl State {
         if !self.keyed.insert(dict.as_ptr() as usize) {
             return Ok(());
         }
+        self.read_slots.insert((dict.as_ptr() as usize, KEYS));
         let mut ids = Vec::new();
         for (key, _) in heap::dict_items(dict) {
             let key = canonical_key(key.as_borrowed());
@@ -590,6 +638,30 @@ impl State {
     /// Guards an object that C code is about to read whole: containers of builtin types, deeply.
     /// Fails for objects whose reading could run code that isn't traced.
     pub fn adopt_deep(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
+        let container = matches!(self.kind(object), Kind::Dict | Kind::List | Kind::Tuple);
+        if !container {
+            return self.adopt_parts(object);
+        }
+        self.once(object, Ok(()), |state| state.adopt_parts(object))
+    }
+
+    /// Looks into a container, unless it is being looked into already: it may hold itself.
+    pub fn once<T>(
+        &mut self,
+        container: Borrowed<'_, '_>,
+        again: T,
+        look: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let address = container.as_ptr() as usize;
+        if !self.visiting.insert(address) {
+            return again;
+        }
+        let result = look(self);
+        self.visiting.remove(&address);
+        result
+    }
+
+    fn adopt_parts(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
         match self.kind(object) {
             Kind::Dict => {
                 self.adopt_dict(object)?;
@@ -614,7 +686,7 @@ impl State {
     /// Vouches for objects that C code made: what's known or constant stays as it is, containers
     /// and iterators are fresh, deeply. Fails for tensors and objects nobody recorded.
     pub fn register(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
-        let kind = self.kind(object);
+        let kind = self.kind_alone(object);
         if kind == Kind::Constant || self.origin(object).is_some() {
             return Ok(());
         }

@@ -1,6 +1,7 @@
-//! Writes of attributes: fresh objects take any, outside ones become side effects.
+//! Writes of attributes: fresh objects take any, those of outside ones become side effects.
 
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::Borrowed;
 use stator_cpython::{Result, generic, ops};
@@ -12,7 +13,7 @@ use super::look as heap;
 use crate::breaks::Reason;
 
 impl Recorder {
-    /// `STORE_ATTR` and `DELETE_ATTR`: fresh objects take any attribute; outside ones are a break.
+    /// `STORE_ATTR` and `DELETE_ATTR`.
     pub(super) fn set_attr<'py>(
         &self,
         frame: &Frame<'py>,
@@ -37,12 +38,46 @@ impl Recorder {
             let args = [owner, name, value.unwrap_or(none.as_borrowed())];
             return self.call_object(frame, setter.as_borrowed(), &args[..arity], None).map(drop);
         }
-        if matches!(self.kind(owner), Kind::Tensor | Kind::Type) {
+        if self.kind(owner) == Kind::Type {
+            return self.set_class_attr(frame, owner, name, value);
+        }
+        if self.kind(owner) == Kind::Tensor {
             let text = format!("attribute {} of a {}", heap::text(name), heap::type_name(owner));
             self.stop(frame, Reason::OutsideWrite, text);
             return ops::set_attr(owner, name, value);
         }
         self.generic_set_attr(frame, owner, name, value)
+    }
+
+    /// `type.__setattr__`.
+    fn set_class_attr<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+        value: Option<Borrowed<'_, 'py>>,
+    ) -> Result<()> {
+        let class = owner.cast::<PyType>().expect("the kind says it is a class").to_owned();
+        let on_meta = self.lookup(frame, &class.get_type(), name);
+        let meta_sets = on_meta.is_some_and(|found| {
+            use Descriptor as D;
+            let kind = self.descriptor(found.as_borrowed());
+            matches!(kind, D::Property | D::UserData | D::Member | D::GetSet)
+        });
+        let text = heap::text(name);
+        // Special methods are read by slots, where nobody sees who wrote them. What a deletion
+        // uncovers in a base class was not read.
+        let special = text.starts_with("__");
+        let immutable = stator_cpython::heap::types::is_immutable(class.as_borrowed());
+        if meta_sets || special || immutable || value.is_none() {
+            let text = format!("attribute {text} of a class");
+            self.stop(frame, Reason::OutsideWrite, text);
+        }
+        self.note(frame, |state| {
+            state.write_class_attribute(owner, name);
+            Ok(())
+        });
+        ops::set_attr(owner, name, value)
     }
 
     /// `object.__setattr__` on a fresh object.
@@ -82,10 +117,18 @@ impl Recorder {
                     }
                     self.stop(frame, Reason::Unsupported, "deletion through a descriptor");
                 }
-                Descriptor::Member | Descriptor::GetSet if !self.is_fresh(owner) => {
-                    let text = format!("slot {} of a {}", heap::text(name), heap::type_name(owner));
-                    self.stop(frame, Reason::OutsideWrite, text);
+                Descriptor::Member if !self.is_fresh(owner) => {
+                    match stator_cpython::heap::member::offset_of(descriptor.as_borrowed()) {
+                        Some(offset) => {
+                            self.note(frame, |state| {
+                                state.write_member(owner, name, offset, value.is_none())
+                            });
+                        }
+                        None => self.refuse_slot(frame, owner, name),
+                    }
+                    return generic::generic_set_attr(owner, name, value);
                 }
+                Descriptor::GetSet if !self.is_fresh(owner) => self.refuse_slot(frame, owner, name),
                 _ => {}
             }
         }
@@ -101,5 +144,10 @@ impl Recorder {
             }
         }
         generic::generic_set_attr(owner, name, value)
+    }
+
+    fn refuse_slot(&self, frame: &Frame<'_>, owner: Borrowed<'_, '_>, name: Borrowed<'_, '_>) {
+        let text = format!("slot {} of a {}", heap::text(name), heap::type_name(owner));
+        self.stop(frame, Reason::OutsideWrite, text);
     }
 }

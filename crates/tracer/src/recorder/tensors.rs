@@ -321,6 +321,15 @@ impl Recorder {
 /// Whether an object is or holds a tensor.
 pub fn holds_tensor(state: &mut State, object: Borrowed<'_, '_>) -> bool {
     match state.kind(object) {
+        Kind::List | Kind::Tuple | Kind::Dict => {
+            state.once(object, false, |state| any_tensor(state, object))
+        }
+        _ => any_tensor(state, object),
+    }
+}
+
+fn any_tensor(state: &mut State, object: Borrowed<'_, '_>) -> bool {
+    match state.kind(object) {
         Kind::Tensor => true,
         Kind::List => {
             heap::list_items(object).iter().any(|item| holds_tensor(state, item.as_borrowed()))

@@ -33,7 +33,7 @@ impl Recorder {
 
     /// The kind of an object, with what tells it from others of its kind.
     fn variable(&self, object: Borrowed<'_, '_>) -> String {
-        let kind = self.kind(object);
+        let kind = self.state.borrow_mut().kind_alone(object);
         let of_table = self.functions.class(object);
         if let Some(Class::Operation(_)) = of_table {
             return format!("TorchFn({})", heap::name_of(object));

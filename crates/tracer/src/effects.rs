@@ -1,0 +1,222 @@
+//! Side effects as a replay makes them: what the recorded call left in outside objects.
+//!
+//! A replay repeats no write; it leaves behind what the writes came to, one [`Store`] for each part of
+//! an object that was written, in the order of the first writes. What already is as it should be
+//! stays untouched, so that snapshots of it stay valid.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyListMethods, PyString, PyTuple, PyType};
+use stator_cpython::heap::function::{Field, value};
+use stator_cpython::heap::{context, dict};
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{generic, ops};
+use stator_guards::ObjectId;
+
+use crate::recipe::{Recipe, RecipeId};
+use crate::recorder::Traced;
+
+/// What a replay writes to one part of an outside object.
+#[derive(Debug)]
+pub struct Store {
+    /// The object's position among the sources that are resolved for a replay.
+    pub object: u32,
+    /// The part.
+    pub part: Part,
+    /// The value's recipe; `None` deletes.
+    pub value: Option<RecipeId>,
+    /// Where the last write was: code object and unit.
+    pub place: (u32, u32),
+}
+
+/// A part of an object.
+#[derive(Clone, Copy, Debug)]
+pub enum Part {
+    /// The value at a key of a dictionary.
+    Item {
+        /// The key.
+        key: ObjectId,
+        /// Whether the entry was deleted in between and so moves to the end.
+        moves: bool,
+    },
+    /// The contents of a closure cell.
+    Cell,
+    /// The value of a context variable.
+    Context,
+    /// A `__slots__` member, by name.
+    Member(ObjectId),
+    /// An attribute of a class, by name.
+    ClassAttribute(ObjectId),
+    /// All elements of a list; the value is a list of them.
+    Elements,
+    /// Elements at the end of a list; the value is a list of them.
+    Added,
+    /// Calls of methods of a set or deque; the value is a list of tuples, name and arguments.
+    Calls,
+}
+
+/// A store in the user's terms: `L['self'].counter`, `del L['d']['k']`, `L['log'].extend(2 elements)`.
+#[must_use]
+pub fn print(py: Python<'_>, store: &Store, traced: &Traced) -> String {
+    let id = traced.rebuilt[store.object as usize];
+    let object = || traced.sources.print(id);
+    let repr = |key: ObjectId| {
+        let key = traced.objects[key.index()].bind(py);
+        key.repr().map_or_else(|_| "?".into(), |text| text.to_string_lossy().into_owned())
+    };
+    let name = |name: ObjectId| repr(name).trim_matches('\'').to_owned();
+    let recipe = store.value.map(|value| traced.recipes.get(value));
+    let items = match recipe {
+        Some(Recipe::List(items)) => items.as_ref(),
+        _ => &[],
+    };
+    let target = match store.part {
+        Part::Item { key, .. } => traced.sources.print_item(id, &repr(key)),
+        Part::Context => format!("{}.set()", object()),
+        Part::Cell => format!("{}.cell_contents", object()),
+        Part::Member(member) => format!("{}.{}", object(), name(member)),
+        Part::ClassAttribute(attribute) => format!("{}.{}", object(), name(attribute)),
+        Part::Elements => format!("{}[:]", object()),
+        Part::Added if items.len() == 1 => format!("{}.append()", object()),
+        Part::Added => format!("{}.extend({} elements)", object(), items.len()),
+        Part::Calls => {
+            let method = |call: &RecipeId| match traced.recipes.get(*call) {
+                Recipe::Tuple(parts) => match traced.recipes.get(parts[0]) {
+                    Recipe::Constant(method) => format!("{}.{}()", object(), name(*method)),
+                    _ => object(),
+                },
+                _ => object(),
+            };
+            items.iter().map(method).collect::<Vec<_>>().join(", ")
+        }
+    };
+    if store.value.is_some() { target } else { format!("del {target}") }
+}
+
+/// Writes what the trace left behind. `objects` are the resolved sources, `values` the rebuilt
+/// values, one for each store that has one, `table` the trace's objects.
+///
+/// # Errors
+/// What a write raises.
+pub fn replay<'py>(
+    py: Python<'py>,
+    stores: &[Store],
+    objects: &[Borrowed<'_, 'py>],
+    values: &[Object<'py>],
+    table: &[Py<PyAny>],
+) -> PyResult<()> {
+    let mut values = values.iter();
+    for store in stores {
+        let object = objects[store.object as usize];
+        let value = store.value.map(|_| values.next().expect("one value for each store"));
+        let entry = |id: ObjectId| table[id.index()].bind_borrowed(py);
+        match store.part {
+            Part::Item { key, moves } => set_item(object, entry(key), value, moves)?,
+            Part::Cell => set_cell(object, value),
+            Part::Context => {
+                let value = value.expect("context variables aren't emptied").as_borrowed();
+                context::set(object, value).map_err(|raised| raised.take(py))?;
+            }
+            Part::Member(name) => {
+                set_member(object, entry(name), value)?;
+            }
+            Part::ClassAttribute(name) => set_class_attribute(object, entry(name), value)?,
+            Part::Elements => set_elements(object, value.expect("a list of the elements"))?,
+            Part::Added => add_elements(object, value.expect("a list of the elements"))?,
+            Part::Calls => call_methods(object, value.expect("a list of calls"))?,
+        }
+    }
+    Ok(())
+}
+
+fn set_item<'py>(
+    object: Borrowed<'_, 'py>,
+    key: Borrowed<'_, 'py>,
+    value: Option<&Object<'py>>,
+    moves: bool,
+) -> PyResult<()> {
+    let plain = object.cast::<PyDict>()?;
+    let now = plain.get_item(key)?;
+    let delete = || match dict::is_ordered_dict(object) {
+        true => object.del_item(key),
+        false => plain.del_item(key),
+    };
+    let Some(value) = value else {
+        return if now.is_some() { delete() } else { Ok(()) };
+    };
+    if moves && now.is_some() {
+        delete()?;
+    } else if now.is_some_and(|now| now.is(value)) {
+        return Ok(());
+    }
+    if dict::is_ordered_dict(object) {
+        // It keeps an order beside the table; no subclass of it comes here.
+        object.set_item(key, value)
+    } else {
+        plain.set_item(key, value)
+    }
+}
+
+fn set_cell<'py>(cell: Borrowed<'_, 'py>, new: Option<&Object<'py>>) {
+    let now = value(cell, Field::CellContents);
+    let same = match (&now, new) {
+        (Some(now), Some(new)) => now.is(new),
+        (None, None) => true,
+        _ => false,
+    };
+    if !same {
+        ops::store_cell(cell, new.cloned());
+    }
+}
+
+fn set_member<'py>(
+    object: Borrowed<'_, 'py>,
+    name: Borrowed<'_, 'py>,
+    value: Option<&Object<'py>>,
+) -> PyResult<()> {
+    let py = object.py();
+    if value.is_none()
+        && let Err(raised) = generic::generic_get_attr(object, name)
+    {
+        // Unset already.
+        raised.clear(py);
+        return Ok(());
+    }
+    let value = value.map(|value| value.as_borrowed());
+    generic::generic_set_attr(object, name, value).map_err(|raised| raised.take(py))
+}
+
+fn set_class_attribute<'py>(
+    class: Borrowed<'_, 'py>,
+    name: Borrowed<'_, 'py>,
+    value: Option<&Object<'py>>,
+) -> PyResult<()> {
+    let class = class.cast::<PyType>()?;
+    let value = value.expect("class attributes aren't deleted");
+    if generic::class_value(&class, name).is_some_and(|now| now.is(value)) {
+        return Ok(());
+    }
+    generic::set_class_attr(&class, name, value.as_borrowed())
+        .map_err(|raised| raised.take(class.py()))
+}
+
+fn set_elements<'py>(list: Borrowed<'_, 'py>, elements: &Object<'py>) -> PyResult<()> {
+    let (list, elements) = (list.cast::<PyList>()?, elements.cast::<PyList>()?);
+    let same = list.len() == elements.len()
+        && list.iter().zip(elements.iter()).all(|(now, element)| now.is(&element));
+    if same { Ok(()) } else { list.set_slice(0, list.len(), elements.as_any()) }
+}
+
+fn add_elements<'py>(list: Borrowed<'_, 'py>, elements: &Object<'py>) -> PyResult<()> {
+    let list = list.cast::<PyList>()?;
+    elements.cast::<PyList>()?.iter().try_for_each(|element| list.append(element))
+}
+
+/// The object is of a C type, by its exact type: its methods are that type's.
+fn call_methods<'py>(object: Borrowed<'_, 'py>, calls: &Object<'py>) -> PyResult<()> {
+    for call in calls.cast::<PyList>()?.iter() {
+        let call = call.cast_into::<PyTuple>()?;
+        let name = call.get_item(0)?.cast_into::<PyString>()?;
+        object.call_method1(name, call.get_slice(1, call.len()))?;
+    }
+    Ok(())
+}

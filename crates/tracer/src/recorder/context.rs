@@ -1,0 +1,135 @@
+//! Context variables: reads are guarded by what the variable was set to, writes are side effects.
+
+use pyo3::prelude::*;
+use stator_cpython::Result;
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::context;
+use stator_cpython::object::{Borrowed, Object};
+use stator_guards::{GuardKind, Source, SourceId};
+
+use super::Recorder;
+use super::effects::{CONTEXT, Part};
+use super::look as heap;
+use super::state::{State, Stop};
+use crate::breaks::Reason;
+
+/// What a token of `ContextVar.set` goes back to.
+pub struct Token {
+    /// The token: its address must not be taken by another.
+    token: Py<PyAny>,
+    variable: usize,
+    /// Whether the variable held, before the token's `set`, what it held when the call began.
+    untouched: bool,
+}
+
+impl Recorder {
+    /// `ContextVar.get`.
+    pub(super) fn context_get<'py>(
+        &self,
+        frame: &Frame<'py>,
+        variable: Borrowed<'_, 'py>,
+        has_default: bool,
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        self.note(frame, |state| state.read_context(variable, has_default));
+        native()
+    }
+
+    /// `ContextVar.set`.
+    pub(super) fn context_set<'py>(
+        &self,
+        frame: &Frame<'py>,
+        variable: Borrowed<'_, 'py>,
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        let untouched = self.note(frame, |state| state.write_context(variable));
+        let token = native()?;
+        self.note(frame, |state| {
+            state.set_fresh(token.as_borrowed());
+            state.tokens.push(Token {
+                token: token.clone().unbind(),
+                variable: variable.as_ptr() as usize,
+                untouched: untouched == Some(true),
+            });
+            Ok(())
+        });
+        Ok(token)
+    }
+
+    /// `ContextVar.reset`.
+    pub(super) fn context_reset<'py>(
+        &self,
+        frame: &Frame<'py>,
+        variable: Borrowed<'_, 'py>,
+        token: Borrowed<'_, 'py>,
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        let result = native()?;
+        self.note(frame, |state| state.reset_context(variable, token));
+        Ok(result)
+    }
+}
+
+impl State {
+    fn context_source(&self, variable: Borrowed<'_, '_>) -> std::result::Result<SourceId, Stop> {
+        self.source(variable)
+            .filter(|_| context::is_variable(variable))
+            .ok_or_else(|| (Reason::UnknownOrigin, "a context variable".into()))
+    }
+
+    fn read_context(
+        &mut self,
+        variable: Borrowed<'_, '_>,
+        has_default: bool,
+    ) -> std::result::Result<(), Stop> {
+        let source = self.context_source(variable)?;
+        let slot = (variable.as_ptr() as usize, CONTEXT);
+        if self.written.contains_key(&slot) {
+            return Ok(());
+        }
+        let first = self.read_slots.insert(slot);
+        if let Some(value) = context::own_value(variable) {
+            let child = self.sources.intern(Source::ContextValue(source));
+            return if first { self.adopt(child, value.as_borrowed()) } else { Ok(()) };
+        }
+        if first {
+            self.guard(source, GuardKind::ContextUnset);
+        }
+        if has_default {
+            return Ok(());
+        }
+        match context::default_value(variable) {
+            Some(value) => {
+                let child = self.sources.intern(Source::ContextDefault(source));
+                self.adopt(child, value.as_borrowed())
+            }
+            None => Err((Reason::Unsupported, "a context variable without a value".into())),
+        }
+    }
+
+    /// Whether the variable was untouched before.
+    fn write_context(&mut self, variable: Borrowed<'_, '_>) -> std::result::Result<bool, Stop> {
+        let source = self.context_source(variable)?;
+        let untouched = !self.written.contains_key(&(variable.as_ptr() as usize, CONTEXT));
+        self.wrote(variable, source, CONTEXT, || Part::Context);
+        Ok(untouched)
+    }
+
+    fn reset_context(
+        &mut self,
+        variable: Borrowed<'_, '_>,
+        token: Borrowed<'_, '_>,
+    ) -> std::result::Result<(), Stop> {
+        let address = variable.as_ptr() as usize;
+        let known = self.tokens.iter().find(|known| known.token.is(&*token));
+        let Some(known) = known.filter(|known| known.variable == address) else {
+            let detail = format!("a token of a {}", heap::type_name(variable));
+            return Err((Reason::OutsideWrite, detail));
+        };
+        if known.untouched {
+            // Back to what it was: a replay has nothing to do, and what is read now is from outside.
+            self.forget_write((address, CONTEXT));
+        }
+        Ok(())
+    }
+}

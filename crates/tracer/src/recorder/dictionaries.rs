@@ -1,0 +1,172 @@
+//! Methods that change an outside dictionary, as the slots that they write.
+
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::ops::BinaryOp;
+
+use super::containers::refuse;
+use super::kinds::Kind;
+use super::look as heap;
+use super::state::{State, Stop};
+use crate::breaks::Reason;
+
+/// The arguments of a method of a dictionary.
+#[derive(Clone, Copy)]
+pub struct MethodArgs<'a, 'b, 'py> {
+    /// Positional ones, then those by name.
+    pub args: &'a [Borrowed<'b, 'py>],
+    /// The names.
+    pub names: Option<Borrowed<'a, 'py>>,
+}
+
+impl<'a, 'b, 'py> MethodArgs<'a, 'b, 'py> {
+    fn names(&self) -> Vec<Object<'py>> {
+        self.names.map_or_else(Vec::new, heap::tuple_items)
+    }
+
+    fn positional(&self) -> &'a [Borrowed<'b, 'py>] {
+        &self.args[..self.args.len() - self.names().len()]
+    }
+
+    /// Whether the flag `last` is set, given at a position or by name.
+    fn last(&self, position: usize) -> bool {
+        let given = match self.names().as_slice() {
+            [] => self.args.get(position),
+            _ => self.args.last(),
+        };
+        given.is_none_or(|flag| flag.is_truthy().unwrap_or(true))
+    }
+}
+
+impl State {
+    /// Whether the storage of an outside dictionary can be written without more than its own C type's
+    /// methods.
+    pub fn is_writable_dict(&mut self, dict: Borrowed<'_, '_>) -> bool {
+        // A class on top of `OrderedDict` may run code of its own where the order is kept.
+        self.kind(dict) == Kind::Dict
+            && self.source(dict).is_some()
+            && (!heap::is_ordered_dict(dict)
+                || stator_cpython::heap::types::is_immutable(dict.get_type().as_borrowed()))
+    }
+
+    /// Takes note of a method that changes an outside dictionary, before it does.
+    pub fn write_dict(
+        &mut self,
+        name: &str,
+        dict: Borrowed<'_, '_>,
+        given: MethodArgs<'_, '_, '_>,
+    ) -> Result<(), Stop> {
+        if !self.is_writable_dict(dict) {
+            return Err(refuse(name, dict));
+        }
+        match (name, given.positional()) {
+            ("__setitem__", [key, _]) => self.write_key(dict, *key, false),
+            ("__delitem__", [key]) | ("pop", [key] | [key, _]) if given.names.is_none() => {
+                let found = heap::dict_get(dict, *key);
+                self.read_key(dict, *key, found.clone())?;
+                if found.is_some() { self.write_key(dict, *key, true) } else { Ok(()) }
+            }
+            ("setdefault", [key] | [key, _]) => {
+                let found = heap::dict_get(dict, *key);
+                self.read_key(dict, *key, found.clone())?;
+                if found.is_none() { self.write_key(dict, *key, false) } else { Ok(()) }
+            }
+            ("clear", []) => {
+                self.adopt_keys(dict)?;
+                heap::dict_items(dict)
+                    .iter()
+                    .try_for_each(|(key, _)| self.write_key(dict, key.as_borrowed(), true))
+            }
+            ("popitem", _) => {
+                self.adopt_keys(dict)?;
+                let items = heap::dict_items(dict);
+                let ordered = heap::is_ordered_dict(dict);
+                let item = if ordered && !given.last(0) { items.first() } else { items.last() };
+                let Some((key, value)) = item else { return Ok(()) };
+                self.read_key(dict, key.as_borrowed(), Some(value.clone()))?;
+                self.write_key(dict, key.as_borrowed(), true)
+            }
+            ("move_to_end", [key, ..]) if heap::is_ordered_dict(dict) => {
+                self.move_key(dict, *key, given.last(1))
+            }
+            ("update", positional) => {
+                for other in positional {
+                    self.update_from(dict, *other)?;
+                }
+                let names = given.names();
+                names.iter().try_for_each(|key| self.write_key(dict, key.as_borrowed(), false))
+            }
+            _ => Err(refuse(name, dict)),
+        }
+    }
+
+    /// Takes note of `dict |= other`.
+    pub fn merge_dict(
+        &mut self,
+        op: BinaryOp,
+        dict: Borrowed<'_, '_>,
+        other: Borrowed<'_, '_>,
+    ) -> Result<(), Stop> {
+        if op != BinaryOp::InPlaceOr || !self.is_writable_dict(dict) {
+            return Err(refuse(op.symbol(), dict));
+        }
+        self.update_from(dict, other)
+    }
+
+    fn update_from(&mut self, dict: Borrowed<'_, '_>, other: Borrowed<'_, '_>) -> Result<(), Stop> {
+        let pair = |pair: &Object<'_>| match heap::sequence_items(pair.as_borrowed()).as_slice() {
+            [key, _] => Some(key.clone().unbind()),
+            _ => None,
+        };
+        let py = dict.py();
+        let keys: Vec<Py<PyAny>> = match self.kind(other) {
+            Kind::Dict if heap::is_builtin_type(other.get_type().as_any().as_borrowed()) => {
+                self.adopt_dict(other)?;
+                heap::dict_items(other).into_iter().map(|(key, _)| key.unbind()).collect()
+            }
+            Kind::List | Kind::Tuple => {
+                self.adopt_deep(other)?;
+                let pairs = heap::sequence_items(other).iter().map(pair).collect::<Option<_>>();
+                pairs.ok_or_else(|| refuse("update", dict))?
+            }
+            _ => return Err(refuse("update", dict)),
+        };
+        keys.iter().try_for_each(|key| self.write_key(dict, key.bind_borrowed(py), false))
+    }
+
+    /// `move_to_end`: the entries whose place changes are written anew.
+    fn move_key(
+        &mut self,
+        dict: Borrowed<'_, '_>,
+        key: Borrowed<'_, '_>,
+        last: bool,
+    ) -> Result<(), Stop> {
+        self.adopt_keys(dict)?;
+        for (other, value) in heap::dict_items(dict) {
+            // What goes to the front makes all others move behind it.
+            if !last || heap::equal_keys(other.as_borrowed(), key) {
+                self.read_key(dict, other.as_borrowed(), Some(value))?;
+                self.write_key(dict, other.as_borrowed(), true)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_key(
+        &mut self,
+        dict: Borrowed<'_, '_>,
+        key: Borrowed<'_, '_>,
+        moves: bool,
+    ) -> Result<(), Stop> {
+        let unknown = || (Reason::UnknownOrigin, format!("a {}", heap::type_name(dict)));
+        let source = self.source(dict).ok_or_else(unknown)?;
+        match key.cast_exact::<PyString>() {
+            Ok(_) => {
+                let key = heap::interned(key);
+                self.write_slot(dict, source, key.as_borrowed(), moves)
+            }
+            Err(_) => self.write_slot(dict, source, key, moves),
+        }
+    }
+}
