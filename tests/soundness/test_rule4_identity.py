@@ -181,3 +181,11 @@ def test_entry_guarded_by_identity_does_not_serve_a_new_object() -> None:
     probe = Probe(lambda x, o: x * o.n)
     for n in range(20):
         probe.right(X, Node(n % 7))
+
+
+@right_after
+def test_equal_floats_that_were_one_object() -> Steps:
+    value = float("1.5")
+    yield (lambda x, a, b: x * 3 if a is b else x), (X, value, value)
+    yield X, value, float("1.5")
+    yield X, value, value
