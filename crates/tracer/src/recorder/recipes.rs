@@ -275,9 +275,10 @@ impl Finish {
         }
         let mut slots = Vec::new();
         if storage == Storage::DefaultDict {
-            let base = object.py().import("collections").and_then(|module| {
-                module.getattr("defaultdict")?.getattr("default_factory")
-            });
+            let base = object
+                .py()
+                .import("collections")
+                .and_then(|module| module.getattr("defaultdict")?.getattr("default_factory"));
             let descriptor = self.keep(base.map_err(refused)?.as_borrowed());
             let factory = object.getattr("default_factory").map_err(refused)?;
             slots.push((descriptor, self.recipe(factory.as_borrowed())?));
