@@ -58,6 +58,8 @@ struct CacheState {
     reason: Option<String>,
     /// Graph breaks met while recording.
     breaks: u64,
+    /// Graphs and resumed functions that the `bytecode` log has numbered.
+    listed: u64,
     /// Recordings whose first trace had to be dropped, because it broke too late.
     retries: usize,
     /// Whether the user was warned of the recompile limit.
@@ -473,6 +475,9 @@ impl Compiled {
             reports.iter().for_each(|report| Log::GraphBreaks.emit(py, report));
         }
         made.iter().for_each(|entry| log_entry(this, entry));
+        if Log::Bytecode.is_on() {
+            log_bytecode(this, &made);
+        }
         {
             let mut state = lock(&own.state);
             state.traces += made.len() as u64;
@@ -676,6 +681,43 @@ fn log_entry(this: &Bound<'_, Compiled>, entry: &Entry) {
         if !lines.is_empty() {
             Log::SideEffects.emit(py, &lines.join("\n"));
         }
+    }
+}
+
+/// The records of the `bytecode` log: the function's own bytecode once, then the program of each
+/// new trace.
+fn log_bytecode(this: &Bound<'_, Compiled>, made: &[Arc<Entry>]) {
+    let py = this.py();
+    let function = this.get().function.bind(py);
+    let (file, line) = location(function);
+    let name = function.getattr("__name__").map_or_else(|_| "?".into(), |name| name.to_string());
+    let head = |what: &str, name: &str, file: &str, line: u32| {
+        format!("{what} BYTECODE {name} {} line {line}", shown_path(file))
+    };
+    for entry in made {
+        let number = {
+            let mut state = lock(&this.get().state);
+            let used = if entry.breaks() { 2 } else { 1 };
+            state.listed += used;
+            state.listed - used
+        };
+        let title = match entry.begins() {
+            Some(place) => {
+                let name = place.function.rsplit('.').next().unwrap_or(&place.function);
+                head("MODIFIED", &format!("resume_in_{name}"), &place.file, place.line)
+            }
+            None => {
+                let dis = py.import("dis").and_then(|dis| {
+                    dis.call_method1("Bytecode", (function,))?.call_method0("dis")?.extract()
+                });
+                let dis: String = dis.unwrap_or_default();
+                let title = head("ORIGINAL", &name, &file, line);
+                Log::Bytecode.emit(py, &format!("{title}\n{}", dis.trim_end()));
+                head("MODIFIED", &name, &file, line)
+            }
+        };
+        let program = entry.bytecode(py, number);
+        Log::Bytecode.emit(py, &format!("{title}\n{}", program.trim_end()));
     }
 }
 

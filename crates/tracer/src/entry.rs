@@ -11,12 +11,14 @@ use stator_cpython::vectorcall;
 use stator_graph::print;
 use stator_guards::{Guard, GuardKind};
 
+use crate::breaks::Place;
 use crate::check::{Checker, Failure, Resolved};
 use crate::effects;
 use crate::locate::{Places, ShownPlaces, shown_path, source_line};
 use crate::recipe::Values;
 use crate::recorder::{Ending, Traced};
 use crate::replay::{self, Program};
+use crate::resume::listing;
 use crate::rollback;
 
 /// A trace that can be replayed.
@@ -310,6 +312,18 @@ impl Entry {
             effects::print(py, store, &self.traced) + &place
         };
         self.traced.effects.iter().map(print).collect()
+    }
+
+    /// What a replay does, as bytecode would do it; `number` is that of the graph.
+    #[must_use]
+    pub fn bytecode(&self, py: Python<'_>, number: u64) -> String {
+        listing::list(py, &self.traced, number)
+    }
+
+    /// Where the trace begins, if that isn't a call.
+    #[must_use]
+    pub fn begins(&self) -> Option<&Place> {
+        self.traced.begins.as_ref()
     }
 
     /// What failed, in the user's terms, with the place at which the value was read.

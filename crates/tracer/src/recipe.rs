@@ -132,7 +132,7 @@ pub enum View {
 
 impl View {
     /// What `object` shows of which container, and how many entries it has passed. `None` for
-    /// other objects, exhausted iterators, and those whose container has changed its size.
+    /// other objects, and for iterators that have said that there is no more.
     pub fn of<'py>(object: Borrowed<'_, 'py>) -> Option<(Self, Object<'py>, usize)> {
         let py = object.py();
         let view = match object.get_type().name().ok()?.to_str().ok()? {
@@ -151,10 +151,10 @@ impl View {
         let passed = match view {
             Self::Keys | Self::Values | Self::Items => 0,
             _ => {
-                let left: usize = object.call_method0("__length_hint__").ok()?.extract().ok()?;
-                if left == 0 {
+                if !container.is_instance_of::<PyDict>() && !container.is_instance_of::<PySet>() {
                     return None;
                 }
+                let left: usize = object.call_method0("__length_hint__").ok()?.extract().ok()?;
                 length - left
             }
         };

@@ -29,6 +29,7 @@ use super::{look as heap, place};
 use crate::breaks::{Break, Reason};
 use crate::check::{has_foreign_modes, read_global_state};
 use crate::entry::Entry;
+use crate::logs::Log;
 use crate::resume::anatomy::Anatomy;
 use crate::resume::point::{Chain, Key, Waiting, roots, slots};
 use crate::resume::testing::Breaks;
@@ -248,6 +249,7 @@ impl Recorder {
         *self.point.borrow_mut() = Some(point);
         *self.gc.borrow_mut() = Some(WithoutGc::new(py));
         let mut state = State::with_room(py, ROOM).ok()?;
+        state.begins = Log::Bytecode.is_on().then(|| place(frame));
         let source = state.sources.intern(Source::GlobalState);
         state.guard(source, GuardKind::GlobalState(Box::new(global)));
         self.take_roots(&mut state, &chain, handled.as_ref()).ok()?;

@@ -6,7 +6,7 @@
 //! depended on (a dictionary's keys, a list's elements) is guarded as it was before it.
 
 use pyo3::prelude::*;
-use pyo3::types::PyType;
+use pyo3::types::{PySlice, PyType};
 use rustc_hash::FxHashMap;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::function::{Field, value};
@@ -160,6 +160,9 @@ impl State {
         }
         if super::identity::is_nan(key) {
             return Err((Reason::Identity, "a NaN as key".into()));
+        }
+        if key.is_instance_of::<PySlice>() {
+            return Err((Reason::OutsideWrite, "an item of a dictionary under a slice".into()));
         }
         let key = self.objects.canonical(key);
         let present = heap::dict_get(dict, key.as_borrowed()).is_some();

@@ -50,7 +50,7 @@ use stator_cpython::generic::WithoutGc;
 use stator_cpython::object::Borrowed;
 use stator_cpython::thread::Thread;
 
-pub use outcome::{Ending, Traced, record};
+pub use outcome::{Broken, Ending, FrameRecipe, Traced, record};
 use state::ActiveFrame;
 pub use state::{Origin, State, Stop};
 

@@ -15,7 +15,7 @@ use super::effects::{self, Last};
 use super::look as heap;
 use super::state::{State, Stop};
 use super::{Recorder, Recording};
-use crate::breaks::Break;
+use crate::breaks::{Break, Place};
 use crate::effects::{Part, Store};
 use crate::evaluator::evaluate;
 use crate::recipe::{Recipe, RecipeId, Recipes};
@@ -44,6 +44,8 @@ pub struct Traced {
     pub recipes: Recipes,
     /// How the trace ends.
     pub ending: Ending,
+    /// Where the trace begins, if that isn't a call.
+    pub begins: Option<Place>,
     /// Code objects of places.
     pub codes: Vec<Py<PyAny>>,
     /// Places of guards: index of the code object and unit.
@@ -253,6 +255,7 @@ impl Finish {
             rebuilt,
             recipes,
             ending,
+            begins: state.begins,
             codes: state.codes,
             locations: state.locations,
             writes_inputs,

@@ -23,7 +23,7 @@ use super::look as heap;
 use super::objects::{Objects, canonical_key};
 use super::tensors::tensor_guard;
 use super::unread::Unread;
-use crate::breaks::Reason;
+use crate::breaks::{Place, Reason};
 
 /// Where an object with identity came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +80,8 @@ pub struct State {
     pub input_versions: Vec<(Py<PyAny>, Option<u32>)>,
     /// Frames being evaluated, outermost first.
     pub frames: Vec<ActiveFrame>,
+    /// Where the trace begins, if that isn't a call.
+    pub begins: Option<Place>,
     /// Code objects of nodes' places.
     pub codes: Vec<Py<PyAny>>,
     code_ids: FxHashMap<usize, u32>,
@@ -164,6 +166,7 @@ impl State {
             inputs: Vec::new(),
             input_versions: Vec::new(),
             frames: Vec::new(),
+            begins: None,
             codes: Vec::new(),
             code_ids: FxHashMap::default(),
             locations: Vec::with_capacity(room),

@@ -74,6 +74,11 @@ impl Anatomy {
         self.at(unit).map(|(_, instruction)| instruction.end() as usize)
     }
 
+    /// The unit of the opcode itself, behind its `EXTENDED_ARG`s.
+    pub fn opcode_unit(&self, unit: usize) -> Option<usize> {
+        self.at(unit).map(|(_, instruction)| instruction.opcode_unit() as usize)
+    }
+
     /// How many values the call at `unit` takes off the stack before it pushes its result; `None`:
     /// the instruction is none.
     pub fn operands(&self, unit: usize) -> Option<usize> {

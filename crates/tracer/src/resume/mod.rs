@@ -2,6 +2,7 @@
 
 pub mod anatomy;
 pub mod drive;
+pub mod listing;
 pub mod point;
 pub mod session;
 pub mod testing;
