@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
+from stator import _stator
 from stator._suggest import suggest
 from stator.errors import ConfigError
 
@@ -26,9 +27,20 @@ class Config:
     """How many traces one function keeps. Beyond it the function runs natively, with one warning.
     `stator.compile(recompile_limit=...)` overrides it for one function."""
 
+    min_graph_ops: int = 0
+    """Traces whose graph has fewer operations run natively: guards and replay cost more than they
+    save. Doesn't apply under `fullgraph=True`, or while a log shows graphs. A trace without any
+    operation, between two graph breaks, always runs natively."""
+
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in _NAMES:
             _fail_unknown(name)
+        if name == "min_graph_ops":
+            if type(value) is not int or not 0 <= value < 2**63:
+                raise ConfigError(
+                    f"stator.config.min_graph_ops takes an integer from 0 up, not {value!r}."
+                )
+            _stator._set_min_graph_ops(value)
         if name == "recompile_limit" and not is_recompile_limit(value):
             raise ConfigError(
                 f"stator.config.recompile_limit takes an integer from 1 up, not {value!r}."

@@ -26,12 +26,19 @@ fn _breaks_page() -> String {
     breaks::page()
 }
 
+/// Graphs with fewer operations run natively.
+#[pyfunction]
+fn _set_min_graph_ops(operations: u64) {
+    stator_tracer::config::set_min_graph_ops(operations);
+}
+
 #[pymodule]
 fn _stator(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Compiled>()?;
     module.add_class::<Stats>()?;
     module.add_function(wrap_pyfunction!(_set_log_mask, module)?)?;
     module.add_function(wrap_pyfunction!(reset_all, module)?)?;
+    module.add_function(wrap_pyfunction!(_set_min_graph_ops, module)?)?;
     module.add_function(wrap_pyfunction!(_breaks_page, module)?)?;
     bytecode::register(module)?;
     steering::register(module)?;

@@ -376,7 +376,8 @@ impl Compiled {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Object<'py>> {
         let (py, own) = (this.py(), this.get());
-        if entry.breaks() && c_stack::room() != Room::Enough {
+        let is_small = !entry.breaks() && !own.fullgraph && entry.is_small();
+        if is_small || (entry.breaks() && c_stack::room() != Room::Enough) {
             return own.run_natively(py, args, kwargs);
         }
         let state = match entry.replay(py, resolved, own.backend.as_ref()) {
@@ -522,6 +523,11 @@ impl Compiled {
         // What dies with them may call this function.
         drop(state);
         drop(dead);
+    }
+
+    /// [`Compiled::limit`], or that of `stator.config` as it is at first.
+    pub(crate) fn limit_or_default(&self, py: Python<'_>) -> usize {
+        self.limit(py).unwrap_or(8)
     }
 
     fn limit(&self, py: Python<'_>) -> PyResult<usize> {

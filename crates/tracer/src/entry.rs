@@ -13,6 +13,7 @@ use stator_guards::{Guard, GuardKind};
 
 use crate::breaks::Place;
 use crate::check::{Checker, Failure, Resolved};
+use crate::config;
 use crate::effects;
 use crate::locate::{Places, ShownPlaces, shown_path, source_line};
 use crate::recipe::Values;
@@ -184,6 +185,24 @@ impl Entry {
         });
         let frames = frames.collect();
         Replay::Broke(Box::new(State { frames, handled: broken.handled.map(|_| next()) }))
+    }
+
+    /// Whether the graph has so few operations that CPython is as quick: none before a break, or
+    /// fewer than `stator.config.min_graph_ops`.
+    #[must_use]
+    pub fn is_small(&self) -> bool {
+        let operations = self.graph_nodes() as u64;
+        (operations == 0 && self.breaks()) || operations < config::min_graph_ops()
+    }
+
+    /// The unit of the instruction that breaks, if the frames there are `depth` many and the
+    /// innermost has this code: it can be reached without leaving that frame.
+    #[must_use]
+    pub fn breaks_at(&self, depth: usize, code: usize) -> Option<usize> {
+        let Ending::Break(broken) = &self.traced.ending else { return None };
+        let innermost = broken.frames.last()?;
+        let is_same = broken.frames.len() == depth && innermost.code == code;
+        is_same.then_some(innermost.last as usize)
     }
 
     /// Whether the trace ends at a graph break.

@@ -11,6 +11,7 @@ mod bind;
 pub mod breaks;
 pub mod check;
 pub mod compiled;
+pub mod config;
 pub mod disabled;
 mod effects;
 pub mod entry;

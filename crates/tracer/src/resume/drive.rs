@@ -190,23 +190,56 @@ impl Driver {
         if let Some(evaluated) = self.record(resumed) {
             return evaluated;
         }
-        let Some(chain) = self.chain(resumed) else { return natively(py, resumed) };
-        let handled = Thread::current(py).handled();
-        let handled = handled.filter(|handled| handled.as_ptr() as usize != self.handled_at_entry);
-        let key = Key::of(&chain, handled.is_some());
-        let values = roots(&chain, handled.as_ref());
-        let found = self.points.get(&key).and_then(|point| point.find(py, &values));
-        let Some((entry, resolved)) = found else {
-            drop(values);
-            if !self.begin(py, &chain) {
-                return natively(py, resumed);
-            }
-            return match self.record(resumed) {
-                Some(evaluated) => evaluated,
-                None => natively(py, resumed),
+        let found = loop {
+            let Some(chain) = self.chain(resumed) else { return natively(py, resumed) };
+            let handled = Thread::current(py).handled();
+            let handled =
+                handled.filter(|handled| handled.as_ptr() as usize != self.handled_at_entry);
+            let key = Key::of(&chain, handled.is_some());
+            let point = self.points.get(&key);
+            let found = {
+                let values = roots(&chain, handled.as_ref());
+                point.as_ref().and_then(|point| point.find(py, &values))
             };
+            let code = resumed.frame().code().as_ptr() as usize;
+            let last = match (found, point) {
+                (Some((entry, resolved)), _) => {
+                    // Where nothing is gained by it, the frame isn't left.
+                    let is_small = entry.is_small();
+                    match entry.breaks_at(chain.len(), code).filter(|_| is_small) {
+                        Some(last) => last,
+                        None => break Ok((entry, resolved)),
+                    }
+                }
+                // No more traces: natively to where others have broken.
+                (None, Some(point))
+                    if !point.takes_more(self.compiled.get().limit_or_default(py)) =>
+                {
+                    match point.breaks_at(chain.len(), code) {
+                        Some(last) => last,
+                        None => return natively(py, resumed),
+                    }
+                }
+                (None, _) => break Err(chain),
+            };
+            drop(chain);
+            let _native = Suspended::new(py);
+            if let Flow::Left(evaluated) = resumed.through(last) {
+                return evaluated;
+            }
         };
-        drop(values);
+        let (entry, resolved) = match found {
+            Ok(found) => found,
+            Err(chain) => {
+                if !self.begin(py, &chain) {
+                    return natively(py, resumed);
+                }
+                return match self.record(resumed) {
+                    Some(evaluated) => evaluated,
+                    None => natively(py, resumed),
+                };
+            }
+        };
         let signal = match entry.replay(py, &resolved, self.compiled.get().backend()) {
             Replay::Done(value) => Signal::Returned(value.unbind()),
             Replay::Broke(state) => Signal::Broke(state),

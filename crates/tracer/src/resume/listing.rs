@@ -63,7 +63,9 @@ impl Listing<'_> {
         match sources.get(source) {
             Source::Local { name, .. } => self.line("LOAD_FAST", name),
             Source::DictItem { parent, text, .. } => match sources.get(*parent) {
-                Source::Globals(_) | Source::Builtins(_) => self.line("LOAD_GLOBAL", text.trim_matches('\'')),
+                Source::Globals(_) | Source::Builtins(_) => {
+                    self.line("LOAD_GLOBAL", text.trim_matches('\''))
+                }
                 Source::Dict(owner) => {
                     self.source(*owner);
                     self.line("LOAD_ATTR", text.trim_matches('\''));

@@ -124,6 +124,10 @@ impl Point {
         py: Python<'py>,
         roots: &[Borrowed<'_, 'py>],
     ) -> Option<(Arc<Entry>, Resolved<'py>)> {
+        let first = self.entries().first().cloned()?;
+        if let Some(resolved) = first.check_fast(py, roots) {
+            return Some((first, resolved));
+        }
         let entries = self.entries().clone();
         let fast = entries
             .iter()
@@ -158,6 +162,15 @@ impl Point {
         drop(entries);
         drop(dead);
         takes
+    }
+
+    /// Where a trace that starts here breaks, if one does without leaving the frame; see
+    /// [`Entry::breaks_at`].
+    pub fn breaks_at(&self, depth: usize, code: usize) -> Option<usize> {
+        if self.given_up.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.entries().iter().find_map(|entry| entry.breaks_at(depth, code))
     }
 
     /// From here on the program runs natively.

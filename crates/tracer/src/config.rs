@@ -1,0 +1,20 @@
+//! Settings that are asked at every call: copies of those in `stator.config`.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::logs::Log;
+
+static MIN_GRAPH_OPS: AtomicU64 = AtomicU64::new(0);
+
+/// Graphs with fewer operations run natively; 0 while a log of graphs is on, so that it shows them.
+#[must_use]
+pub fn min_graph_ops() -> u64 {
+    let least = MIN_GRAPH_OPS.load(Relaxed);
+    let logged = || [Log::GraphCode, Log::Graph, Log::GraphSizes].iter().any(|log| log.is_on());
+    if least > 0 && logged() { 0 } else { least }
+}
+
+/// Sets [`min_graph_ops`].
+pub fn set_min_graph_ops(operations: u64) {
+    MIN_GRAPH_OPS.store(operations, Relaxed);
+}
