@@ -35,6 +35,11 @@ class Bench:
     """How many operations a call makes, where the row is about that number."""
     first_call_only: bool = False
     """Only Stator's first call is of interest."""
+    breaks: bool = False
+    """It has graph breaks: what replays cost is measured of both systems, with their own
+    `backend="eager"`."""
+    depth: int | None = None
+    """How many calls deep it breaks, where the row is about that."""
 
 
 def _model(name: str) -> Bench:
@@ -87,6 +92,60 @@ def _two_arguments() -> Setup:
     return Setup(two_arguments, call, call)
 
 
+@torch.compiler.disable
+def note(step: int) -> None:
+    """What a training loop does every now and then: something that is no graph."""
+
+
+def ten_breaks(x: Tensor, weight: Tensor) -> Tensor:
+    """A loop that breaks the graph ten times."""
+    for step in range(10):
+        y = torch.relu(x @ weight)
+        y = torch.tanh(y @ weight)
+        y = torch.sigmoid(y @ weight)
+        x = torch.nn.functional.layer_norm(x + y, (64,))
+        note(step)
+    return x
+
+
+def _ten_breaks() -> Setup:
+    x, weight = torch.randn(32, 64), torch.randn(64, 64)
+
+    def call(target: Any) -> object:
+        with torch.no_grad():
+            return target(x, weight)
+
+    return Setup(ten_breaks, call, call)
+
+
+def _nested(depth: int) -> Bench:
+    """A break so many calls deep: the shape of pytorch#124437."""
+
+    def innermost(x: Tensor) -> Tensor:
+        y = torch.relu(x * 2)
+        note(0)
+        return y + 1
+
+    def around(inner: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        def outer(x: Tensor) -> Tensor:
+            return inner(x) * 1
+
+        return outer
+
+    def make() -> Setup:
+        function: Callable[[Tensor], Tensor] = innermost
+        for _ in range(depth):
+            function = around(function)
+        x = torch.ones(4)
+
+        def call(target: Any) -> object:
+            return target(x)
+
+        return Setup(function, call, call)
+
+    return Bench(f"depth_{depth}", f"break at depth {depth}", make, breaks=True, depth=depth)
+
+
 BENCHES = (
     *(_model(case.name) for case in CASES),
     Bench("two_arguments", "a two-argument function", _two_arguments),
@@ -94,4 +153,6 @@ BENCHES = (
     _chain(5_000, first_call_only=False),
     _chain(10_000, first_call_only=True),
     _chain(100_000, first_call_only=True),
+    Bench("ten_breaks", "ten breaks in a loop", _ten_breaks, breaks=True),
+    *(_nested(depth) for depth in (0, 1, 2, 3, 5)),
 )

@@ -23,6 +23,7 @@ def report(results: Results) -> str:
     models = [bench for bench in BENCHES if bench.is_model]
     small = [bench for bench in BENCHES if bench.name in ("two_arguments", "chain_5000")]
     linear = [bench for bench in BENCHES if bench.operations and bench.operations != 5_000]
+    breaking = [bench for bench in BENCHES if bench.breaks]
     parts = [
         "# Benchmark results",
         f"Written by `make bench` with CPython {platform.python_version()}, torch "
@@ -55,6 +56,23 @@ def report(results: Results) -> str:
             "First call of a chain of additions, per operation.",
             ["", "eager, ns", "Stator, ns", "x eager"],
             (_linear(bench, results) for bench in linear),
+        ),
+        _section(
+            "Graph breaks",
+            'First call, and a warm call with each system\'s `backend="eager"`. The last column is '
+            "(Stator - eager) / (torch.compile - eager) of the warm call.",
+            [
+                "",
+                "eager",
+                "first call, Stator",
+                "torch.compile",
+                "warm, Stator",
+                "x eager",
+                "torch.compile",
+                "x eager",
+                "above eager, ratio",
+            ],
+            (_breaking(bench, results) for bench in breaking),
         ),
     ]
     notes = _notes(results)
@@ -113,6 +131,21 @@ def _linear(bench: Bench, results: Results) -> list[str]:
         _cell(ours, lambda row: f"{row['eager'] / operations * 1e9:,.0f}"),
         _cell(ours, lambda row: f"{row['first'] / operations * 1e9:,.0f}"),
         _cell(ours, lambda row: _times(row["first"] / row["eager"])),
+    ]
+
+
+def _breaking(bench: Bench, results: Results) -> list[str]:
+    ours, peer = _both(bench, results)
+    return [
+        bench.title,
+        _cell(ours, lambda row: _us(row["eager"])),
+        _cell(ours, lambda row: _ms(row["first"])),
+        _cell(peer, lambda row: _ms(row["first"])),
+        _cell(ours, lambda row: _us(row["replay"])),
+        _cell(ours, lambda row: _times(row["replay"] / row["eager"])),
+        _cell(peer, lambda row: _us(row["replay"])),
+        _cell(peer, lambda row: _times(row["replay"] / row["eager"])),
+        _ratio(ours, peer, lambda row: max(row["replay"] - row["eager"], 0.0)),
     ]
 
 

@@ -470,8 +470,10 @@ impl<'py> Rebuild<'_, 'py> {
                 return Ok((Classes::get(py)?.function.bind(py).call1(args)?, true));
             }
             Recipe::Reduced { callable, args, state } => {
-                let args = self.tuple(args)?;
-                let made = self.object(*callable).call1(args)?;
+                let made = self.tuple(args)?;
+                // An iterator's position can't be beyond the end of what it iterates over.
+                args.iter().try_for_each(|&arg| self.finish(arg))?;
+                let made = self.object(*callable).call1(made)?;
                 if let Some(state) = state {
                     made.call_method1("__setstate__", (self.make(*state)?,))?;
                 }
@@ -480,10 +482,7 @@ impl<'py> Rebuild<'_, 'py> {
             Recipe::View { view, container, passed } => {
                 let made = self.make(*container)?;
                 // An iterator knows the size that its container had when it was made.
-                if let Some(at) = self.unfilled.iter().position(|id| id == container) {
-                    self.unfilled.remove(at);
-                    self.fill(*container)?;
-                }
+                self.finish(*container)?;
                 view.make(&made, *passed)?
             }
             Recipe::List(_) => return Ok((PyList::empty(py).into_any(), true)),
@@ -504,6 +503,17 @@ impl<'py> Rebuild<'_, 'py> {
 
     fn object(&self, id: ObjectId) -> Borrowed<'_, 'py> {
         self.values.objects[id.index()].bind_borrowed(self.py)
+    }
+
+    /// Fills an object at once, if it's still empty.
+    fn finish(&mut self, id: RecipeId) -> PyResult<()> {
+        match self.unfilled.iter().position(|unfilled| *unfilled == id) {
+            Some(at) => {
+                self.unfilled.remove(at);
+                self.fill(id)
+            }
+            None => Ok(()),
+        }
     }
 
     fn fill(&mut self, id: RecipeId) -> PyResult<()> {

@@ -213,7 +213,8 @@ impl Driver {
                 }
                 // No more traces: natively to where others have broken.
                 (None, Some(point))
-                    if !point.takes_more(self.compiled.get().limit_or_default(py)) =>
+                    if point.is_full()
+                        || !point.takes_more(self.compiled.get().limit_or_default(py)) =>
                 {
                     match point.breaks_at(chain.len(), code) {
                         Some(last) => last,

@@ -8,7 +8,7 @@
 
 use std::collections::hash_map::Entry as Slot;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -109,6 +109,8 @@ pub struct Point {
     entries: Mutex<Vec<Arc<Entry>>>,
     /// Whether the program runs natively from here on.
     given_up: AtomicBool,
+    /// How often no entry fitted since the point was found to be full; 0: it isn't.
+    full: AtomicU32,
     /// The code objects of the key, whose addresses must not be taken by others.
     codes: Vec<Py<PyAny>>,
 }
@@ -158,10 +160,22 @@ impl Point {
         let (alive, dead): (Vec<_>, Vec<_>) = all.into_iter().partition(|entry| entry.is_alive());
         *entries = alive;
         let takes = entries.len() < limit;
+        self.full.store(u32::from(!takes), Ordering::Relaxed);
         // What dies with them may call the compiled function.
         drop(entries);
         drop(dead);
         takes
+    }
+
+    /// Whether the point was full a moment ago: [`Point::takes_more`], asked now and then only.
+    pub fn is_full(&self) -> bool {
+        match self.full.load(Ordering::Relaxed) {
+            0 => false,
+            misses => {
+                self.full.store(misses % 64 + 1, Ordering::Relaxed);
+                misses < 64
+            }
+        }
     }
 
     /// Where a trace that starts here breaks, if one does without leaving the frame; see
