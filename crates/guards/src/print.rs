@@ -33,11 +33,15 @@ impl Objects for NoObjects {
     }
 }
 
+/// Room for most sources' texts.
+const USUAL: usize = 128;
+
 impl Sources {
     /// The source as the user would write it: `L['self'].layers[0]`.
     #[must_use]
     pub fn print(&self, id: SourceId) -> String {
-        let mut text = String::new();
+        // A graph's inputs are printed while it is recorded: no growing step by step.
+        let mut text = String::with_capacity(USUAL);
         self.write(&mut text, id);
         text
     }
@@ -94,7 +98,8 @@ impl Sources {
 
     fn write_attribute(&self, out: &mut String, parent: SourceId, name: &str) {
         self.write(out, parent);
-        let _ = write!(out, ".{name}");
+        out.push('.');
+        out.push_str(name);
     }
 
     fn write_indexed(&self, out: &mut String, parent: SourceId, middle: &str, index: usize) {
@@ -109,7 +114,9 @@ impl Sources {
             return;
         }
         self.write(out, parent);
-        let _ = write!(out, "[{key}]");
+        out.push('[');
+        out.push_str(key);
+        out.push(']');
     }
 
     /// The guard as the deep dive prints it. Equality with a constant has two lines, because it
@@ -207,6 +214,11 @@ fn suffix(source: &Source) -> Option<&'static str> {
 /// The identifier in a quoted string, if it is one.
 fn identifier(repr: &str) -> Option<&str> {
     let name = repr.strip_prefix('\'')?.strip_suffix('\'')?;
+    if name.is_ascii() {
+        let fits = name.bytes().all(|byte| byte == b'_' || byte.is_ascii_alphanumeric());
+        let starts = name.bytes().next().is_some_and(|first| !first.is_ascii_digit());
+        return (fits && starts).then_some(name);
+    }
     let mut chars = name.chars();
     let first = chars.next()?;
     let starts = first == '_' || first.is_alphabetic();

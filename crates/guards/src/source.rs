@@ -1,8 +1,13 @@
 //! Sources: the concrete slots a trace read, as a hash-consed forest.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 
 use crate::{ObjectId, SourceId};
+
+/// A text for printing. Shared: a model reads the same few names on each of its modules.
+pub type Text = Arc<str>;
 
 /// A concrete slot of the call's entry state.
 ///
@@ -14,19 +19,19 @@ pub enum Source {
         /// Position among the entry frame's bound arguments.
         index: u16,
         /// The parameter's name.
-        name: Box<str>,
+        name: Text,
     },
     /// An object known by identity (a function, type or module), held weakly by whoever checks.
     Anchor {
         /// The object.
         object: ObjectId,
         /// How to print it.
-        text: Box<str>,
+        text: Text,
     },
     /// A module found in `sys.modules`.
     SysModule {
         /// The module's name in `sys.modules`.
-        name: Box<str>,
+        name: Text,
     },
     /// The process and thread state that guards of kind `GlobalState` speak of; not an object.
     GlobalState,
@@ -40,7 +45,7 @@ pub enum Source {
         /// The key: a constant (found by value) or any other object (found by identity).
         key: ObjectId,
         /// The key's `repr`.
-        text: Box<str>,
+        text: Text,
     },
     /// An element of a list.
     ListItem {
@@ -63,7 +68,7 @@ pub enum Source {
         /// The member descriptor's offset in the instance.
         offset: usize,
         /// The member's name.
-        name: Box<str>,
+        name: Text,
     },
     /// What a lookup of `name` along the method resolution order of a type finds, unbound.
     TypeLookup {
@@ -72,7 +77,7 @@ pub enum Source {
         /// The attribute's name, a string object.
         name: ObjectId,
         /// The attribute's name.
-        text: Box<str>,
+        text: Text,
     },
     /// As `TypeLookup`, but only in the classes behind `after` (`super(after, ...)`).
     SuperLookup {
@@ -83,7 +88,7 @@ pub enum Source {
         /// The attribute's name, a string object.
         name: ObjectId,
         /// The attribute's name.
-        text: Box<str>,
+        text: Text,
     },
     /// The parent's type, by the slot (`Py_TYPE`), not by `__class__`.
     TypeOf(SourceId),
@@ -306,12 +311,12 @@ impl Sources {
     }
 
     /// As [`Sources::intern`] of a `Local`, without making the name when it's known.
-    pub fn local(&mut self, index: u16, name: impl FnOnce() -> Box<str>) -> SourceId {
+    pub fn local(&mut self, index: u16, name: impl FnOnce() -> Text) -> SourceId {
         self.get_or((0, NO_PARENT, u64::from(index)), || Source::Local { index, name: name() })
     }
 
     /// As [`Sources::intern`] of an `Anchor`, without making the text when it's known.
-    pub fn anchor(&mut self, object: ObjectId, text: impl FnOnce() -> Box<str>) -> SourceId {
+    pub fn anchor(&mut self, object: ObjectId, text: impl FnOnce() -> Text) -> SourceId {
         self.get_or((1, NO_PARENT, u64::from(object.raw())), || Source::Anchor {
             object,
             text: text(),
@@ -323,7 +328,7 @@ impl Sources {
         &mut self,
         parent: SourceId,
         key: ObjectId,
-        text: impl FnOnce() -> Box<str>,
+        text: impl FnOnce() -> Text,
     ) -> SourceId {
         self.get_or((5, parent.raw(), u64::from(key.raw())), || Source::DictItem {
             parent,
@@ -337,7 +342,7 @@ impl Sources {
         &mut self,
         parent: SourceId,
         offset: usize,
-        name: impl FnOnce() -> Box<str>,
+        name: impl FnOnce() -> Text,
     ) -> SourceId {
         self.get_or((8, parent.raw(), offset as u64), || Source::Slot {
             parent,
@@ -351,7 +356,7 @@ impl Sources {
         &mut self,
         parent: SourceId,
         name: ObjectId,
-        text: impl FnOnce() -> Box<str>,
+        text: impl FnOnce() -> Text,
     ) -> SourceId {
         self.get_or((9, parent.raw(), u64::from(name.raw())), || Source::TypeLookup {
             parent,
@@ -397,7 +402,7 @@ impl Sources {
     }
 
     /// All sources, parents before children.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (SourceId, &Source)> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (SourceId, &Source)> + DoubleEndedIterator {
         self.sources.iter().enumerate().map(|(index, source)| (SourceId::new(index), source))
     }
 }

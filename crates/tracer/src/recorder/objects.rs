@@ -6,13 +6,15 @@
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 use stator_cpython::object::{Borrowed, Object};
-use stator_guards::ObjectId;
+use stator_guards::{ObjectId, Text};
 
 /// Objects that guards and recipes speak of.
 #[derive(Default)]
 pub struct Objects {
     objects: Vec<Py<PyAny>>,
     ids: FxHashMap<usize, ObjectId>,
+    /// How keys print, by their ids: a name is met on each module of a model.
+    reprs: Vec<Option<Text>>,
 }
 
 impl Objects {
@@ -26,6 +28,15 @@ impl Objects {
         self.objects.push(object.to_owned().unbind());
         self.ids.insert(address, id);
         id
+    }
+
+    /// How the object prints as a key.
+    pub fn repr(&mut self, id: ObjectId, object: Borrowed<'_, '_>) -> Text {
+        if self.reprs.len() <= id.index() {
+            self.reprs.resize(self.objects.len(), None);
+        }
+        let text = &mut self.reprs[id.index()];
+        text.get_or_insert_with(|| super::look::short_repr(object).into()).clone()
     }
 
     /// The table.

@@ -282,7 +282,7 @@ impl State {
                 let Some(guard) = tensor_guard(self, object) else {
                     return Err((Reason::Unsupported, "a tensor without plain strides".into()));
                 };
-                self.guard(source, GuardKind::Tensor(Box::new(guard)));
+                self.guard(source, GuardKind::Tensor(guard.into()));
             }
             Kind::Function if self.is_per_call_function(source, object) => {
                 self.guard_type(source, object);
@@ -415,15 +415,17 @@ impl State {
             return self.adopt_dict(dict);
         }
         let id = self.objects.intern(key.as_borrowed());
-        let text = || heap::short_repr(key.as_borrowed());
         match value {
             Some(value) => {
-                let source = self.sources.dict_item(parent, id, || text().into());
+                let objects = &mut self.objects;
+                let text = || objects.repr(id, key.as_borrowed());
+                let source = self.sources.dict_item(parent, id, text);
                 self.adopt(source, value)
             }
             None => {
                 if !self.keyed.contains(&(dict.as_ptr() as usize)) {
-                    self.guard(parent, GuardKind::KeyAbsent { key: id, text: text().into() });
+                    let text = self.objects.repr(id, key.as_borrowed());
+                    self.guard(parent, GuardKind::KeyAbsent { key: id, text });
                 }
                 Ok(())
             }
