@@ -184,9 +184,6 @@ type Key = (u8, u32, u64);
 
 const NO_PARENT: u32 = u32::MAX;
 
-/// Room made at once: growing is what costs most when sources are interned.
-const USUAL: usize = 1 << 10;
-
 impl Source {
     /// The source this one is read from.
     #[must_use]
@@ -282,9 +279,15 @@ impl Sources {
     /// No sources.
     #[must_use]
     pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// No sources, with room for so many: growing is what costs most when sources are interned.
+    #[must_use]
+    pub fn with_room(room: usize) -> Self {
         let mut sources = Self::default();
-        sources.sources.reserve(USUAL);
-        sources.index.reserve(USUAL);
+        sources.sources.reserve(room);
+        sources.index.reserve(room / 2);
         sources
     }
 
@@ -337,6 +340,11 @@ impl Sources {
         })
     }
 
+    /// A `DictItem` that wasn't read before, nor will be: it isn't looked for, now or later.
+    pub fn new_dict_item(&mut self, parent: SourceId, key: ObjectId, text: Text) -> SourceId {
+        self.push(Source::DictItem { parent, key, text })
+    }
+
     /// As [`Sources::intern`] of a `Slot`, without making the name when it's known.
     pub fn slot(
         &mut self,
@@ -373,10 +381,15 @@ impl Sources {
     }
 
     fn insert(&mut self, key: Key, source: Source) -> SourceId {
+        let id = self.push(source);
+        self.index.insert(key, id);
+        id
+    }
+
+    fn push(&mut self, source: Source) -> SourceId {
         let id = SourceId::new(self.sources.len());
         assert!(source.parent().is_none_or(|parent| parent < id), "parent of another Sources");
         self.sources.push(source);
-        self.index.insert(key, id);
         id
     }
 

@@ -12,6 +12,7 @@ use stator_guards::GuardKind;
 use super::Recorder;
 use super::kinds::Kind;
 use super::look as heap;
+use super::objects::Mark;
 use super::state::{Origin, State};
 use super::tensors::holds_tensor;
 use crate::breaks::Reason;
@@ -282,8 +283,8 @@ impl Recorder {
             | Kind::FrozenSet => Ok(()),
             Kind::Dict => {
                 if let Some(source) = state.source(object)
-                    && !state.keyed.contains(&(object.as_ptr() as usize))
-                    && state.sized.insert(object.as_ptr() as usize)
+                    && !state.objects.is_marked(object, Mark::Keyed)
+                    && state.objects.mark(object, Mark::Sized)
                 {
                     state.guard(source, GuardKind::DictLength(heap::dict_length(object)));
                 }

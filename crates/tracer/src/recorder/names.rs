@@ -10,6 +10,7 @@ use stator_guards::{GuardKind, Source};
 use super::Recorder;
 use super::kinds::Kind;
 use super::look as heap;
+use super::objects::Mark;
 use super::state::{Origin, State, Stop};
 use crate::breaks::Reason;
 
@@ -140,8 +141,7 @@ impl State {
         };
         let source = if builtins { Source::Builtins(function) } else { Source::Globals(function) };
         let source = self.sources.intern(source);
-        self.objects.intern(namespace);
-        self.set_origin(namespace, Origin::Source(source));
+        self.objects.adopt(namespace, source);
         Ok(())
     }
 
@@ -160,8 +160,7 @@ impl State {
         let index =
             heap::tuple_items(closure).iter().position(|item| item.is(cell)).ok_or_else(unknown)?;
         let source = self.sources.intern(Source::ClosureCell { parent: function, index });
-        self.objects.intern(cell);
-        self.set_origin(cell, Origin::Source(source));
+        self.objects.adopt(cell, source);
         Ok(source)
     }
 
@@ -184,7 +183,7 @@ impl State {
                 }
             };
         };
-        if !self.entered.insert(function.as_ptr() as usize) {
+        if !self.objects.mark(function, Mark::Entered) {
             return Ok(());
         }
         // Functions that this one makes share its namespaces.
@@ -228,7 +227,7 @@ impl State {
         function: Borrowed<'_, '_>,
     ) -> std::result::Result<(), Stop> {
         match self.source(function) {
-            Some(source) if self.entered.insert(function.as_ptr() as usize) => {
+            Some(source) if self.objects.mark(function, Mark::Entered) => {
                 self.guard_parts(function, source)
             }
             _ => Ok(()),

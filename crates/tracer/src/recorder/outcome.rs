@@ -119,7 +119,7 @@ impl Recorder {
         if let Some(stop) = self.stop.borrow_mut().take() {
             return Outcome::Broke(stop);
         }
-        let state = self.state.replace(match State::new(result.py()) {
+        let state = self.state.replace(match State::with_room(result.py(), 0) {
             Ok(state) => state,
             Err(_) => return Outcome::Raised,
         });

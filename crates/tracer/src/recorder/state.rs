@@ -7,7 +7,7 @@
 //!   A tensor made by the trace isn't: when its address is taken by a new object, the site that
 //!   made that object has overwritten the origin.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use pyo3::prelude::*;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
@@ -16,10 +16,11 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_graph::{Graph, NodeId, StackId};
 use stator_guards::{Guard, GuardKind, ObjectId, Source, SourceId, Sources};
 
+use super::attributes::Descriptor;
 use super::effects::Effect;
 use super::kinds::{Kind, Kinds};
 use super::look as heap;
-use super::objects::{Objects, canonical_key};
+use super::objects::{Adopted, Mark, Objects, canonical_key};
 use super::tensors::tensor_guard;
 use crate::breaks::Reason;
 
@@ -84,26 +85,36 @@ pub struct State {
     /// The place of the instruction that is being evaluated.
     here: (u32, u32),
     kinds: Kinds,
-    origins: FxHashMap<usize, Origin>,
-    seen: FxHashSet<SourceId>,
+    /// Whether what was found at a source is guarded already, by source.
+    seen: Vec<bool>,
     /// Type lookups that are guarded already: type and name.
     pub lookups: FxHashSet<Slot>,
+    recent_lookups: Box<[RecentLookup]>,
     /// Dictionary slots that are guarded already: dictionary and key.
     pub read_slots: FxHashSet<Slot>,
-    /// Dictionaries whose keys are guarded as a whole.
-    pub keyed: FxHashSet<usize>,
     /// Dictionary slots this trace wrote.
     pub written: FxHashSet<Slot>,
     /// The writes, in the order of the first write to each slot.
     pub effects: Vec<Effect>,
-    /// Dictionaries whose length is guarded already.
-    pub sized: FxHashSet<usize>,
     /// Special methods of types that are guarded already: type and name.
     pub protocols: FxHashSet<Slot>,
     distinct: FxHashSet<Slot>,
-    by_identity: FxHashSet<usize>,
-    /// Functions whose parts are guarded already.
-    pub entered: FxHashSet<usize>,
+}
+
+/// A guarded type lookup that is likely asked again.
+#[derive(Clone, Copy)]
+struct RecentLookup {
+    ty: usize,
+    name: usize,
+    /// What was found; 0 for nothing.
+    found: usize,
+    binding: Option<Descriptor>,
+}
+
+const RECENT_LOOKUPS: usize = 512;
+
+fn recent_slot(ty: usize, name: usize) -> usize {
+    (ty >> 4 ^ name >> 4 ^ name >> 13) & (RECENT_LOOKUPS - 1)
 }
 
 impl State {
@@ -112,10 +123,19 @@ impl State {
     /// # Errors
     /// If the standard library lacks a type that the recorder needs.
     pub fn new(py: Python<'_>) -> PyResult<Self> {
+        Self::with_room(py, ROOM)
+    }
+
+    /// An empty state, with room for so many guards.
+    ///
+    /// # Errors
+    /// As for [`State::new`].
+    pub fn with_room(py: Python<'_>, room: usize) -> PyResult<Self> {
+        let no_lookup = RecentLookup { ty: 0, name: 0, found: 0, binding: None };
         Ok(Self {
-            objects: Objects::default(),
-            sources: Sources::new(),
-            guards: Vec::with_capacity(ROOM),
+            objects: Objects::with_room(room),
+            sources: Sources::with_room(room),
+            guards: Vec::with_capacity(room),
             graph: Graph::new(),
             graph_objects: Vec::new(),
             graph_object_ids: FxHashMap::default(),
@@ -125,21 +145,17 @@ impl State {
             frames: Vec::new(),
             codes: Vec::new(),
             code_ids: FxHashMap::default(),
-            locations: Vec::with_capacity(ROOM),
+            locations: Vec::with_capacity(room),
             here: (0, 0),
             kinds: Kinds::new(py)?,
-            origins: HashMap::with_capacity_and_hasher(ROOM, FxBuildHasher),
-            seen: HashSet::with_capacity_and_hasher(ROOM, FxBuildHasher),
-            lookups: HashSet::with_capacity_and_hasher(ROOM / 4, FxBuildHasher),
-            read_slots: HashSet::with_capacity_and_hasher(ROOM, FxBuildHasher),
-            keyed: FxHashSet::default(),
+            seen: Vec::with_capacity(room),
+            lookups: HashSet::with_capacity_and_hasher(room / 8, FxBuildHasher),
+            recent_lookups: vec![no_lookup; RECENT_LOOKUPS].into(),
+            read_slots: HashSet::with_capacity_and_hasher(room, FxBuildHasher),
             written: FxHashSet::default(),
             effects: Vec::new(),
-            sized: FxHashSet::default(),
             protocols: FxHashSet::default(),
             distinct: FxHashSet::default(),
-            by_identity: FxHashSet::default(),
-            entered: FxHashSet::default(),
         })
     }
 
@@ -164,7 +180,7 @@ impl State {
 
     /// Where an object came from; `None` for constants and for objects nobody vouches for.
     pub fn origin(&self, object: Borrowed<'_, '_>) -> Option<Origin> {
-        self.origins.get(&(object.as_ptr() as usize)).copied()
+        self.objects.origin(object.as_ptr() as usize)
     }
 
     /// The source of an outside object.
@@ -177,15 +193,15 @@ impl State {
 
     /// The source of the outside object at an address.
     pub fn source_at(&self, address: usize) -> Option<SourceId> {
-        match self.origins.get(&address) {
-            Some(&Origin::Source(source)) => Some(source),
+        match self.objects.origin(address) {
+            Some(Origin::Source(source)) => Some(source),
             _ => None,
         }
     }
 
     /// Says where an object came from.
     pub fn set_origin(&mut self, object: Borrowed<'_, '_>, origin: Origin) {
-        self.origins.insert(object.as_ptr() as usize, origin);
+        self.objects.set_origin(object, origin);
     }
 
     /// The object was made by this trace.
@@ -195,7 +211,7 @@ impl State {
 
     /// Whether an object is known for good by identity (a function, class, module, enum member).
     pub fn is_identity_guarded(&self, object: Borrowed<'_, '_>) -> bool {
-        self.by_identity.contains(&(object.as_ptr() as usize))
+        self.objects.is_marked(object, Mark::ByIdentity)
     }
 
     /// The index of a code object among [`State::codes`].
@@ -238,14 +254,14 @@ impl State {
         let id = self.objects.intern(object);
         let source = self.sources.anchor(id, || heap::name_of(object).into());
         self.set_origin(object, Origin::Source(source));
-        self.by_identity.insert(object.as_ptr() as usize);
+        self.objects.mark(object, Mark::ByIdentity);
         source
     }
 
     /// Takes note of an outside object found at `source`: guards what a replay depends on (value,
     /// type, identity, structure) and gives it its origin.
     pub fn adopt(&mut self, source: SourceId, object: Borrowed<'_, '_>) -> Result<(), Stop> {
-        if !self.seen.insert(source) {
+        if !self.first_seen(source) {
             return Ok(());
         }
         let kind = self.kind(object);
@@ -260,22 +276,19 @@ impl State {
             self.guard(source, guard);
             return Ok(());
         }
-        match self.origin(object) {
-            Some(Origin::Source(known)) => {
-                if self.is_identity_guarded(object) {
-                    let id = self.objects.intern(object);
-                    self.guard(source, GuardKind::Is(id));
-                } else {
-                    self.guard(source, GuardKind::SameAs(known));
-                }
+        // Outside objects stay alive (and with them their addresses) while the trace goes on. A node's
+        // or a fresh object's entry is that of one that has died since: this one is from outside.
+        let id = match self.objects.adopt(object, source) {
+            Adopted::New(id) => id,
+            Adopted::Before(known) => {
+                self.guard(source, GuardKind::SameAs(known));
                 return Ok(());
             }
-            // The address of an object that has died since: this one is from outside.
-            Some(Origin::Node(_) | Origin::Fresh) | None => {}
-        }
-        // Outside objects stay alive (and with them their addresses) while the trace goes on.
-        let id = self.objects.intern(object);
-        self.set_origin(object, Origin::Source(source));
+            Adopted::Identical(id) => {
+                self.guard(source, GuardKind::Is(id));
+                return Ok(());
+            }
+        };
         match kind {
             Kind::Constant => {}
             Kind::Tensor => {
@@ -303,7 +316,7 @@ impl State {
             | Kind::TorchCallable
             | Kind::Code
             | Kind::Descriptor => {
-                self.by_identity.insert(object.as_ptr() as usize);
+                self.objects.mark(object, Mark::ByIdentity);
                 self.guard(source, GuardKind::Is(id));
             }
             Kind::List => {
@@ -390,7 +403,7 @@ impl State {
     /// Guards the exact type of the object at `source`.
     pub fn guard_type(&mut self, source: SourceId, object: Borrowed<'_, '_>) {
         let ty = object.get_type();
-        let id = self.objects.intern(ty.as_any().as_borrowed());
+        let id = self.objects.intern_type(ty.as_any().as_borrowed());
         self.guard(source, GuardKind::TypeIs(id));
     }
 
@@ -405,7 +418,8 @@ impl State {
         let Some(parent) = self.source(dict) else { return Ok(()) };
         let key = canonical_key(key);
         let slot = (dict.as_ptr() as usize, key.as_ptr() as usize);
-        if self.written.contains(&slot) || !self.read_slots.insert(slot) {
+        let was_written = !self.written.is_empty() && self.written.contains(&slot);
+        if was_written || !self.read_slots.insert(slot) {
             return Ok(());
         }
         let kind = self.kind(key.as_borrowed());
@@ -417,13 +431,13 @@ impl State {
         let id = self.objects.intern(key.as_borrowed());
         match value {
             Some(value) => {
-                let objects = &mut self.objects;
-                let text = || objects.repr(id, key.as_borrowed());
-                let source = self.sources.dict_item(parent, id, text);
+                let text = self.objects.repr(id, key.as_borrowed());
+                // Each slot comes here once.
+                let source = self.sources.new_dict_item(parent, id, text);
                 self.adopt(source, value)
             }
             None => {
-                if !self.keyed.contains(&(dict.as_ptr() as usize)) {
+                if !self.objects.is_marked(dict, Mark::Keyed) {
                     let text = self.objects.repr(id, key.as_borrowed());
                     self.guard(parent, GuardKind::KeyAbsent { key: id, text });
                 }
@@ -435,7 +449,7 @@ impl State {
     /// Guards the keys of an outside dictionary in iteration order.
     pub fn adopt_keys(&mut self, dict: Borrowed<'_, '_>) -> Result<(), Stop> {
         let Some(source) = self.source(dict) else { return Ok(()) };
-        if !self.keyed.insert(dict.as_ptr() as usize) {
+        if !self.objects.mark(dict, Mark::Keyed) {
             return Ok(());
         }
         let mut ids = Vec::new();
@@ -585,17 +599,70 @@ impl State {
     /// The instance dictionary of an object; from outside if the object is.
     pub fn instance_dict<'py>(&mut self, object: Borrowed<'_, 'py>) -> Option<Object<'py>> {
         let dict = heap::instance_dict(object)?;
+        self.know_instance_dict(object, dict.as_borrowed());
+        Some(dict)
+    }
+
+    /// Says where an object's instance dictionary came from.
+    pub fn know_instance_dict(&mut self, object: Borrowed<'_, '_>, dict: Borrowed<'_, '_>) {
+        if self.source(dict).is_some() {
+            return;
+        }
         match self.origin(object) {
             Some(Origin::Source(owner)) => {
                 let source = self.sources.intern(Source::Dict(owner));
-                if self.source(dict.as_borrowed()).is_none() {
-                    self.objects.intern(dict.as_borrowed());
-                    self.set_origin(dict.as_borrowed(), Origin::Source(source));
-                }
+                self.objects.adopt(dict, source);
             }
-            _ => self.set_fresh(dict.as_borrowed()),
+            _ => self.set_fresh(dict),
         }
-        Some(dict)
+    }
+
+    /// Whether nothing was found at a source yet.
+    fn first_seen(&mut self, source: SourceId) -> bool {
+        if self.seen.len() <= source.index() {
+            self.seen.resize(self.sources.len(), false);
+        }
+        !std::mem::replace(&mut self.seen[source.index()], true)
+    }
+
+    /// Whether a type lookup is known to be guarded, with this result.
+    pub fn is_recent_lookup(&self, ty: usize, name: usize, found: usize) -> bool {
+        let recent = &self.recent_lookups[recent_slot(ty, name)];
+        recent.ty == ty && recent.name == name && recent.found == found
+    }
+
+    /// Remembers that a type lookup is guarded. The table of objects keeps `ty` and `name` alive, and
+    /// a guard's source what was found.
+    pub fn remember_lookup(
+        &mut self,
+        ty: Borrowed<'_, '_>,
+        name: Borrowed<'_, '_>,
+        found: Option<Borrowed<'_, '_>>,
+    ) {
+        self.objects.intern_type(ty);
+        self.objects.intern(name);
+        if let Some(found) = found {
+            self.objects.intern(found);
+        }
+        let (ty, name) = (ty.as_ptr() as usize, name.as_ptr() as usize);
+        let found = found.map_or(0, |found| found.as_ptr() as usize);
+        self.recent_lookups[recent_slot(ty, name)] =
+            RecentLookup { ty, name, found, binding: None };
+    }
+
+    /// How the result of a recent lookup binds.
+    pub fn recent_binding(&self, ty: usize, name: usize, found: usize) -> Option<Descriptor> {
+        let recent = &self.recent_lookups[recent_slot(ty, name)];
+        let is_it = recent.ty == ty && recent.name == name && recent.found == found;
+        recent.binding.filter(|_| is_it)
+    }
+
+    /// Remembers how the result of a recent lookup binds.
+    pub fn remember_binding(&mut self, ty: usize, name: usize, found: usize, binding: Descriptor) {
+        let recent = &mut self.recent_lookups[recent_slot(ty, name)];
+        if recent.ty == ty && recent.name == name && recent.found == found {
+            recent.binding = Some(binding);
+        }
     }
 
     /// The id of an object that the graph speaks of.
