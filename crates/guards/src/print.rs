@@ -46,6 +46,23 @@ impl Sources {
         text
     }
 
+    /// As [`Sources::print`] of many sources, several in one dictionary (a module's parameters), whose
+    /// text is kept in `last`.
+    #[must_use]
+    pub fn print_next(&self, id: SourceId, last: &mut Option<(SourceId, String)>) -> String {
+        let Source::DictItem { parent, text: key, .. } = self.get(id) else {
+            return self.print(id);
+        };
+        if matches!(self.get(*parent), Source::Dict(_)) {
+            return self.print(id);
+        }
+        if last.as_ref().is_none_or(|(known, _)| known != parent) {
+            *last = Some((*parent, self.print(*parent)));
+        }
+        let dict = last.as_ref().map_or("", |(_, text)| text);
+        [dict, "[", key, "]"].concat()
+    }
+
     fn write(&self, out: &mut String, id: SourceId) {
         if let Some(suffix) = suffix(self.get(id)) {
             if let Some(parent) = self.get(id).parent() {

@@ -287,8 +287,13 @@ impl Sources {
     pub fn with_room(room: usize) -> Self {
         let mut sources = Self::default();
         sources.sources.reserve(room);
-        sources.index.reserve(room / 2);
+        sources.index.reserve(room / 8);
         sources
+    }
+
+    /// Gives back what room isn't used.
+    pub fn shrink_to_fit(&mut self) {
+        self.sources.shrink_to_fit();
     }
 
     /// Says which source is the compiled function: its globals print as `G['name']`, those of

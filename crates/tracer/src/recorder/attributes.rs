@@ -527,13 +527,13 @@ impl Recorder {
         owner: Borrowed<'_, 'py>,
         name: Borrowed<'_, 'py>,
     ) -> Result<Found<'py>> {
-        let text = heap::text(name);
-        if text == "__dict__"
+        // Names are interned: those of instructions by the compiler, others by who calls this.
+        if name.is(pyo3::intern!(frame.py(), "__dict__"))
             && let Some(Some(dict)) = self.note(frame, |state| Ok(state.instance_dict(owner)))
         {
             return Ok(Found::Value(dict));
         }
-        if text == "__class__" {
+        if name.is(pyo3::intern!(frame.py(), "__class__")) {
             let ty = owner.get_type();
             self.note(frame, |state| {
                 state.anchor(ty.as_any().as_borrowed());

@@ -12,7 +12,6 @@ use stator_guards::GuardKind;
 use super::Recorder;
 use super::kinds::Kind;
 use super::look as heap;
-use super::objects::Mark;
 use super::state::{Origin, State};
 use super::tensors::holds_tensor;
 use crate::breaks::Reason;
@@ -282,10 +281,7 @@ impl Recorder {
             | Kind::Set
             | Kind::FrozenSet => Ok(()),
             Kind::Dict => {
-                if let Some(source) = state.source(object)
-                    && !state.objects.is_marked(object, Mark::Keyed)
-                    && state.objects.mark(object, Mark::Sized)
-                {
+                if let Some(source) = state.objects.first_sized(object) {
                     state.guard(source, GuardKind::DictLength(heap::dict_length(object)));
                 }
                 Ok(())

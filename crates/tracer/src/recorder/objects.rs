@@ -142,6 +142,18 @@ impl Objects {
         true
     }
 
+    /// The source of an outside dictionary whose length isn't guarded, in one way or another; from now
+    /// on it is.
+    pub fn first_sized(&mut self, dict: Borrowed<'_, '_>) -> Option<SourceId> {
+        let known = self.known.get_mut(&(dict.as_ptr() as usize))?;
+        let Some(Origin::Source(source)) = known.origin else { return None };
+        if known.marks & (Mark::Keyed as u8 | Mark::Sized as u8) != 0 {
+            return None;
+        }
+        known.marks |= Mark::Sized as u8;
+        Some(source)
+    }
+
     /// How the object prints as a key.
     pub fn repr(&mut self, id: ObjectId, object: Borrowed<'_, '_>) -> Text {
         if self.reprs.len() <= id.index() {
@@ -152,7 +164,8 @@ impl Objects {
     }
 
     /// The table.
-    pub fn into_inner(self) -> Vec<Py<PyAny>> {
+    pub fn into_inner(mut self) -> Vec<Py<PyAny>> {
+        self.objects.shrink_to_fit();
         self.objects
     }
 }

@@ -49,8 +49,9 @@ pub struct ActiveFrame {
     pub parent: Option<StackId>,
 }
 
-/// Entries that tables have room for from the start: what a small model needs.
-const ROOM: usize = 2048;
+/// Entries that tables have room for from the start: what a model of a dozen layers needs. Room that
+/// isn't used is never touched.
+const ROOM: usize = 1 << 13;
 
 /// The slots this trace wrote: container address and key address.
 pub type Slot = (usize, usize);
@@ -71,6 +72,8 @@ pub struct State {
     pub graph_object_ids: FxHashMap<usize, stator_graph::ObjectId>,
     /// Placeholders by source, in the order they were made.
     pub placeholders: FxHashMap<SourceId, NodeId>,
+    /// For [`Sources::print_next`] of placeholders.
+    pub last_printed: Option<(SourceId, String)>,
     /// Sources of the placeholders, in the graph's order.
     pub inputs: Vec<SourceId>,
     /// The inputs with the version of their data when they were first used.
@@ -133,13 +136,14 @@ impl State {
     pub fn with_room(py: Python<'_>, room: usize) -> PyResult<Self> {
         let no_lookup = RecentLookup { ty: 0, name: 0, found: 0, binding: None };
         Ok(Self {
-            objects: Objects::with_room(room),
+            objects: Objects::with_room(room / 2),
             sources: Sources::with_room(room),
             guards: Vec::with_capacity(room),
             graph: Graph::new(),
             graph_objects: Vec::new(),
             graph_object_ids: FxHashMap::default(),
             placeholders: FxHashMap::default(),
+            last_printed: None,
             inputs: Vec::new(),
             input_versions: Vec::new(),
             frames: Vec::new(),
@@ -151,7 +155,7 @@ impl State {
             seen: Vec::with_capacity(room),
             lookups: HashSet::with_capacity_and_hasher(room / 8, FxBuildHasher),
             recent_lookups: vec![no_lookup; RECENT_LOOKUPS].into(),
-            read_slots: HashSet::with_capacity_and_hasher(room, FxBuildHasher),
+            read_slots: HashSet::with_capacity_and_hasher(room / 2, FxBuildHasher),
             written: FxHashSet::default(),
             effects: Vec::new(),
             protocols: FxHashSet::default(),
