@@ -280,8 +280,12 @@ impl Recorder {
                 if let Some(fallback) = self.lookup(frame, ty, fallback)
                     && self.kind(fallback.as_borrowed()) == Kind::Function
                 {
+                    let fallback = fallback.as_borrowed();
+                    if let Some(member) = self.module_member(frame, fallback, owner, ty, name) {
+                        return Ok(Found::Value(member));
+                    }
                     return self
-                        .call_object(frame, fallback.as_borrowed(), &[owner, name], None)
+                        .call_object(frame, fallback, &[owner, name], None)
                         .map(Found::Value);
                 }
                 generic::generic_get_attr(owner, name).map(Found::Value)
@@ -408,7 +412,7 @@ impl Recorder {
     }
 
     /// How a class attribute binds, guarded. Objects of immutable types bind in the same way for good.
-    fn binding(
+    pub(super) fn binding(
         &self,
         frame: &Frame<'_>,
         ty: &Bound<'_, PyType>,

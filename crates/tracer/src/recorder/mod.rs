@@ -18,6 +18,7 @@ mod identity;
 mod items;
 pub mod kinds;
 mod look;
+mod members;
 mod mode;
 mod models;
 mod names;

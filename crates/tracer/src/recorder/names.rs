@@ -192,6 +192,15 @@ impl State {
         self.guard_parts(function, source)
     }
 
+    /// As [`State::enter_function`] for one whose work the recorder does itself; false: it has no source.
+    pub fn enter_known(&mut self, function: Borrowed<'_, '_>) -> std::result::Result<bool, Stop> {
+        let Some(source) = self.source(function) else { return Ok(false) };
+        if self.objects.mark(function, Mark::Entered) {
+            self.guard_parts(function, source)?;
+        }
+        Ok(true)
+    }
+
     /// Guards code and defaults of an outside function.
     fn guard_parts(
         &mut self,
