@@ -184,6 +184,10 @@ type Key = (u8, u32, u64);
 
 const NO_PARENT: u32 = u32::MAX;
 
+fn pair(a: ObjectId, b: ObjectId) -> u64 {
+    u64::from(a.raw()) << 32 | u64::from(b.raw())
+}
+
 impl Source {
     /// The source this one is read from.
     #[must_use]
@@ -226,7 +230,6 @@ impl Source {
     /// The payload that, with kind and parent, identifies the slot; names of modules are numbered
     /// by the caller.
     fn key(&self, module: impl FnOnce(&str) -> u64) -> Key {
-        let pair = |a: ObjectId, b: ObjectId| u64::from(a.raw()) << 32 | u64::from(b.raw());
         let (tag, payload) = match self {
             Source::Local { index, .. } => (0, u64::from(*index)),
             Source::Anchor { object, .. } => (1, u64::from(object.raw())),
@@ -373,6 +376,22 @@ impl Sources {
     ) -> SourceId {
         self.get_or((9, parent.raw(), u64::from(name.raw())), || Source::TypeLookup {
             parent,
+            name,
+            text: text(),
+        })
+    }
+
+    /// As [`Sources::intern`] of a `SuperLookup`, without making the text when it's known.
+    pub fn super_lookup(
+        &mut self,
+        parent: SourceId,
+        after: ObjectId,
+        name: ObjectId,
+        text: impl FnOnce() -> Text,
+    ) -> SourceId {
+        self.get_or((10, parent.raw(), pair(after, name)), || Source::SuperLookup {
+            parent,
+            after,
             name,
             text: text(),
         })

@@ -355,10 +355,17 @@ struct Compiler<'a, 'py> {
 }
 
 impl<'py> Compiler<'_, 'py> {
+    #[inline]
     fn step(&self, id: SourceId) -> PyResult<usize> {
-        self.steps.get(id).ok_or_else(|| {
-            PyValueError::new_err(format!("{} isn't an object", self.sources.print(id)))
-        })
+        match self.steps.get(id) {
+            Some(step) => Ok(step),
+            None => Err(self.no_step(id)),
+        }
+    }
+
+    #[cold]
+    fn no_step(&self, id: SourceId) -> PyErr {
+        PyValueError::new_err(format!("{} isn't an object", self.sources.print(id)))
     }
 
     fn object(&self, id: ObjectId) -> PyResult<&Bound<'py, PyAny>> {

@@ -22,12 +22,12 @@ impl<'py> Sites<'py> for Recorder {
     const STEPS: bool = true;
 
     #[inline]
-    fn step(&self, frame: &Frame<'py>, unit: usize, opcode: u8, arg: u32) -> Step {
+    fn step(&self, frame: &Frame<'py>, opcode: u8, arg: u32) -> Step {
         if self.is_stopped() {
             return Step::HandOver;
         }
         if self.trace_log {
-            self.log_step(frame, unit, opcode, arg);
+            self.log_step(frame, frame.unit(), opcode, arg);
         }
         Step::Evaluate
     }
