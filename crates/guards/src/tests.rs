@@ -101,6 +101,21 @@ fn every_source(sources: &mut Sources) -> Vec<SourceId> {
 }
 
 #[test]
+fn sources_print_the_same_one_after_the_other() {
+    let mut sources = Sources::new();
+    every_source(&mut sources);
+    let x = local(&mut sources, 0, "x");
+    let modules = sources.dict_item(x, object(7), || "'modules'".into());
+    for parent in [x, modules, modules, x] {
+        sources.new_dict_item(parent, object(8), "'weight'".into());
+    }
+    let mut last = None;
+    for (id, _) in sources.iter() {
+        assert_eq!(sources.print_next(id, &mut last), sources.print(id));
+    }
+}
+
+#[test]
 fn sources_print_as_the_user_would_write_them() {
     let mut sources = Sources::new();
     let ids = every_source(&mut sources);
@@ -255,7 +270,7 @@ proptest! {
         let mut ids = vec![root];
         for (number, (kind, parent, payload)) in steps.into_iter().enumerate() {
             let parent = ids[parent.index(ids.len())];
-            let text: Box<str> = format!("'t{number}'").into();
+            let text: crate::Text = format!("'t{number}'").into();
             let source = match kind {
                 0 => Source::Dict(parent),
                 1 => Source::DictItem { parent, key: object(payload), text },

@@ -74,8 +74,8 @@ pub fn get<'py>(dict: Any<'_, 'py>, key: Any<'_, 'py>) -> Lookup<'py> {
     if !is_dict(dict) {
         return Lookup::Refused;
     }
-    // SAFETY: a live object; a string keeps its hash, once it was asked for.
     let known = if types::address_of(key) == &raw mut ffi::PyUnicode_Type as usize {
+        // SAFETY: an exact string, which keeps its hash once it was asked for.
         unsafe { words::word(key.as_ptr(), layout::STRING_HASH) as isize }
     } else if constant::is_constant(key) {
         -1

@@ -100,7 +100,7 @@ impl Objects {
     pub fn adopt(&mut self, object: Borrowed<'_, '_>, source: SourceId) -> Adopted {
         let known = self.known.entry(object.as_ptr() as usize).or_insert(UNKNOWN);
         if let Some(Origin::Source(before)) = known.origin {
-            return if known.marks & Mark::ByIdentity as u8 != 0 && known.id != NO_ID {
+            return if known.marks & Mark::ByIdentity as u8 != 0 {
                 Adopted::Identical(ObjectId::new(known.id as usize))
             } else {
                 Adopted::Before(before)
