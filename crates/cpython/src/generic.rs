@@ -185,6 +185,16 @@ pub fn bound_receiver<'py>(callable: Borrowed<'_, 'py>) -> Option<Object<'py>> {
     }
 }
 
+/// Whether a C function was made for a module (it says which one in `__module__`), rather than
+/// bound from a descriptor.
+pub fn is_module_function(callable: Borrowed<'_, '_>) -> bool {
+    if types::address_of(callable) != &raw mut ffi::PyCFunction_Type as usize {
+        return false;
+    }
+    // SAFETY: a C function by its exact type.
+    unsafe { !(*callable.as_ptr().cast::<ffi::PyCFunctionObject>()).m_module.is_null() }
+}
+
 /// Receiver and descriptor of a bound slot wrapper (`super().__setitem__` of a C type).
 pub fn wrapper_parts<'py>(object: Borrowed<'_, 'py>) -> Option<(Object<'py>, Object<'py>)> {
     #[repr(C)]

@@ -1,6 +1,8 @@
 //! Guards: facts about what a source held when the trace read it.
 
-use crate::{GlobalState, ObjectId, SourceId, TensorGuard};
+use std::sync::Arc;
+
+use crate::{GlobalState, ObjectId, SourceId, TensorGuard, Text};
 
 /// A fact about the object at a source.
 #[derive(Clone, Debug)]
@@ -43,7 +45,7 @@ pub enum GuardKind {
         /// The key.
         key: ObjectId,
         /// The key's `repr`.
-        text: Box<str>,
+        text: Text,
     },
     /// A set or frozenset has the elements of this one, or of this tuple, in this iteration order.
     SetEquals(ObjectId),
@@ -52,14 +54,14 @@ pub enum GuardKind {
         /// The name, a string object.
         name: ObjectId,
         /// The name.
-        text: Box<str>,
+        text: Text,
     },
     /// The `__slots__` member at this offset is unset.
     SlotUnset {
         /// The member descriptor's offset in the instance.
         offset: usize,
         /// The member's name.
-        name: Box<str>,
+        name: Text,
     },
     /// A context variable is unset in the current context, its default aside.
     ContextUnset,
@@ -72,7 +74,7 @@ pub enum GuardKind {
     /// The object has no instance dictionary.
     NoInstanceDict,
     /// Metadata of a tensor.
-    Tensor(Box<TensorGuard>),
+    Tensor(Arc<TensorGuard>),
     /// The same object as at another source.
     SameAs(SourceId),
     /// The object isn't the one at any of these sources, nor are those the same as each other.

@@ -33,13 +33,34 @@ impl Objects for NoObjects {
     }
 }
 
+/// Room for most sources' texts.
+const USUAL: usize = 128;
+
 impl Sources {
     /// The source as the user would write it: `L['self'].layers[0]`.
     #[must_use]
     pub fn print(&self, id: SourceId) -> String {
-        let mut text = String::new();
+        // A graph's inputs are printed while it is recorded: no growing step by step.
+        let mut text = String::with_capacity(USUAL);
         self.write(&mut text, id);
         text
+    }
+
+    /// As [`Sources::print`] of many sources, several in one dictionary (a module's parameters), whose
+    /// text is kept in `last`.
+    #[must_use]
+    pub fn print_next(&self, id: SourceId, last: &mut Option<(SourceId, String)>) -> String {
+        let Source::DictItem { parent, text: key, .. } = self.get(id) else {
+            return self.print(id);
+        };
+        if matches!(self.get(*parent), Source::Dict(_)) {
+            return self.print(id);
+        }
+        if last.as_ref().is_none_or(|(known, _)| known != parent) {
+            *last = Some((*parent, self.print(*parent)));
+        }
+        let dict = last.as_ref().map_or("", |(_, text)| text);
+        [dict, "[", key, "]"].concat()
     }
 
     fn write(&self, out: &mut String, id: SourceId) {
@@ -96,7 +117,8 @@ impl Sources {
 
     fn write_attribute(&self, out: &mut String, parent: SourceId, name: &str) {
         self.write(out, parent);
-        let _ = write!(out, ".{name}");
+        out.push('.');
+        out.push_str(name);
     }
 
     fn write_indexed(&self, out: &mut String, parent: SourceId, middle: &str, index: usize) {
@@ -111,7 +133,9 @@ impl Sources {
             return;
         }
         self.write(out, parent);
-        let _ = write!(out, "[{key}]");
+        out.push('[');
+        out.push_str(key);
+        out.push(']');
     }
 
     /// The value at a key of a dictionary, which need not have been read; `key` is its `repr`.
@@ -227,6 +251,11 @@ fn suffix(source: &Source) -> Option<&'static str> {
 /// The identifier in a quoted string, if it is one.
 fn identifier(repr: &str) -> Option<&str> {
     let name = repr.strip_prefix('\'')?.strip_suffix('\'')?;
+    if name.is_ascii() {
+        let fits = name.bytes().all(|byte| byte == b'_' || byte.is_ascii_alphanumeric());
+        let starts = name.bytes().next().is_some_and(|first| !first.is_ascii_digit());
+        return (fits && starts).then_some(name);
+    }
     let mut chars = name.chars();
     let first = chars.next()?;
     let starts = first == '_' || first.is_alphabetic();

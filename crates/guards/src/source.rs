@@ -1,8 +1,13 @@
 //! Sources: the concrete slots a trace read, as a hash-consed forest.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 
 use crate::{ObjectId, SourceId};
+
+/// A text for printing. Shared: a model reads the same few names on each of its modules.
+pub type Text = Arc<str>;
 
 /// A concrete slot of the call's entry state.
 ///
@@ -14,19 +19,19 @@ pub enum Source {
         /// Position among the entry frame's bound arguments.
         index: u16,
         /// The parameter's name.
-        name: Box<str>,
+        name: Text,
     },
     /// An object known by identity (a function, type or module), held weakly by whoever checks.
     Anchor {
         /// The object.
         object: ObjectId,
         /// How to print it.
-        text: Box<str>,
+        text: Text,
     },
     /// A module found in `sys.modules`.
     SysModule {
         /// The module's name in `sys.modules`.
-        name: Box<str>,
+        name: Text,
     },
     /// The process and thread state that guards of kind `GlobalState` speak of; not an object.
     GlobalState,
@@ -40,7 +45,7 @@ pub enum Source {
         /// The key: a constant (found by value) or any other object (found by identity).
         key: ObjectId,
         /// The key's `repr`.
-        text: Box<str>,
+        text: Text,
     },
     /// An element of a list.
     ListItem {
@@ -72,7 +77,7 @@ pub enum Source {
         /// The member descriptor's offset in the instance.
         offset: usize,
         /// The member's name.
-        name: Box<str>,
+        name: Text,
     },
     /// What a lookup of `name` along the method resolution order of a type finds, unbound.
     TypeLookup {
@@ -81,7 +86,7 @@ pub enum Source {
         /// The attribute's name, a string object.
         name: ObjectId,
         /// The attribute's name.
-        text: Box<str>,
+        text: Text,
     },
     /// As `TypeLookup`, but only in the classes behind `after` (`super(after, ...)`).
     SuperLookup {
@@ -92,7 +97,7 @@ pub enum Source {
         /// The attribute's name, a string object.
         name: ObjectId,
         /// The attribute's name.
-        text: Box<str>,
+        text: Text,
     },
     /// The parent's type, by the slot (`Py_TYPE`), not by `__class__`.
     TypeOf(SourceId),
@@ -192,8 +197,9 @@ type Key = (u8, u32, u64);
 
 const NO_PARENT: u32 = u32::MAX;
 
-/// Room made at once: growing is what costs most when sources are interned.
-const USUAL: usize = 1 << 10;
+fn pair(a: ObjectId, b: ObjectId) -> u64 {
+    u64::from(a.raw()) << 32 | u64::from(b.raw())
+}
 
 impl Source {
     /// The source this one is read from.
@@ -241,7 +247,6 @@ impl Source {
     /// The payload that, with kind and parent, identifies the slot; names of modules are numbered
     /// by the caller.
     fn key(&self, module: impl FnOnce(&str) -> u64) -> Key {
-        let pair = |a: ObjectId, b: ObjectId| u64::from(a.raw()) << 32 | u64::from(b.raw());
         let (tag, payload) = match self {
             Source::Local { index, .. } => (0, u64::from(*index)),
             Source::Anchor { object, .. } => (1, u64::from(object.raw())),
@@ -298,10 +303,21 @@ impl Sources {
     /// No sources.
     #[must_use]
     pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// No sources, with room for so many: growing is what costs most when sources are interned.
+    #[must_use]
+    pub fn with_room(room: usize) -> Self {
         let mut sources = Self::default();
-        sources.sources.reserve(USUAL);
-        sources.index.reserve(USUAL);
+        sources.sources.reserve(room);
+        sources.index.reserve(room / 8);
         sources
+    }
+
+    /// Gives back what room isn't used.
+    pub fn shrink_to_fit(&mut self) {
+        self.sources.shrink_to_fit();
     }
 
     /// Says which source is the compiled function: its globals print as `G['name']`, those of
@@ -327,12 +343,12 @@ impl Sources {
     }
 
     /// As [`Sources::intern`] of a `Local`, without making the name when it's known.
-    pub fn local(&mut self, index: u16, name: impl FnOnce() -> Box<str>) -> SourceId {
+    pub fn local(&mut self, index: u16, name: impl FnOnce() -> Text) -> SourceId {
         self.get_or((0, NO_PARENT, u64::from(index)), || Source::Local { index, name: name() })
     }
 
     /// As [`Sources::intern`] of an `Anchor`, without making the text when it's known.
-    pub fn anchor(&mut self, object: ObjectId, text: impl FnOnce() -> Box<str>) -> SourceId {
+    pub fn anchor(&mut self, object: ObjectId, text: impl FnOnce() -> Text) -> SourceId {
         self.get_or((1, NO_PARENT, u64::from(object.raw())), || Source::Anchor {
             object,
             text: text(),
@@ -344,7 +360,7 @@ impl Sources {
         &mut self,
         parent: SourceId,
         key: ObjectId,
-        text: impl FnOnce() -> Box<str>,
+        text: impl FnOnce() -> Text,
     ) -> SourceId {
         self.get_or((5, parent.raw(), u64::from(key.raw())), || Source::DictItem {
             parent,
@@ -353,12 +369,17 @@ impl Sources {
         })
     }
 
+    /// A `DictItem` that wasn't read before, nor will be: it isn't looked for, now or later.
+    pub fn new_dict_item(&mut self, parent: SourceId, key: ObjectId, text: Text) -> SourceId {
+        self.push(Source::DictItem { parent, key, text })
+    }
+
     /// As [`Sources::intern`] of a `Slot`, without making the name when it's known.
     pub fn slot(
         &mut self,
         parent: SourceId,
         offset: usize,
-        name: impl FnOnce() -> Box<str>,
+        name: impl FnOnce() -> Text,
     ) -> SourceId {
         self.get_or((8, parent.raw(), offset as u64), || Source::Slot {
             parent,
@@ -372,10 +393,26 @@ impl Sources {
         &mut self,
         parent: SourceId,
         name: ObjectId,
-        text: impl FnOnce() -> Box<str>,
+        text: impl FnOnce() -> Text,
     ) -> SourceId {
         self.get_or((9, parent.raw(), u64::from(name.raw())), || Source::TypeLookup {
             parent,
+            name,
+            text: text(),
+        })
+    }
+
+    /// As [`Sources::intern`] of a `SuperLookup`, without making the text when it's known.
+    pub fn super_lookup(
+        &mut self,
+        parent: SourceId,
+        after: ObjectId,
+        name: ObjectId,
+        text: impl FnOnce() -> Text,
+    ) -> SourceId {
+        self.get_or((10, parent.raw(), pair(after, name)), || Source::SuperLookup {
+            parent,
+            after,
             name,
             text: text(),
         })
@@ -389,10 +426,15 @@ impl Sources {
     }
 
     fn insert(&mut self, key: Key, source: Source) -> SourceId {
+        let id = self.push(source);
+        self.index.insert(key, id);
+        id
+    }
+
+    fn push(&mut self, source: Source) -> SourceId {
         let id = SourceId::new(self.sources.len());
         assert!(source.parent().is_none_or(|parent| parent < id), "parent of another Sources");
         self.sources.push(source);
-        self.index.insert(key, id);
         id
     }
 
@@ -418,7 +460,7 @@ impl Sources {
     }
 
     /// All sources, parents before children.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (SourceId, &Source)> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (SourceId, &Source)> + DoubleEndedIterator {
         self.sources.iter().enumerate().map(|(index, source)| (SourceId::new(index), source))
     }
 }

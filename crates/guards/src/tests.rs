@@ -101,6 +101,21 @@ fn every_source(sources: &mut Sources) -> Vec<SourceId> {
 }
 
 #[test]
+fn sources_print_the_same_one_after_the_other() {
+    let mut sources = Sources::new();
+    every_source(&mut sources);
+    let x = local(&mut sources, 0, "x");
+    let modules = sources.dict_item(x, object(7), || "'modules'".into());
+    for parent in [x, modules, modules, x] {
+        sources.new_dict_item(parent, object(8), "'weight'".into());
+    }
+    let mut last = None;
+    for (id, _) in sources.iter() {
+        assert_eq!(sources.print_next(id, &mut last), sources.print(id));
+    }
+}
+
+#[test]
 fn sources_print_as_the_user_would_write_them() {
     let mut sources = Sources::new();
     let ids = every_source(&mut sources);
@@ -187,8 +202,8 @@ fn guards_print_as_the_deep_dive_shows_them() {
         guard(b, GuardKind::SlotUnset { offset: 16, name: "slot".into() }),
         guard(b, GuardKind::CellEmpty),
         guard(b, GuardKind::NoInstanceDict),
-        guard(a, GuardKind::Tensor(Box::new(tensor()))),
-        guard(a, GuardKind::Tensor(Box::new(dynamic))),
+        guard(a, GuardKind::Tensor(tensor().into())),
+        guard(a, GuardKind::Tensor(dynamic.into())),
         guard(a, GuardKind::SameAs(b)),
         guard(a, GuardKind::Distinct([b].into())),
         guard(a, GuardKind::Distinct([b, dict].into())),
@@ -255,7 +270,7 @@ proptest! {
         let mut ids = vec![root];
         for (number, (kind, parent, payload)) in steps.into_iter().enumerate() {
             let parent = ids[parent.index(ids.len())];
-            let text: Box<str> = format!("'t{number}'").into();
+            let text: crate::Text = format!("'t{number}'").into();
             let source = match kind {
                 0 => Source::Dict(parent),
                 1 => Source::DictItem { parent, key: object(payload), text },

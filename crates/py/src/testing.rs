@@ -26,7 +26,7 @@ struct Counting;
 impl<'py> Sites<'py> for Counting {
     const STEPS: bool = true;
 
-    fn step(&self, frame: &Frame<'py>, unit: usize, _opcode: u8, _arg: u32) -> Step {
+    fn step(&self, frame: &Frame<'py>, _opcode: u8, _arg: u32) -> Step {
         let count = INSTRUCTIONS.fetch_add(1, Relaxed);
         if PANIC.swap(false, Relaxed) {
             panic!("asked to panic");
@@ -34,7 +34,7 @@ impl<'py> Sites<'py> for Counting {
         let target = TARGET_CODE.load(Relaxed);
         if target != 0
             && target == frame.code().as_ptr() as usize
-            && unit == TARGET_UNIT.load(Relaxed)
+            && frame.unit() == TARGET_UNIT.load(Relaxed)
         {
             return Step::HandOver;
         }

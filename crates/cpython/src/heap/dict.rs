@@ -74,11 +74,16 @@ pub fn get<'py>(dict: Any<'_, 'py>, key: Any<'_, 'py>) -> Lookup<'py> {
     if !is_dict(dict) {
         return Lookup::Refused;
     }
-    if !constant::is_constant(key) {
+    let known = if types::address_of(key) == &raw mut ffi::PyUnicode_Type as usize {
+        // SAFETY: an exact string, which keeps its hash once it was asked for.
+        unsafe { words::word(key.as_ptr(), layout::STRING_HASH) as isize }
+    } else if constant::is_constant(key) {
+        -1
+    } else {
         return by_identity(dict, key);
-    }
+    };
     // SAFETY: hashing a constant runs no user code; it may fail for lack of memory.
-    let hash = unsafe { ffi::PyObject_Hash(key.as_ptr()) };
+    let hash = if known == -1 { unsafe { ffi::PyObject_Hash(key.as_ptr()) } } else { known };
     if hash == -1 {
         // SAFETY: the GIL is held, which `Any` proves.
         unsafe { ffi::PyErr_Clear() };

@@ -21,6 +21,8 @@ pub const TUPLE_ITEMS: usize = offset_of!(ffi::PyTupleObject, ob_item);
 pub const DICT_VERSION: usize = offset_of!(ffi::PyDictObject, ma_version_tag);
 /// `ma_used` of a dictionary.
 pub const DICT_USED: usize = offset_of!(ffi::PyDictObject, ma_used);
+/// `hash` of a string: -1 until it is asked for.
+pub const STRING_HASH: usize = offset_of!(ffi::PyASCIIObject, hash);
 /// `tp_version_tag` of a type: 0 when unassigned; no two states of any two types share a value.
 /// A word of its own: followed by padding, zero in every type.
 pub const TYPE_VERSION: usize = offset_of!(ffi::PyTypeObject, tp_version_tag);

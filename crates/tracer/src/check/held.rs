@@ -34,6 +34,10 @@ impl Held {
         let mut held = Held(Vec::new());
         held.0.resize_with(objects.len(), || None);
         let mut hold_as = |id: ObjectId, anchored: bool| -> PyResult<()> {
+            // Most ids are those of a few names and types.
+            if !anchored && held.0.get(id.index()).is_some_and(Option::is_some) {
+                return Ok(());
+            }
             let object = get(objects, id)?.bind(py).as_borrowed();
             let is_constant = constant::is_constant(object);
             if anchored || !is_constant {

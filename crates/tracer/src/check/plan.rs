@@ -1,11 +1,11 @@
 //! Guards compiled into steps: each needed slot once, parents before children.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use stator_cpython::heap::function::Field;
 use stator_cpython::heap::member::Member;
@@ -119,7 +119,7 @@ pub(super) enum TestKind {
     FieldEmpty(Field),
     ContextUnset,
     NoInstanceDict,
-    Tensor(usize, Box<TensorGuard>),
+    Tensor(usize, Arc<TensorGuard>),
     Same(usize),
     Distinct(Vec<usize>),
 }
@@ -210,18 +210,12 @@ impl Plan {
         wanted: &[SourceId],
     ) -> PyResult<Self> {
         let compiler = Compiler { py, sources, objects, steps: needed(sources, guards, wanted) };
-        let mut by_step: Vec<Vec<Test>> = compiler.steps.iter().map(|_| Vec::new()).collect();
         let mut states = Vec::new();
-        for (index, guard) in guards.iter().enumerate() {
-            if let GuardKind::GlobalState(state) = &guard.kind {
-                states.push((index, (**state).clone()));
-                continue;
-            }
-            by_step[compiler.step(guard.source)?]
-                .push(Test { guard: index, kind: compiler.test(guard)? });
-        }
+        let by_step = GuardsByStep::new(&compiler, guards, |index, state| {
+            states.push((index, state.clone()));
+        })?;
         let mut plan = Plan {
-            steps: Vec::with_capacity(by_step.len()),
+            steps: Vec::with_capacity(compiler.steps.count),
             tests: Vec::with_capacity(guards.len()),
             wanted: wanted.iter().map(|id| compiler.step(*id)).collect::<PyResult<_>>()?,
             states,
@@ -229,13 +223,12 @@ impl Plan {
             spread: Vec::new(),
             own_arguments: 0,
         };
-        let mut order: Vec<(SourceId, usize)> =
-            compiler.steps.iter().map(|(id, step)| (*id, *step)).collect();
-        order.sort_unstable_by_key(|(_, step)| *step);
-        for ((id, step), tests) in order.into_iter().zip(by_step) {
-            let source = sources.get(id);
+        for (id, source) in sources.iter() {
+            let Some(step) = compiler.steps.get(id) else { continue };
             let from = plan.tests.len();
-            plan.tests.extend(tests);
+            for &guard in by_step.of(step) {
+                plan.tests.push(Test { guard, kind: compiler.test(&guards[guard])? });
+            }
             plan.steps.push(Step {
                 fetch: compiler.fetch(source)?,
                 parent: source.parent().map_or(Ok(step), |parent| compiler.step(parent))?,
@@ -417,9 +410,23 @@ impl Plan {
     }
 }
 
-/// The sources that guards or wanted objects need, with their parents, numbered in order.
-fn needed(sources: &Sources, guards: &[Guard], wanted: &[SourceId]) -> FxHashMap<SourceId, usize> {
-    let mut marks = vec![false; sources.len()];
+/// The steps of sources: those that guards or wanted objects need, numbered in order.
+struct Steps {
+    /// By source.
+    numbers: Vec<Option<u32>>,
+    count: usize,
+}
+
+impl Steps {
+    #[inline]
+    fn get(&self, id: SourceId) -> Option<usize> {
+        self.numbers.get(id.index()).copied().flatten().map(|number| number as usize)
+    }
+}
+
+/// The sources that guards or wanted objects need, and with them their parents.
+fn needed(sources: &Sources, guards: &[Guard], wanted: &[SourceId]) -> Steps {
+    let mut marks = vec![None; sources.len()];
     let others = guards.iter().flat_map(|guard| match &guard.kind {
         GuardKind::SameAs(other) => std::slice::from_ref(other),
         GuardKind::Distinct(others) => others,
@@ -428,32 +435,92 @@ fn needed(sources: &Sources, guards: &[Guard], wanted: &[SourceId]) -> FxHashMap
     let guarded = guards.iter().map(|guard| &guard.source);
     for id in guarded.chain(others).chain(wanted) {
         if !matches!(sources.get(*id), Source::GlobalState) {
-            marks[id.index()] = true;
+            marks[id.index()] = Some(0);
         }
     }
-    for (id, source) in sources.iter().collect::<Vec<_>>().into_iter().rev() {
-        if marks[id.index()]
+    for (id, source) in sources.iter().rev() {
+        if marks[id.index()].is_some()
             && let Some(parent) = source.parent()
         {
-            marks[parent.index()] = true;
+            marks[parent.index()] = Some(0);
         }
     }
-    let needed = sources.iter().filter(|(id, _)| marks[id.index()]);
-    needed.enumerate().map(|(step, (id, _))| (id, step)).collect()
+    let mut count = 0;
+    for number in marks.iter_mut().flatten() {
+        *number = count;
+        count += 1;
+    }
+    Steps { numbers: marks, count: count as usize }
+}
+
+/// Indices of guards, sorted by the steps they are on.
+struct GuardsByStep {
+    guards: Vec<usize>,
+    /// Where each step's guards begin, and the end.
+    starts: Vec<usize>,
+}
+
+impl GuardsByStep {
+    /// Sorts `guards`; those on global state go to `states`.
+    fn new<'a>(
+        compiler: &Compiler<'_, '_>,
+        guards: &'a [Guard],
+        mut states: impl FnMut(usize, &'a GlobalState),
+    ) -> PyResult<Self> {
+        let mut starts = vec![0; compiler.steps.count + 1];
+        let mut sorted = 0;
+        for (index, guard) in guards.iter().enumerate() {
+            if let GuardKind::GlobalState(state) = &guard.kind {
+                states(index, state);
+                continue;
+            }
+            starts[compiler.step(guard.source)?] += 1;
+            sorted += 1;
+        }
+        let mut before = 0;
+        for start in &mut starts {
+            before += std::mem::replace(start, before);
+        }
+        // Each guard is put where its step's next one goes: in the end a step's mark has moved to
+        // where the following step begins.
+        let mut by_step = vec![0; sorted];
+        for (index, guard) in guards.iter().enumerate() {
+            if matches!(guard.kind, GuardKind::GlobalState(_)) {
+                continue;
+            }
+            let next = &mut starts[compiler.step(guard.source)?];
+            by_step[*next] = index;
+            *next += 1;
+        }
+        starts.rotate_right(1);
+        starts[0] = 0;
+        Ok(Self { guards: by_step, starts })
+    }
+
+    fn of(&self, step: usize) -> &[usize] {
+        &self.guards[self.starts[step]..self.starts[step + 1]]
+    }
 }
 
 struct Compiler<'a, 'py> {
     py: Python<'py>,
     sources: &'a Sources,
     objects: &'a [Py<PyAny>],
-    steps: FxHashMap<SourceId, usize>,
+    steps: Steps,
 }
 
 impl<'py> Compiler<'_, 'py> {
+    #[inline]
     fn step(&self, id: SourceId) -> PyResult<usize> {
-        self.steps.get(&id).copied().ok_or_else(|| {
-            PyValueError::new_err(format!("{} isn't an object", self.sources.print(id)))
-        })
+        match self.steps.get(id) {
+            Some(step) => Ok(step),
+            None => Err(self.no_step(id)),
+        }
+    }
+
+    #[cold]
+    fn no_step(&self, id: SourceId) -> PyErr {
+        PyValueError::new_err(format!("{} isn't an object", self.sources.print(id)))
     }
 
     fn object(&self, id: ObjectId) -> PyResult<&Bound<'py, PyAny>> {

@@ -5,7 +5,7 @@ use std::time::Instant;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use stator_cpython::heap::{dict, function, member, tensor, types};
-use stator_guards::{Guard, GuardKind, ObjectId, Source, SourceId, Sources, TensorGuard};
+use stator_guards::{Guard, GuardKind, ObjectId, Source, SourceId, Sources, TensorGuard, Text};
 
 use super::Checker;
 
@@ -64,10 +64,10 @@ impl GuardSet {
                 .flatten()
                 .ok_or_else(|| PyValueError::new_err("no parent"))
         };
-        let text = |key: &Option<Bound<'_, PyAny>>| -> PyResult<Box<str>> {
+        let text = |key: &Option<Bound<'_, PyAny>>| -> PyResult<Text> {
             Ok(key.as_ref().map(ToString::to_string).unwrap_or_default().into())
         };
-        let repr = || -> PyResult<Box<str>> {
+        let repr = || -> PyResult<Text> {
             Ok(key
                 .as_ref()
                 .map_or(Ok(String::new()), |key| key.repr().map(|t| t.to_string()))?
@@ -160,7 +160,7 @@ impl GuardSet {
             "no_defaults" => GuardKind::NoDefaults,
             "no_kwdefaults" => GuardKind::NoKwDefaults,
             "no_dict" => GuardKind::NoInstanceDict,
-            "tensor" => GuardKind::Tensor(Box::new(self.tensor(&value)?)),
+            "tensor" => GuardKind::Tensor(self.tensor(&value)?.into()),
             "same" => GuardKind::SameAs(self.id(value.extract()?)?),
             "distinct" => {
                 let others: Vec<usize> = value.extract()?;

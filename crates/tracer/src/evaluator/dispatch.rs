@@ -28,9 +28,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
                 return Flow::Left(self.hand_over(unit));
             }
             let (opcode, arg) = self.run.fetch();
-            if S::STEPS
-                && self.sites.step(&self.frame, self.frame.unit(), opcode, arg) == Step::HandOver
-            {
+            if S::STEPS && self.sites.step(&self.frame, opcode, arg) == Step::HandOver {
                 let unit = self.run.start_unit();
                 return Flow::Left(self.hand_over(unit));
             }

@@ -27,9 +27,9 @@ pub trait Sites<'py>: Sized {
     /// Whether [`Sites::step`] is to be called; a constant, so that `Plain` pays nothing.
     const STEPS: bool = false;
 
-    /// Before every instruction (also the first), if [`Sites::STEPS`]. `unit` is its index in code units
-    /// (of the instruction itself, behind its `EXTENDED_ARG`s), `opcode` is de-optimised.
-    fn step(&self, frame: &Frame<'py>, unit: usize, opcode: u8, arg: u32) -> Step {
+    /// Before every instruction (also the first), if [`Sites::STEPS`]. The frame's unit is that of the
+    /// instruction itself, behind its `EXTENDED_ARG`s; `opcode` is de-optimised.
+    fn step(&self, frame: &Frame<'py>, opcode: u8, arg: u32) -> Step {
         Step::Evaluate
     }
 

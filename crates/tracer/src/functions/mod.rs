@@ -4,8 +4,10 @@
 //! function by its `PyMethodDef` (so that `x.add` and `torch.Tensor.add` are one row), anything
 //! else by its address. What isn't in the table is opaque: it ends the trace.
 //!
-//! Rows are data: `rows` holds those of the standard library, `torch` those of PyTorch.
+//! Rows are data: `rows` holds those of the standard library, `torch` those of PyTorch; `python` holds
+//! what is known of PyTorch's own Python code.
 
+mod python;
 mod rows;
 mod torch;
 
@@ -145,6 +147,7 @@ impl Operation {
 /// The table.
 pub struct Functions {
     classes: FxHashMap<usize, Class>,
+    module_member: Option<python::KnownFunction>,
 }
 
 impl Functions {
@@ -156,10 +159,11 @@ impl Functions {
         static TABLE: PyOnceLock<Functions> = PyOnceLock::new();
         TABLE
             .get_or_try_init(py, || {
-                let mut table = Functions { classes: FxHashMap::default() };
+                let mut table = Functions { classes: FxHashMap::default(), module_member: None };
                 rows::add(py, &mut table)?;
                 if let Ok(torch) = PyModule::import(py, "torch") {
                     torch::add(&torch, &mut table)?;
+                    table.module_member = python::KnownFunction::module_member(&torch)?;
                 }
                 Ok(table)
             })
@@ -171,6 +175,12 @@ impl Functions {
     #[must_use]
     pub fn class(&self, callable: Borrowed<'_, '_>) -> Option<&Class> {
         self.classes.get(&key(callable))
+    }
+
+    /// Whether this is `torch.nn.Module.__getattr__`, and does what the recorder thinks it does.
+    #[must_use]
+    pub fn is_module_member(&self, function: Borrowed<'_, '_>) -> bool {
+        self.module_member.as_ref().is_some_and(|known| known.is(function))
     }
 
     fn insert(&mut self, callable: &Bound<'_, PyAny>, class: Class) {

@@ -59,41 +59,23 @@ impl Recorder {
         name: Borrowed<'_, 'py>,
     ) -> Option<Object<'py>> {
         let found = stator_cpython::heap::types::lookup(ty.as_borrowed(), name);
-        if self.is_stopped() {
+        let address = found.as_ref().map_or(0, |found| found.as_ptr() as usize);
+        if self.is_stopped()
+            || self.is_recent_lookup(ty.as_ptr() as usize, name.as_ptr() as usize, address)
+        {
             return found;
         }
         self.note(frame, |state| {
-            let class = ty.as_any().as_borrowed();
-            if stator_cpython::heap::types::is_immutable(ty.as_borrowed()) {
-                if let Some(found) = &found
-                    && state.origin(found.as_borrowed()).is_none()
-                    && state.kind(found.as_borrowed()) != Kind::Constant
-                {
-                    state.anchor(found.as_borrowed());
-                }
-                return Ok(());
-            }
-            if !state.class_writes.is_empty() && state.finds_own_write(ty, name)? {
-                return Ok(());
-            }
-            if !state.lookups.insert((ty.as_ptr() as usize, name.as_ptr() as usize)) {
-                return Ok(());
-            }
-            let parent = state.anchor(class);
-            let id = state.objects.intern(name);
-            let text = heap::text(name);
-            match &found {
-                Some(found) => {
-                    let source = state.sources.type_lookup(parent, id, || text.into());
-                    state.adopt(source, found.as_borrowed())
-                }
-                None => {
-                    state.guard(parent, GuardKind::LookupAbsent { name: id, text: text.into() });
-                    Ok(())
-                }
-            }
+            let found = found.as_ref().map(|found| found.as_borrowed());
+            state.guard_lookup(ty, name, found)?;
+            state.remember_lookup(ty.as_any().as_borrowed(), name, found);
+            Ok(())
         });
         found
+    }
+
+    fn is_recent_lookup(&self, ty: usize, name: usize, found: usize) -> bool {
+        self.state.try_borrow().is_ok_and(|state| state.is_recent_lookup(ty, name, found))
     }
 
     /// `LOAD_ATTR`.
@@ -308,7 +290,11 @@ impl Recorder {
         let hook = pyo3::intern!(frame.py(), "__getattr__").as_any().as_borrowed();
         let hook = self.lookup(frame, ty, hook)?;
         (self.kind(hook.as_borrowed()) == Kind::Function).then(|| {
-            self.call_object(frame, hook.as_borrowed(), &[owner, name], None).map(Found::Value)
+            let hook = hook.as_borrowed();
+            if let Some(member) = self.module_member(frame, hook, owner, ty, name) {
+                return Ok(Found::Value(member));
+            }
+            self.call_object(frame, hook, &[owner, name], None).map(Found::Value)
         })
     }
 
@@ -343,14 +329,12 @@ impl Recorder {
         owner: Borrowed<'_, 'py>,
         name: Borrowed<'_, 'py>,
     ) -> Option<Object<'py>> {
-        let dict = self.note(frame, |state| Ok(state.instance_dict(owner)))??;
-        let value = heap::dict_get(dict.as_borrowed(), name);
+        let dict = heap::instance_dict(owner)?;
+        let dict = dict.as_borrowed();
+        let value = heap::dict_get(dict, name);
         self.note(frame, |state| {
-            state.read_dict_slot(
-                dict.as_borrowed(),
-                name,
-                value.as_ref().map(|value| value.as_borrowed()),
-            )
+            state.know_instance_dict(owner, dict);
+            state.read_dict_slot(dict, name, value.as_ref().map(|value| value.as_borrowed()))
         });
         value
     }
@@ -366,8 +350,7 @@ impl Recorder {
         let on_type = self.lookup(frame, ty, name);
         let mut bind = None;
         if let Some(descriptor) = &on_type {
-            self.guard_protocol(frame, descriptor.as_borrowed(), DESCRIPTOR);
-            match self.descriptor(descriptor.as_borrowed()) {
+            match self.binding(frame, ty, name, descriptor.as_borrowed()) {
                 Descriptor::Property => {
                     return self.property(frame, descriptor.as_borrowed(), owner, name).map(Some);
                 }
@@ -434,6 +417,27 @@ impl Recorder {
             Ok(())
         });
         method
+    }
+
+    /// How a class attribute binds, guarded. Objects of immutable types bind in the same way for good.
+    pub(super) fn binding(
+        &self,
+        frame: &Frame<'_>,
+        ty: &Bound<'_, PyType>,
+        name: Borrowed<'_, '_>,
+        found: Borrowed<'_, '_>,
+    ) -> Descriptor {
+        let (class, key) = (ty.as_ptr() as usize, name.as_ptr() as usize);
+        let address = found.as_ptr() as usize;
+        if let Some(binding) = self.state.borrow().recent_binding(class, key, address) {
+            return binding;
+        }
+        self.guard_protocol(frame, found, DESCRIPTOR);
+        let binding = self.descriptor(found);
+        if stator_cpython::heap::types::is_immutable(found.get_type().as_borrowed()) {
+            self.state.borrow_mut().remember_binding(class, key, address, binding);
+        }
+        binding
     }
 
     pub(super) fn descriptor(&self, object: Borrowed<'_, '_>) -> Descriptor {
@@ -525,13 +529,13 @@ impl Recorder {
         owner: Borrowed<'_, 'py>,
         name: Borrowed<'_, 'py>,
     ) -> Result<Found<'py>> {
-        let text = heap::text(name);
-        if text == "__dict__"
+        // Names are interned: those of instructions by the compiler, others by who calls this.
+        if name.is(pyo3::intern!(frame.py(), "__dict__"))
             && let Some(Some(dict)) = self.note(frame, |state| Ok(state.instance_dict(owner)))
         {
             return Ok(Found::Value(dict));
         }
-        if text == "__class__" {
+        if name.is(pyo3::intern!(frame.py(), "__class__")) {
             let ty = owner.get_type();
             self.note(frame, |state| {
                 state.anchor(ty.as_any().as_borrowed());
@@ -639,6 +643,43 @@ pub enum Descriptor {
 }
 
 impl State {
+    /// Guards what a lookup along a type's method resolution order found.
+    fn guard_lookup(
+        &mut self,
+        ty: &Bound<'_, PyType>,
+        name: Borrowed<'_, '_>,
+        found: Option<Borrowed<'_, '_>>,
+    ) -> std::result::Result<(), Stop> {
+        if stator_cpython::heap::types::is_immutable(ty.as_borrowed()) {
+            if let Some(found) = found
+                && self.origin(found).is_none()
+                && self.kind(found) != Kind::Constant
+            {
+                self.anchor(found);
+            }
+            return Ok(());
+        }
+        if !self.class_writes.is_empty() && self.finds_own_write(ty, name)? {
+            return Ok(());
+        }
+        if !self.lookups.insert((ty.as_ptr() as usize, name.as_ptr() as usize)) {
+            return Ok(());
+        }
+        let parent = self.anchor(ty.as_any().as_borrowed());
+        let id = self.objects.intern(name);
+        let text = heap::text(name);
+        match found {
+            Some(found) => {
+                let source = self.sources.type_lookup(parent, id, || text.into());
+                self.adopt(source, found)
+            }
+            None => {
+                self.guard(parent, GuardKind::LookupAbsent { name: id, text: text.into() });
+                Ok(())
+            }
+        }
+    }
+
     /// Reads a `__slots__` member: guards it if its owner is from outside and this trace did not
     /// write it.
     pub fn read_member(

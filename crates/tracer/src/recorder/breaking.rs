@@ -298,11 +298,7 @@ impl Recorder {
             let id = state.code_id(code.object());
             state.frames.push(ActiveFrame { id: frame.id(), code: id, parent, is_direct: true });
             state.locate(frame);
-            let prefix = if at == innermost {
-                String::new()
-            } else {
-                format!("{}.", heap::text(code.name()))
-            };
+            let prefix = if at == innermost { String::new() } else { prefix(&chain[..=at]) };
             let mut root = |state: &mut State, name: String| {
                 let source = state.sources.local(index, || name.into());
                 index += 1;
@@ -392,5 +388,17 @@ impl Recorder {
             detail: String::new(),
             stack: self.stack(frame),
         })
+    }
+}
+
+/// What stands before the names of the last frame's variables: its code's name, with a number where
+/// others around it have that name too (modules in modules, recursion).
+fn prefix(chain: &[Waiting<'_>]) -> String {
+    let name = |waiting: &Waiting<'_>| heap::text(waiting.frame.code().name());
+    let Some((last, around)) = chain.split_last() else { return String::new() };
+    let own = name(last);
+    match around.iter().filter(|waiting| name(waiting) == own).count() {
+        0 => format!("{own}."),
+        others => format!("{own}#{}.", others + 1),
     }
 }

@@ -80,7 +80,7 @@ impl State {
         let found = heap::dict_get(cache.as_borrowed(), key).ok_or_else(unknown)?;
         let source = self.sources.intern(Source::Cache(source));
         let id = self.objects.intern(key);
-        let text = || heap::short_repr(key).into();
+        let text = || self.objects.repr(id, key);
         let mut source = self.sources.dict_item(source, id, text);
         let mut held = found;
         if let Some(linked) = value(held.as_borrowed(), Field::CachedResult) {

@@ -290,9 +290,10 @@ impl Recorder {
                 state.adopt_deep(*arg)
             })
         });
-        let ordered = !UNORDERED.contains(&heap::name_of(callable).as_str());
         for arg in args {
-            if ordered {
+            if matches!(self.kind(*arg), Kind::Set | Kind::FrozenSet)
+                && !UNORDERED.contains(&heap::name_of(callable).as_str())
+            {
                 self.note(frame, |state| state.check_order(*arg));
             }
             self.guard_protocol(frame, *arg, CALLED_BACK);

@@ -1,12 +1,11 @@
 //! Attributes of classes and of `super()` objects.
 
 use pyo3::prelude::*;
-use pyo3::types::PyType;
+use pyo3::types::{PyString, PyType};
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::types::{Slot, SlotName};
 use stator_cpython::object::Borrowed;
 use stator_cpython::{Result, generic, ops};
-use stator_guards::Source;
 
 use super::Recorder;
 use super::attributes::{DESCRIPTOR, Descriptor, Found};
@@ -25,7 +24,8 @@ impl Recorder {
         let py = frame.py();
         let class = owner.cast::<PyType>().expect("the kind says it is a class").to_owned();
         let meta = class.get_type();
-        let text = heap::text(name);
+        let text = name.cast::<PyString>().ok();
+        let text = text.as_ref().and_then(|name| name.to_str().ok()).unwrap_or("?");
         self.note(frame, |state| {
             if state.origin(owner).is_none() {
                 state.anchor(owner);
@@ -36,7 +36,7 @@ impl Recorder {
             self.lookup(frame, &class, name);
         }
         if matches!(
-            text.as_str(),
+            text,
             "__name__"
                 | "__qualname__"
                 | "__module__"
@@ -163,13 +163,8 @@ impl Recorder {
             let parent = state.anchor(start.as_any().as_borrowed());
             let after = state.objects.intern(after.as_any().as_borrowed());
             let id = state.objects.intern(name);
-            let text = heap::text(name);
-            let source = state.sources.intern(Source::SuperLookup {
-                parent,
-                after,
-                name: id,
-                text: text.into(),
-            });
+            let text = || heap::text(name).into();
+            let source = state.sources.super_lookup(parent, after, id, text);
             state.adopt(source, found.as_borrowed())
         });
         let receiver_is_class = receiver.is(start.as_any());

@@ -2,7 +2,7 @@
 //! `stator_cpython`.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PySlice, PyString, PyType};
+use pyo3::types::{PyDict, PyModule, PySlice, PyString, PyType};
 use stator_cpython::Result;
 use stator_cpython::generic;
 pub use stator_cpython::generic::bind_method;
@@ -263,6 +263,9 @@ pub fn wrapped_function<'py>(wrapper: Borrowed<'_, 'py>) -> Object<'py> {
 /// modules, class methods and pybind11's functions have none.
 pub fn bound_builtin<'py>(callable: Borrowed<'_, 'py>) -> Option<(Object<'py>, Object<'py>)> {
     let receiver = generic::bound_receiver(callable)?;
+    if receiver.is_exact_instance_of::<PyModule>() && generic::is_module_function(callable) {
+        return None;
+    }
     let definition = generic::method_def(callable)?;
     let name = PyString::intern(callable.py(), generic::method_name(callable)?);
     let ty = receiver.get_type();

@@ -282,10 +282,7 @@ impl Recorder {
                     // Which of the counted keys this trace made depends on all of them.
                     return state.adopt_keys(object);
                 }
-                if let Some(source) = state.source(object)
-                    && !state.keyed.contains(&(object.as_ptr() as usize))
-                    && state.sized.insert(object.as_ptr() as usize)
-                {
+                if let Some(source) = state.objects.first_sized(object) {
                     state.read_slots.insert((object.as_ptr() as usize, super::effects::KEYS));
                     state.guard(source, GuardKind::DictLength(heap::dict_length(object)));
                 }

@@ -11,6 +11,7 @@ use super::Recorder;
 use super::effects::CELL;
 use super::kinds::Kind;
 use super::look as heap;
+use super::objects::Mark;
 use super::state::{Origin, State, Stop};
 use crate::breaks::Reason;
 
@@ -142,8 +143,7 @@ impl State {
         };
         let source = if builtins { Source::Builtins(function) } else { Source::Globals(function) };
         let source = self.sources.intern(source);
-        self.objects.intern(namespace);
-        self.set_origin(namespace, Origin::Source(source));
+        self.objects.adopt(namespace, source);
         Ok(())
     }
 
@@ -168,8 +168,7 @@ impl State {
         let source = self.sources.intern(Source::ClosureCell { parent, index });
         match known {
             None => {
-                self.objects.intern(cell);
-                self.set_origin(cell, Origin::Source(source));
+                self.objects.adopt(cell, source);
                 Ok(source)
             }
             Some(known) => {
@@ -224,13 +223,22 @@ impl State {
                 }
             };
         };
-        if !self.entered.insert(function.as_ptr() as usize) {
+        if !self.objects.mark(function, Mark::Entered) {
             return Ok(());
         }
         // Functions that this one makes share its namespaces.
         self.namespace(frame, frame.globals(), false)?;
         self.namespace(frame, frame.builtins(), true)?;
         self.guard_parts(function, source)
+    }
+
+    /// As [`State::enter_function`] for one whose work the recorder does itself; false: it has no source.
+    pub fn enter_known(&mut self, function: Borrowed<'_, '_>) -> std::result::Result<bool, Stop> {
+        let Some(source) = self.source(function) else { return Ok(false) };
+        if self.objects.mark(function, Mark::Entered) {
+            self.guard_parts(function, source)?;
+        }
+        Ok(true)
     }
 
     /// Guards code and defaults of an outside function.
@@ -268,7 +276,7 @@ impl State {
         function: Borrowed<'_, '_>,
     ) -> std::result::Result<(), Stop> {
         match self.source(function) {
-            Some(source) if self.entered.insert(function.as_ptr() as usize) => {
+            Some(source) if self.objects.mark(function, Mark::Entered) => {
                 self.guard_parts(function, source)
             }
             _ => Ok(()),

@@ -2,32 +2,101 @@
 //!
 //! Strings are interned first, so that equal strings are one object and a dictionary slot has one
 //! name, however its key was spelled.
+//!
+//! What is known of an object stands in one entry, because most reads ask several questions of the
+//! same object. An entry without an id doesn't keep its object alive: its address may be another
+//! object's by now. Only objects with an id bear marks.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 use stator_cpython::object::{Borrowed, Object};
-use stator_guards::ObjectId;
+use stator_guards::{ObjectId, SourceId, Text};
 
-/// Objects that guards and recipes speak of.
-#[derive(Default)]
+use super::state::Origin;
+
+/// Objects that guards and recipes speak of, and where they and others came from.
 pub struct Objects {
     objects: Vec<Py<PyAny>>,
-    ids: FxHashMap<usize, ObjectId>,
+    known: FxHashMap<usize, Known>,
     /// Constants that served as keys, each equal one once.
     keys: Option<Py<PyDict>>,
+    /// How keys print, by their ids: a name is met on each module of a model.
+    reprs: Vec<Option<Text>>,
+    /// The ids of types met last, by some bits of their addresses.
+    types: [(usize, u32); TYPES],
+}
+
+const TYPES: usize = 64;
+
+/// What is known of an object.
+#[derive(Clone, Copy)]
+struct Known {
+    origin: Option<Origin>,
+    /// [`NO_ID`] if nobody asked for it.
+    id: u32,
+    marks: u8,
+}
+
+const NO_ID: u32 = u32::MAX;
+
+const UNKNOWN: Known = Known { origin: None, id: NO_ID, marks: 0 };
+
+/// What was done about an object of the table, once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Mark {
+    /// It is guarded by identity.
+    ByIdentity = 1,
+    /// A function: its parts are guarded.
+    Entered = 2,
+    /// A dictionary: its keys are guarded as a whole.
+    Keyed = 4,
+    /// A dictionary: its length is guarded.
+    Sized = 8,
+}
+
+/// What [`Objects::adopt`] found.
+pub enum Adopted {
+    /// An object without a source: it has one now.
+    New(ObjectId),
+    /// An outside object, met before at this source.
+    Before(SourceId),
+    /// As `Before`, and guarded by identity.
+    Identical(ObjectId),
 }
 
 impl Objects {
+    /// An empty table with room for so many objects.
+    pub fn with_room(room: usize) -> Self {
+        Self {
+            objects: Vec::with_capacity(room),
+            known: FxHashMap::with_capacity_and_hasher(room, FxBuildHasher),
+            keys: None,
+            reprs: Vec::new(),
+            types: [(0, NO_ID); TYPES],
+        }
+    }
+
     /// The id of `object`, which the table keeps alive.
     pub fn intern(&mut self, object: Borrowed<'_, '_>) -> ObjectId {
-        let address = object.as_ptr() as usize;
-        if let Some(&id) = self.ids.get(&address) {
-            return id;
+        let known = self.known.entry(object.as_ptr() as usize).or_insert(UNKNOWN);
+        if known.id == NO_ID {
+            known.id = keep(&mut self.objects, object);
         }
-        let id = ObjectId::new(self.objects.len());
-        self.objects.push(object.to_owned().unbind());
-        self.ids.insert(address, id);
+        ObjectId::new(known.id as usize)
+    }
+
+    /// As [`Objects::intern`] of a type.
+    pub fn intern_type(&mut self, ty: Borrowed<'_, '_>) -> ObjectId {
+        let address = ty.as_ptr() as usize;
+        let slot = address >> 4 & (TYPES - 1);
+        let (known, id) = self.types[slot];
+        if known == address {
+            return ObjectId::new(id as usize);
+        }
+        let id = self.intern(ty);
+        self.types[slot] = (address, id.index() as u32);
         id
     }
 
@@ -49,15 +118,89 @@ impl Objects {
         }
     }
 
-    /// The table.
-    pub fn into_inner(self) -> Vec<Py<PyAny>> {
-        self.objects
+    /// Gives an object this source, unless it has one.
+    pub fn adopt(&mut self, object: Borrowed<'_, '_>, source: SourceId) -> Adopted {
+        let known = self.known.entry(object.as_ptr() as usize).or_insert(UNKNOWN);
+        if let Some(Origin::Source(before)) = known.origin {
+            return if known.marks & Mark::ByIdentity as u8 != 0 {
+                Adopted::Identical(ObjectId::new(known.id as usize))
+            } else {
+                Adopted::Before(before)
+            };
+        }
+        if known.id == NO_ID {
+            known.id = keep(&mut self.objects, object);
+        }
+        known.origin = Some(Origin::Source(source));
+        Adopted::New(ObjectId::new(known.id as usize))
     }
 
-    /// The objects so far.
-    pub fn as_slice(&self) -> &[Py<PyAny>] {
-        &self.objects
+    /// Where the object at an address came from.
+    pub fn origin(&self, address: usize) -> Option<Origin> {
+        self.known.get(&address)?.origin
     }
+
+    /// Says where an object came from.
+    pub fn set_origin(&mut self, object: Borrowed<'_, '_>, origin: Origin) {
+        self.known.entry(object.as_ptr() as usize).or_insert(UNKNOWN).origin = Some(origin);
+    }
+
+    /// Nobody vouches for an object any more. Its id and its marks stay.
+    pub fn forget_origin(&mut self, object: Borrowed<'_, '_>) {
+        if let Some(known) = self.known.get_mut(&(object.as_ptr() as usize)) {
+            known.origin = None;
+        }
+    }
+
+    /// Whether the object at an address bears a mark.
+    pub fn is_marked(&self, address: usize, mark: Mark) -> bool {
+        self.known.get(&address).is_some_and(|known| known.marks & mark as u8 != 0)
+    }
+
+    /// Marks an object; false if it bore the mark already.
+    pub fn mark(&mut self, object: Borrowed<'_, '_>, mark: Mark) -> bool {
+        let known = self.known.entry(object.as_ptr() as usize).or_insert(UNKNOWN);
+        if known.marks & mark as u8 != 0 {
+            return false;
+        }
+        if known.id == NO_ID {
+            known.id = keep(&mut self.objects, object);
+        }
+        known.marks |= mark as u8;
+        true
+    }
+
+    /// The source of an outside dictionary whose length isn't guarded, in one way or another; from now
+    /// on it is.
+    pub fn first_sized(&mut self, dict: Borrowed<'_, '_>) -> Option<SourceId> {
+        let known = self.known.get_mut(&(dict.as_ptr() as usize))?;
+        let Some(Origin::Source(source)) = known.origin else { return None };
+        if known.marks & (Mark::Keyed as u8 | Mark::Sized as u8) != 0 {
+            return None;
+        }
+        known.marks |= Mark::Sized as u8;
+        Some(source)
+    }
+
+    /// How the object prints as a key.
+    pub fn repr(&mut self, id: ObjectId, object: Borrowed<'_, '_>) -> Text {
+        if self.reprs.len() <= id.index() {
+            self.reprs.resize(self.objects.len(), None);
+        }
+        let text = &mut self.reprs[id.index()];
+        text.get_or_insert_with(|| super::look::short_repr(object).into()).clone()
+    }
+
+    /// The table.
+    pub fn into_inner(mut self) -> Vec<Py<PyAny>> {
+        self.objects.shrink_to_fit();
+        self.objects
+    }
+}
+
+fn keep(objects: &mut Vec<Py<PyAny>>, object: Borrowed<'_, '_>) -> u32 {
+    objects.push(object.to_owned().unbind());
+    u32::try_from(objects.len() - 1).expect("fewer than 2^32 objects")
 }
 
 /// `key` with strings interned.

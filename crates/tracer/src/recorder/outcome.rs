@@ -245,6 +245,9 @@ impl Finish {
         let writes_inputs = state.writes_inputs();
         state.guard_tensors_distinct();
         state.guard_written_distinct();
+        state.sources.shrink_to_fit();
+        state.guards.shrink_to_fit();
+        state.locations.shrink_to_fit();
         Ok(Traced {
             sources: state.sources,
             guards: state.guards,

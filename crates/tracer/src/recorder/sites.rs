@@ -25,7 +25,7 @@ impl<'py> Sites<'py> for Recorder {
     const STEPS: bool = true;
 
     #[inline]
-    fn step(&self, frame: &Frame<'py>, unit: usize, opcode: u8, arg: u32) -> Step {
+    fn step(&self, frame: &Frame<'py>, opcode: u8, arg: u32) -> Step {
         if self.is_stopped() && !self.restart(frame) {
             return Step::HandOver;
         }
@@ -38,7 +38,7 @@ impl<'py> Sites<'py> for Recorder {
             return Step::Evaluate;
         }
         if self.trace_log {
-            self.log_step(frame, unit, opcode, arg);
+            self.log_step(frame, frame.unit(), opcode, arg);
         }
         Step::Evaluate
     }

@@ -7,7 +7,7 @@
 //!   A tensor made by the trace isn't: when its address is taken by a new object, the site that
 //!   made that object has overwritten the origin.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use pyo3::prelude::*;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
@@ -20,7 +20,8 @@ use super::context::Token;
 use super::effects::{Effect, KEYS};
 use super::kinds::{Kind, Kinds};
 use super::look as heap;
-use super::objects::{Objects, canonical_key};
+use super::lookups::RecentLookups;
+use super::objects::{Adopted, Mark, Objects, canonical_key};
 use super::tensors::tensor_guard;
 use super::unread::Unread;
 use crate::breaks::{Place, Reason};
@@ -52,8 +53,9 @@ pub struct ActiveFrame {
     pub is_direct: bool,
 }
 
-/// Entries that tables have room for from the start: what a small model needs.
-const ROOM: usize = 2048;
+/// Entries that tables have room for from the start: what a model of a dozen layers needs. Room that
+/// isn't used is never touched.
+const ROOM: usize = 1 << 13;
 
 /// The slots this trace wrote: container address and key address.
 pub type Slot = (usize, usize);
@@ -74,6 +76,8 @@ pub struct State {
     pub graph_object_ids: FxHashMap<usize, stator_graph::ObjectId>,
     /// Placeholders by source, in the order they were made.
     pub placeholders: FxHashMap<SourceId, NodeId>,
+    /// For [`Sources::print_next`] of placeholders.
+    pub last_printed: Option<(SourceId, String)>,
     /// Sources of the placeholders, in the graph's order.
     pub inputs: Vec<SourceId>,
     /// The inputs with the version of their data when they were first used.
@@ -90,14 +94,14 @@ pub struct State {
     /// The place of the instruction that is being evaluated.
     pub here: (u32, u32),
     kinds: Kinds,
-    origins: FxHashMap<usize, Origin>,
-    seen: FxHashSet<SourceId>,
+    /// Whether what was found at a source is guarded already, by source.
+    seen: Vec<bool>,
     /// Type lookups that are guarded already: type and name.
     pub lookups: FxHashSet<Slot>,
+    /// Those of them that were asked last.
+    pub recent_lookups: RecentLookups,
     /// Slots that are guarded already: owner, and what stands for the key (see `effects`).
     pub read_slots: FxHashSet<Slot>,
-    /// Dictionaries whose keys are guarded as a whole.
-    pub keyed: FxHashSet<usize>,
     /// Parts of outside objects that this trace wrote, with their places among the effects.
     pub written: FxHashMap<Slot, usize>,
     /// Attributes of classes that this trace wrote: class and name.
@@ -108,8 +112,6 @@ pub struct State {
     pub rekeyed: FxHashMap<usize, Vec<Py<PyAny>>>,
     /// The writes, in the order of the first write to each part.
     pub effects: Vec<Effect>,
-    /// Dictionaries whose length is guarded already.
-    pub sized: FxHashSet<usize>,
     /// Special methods of types that are guarded already: type and name.
     pub protocols: FxHashSet<Slot>,
     distinct: FxHashSet<Slot>,
@@ -125,11 +127,8 @@ pub struct State {
     visiting: FxHashSet<usize>,
     /// Cells found a second time, which are guarded to be the first.
     pub shared_cells: FxHashSet<SourceId>,
-    by_identity: FxHashSet<usize>,
     /// Objects that the entry keeps: results of calls that are constants of the trace.
     pub kept: FxHashSet<ObjectId>,
-    /// Functions whose parts are guarded already.
-    pub entered: FxHashSet<usize>,
     /// Fast locals (frame and slot) that hold what they held when the trace began.
     unchanged: FxHashMap<(usize, usize), (SourceId, usize)>,
     /// Constants that fast locals or the stack held when the trace began, by address. Guards say
@@ -156,13 +155,14 @@ impl State {
     /// As [`State::new`].
     pub fn with_room(py: Python<'_>, room: usize) -> PyResult<Self> {
         Ok(Self {
-            objects: Objects::default(),
-            sources: Sources::new(),
+            objects: Objects::with_room(room / 2),
+            sources: Sources::with_room(room),
             guards: Vec::with_capacity(room),
             graph: Graph::new(),
             graph_objects: Vec::new(),
             graph_object_ids: FxHashMap::default(),
             placeholders: FxHashMap::default(),
+            last_printed: None,
             inputs: Vec::new(),
             input_versions: Vec::new(),
             frames: Vec::new(),
@@ -172,17 +172,15 @@ impl State {
             locations: Vec::with_capacity(room),
             here: (0, 0),
             kinds: Kinds::new(py)?,
-            origins: HashMap::with_capacity_and_hasher(room, FxBuildHasher),
-            seen: HashSet::with_capacity_and_hasher(room, FxBuildHasher),
-            lookups: HashSet::with_capacity_and_hasher(room / 4, FxBuildHasher),
-            read_slots: HashSet::with_capacity_and_hasher(room, FxBuildHasher),
-            keyed: FxHashSet::default(),
+            seen: Vec::with_capacity(room),
+            lookups: HashSet::with_capacity_and_hasher(room / 8, FxBuildHasher),
+            recent_lookups: RecentLookups::with_room(room / 4),
+            read_slots: HashSet::with_capacity_and_hasher(room / 2, FxBuildHasher),
             written: FxHashMap::default(),
             class_writes: Vec::new(),
             written_dicts: FxHashSet::default(),
             rekeyed: FxHashMap::default(),
             effects: Vec::new(),
-            sized: FxHashSet::default(),
             protocols: FxHashSet::default(),
             distinct: FxHashSet::default(),
             unread: FxHashMap::default(),
@@ -191,9 +189,7 @@ impl State {
             failure: None,
             visiting: FxHashSet::default(),
             shared_cells: FxHashSet::default(),
-            by_identity: FxHashSet::default(),
             kept: FxHashSet::default(),
-            entered: FxHashSet::default(),
             unchanged: FxHashMap::default(),
             constants: FxHashMap::default(),
             on_stack: FxHashSet::default(),
@@ -299,7 +295,7 @@ impl State {
 
     /// Where an object came from; `None` for constants and for objects nobody vouches for.
     pub fn origin(&self, object: Borrowed<'_, '_>) -> Option<Origin> {
-        self.origins.get(&(object.as_ptr() as usize)).copied()
+        self.objects.origin(object.as_ptr() as usize)
     }
 
     /// The source of an outside object.
@@ -312,15 +308,15 @@ impl State {
 
     /// The source of the outside object at an address.
     pub fn source_at(&self, address: usize) -> Option<SourceId> {
-        match self.origins.get(&address) {
-            Some(&Origin::Source(source)) => Some(source),
+        match self.objects.origin(address) {
+            Some(Origin::Source(source)) => Some(source),
             _ => None,
         }
     }
 
     /// Says where an object came from.
     pub fn set_origin(&mut self, object: Borrowed<'_, '_>, origin: Origin) {
-        self.origins.insert(object.as_ptr() as usize, origin);
+        self.objects.set_origin(object, origin);
     }
 
     /// The object was made by this trace.
@@ -335,7 +331,7 @@ impl State {
 
     /// As [`State::is_identity_guarded`], of the object at an address.
     pub fn is_address_known(&self, address: usize) -> bool {
-        self.by_identity.contains(&address)
+        self.objects.is_marked(address, Mark::ByIdentity)
     }
 
     /// The index of a code object among [`State::codes`].
@@ -383,20 +379,20 @@ impl State {
         let id = self.objects.intern(object);
         let source = self.sources.anchor(id, || heap::name_of(object).into());
         self.set_origin(object, Origin::Source(source));
-        self.by_identity.insert(object.as_ptr() as usize);
+        self.objects.mark(object, Mark::ByIdentity);
         source
     }
 
     /// Takes note of an outside object found at `source`: guards what a replay depends on (value,
     /// type, identity, structure) and gives it its origin.
     pub fn adopt(&mut self, source: SourceId, object: Borrowed<'_, '_>) -> Result<(), Stop> {
-        if !self.seen.insert(source) {
+        if !self.first_seen(source) {
             return Ok(());
         }
         let adopted = self.adopt_new(source, object);
         if adopted.is_err() {
             // It isn't guarded, not wholly at least: nobody vouches for it.
-            self.origins.remove(&(object.as_ptr() as usize));
+            self.objects.forget_origin(object);
         }
         adopted
     }
@@ -418,32 +414,29 @@ impl State {
             }
             return Ok(());
         }
-        match self.origin(object) {
-            Some(Origin::Source(known)) => {
-                if self.is_identity_guarded(object) {
-                    let id = self.objects.intern(object);
-                    self.guard(source, GuardKind::Is(id));
-                } else {
-                    self.guard(source, GuardKind::SameAs(known));
-                }
+        // Outside objects stay alive (and with them their addresses) while the trace goes on. A node's
+        // or a fresh object's entry is that of one that has died since: this one is from outside.
+        let id = match self.objects.adopt(object, source) {
+            Adopted::New(id) => id,
+            Adopted::Before(known) => {
+                self.guard(source, GuardKind::SameAs(known));
                 if !self.unread.is_empty() && !self.is_found_to_change() {
                     self.read_unread(object);
                 }
                 return Ok(());
             }
-            // The address of an object that has died since: this one is from outside.
-            Some(Origin::Node(_) | Origin::Fresh) | None => {}
-        }
-        // Outside objects stay alive (and with them their addresses) while the trace goes on.
-        let id = self.objects.intern(object);
-        self.set_origin(object, Origin::Source(source));
+            Adopted::Identical(id) => {
+                self.guard(source, GuardKind::Is(id));
+                return Ok(());
+            }
+        };
         match kind {
             Kind::Constant => {}
             Kind::Tensor => {
                 let Some(guard) = tensor_guard(self, object) else {
                     return Err((Reason::Unsupported, "a tensor without plain strides".into()));
                 };
-                self.guard(source, GuardKind::Tensor(Box::new(guard)));
+                self.guard(source, GuardKind::Tensor(guard.into()));
             }
             Kind::Function if self.is_per_call_function(source, object) => {
                 self.guard_type(source, object);
@@ -464,7 +457,7 @@ impl State {
             | Kind::TorchCallable
             | Kind::Code
             | Kind::Descriptor => {
-                self.by_identity.insert(object.as_ptr() as usize);
+                self.objects.mark(object, Mark::ByIdentity);
                 self.guard(source, GuardKind::Is(id));
             }
             Kind::List => {
@@ -548,7 +541,7 @@ impl State {
     /// Guards the exact type of the object at `source`.
     pub fn guard_type(&mut self, source: SourceId, object: Borrowed<'_, '_>) {
         let ty = object.get_type();
-        let id = self.objects.intern(ty.as_any().as_borrowed());
+        let id = self.objects.intern_type(ty.as_any().as_borrowed());
         self.guard(source, GuardKind::TypeIs(id));
     }
 
@@ -573,15 +566,17 @@ impl State {
             self.adopt_keys(dict)?;
         }
         let id = self.objects.intern(key.as_borrowed());
-        let text = || heap::short_repr(key.as_borrowed());
         match value {
             Some(value) => {
-                let source = self.sources.dict_item(parent, id, || text().into());
+                let text = self.objects.repr(id, key.as_borrowed());
+                // Each slot comes here once.
+                let source = self.sources.new_dict_item(parent, id, text);
                 self.adopt(source, value)
             }
             None => {
-                if !self.keyed.contains(&(dict.as_ptr() as usize)) {
-                    self.guard(parent, GuardKind::KeyAbsent { key: id, text: text().into() });
+                if !self.objects.is_marked(dict.as_ptr() as usize, Mark::Keyed) {
+                    let text = self.objects.repr(id, key.as_borrowed());
+                    self.guard(parent, GuardKind::KeyAbsent { key: id, text });
                 }
                 Ok(())
             }
@@ -591,7 +586,7 @@ impl State {
     /// Guards the keys of an outside dictionary in iteration order.
     pub fn adopt_keys(&mut self, dict: Borrowed<'_, '_>) -> Result<(), Stop> {
         let Some(source) = self.source(dict) else { return Ok(()) };
-        if !self.keyed.insert(dict.as_ptr() as usize) {
+        if !self.objects.mark(dict, Mark::Keyed) {
             return Ok(());
         }
         self.read_slots.insert((dict.as_ptr() as usize, KEYS));
@@ -773,17 +768,30 @@ impl State {
     /// The instance dictionary of an object; from outside if the object is.
     pub fn instance_dict<'py>(&mut self, object: Borrowed<'_, 'py>) -> Option<Object<'py>> {
         let dict = heap::instance_dict(object)?;
+        self.know_instance_dict(object, dict.as_borrowed());
+        Some(dict)
+    }
+
+    /// Says where an object's instance dictionary came from.
+    pub fn know_instance_dict(&mut self, object: Borrowed<'_, '_>, dict: Borrowed<'_, '_>) {
+        if self.source(dict).is_some() {
+            return;
+        }
         match self.origin(object) {
             Some(Origin::Source(owner)) => {
                 let source = self.sources.intern(Source::Dict(owner));
-                if self.source(dict.as_borrowed()).is_none() {
-                    self.objects.intern(dict.as_borrowed());
-                    self.set_origin(dict.as_borrowed(), Origin::Source(source));
-                }
+                self.objects.adopt(dict, source);
             }
-            _ => self.set_fresh(dict.as_borrowed()),
+            _ => self.set_fresh(dict),
         }
-        Some(dict)
+    }
+
+    /// Whether nothing was found at a source yet.
+    fn first_seen(&mut self, source: SourceId) -> bool {
+        if self.seen.len() <= source.index() {
+            self.seen.resize(self.sources.len(), false);
+        }
+        !std::mem::replace(&mut self.seen[source.index()], true)
     }
 
     /// The id of an object that the graph speaks of.

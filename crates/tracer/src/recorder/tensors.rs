@@ -59,7 +59,7 @@ impl State {
                 let info = info(tensor);
                 let version = info.as_ref().and_then(|info| info.version);
                 let value = info.map_or(Value::Unknown, |info| graph_meta(self, &info));
-                let text = self.sources.print(source);
+                let text = self.sources.print_next(source, &mut self.last_printed);
                 let node = self.graph.placeholder(&text, value);
                 self.placeholders.insert(source, node);
                 self.inputs.push(source);

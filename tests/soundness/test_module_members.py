@@ -1,0 +1,183 @@
+"""Parameters, buffers and submodules, which the recorder reads without evaluating `__getattr__`."""
+
+from __future__ import annotations
+
+from types import CodeType
+from typing import Any
+
+import pytest
+import torch
+from differential.support import api
+from torch import Tensor, nn
+
+import stator
+
+from .probe import Steps, flip, right_after
+
+X = torch.ones(2, 3)
+
+
+class Net(nn.Module):
+    """One of each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = nn.Linear(3, 3)
+        self.weight = nn.Parameter(torch.full((3,), 2.0))
+        self.register_buffer("shift", torch.full((3,), 0.5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x) * self.weight + self.shift
+
+
+@flip
+def test_parameter_hides_buffer() -> Steps:
+    net = Net()
+    yield (lambda x: net(x)), (X,)
+    net._parameters["shift"] = nn.Parameter(torch.full((3,), 7.0))
+    yield None
+    del net._parameters["shift"]
+    yield None
+
+
+@flip
+def test_buffer_hides_submodule() -> Steps:
+    net = Net()
+    yield (lambda x: net.layer(x) if callable(net.layer) else x * net.layer), (X,)
+    net._buffers["layer"] = torch.full((3,), 7.0)
+    yield None
+    del net._buffers["layer"]
+    yield None
+
+
+@flip
+def test_container_removed() -> Steps:
+    net = Net()
+    parameters = net.__dict__["_parameters"]
+    yield (lambda x: x * 2 if getattr(net, "weight", None) is None else x * net.weight), (X + 1,)
+    net.__dict__["_parameters"] = {}
+    net.__dict__["_buffers"]["weight"] = torch.full((3,), 9.0)
+    yield None
+    net.__dict__["_parameters"] = parameters
+    del net.__dict__["_buffers"]["weight"]
+    yield None
+
+
+@flip
+def test_missing_member_registered() -> Steps:
+    net = Net()
+
+    def fn(x: Tensor) -> Tensor:
+        return x * getattr(net, "extra", 3)
+
+    yield fn, (X,)
+    net.register_buffer("extra", torch.full((3,), 5.0))
+    yield None
+    del net.extra
+    yield None
+
+
+@right_after
+def test_missing_member_raises() -> Steps:
+    net = Net()
+    yield (lambda x: x * net.nothing), (X,)
+    net.register_buffer("nothing", torch.full((3,), 5.0))
+    yield None
+    del net.nothing
+    yield None
+
+
+@flip
+def test_getattr_replaced() -> Steps:
+    net = Net()
+    original = nn.Module.__getattr__
+    yield (lambda x: x * net.weight), (X,)
+
+    def other(self: nn.Module, name: str) -> Any:
+        return original(self, name) * 3 if name == "weight" else original(self, name)
+
+    nn.Module.__getattr__ = other  # type: ignore[method-assign, assignment]
+    yield None
+    nn.Module.__getattr__ = original  # type: ignore[method-assign]
+    yield None
+
+
+def other_member(self: nn.Module, name: str) -> Any:
+    """Takes the place of `nn.Module.__getattr__`'s code."""
+    return self._buffers["shift"] if name == "weight" else self.__dict__["_modules"][name]  # type: ignore[attr-defined]
+
+
+@flip
+def test_code_of_getattr_replaced() -> Steps:
+    net = Net()
+    function: Any = nn.Module.__getattr__
+    code: CodeType = function.__code__
+    yield (lambda x: x * net.weight), (X,)
+    function.__code__ = other_member.__code__
+    yield None
+    function.__code__ = code
+    yield None
+
+
+@right_after
+def test_container_with_its_own_answers() -> Steps:
+    class Container(dict):  # type: ignore[type-arg]
+        def __contains__(self, key: object) -> bool:
+            return key == "shift" or super().__contains__(key)
+
+        def __getitem__(self, key: str) -> Any:
+            return torch.full((3,), 4.0) if key == "shift" else super().__getitem__(key)
+
+    net = Net()
+    yield (lambda x: net(x)), (X,)
+    net.__dict__["_parameters"] = Container(net._parameters)
+    yield None
+    net.__dict__["_parameters"] = dict(net._parameters)
+    yield None
+
+
+@right_after
+def test_class_with_a_dict_of_its_own() -> Steps:
+    class Own(Net):
+        @property
+        def __dict__(self) -> Any:  # type: ignore[override]
+            return {"_parameters": {"weight": torch.full((3,), 8.0)}}
+
+    plain = Net()
+    net = Net()
+    yield (lambda x: x * net.weight + plain.weight), (X,)
+    net.__class__ = Own
+    yield None
+    net.__class__ = Net
+    yield None
+
+
+@pytest.mark.skipif(api.PLAIN, reason="asks what is recorded")
+def test_getattr_is_known(caplog: pytest.LogCaptureFixture) -> None:
+    """No frame of it is evaluated: PyTorch's is the one the recorder knows."""
+    net = Net()
+    stator.set_logs(trace=True)
+    try:
+        stator.compile(lambda x: x * net.weight)(X)
+    finally:
+        stator.set_logs()
+    lines = [record.getMessage() for record in caplog.records if record.name == "stator.trace"]
+    assert sum("LOAD_ATTR weight" in line for line in lines) == 1
+    assert not any("CONTAINS_OP" in line for line in lines)
+
+
+@pytest.mark.skipif(api.PLAIN, reason="asks where traces end")
+@pytest.mark.parametrize("mark", ["__stator_disable__", "_torchdynamo_disable"])
+def test_marked_getattr_is_called(mark: str) -> None:
+    """What a mark says of the function counts, though the recorder could do its work."""
+    net = Net()
+    function: Any = nn.Module.__getattr__
+    function.__dict__[mark] = "not to be traced" if mark.startswith("__") else True
+    try:
+        compiled = stator.compile(lambda x: x * net.weight)
+        for _ in range(3):
+            assert torch.equal(compiled(X), X * net.weight)
+        assert "SB" in (api.reason(compiled) or "")
+    finally:
+        del function.__dict__[mark]
