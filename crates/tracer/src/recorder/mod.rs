@@ -33,6 +33,7 @@ mod objects;
 mod operators;
 mod outcome;
 mod recipes;
+mod roots;
 mod sites;
 mod state;
 mod stores;

@@ -130,14 +130,14 @@ pub struct State {
     /// Objects that the entry keeps: results of calls that are constants of the trace.
     pub kept: FxHashSet<ObjectId>,
     /// Fast locals (frame and slot) that hold what they held when the trace began.
-    unchanged: FxHashMap<(usize, usize), (SourceId, usize)>,
+    pub(super) unchanged: FxHashMap<(usize, usize), (SourceId, usize)>,
     /// Constants that fast locals or the stack held when the trace began, by address. Guards say
     /// that a replay's are equal; passing those on keeps their identity.
-    constants: FxHashMap<usize, SourceId>,
+    pub(super) constants: FxHashMap<usize, SourceId>,
     /// Values of the stack at a resume point, by address.
     pub on_stack: FxHashSet<usize>,
     /// Objects from outside that can only be passed on, by address.
-    carried: FxHashMap<usize, SourceId>,
+    pub(super) carried: FxHashMap<usize, SourceId>,
 }
 
 impl State {
@@ -195,64 +195,6 @@ impl State {
             on_stack: FxHashSet::default(),
             carried: FxHashMap::default(),
         })
-    }
-
-    /// A fast local holds `value` as the trace begins.
-    pub fn hold(&mut self, slot: (usize, usize), source: SourceId, value: Borrowed<'_, '_>) {
-        self.unchanged.insert(slot, (source, value.as_ptr() as usize));
-    }
-
-    /// A fast local was written.
-    #[inline]
-    pub fn release(&mut self, slot: (usize, usize)) {
-        if !self.unchanged.is_empty() {
-            self.unchanged.remove(&slot);
-        }
-    }
-
-    /// The source of what a fast local has held since the trace began.
-    pub fn held(&self, slot: (usize, usize), value: Borrowed<'_, '_>) -> Option<SourceId> {
-        let &(source, address) = self.unchanged.get(&slot)?;
-        (address == value.as_ptr() as usize).then_some(source)
-    }
-
-    /// The root that holds this very constant.
-    pub fn constant_root(&self, constant: Borrowed<'_, '_>) -> Option<SourceId> {
-        self.constants.get(&(constant.as_ptr() as usize)).copied()
-    }
-
-    /// A frame has left: another may take its address.
-    pub fn forget_frame(&mut self, id: usize) {
-        if !self.unchanged.is_empty() {
-            self.unchanged.retain(|(frame, _), _| *frame != id);
-        }
-    }
-
-    /// A container under construction is about to change. Behind a graph break it's an outside
-    /// object, but only the stack holds it: it may as well be made anew.
-    pub fn own_container(&mut self, container: Borrowed<'_, '_>) -> Result<(), Stop> {
-        match self.origin(container) {
-            Some(Origin::Fresh) => Ok(()),
-            Some(Origin::Source(_)) if self.on_stack.contains(&(container.as_ptr() as usize)) => {
-                if self.kind(container) == Kind::Dict {
-                    self.adopt_dict(container)?;
-                }
-                self.set_fresh(container);
-                Ok(())
-            }
-            _ => Err((Reason::OutsideWrite, "a container under construction".into())),
-        }
-    }
-
-    /// Takes note of an outside object that no guard can speak of.
-    pub fn carry(&mut self, source: SourceId, object: Borrowed<'_, '_>) {
-        self.objects.intern(object);
-        self.carried.insert(object.as_ptr() as usize, source);
-    }
-
-    /// The source of an object that can only be passed on.
-    pub fn carried(&self, object: Borrowed<'_, '_>) -> Option<SourceId> {
-        self.carried.get(&(object.as_ptr() as usize)).copied()
     }
 
     /// The kind of an object that is about to be looked at: a container that was only added to so far
