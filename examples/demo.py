@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 import stator
 from bench.measure import best, once, returns_at_once, single_threaded
+from examples import breaks
 from examples.models import CASES, Case, tensors_of
 
 STEPS = 3
@@ -62,7 +63,7 @@ def main() -> int:
         if outcome.native is not None:
             console.print(f"{outcome.title} ran natively: {outcome.native}", markup=False)
     console.print(f"{len(outcomes)} models in {time.perf_counter() - start:.0f} s, one CPU thread.")
-    return int(any(outcome.equality == "NO" for outcome in outcomes))
+    return int(any(outcome.equality == "NO" for outcome in outcomes)) or breaks.main()
 
 
 def run(case: Case) -> Outcome:
