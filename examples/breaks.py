@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 import stator
@@ -33,7 +32,7 @@ def step(
     model: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor, report: bool
 ) -> Tensor:
     """One step; every now and then it says how far it has come."""
-    loss = F.cross_entropy(model(x), y)
+    loss = nn.functional.cross_entropy(model(x), y)
     optimizer.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
     optimizer.step()

@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 from differential.support import api
 
+from stator import _testing
+
 from .child import check_in_child, in_child
 from .effects import generate as generate_writes
 from .generate import generate as generate_reads
@@ -72,6 +74,17 @@ def test_fixed_seeds(generate: Generate, seed: int) -> None:
     program = generate(seed)
     if check_in_child(program) is not None:
         pytest.fail(report(seed, program), pytrace=False)
+
+
+@pytest.mark.skipif(api.PLAIN, reason="asks for breaks of traces")
+@GENERATORS
+@pytest.mark.parametrize("seed", range(500, 520))
+def test_fixed_seeds_with_breaks_everywhere(generate: Generate, seed: int) -> None:
+    program = generate(seed)
+    for parity in (0, 1):
+        with _testing.break_everywhere(parity):
+            if check_in_child(program) is not None:
+                pytest.fail(report(seed, program), pytrace=False)
 
 
 @GENERATORS

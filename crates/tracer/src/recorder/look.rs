@@ -2,7 +2,9 @@
 //! `stator_cpython`.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyModule, PySlice, PyString, PyType};
+use pyo3::types::{
+    PyBytes, PyComplex, PyDict, PyFloat, PyInt, PyModule, PySlice, PyString, PyTuple, PyType,
+};
 use stator_cpython::Result;
 use stator_cpython::generic;
 pub use stator_cpython::generic::bind_method;
@@ -346,6 +348,20 @@ pub fn is_constant(object: Borrowed<'_, '_>) -> bool {
 /// unequal, so they can't be one object.
 pub fn is_identity_stable(left: Borrowed<'_, '_>, right: Borrowed<'_, '_>) -> bool {
     !(constant::is_constant(left) && constant::is_constant(right) && constant::equal(left, right))
+}
+
+/// Whether CPython keeps one object for this value: `None`, `True`, small integers, types of PyTorch
+/// and such, as opposed to numbers and texts that are made anew.
+pub fn is_shared_constant(object: Borrowed<'_, '_>) -> bool {
+    let is_small = || object.extract::<i64>().is_ok_and(|number| (-5..=256).contains(&number));
+    if object.is_exact_instance_of::<PyInt>() {
+        return is_small();
+    }
+    !(object.is_exact_instance_of::<PyFloat>()
+        || object.is_exact_instance_of::<PyString>()
+        || object.is_exact_instance_of::<PyTuple>()
+        || object.is_exact_instance_of::<PyBytes>()
+        || object.is_exact_instance_of::<PyComplex>())
 }
 
 /// A module of `sys.modules`.

@@ -61,8 +61,8 @@ impl Finish {
                 self.recipes.set(id, recipe);
                 Ok(id)
             }
-            // A tuple out of a code object's constants.
-            None if heap::is_constant(object) => {
+            // A tuple or a code object out of a code object's constants.
+            None if heap::is_constant(object) || kind == Kind::Code => {
                 let id = self.keep(object);
                 Ok(self.recipes.push(Recipe::Constant(id)))
             }

@@ -352,7 +352,11 @@ impl State {
             self.guard(source, guard);
             if let Source::Local { .. } = self.sources.get(source) {
                 self.objects.intern(object);
-                self.constants.insert(object.as_ptr() as usize, source);
+                let known = *self.constants.entry(object.as_ptr() as usize).or_insert(source);
+                if known != source && !heap::is_shared_constant(object) {
+                    // Recipes take one for the other, and `is` tells them apart.
+                    self.guard(source, GuardKind::SameAs(known));
+                }
             }
             return Ok(());
         }
