@@ -66,11 +66,9 @@ pub struct Resumed<'e, 'py> {
 
 /// Lets `body` take a new frame over. It must leave the frame in one of the ways [`Resumed`] has.
 pub fn resume<'py>(
-    py: Python<'py>,
     frame: Frame<'py>,
     body: impl FnOnce(&mut Resumed<'_, 'py>) -> Evaluated<'py>,
 ) -> Evaluated<'py> {
-    let _ = py;
     frame::enter(frame, |run, entered| {
         entered?;
         body(&mut Resumed { run })

@@ -345,21 +345,14 @@ impl Recorder {
         Ok(())
     }
 
-    /// A frame has left that wasn't evaluated to its end by this recorder.
+    /// A frame has left. If it had stopped, recording may go on in its caller.
     pub fn left(&self, frame: &Frame<'_>) {
         let mut state = self.state.borrow_mut();
         if state.frames.last().is_some_and(|active| active.id == frame.id()) {
             state.frames.pop();
         }
         state.forget_frame(frame.id());
-        drop(state);
-        self.moves_out(frame);
-    }
-
-    /// The stopped frame has left: recording may go on in its caller.
-    pub(super) fn moves_out(&self, frame: &Frame<'_>) {
         if self.is_stopped() && self.resume.get() == frame.id() {
-            let state = self.state.borrow();
             self.resume.set(state.frames.last().map_or(0, |active| active.id));
         }
     }

@@ -12,12 +12,15 @@ impl State {
     /// A fast local holds `value` as the trace begins.
     pub fn hold(&mut self, slot: (usize, usize), source: SourceId, value: Borrowed<'_, '_>) {
         self.unchanged.insert(slot, (source, value.as_ptr() as usize));
+        if self.holders.last() != Some(&slot.0) {
+            self.holders.push(slot.0);
+        }
     }
 
     /// A fast local was written.
     #[inline]
     pub fn release(&mut self, slot: (usize, usize)) {
-        if !self.unchanged.is_empty() {
+        if self.holders.contains(&slot.0) {
             self.unchanged.remove(&slot);
         }
     }
@@ -35,7 +38,7 @@ impl State {
 
     /// A frame has left: another may take its address.
     pub fn forget_frame(&mut self, id: usize) {
-        if !self.unchanged.is_empty() {
+        if self.holders.contains(&id) {
             self.unchanged.retain(|(frame, _), _| *frame != id);
         }
     }

@@ -68,14 +68,8 @@ impl<'py> Sites<'py> for Recorder {
     }
 
     fn leaves(&self, frame: &Frame<'py>) {
-        let mut state = self.state.borrow_mut();
-        if state.frames.last().is_some_and(|active| active.id == frame.id()) {
-            state.frames.pop();
-        }
-        state.forget_frame(frame.id());
-        drop(state);
+        self.left(frame);
         self.baseline.set(EXECUTED);
-        self.moves_out(frame);
         self.resume_mode(frame.py());
     }
 

@@ -131,6 +131,8 @@ pub struct State {
     pub kept: FxHashSet<ObjectId>,
     /// Fast locals (frame and slot) that hold what they held when the trace began.
     pub(super) unchanged: FxHashMap<(usize, usize), (SourceId, usize)>,
+    /// The frames of these locals.
+    pub(super) holders: Vec<usize>,
     /// Constants that fast locals or the stack held when the trace began, by address. Guards say
     /// that a replay's are equal; passing those on keeps their identity.
     pub(super) constants: FxHashMap<usize, SourceId>,
@@ -191,6 +193,7 @@ impl State {
             shared_cells: FxHashSet::default(),
             kept: FxHashSet::default(),
             unchanged: FxHashMap::default(),
+            holders: Vec::new(),
             constants: FxHashMap::default(),
             on_stack: FxHashSet::default(),
             carried: FxHashMap::default(),

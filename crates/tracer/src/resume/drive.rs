@@ -10,7 +10,7 @@
 //! to the next break); if none fits, one is recorded, in place; or the program runs natively to its
 //! end. Where a frame returns to one that waits, the same happens there.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ enum Signal {
 
 /// A frame that was made again.
 #[derive(Clone, Copy)]
-struct Standing {
+struct Moved {
     /// Its address.
     id: usize,
     /// Where it goes on; known while it waits for another frame.
@@ -53,13 +53,12 @@ struct Driver {
     /// States of the frames that are to be made, outermost first.
     states: RefCell<VecDeque<FrameState>>,
     /// The frames there are.
-    frames: RefCell<Vec<Standing>>,
+    frames: RefCell<Vec<Moved>>,
     signal: RefCell<Option<Signal>>,
     /// Once something is recorded, the rest of the call is.
     recording: RefCell<Option<(Rc<Recorder>, Rc<Session>)>>,
     /// The exception that the compiled function's caller is handling, by address.
     handled_at_entry: usize,
-    replays: Cell<u64>,
 }
 
 /// What came of the program behind a break.
@@ -102,7 +101,6 @@ pub fn go_on<'py>(compiled: &Bound<'py, Compiled>, state: Box<State>) -> Continu
         signal: RefCell::default(),
         recording: RefCell::default(),
         handled_at_entry: thread.handled().map_or(0, |handled| handled.as_ptr() as usize),
-        replays: Cell::new(0),
     });
     let _driving = Driving::start(driver.clone());
     let mut state = Some(state);
@@ -131,9 +129,7 @@ fn evaluate<'py>(py: Python<'py>, frame: Frame<'py>, throw: bool) -> Evaluated<'
     let driver = DRIVER.with_borrow(Clone::clone);
     let state = driver.as_ref().and_then(|driver| driver.states.borrow_mut().pop_front());
     match driver.zip(state) {
-        Some((driver, state)) if !throw => {
-            resume(py, frame, |resumed| driver.evaluate(resumed, state))
-        }
+        Some((driver, state)) if !throw => resume(frame, |resumed| driver.evaluate(resumed, state)),
         _ => hook::default(py, frame, throw),
     }
 }
@@ -158,7 +154,7 @@ impl Driver {
         }
         let FrameState { locals, stack, current, next, last, .. } = state;
         resumed.restore(py, locals, stack, current, next);
-        self.frames.borrow_mut().push(Standing { id: frame.id(), next });
+        self.frames.borrow_mut().push(Moved { id: frame.id(), next });
         let inner = self.states.borrow().front().map(|inner| inner.function.clone_ref(py));
         let flow = match inner {
             None => {
@@ -247,7 +243,6 @@ impl Driver {
             Replay::Failed(error) => Signal::Failed(error),
             Replay::Restart => return natively(py, resumed),
         };
-        self.replays.set(self.replays.get() + 1);
         *self.signal.borrow_mut() = Some(signal);
         resumed.abandon()
     }
@@ -277,12 +272,12 @@ impl Driver {
 
     /// The frames down to the one that goes on.
     fn chain<'py>(&self, resumed: &Resumed<'_, 'py>) -> Option<Chain<'py>> {
-        let standing = self.frames.borrow();
+        let moved = self.frames.borrow();
         let mut callers = std::iter::successors(Some(resumed.frame()), Frame::previous);
         let mut chain = Chain::new();
-        for (index, known) in standing.iter().enumerate().rev() {
+        for (index, known) in moved.iter().enumerate().rev() {
             let frame = callers.find(|caller| caller.id() == known.id)?;
-            let is_last = index + 1 == standing.len();
+            let is_last = index + 1 == moved.len();
             let next = if is_last { resumed.next_unit() } else { known.next };
             chain.push(Waiting { frame, next, depth: frame.stack().len() });
         }
