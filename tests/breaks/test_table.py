@@ -1,0 +1,165 @@
+"""Each row of the break table has a program that meets it, and is right all the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import stator
+from stator import _testing
+
+X = torch.arange(1.0, 5.0)
+TABLE = Path(__file__).resolve().parents[2] / "docs" / "breaks.md"
+
+
+def generator(x: Tensor) -> Iterator[Tensor]:
+    yield x * 2
+
+
+def raises_inside(x: Tensor) -> Tensor:
+    try:
+        return x + torch.ones(7)
+    except RuntimeError:
+        return x - 1
+
+
+def catches_group(x: Tensor) -> Tensor:
+    try:
+        raise ExceptionGroup("several", [ValueError("v")])
+    except* ValueError:
+        x = x * 3
+    return x
+
+
+BYTES = bytearray(b"abc")
+
+
+class Box:
+    """A class whose attribute comes and goes."""
+
+    n: int
+
+
+def deletes(x: Tensor) -> Tensor:
+    Box.n = 2
+    x = x * Box.n
+    del Box.n
+    return x
+
+
+@stator.disable
+def doubled(x: Tensor) -> Tensor:
+    return x * 2
+
+
+PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
+    "SB001": lambda x: (print(end=""), x + 1)[1],
+    "SB002": lambda x: x * x.sum().item(),
+    "SB003": lambda x: x.nonzero() * 2,
+    "SB004": deletes,
+    "SB006": catches_group,
+    "SB007": raises_inside,
+    "SB010": lambda x: x * (id(object()) > 0),
+    "SB012": lambda x: x * len(BYTES),
+    "SB016": lambda x: doubled(x) + 1,
+    "SB017": lambda x: (stator.graph_break(), x + 1)[1],
+}
+
+
+def ids(compiled: Any) -> list[str]:
+    """The rows that the first break of a compiled function names."""
+    return re.findall(r"SB\d+", stator.stats(compiled).reason or "")
+
+
+@pytest.mark.parametrize("row", PROGRAMS)
+def test_rows_that_break(row: str) -> None:
+    program = PROGRAMS[row]
+    compiled = stator.compile(program)
+    for _ in range(3):
+        expected, found = program(X), compiled(X)
+        assert torch.equal(torch.as_tensor(expected), torch.as_tensor(found))
+    assert row in ids(compiled), stator.stats(compiled).reason
+
+
+def test_an_exception_that_is_alive_at_a_break() -> None:
+    """SB005: C code has raised it, and nothing says how to make it again."""
+
+    def fn(x: Tensor) -> Tensor:
+        try:
+            return x * {}["k"]  # type: ignore[no-any-return]
+        except KeyError as error:
+            print(end="")
+            return x * len(error.args)
+
+    compiled = stator.compile(fn)
+    for _ in range(3):
+        assert torch.equal(compiled(X), fn(X))
+    assert "SB005" in ids(compiled)
+
+
+def test_what_cannot_be_rebuilt() -> None:
+    """SB008: a suspended generator is alive where the graph breaks."""
+
+    def fn(x: Tensor) -> Tensor:
+        pieces = generator(x)
+        first = next(pieces)
+        print(end="")
+        return first + len(list(pieces))
+
+    compiled = stator.compile(fn)
+    for _ in range(3):
+        assert torch.equal(compiled(X), fn(X))
+    assert "SB008" in ids(compiled) and stator.stats(compiled).native == 3
+
+
+def test_an_iterator_from_outside() -> None:
+    """SB009"""
+    pieces, expected = iter(range(9)), iter(range(9))
+    compiled = stator.compile(lambda x, it: x * next(it))
+    for _ in range(3):
+        assert torch.equal(compiled(X, pieces), X * next(expected))
+    assert "SB009" in ids(compiled)
+
+
+def test_a_foreign_mode() -> None:
+    """SB011"""
+    compiled = stator.compile(lambda x: x + 1)
+    with torch.device("cpu"):
+        assert torch.equal(compiled(X), X + 1)
+    assert "SB011" in ids(compiled)
+
+
+def test_generator_functions() -> None:
+    """SB013"""
+    with pytest.raises(stator.GraphBreakError) as raised:
+        stator.compile(generator, fullgraph=True)
+    assert raised.value.id == "SB013"
+
+
+def test_the_recompile_limit() -> None:
+    """SB015"""
+    compiled = stator.compile(lambda x, n: x * n, recompile_limit=1)
+    compiled(X, 2)
+    with pytest.warns(stator.RecompileLimitWarning):
+        assert torch.equal(compiled(X, 3), X * 3)
+    assert "SB015" in ids(compiled)
+
+
+def test_a_break_that_a_test_asks_for() -> None:
+    """SB019"""
+    compiled = stator.compile(lambda x: x + 1)
+    with _testing.break_everywhere():
+        assert torch.equal(compiled(X), X + 1)
+    assert "SB019" in ids(compiled)
+
+
+def test_every_row_is_met_here() -> None:
+    rows = set(re.findall(r"\bSB\d{3}\b", TABLE.read_text()))
+    here = set(re.findall(r"\bSB\d{3}\b", Path(__file__).read_text()))
+    assert rows <= here, rows - here
