@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -18,8 +18,10 @@ use crate::bind::Signature;
 use crate::breaks::{Break, Place, Reason};
 use crate::check::{Failure, Resolved, has_foreign_modes, read_global_state};
 use crate::disabled::is_in_disabled;
+use crate::entries::Entries;
 use crate::entry::{Entry, Replay};
 use crate::locate::{shown_path, source_line, text};
+use crate::lock;
 use crate::logs::Log;
 use crate::marks;
 use crate::recorder::{self, record};
@@ -49,8 +51,7 @@ pub struct Compiled {
 /// What a compiled function remembers between calls.
 #[derive(Default)]
 struct CacheState {
-    /// The most recently used first.
-    entries: Vec<Arc<Entry>>,
+    entries: Entries,
     signature: Option<Arc<Signature>>,
     traces: u64,
     /// Whether every call from now on runs natively.
@@ -95,14 +96,7 @@ pub struct Stats {
 /// What a call needs first: the signature, and the entry that was used last.
 type Prepared = (Arc<Signature>, Option<Arc<Entry>>);
 
-/// Why no entry fits.
-type Failures<'a> = [(&'a Arc<Entry>, Failure)];
-
 static ALL: Mutex<Vec<Py<PyWeakrefReference>>> = Mutex::new(Vec::new());
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 #[pymethods]
 impl Compiled {
@@ -146,9 +140,7 @@ impl Compiled {
         visit.call(&self.backend)?;
         // Where the lock is taken the entries are in use: they seem to be held from outside.
         let Ok(state) = self.state.try_lock() else { return Ok(()) };
-        // An entry that a call holds too isn't ours alone.
-        let mut own = state.entries.iter().filter(|entry| Arc::strong_count(entry) == 1);
-        own.try_for_each(|entry| entry.traverse(&visit))?;
+        state.entries.traverse(&visit)?;
         self.points.traverse(&visit)
     }
 
@@ -221,23 +213,19 @@ impl Compiled {
 
     /// The graph of each entry, printed as code.
     fn graph_code(&self, py: Python<'_>) -> Vec<String> {
-        self.all_entries().iter().map(|entry| entry.graph_code(py)).collect()
+        self.entries().iter().map(|entry| entry.graph_code(py)).collect()
     }
 
     /// The guards of each entry, as the `guards` log prints them.
     fn guards(&self, py: Python<'_>) -> Vec<Vec<String>> {
-        self.all_entries().iter().map(|entry| entry.guards(py)).collect()
+        self.entries().iter().map(|entry| entry.guards(py)).collect()
     }
 }
 
 impl Compiled {
+    /// Every trace, those of resume points included.
     fn entries(&self) -> Vec<Arc<Entry>> {
-        lock(&self.state).entries.clone()
-    }
-
-    /// Those of resume points too.
-    fn all_entries(&self) -> Vec<Arc<Entry>> {
-        let mut all = self.entries();
+        let mut all: Vec<_> = lock(&self.state).entries.iter().cloned().collect();
         all.extend(self.points.entries());
         all
     }
@@ -311,24 +299,13 @@ impl Compiled {
         {
             return Self::replay(this, &entry, &resolved, args, kwargs);
         }
-        let entries = own.entries();
-        let fast = entries.iter().find_map(|entry| Some((entry, entry.check_fast(py, &locals)?)));
-        let mut failures = Vec::new();
-        let passed = fast.or_else(|| {
-            entries.iter().find_map(|entry| match entry.check(py, &locals) {
-                Ok(resolved) => Some((entry, resolved)),
-                Err(failure) => {
-                    failures.push((entry, failure));
-                    None
-                }
-            })
-        });
-        match passed {
-            Some((entry, resolved)) => {
-                own.use_first(entry);
+        let entries = lock(&own.state).entries.clone();
+        match entries.fitting(py, &locals) {
+            Ok((entry, resolved)) => {
+                lock(&own.state).entries.use_first(entry);
                 Self::replay(this, entry, &resolved, args, kwargs)
             }
-            None => Self::miss(this, args, kwargs, &failures),
+            Err(failures) => Self::miss(this, args, kwargs, &failures),
         }
     }
 
@@ -402,19 +379,12 @@ impl Compiled {
         continued.result
     }
 
-    fn use_first(&self, entry: &Arc<Entry>) {
-        let mut state = lock(&self.state);
-        if let Some(at) = state.entries.iter().position(|known| Arc::ptr_eq(known, entry)) {
-            state.entries[..=at].rotate_right(1);
-        }
-    }
-
     /// No entry fits: records the call, unless something speaks against it.
     fn miss<'py>(
         this: &Bound<'py, Self>,
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
-        failures: &Failures<'_>,
+        failures: &[(&Arc<Entry>, Failure)],
     ) -> PyResult<Object<'py>> {
         let (py, own) = (this.py(), this.get());
         let function = own.function.bind(py);
@@ -441,7 +411,8 @@ impl Compiled {
             drop(done);
             return Self::call(this, args, kwargs);
         }
-        own.forget_dead();
+        let dead = lock(&own.state).entries.take_dead();
+        drop(dead);
         let limit = session.limit;
         if lock(&own.state).entries.len() >= limit {
             Self::reach_limit(this, limit, failures)?;
@@ -495,7 +466,7 @@ impl Compiled {
         let stop = match root {
             None => return Ok(()),
             Some(Root::Traced(entry)) => {
-                lock(&own.state).entries.insert(0, entry);
+                lock(&own.state).entries.add(entry);
                 return Ok(());
             }
             Some(Root::Failed(stop)) => stop,
@@ -514,23 +485,8 @@ impl Compiled {
         Self::give_up(this, stop)
     }
 
-    fn forget_dead(&self) {
-        let mut state = lock(&self.state);
-        let entries = std::mem::take(&mut state.entries);
-        let (alive, dead): (Vec<_>, Vec<_>) =
-            entries.into_iter().partition(|entry| entry.is_alive());
-        state.entries = alive;
-        // What dies with them may call this function.
-        drop(state);
-        drop(dead);
-    }
-
-    /// [`Compiled::limit`], or that of `stator.config` as it is at first.
-    pub(crate) fn limit_or_default(&self, py: Python<'_>) -> usize {
-        self.limit(py).unwrap_or(8)
-    }
-
-    fn limit(&self, py: Python<'_>) -> PyResult<usize> {
+    /// How many traces may begin at one place.
+    pub(crate) fn limit(&self, py: Python<'_>) -> PyResult<usize> {
         if let Some(limit) = self.recompile_limit {
             return Ok(limit);
         }
@@ -554,7 +510,11 @@ impl Compiled {
     }
 
     /// The entries there are still serve; other calls run natively.
-    fn reach_limit(this: &Bound<'_, Self>, limit: usize, failures: &Failures<'_>) -> PyResult<()> {
+    fn reach_limit(
+        this: &Bound<'_, Self>,
+        limit: usize,
+        failures: &[(&Arc<Entry>, Failure)],
+    ) -> PyResult<()> {
         let (py, own) = (this.py(), this.get());
         let (file, line) = location(own.function.bind(py));
         let name = name(this);
@@ -614,7 +574,7 @@ fn break_report(this: &Bound<'_, Compiled>, stop: &Break, what: &str) -> String 
 }
 
 /// The record of the `recompiles` log.
-fn recompile_report(this: &Bound<'_, Compiled>, failures: &Failures<'_>) -> String {
+fn recompile_report(this: &Bound<'_, Compiled>, failures: &[(&Arc<Entry>, Failure)]) -> String {
     let py = this.py();
     let (file, line) = location(this.get().function.bind(py));
     let mut text = format!(
@@ -629,7 +589,7 @@ fn recompile_report(this: &Bound<'_, Compiled>, failures: &Failures<'_>) -> Stri
 }
 
 /// The guards that failed, each with what was met and where it was read.
-fn failure_lines(py: Python<'_>, failures: &Failures<'_>) -> Vec<String> {
+fn failure_lines(py: Python<'_>, failures: &[(&Arc<Entry>, Failure)]) -> Vec<String> {
     let mut lines = Vec::new();
     for (entry, failure) in failures {
         let explained = entry.explain(py, failure);
@@ -642,7 +602,7 @@ fn failure_lines(py: Python<'_>, failures: &Failures<'_>) -> Vec<String> {
 }
 
 /// The error of a call that no trace fits, under the stance `fail_on_recompile`.
-fn recompile_error(this: &Bound<'_, Compiled>, failures: &Failures<'_>) -> PyErr {
+fn recompile_error(this: &Bound<'_, Compiled>, failures: &[(&Arc<Entry>, Failure)]) -> PyErr {
     let py = this.py();
     let (file, line) = location(this.get().function.bind(py));
     let error = py

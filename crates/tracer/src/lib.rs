@@ -7,6 +7,8 @@
 
 #![deny(unsafe_code)]
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 mod bind;
 pub mod breaks;
 pub mod check;
@@ -14,6 +16,7 @@ pub mod compiled;
 pub mod config;
 pub mod disabled;
 mod effects;
+mod entries;
 pub mod entry;
 pub mod evaluator;
 mod functions;
@@ -26,3 +29,9 @@ pub mod replay;
 pub mod resume;
 mod rollback;
 pub mod stance;
+
+/// Takes a lock. A panic elsewhere leaves nothing behind that would have to be mistrusted: what locks
+/// guard here is changed in one step.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

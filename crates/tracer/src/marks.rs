@@ -3,8 +3,8 @@
 //! A mark needs no guard: it says how a call is recorded, not what it does. A trace that looked into
 //! a function before it was marked is right.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFunction, PySet, PyString};
@@ -152,7 +152,7 @@ fn key(callable: Borrowed<'_, '_>) -> usize {
 /// Registers a callable, in place of what was registered for it before.
 pub fn register(callable: &Bound<'_, PyAny>, registered: Registered) {
     let row = (callable.clone().unbind(), registered);
-    let mut table = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut table = crate::lock(&REGISTERED);
     let before = table.get_or_insert_default().insert(key(callable.as_borrowed()), row);
     drop(table);
     drop(before);
@@ -165,7 +165,7 @@ pub fn registered(callable: Borrowed<'_, '_>) -> Option<Registered> {
     if !ANY.load(Ordering::Relaxed) {
         return None;
     }
-    let table = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
+    let table = crate::lock(&REGISTERED);
     let (_, registered) = table.as_ref()?.get(&key(callable))?;
     Some(registered.clone_ref(callable.py()))
 }

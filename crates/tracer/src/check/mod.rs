@@ -23,7 +23,7 @@ pub use failure::{Failure, Found};
 pub use global::{has_foreign_modes, read as read_global_state};
 
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use pyo3::prelude::*;
 use stator_cpython::heap::weak::Liveness;
@@ -194,7 +194,7 @@ impl Checker {
     /// How checks have gone, for tests and reports.
     #[must_use]
     pub fn report(&self) -> Report {
-        self.snapshots.lock().unwrap_or_else(PoisonError::into_inner).report()
+        crate::lock(&self.snapshots).report()
     }
 }
 

@@ -19,19 +19,18 @@ use stator_cpython::frame::Frame;
 use stator_cpython::generic::WithoutGc;
 use stator_cpython::object::Object;
 use stator_cpython::ops;
-use stator_cpython::thread::Thread;
 use stator_guards::{GuardKind, Source};
 
 use super::Recorder;
 use super::outcome::{End, Finish, Standing};
-use super::state::{ActiveFrame, State};
+use super::state::{ActiveFrame, State, Stop};
 use super::{look as heap, place};
 use crate::breaks::{Break, Reason};
 use crate::check::{has_foreign_modes, read_global_state};
 use crate::entry::Entry;
 use crate::logs::Log;
 use crate::resume::anatomy::Anatomy;
-use crate::resume::point::{Chain, Key, Waiting, roots, slots};
+use crate::resume::point::{Chain, Key, Waiting, handled_beyond, roots, slots};
 use crate::resume::testing::Breaks;
 use crate::rollback;
 
@@ -171,7 +170,8 @@ impl Recorder {
             } else {
                 let operands = anatomy.operands(unit);
                 let next = anatomy.next(unit);
-                next.zip(operands).map(|(next, taken)| (unit, next, next, depth - taken))
+                next.zip(operands)
+                    .and_then(|(next, taken)| Some((unit, next, next, depth.checked_sub(taken)?)))
             };
             let (current, next, last, depth) = position.ok_or_else(|| refuse("an inlined call"))?;
             let waiting = Waiting { frame: *frame, next, depth };
@@ -191,7 +191,7 @@ impl Recorder {
         let state = self.state.replace(empty);
         // The frames are still being evaluated.
         self.state.borrow_mut().frames.clone_from(&state.frames);
-        let handled = self.handled(py);
+        let handled = handled_beyond(py, self.handled_at_entry);
         let mut traced = Finish::run(state, py, end, handled.as_ref())?;
         let before = self.generators.take();
         let generators = || -> PyResult<_> {
@@ -212,12 +212,6 @@ impl Recorder {
         Ok(())
     }
 
-    /// The exception being handled, if the compiled function's caller doesn't handle it.
-    fn handled<'py>(&self, py: Python<'py>) -> Option<Object<'py>> {
-        let handled = Thread::current(py).handled()?;
-        (handled.as_ptr() as usize != self.handled_at_entry).then_some(handled)
-    }
-
     /// Whether recording goes on with the next instruction of a frame that broke.
     pub(super) fn restart(&self, frame: &Frame<'_>) -> bool {
         if self.resume.get() != frame.id() {
@@ -232,8 +226,9 @@ impl Recorder {
 
     fn try_restart(&self, frame: &Frame<'_>) -> Option<bool> {
         let py = frame.py();
-        let handled = self.handled(py);
-        let chain = self.waiting(frame)?;
+        let handled = handled_beyond(py, self.handled_at_entry);
+        let standing = self.standing(frame).ok()?;
+        let chain: Chain<'_> = standing.iter().map(|standing| standing.waiting).collect();
         let key = Key::of(&chain, handled.is_some());
         let global = read_global_state(py).ok()?;
         if has_foreign_modes(&global) {
@@ -252,7 +247,7 @@ impl Recorder {
         state.begins = Log::Bytecode.is_on().then(|| place(frame));
         let source = state.sources.intern(Source::GlobalState);
         state.guard(source, GuardKind::GlobalState(Box::new(global)));
-        self.take_roots(&mut state, &chain, handled.as_ref()).ok()?;
+        take_roots(&mut state, &standing, handled.as_ref()).ok()?;
         let old = self.state.replace(state);
         if !is_known {
             *self.generators.borrow_mut() = rollback::generators(py).ok()?;
@@ -260,89 +255,6 @@ impl Recorder {
         drop(old);
         self.stopped.set(false);
         Some(true)
-    }
-
-    /// The frames with what counts of them, for a trace that begins at `frame`'s current
-    /// instruction.
-    fn waiting<'py>(&self, frame: &Frame<'py>) -> Option<Chain<'py>> {
-        let frames = self.frames_to(frame)?;
-        let mut chain = Chain::new();
-        for (index, frame) in frames.iter().enumerate() {
-            let anatomy = self.anatomy(&frame.code())?;
-            let depth = frame.stack().len();
-            let (next, depth) = if index + 1 == frames.len() {
-                (anatomy.start(frame.unit())?.1, depth)
-            } else {
-                let unit = frame.unit();
-                (anatomy.next(unit)?, depth.checked_sub(anatomy.operands(unit)?)?)
-            };
-            chain.push(Waiting { frame: *frame, next, depth });
-        }
-        Some(chain)
-    }
-
-    /// Makes everything that is alive an outside object: a root. What can't be read any more gets
-    /// no guards.
-    fn take_roots(
-        &self,
-        state: &mut State,
-        chain: &[Waiting<'_>],
-        handled: Option<&Object<'_>>,
-    ) -> Result<(), super::Stop> {
-        let innermost = chain.len() - 1;
-        let mut index = 0;
-        for (at, waiting) in chain.iter().enumerate() {
-            let frame = &waiting.frame;
-            let code = frame.code();
-            let parent = (at > 0).then(|| state.place(&chain[at - 1].frame)).flatten();
-            let id = state.code_id(code.object());
-            state.frames.push(ActiveFrame { id: frame.id(), code: id, parent, is_direct: true });
-            state.locate(frame);
-            let prefix = if at == innermost { String::new() } else { prefix(&chain[..=at]) };
-            let mut root = |state: &mut State, name: String| {
-                let source = state.sources.local(index, || name.into());
-                index += 1;
-                source
-            };
-            let function = root(state, format!("{prefix}___function"));
-            state.adopt(function, frame.function())?;
-            if at == innermost {
-                state.sources.set_entry(function);
-            }
-            let anatomy = self.anatomy(&code);
-            let locals = code.nlocalsplus();
-            for (slot, value) in slots(waiting).iter().enumerate() {
-                let Some(value) = value else { continue };
-                let name = if slot < locals {
-                    format!("{prefix}{}", heap::text(code.local_name(slot)))
-                } else {
-                    format!("{prefix}___stack{}", slot - locals)
-                };
-                let source = root(state, name);
-                let is_read = slot >= locals
-                    || anatomy.as_ref().is_none_or(|anatomy| {
-                        if at == innermost {
-                            anatomy.is_live_before(waiting.next, slot)
-                        } else {
-                            anatomy.is_live_behind(frame.unit(), slot)
-                        }
-                    });
-                if slot >= locals {
-                    state.on_stack.insert(value.as_ptr() as usize);
-                }
-                if slot < locals {
-                    state.hold((frame.id(), slot), source, *value);
-                }
-                if is_read && state.adopt(source, *value).is_err() {
-                    state.carry(source, *value);
-                }
-            }
-        }
-        if let Some(handled) = handled {
-            let source = state.sources.local(index, || "___handled".into());
-            state.carry(source, handled.as_borrowed());
-        }
-        Ok(())
     }
 
     /// A frame has left. If it had stopped, recording may go on in its caller.
@@ -384,13 +296,68 @@ impl Recorder {
     }
 }
 
+/// Makes everything that is alive an outside object: a root. What can't be read any more gets
+/// no guards.
+fn take_roots(
+    state: &mut State,
+    chain: &[Standing<'_>],
+    handled: Option<&Object<'_>>,
+) -> Result<(), Stop> {
+    let innermost = chain.len() - 1;
+    let mut index = 0;
+    for (at, standing) in chain.iter().enumerate() {
+        let frame = &standing.waiting.frame;
+        let code = frame.code();
+        let parent = (at > 0).then(|| state.place(&chain[at - 1].waiting.frame)).flatten();
+        let id = state.code_id(code.object());
+        state.frames.push(ActiveFrame { id: frame.id(), code: id, parent, is_direct: true });
+        state.locate(frame);
+        let prefix = if at == innermost { String::new() } else { prefix(&chain[..=at]) };
+        let mut root = |state: &mut State, name: String| {
+            let source = state.sources.local(index, || name.into());
+            index += 1;
+            source
+        };
+        let function = root(state, format!("{prefix}___function"));
+        state.adopt(function, frame.function())?;
+        if at == innermost {
+            state.sources.set_entry(function);
+        }
+        let locals = code.nlocalsplus();
+        for (slot, value) in slots(&standing.waiting).iter().enumerate() {
+            let Some(value) = value else { continue };
+            let name = if slot < locals {
+                format!("{prefix}{}", heap::text(code.local_name(slot)))
+            } else {
+                format!("{prefix}___stack{}", slot - locals)
+            };
+            let source = root(state, name);
+            let is_read = if slot < locals {
+                state.hold((frame.id(), slot), source, *value);
+                standing.is_live(slot)
+            } else {
+                state.on_stack.insert(value.as_ptr() as usize);
+                true
+            };
+            if is_read && state.adopt(source, *value).is_err() {
+                state.carry(source, *value);
+            }
+        }
+    }
+    if let Some(handled) = handled {
+        let source = state.sources.local(index, || "___handled".into());
+        state.carry(source, handled.as_borrowed());
+    }
+    Ok(())
+}
+
 /// What stands before the names of the last frame's variables: its code's name, with a number where
 /// others around it have that name too (modules in modules, recursion).
-fn prefix(chain: &[Waiting<'_>]) -> String {
-    let name = |waiting: &Waiting<'_>| heap::text(waiting.frame.code().name());
+fn prefix(chain: &[Standing<'_>]) -> String {
+    let name = |standing: &Standing<'_>| heap::text(standing.waiting.frame.code().name());
     let Some((last, around)) = chain.split_last() else { return String::new() };
     let own = name(last);
-    match around.iter().filter(|waiting| name(waiting) == own).count() {
+    match around.iter().filter(|standing| name(standing) == own).count() {
         0 => format!("{own}."),
         others => format!("{own}#{}.", others + 1),
     }

@@ -8,7 +8,7 @@ use stator_cpython::generic::WithoutGc;
 use stator_cpython::hook::Active;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, ops};
-use stator_graph::{Arg, Graph, NodeId};
+use stator_graph::Graph;
 use stator_guards::{GlobalState, Guard, GuardKind, ObjectId, Source, SourceId, Sources};
 
 use super::effects::{self, Last};
@@ -18,7 +18,7 @@ use super::{Recorder, Recording};
 use crate::breaks::{Break, Place};
 use crate::effects::{Part, Store};
 use crate::evaluator::evaluate;
-use crate::recipe::{Recipe, RecipeId, Recipes};
+use crate::recipe::{GraphOutputs, Recipe, RecipeId, Recipes};
 use crate::resume::anatomy::Anatomy;
 use crate::resume::point::{Waiting, slots};
 use crate::resume::session::Session;
@@ -135,6 +135,17 @@ pub struct Standing<'py> {
     pub waits: bool,
 }
 
+impl Standing<'_> {
+    /// Whether the program may still read a fast local when the frame goes on.
+    pub fn is_live(&self, slot: usize) -> bool {
+        if self.waits {
+            self.anatomy.is_live_behind(self.waiting.frame.unit(), slot)
+        } else {
+            self.anatomy.is_live_before(self.waiting.next, slot)
+        }
+    }
+}
+
 /// Records a call of a Python function: executes it, once, and returns its result; what was
 /// recorded goes to the session. `global` is the state at entry.
 ///
@@ -196,8 +207,7 @@ pub struct Finish {
     pub(super) made: FxHashMap<usize, RecipeId>,
     /// The keys of `made`, in the order in which they came.
     pub(super) order: Vec<usize>,
-    pub(super) outputs: Vec<Arg>,
-    pub(super) positions: FxHashMap<NodeId, u32>,
+    pub(super) outputs: GraphOutputs,
     rebuilt: Vec<SourceId>,
     pub(super) kept: FxHashSet<ObjectId>,
     /// Objects that exist only while recipes are made.
@@ -220,8 +230,7 @@ impl Finish {
             recipes: Recipes::new(),
             made: FxHashMap::default(),
             order: Vec::new(),
-            outputs: Vec::new(),
-            positions: FxHashMap::default(),
+            outputs: GraphOutputs::default(),
             rebuilt: Vec::new(),
             kept,
             temporaries: Vec::new(),
@@ -240,7 +249,7 @@ impl Finish {
             return Err(stop);
         }
         let Finish { mut state, recipes, outputs, rebuilt, kept, .. } = finish;
-        state.graph.set_outputs(&outputs);
+        outputs.set(&mut state.graph);
         debug_assert!(state.graph.verify().is_ok(), "{:?}", state.graph.verify());
         let writes_inputs = state.writes_inputs();
         state.guard_tensors_distinct();
@@ -269,18 +278,14 @@ impl Finish {
     }
 
     fn frame(&mut self, standing: &Standing<'_>) -> Made<FrameRecipe> {
-        let Standing { waiting, current, last, anatomy, waits } = standing;
+        let Standing { waiting, current, last, .. } = standing;
         let frame = &waiting.frame;
         let slots = slots(waiting);
         let (bound, stack) = slots.split_at(frame.code().nlocalsplus());
         let mut locals = Vec::with_capacity(bound.len());
         for (slot, value) in bound.iter().enumerate() {
             let Some(value) = value else { continue };
-            let is_live = if *waits {
-                anatomy.is_live_behind(frame.unit(), slot)
-            } else {
-                anatomy.is_live_before(waiting.next, slot)
-            };
+            let is_live = standing.is_live(slot);
             if slot >= frame.code().first_free() && self.state.origin(*value).is_none() {
                 // A variable of an enclosing function that nothing has read yet.
                 self.state.cell_source(frame, *value)?;

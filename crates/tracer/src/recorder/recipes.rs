@@ -5,7 +5,6 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops;
-use stator_graph::Arg;
 use stator_guards::ObjectId;
 
 use super::kinds::Kind;
@@ -45,12 +44,8 @@ impl Finish {
                 Ok(id)
             }
             Some(Origin::Node(node)) => {
-                let next = u32::try_from(self.outputs.len()).expect("fewer than 2^32 outputs");
-                let position = *self.positions.entry(node).or_insert(next);
-                if position == next {
-                    self.outputs.push(Arg::Node(node));
-                }
-                let id = self.recipes.push(Recipe::Output(position));
+                let recipe = self.outputs.recipe(node);
+                let id = self.recipes.push(recipe);
                 self.insert(address, id);
                 Ok(id)
             }

@@ -23,7 +23,7 @@ use stator_cpython::object::Object;
 use stator_cpython::thread::Thread;
 use stator_cpython::{Raised, Result};
 
-use super::point::{Chain, Key, Points, Waiting, roots};
+use super::point::{Chain, Key, Point, Points, Waiting, handled_beyond, roots};
 use super::session::Session;
 use crate::compiled::Compiled;
 use crate::entry::{FrameState, Replay, State};
@@ -188,9 +188,7 @@ impl Driver {
         }
         let found = loop {
             let Some(chain) = self.chain(resumed) else { return natively(py, resumed) };
-            let handled = Thread::current(py).handled();
-            let handled =
-                handled.filter(|handled| handled.as_ptr() as usize != self.handled_at_entry);
+            let handled = handled_beyond(py, self.handled_at_entry);
             let key = Key::of(&chain, handled.is_some());
             let point = self.points.get(&key);
             let found = {
@@ -208,10 +206,7 @@ impl Driver {
                     }
                 }
                 // No more traces: natively to where others have broken.
-                (None, Some(point))
-                    if point.is_full()
-                        || !point.takes_more(self.compiled.get().limit_or_default(py)) =>
-                {
+                (None, Some(point)) if !self.has_room(py, &point) => {
                     match point.breaks_at(chain.len(), code) {
                         Some(last) => last,
                         None => return natively(py, resumed),
@@ -245,6 +240,12 @@ impl Driver {
         };
         *self.signal.borrow_mut() = Some(signal);
         resumed.abandon()
+    }
+
+    /// Whether another trace may start at a resume point.
+    fn has_room(&self, py: Python<'_>, point: &Point) -> bool {
+        let limit = || self.compiled.get().limit(py);
+        !point.is_full() && limit().is_ok_and(|limit| point.takes_more(limit))
     }
 
     /// Goes on under the recorder, if there is one.

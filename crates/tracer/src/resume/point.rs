@@ -9,7 +9,7 @@
 use std::collections::hash_map::Entry as Slot;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -17,10 +17,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::thread::Thread;
 
 use crate::breaks::Break;
 use crate::check::Resolved;
+use crate::entries::Entries;
 use crate::entry::Entry;
+use crate::lock;
 
 /// A frame that waits, seen from outside.
 #[derive(Clone, Copy)]
@@ -102,11 +105,17 @@ pub fn roots<'a, 'py>(
     roots
 }
 
+/// The exception that this thread handles, if the compiled function's caller doesn't handle it:
+/// `at_entry` is the address of the one that it did.
+pub fn handled_beyond(py: Python<'_>, at_entry: usize) -> Option<Object<'_>> {
+    let handled = Thread::current(py).handled()?;
+    (handled.as_ptr() as usize != at_entry).then_some(handled)
+}
+
 /// What is known of one resume point.
 #[derive(Default)]
 pub struct Point {
-    /// The most recently used first.
-    entries: Mutex<Vec<Arc<Entry>>>,
+    entries: Mutex<Entries>,
     /// Whether the program runs natively from here on.
     given_up: AtomicBool,
     /// How often no entry fitted since the point was found to be full; 0: it isn't.
@@ -116,37 +125,19 @@ pub struct Point {
 }
 
 impl Point {
-    fn entries(&self) -> MutexGuard<'_, Vec<Arc<Entry>>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The entry whose guards hold for these values.
     pub fn find<'py>(
         &self,
         py: Python<'py>,
         roots: &[Borrowed<'_, 'py>],
     ) -> Option<(Arc<Entry>, Resolved<'py>)> {
-        let first = self.entries().first().cloned()?;
+        let first = lock(&self.entries).first().cloned()?;
         if let Some(resolved) = first.check_fast(py, roots) {
             return Some((first, resolved));
         }
-        let entries = self.entries().clone();
-        let fast = entries
-            .iter()
-            .enumerate()
-            .find_map(|(index, entry)| Some((index, entry, entry.check_fast(py, roots)?)));
-        let (index, entry, resolved) = fast.or_else(|| {
-            entries
-                .iter()
-                .enumerate()
-                .find_map(|(index, entry)| Some((index, entry, entry.check(py, roots).ok()?)))
-        })?;
-        if index > 0 {
-            let mut entries = self.entries();
-            if let Some(at) = entries.iter().position(|known| Arc::ptr_eq(known, entry)) {
-                entries[..=at].rotate_right(1);
-            }
-        }
+        let entries = lock(&self.entries).clone();
+        let (entry, resolved) = entries.fitting(py, roots).ok()?;
+        lock(&self.entries).use_first(entry);
         Some((entry.clone(), resolved))
     }
 
@@ -155,15 +146,12 @@ impl Point {
         if self.given_up.load(Ordering::Relaxed) {
             return false;
         }
-        let mut entries = self.entries();
-        let all = std::mem::take(&mut *entries);
-        let (alive, dead): (Vec<_>, Vec<_>) = all.into_iter().partition(|entry| entry.is_alive());
-        *entries = alive;
-        let takes = entries.len() < limit;
-        self.full.store(u32::from(!takes), Ordering::Relaxed);
-        // What dies with them may call the compiled function.
-        drop(entries);
+        let (dead, takes) = {
+            let mut entries = lock(&self.entries);
+            (entries.take_dead(), entries.len() < limit)
+        };
         drop(dead);
+        self.full.store(u32::from(!takes), Ordering::Relaxed);
         takes
     }
 
@@ -184,7 +172,7 @@ impl Point {
         if self.given_up.load(Ordering::Relaxed) {
             return None;
         }
-        self.entries().iter().find_map(|entry| entry.breaks_at(depth, code))
+        lock(&self.entries).iter().find_map(|entry| entry.breaks_at(depth, code))
     }
 
     /// From here on the program runs natively.
@@ -194,7 +182,7 @@ impl Point {
 
     /// Adds a trace.
     pub fn add(&self, entry: Arc<Entry>) {
-        self.entries().insert(0, entry);
+        lock(&self.entries).add(entry);
     }
 }
 
@@ -217,10 +205,6 @@ pub struct Points {
 
 /// How many resume points a compiled function may have: beyond that it isn't worth it.
 const MOST: usize = 1024;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Points {
     /// The point with this key.
@@ -247,7 +231,8 @@ impl Points {
     /// Every trace that starts at a resume point.
     pub fn entries(&self) -> Vec<Arc<Entry>> {
         let points: Vec<_> = lock(&self.points).values().cloned().collect();
-        points.iter().flat_map(|point| point.entries().clone()).collect()
+        let entries = |point: &Arc<Point>| lock(&point.entries).iter().cloned().collect::<Vec<_>>();
+        points.iter().flat_map(entries).collect()
     }
 
     /// From now on traces end before the instruction that the innermost of `chain` stands at.
@@ -292,8 +277,7 @@ impl Points {
         for point in points.values() {
             point.codes.iter().try_for_each(|code| visit.call(code))?;
             let Ok(entries) = point.entries.try_lock() else { continue };
-            let mut own = entries.iter().filter(|entry| Arc::strong_count(entry) == 1);
-            own.try_for_each(|entry| entry.traverse(visit))?;
+            entries.traverse(visit)?;
         }
         Ok(())
     }
