@@ -80,5 +80,5 @@ pub enum GuardKind {
     /// The object isn't the one at any of these sources, nor are those the same as each other.
     Distinct(Box<[SourceId]>),
     /// Facts about process and thread state at entry.
-    GlobalState(Box<GlobalState>),
+    GlobalState(Arc<GlobalState>),
 }

@@ -207,7 +207,7 @@ fn guards_print_as_the_deep_dive_shows_them() {
         guard(a, GuardKind::SameAs(b)),
         guard(a, GuardKind::Distinct([b].into())),
         guard(a, GuardKind::Distinct([b, dict].into())),
-        guard(state, GuardKind::GlobalState(Box::new(GlobalState { facts: [fact, level].into() }))),
+        guard(state, GuardKind::GlobalState(GlobalState { facts: [fact, level].into() }.into())),
     ];
     let lines: Vec<_> = guards.iter().map(|guard| sources.print_guard(guard, &OBJECTS)).collect();
     assert_snapshot!(lines.join("\n"), @r"

@@ -34,7 +34,7 @@ pub(super) struct Plan {
     /// Steps of the wanted objects, in the order they were asked for.
     pub wanted: Vec<usize>,
     /// Guards on global state.
-    states: Vec<(usize, GlobalState)>,
+    states: Vec<(usize, Arc<GlobalState>)>,
     /// Arguments whose guards are asked at each call, with their steps.
     pub arguments: Vec<(usize, usize)>,
     /// Arguments that are taken apart at each call.
@@ -376,7 +376,7 @@ impl Plan {
         }
         let now = super::global::read(py).ok();
         for (guard, expected) in &self.states {
-            if now.as_ref() != Some(expected) {
+            if now.as_deref() != Some(&**expected) {
                 return Err(Failure { guard: Some(*guard), found: Found::GlobalState });
             }
         }
@@ -465,7 +465,7 @@ impl GuardsByStep {
     fn new<'a>(
         compiler: &Compiler<'_, '_>,
         guards: &'a [Guard],
-        mut states: impl FnMut(usize, &'a GlobalState),
+        mut states: impl FnMut(usize, &'a Arc<GlobalState>),
     ) -> PyResult<Self> {
         let mut starts = vec![0; compiler.steps.count + 1];
         let mut sorted = 0;

@@ -168,7 +168,7 @@ impl GuardSet {
                     others.into_iter().map(|id| self.id(id)).collect::<PyResult<_>>()?,
                 )
             }
-            "global_state" => GuardKind::GlobalState(Box::new(super::read_global_state(py)?)),
+            "global_state" => GuardKind::GlobalState(super::read_global_state(py)?),
             _ => return Err(PyValueError::new_err(format!("no guard {kind}"))),
         };
         self.guards.push(Guard { source, kind, location: None });

@@ -246,7 +246,7 @@ impl Recorder {
         let mut state = State::with_room(py, ROOM).ok()?;
         state.begins = Log::Bytecode.is_on().then(|| place(frame));
         let source = state.sources.intern(Source::GlobalState);
-        state.guard(source, GuardKind::GlobalState(Box::new(global)));
+        state.guard(source, GuardKind::GlobalState(global));
         take_roots(&mut state, &standing, handled.as_ref()).ok()?;
         let old = self.state.replace(state);
         if !is_known {

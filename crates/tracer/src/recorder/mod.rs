@@ -46,8 +46,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyo3::types::PySet;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stator_cpython::frame::Frame;
 use stator_cpython::generic::WithoutGc;
 use stator_cpython::object::Borrowed;
@@ -101,7 +100,7 @@ pub struct Recorder {
     entered_root: Cell<bool>,
     trace_log: bool,
     /// The ids of functions under `torch.compiler.allow_in_graph`.
-    allowed_by_torch: Option<Py<PySet>>,
+    allowed_by_torch: FxHashSet<usize>,
     /// For each frame being evaluated, how many of Stator's modes it suspended.
     suspended_modes: RefCell<Vec<usize>>,
 }
