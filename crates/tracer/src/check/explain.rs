@@ -2,8 +2,9 @@
 
 use pyo3::prelude::*;
 use stator_cpython::heap::{Any, constant, tensor};
-use stator_guards::{GlobalState, Guard, GuardKind, Sources};
+use stator_guards::{GlobalState, GuardKind};
 
+use super::Facts;
 use super::failure::{Failure, Found};
 use super::held::Printer;
 
@@ -14,12 +15,11 @@ const LENGTH: usize = 120;
 /// global state that differs.
 pub(super) fn explain(
     py: Python<'_>,
-    sources: &Sources,
-    guards: &[Guard],
+    facts: Facts<'_>,
     printer: &Printer<'_, '_>,
     failure: &Failure,
 ) -> Vec<(String, String)> {
-    let guard = failure.guard.and_then(|index| guards.get(index));
+    let guard = failure.guard.and_then(|index| facts.guards.get(index));
     let found = match (&failure.found, guard.map(|guard| &guard.kind)) {
         (Found::GlobalState, Some(GuardKind::GlobalState(expected))) => {
             return explain_global_state(py, expected);
@@ -34,7 +34,7 @@ pub(super) fn explain(
     };
     let says = guard.map_or_else(
         || "all objects known by identity are alive".to_owned(),
-        |guard| sources.print_guard(guard, printer),
+        |guard| facts.sources.print_guard(guard, printer),
     );
     vec![(says, found)]
 }

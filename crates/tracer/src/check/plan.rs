@@ -16,7 +16,7 @@ use stator_guards::{
 
 use super::capture::Snapshots;
 use super::failure::{Failure, Found};
-use super::held;
+use super::held::Held;
 
 /// Arguments with more items are known by identity.
 const SPREAD_ITEMS: usize = 32;
@@ -92,6 +92,15 @@ pub(super) enum Fetch {
 pub(super) enum Key {
     Constant(Py<PyAny>),
     Known(usize),
+}
+
+impl Key {
+    pub(super) fn clone_ref(&self, py: Python<'_>) -> Self {
+        match self {
+            Self::Constant(object) => Self::Constant(object.clone_ref(py)),
+            Self::Known(address) => Self::Known(*address),
+        }
+    }
 }
 
 /// A guard on one object.
@@ -206,10 +215,10 @@ impl Plan {
         py: Python<'_>,
         sources: &Sources,
         guards: &[Guard],
-        objects: &[Py<PyAny>],
+        held: &Held,
         wanted: &[SourceId],
     ) -> PyResult<Self> {
-        let compiler = Compiler { py, sources, objects, steps: needed(sources, guards, wanted) };
+        let compiler = Compiler { py, sources, held, steps: needed(sources, guards, wanted) };
         let mut states = Vec::new();
         let by_step = GuardsByStep::new(&compiler, guards, |index, state| {
             states.push((index, state.clone()));
@@ -505,7 +514,7 @@ impl GuardsByStep {
 struct Compiler<'a, 'py> {
     py: Python<'py>,
     sources: &'a Sources,
-    objects: &'a [Py<PyAny>],
+    held: &'a Held,
     steps: Steps,
 }
 
@@ -523,24 +532,16 @@ impl<'py> Compiler<'_, 'py> {
         PyValueError::new_err(format!("{} isn't an object", self.sources.print(id)))
     }
 
-    fn object(&self, id: ObjectId) -> PyResult<&Bound<'py, PyAny>> {
-        Ok(held::get(self.objects, id)?.bind(self.py))
-    }
-
     fn address(&self, id: ObjectId) -> PyResult<usize> {
-        Ok(self.object(id)?.as_ptr() as usize)
+        self.held.address(id)
     }
 
     fn key(&self, id: ObjectId) -> PyResult<Key> {
-        Ok(key(self.object(id)?.as_borrowed()))
+        self.held.key(self.py, id)
     }
 
-    fn name(&self, id: ObjectId) -> PyResult<Py<PyAny>> {
-        let name = self.object(id)?;
-        if !name.is_exact_instance_of::<pyo3::types::PyString>() {
-            return Err(PyValueError::new_err("the name of an attribute must be a string"));
-        }
-        Ok(name.clone().unbind())
+    fn constant(&self, id: ObjectId) -> PyResult<Py<PyAny>> {
+        Ok(self.held.constant(id)?.clone_ref(self.py))
     }
 
     fn fetch(&self, source: &Source) -> PyResult<Fetch> {
@@ -561,10 +562,10 @@ impl<'py> Compiler<'_, 'py> {
             Source::ContextDefault(_) => Fetch::ContextDefault,
             Source::Slot { offset, .. } => Fetch::Member(Member::new(*offset)),
             Source::TypeLookup { name, .. } => {
-                Fetch::Lookup { after: None, name: self.name(*name)? }
+                Fetch::Lookup { after: None, name: self.constant(*name)? }
             }
             Source::SuperLookup { after, name, .. } => {
-                Fetch::Lookup { after: Some(self.key(*after)?), name: self.name(*name)? }
+                Fetch::Lookup { after: Some(self.key(*after)?), name: self.constant(*name)? }
             }
             Source::TypeOf(_) => Fetch::TypeOf,
             Source::ClosureCell { index, .. } => Fetch::ClosureCell(*index),
@@ -602,26 +603,15 @@ impl<'py> Compiler<'_, 'py> {
             GuardKind::Is(object) => TestKind::Is(self.address(*object)?),
             GuardKind::IsNone => TestKind::IsNone,
             GuardKind::IsNotNone => TestKind::IsNotNone,
-            GuardKind::Equals(object) => {
-                let object = self.object(*object)?;
-                if !constant::is_constant(object.as_borrowed()) {
-                    let source = self.sources.print(guard.source);
-                    let text = format!("the guard {source} == ... compares with no constant");
-                    return Err(PyValueError::new_err(text));
-                }
-                TestKind::Equals(object.clone().unbind())
-            }
+            GuardKind::Equals(object) => TestKind::Equals(self.constant(*object)?),
             GuardKind::Length(length) => TestKind::Length(*length),
             GuardKind::DictKeys(keys) => {
                 TestKind::DictKeys(keys.iter().map(|id| self.key(*id)).collect::<PyResult<_>>()?)
             }
             GuardKind::DictLength(length) => TestKind::DictLength(*length),
             GuardKind::KeyAbsent { key, .. } => TestKind::KeyAbsent(self.key(*key)?),
-            GuardKind::SetEquals(set) => {
-                let items = held::set_items(self.object(*set)?.as_borrowed())?;
-                TestKind::SetEquals(items.iter().map(|item| key(item.as_borrowed())).collect())
-            }
-            GuardKind::LookupAbsent { name, .. } => TestKind::LookupAbsent(self.name(*name)?),
+            GuardKind::SetEquals(set) => TestKind::SetEquals(self.held.items(self.py, *set)?),
+            GuardKind::LookupAbsent { name, .. } => TestKind::LookupAbsent(self.constant(*name)?),
             GuardKind::SlotUnset { offset, .. } => TestKind::MemberUnset(Member::new(*offset)),
             GuardKind::ContextUnset => TestKind::ContextUnset,
             GuardKind::CellEmpty => TestKind::FieldEmpty(Field::CellContents),
@@ -640,7 +630,8 @@ impl<'py> Compiler<'_, 'py> {
     }
 }
 
-fn key(object: Any<'_, '_>) -> Key {
+/// An object as a key.
+pub(super) fn key(object: Any<'_, '_>) -> Key {
     if constant::is_constant(object) {
         Key::Constant(object.to_owned().unbind())
     } else {
