@@ -21,7 +21,7 @@ mod source;
 mod tensor;
 
 pub use global_state::{Fact, GlobalState, Value};
-pub use guard::{Guard, GuardKind};
+pub use guard::{Guard, GuardKind, Vacancy};
 pub use id::{ObjectId, SourceId};
 pub use print::{NoObjects, Objects};
 pub use source::{FunctionField, Source, Sources, Text};

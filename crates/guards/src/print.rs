@@ -158,6 +158,13 @@ impl Sources {
             lines.push(")".to_owned());
             return lines;
         }
+        if let GuardKind::Vacant(vacancy) = &guard.kind {
+            let absent = vacancy.absent.iter();
+            lines.extend(absent.map(|(_, text)| self.print_absence(guard.source, text)));
+            let empty = vacancy.empty.iter();
+            lines.extend(empty.map(|(_, text)| self.print_emptiness(guard.source, text)));
+            return lines;
+        }
         if let GuardKind::Equals(object) = guard.kind {
             let source = self.print(guard.source);
             lines.push(format!("___check_type_id({source}, {})", objects.type_address(object)));
@@ -190,6 +197,7 @@ impl Sources {
                 format!("list({source}) == [{}]", keys.join(", "))
             }
             GuardKind::KeyAbsent { text, .. } => self.print_absence(guard.source, text),
+            GuardKind::Vacant(_) => self.print_guard_lines(guard, objects).join(" and "),
             GuardKind::LookupAbsent { text, .. } => format!("not hasattr({source}, '{text}')"),
             GuardKind::SlotUnset { name, .. } => format!("not hasattr({source}, '{name}')"),
             GuardKind::ContextUnset => format!("{source} not in copy_context()"),
@@ -207,7 +215,15 @@ impl Sources {
         }
     }
 
-    fn print_absence(&self, dict: SourceId, key: &str) -> String {
+    /// A dictionary holds an empty one at a key, given by its `repr`.
+    #[must_use]
+    pub fn print_emptiness(&self, dict: SourceId, key: &str) -> String {
+        format!("len({}) == 0", self.print_item(dict, key))
+    }
+
+    /// A dictionary lacks a key, given by its `repr`.
+    #[must_use]
+    pub fn print_absence(&self, dict: SourceId, key: &str) -> String {
         match (self.get(dict), identifier(key)) {
             (Source::Dict(owner), Some(_)) => format!("{key} not in vars({})", self.print(*owner)),
             _ => format!("{key} not in {}", self.print(dict)),

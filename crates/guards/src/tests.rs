@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use crate::{
     Fact, GlobalState, Guard, GuardKind, ObjectId, Objects, Source, SourceId, Sources, TensorGuard,
-    Value,
+    Vacancy, Value,
 };
 
 /// Objects that print as themselves.
@@ -186,6 +186,10 @@ fn guards_print_as_the_deep_dive_shows_them() {
     };
     let fact = Fact { name: "torch.is_grad_enabled()", value: Value::Bool(true) };
     let level = Fact { name: "level", value: Value::Int(-1) };
+    let vacancy = Vacancy {
+        absent: [(object(2), "'k'".into())].into(),
+        empty: [(object(2), "'hooks'".into()), (object(2), "1".into())].into(),
+    };
     let guards = [
         guard(b, GuardKind::TypeIs(object(0))),
         guard(b, GuardKind::Is(object(0))),
@@ -197,6 +201,7 @@ fn guards_print_as_the_deep_dive_shows_them() {
         guard(b, GuardKind::DictLength(2)),
         guard(b, GuardKind::KeyAbsent { key: object(2), text: "'k'".into() }),
         guard(dict, GuardKind::KeyAbsent { key: object(2), text: "'k'".into() }),
+        guard(dict, GuardKind::Vacant(vacancy.into())),
         guard(b, GuardKind::SetEquals(object(4))),
         guard(b, GuardKind::LookupAbsent { name: object(2), text: "k".into() }),
         guard(b, GuardKind::SlotUnset { offset: 16, name: "slot".into() }),
@@ -221,6 +226,7 @@ fn guards_print_as_the_deep_dive_shows_them() {
     len(L['b']) == 2
     'k' not in L['b']
     'k' not in vars(L['a'])
+    'k' not in vars(L['a']) and len(L['a'].hooks) == 0 and len(L['a'].__dict__[1]) == 0
     L['b'] == {1, 2}
     not hasattr(L['b'], 'k')
     not hasattr(L['b'], 'slot')

@@ -86,6 +86,11 @@ impl Held {
                     }
                     hold(*object)?;
                 }
+                GuardKind::Vacant(vacancy) => {
+                    for (key, _) in vacancy.absent.iter().chain(&vacancy.empty) {
+                        hold(check_name(py, objects, *key)?)?;
+                    }
+                }
                 GuardKind::LookupAbsent { name, .. } => hold(check_name(py, objects, *name)?)?,
                 GuardKind::DictKeys(keys) => keys.iter().try_for_each(|key| hold(*key))?,
                 GuardKind::KeyAbsent { key, .. } => hold(*key)?,
@@ -214,6 +219,13 @@ pub(super) struct Printer<'a, 'py> {
 impl Printer<'_, '_> {
     fn known(&self, object: ObjectId) -> Option<&Known> {
         self.held.0.get(object.index())?.as_ref()
+    }
+}
+
+impl<'py> Printer<'_, 'py> {
+    /// A constant that a guard mentions.
+    pub(super) fn constant(&self, object: ObjectId) -> Option<Any<'_, 'py>> {
+        Some(self.held.constant(object).ok()?.bind_borrowed(self.py))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Guards compiled into steps: each needed slot once, parents before children.
 
+use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use stator_cpython::heap::member::Member;
 use stator_cpython::heap::{Any, constant, container, dict, global_state, tensor, types};
 use stator_guards::{
     FunctionField, GlobalState, Guard, GuardKind, ObjectId, Source, SourceId, Sources, TensorGuard,
+    Vacancy,
 };
 
 use super::capture::Snapshots;
@@ -122,6 +124,7 @@ pub(super) enum TestKind {
     DictKeys(Vec<Key>),
     DictLength(usize),
     KeyAbsent(Key),
+    Vacant(Arc<VacantKeys>),
     SetEquals(Vec<Key>),
     LookupAbsent(Py<PyAny>),
     MemberUnset(Member),
@@ -131,6 +134,13 @@ pub(super) enum TestKind {
     Tensor(usize, Arc<TensorGuard>),
     Same(usize),
     Distinct(Vec<usize>),
+}
+
+/// The keys of a guard of kind `Vacant`: strings.
+#[derive(Debug)]
+pub(super) struct VacantKeys {
+    pub absent: Box<[Py<PyAny>]>,
+    pub empty: Box<[Py<PyAny>]>,
 }
 
 impl TestKind {
@@ -180,12 +190,22 @@ impl TestKind {
                 dict::keys(object).is_some_and(|found| keys_are(object.py(), &found, keys))
             }
             TestKind::DictLength(length) => dict::length(object) == Some(*length),
-            TestKind::KeyAbsent(Key::Constant(key)) => {
-                matches!(dict::get(object, key.bind_borrowed(object.py())), dict::Lookup::Absent)
+            TestKind::KeyAbsent(Key::Constant(key)) => is_absent(object, key),
+            TestKind::Vacant(keys) => {
+                let get = |key: &Py<PyAny>| dict::get(object, key.bind_borrowed(object.py()));
+                keys.absent.iter().all(|key| is_absent(object, key))
+                    && keys.empty.iter().all(|key| match get(key) {
+                        dict::Lookup::Found(value) => dict::is_plain_empty(value.as_borrowed()),
+                        dict::Lookup::Absent | dict::Lookup::Refused => false,
+                    })
             }
             _ => unreachable!("{self:?} isn't asked of an argument alone"),
         }
     }
+}
+
+fn is_absent(dict: Any<'_, '_>, key: &Py<PyAny>) -> bool {
+    matches!(dict::get(dict, key.bind_borrowed(dict.py())), dict::Lookup::Absent)
 }
 
 /// Whether these are the keys, in order.
@@ -218,7 +238,8 @@ impl Plan {
         held: &Held,
         wanted: &[SourceId],
     ) -> PyResult<Self> {
-        let compiler = Compiler { py, sources, held, steps: needed(sources, guards, wanted) };
+        let steps = needed(sources, guards, wanted);
+        let compiler = Compiler { py, sources, held, steps, last_vacancy: RefCell::default() };
         let mut states = Vec::new();
         let by_step = GuardsByStep::new(&compiler, guards, |index, state| {
             states.push((index, state.clone()));
@@ -516,6 +537,7 @@ struct Compiler<'a, 'py> {
     sources: &'a Sources,
     held: &'a Held,
     steps: Steps,
+    last_vacancy: RefCell<Option<(Arc<Vacancy>, Arc<VacantKeys>)>>,
 }
 
 impl<'py> Compiler<'_, 'py> {
@@ -597,6 +619,22 @@ impl<'py> Compiler<'_, 'py> {
         })
     }
 
+    /// The keys of a vacancy; many guards share one.
+    fn vacant(&self, vacancy: &Arc<Vacancy>) -> PyResult<Arc<VacantKeys>> {
+        if let Some((known, keys)) = &*self.last_vacancy.borrow()
+            && Arc::ptr_eq(known, vacancy)
+        {
+            return Ok(keys.clone());
+        }
+        let keys = |keys: &[(ObjectId, _)]| -> PyResult<_> {
+            keys.iter().map(|(key, _)| self.constant(*key)).collect()
+        };
+        let keys =
+            Arc::new(VacantKeys { absent: keys(&vacancy.absent)?, empty: keys(&vacancy.empty)? });
+        *self.last_vacancy.borrow_mut() = Some((vacancy.clone(), keys.clone()));
+        Ok(keys)
+    }
+
     fn test(&self, guard: &Guard) -> PyResult<TestKind> {
         Ok(match &guard.kind {
             GuardKind::TypeIs(ty) => TestKind::Type(self.address(*ty)?),
@@ -610,6 +648,7 @@ impl<'py> Compiler<'_, 'py> {
             }
             GuardKind::DictLength(length) => TestKind::DictLength(*length),
             GuardKind::KeyAbsent { key, .. } => TestKind::KeyAbsent(self.key(*key)?),
+            GuardKind::Vacant(vacancy) => TestKind::Vacant(self.vacant(vacancy)?),
             GuardKind::SetEquals(set) => TestKind::SetEquals(self.held.items(self.py, *set)?),
             GuardKind::LookupAbsent { name, .. } => TestKind::LookupAbsent(self.constant(*name)?),
             GuardKind::SlotUnset { offset, .. } => TestKind::MemberUnset(Member::new(*offset)),

@@ -405,7 +405,7 @@ impl Recorder {
     }
 
     /// A method, made by this trace.
-    fn bound<'py>(
+    pub(super) fn bound<'py>(
         &self,
         frame: &Frame<'_>,
         function: Borrowed<'_, 'py>,

@@ -28,6 +28,7 @@ mod marked;
 mod members;
 mod mode;
 mod models;
+mod module_calls;
 mod names;
 mod objects;
 mod operators;

@@ -21,6 +21,7 @@ use super::effects::{Effect, KEYS};
 use super::kinds::{Kind, Kinds};
 use super::look as heap;
 use super::lookups::RecentLookups;
+use super::module_calls::ModuleCalls;
 use super::objects::{Adopted, Mark, Objects, canonical_key};
 use super::tensors::tensor_guard;
 use super::unread::Unread;
@@ -112,6 +113,8 @@ pub struct State {
     pub rekeyed: FxHashMap<usize, Vec<Py<PyAny>>>,
     /// The writes, in the order of the first write to each part.
     pub effects: Vec<Effect>,
+    /// What is known of calls of modules.
+    pub module_calls: ModuleCalls,
     /// Special methods of types that are guarded already: type and name.
     pub protocols: FxHashSet<Slot>,
     distinct: FxHashSet<Slot>,
@@ -183,6 +186,7 @@ impl State {
             written_dicts: FxHashSet::default(),
             rekeyed: FxHashMap::default(),
             effects: Vec::new(),
+            module_calls: ModuleCalls::default(),
             protocols: FxHashSet::default(),
             distinct: FxHashSet::default(),
             unread: FxHashMap::default(),
