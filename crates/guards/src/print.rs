@@ -33,6 +33,13 @@ impl Objects for NoObjects {
     }
 }
 
+/// A source's text, with where the texts of those on the way to it end; see [`Sources::print_next`].
+#[derive(Clone, Debug, Default)]
+pub struct Printed {
+    text: String,
+    ends: Vec<(SourceId, usize)>,
+}
+
 /// Room for most sources' texts.
 const USUAL: usize = 128;
 
@@ -46,21 +53,45 @@ impl Sources {
         text
     }
 
-    /// As [`Sources::print`] of many sources, several in one dictionary (a module's parameters), whose
-    /// text is kept in `last`.
-    #[must_use]
-    pub fn print_next(&self, id: SourceId, last: &mut Option<(SourceId, String)>) -> String {
-        let Source::DictItem { parent, text: key, .. } = self.get(id) else {
-            return self.print(id);
-        };
-        if matches!(self.get(*parent), Source::Dict(_)) {
-            return self.print(id);
+    /// As [`Sources::print`] of many sources that lie near each other (the parameters of a model's
+    /// modules): what the way to this one shares with the way to the last one isn't printed again.
+    pub fn print_next<'a>(&self, id: SourceId, last: &'a mut Printed) -> &'a str {
+        self.extend(last, id);
+        &last.text
+    }
+
+    /// Makes `printed` the way to this source.
+    fn extend(&self, printed: &mut Printed, id: SourceId) {
+        if let Some(index) = printed.ends.iter().rposition(|(known, _)| *known == id) {
+            printed.text.truncate(printed.ends[index].1);
+            printed.ends.truncate(index + 1);
+            return;
         }
-        if last.as_ref().is_none_or(|(known, _)| known != parent) {
-            *last = Some((*parent, self.print(*parent)));
+        match self.get(id) {
+            Source::DictItem { parent, text: key, .. } => {
+                if let (Source::Dict(owner), Some(name)) = (self.get(*parent), identifier(key)) {
+                    self.extend(printed, *owner);
+                    printed.text.push('.');
+                    printed.text.push_str(name);
+                } else {
+                    self.extend(printed, *parent);
+                    printed.text.push('[');
+                    printed.text.push_str(key);
+                    printed.text.push(']');
+                }
+            }
+            Source::ListItem { parent, index } | Source::TupleItem { parent, index } => {
+                self.extend(printed, *parent);
+                let _ = write!(printed.text, "[{index}]");
+            }
+            // Others are few, and not all of them begin as their parent does.
+            _ => {
+                printed.ends.clear();
+                printed.text.clear();
+                self.write(&mut printed.text, id);
+            }
         }
-        let dict = last.as_ref().map_or("", |(_, text)| text);
-        [dict, "[", key, "]"].concat()
+        printed.ends.push((id, printed.text.len()));
     }
 
     fn write(&self, out: &mut String, id: SourceId) {

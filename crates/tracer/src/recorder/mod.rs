@@ -152,10 +152,13 @@ impl Recorder {
         let result = match self.state.try_borrow_mut() {
             Ok(mut state) => {
                 state.locate(frame);
-                let result = notes(&mut state);
-                match state.failure.take() {
-                    Some(stop) => result.and(Err(stop)),
-                    None => result,
+                match notes(&mut state) {
+                    // Nearly always: nothing is moved about for what hardly happens.
+                    Ok(value) if state.failure.is_none() => return Some(value),
+                    result => match state.failure.take() {
+                        Some(stop) => result.and(Err(stop)),
+                        None => result,
+                    },
                 }
             }
             Err(_) => Err((Reason::Instruction, "code that runs while another is recorded".into())),

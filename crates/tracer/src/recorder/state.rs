@@ -14,7 +14,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_graph::{Graph, NodeId, StackId};
-use stator_guards::{Guard, GuardKind, ObjectId, Source, SourceId, Sources};
+use stator_guards::{Guard, GuardKind, ObjectId, Printed, Source, SourceId, Sources};
 
 use super::context::Token;
 use super::effects::{Effect, KEYS};
@@ -78,7 +78,7 @@ pub struct State {
     /// Placeholders by source, in the order they were made.
     pub placeholders: FxHashMap<SourceId, NodeId>,
     /// For [`Sources::print_next`] of placeholders.
-    pub last_printed: Option<(SourceId, String)>,
+    pub last_printed: Printed,
     /// Sources of the placeholders, in the graph's order.
     pub inputs: Vec<SourceId>,
     /// The inputs with the version of their data when they were first used.
@@ -167,7 +167,7 @@ impl State {
             graph_objects: Vec::new(),
             graph_object_ids: FxHashMap::default(),
             placeholders: FxHashMap::default(),
-            last_printed: None,
+            last_printed: Printed::default(),
             inputs: Vec::new(),
             input_versions: Vec::new(),
             frames: Vec::new(),

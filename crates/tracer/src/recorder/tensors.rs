@@ -60,7 +60,7 @@ impl State {
                 let version = info.as_ref().and_then(|info| info.version);
                 let value = info.map_or(Value::Unknown, |info| graph_meta(self, &info));
                 let text = self.sources.print_next(source, &mut self.last_printed);
-                let node = self.graph.placeholder(&text, value);
+                let node = self.graph.placeholder(text, value);
                 self.placeholders.insert(source, node);
                 self.inputs.push(source);
                 self.input_versions.push((tensor.to_owned().unbind(), version));
