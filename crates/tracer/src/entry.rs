@@ -12,7 +12,7 @@ use stator_graph::print;
 use stator_guards::{Guard, GuardKind};
 
 use crate::breaks::Place;
-use crate::check::{Checker, Failure, Found, Resolved};
+use crate::check::{Checker, Facts, Failure, Found, Resolved};
 use crate::config;
 use crate::effects;
 use crate::locate::{Places, ShownPlaces, shown_path, source_line};
@@ -71,7 +71,7 @@ pub struct FrameState {
 }
 
 impl Entry {
-    /// Compiles the guards of a trace.
+    /// Holds what the guards of a trace speak of, and nothing else.
     ///
     /// # Errors
     /// If a guard speaks of something that can't be checked without running user code.
@@ -80,8 +80,7 @@ impl Entry {
         let slots = slots.map(|slot| &slot.source);
         let wanted: Vec<_> =
             traced.inputs.iter().chain(&traced.rebuilt).chain(slots).copied().collect();
-        let checker =
-            Checker::build(py, &traced.sources, &traced.guards, &traced.objects, &wanted)?;
+        let checker = Checker::build(py, facts(&traced), &traced.objects, wanted)?;
         // What recipes don't need must not be kept alive.
         for (index, object) in traced.objects.iter_mut().enumerate() {
             if !traced.kept.contains(&stator_guards::ObjectId::new(index)) {
@@ -100,7 +99,7 @@ impl Entry {
         py: Python<'py>,
         locals: &[Borrowed<'_, 'py>],
     ) -> Result<Resolved<'py>, Failure> {
-        let resolved = self.checker.check(py, locals)?;
+        let resolved = self.checker.check(py, facts(&self.traced), locals)?;
         if let Some(symbolic) = &self.traced.symbolic {
             self.check_symbolic(symbolic, &resolved)?;
         }
@@ -436,7 +435,7 @@ impl Entry {
     #[must_use]
     pub fn explain(&self, py: Python<'_>, failure: &Failure) -> Explained {
         let traced = &self.traced;
-        let facts = self.checker.explain(py, &traced.sources, &traced.guards, failure);
+        let facts = self.checker.explain(py, facts(traced), failure);
         let place = failure.guard.and_then(|index| self.place_of(py, &traced.guards[index]));
         Explained { facts, place }
     }
@@ -460,6 +459,10 @@ impl Entry {
         let objects = self.traced.objects.iter().chain(&self.traced.graph_objects);
         objects.chain(self.backend.get()).try_for_each(|object| visit.call(object))
     }
+}
+
+fn facts(traced: &Traced) -> Facts<'_> {
+    Facts { sources: &traced.sources, guards: &traced.guards }
 }
 
 /// A failed guard, explained.

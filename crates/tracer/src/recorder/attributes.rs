@@ -414,7 +414,7 @@ impl Recorder {
     }
 
     /// A method, made by this trace.
-    fn bound<'py>(
+    pub(super) fn bound<'py>(
         &self,
         frame: &Frame<'_>,
         function: Borrowed<'_, 'py>,

@@ -32,6 +32,7 @@ mod marked;
 mod members;
 mod mode;
 mod models;
+mod module_calls;
 mod names;
 mod objects;
 mod operators;
@@ -51,8 +52,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyo3::types::PySet;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stator_cpython::frame::Frame;
 use stator_cpython::generic::WithoutGc;
 use stator_cpython::object::Borrowed;
@@ -111,7 +111,7 @@ pub struct Recorder {
     entered_root: Cell<bool>,
     trace_log: bool,
     /// The ids of functions under `torch.compiler.allow_in_graph`.
-    allowed_by_torch: Option<Py<PySet>>,
+    allowed_by_torch: FxHashSet<usize>,
     /// For each frame being evaluated, how many of Stator's modes it suspended.
     suspended_modes: RefCell<Vec<usize>>,
 }
@@ -162,10 +162,13 @@ impl Recorder {
         let result = match self.state.try_borrow_mut() {
             Ok(mut state) => {
                 state.locate(frame);
-                let result = notes(&mut state);
-                match state.failure.take() {
-                    Some(stop) => result.and(Err(stop)),
-                    None => result,
+                match notes(&mut state) {
+                    // Nearly always: nothing is moved about for what hardly happens.
+                    Ok(value) if state.failure.is_none() => return Some(value),
+                    result => match state.failure.take() {
+                        Some(stop) => result.and(Err(stop)),
+                        None => result,
+                    },
                 }
             }
             Err(_) => Err((Reason::Instruction, "code that runs while another is recorded".into())),

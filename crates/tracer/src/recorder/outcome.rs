@@ -1,6 +1,7 @@
 //! From notes to a cache entry: runs the call, then turns its result into recipes.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -159,7 +160,7 @@ pub fn record<'py>(
     function: Borrowed<'_, 'py>,
     args: Borrowed<'_, 'py>,
     kwargs: Option<Borrowed<'_, 'py>>,
-    global: GlobalState,
+    global: Arc<GlobalState>,
     session: Rc<Session>,
     policy: Policy,
 ) -> PyResult<Result<Object<'py>>> {
@@ -171,7 +172,7 @@ pub fn record<'py>(
         let mut state = recorder.state.borrow_mut();
         state.policy = policy;
         let source = state.sources.intern(Source::GlobalState);
-        state.guard(source, GuardKind::GlobalState(Box::new(global)));
+        state.guard(source, GuardKind::GlobalState(global));
     }
     *recorder.generators.borrow_mut() = rollback::generators(py)?;
     *recorder.gc.borrow_mut() = Some(WithoutGc::new(py));

@@ -19,7 +19,7 @@ use super::names::variadic_slots;
 use super::state::{ActiveFrame, Origin};
 use super::unread::only_adds_to;
 use crate::breaks::Reason;
-use crate::evaluator::sites::{Sites, Step};
+use crate::evaluator::sites::{Sites, Skip, Step};
 
 impl<'py> Sites<'py> for Recorder {
     const STEPS: bool = true;
@@ -89,6 +89,10 @@ impl<'py> Sites<'py> for Recorder {
         self.left(frame);
         self.baseline.set(EXECUTED);
         self.resume_mode(frame.py());
+    }
+
+    fn skips(&self, frame: &Frame<'py>) -> Option<Skip<'py>> {
+        self.skip_module_call(frame)
     }
 
     fn load_global(&self, frame: &Frame<'py>, name: Borrowed<'_, 'py>) -> Result<Object<'py>> {

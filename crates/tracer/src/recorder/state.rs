@@ -14,13 +14,14 @@ use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_graph::{Graph, NodeId, StackId};
-use stator_guards::{Guard, GuardKind, ObjectId, Source, SourceId, Sources};
+use stator_guards::{Guard, GuardKind, ObjectId, Printed, Source, SourceId, Sources};
 
 use super::context::Token;
 use super::effects::{Effect, KEYS};
 use super::kinds::{Kind, Kinds};
 use super::look as heap;
 use super::lookups::RecentLookups;
+use super::module_calls::ModuleCalls;
 use super::objects::{Adopted, Mark, Objects, canonical_key};
 use super::symbols::Symbols;
 use super::tensors::tensor_guard;
@@ -79,7 +80,7 @@ pub struct State {
     /// Placeholders by source, in the order they were made.
     pub placeholders: FxHashMap<SourceId, NodeId>,
     /// For [`Sources::print_next`] of placeholders.
-    pub last_printed: Option<(SourceId, String)>,
+    pub last_printed: Printed,
     /// Sources of the placeholders, in the graph's order.
     pub inputs: Vec<SourceId>,
     /// The inputs with the version of their data when they were first used.
@@ -114,6 +115,8 @@ pub struct State {
     pub rekeyed: FxHashMap<usize, Vec<Py<PyAny>>>,
     /// The writes, in the order of the first write to each part.
     pub effects: Vec<Effect>,
+    /// What is known of calls of modules.
+    pub module_calls: ModuleCalls,
     /// Special methods of types that are guarded already: type and name.
     pub protocols: FxHashSet<Slot>,
     distinct: FxHashSet<Slot>,
@@ -172,7 +175,7 @@ impl State {
             graph_objects: Vec::new(),
             graph_object_ids: FxHashMap::default(),
             placeholders: FxHashMap::default(),
-            last_printed: None,
+            last_printed: Printed::default(),
             inputs: Vec::new(),
             input_versions: Vec::new(),
             frames: Vec::new(),
@@ -191,6 +194,7 @@ impl State {
             written_dicts: FxHashSet::default(),
             rekeyed: FxHashMap::default(),
             effects: Vec::new(),
+            module_calls: ModuleCalls::default(),
             protocols: FxHashSet::default(),
             distinct: FxHashSet::default(),
             unread: FxHashMap::default(),
