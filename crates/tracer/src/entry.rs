@@ -15,6 +15,7 @@ use crate::breaks::Place;
 use crate::check::{Checker, Failure, Resolved};
 use crate::config;
 use crate::effects;
+use crate::evaluator::Link;
 use crate::locate::{Places, ShownPlaces, shown_path, source_line};
 use crate::recipe::Values;
 use crate::recorder::{Ending, Traced};
@@ -66,6 +67,8 @@ pub struct FrameState {
     pub next: usize,
     /// The innermost frame: the unit of the instruction that is to be executed natively.
     pub last: usize,
+    /// The others: how the instruction ends that waits for the next frame.
+    pub link: Link,
 }
 
 impl Entry {
@@ -182,6 +185,7 @@ impl Entry {
             current: frame.current as usize,
             next: frame.next as usize,
             last: frame.last as usize,
+            link: frame.link,
         });
         let frames = frames.collect();
         Replay::Broke(Box::new(State { frames, handled: broken.handled.map(|_| next()) }))

@@ -75,6 +75,8 @@ pub enum Recipe {
     },
     /// An instance of any other class.
     Object(Box<Instance>),
+    /// The instance dictionary of an object that is made as well.
+    InstanceDict(RecipeId),
     /// A closure cell; `None`: an empty one.
     Cell(Option<RecipeId>),
     /// A Python function.
@@ -459,6 +461,9 @@ impl<'py> Rebuild<'_, 'py> {
             Recipe::Call { callable, args } => {
                 let args = self.tuple(args)?;
                 self.object(*callable).call1(args)?
+            }
+            Recipe::InstanceDict(owner) => {
+                instance_dict(self.make(*owner)?.as_borrowed())?.into_any()
             }
             Recipe::Cell(_) => {
                 return Ok((Classes::get(py)?.cell.bind(py).call0()?, true));

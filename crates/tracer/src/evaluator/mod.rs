@@ -22,6 +22,7 @@ mod dispatch;
 mod exceptions;
 mod generators;
 mod iteration;
+mod links;
 mod matching;
 mod modules;
 mod names;
@@ -36,6 +37,7 @@ use stator_cpython::object::Object;
 use stator_cpython::thread::Thread;
 use stator_cpython::{Raised, Result};
 
+pub use links::{Link, Role};
 pub use sites::{Plain, Sites, Step};
 
 /// Evaluates `frame` until it returns, yields, raises or is handed over.
@@ -119,22 +121,22 @@ impl<'py> Resumed<'_, 'py> {
         flow
     }
 
-    /// The call that the frame waited for has ended.
-    pub fn complete(&mut self, result: Result<Object<'py>>) -> Flow<'py> {
-        match result {
-            Ok(value) => {
-                self.run.push(value);
-                self.run.publish();
-                Flow::Next
-            }
-            Err(Raised) => match self.plain().unwind(Stop::Raised) {
-                Ok(()) => {
-                    self.run.publish();
-                    Flow::Next
-                }
-                Err(raised) => Flow::Left(Err(raised)),
-            },
+    /// The call that the frame waited for has ended: ends the instruction that made it.
+    pub fn complete<S: Sites<'py>>(
+        &mut self,
+        result: Result<Object<'py>>,
+        link: Link,
+        sites: &S,
+    ) -> Flow<'py> {
+        let frame = self.run.frame();
+        let mut evaluation = Evaluation { run: self.run, frame, sites, keywords: None };
+        if let Err(stop) = evaluation.finish(link, result)
+            && let Err(raised) = evaluation.unwind(stop)
+        {
+            return Flow::Left(Err(raised));
         }
+        self.run.publish();
+        Flow::Next
     }
 
     /// Evaluates the rest.

@@ -37,6 +37,8 @@ pub trait Sites<'py>: Sized {
     fn enters(&self, frame: &Frame<'py>) {}
     /// The frame leaves: it returned, yielded, raised or was handed over.
     fn leaves(&self, frame: &Frame<'py>) {}
+    /// The instruction that a frame waits in is about to do something that no site tells of.
+    fn interrupts(&self, frame: &Frame<'py>, what: &'static str) {}
 
     // -- names ---------------------------------------------------------------------------------
 

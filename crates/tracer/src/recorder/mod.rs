@@ -22,6 +22,7 @@ mod getters;
 mod identity;
 mod items;
 pub mod kinds;
+mod links;
 mod look;
 mod lookups;
 mod marked;
@@ -35,6 +36,7 @@ mod outcome;
 mod recipes;
 mod roots;
 mod sites;
+mod special;
 mod state;
 mod stores;
 mod tensors;
@@ -61,7 +63,7 @@ use crate::breaks::{Place, Reason};
 use crate::functions::Functions;
 use crate::logs::Log;
 use crate::resume::anatomy::Anatomy;
-use crate::resume::point::Point;
+use crate::resume::point::{Point, Waiting};
 use crate::resume::session::Session;
 use crate::resume::testing::Breaks;
 use crate::rollback::Generators;
@@ -80,10 +82,8 @@ pub struct Recorder {
     watching: Cell<bool>,
     /// [`ops::executed`] before the current instruction.
     baseline: Cell<u64>,
-    /// Whether what the current instruction calls gives its result, as it is.
-    is_tail: Cell<bool>,
-    /// The frame that is about to call a Python function whose result it passes on, by address.
-    caller: Cell<usize>,
+    /// What the current instruction's frame waits for.
+    links: links::Links,
     /// The exception that the compiled function's caller is handling, by address.
     handled_at_entry: usize,
     anatomies: RefCell<FxHashMap<usize, Option<Rc<Anatomy>>>>,
@@ -232,30 +232,31 @@ impl Recorder {
         Ok(Rc::new(Self::with_state(py, root, State::new(py)?, handled, session)?))
     }
 
-    /// A recorder that begins at the next instruction of the innermost of `frames`, if it can.
+    /// A recorder that begins at the next instruction of the innermost of `chain`, if it can.
     ///
     /// # Errors
     /// As [`Recorder::new`].
     pub fn behind_break(
         py: Python<'_>,
-        frames: &[Frame<'_>],
+        chain: &[Waiting<'_>],
         handled: usize,
         session: Rc<Session>,
     ) -> PyResult<Rc<Self>> {
         let mut state = State::with_room(py, 0)?;
-        for frame in frames {
+        for Waiting { frame, .. } in chain {
             let code = state.code_id(frame.code().object());
             let id = frame.id();
             state.frames.push(ActiveFrame { id, code, parent: None, is_direct: true });
         }
-        let root = frames.first().map_or(0, |frame| frame.code().as_ptr() as usize);
+        let root = chain.first().map_or(0, |first| first.frame.code().as_ptr() as usize);
         let mut recorder = Self::with_state(py, root, state, handled, session)?;
         if let Breaks::At(_) = recorder.asked {
             recorder.asked = Breaks::None;
         }
         recorder.stopped.set(true);
         recorder.entered_root.set(true);
-        recorder.resume.set(frames.last().map_or(0, Frame::id));
+        recorder.resume.set(chain.last().map_or(0, |last| last.frame.id()));
+        recorder.links.wait_already(chain);
         Ok(Rc::new(recorder))
     }
 
@@ -274,8 +275,7 @@ impl Recorder {
             point: RefCell::new(None),
             watching: Cell::new(false),
             baseline: Cell::new(0),
-            is_tail: Cell::new(false),
-            caller: Cell::new(0),
+            links: links::Links::default(),
             handled_at_entry,
             anatomies: RefCell::default(),
             generators: RefCell::default(),

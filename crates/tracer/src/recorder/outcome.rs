@@ -17,7 +17,7 @@ use super::state::{State, Stop};
 use super::{Recorder, Recording};
 use crate::breaks::{Break, Place};
 use crate::effects::{Part, Store};
-use crate::evaluator::evaluate;
+use crate::evaluator::{Link, evaluate};
 use crate::recipe::{GraphOutputs, Recipe, RecipeId, Recipes};
 use crate::resume::anatomy::Anatomy;
 use crate::resume::point::{Waiting, slots};
@@ -92,6 +92,8 @@ pub struct FrameRecipe {
     pub next: u32,
     /// The innermost frame: the unit of the instruction that is to be executed natively.
     pub last: u32,
+    /// The others: how the instruction ends that waits for the next frame.
+    pub link: Link,
 }
 
 impl Ending {
@@ -131,14 +133,12 @@ pub struct Standing<'py> {
     pub last: usize,
     /// Its code.
     pub anatomy: Rc<Anatomy>,
-    /// Whether it waits for another frame.
-    pub waits: bool,
 }
 
 impl Standing<'_> {
     /// Whether the program may still read a fast local when the frame goes on.
     pub fn is_live(&self, slot: usize) -> bool {
-        if self.waits {
+        if self.waiting.link.is_some() {
             self.anatomy.is_live_behind(self.waiting.frame.unit(), slot)
         } else {
             self.anatomy.is_live_before(self.waiting.next, slot)
@@ -207,6 +207,8 @@ pub struct Finish {
     pub(super) made: FxHashMap<usize, RecipeId>,
     /// The keys of `made`, in the order in which they came.
     pub(super) order: Vec<usize>,
+    /// Recipes of instance dictionaries.
+    pub(super) instance_dicts: FxHashSet<RecipeId>,
     pub(super) outputs: GraphOutputs,
     rebuilt: Vec<SourceId>,
     pub(super) kept: FxHashSet<ObjectId>,
@@ -230,6 +232,7 @@ impl Finish {
             recipes: Recipes::new(),
             made: FxHashMap::default(),
             order: Vec::new(),
+            instance_dicts: FxHashSet::default(),
             outputs: GraphOutputs::default(),
             rebuilt: Vec::new(),
             kept,
@@ -310,6 +313,7 @@ impl Finish {
             current: *current as u32,
             next: waiting.next as u32,
             last: *last as u32,
+            link: waiting.link.unwrap_or(Link::Push),
         })
     }
 

@@ -3,7 +3,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::object::{Borrowed, Object, references};
 use stator_cpython::ops;
 use stator_guards::ObjectId;
 
@@ -53,7 +53,9 @@ impl Finish {
                 let id = self.recipes.reserve();
                 self.insert(address, id);
                 let recipe = self.fresh(object, kind)?;
-                self.recipes.set(id, recipe);
+                if !self.instance_dicts.contains(&id) {
+                    self.recipes.set(id, recipe);
+                }
                 Ok(id)
             }
             // A tuple or a code object out of a code object's constants.
@@ -255,6 +257,26 @@ impl Finish {
         Ok(Recipe::Reduced { callable, args, state })
     }
 
+    /// The program may hold an instance's dictionary: what is made of it is the instance's.
+    fn share_dict(&mut self, object: Borrowed<'_, '_>, dict: &Object<'_>) {
+        // The instance and `dict` hold it.
+        if references(dict.as_borrowed()) <= 2 {
+            return;
+        }
+        let Some(&owner) = self.made.get(&(object.as_ptr() as usize)) else { return };
+        let address = dict.as_ptr() as usize;
+        let id = match self.made.get(&address) {
+            Some(&id) => id,
+            None => {
+                let id = self.recipes.reserve();
+                self.insert(address, id);
+                id
+            }
+        };
+        self.instance_dicts.insert(id);
+        self.recipes.set(id, Recipe::InstanceDict(owner));
+    }
+
     fn instance(&mut self, object: Borrowed<'_, '_>) -> Made<Recipe> {
         let class = object.get_type();
         let refuse = || (Reason::Result, heap::type_name(object));
@@ -268,6 +290,7 @@ impl Finish {
         };
         let mut attributes = Vec::new();
         if let Some(dict) = heap::instance_dict(object) {
+            self.share_dict(object, &dict);
             for (name, value) in heap::dict_items(dict.as_borrowed()) {
                 let name = self.keep(name.as_borrowed());
                 attributes.push((name, self.recipe(value.as_borrowed())?));

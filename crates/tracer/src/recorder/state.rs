@@ -723,7 +723,8 @@ impl State {
 
     /// Says where an object's instance dictionary came from.
     pub fn know_instance_dict(&mut self, object: Borrowed<'_, '_>, dict: Borrowed<'_, '_>) {
-        if self.source(dict).is_some() {
+        if let Some(known) = self.source(dict) {
+            self.know_again(object, dict, known);
             return;
         }
         match self.origin(object) {
@@ -732,6 +733,19 @@ impl State {
                 self.objects.adopt(dict, source);
             }
             _ => self.set_fresh(dict),
+        }
+    }
+
+    /// An instance dictionary that was found elsewhere before: there it may be another one next time.
+    #[inline]
+    fn know_again(&mut self, object: Borrowed<'_, '_>, dict: Borrowed<'_, '_>, known: SourceId) {
+        let Some(owner) = self.source(object) else { return };
+        if matches!(self.sources.get(known), Source::Dict(of) if *of == owner) {
+            return;
+        }
+        let source = self.sources.intern(Source::Dict(owner));
+        if let Err(stop) = self.adopt(source, dict) {
+            self.failure.get_or_insert(stop);
         }
     }
 

@@ -79,17 +79,9 @@ impl Anatomy {
         self.at(unit).map(|(_, instruction)| instruction.opcode_unit() as usize)
     }
 
-    /// How many values the call at `unit` takes off the stack before it pushes its result; `None`:
-    /// the instruction is none.
-    pub fn operands(&self, unit: usize) -> Option<usize> {
-        let (_, instruction) = self.at(unit)?;
-        match instruction.opcode {
-            // Callable and a `NULL`, or function and receiver.
-            Opcode::CALL => Some(instruction.arg as usize + 2),
-            Opcode::CALL_FUNCTION_EX => Some(3 + (instruction.arg as usize & 1)),
-            Opcode::WITH_EXCEPT_START => Some(0),
-            _ => None,
-        }
+    /// The argument of the instruction at `unit`, its `EXTENDED_ARG`s included.
+    pub fn arg(&self, unit: usize) -> Option<u32> {
+        self.at(unit).map(|(_, instruction)| instruction.arg)
     }
 
     /// Whether a fast local may still be read when evaluation goes on at `unit`.

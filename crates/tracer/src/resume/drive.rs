@@ -27,7 +27,7 @@ use super::point::{Chain, Key, Point, Points, Waiting, handled_beyond, roots};
 use super::session::Session;
 use crate::compiled::Compiled;
 use crate::entry::{FrameState, Replay, State};
-use crate::evaluator::{Flow, Resumed, resume};
+use crate::evaluator::{Flow, Link, Plain, Resumed, resume};
 use crate::recorder::Recorder;
 
 /// How the frames were left when a replay took over.
@@ -44,6 +44,8 @@ struct Moved {
     id: usize,
     /// Where it goes on; known while it waits for another frame.
     next: usize,
+    /// How the instruction ends that waits.
+    link: Link,
 }
 
 /// One run behind a break.
@@ -152,9 +154,9 @@ impl Driver {
             let message = "Stator has a bug: a frame of another function stands at a break";
             return resumed.raise(Raised::set(py, PySystemError::new_err(message)));
         }
-        let FrameState { locals, stack, current, next, last, .. } = state;
+        let FrameState { locals, stack, current, next, last, link, .. } = state;
         resumed.restore(py, locals, stack, current, next);
-        self.frames.borrow_mut().push(Moved { id: frame.id(), next });
+        self.frames.borrow_mut().push(Moved { id: frame.id(), next, link });
         let inner = self.states.borrow().front().map(|inner| inner.function.clone_ref(py));
         let flow = match inner {
             None => {
@@ -166,7 +168,7 @@ impl Driver {
                 if self.signal.borrow().is_some() {
                     return resumed.abandon();
                 }
-                resumed.complete(result)
+                self.complete(resumed, result, link)
             }
         };
         let evaluated = match flow {
@@ -178,6 +180,26 @@ impl Driver {
             recorder.left(&frame);
         }
         evaluated
+    }
+
+    /// Ends the instruction that has waited for a frame.
+    fn complete<'py>(
+        &self,
+        resumed: &mut Resumed<'_, 'py>,
+        result: Result<Object<'py>>,
+        link: Link,
+    ) -> Flow<'py> {
+        let py = resumed.frame().py();
+        let recorder = self.recording.borrow().as_ref().map(|(recorder, _)| recorder.clone());
+        match recorder {
+            Some(recorder) => {
+                recorder.evaluating(py, || resumed.complete(result, link, &*recorder))
+            }
+            None => {
+                let _native = Suspended::new(py);
+                resumed.complete(result, link, &Plain)
+            }
+        }
     }
 
     /// The rest of a frame.
@@ -258,8 +280,7 @@ impl Driver {
     /// Begins a recording behind the break, if it is allowed.
     fn begin(&self, py: Python<'_>, chain: &[Waiting<'_>]) -> bool {
         let Some(session) = self.compiled.get().begin(py) else { return false };
-        let frames: Vec<_> = chain.iter().map(|waiting| waiting.frame).collect();
-        match Recorder::behind_break(py, &frames, self.handled_at_entry, session.clone()) {
+        match Recorder::behind_break(py, chain, self.handled_at_entry, session.clone()) {
             Ok(recorder) => {
                 *self.recording.borrow_mut() = Some((recorder, session));
                 true
@@ -279,8 +300,9 @@ impl Driver {
         for (index, known) in moved.iter().enumerate().rev() {
             let frame = callers.find(|caller| caller.id() == known.id)?;
             let is_last = index + 1 == moved.len();
-            let next = if is_last { resumed.next_unit() } else { known.next };
-            chain.push(Waiting { frame, next, depth: frame.stack().len() });
+            let (next, link) =
+                if is_last { (resumed.next_unit(), None) } else { (known.next, Some(known.link)) };
+            chain.push(Waiting { frame, next, depth: frame.stack().len(), held: None, link });
         }
         chain.reverse();
         Some(chain)

@@ -23,10 +23,11 @@ use crate::breaks::Break;
 use crate::check::Resolved;
 use crate::entries::Entries;
 use crate::entry::Entry;
+use crate::evaluator::Link;
 use crate::lock;
 
 /// A frame that waits, seen from outside.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Waiting<'py> {
     /// The frame.
     pub frame: Frame<'py>,
@@ -34,6 +35,10 @@ pub struct Waiting<'py> {
     pub next: usize,
     /// How many values of its stack count: the operands of a call it waits for don't.
     pub depth: usize,
+    /// What counts as one more value of the stack: what the instruction has made.
+    pub held: Option<Object<'py>>,
+    /// How the instruction ends that waits for another frame.
+    pub link: Option<Link>,
 }
 
 /// The frames of a resume point, outermost first.
@@ -46,7 +51,9 @@ struct FrameKey {
     next: usize,
     /// A bit for each fast local and each value of the stack: whether there is one.
     present: SmallVec<[u64; 2]>,
-    depth: usize,
+    /// How many these are.
+    slots: usize,
+    link: Option<Link>,
 }
 
 /// Where the frames of a resume point stand.
@@ -75,7 +82,8 @@ impl Key {
                 code: waiting.frame.code().as_ptr() as usize,
                 next: waiting.next,
                 present,
-                depth: waiting.depth,
+                slots: slots.len(),
+                link: waiting.link,
             }
         });
         Self { frames: frames.collect(), handles: handled }
@@ -88,7 +96,8 @@ pub fn slots<'a, 'py>(waiting: &'a Waiting<'py>) -> SmallVec<[Option<Borrowed<'a
     let stack = waiting.frame.stack();
     let depth = waiting.depth.min(stack.len());
     let locals = (0..locals).map(|index| waiting.frame.local(index));
-    locals.chain(stack[..depth].iter().copied()).collect()
+    let held = waiting.held.iter().map(|held| Some(held.as_borrowed()));
+    locals.chain(stack[..depth].iter().copied()).chain(held).collect()
 }
 
 /// The roots of a resume point.
