@@ -20,6 +20,7 @@ mod dictionaries;
 mod effects;
 mod getters;
 mod identity;
+mod instance_dicts;
 mod items;
 pub mod kinds;
 mod links;

@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use pyo3::prelude::*;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use stator_cpython::frame::Frame;
-use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::object::Borrowed;
 use stator_graph::{Graph, NodeId, StackId};
 use stator_guards::{Guard, GuardKind, ObjectId, Source, SourceId, Sources};
 
@@ -711,41 +711,6 @@ impl State {
         let key = (a.index().min(b.index()), a.index().max(b.index()));
         if self.distinct.insert(key) {
             self.guard(a, GuardKind::Distinct(Box::new([b])));
-        }
-    }
-
-    /// The instance dictionary of an object; from outside if the object is.
-    pub fn instance_dict<'py>(&mut self, object: Borrowed<'_, 'py>) -> Option<Object<'py>> {
-        let dict = heap::instance_dict(object)?;
-        self.know_instance_dict(object, dict.as_borrowed());
-        Some(dict)
-    }
-
-    /// Says where an object's instance dictionary came from.
-    pub fn know_instance_dict(&mut self, object: Borrowed<'_, '_>, dict: Borrowed<'_, '_>) {
-        if let Some(known) = self.source(dict) {
-            self.know_again(object, dict, known);
-            return;
-        }
-        match self.origin(object) {
-            Some(Origin::Source(owner)) => {
-                let source = self.sources.intern(Source::Dict(owner));
-                self.objects.adopt(dict, source);
-            }
-            _ => self.set_fresh(dict),
-        }
-    }
-
-    /// An instance dictionary that was found elsewhere before: there it may be another one next time.
-    #[inline]
-    fn know_again(&mut self, object: Borrowed<'_, '_>, dict: Borrowed<'_, '_>, known: SourceId) {
-        let Some(owner) = self.source(object) else { return };
-        if matches!(self.sources.get(known), Source::Dict(of) if *of == owner) {
-            return;
-        }
-        let source = self.sources.intern(Source::Dict(owner));
-        if let Err(stop) = self.adopt(source, dict) {
-            self.failure.get_or_insert(stop);
         }
     }
 
