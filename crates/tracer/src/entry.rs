@@ -1,6 +1,6 @@
 //! A cache entry: one trace, its guards compiled, and how to run it.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -15,6 +15,7 @@ use crate::breaks::Place;
 use crate::check::{Checker, Failure, Resolved};
 use crate::config;
 use crate::effects;
+use crate::lock;
 use crate::evaluator::Link;
 use crate::locate::{Places, ShownPlaces, shown_path, source_line};
 use crate::recipe::Values;
@@ -29,6 +30,14 @@ pub struct Entry {
     checker: Checker,
     program: OnceLock<Program>,
     backend: OnceLock<Py<PyAny>>,
+    follower: Mutex<Option<Follower>>,
+}
+
+/// The trace that was replayed behind another one's break.
+struct Follower {
+    /// The resume point that both know it by.
+    point: u64,
+    entry: Weak<Entry>,
 }
 
 /// Why a replay didn't give a result.
@@ -86,7 +95,13 @@ impl Entry {
                 *object = py.None();
             }
         }
-        Ok(Arc::new(Self { traced, checker, program: OnceLock::new(), backend: OnceLock::new() }))
+        Ok(Arc::new(Self {
+            traced,
+            checker,
+            program: OnceLock::new(),
+            backend: OnceLock::new(),
+            follower: Mutex::default(),
+        }))
     }
 
     /// Whether the guards hold; if so, inputs and rebuilt objects.
@@ -108,6 +123,20 @@ impl Entry {
         locals: &[Borrowed<'_, 'py>],
     ) -> Option<Resolved<'py>> {
         self.checker.check_fast(py, locals)
+    }
+
+    /// The trace of a resume point that followed this one the last time: likely to fit again.
+    #[must_use]
+    pub fn follower(&self, point: u64) -> Option<Arc<Self>> {
+        let follower = lock(&self.follower);
+        follower.as_ref().filter(|known| known.point == point)?.entry.upgrade()
+    }
+
+    /// A trace of a resume point follows this one.
+    pub fn is_followed_by(&self, point: u64, entry: &Arc<Self>) {
+        let entry = Arc::downgrade(entry);
+        let before = lock(&self.follower).replace(Follower { point, entry });
+        drop(before);
     }
 
     /// Whether everything the guards know by identity is alive.

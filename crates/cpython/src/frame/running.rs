@@ -343,11 +343,16 @@ impl<'py> Running<'py> {
         unsafe { shim::stator_mark_suspended(self.frame.as_ptr()) };
     }
 
-    /// Leaves a frame whose rest isn't needed: drops the stack. The value means nothing.
-    pub fn abandon(&mut self) -> Evaluated<'py> {
+    /// Drops what is on the stack.
+    pub fn drop_all(&mut self) {
         while self.depth() > 0 {
             drop(self.pop_or_null());
         }
+    }
+
+    /// Leaves a frame whose rest isn't needed: drops the stack. The value means nothing.
+    pub fn abandon(&mut self) -> Evaluated<'py> {
+        self.drop_all();
         let nothing = self.frame.py().None().into_bound(self.frame.py());
         self.leave_with(nothing)
     }

@@ -90,7 +90,7 @@ impl<'py> Resumed<'_, 'py> {
         self.run.next_unit()
     }
 
-    /// Moves the frame: see [`Running::restore`].
+    /// Moves the frame: see [`Running::restore`]. What its stack held is dropped.
     pub fn restore(
         &mut self,
         py: Python<'py>,
@@ -104,6 +104,7 @@ impl<'py> Resumed<'_, 'py> {
             slots[slot as usize] = Some(value.into_bound(py));
         }
         let stack = stack.into_iter().map(|value| value.map(|value| value.into_bound(py)));
+        self.run.drop_all();
         self.run.restore(slots, stack, current, next);
     }
 

@@ -107,7 +107,11 @@ impl Recorder {
         let ended = if self.watching.get() {
             Ok(())
         } else {
-            self.standing(frame).and_then(|frames| self.end_with(frame.py(), End::Break(&frames)))
+            self.standing(frame).and_then(|frames| {
+                self.end_with(frame.py(), End::Break(&frames))?;
+                self.note_idle(&frames);
+                Ok(())
+            })
         };
         self.resume.set(if ended.is_ok() { frame.id() } else { 0 });
         let stop = match ended {
@@ -124,6 +128,15 @@ impl Recorder {
         self.session.broke(stop);
         // The instruction may take long.
         drop(self.gc.take());
+    }
+
+    /// Behind a loop's body there is often nothing but the way to its `FOR_ITER`.
+    fn note_idle(&self, frames: &[Standing<'_>]) {
+        let Some(Standing { waiting, last, anatomy, .. }) = frames.last() else { return };
+        let (frame, begin) = self.began.get();
+        if frame == waiting.frame.id() && anatomy.is_idle(begin, *last) {
+            self.session.points.is_idle(&waiting.frame.code(), begin, *last);
+        }
     }
 
     /// What is alive in a special method may be impossible to rebuild (a half-made instance): the
@@ -281,6 +294,8 @@ impl Recorder {
             *self.generators.borrow_mut() = rollback::generators(py).ok()?;
         }
         drop(old);
+        let begin = standing.last().map_or(0, |innermost| innermost.waiting.next);
+        self.began.set((frame.id(), begin));
         self.stopped.set(false);
         Some(true)
     }

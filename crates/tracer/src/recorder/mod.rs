@@ -79,6 +79,8 @@ pub struct Recorder {
     resume: Cell<usize>,
     /// The resume point that the trace began at; none: the compiled function's entry.
     point: RefCell<Option<Arc<Point>>>,
+    /// Where it began in the innermost frame then: the frame's address, and the unit.
+    began: Cell<(usize, usize)>,
     /// Whether the trace is known already: it's followed to its break, then dropped.
     watching: Cell<bool>,
     /// [`ops::executed`] before the current instruction.
@@ -274,6 +276,7 @@ impl Recorder {
             stopped: Cell::new(false),
             resume: Cell::new(0),
             point: RefCell::new(None),
+            began: Cell::default(),
             watching: Cell::new(false),
             baseline: Cell::new(0),
             links: links::Links::default(),

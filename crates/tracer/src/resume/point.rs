@@ -8,13 +8,14 @@
 
 use std::collections::hash_map::Entry as Slot;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
+use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Thread;
@@ -122,8 +123,9 @@ pub fn handled_beyond(py: Python<'_>, at_entry: usize) -> Option<Object<'_>> {
 }
 
 /// What is known of one resume point.
-#[derive(Default)]
 pub struct Point {
+    /// Tells it from every other one there has been.
+    id: u64,
     entries: Mutex<Entries>,
     /// Whether the program runs natively from here on.
     given_up: AtomicBool,
@@ -134,6 +136,35 @@ pub struct Point {
 }
 
 impl Point {
+    /// A point without traces, whose frames have these code objects.
+    fn new(codes: Vec<Py<PyAny>>) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            entries: Mutex::default(),
+            given_up: AtomicBool::default(),
+            full: AtomicU32::default(),
+            codes,
+        }
+    }
+
+    /// As [`Point::find`], behind the break of `before`: what followed it the last time comes first.
+    pub fn find_behind<'py>(
+        &self,
+        py: Python<'py>,
+        before: &Entry,
+        roots: &[Borrowed<'_, 'py>],
+    ) -> Option<(Arc<Entry>, Resolved<'py>)> {
+        if let Some(entry) = before.follower(self.id)
+            && let Some(resolved) = entry.check_fast(py, roots)
+        {
+            return Some((entry, resolved));
+        }
+        let found = self.find(py, roots)?;
+        before.is_followed_by(self.id, &found.0);
+        Some(found)
+    }
+
     /// The entry whose guards hold for these values.
     pub fn find<'py>(
         &self,
@@ -210,6 +241,9 @@ struct Marks {
 pub struct Points {
     points: Mutex<FxHashMap<Key, Arc<Point>>>,
     marks: Mutex<Marks>,
+    /// Where nothing is done but to go to a break: code object and unit, and the breaking
+    /// instruction's unit.
+    idle: Mutex<FxHashMap<(usize, usize), usize>>,
 }
 
 /// How many resume points a compiled function may have: beyond that it isn't worth it.
@@ -231,10 +265,19 @@ impl Points {
             Slot::Vacant(slot) => {
                 let codes =
                     chain.iter().map(|waiting| waiting.frame.code().object().to_owned().unbind());
-                let point = Point { codes: codes.collect(), ..Point::default() };
-                Some(slot.insert(Arc::new(point)).clone())
+                Some(slot.insert(Arc::new(Point::new(codes.collect()))).clone())
             }
         }
+    }
+
+    /// From `unit` on, the code does nothing but go to the instruction at `last`, which breaks.
+    pub fn is_idle(&self, code: &Code<'_>, unit: usize, last: usize) {
+        lock(&self.idle).insert((code.as_ptr() as usize, unit), last);
+    }
+
+    /// The instruction to which the code goes from `unit` on without doing anything.
+    pub fn idle(&self, code: &Code<'_>, unit: usize) -> Option<usize> {
+        lock(&self.idle).get(&(code.as_ptr() as usize, unit)).copied()
     }
 
     /// Every trace that starts at a resume point.
@@ -274,6 +317,7 @@ impl Points {
     pub fn clear(&self) {
         let points = std::mem::take(&mut *lock(&self.points));
         *lock(&self.marks) = Marks::default();
+        lock(&self.idle).clear();
         drop(points);
     }
 
