@@ -15,11 +15,11 @@ use crate::breaks::Place;
 use crate::check::{Checker, Failure, Resolved};
 use crate::config;
 use crate::effects;
-use crate::lock;
 use crate::evaluator::Link;
 use crate::locate::{Places, ShownPlaces, shown_path, source_line};
+use crate::lock;
 use crate::recipe::Values;
-use crate::recorder::{Ending, Traced};
+use crate::recorder::{Ending, TracebackEntry, Traced};
 use crate::replay::{self, Program};
 use crate::resume::listing;
 use crate::rollback;
@@ -58,6 +58,8 @@ pub struct State {
     pub frames: SmallVec<[FrameState; 2]>,
     /// The exception being handled.
     pub handled: Option<Py<PyAny>>,
+    /// The exceptions that get tracebacks once there are frames.
+    pub raised: Vec<(Py<PyAny>, Box<[TracebackEntry]>)>,
 }
 
 /// A frame at a graph break; see [`crate::recorder::FrameRecipe`].
@@ -217,7 +219,10 @@ impl Entry {
             link: frame.link,
         });
         let frames = frames.collect();
-        Replay::Broke(Box::new(State { frames, handled: broken.handled.map(|_| next()) }))
+        let handled = broken.handled.map(|_| next());
+        let raised =
+            broken.raised.iter().map(|raised| (next(), raised.traceback.clone())).collect();
+        Replay::Broke(Box::new(State { frames, handled, raised }))
     }
 
     /// Whether the graph has so few operations that CPython is as quick: none before a break, or

@@ -213,6 +213,15 @@ impl<'py> Running<'py> {
         unsafe { shim::stator_trace_exception(self.thread.as_ptr()) };
     }
 
+    /// The object of the thread's current frame, which is this one (`sys._getframe()`).
+    ///
+    /// # Errors
+    /// `MemoryError`.
+    pub fn object(&self) -> Result<Object<'py>> {
+        // SAFETY: the linked frame is the thread's current one, and it's complete.
+        unsafe { owned(self.frame.py(), shim::PyThreadState_GetFrame(self.thread.as_ptr())) }
+    }
+
     /// The handler for an exception raised by the current instruction.
     ///
     /// CPython looks up the unit before the next one: it differs from the current instruction's where

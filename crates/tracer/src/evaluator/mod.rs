@@ -84,6 +84,14 @@ impl<'py> Resumed<'_, 'py> {
         self.run.frame()
     }
 
+    /// Its frame object. The frame is the thread's current one.
+    ///
+    /// # Errors
+    /// `MemoryError`.
+    pub fn object(&self) -> Result<Object<'py>> {
+        self.run.object()
+    }
+
     /// The unit it goes on at.
     #[must_use]
     pub fn next_unit(&self) -> usize {

@@ -18,6 +18,7 @@ mod containers;
 mod context;
 mod dictionaries;
 mod effects;
+mod exceptions;
 mod getters;
 mod identity;
 mod instance_dicts;
@@ -56,7 +57,7 @@ use stator_cpython::generic::WithoutGc;
 use stator_cpython::object::Borrowed;
 use stator_cpython::thread::Thread;
 
-pub use outcome::{Broken, Ending, FrameRecipe, Traced, record};
+pub use outcome::{Broken, Ending, FrameRecipe, Raised, TracebackEntry, Traced, record};
 use state::ActiveFrame;
 pub use state::{Origin, State, Stop};
 

@@ -74,6 +74,27 @@ pub struct Broken {
     pub frames: Box<[FrameRecipe]>,
     /// The exception being handled.
     pub handled: Option<RecipeId>,
+    /// Exceptions that the trace raised.
+    pub raised: Vec<Raised>,
+}
+
+/// An exception that is made again with its traceback.
+pub struct Raised {
+    /// The exception.
+    pub exception: RecipeId,
+    /// Its traceback, outermost first.
+    pub traceback: Box<[TracebackEntry]>,
+}
+
+/// A part of a traceback.
+#[derive(Clone, Copy, Debug)]
+pub struct TracebackEntry {
+    /// Which of the frames that are made.
+    pub frame: u32,
+    /// `tb_lasti`
+    pub last: i32,
+    /// `tb_lineno`
+    pub line: i32,
 }
 
 /// How one frame is made again.
@@ -111,7 +132,9 @@ impl Ending {
                 .chain(frame.stack.iter().copied().flatten())
         });
         let handled = broken.and_then(|broken| broken.handled);
-        result.into_iter().chain(frames).chain(handled)
+        let raised = broken.into_iter().flat_map(|broken| &broken.raised);
+        let raised = raised.map(|raised| raised.exception);
+        result.into_iter().chain(frames).chain(handled).chain(raised)
     }
 }
 
@@ -207,6 +230,10 @@ pub struct Finish {
     pub(super) made: FxHashMap<usize, RecipeId>,
     /// The keys of `made`, in the order in which they came.
     pub(super) order: Vec<usize>,
+    /// The frame objects of the frames that are made, by address; 0 where there is none.
+    pub(super) standing: Vec<usize>,
+    /// The exceptions that the trace raised.
+    pub(super) raised: Vec<Raised>,
     /// Recipes of instance dictionaries.
     pub(super) instance_dicts: FxHashSet<RecipeId>,
     pub(super) outputs: GraphOutputs,
@@ -232,6 +259,8 @@ impl Finish {
             recipes: Recipes::new(),
             made: FxHashMap::default(),
             order: Vec::new(),
+            standing: Vec::new(),
+            raised: Vec::new(),
             instance_dicts: FxHashSet::default(),
             outputs: GraphOutputs::default(),
             rebuilt: Vec::new(),
@@ -241,10 +270,13 @@ impl Finish {
         let ending = match end {
             End::Return(result) => Ending::Return(finish.recipe(result)?),
             End::Break(frames) => {
+                finish.standing =
+                    frames.iter().map(|standing| standing.waiting.frame.object_address()).collect();
                 let frames = frames.iter().map(|frame| finish.frame(frame)).collect::<Made<_>>()?;
                 let handled =
                     handled.map(|handled| finish.recipe(handled.as_borrowed())).transpose()?;
-                Ending::Break(Box::new(Broken { frames, handled }))
+                let raised = std::mem::take(&mut finish.raised);
+                Ending::Break(Box::new(Broken { frames, handled, raised }))
             }
         };
         let effects = finish.effects(py)?;

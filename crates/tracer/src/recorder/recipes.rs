@@ -1,12 +1,14 @@
 //! How the objects are made again that a trace leaves behind: recipes of results, of what effects
 //! write, and of everything that is alive at a graph break.
 
+use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use stator_cpython::object::{Borrowed, Object, references};
 use stator_cpython::ops;
 use stator_guards::ObjectId;
 
+use super::exceptions;
 use super::kinds::Kind;
 use super::look as heap;
 use super::outcome::{Finish, Made};
@@ -68,6 +70,10 @@ impl Finish {
                     let id = self.source(source);
                     self.insert(address, id);
                     Ok(id)
+                }
+                None if exceptions::is_raised_by_c_code(object) => {
+                    self.state.set_fresh(object);
+                    self.recipe(object)
                 }
                 None => {
                     let detail = format!("a {} in the result", heap::type_name(object));
@@ -156,6 +162,7 @@ impl Finish {
                 let callable = self.keep(class.as_any().as_borrowed());
                 Ok(Recipe::Call { callable, args })
             }
+            Kind::Object if object.is_instance_of::<PyBaseException>() => self.exception(object),
             Kind::Dict | Kind::Object => self.instance(object),
             Kind::Cell => {
                 let contents = ops::load_cell(object);
@@ -286,7 +293,7 @@ impl Finish {
                 Items::Entries(self.entries(object)?)
             }
             Storage::Plain => Items::None,
-            Storage::List | Storage::Set => return Err(refuse()),
+            Storage::List | Storage::Set | Storage::Exception => return Err(refuse()),
         };
         let mut attributes = Vec::new();
         if let Some(dict) = heap::instance_dict(object) {
@@ -341,6 +348,6 @@ fn is_reducible(iterator: Borrowed<'_, '_>) -> bool {
     NAMES.contains(&heap::type_name(iterator).as_str())
 }
 
-fn refused(error: PyErr) -> (Reason, String) {
+pub(super) fn refused(error: PyErr) -> (Reason, String) {
     (Reason::Result, error.to_string())
 }

@@ -25,6 +25,7 @@ use stator_cpython::{Raised, Result};
 
 use super::point::{Chain, Key, Point, Points, Waiting, handled_beyond, roots};
 use super::session::Session;
+use super::tracebacks;
 use crate::compiled::Compiled;
 use crate::entry::{Entry, FrameState, Replay, State};
 use crate::evaluator::{Flow, Link, Plain, Resumed, resume};
@@ -69,6 +70,8 @@ struct Driver {
     recording: RefCell<Option<(Rc<Recorder>, Rc<Session>)>>,
     /// The exception that the compiled function's caller is handling, by address.
     handled_at_entry: usize,
+    /// Exceptions that get tracebacks once the frames are there.
+    raised: RefCell<Vec<tracebacks::Raised>>,
     /// The trace that led to the break.
     before: RefCell<Arc<Entry>>,
 }
@@ -117,6 +120,7 @@ pub fn go_on<'py>(
         signal: RefCell::default(),
         recording: RefCell::default(),
         handled_at_entry: thread.handled().map_or(0, |handled| handled.as_ptr() as usize),
+        raised: RefCell::default(),
         before: RefCell::new(entry.clone()),
     });
     let _driving = Driving::start(driver.clone());
@@ -155,6 +159,7 @@ impl Driver {
     /// Makes the frames and lets them run.
     fn round<'py>(&self, py: Python<'py>, state: State) -> Result<Object<'py>> {
         let function = state.frames[0].function.bind(py).clone();
+        *self.raised.borrow_mut() = state.raised;
         *self.states.borrow_mut() = state.frames.into_iter().collect();
         self.frames.borrow_mut().clear();
         let _active = Active::new(py, evaluate);
@@ -178,6 +183,9 @@ impl Driver {
             let flow = match inner {
                 None => {
                     let _native = Suspended::new(py);
+                    if let Err(error) = self.attach_tracebacks(resumed) {
+                        return resumed.raise(Raised::set(py, error));
+                    }
                     self.through(resumed, last)
                 }
                 Some(function) => {
@@ -282,6 +290,7 @@ impl Driver {
             Replay::Broke(mut state) => {
                 *self.before.borrow_mut() = entry;
                 if !handles && state.handled.is_none() && self.stands(resumed, &state) {
+                    *self.raised.borrow_mut() = state.raised;
                     let Some(innermost) = state.frames.pop() else { unreachable!("it has frames") };
                     return Next::Moved(innermost);
                 }
@@ -292,6 +301,17 @@ impl Driver {
         };
         *self.signal.borrow_mut() = Some(signal);
         Next::Left(resumed.abandon())
+    }
+
+    /// The frames are there: exceptions get the tracebacks that speak of them.
+    fn attach_tracebacks(&self, resumed: &Resumed<'_, '_>) -> PyResult<()> {
+        let raised = self.raised.take();
+        if raised.is_empty() {
+            return Ok(());
+        }
+        let py = resumed.frame().py();
+        let innermost = resumed.object().map_err(|raised| raised.take(py))?;
+        tracebacks::attach(&innermost, self.frames.borrow().len(), &raised)
     }
 
     /// Evaluates natively up to and including an instruction, and further to the next that breaks if
