@@ -348,7 +348,7 @@ impl Compiled {
 
     fn replay<'py>(
         this: &Bound<'py, Self>,
-        entry: &Entry,
+        entry: &Arc<Entry>,
         resolved: &Resolved<'py>,
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
@@ -371,7 +371,7 @@ impl Compiled {
             Replay::Failed(error) => return Err(error),
         };
         own.hits.fetch_add(1, Ordering::Relaxed);
-        let continued = drive::go_on(this, state);
+        let continued = drive::go_on(this, entry, state);
         if let Some(session) = continued.session {
             own.ended();
             let result = continued.result?;

@@ -1,6 +1,6 @@
 //! A cache entry: one trace, its guards compiled, and how to run it.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -15,10 +15,12 @@ use crate::breaks::Place;
 use crate::check::{Checker, Facts, Failure, Found, Resolved};
 use crate::config;
 use crate::effects;
+use crate::evaluator::Link;
 use crate::locate::{Places, ShownPlaces, shown_path, source_line};
+use crate::lock;
 use crate::policy::{Dims, History, Seen};
 use crate::recipe::Values;
-use crate::recorder::{Ending, Traced};
+use crate::recorder::{Ending, TracebackEntry, Traced};
 use crate::replay::{self, Program};
 use crate::resume::listing;
 use crate::rollback;
@@ -30,6 +32,14 @@ pub struct Entry {
     checker: Checker,
     program: OnceLock<Program>,
     backend: OnceLock<Py<PyAny>>,
+    follower: Mutex<Option<Follower>>,
+}
+
+/// The trace that was replayed behind another one's break.
+struct Follower {
+    /// The resume point that both know it by.
+    point: u64,
+    entry: Weak<Entry>,
 }
 
 /// Why a replay didn't give a result.
@@ -50,6 +60,8 @@ pub struct State {
     pub frames: SmallVec<[FrameState; 2]>,
     /// The exception being handled.
     pub handled: Option<Py<PyAny>>,
+    /// The exceptions that get tracebacks once there are frames.
+    pub raised: Vec<(Py<PyAny>, Box<[TracebackEntry]>)>,
 }
 
 /// A frame at a graph break; see [`crate::recorder::FrameRecipe`].
@@ -68,6 +80,8 @@ pub struct FrameState {
     pub next: usize,
     /// The innermost frame: the unit of the instruction that is to be executed natively.
     pub last: usize,
+    /// The others: how the instruction ends that waits for the next frame.
+    pub link: Link,
 }
 
 impl Entry {
@@ -87,7 +101,13 @@ impl Entry {
                 *object = py.None();
             }
         }
-        Ok(Arc::new(Self { traced, checker, program: OnceLock::new(), backend: OnceLock::new() }))
+        Ok(Arc::new(Self {
+            traced,
+            checker,
+            program: OnceLock::new(),
+            backend: OnceLock::new(),
+            follower: Mutex::default(),
+        }))
     }
 
     /// Whether the guards hold; if so, inputs and rebuilt objects.
@@ -172,6 +192,20 @@ impl Entry {
             Some(symbolic) => self.check_symbolic(symbolic, &resolved).is_ok().then_some(resolved),
             None => Some(resolved),
         }
+    }
+
+    /// The trace of a resume point that followed this one the last time: likely to fit again.
+    #[must_use]
+    pub fn follower(&self, point: u64) -> Option<Arc<Self>> {
+        let follower = lock(&self.follower);
+        follower.as_ref().filter(|known| known.point == point)?.entry.upgrade()
+    }
+
+    /// A trace of a resume point follows this one.
+    pub fn is_followed_by(&self, point: u64, entry: &Arc<Self>) {
+        let entry = Arc::downgrade(entry);
+        let before = lock(&self.follower).replace(Follower { point, entry });
+        drop(before);
     }
 
     /// Whether everything the guards know by identity is alive.
@@ -268,9 +302,13 @@ impl Entry {
             current: frame.current as usize,
             next: frame.next as usize,
             last: frame.last as usize,
+            link: frame.link,
         });
         let frames = frames.collect();
-        Replay::Broke(Box::new(State { frames, handled: broken.handled.map(|_| next()) }))
+        let handled = broken.handled.map(|_| next());
+        let raised =
+            broken.raised.iter().map(|raised| (next(), raised.traceback.clone())).collect();
+        Replay::Broke(Box::new(State { frames, handled, raised }))
     }
 
     /// Whether the graph has so few operations that CPython is as quick: none before a break, or

@@ -57,6 +57,8 @@ pub trait Sites<'py>: Sized {
     fn returns(&self, frame: &Frame<'py>, value: Borrowed<'_, 'py>) {}
     /// The frame leaves: it returned, yielded, raised or was handed over.
     fn leaves(&self, frame: &Frame<'py>) {}
+    /// The instruction that a frame waits in is about to do something that no site tells of.
+    fn interrupts(&self, frame: &Frame<'py>, what: &'static str) {}
 
     /// Behind the `RESUME` that begins a call, if [`Sites::STEPS`]: the site may have done the work of
     /// the instructions that follow.

@@ -629,27 +629,6 @@ impl State {
         }
     }
 
-    /// The instance dictionary of an object; from outside if the object is.
-    pub fn instance_dict<'py>(&mut self, object: Borrowed<'_, 'py>) -> Option<Object<'py>> {
-        let dict = heap::instance_dict(object)?;
-        self.know_instance_dict(object, dict.as_borrowed());
-        Some(dict)
-    }
-
-    /// Says where an object's instance dictionary came from.
-    pub fn know_instance_dict(&mut self, object: Borrowed<'_, '_>, dict: Borrowed<'_, '_>) {
-        if self.source(dict).is_some() {
-            return;
-        }
-        match self.origin(object) {
-            Some(Origin::Source(owner)) => {
-                let source = self.sources.intern(Source::Dict(owner));
-                self.objects.adopt(dict, source);
-            }
-            _ => self.set_fresh(dict),
-        }
-    }
-
     /// Whether nothing was found at a source yet.
     fn first_seen(&mut self, source: SourceId) -> bool {
         if self.seen.len() <= source.index() {
