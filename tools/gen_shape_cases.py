@@ -1,4 +1,4 @@
-"""Writes what PyTorch's operations give at several sizes: the cases of `crates/shapes/tests/rules.rs`.
+"""What PyTorch's operations give at several sizes: the cases of `crates/shapes/tests/rules.rs`.
 
     .venv/bin/python tools/gen_shape_cases.py
 
@@ -73,7 +73,14 @@ def run(name: str, arguments: str, sizes: tuple[int, ...]) -> str:
             break
     assert function is not None, name
     names = dict(zip("abcde", sizes, strict=True))
-    names |= {"T": tensor, "I": index, "M": mask, "S": slice, "E": ..., "call": lambda *a, **k: (a, k)}
+    names |= {
+        "T": tensor,
+        "I": index,
+        "M": mask,
+        "S": slice,
+        "E": ...,
+        "call": lambda *a, **k: (a, k),
+    }
     positional, named = eval(f"call({arguments})", names)
     try:
         result = function(*positional, **named)

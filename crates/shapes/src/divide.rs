@@ -2,6 +2,7 @@
 
 use crate::arith;
 use crate::context::Node;
+use crate::knowledge::Operation;
 use crate::poly::Poly;
 use crate::{Cmp, Context, Error, ExprId, Result};
 
@@ -38,7 +39,10 @@ impl Context {
 
     /// The quotient by a divisor that is known not to be zero.
     pub(crate) fn floor_div(&mut self, a: ExprId, b: ExprId) -> Result<ExprId> {
-        let (a, b) = (self.simplify(a), self.simplify(b));
+        self.remembered(Operation::FloorDiv, a, b, Self::compute_quotient)
+    }
+
+    fn compute_quotient(&mut self, a: ExprId, b: ExprId) -> Result<ExprId> {
         match (self.as_constant(a), self.as_constant(b)) {
             (Some(0), _) => return Ok(a),
             (Some(x), Some(y)) => return Ok(self.constant(arith::floor_div(x, y)?)),
@@ -140,7 +144,10 @@ impl Context {
 
     /// The rest by a divisor that is known not to be zero.
     pub(crate) fn modulo(&mut self, a: ExprId, b: ExprId) -> Result<ExprId> {
-        let (a, b) = (self.simplify(a), self.simplify(b));
+        self.remembered(Operation::Mod, a, b, Self::compute_rest)
+    }
+
+    fn compute_rest(&mut self, a: ExprId, b: ExprId) -> Result<ExprId> {
         match (self.as_constant(a), self.as_constant(b)) {
             (Some(0), _) => return Ok(a),
             (Some(x), Some(y)) => return Ok(self.constant(arith::modulo(x, y)?)),
