@@ -112,6 +112,10 @@ breaks! {
     Requested "SB017" "a graph break that was asked for"
         "the function calls stator.graph_break or torch._dynamo.graph_break"
         "remove that call"
+    /// A warning or log record that can't be given by a replay.
+    Told "SB020" "user code may learn of a warning or log record"
+        "a handler, filter or text of its own may see or change anything at that moment"
+        "nothing needs to be done: the graph is cut here, and the call is made as in plain Python"
     /// `stator._testing.break_everywhere()`.
     Asked "SB019" "a break that a test of Stator asked for"
         "stator._testing is in use"

@@ -18,6 +18,7 @@ use crate::bind::Signature;
 use crate::breaks::{Break, Place, Reason};
 use crate::check::{Failure, Resolved, has_foreign_modes, read_global_state};
 use crate::disabled::is_in_disabled;
+use crate::emission;
 use crate::entries::Entries;
 use crate::entry::{Entry, Replay};
 use crate::locate::{shown_path, source_line, text};
@@ -354,22 +355,24 @@ impl Compiled {
     ) -> PyResult<Object<'py>> {
         let (py, own) = (this.py(), this.get());
         let is_small = !entry.breaks() && !own.fullgraph && entry.is_small();
-        if is_small || (entry.breaks() && c_stack::room() != Room::Enough) {
+        if is_small || (entry.makes_frames() && c_stack::room() != Room::Enough) {
             return own.run_natively(py, args, kwargs);
         }
-        let state = match entry.replay(py, resolved, own.backend.as_ref()) {
+        let mut staged = Vec::new();
+        let state = match entry.replay(py, resolved, own.backend.as_ref(), &mut staged) {
             Replay::Done(result) => {
                 own.hits.fetch_add(1, Ordering::Relaxed);
-                return Ok(result);
+                return emission::give(py, staged).map(|()| result);
             }
             Replay::Broke(state) => state,
-            Replay::Restart => {
-                lock(&own.state).reason = Some("an operation raised during replay".into());
+            Replay::Restart(why) => {
+                lock(&own.state).reason = Some(why.into());
                 return own.run_natively(py, args, kwargs);
             }
             Replay::Failed(error) => return Err(error),
         };
         own.hits.fetch_add(1, Ordering::Relaxed);
+        emission::give(py, staged)?;
         let continued = drive::go_on(this, state);
         if let Some(session) = continued.session {
             own.ended();
@@ -459,7 +462,7 @@ impl Compiled {
             }
         }
         if own.fullgraph
-            && let Some(first) = breaks.first()
+            && let Some(first) = breaks.iter().find(|stop| stop.reason != Reason::Told)
         {
             return Err(graph_break_error(py, first));
         }

@@ -16,10 +16,12 @@ pub mod compiled;
 pub mod config;
 pub mod disabled;
 mod effects;
+mod emission;
 mod entries;
 pub mod entry;
 pub mod evaluator;
 mod functions;
+mod keepers;
 mod locate;
 pub mod logs;
 pub mod marks;
@@ -28,6 +30,7 @@ pub mod recorder;
 pub mod replay;
 pub mod resume;
 mod rollback;
+mod sinks;
 pub mod stance;
 
 /// Takes a lock. A panic elsewhere leaves nothing behind that would have to be mistrusted: what locks

@@ -30,7 +30,7 @@ use crate::check::{has_foreign_modes, read_global_state};
 use crate::entry::Entry;
 use crate::logs::Log;
 use crate::resume::anatomy::Anatomy;
-use crate::resume::point::{Chain, Key, Waiting, handled_beyond, roots, slots};
+use crate::resume::point::{Chain, Key, Spot, Waiting, handled_beyond, roots, slots};
 use crate::resume::testing::Breaks;
 use crate::rollback;
 
@@ -77,7 +77,7 @@ impl Recorder {
     }
 
     /// The frames being evaluated, outermost first, down to `frame`.
-    fn frames_to<'py>(&self, frame: &Frame<'py>) -> Option<Vec<Frame<'py>>> {
+    pub(super) fn frames_to<'py>(&self, frame: &Frame<'py>) -> Option<Vec<Frame<'py>>> {
         let state = self.state.try_borrow().ok()?;
         let mut found = Vec::with_capacity(state.frames.len());
         let mut callers = std::iter::successors(Some(*frame), Frame::previous);
@@ -124,6 +124,9 @@ impl Recorder {
 
     /// No trace that begins where this one began can be replayed.
     pub(super) fn fail(&self, stop: &Break) {
+        if self.session.is_tried_again() {
+            return;
+        }
         match &*self.point.borrow() {
             Some(point) => point.give_up(),
             None => self.session.fail(stop.clone()),
@@ -133,17 +136,11 @@ impl Recorder {
     /// The instruction was begun: drops the trace, and marks the instruction for the next one.
     fn mark(&self, frame: &Frame<'_>, stop: Break) {
         self.resume.set(0);
-        if let Some(mut chain) = self.frames_to(frame) {
-            let state = self.state.borrow();
-            let indirect = state.frames.iter().position(|active| !active.is_direct);
-            chain.truncate(indirect.unwrap_or(chain.len()));
-            while chain.last().is_some_and(|frame| !frame.is_complete()) {
-                chain.pop();
-            }
-            if let Some(innermost) = chain.last() {
-                self.resume.set(innermost.id());
-                self.session.points.mark(&chain, stop.clone());
-            }
+        if let Some(chain) = self.markable(frame)
+            && let Some(spot) = Spot::of(&chain)
+        {
+            self.resume.set(chain.last().map_or(0, Frame::id));
+            self.session.points.mark_spot(spot, stop.clone());
         }
         if self.resume.get() == 0 {
             self.fail(&stop);
@@ -151,6 +148,18 @@ impl Recorder {
             self.session.retry(stop.clone());
         }
         self.session.broke(stop);
+    }
+
+    /// The frames down to the one whose instruction a trace could have ended before.
+    pub(super) fn markable<'py>(&self, frame: &Frame<'py>) -> Option<Vec<Frame<'py>>> {
+        let mut chain = self.frames_to(frame)?;
+        let state = self.state.borrow();
+        let indirect = state.frames.iter().position(|active| !active.is_direct);
+        chain.truncate(indirect.unwrap_or(chain.len()));
+        while chain.last().is_some_and(|frame| !frame.is_complete()) {
+            chain.pop();
+        }
+        Some(chain)
     }
 
     /// Where the frames stand.
@@ -191,6 +200,7 @@ impl Recorder {
         let state = self.state.replace(empty);
         // The frames are still being evaluated.
         self.state.borrow_mut().frames.clone_from(&state.frames);
+        self.check_emissions(py, &state)?;
         let handled = handled_beyond(py, self.handled_at_entry);
         let mut traced = Finish::run(state, py, end, handled.as_ref())?;
         let before = self.generators.take();

@@ -79,8 +79,15 @@ impl Recorder {
         if let Some(result) = self.call_registered(frame, callable, args, names) {
             return result;
         }
-        if let Some(class) = self.functions.class(callable) {
-            return self.call_class(frame, class, callable, args, names);
+        match self.functions.class(callable) {
+            Some(Class::Instead(known)) => {
+                if let Some(function) = known.instead(callable) {
+                    self.vouch(frame, function.as_borrowed());
+                    return self.call_function(frame, function.as_borrowed(), args, names);
+                }
+            }
+            Some(class) => return self.call_class(frame, class, callable, args, names),
+            None => {}
         }
         if let Some(result) = self.call_marked(frame, callable, args, names) {
             return result;
@@ -237,6 +244,11 @@ impl Recorder {
             }
             Class::GraphBreak => {
                 self.stop(frame, Reason::Requested, break_message(args));
+                ops::call(callable, args, names)
+            }
+            Class::Emitter(emitter) => self.emit(frame, *emitter, callable, args, names),
+            Class::Instead(_) => {
+                self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
                 ops::call(callable, args, names)
             }
             Class::Untraceable(reason) => {

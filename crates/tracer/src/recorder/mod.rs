@@ -18,6 +18,7 @@ mod containers;
 mod context;
 mod dictionaries;
 mod effects;
+mod emissions;
 mod getters;
 mod identity;
 mod items;

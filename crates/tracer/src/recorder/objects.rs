@@ -191,6 +191,14 @@ impl Objects {
         text.get_or_insert_with(|| super::look::short_repr(object).into()).clone()
     }
 
+    /// Whether an outside object is one that `is_one` says it is.
+    pub fn any_outside(&self, py: Python<'_>, is_one: impl Fn(Borrowed<'_, '_>) -> bool) -> bool {
+        self.objects.iter().any(|object| {
+            let origin = self.origin(object.as_ptr() as usize);
+            matches!(origin, Some(Origin::Source(_))) && is_one(object.bind_borrowed(py))
+        })
+    }
+
     /// The table.
     pub fn into_inner(mut self) -> Vec<Py<PyAny>> {
         self.objects.shrink_to_fit();

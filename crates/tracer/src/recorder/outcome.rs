@@ -17,6 +17,7 @@ use super::state::{State, Stop};
 use super::{Recorder, Recording};
 use crate::breaks::{Break, Place};
 use crate::effects::{Part, Store};
+use crate::emission::Emission;
 use crate::evaluator::evaluate;
 use crate::recipe::{GraphOutputs, Recipe, RecipeId, Recipes};
 use crate::resume::anatomy::Anatomy;
@@ -58,6 +59,8 @@ pub struct Traced {
     pub kept: FxHashSet<ObjectId>,
     /// What a replay writes to outside objects, in order.
     pub effects: Vec<Store>,
+    /// Warnings and log records that a replay gives, in order.
+    pub emissions: Vec<Emission>,
 }
 
 /// How a trace ends.
@@ -245,6 +248,7 @@ impl Finish {
             }
         };
         let effects = finish.effects(py)?;
+        let emissions = finish.emissions(py)?;
         if let Some(stop) = finish.state.failure.take() {
             return Err(stop);
         }
@@ -274,6 +278,7 @@ impl Finish {
             generators: Vec::new(),
             kept,
             effects,
+            emissions,
         })
     }
 

@@ -18,6 +18,7 @@ use stator_guards::{Guard, GuardKind, ObjectId, Source, SourceId, Sources};
 
 use super::context::Token;
 use super::effects::{Effect, KEYS};
+use super::emissions::Emitted;
 use super::kinds::{Kind, Kinds};
 use super::look as heap;
 use super::lookups::RecentLookups;
@@ -112,6 +113,8 @@ pub struct State {
     pub rekeyed: FxHashMap<usize, Vec<Py<PyAny>>>,
     /// The writes, in the order of the first write to each part.
     pub effects: Vec<Effect>,
+    /// Warnings and log records that were given.
+    pub emissions: Vec<Emitted>,
     /// Special methods of types that are guarded already: type and name.
     pub protocols: FxHashSet<Slot>,
     distinct: FxHashSet<Slot>,
@@ -183,6 +186,7 @@ impl State {
             written_dicts: FxHashSet::default(),
             rekeyed: FxHashMap::default(),
             effects: Vec::new(),
+            emissions: Vec::new(),
             protocols: FxHashSet::default(),
             distinct: FxHashSet::default(),
             unread: FxHashMap::default(),

@@ -25,7 +25,9 @@ use stator_cpython::{Raised, Result};
 
 use super::point::{Chain, Key, Point, Points, Waiting, handled_beyond, roots};
 use super::session::Session;
+use super::stage::Staged;
 use crate::compiled::Compiled;
+use crate::emission;
 use crate::entry::{FrameState, Replay, State};
 use crate::evaluator::{Flow, Resumed, resume};
 use crate::recorder::Recorder;
@@ -55,6 +57,8 @@ struct Driver {
     /// The frames there are.
     frames: RefCell<Vec<Moved>>,
     signal: RefCell<Option<Signal>>,
+    /// Warnings and log records of the trace that was replayed last.
+    staged: RefCell<Vec<Staged>>,
     /// Once something is recorded, the rest of the call is.
     recording: RefCell<Option<(Rc<Recorder>, Rc<Session>)>>,
     /// The exception that the compiled function's caller is handling, by address.
@@ -99,6 +103,7 @@ pub fn go_on<'py>(compiled: &Bound<'py, Compiled>, state: Box<State>) -> Continu
         states: RefCell::default(),
         frames: RefCell::default(),
         signal: RefCell::default(),
+        staged: RefCell::default(),
         recording: RefCell::default(),
         handled_at_entry: thread.handled().map_or(0, |handled| handled.as_ptr() as usize),
     });
@@ -109,6 +114,10 @@ pub fn go_on<'py>(compiled: &Bound<'py, Compiled>, state: Box<State>) -> Continu
         let handled = now.handled.as_ref().map(|handled| handled.bind(py).clone());
         drop(thread.swap_handled(handled.or_else(|| outer.clone())));
         let result = driver.round(py, *now);
+        // The frames are gone: others are made for each of these.
+        if let Err(error) = emission::give(py, driver.staged.take()) {
+            break Err(error);
+        }
         match driver.signal.take() {
             Some(Signal::Returned(value)) => break Ok(value.into_bound(py)),
             Some(Signal::Failed(error)) => break Err(error),
@@ -232,11 +241,15 @@ impl Driver {
                 };
             }
         };
-        let signal = match entry.replay(py, &resolved, self.compiled.get().backend()) {
+        let mut staged = Vec::new();
+        let backend = self.compiled.get().backend();
+        let replayed = entry.replay(py, &resolved, backend, &mut staged);
+        *self.staged.borrow_mut() = staged;
+        let signal = match replayed {
             Replay::Done(value) => Signal::Returned(value.unbind()),
             Replay::Broke(state) => Signal::Broke(state),
             Replay::Failed(error) => Signal::Failed(error),
-            Replay::Restart => return natively(py, resumed),
+            Replay::Restart(_) => return natively(py, resumed),
         };
         *self.signal.borrow_mut() = Some(signal);
         resumed.abandon()

@@ -1,6 +1,6 @@
 //! What one recorded call brings: traces, breaks, and whether the first trace can be replayed.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use super::point::Points;
@@ -26,6 +26,7 @@ pub struct Session {
     root: RefCell<Option<Root>>,
     made: RefCell<Vec<Arc<Entry>>>,
     breaks: RefCell<Vec<Break>>,
+    tried_again: Cell<bool>,
 }
 
 /// What a session has brought.
@@ -48,6 +49,7 @@ impl Session {
             root: RefCell::default(),
             made: RefCell::default(),
             breaks: RefCell::default(),
+            tried_again: Cell::new(false),
         }
     }
 
@@ -64,6 +66,19 @@ impl Session {
     /// The first trace has to be made again.
     pub fn retry(&self, stop: Break) {
         self.root.borrow_mut().get_or_insert(Root::Retry(stop));
+    }
+
+    /// A trace was refused at its end; the next one ends in time. `is_root`: it was the first one.
+    pub fn try_again(&self, is_root: bool, stop: Break) {
+        self.tried_again.set(true);
+        if is_root {
+            self.retry(stop);
+        }
+    }
+
+    /// Whether the last trace is to be made again.
+    pub fn is_tried_again(&self) -> bool {
+        self.tried_again.take()
     }
 
     /// A trace was made.
