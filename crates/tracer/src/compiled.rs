@@ -242,7 +242,7 @@ impl Compiled {
 
     /// A session, if this thread may record now; it is followed by [`Compiled::ended`].
     pub(crate) fn begin(&self, py: Python<'_>) -> Option<Rc<Session>> {
-        if stance::get() != Stance::Default
+        if stance::get(py) != Stance::Default
             || recorder::is_recording()
             || self.recording.swap(true, Ordering::Relaxed)
         {
@@ -283,7 +283,7 @@ impl Compiled {
             // A compiled function within another: part of its trace.
             return function.call(args, kwargs);
         }
-        if stance::get() == Stance::ForceEager || is_in_disabled() {
+        if stance::get(py) == Stance::ForceEager || is_in_disabled() {
             return own.run_natively(py, args, kwargs);
         }
         let Some((signature, first)) = own.prepare(this)? else {
@@ -400,7 +400,7 @@ impl Compiled {
             lock(&own.state).reason = Some(stop.to_string());
             return own.run_natively(py, args, kwargs);
         }
-        if stance::get() == Stance::FailOnRecompile {
+        if stance::get(py) == Stance::FailOnRecompile {
             return Err(recompile_error(this, failures));
         }
         let Some(session) = own.begin(py) else {

@@ -16,6 +16,7 @@ use super::state::Origin;
 use crate::breaks::Reason;
 use crate::disabled;
 use crate::functions::{Class, Determined, Model, Operation};
+use crate::marks;
 
 /// Arguments of one call: positional, then those named by `names`.
 pub type Args<'a, 'py> = SmallVec<[Borrowed<'a, 'py>; 8]>;
@@ -129,6 +130,10 @@ impl Recorder {
         }
         if let Some(class) = self.functions.class(callable) {
             return self.call_class(frame, class, callable, args, names);
+        }
+        if let Some(polyfill) = marks::substitute_of_torch(callable) {
+            self.vouch(frame, polyfill.as_borrowed());
+            return self.call_object(frame, polyfill.as_borrowed(), args, names);
         }
         if self.kind(callable) == Kind::TorchCallable {
             if let Some(operation) = self.operator_of_torch_ops(frame, callable) {
