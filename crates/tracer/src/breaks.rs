@@ -214,7 +214,7 @@ calls that fit a trace are still replayed. A call that raises an exception of it
 is recorded anew.
 
 `STATOR_LOGS=graph_breaks` shows each case with the user's frames, `stator.stats(fn).reason` keeps the last one, and with
-`fullgraph=True` it is an error, `stator.GraphBreakError`. The ids are stable.
+`fullgraph=True` it is an error, `stator.GraphBreakError` (SB020 aside). The ids are stable.
 ";
 
 #[cfg(test)]

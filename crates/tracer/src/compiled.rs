@@ -25,7 +25,7 @@ use crate::locate::{shown_path, source_line, text};
 use crate::lock;
 use crate::logs::Log;
 use crate::marks;
-use crate::recorder::{self, record};
+use crate::recorder::{self, GraphBreak, record};
 use crate::resume::drive;
 use crate::resume::point::Points;
 use crate::resume::session::{Brought, Root, Session};
@@ -249,7 +249,7 @@ impl Compiled {
             return None;
         }
         match self.limit(py) {
-            Ok(limit) => Some(Rc::new(Session::new(self.points.clone(), limit))),
+            Ok(limit) => Some(Rc::new(Session::new(self.points.clone(), limit, self.fullgraph))),
             Err(_) => {
                 self.ended();
                 None
@@ -376,8 +376,7 @@ impl Compiled {
         let continued = drive::go_on(this, state);
         if let Some(session) = continued.session {
             own.ended();
-            let result = continued.result?;
-            return Self::settle(this, session.finish()).map(|()| result);
+            return Self::conclude(this, continued.result, &session);
         }
         continued.result
     }
@@ -432,11 +431,29 @@ impl Compiled {
             global,
             session.clone(),
         )?;
-        // What the call raised goes before what may be said about its trace.
-        let raised = result.is_err();
-        let result = result.map_err(|raised| raised.take(py));
+        Self::conclude(this, result.map_err(|raised| raised.take(py)), &session)
+    }
+
+    /// What a recorded call comes to. What it raised goes before what may be said about its trace.
+    fn conclude<'py>(
+        this: &Bound<'py, Self>,
+        result: PyResult<Object<'py>>,
+        session: &Session,
+    ) -> PyResult<Object<'py>> {
+        let py = this.py();
         let settled = Self::settle(this, session.finish());
-        if raised { result } else { settled.and(result) }
+        match result {
+            Err(raised) if raised.is_instance_of::<GraphBreak>(py) => {
+                // It was abandoned at the break: there the error comes from.
+                let error = settled
+                    .err()
+                    .unwrap_or_else(|| graph_break_error(py, &Break::new(Reason::Unsupported)));
+                error.set_traceback(py, raised.traceback(py));
+                Err(error)
+            }
+            Err(raised) => Err(raised),
+            Ok(result) => settled.map(|()| result),
+        }
     }
 
     /// Takes over what a session has brought. Under `fullgraph` a break is an error.

@@ -4,7 +4,7 @@ use stator_cpython::hook::Evaluated;
 use stator_cpython::opcode as op;
 use stator_cpython::ops::UnaryOp;
 
-use super::{Evaluation, Flow, Sites, Step};
+use super::{Evaluation, Flow, Sites, Step, Stop};
 
 impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     /// Evaluates from the next instruction until the frame leaves.
@@ -28,9 +28,18 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
                 return Flow::Left(self.hand_over(unit));
             }
             let (opcode, arg) = self.run.fetch();
-            if S::STEPS && self.sites.step(&self.frame, opcode, arg) == Step::HandOver {
-                let unit = self.run.start_unit();
-                return Flow::Left(self.hand_over(unit));
+            if S::STEPS {
+                match self.sites.step(&self.frame, opcode, arg) {
+                    Step::Evaluate => {}
+                    Step::HandOver => {
+                        let unit = self.run.start_unit();
+                        return Flow::Left(self.hand_over(unit));
+                    }
+                    Step::Raise => match self.unwind(Stop::Raised) {
+                        Ok(()) => continue,
+                        Err(raised) => return Flow::Left(Err(raised)),
+                    },
+                }
             }
             let index = arg as usize;
             let done = match opcode {

@@ -19,6 +19,8 @@ pub enum Step {
     Evaluate,
     /// Give the frame, as it stands before the instruction, to CPython for good.
     HandOver,
+    /// Don't evaluate the instruction: an exception is set, and raised here.
+    Raise,
 }
 
 /// Behaviour of evaluated code at the borders of its frame; see the module's documentation.

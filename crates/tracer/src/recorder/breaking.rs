@@ -47,6 +47,9 @@ impl Recorder {
             return;
         }
         let stop = Break { reason, detail: detail.into(), stack: self.stack(frame) };
+        if self.abandon(frame, &stop) {
+            return;
+        }
         if self.is_untouched(frame) {
             self.break_before(frame, stop);
         } else {
@@ -68,7 +71,7 @@ impl Recorder {
 
     /// Whether the instruction that `frame` stands at has done nothing yet, and the frames around
     /// it only wait for a call to return.
-    fn is_untouched(&self, frame: &Frame<'_>) -> bool {
+    pub(super) fn is_untouched(&self, frame: &Frame<'_>) -> bool {
         ops::executed() == self.baseline.get()
             && self.state.try_borrow().is_ok_and(|state| {
                 state.frames.last().is_some_and(|active| active.id == frame.id())

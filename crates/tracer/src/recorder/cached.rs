@@ -120,9 +120,10 @@ fn stored_key<'py>(function: Borrowed<'_, 'py>, key: Borrowed<'_, 'py>) -> Optio
     let is_same = |stored: &Object<'py>| {
         let others = heap::tuple_items(stored.as_borrowed());
         others.len() == items.len()
-            && others.iter().zip(&items).all(|(stored, item)| {
-                heap::equal_keys(stored.as_borrowed(), item.as_borrowed())
-            })
+            && others
+                .iter()
+                .zip(&items)
+                .all(|(stored, item)| heap::equal_keys(stored.as_borrowed(), item.as_borrowed()))
     };
     let keys = heap::dict_items(cache.as_borrowed()).into_iter().map(|(stored, _)| stored);
     keys.filter(|stored| stored.is_exact_instance_of::<PyTuple>()).find(is_same)

@@ -199,6 +199,7 @@ impl Recorder {
             self.fail(&stop);
             self.session.broke(stop);
         }
+        self.end_refusal(py);
         drop(self.gc.take());
     }
 }

@@ -26,14 +26,22 @@ impl<'py> Sites<'py> for Recorder {
 
     #[inline]
     fn step(&self, frame: &Frame<'py>, opcode: u8, arg: u32) -> Step {
-        if self.is_stopped() && !self.restart(frame) {
-            return Step::HandOver;
+        if self.is_stopped() {
+            if self.session.fullgraph && self.raises_break(frame) {
+                return Step::Raise;
+            }
+            if !self.restart(frame) {
+                return Step::HandOver;
+            }
         }
         self.baseline.set(ops::executed());
         self.is_tail.set(false);
         if self.has_marks
             && let Some(stop) = self.known_break(frame)
         {
+            if self.abandon(frame, &stop) {
+                return if self.raises_break(frame) { Step::Raise } else { Step::HandOver };
+            }
             self.break_before(frame, stop);
             return Step::Evaluate;
         }
@@ -68,6 +76,9 @@ impl<'py> Sites<'py> for Recorder {
     }
 
     fn leaves(&self, frame: &Frame<'py>) {
+        if self.session.fullgraph && self.is_stopped() {
+            self.end_refusal(frame.py());
+        }
         self.left(frame);
         self.baseline.set(EXECUTED);
         self.resume_mode(frame.py());

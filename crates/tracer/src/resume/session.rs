@@ -23,6 +23,8 @@ pub struct Session {
     pub points: Arc<Points>,
     /// How many traces a resume point may have.
     pub limit: usize,
+    /// Whether a break is an error.
+    pub fullgraph: bool,
     root: RefCell<Option<Root>>,
     made: RefCell<Vec<Arc<Entry>>>,
     breaks: RefCell<Vec<Break>>,
@@ -42,10 +44,11 @@ pub struct Brought {
 impl Session {
     /// Nothing yet.
     #[must_use]
-    pub fn new(points: Arc<Points>, limit: usize) -> Self {
+    pub fn new(points: Arc<Points>, limit: usize, fullgraph: bool) -> Self {
         Self {
             points,
             limit,
+            fullgraph,
             root: RefCell::default(),
             made: RefCell::default(),
             breaks: RefCell::default(),
