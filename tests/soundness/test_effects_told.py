@@ -257,7 +257,15 @@ def by_a_key(x: Tensor) -> Tensor:
     return x * sorted([1, 2], key=key)[0]
 
 
+def in_comprehensions(x: Tensor) -> Tensor:
+    k = 2
+    [LOG.info("item %d of %d", i, k) for i in range(2)]
+    list(map(LOG.info, ["mapped", "too"]))
+    return x + sum([LOG.isEnabledFor(20) for i in range(k)])
+
+
 EFFECTS = [
+    in_comprehensions,
     levels,
     in_a_loop,
     in_try,
@@ -284,7 +292,7 @@ def test_they_are_effects(function: Callable[[Tensor], Tensor]) -> None:
 def test_handlers_of_the_users_own(function: Any, handler: Any) -> None:
     """The graph is cut where they are told; that's no error, unless what is behind it is one."""
     agree(function, handler)
-    if function not in (in_a_loop, in_try):
+    if function not in (in_a_loop, in_try, in_comprehensions):
         agree(function, handler, fullgraph=True)
 
 
@@ -371,6 +379,20 @@ def test_other_loggers_do_not_matter() -> None:
     steps = [lambda: other.setLevel(10), lambda: other.setLevel(20), lambda: other.setLevel(30)]
     stats = agree(levels, between=steps)
     assert (stats.traces, stats.hits) == (1, 3)
+
+
+def test_a_level_set_behind_its_back() -> None:
+    """The logger knows it by its cache alone, which other loggers' levels empty."""
+    other = logging.getLogger("stator-test-other")
+    steps: list[Callable[[], Any]] = [
+        lambda: setattr(LOG, "level", logging.ERROR),
+        lambda: None,
+        lambda: other.setLevel(10),
+        lambda: None,
+        lambda: setattr(LOG, "level", logging.DEBUG),
+    ]
+    agree(asks, between=steps)
+    agree(in_try, between=steps)
 
 
 def test_handlers_that_change() -> None:
@@ -507,6 +529,26 @@ def test_recorded_warnings_that_are_read() -> None:
             return [fn(X, given).tolist() for _ in range(4)]
 
     assert run(stator.compile) == run(lambda fn: fn)
+
+
+def test_kept_in_another_list_each_time() -> None:
+    """Replayed, as long as it's none that the trace knows."""
+    known: list[Any] = []
+    keeper = Keeper()
+
+    def fn(x: Tensor) -> Tensor:
+        LOG.info("kept")
+        return x * (len(known) + 1)
+
+    LOG.handlers[:] = [keeper]
+    compiled = stator.compile(fn)
+    for _ in range(4):
+        keeper.records = []
+        assert torch.equal(compiled(X), X) and len(keeper.records) == 1
+    assert stator.stats(compiled).hits == 3
+    keeper.records = known
+    for call in range(1, 4):
+        assert torch.equal(compiled(X), X * (call + 1)) and len(known) == call
 
 
 def test_an_argument_that_changes_behind_it() -> None:

@@ -34,9 +34,6 @@ pub struct Emission {
     pub text: Box<str>,
     /// Where it was: code object and unit.
     pub place: (u32, u32),
-    /// The lists that kept it while recording, if that matters: others might be ones that the trace
-    /// knows.
-    pub kept: Option<Kept>,
 }
 
 /// What is given.
@@ -100,7 +97,11 @@ pub fn may_be_given(py: Python<'_>, traced: &Traced, sources: &[Borrowed<'_, '_>
             }),
         };
         let kept = told.and_then(|told| told.kept(py));
-        kept.is_some_and(|kept| emission.kept.as_ref().is_none_or(|before| *before == kept))
+        let is_known = |list: &usize| {
+            let known = |at: &u32| sources[*at as usize].as_ptr() as usize == *list;
+            traced.known_lists.iter().any(known)
+        };
+        kept.is_some_and(|kept| !kept.iter().any(is_known))
     })
 }
 

@@ -205,7 +205,12 @@ impl Recorder {
         self.state.borrow_mut().frames.clone_from(&state.frames);
         self.check_emissions(py, &state)?;
         let handled = handled_beyond(py, self.handled_at_entry);
-        let mut traced = Finish::run(state, py, end, handled.as_ref())?;
+        let spots: Vec<_> = state.emissions.iter().map(|emitted| emitted.spot).collect();
+        let traced = Finish::run(state, py, end, handled.as_ref());
+        if let Err((Reason::Told, detail)) = &traced {
+            self.mark_emissions(&spots, detail);
+        }
+        let mut traced = traced?;
         let before = self.generators.take();
         let generators = || -> PyResult<_> {
             let mut found = rollback::advanced(py, before)?;

@@ -83,8 +83,7 @@ impl Recorder {
         match self.functions.class(callable) {
             Some(Class::Instead(known)) => {
                 if let Some(function) = known.instead(callable) {
-                    self.vouch(frame, function.as_borrowed());
-                    return self.call_function(frame, function.as_borrowed(), args, names);
+                    return self.call_instead(frame, &function, callable, args, names);
                 }
             }
             Some(class) => return self.call_class(frame, class, callable, args, names),
@@ -102,6 +101,32 @@ impl Recorder {
             self.note(frame, |state| state.refused_arguments(callable));
         }
         result
+    }
+
+    /// Calls a function that does the same and can be traced.
+    fn call_instead<'py>(
+        &self,
+        frame: &Frame<'py>,
+        function: &Object<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        self.vouch(frame, function.as_borrowed());
+        let traced = self.call_function(frame, function.as_borrowed(), args, names)?;
+        let result = {
+            let _native = stator_cpython::hook::Suspended::new(frame.py());
+            ops::call(callable, args, names)?
+        };
+        if !result.is(&traced) {
+            // A logger whose level was set behind its back knows it by its cache alone.
+            self.stop(
+                frame,
+                Reason::Unsupported,
+                format!("{} by a cache", heap::name_of(callable)),
+            );
+        }
+        Ok(result)
     }
 
     /// Calls a C function or method.

@@ -6,6 +6,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple, PyType};
+use stator_cpython::code::Code;
 use stator_cpython::frame::{Frame, Owner};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
@@ -15,12 +16,12 @@ use super::Recorder;
 use super::kinds::Kind;
 use super::look as heap;
 use super::outcome::{Finish, Made};
-use super::state::{State, Stop};
+use super::state::{Origin, State, Stop};
 use super::tensors::holds_tensor;
 use crate::breaks::{Break, Reason};
 use crate::emission::{Emission, Told};
 use crate::functions::Emitter;
-use crate::recipe::RecipeId;
+use crate::recipe::{Function, Recipe, RecipeId};
 use crate::resume::point::Spot;
 use crate::sinks::Kept;
 
@@ -40,7 +41,7 @@ pub struct Emitted {
     /// Containers among the arguments, with what they held.
     contents: Vec<(Py<PyAny>, Vec<Py<PyAny>>)>,
     /// Where the next trace ends, should this one turn out wrong.
-    spot: Option<Spot>,
+    pub spot: Option<Spot>,
 }
 
 /// What the checks before the call find.
@@ -174,14 +175,19 @@ impl Recorder {
             } else {
                 continue;
             };
-            if let Some(spot) = emitted.spot {
-                let stop = Break { reason: Reason::Told, detail: detail.into(), stack: Vec::new() };
-                self.session.points.mark_spot(spot, stop.clone());
-                self.session.try_again(self.point.borrow().is_none(), stop);
-            }
+            self.mark_emissions(&[emitted.spot], detail);
             return Err((Reason::Told, detail.into()));
         }
         Ok(())
+    }
+
+    /// The next trace ends before these.
+    pub(super) fn mark_emissions(&self, spots: &[Option<Spot>], detail: &str) {
+        for spot in spots.iter().flatten() {
+            let stop = Break { reason: Reason::Told, detail: detail.into(), stack: Vec::new() };
+            self.session.points.mark_spot(*spot, stop.clone());
+            self.session.try_again(self.point.borrow().is_none(), stop);
+        }
     }
 }
 
@@ -336,14 +342,12 @@ impl Finish {
     /// What a replay gives.
     pub(super) fn emissions(&mut self, py: Python<'_>) -> Made<Vec<Emission>> {
         let emissions = std::mem::take(&mut self.state.emissions);
-        let knows_lists = !emissions.is_empty() && self.state.knows_lists(py);
         emissions
             .iter()
             .map(|emitted| {
-                let frames = emitted
-                    .frames
-                    .iter()
-                    .map(|(function, unit)| Ok((self.recipe(function.bind_borrowed(py))?, *unit)));
+                let frames = emitted.frames.iter().map(|(function, unit)| {
+                    Ok((self.stand_in(function.bind_borrowed(py))?, *unit))
+                });
                 let frames = frames.collect::<Made<_>>()?;
                 let args = emitted.args.iter().map(|arg| self.recipe(arg.bind_borrowed(py)));
                 let args = args.collect::<Made<Box<[RecipeId]>>>()?;
@@ -357,23 +361,51 @@ impl Finish {
                 };
                 Ok(Emission {
                     frames,
-                    callable: self.recipes.push(crate::recipe::Recipe::Constant(callable)),
+                    callable: self.recipes.push(Recipe::Constant(callable)),
                     args,
                     names,
                     told,
                     after: emitted.after,
                     text: emitted.text.clone(),
                     place: emitted.place,
-                    kept: knows_lists.then(|| emitted.kept.clone()),
                 })
             })
-            .collect()
+            .collect::<Made<_>>()
+            .map_err(|(_, detail)| (Reason::Told, detail))
     }
-}
 
-impl State {
-    /// Whether the trace works with a list from outside.
-    fn knows_lists(&self, py: Python<'_>) -> bool {
-        self.objects.any_outside(py, |object| object.is_exact_instance_of::<PyList>())
+    /// The positions, among the sources that are resolved, of the lists that the trace works with.
+    pub(super) fn known_lists(&mut self, py: Python<'_>) -> Box<[u32]> {
+        let is_list = |object: Borrowed<'_, '_>| object.is_exact_instance_of::<PyList>();
+        let lists = self.state.objects.outside(py, is_list);
+        let first = u32::try_from(self.rebuilt.len()).expect("fewer than 2^32 sources");
+        self.rebuilt.extend(lists);
+        (first..).take(self.rebuilt.len() - first as usize).collect()
+    }
+
+    /// The recipe of a function whose frame is only looked at: of one that the trace made, its code.
+    fn stand_in(&mut self, function: Borrowed<'_, '_>) -> Made<RecipeId> {
+        let py = function.py();
+        if self.state.origin(function) != Some(Origin::Fresh) {
+            return self.recipe(function);
+        }
+        let refuse = || (Reason::Told, heap::name_of(function));
+        let code = heap::function_code(function).ok_or_else(refuse)?;
+        let globals = heap::function_globals(function).ok_or_else(refuse)?;
+        let free = Code::of(code.as_borrowed()).ok_or_else(refuse)?.nfreevars();
+        let cells = (0..free).map(|_| self.recipes.push(Recipe::Cell(None))).collect();
+        let closure = self.recipes.push(Recipe::Tuple(cells));
+        let none = py.None().into_bound(py);
+        let nothing = self.recipe(none.as_borrowed())?;
+        let name = PyString::new(py, &heap::name_of(function)).into_any();
+        let args = [
+            self.part(globals.as_borrowed())?,
+            self.recipe(name.as_borrowed())?,
+            nothing,
+            if free > 0 { closure } else { nothing },
+        ];
+        let code = self.keep(code.as_borrowed());
+        let function = Function { code, args: Box::new(args), attributes: Vec::new() };
+        Ok(self.recipes.push(Recipe::Function(Box::new(function))))
     }
 }

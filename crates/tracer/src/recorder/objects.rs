@@ -191,12 +191,18 @@ impl Objects {
         text.get_or_insert_with(|| super::look::short_repr(object).into()).clone()
     }
 
-    /// Whether an outside object is one that `is_one` says it is.
-    pub fn any_outside(&self, py: Python<'_>, is_one: impl Fn(Borrowed<'_, '_>) -> bool) -> bool {
-        self.objects.iter().any(|object| {
-            let origin = self.origin(object.as_ptr() as usize);
-            matches!(origin, Some(Origin::Source(_))) && is_one(object.bind_borrowed(py))
-        })
+    /// The sources of the outside objects that `is_one` says something of.
+    pub fn outside(
+        &self,
+        py: Python<'_>,
+        is_one: impl Fn(Borrowed<'_, '_>) -> bool,
+    ) -> Vec<SourceId> {
+        let found = self.objects.iter().filter(|object| is_one(object.bind_borrowed(py)));
+        let sources = found.filter_map(|object| match self.origin(object.as_ptr() as usize) {
+            Some(Origin::Source(source)) => Some(source),
+            _ => None,
+        });
+        sources.collect()
     }
 
     /// The table.

@@ -61,6 +61,8 @@ pub struct Traced {
     pub effects: Vec<Store>,
     /// Warnings and log records that a replay gives, in order.
     pub emissions: Vec<Emission>,
+    /// If there are any: the lists that the trace works with, by their positions in `rebuilt`.
+    pub known_lists: Box<[u32]>,
 }
 
 /// How a trace ends.
@@ -212,7 +214,7 @@ pub struct Finish {
     /// The keys of `made`, in the order in which they came.
     pub(super) order: Vec<usize>,
     pub(super) outputs: GraphOutputs,
-    rebuilt: Vec<SourceId>,
+    pub(super) rebuilt: Vec<SourceId>,
     pub(super) kept: FxHashSet<ObjectId>,
     /// Objects that exist only while recipes are made.
     pub(super) temporaries: Vec<Py<PyAny>>,
@@ -250,6 +252,8 @@ impl Finish {
         };
         let effects = finish.effects(py)?;
         let emissions = finish.emissions(py)?;
+        let known_lists =
+            if emissions.is_empty() { Box::default() } else { finish.known_lists(py) };
         if let Some(stop) = finish.state.failure.take() {
             return Err(stop);
         }
@@ -280,6 +284,7 @@ impl Finish {
             kept,
             effects,
             emissions,
+            known_lists,
         })
     }
 
