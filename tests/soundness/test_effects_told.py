@@ -574,6 +574,29 @@ def test_an_outside_argument() -> None:
     agree(fn, between=NOTHING * 2)
 
 
+def test_sizes_that_are_symbols() -> None:
+    def fn(x: Tensor) -> Tensor:
+        n = x.shape[0]
+        LOG.info("size %d %s %s", n, [n + 1], x.shape)
+        warnings.warn(f"size {n}")
+        if n > 5:
+            LOG.info("large", extra={"size": n * 2})
+        return x + n
+
+    keeper = Keeper()
+    LOG.handlers[:] = [keeper]
+    compiled = stator.compile(fn)
+    for size in (3, 4, 5, 6, 7, 8, 4):
+        told = []
+        for each in (fn, compiled):
+            keeper.records = []
+            with warnings.catch_warnings(record=True) as given:
+                warnings.simplefilter("always")
+                assert torch.equal(each(torch.ones(size)), torch.ones(size) + size)
+            told.append((list(map(described, keeper.records)), [str(w.message) for w in given]))
+        assert told[0] == told[1]
+
+
 # What breaks the graph
 
 

@@ -25,6 +25,7 @@ mod keepers;
 mod locate;
 pub mod logs;
 pub mod marks;
+mod policy;
 pub mod recipe;
 pub mod recorder;
 pub mod replay;
@@ -32,6 +33,7 @@ pub mod resume;
 mod rollback;
 mod sinks;
 pub mod stance;
+mod symbolic;
 
 /// Takes a lock. A panic elsewhere leaves nothing behind that would have to be mistrusted: what locks
 /// guard here is changed in one step.

@@ -91,6 +91,13 @@ impl Held {
         Ok(held)
     }
 
+    pub(super) fn constant(&self, id: ObjectId) -> Option<&Py<PyAny>> {
+        match self.0.get(id.index())? {
+            Some(Known::Constant(object)) => Some(object),
+            _ => None,
+        }
+    }
+
     pub(super) fn bind<'a, 'py>(
         &'a self,
         py: Python<'py>,

@@ -31,6 +31,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
             if S::STEPS {
                 match self.sites.step(&self.frame, opcode, arg) {
                     Step::Evaluate => {}
+                    Step::Substitute => self.substitute(),
                     Step::HandOver => {
                         let unit = self.run.start_unit();
                         return Flow::Left(self.hand_over(unit));

@@ -10,6 +10,7 @@
 //! `outcome` turns the notes into a cache entry; `trace` is the log of the same name.
 
 mod abandoning;
+mod arithmetic;
 mod attributes;
 mod breaking;
 mod cached;
@@ -17,7 +18,10 @@ mod calls;
 mod class_attributes;
 mod containers;
 mod context;
+mod deep;
 mod dictionaries;
+mod dimensions;
+mod dynamic;
 mod effects;
 mod emissions;
 mod getters;
@@ -39,6 +43,7 @@ mod roots;
 mod sites;
 mod state;
 mod stores;
+mod symbols;
 mod tensors;
 mod trace;
 mod unread;
@@ -63,6 +68,7 @@ pub use state::{Origin, State, Stop};
 use crate::breaks::{Place, Reason};
 use crate::functions::Functions;
 use crate::logs::Log;
+use crate::policy::Carried;
 use crate::resume::anatomy::Anatomy;
 use crate::resume::point::Point;
 use crate::resume::session::Session;
@@ -85,6 +91,10 @@ pub struct Recorder {
     baseline: Cell<u64>,
     /// Whether what the current instruction calls gives its result, as it is.
     is_tail: Cell<bool>,
+    /// What was symbolic when the trace before this one broke.
+    carried: RefCell<Carried>,
+    /// The frame that waits for C code which reads what Python code called from there returns.
+    consumer: Cell<usize>,
     /// The frame that is about to call a Python function whose result it passes on, by address.
     caller: Cell<usize>,
     /// The exception that the compiled function's caller is handling, by address.
@@ -280,6 +290,8 @@ impl Recorder {
             watching: Cell::new(false),
             baseline: Cell::new(0),
             is_tail: Cell::new(false),
+            carried: RefCell::default(),
+            consumer: Cell::new(0),
             caller: Cell::new(0),
             handled_at_entry,
             anatomies: RefCell::default(),

@@ -19,11 +19,13 @@ use crate::breaks::{Break, Place};
 use crate::effects::{Part, Store};
 use crate::emission::Emission;
 use crate::evaluator::evaluate;
+use crate::policy::Policy;
 use crate::recipe::{GraphOutputs, Recipe, RecipeId, Recipes};
 use crate::resume::anatomy::Anatomy;
 use crate::resume::point::{Waiting, slots};
 use crate::resume::session::Session;
 use crate::rollback;
+use crate::symbolic::Symbolic;
 
 /// A finished trace.
 pub struct Traced {
@@ -63,6 +65,8 @@ pub struct Traced {
     pub emissions: Vec<Emission>,
     /// If there are any: the lists that the trace works with, by their positions in `rebuilt`.
     pub known_lists: Box<[u32]>,
+    /// The facts about symbols, if there are any.
+    pub symbolic: Option<Box<Symbolic>>,
 }
 
 /// How a trace ends.
@@ -162,6 +166,7 @@ pub fn record<'py>(
     kwargs: Option<Borrowed<'_, 'py>>,
     global: GlobalState,
     session: Rc<Session>,
+    policy: Policy,
 ) -> PyResult<Result<Object<'py>>> {
     let py = function.py();
     let code = heap::function_code(function).map_or(0, |code| code.as_ptr() as usize);
@@ -169,14 +174,16 @@ pub fn record<'py>(
     super::warm_up(py);
     {
         let mut state = recorder.state.borrow_mut();
+        state.policy = policy;
         let source = state.sources.intern(Source::GlobalState);
         state.guard(source, GuardKind::GlobalState(Box::new(global)));
     }
     *recorder.generators.borrow_mut() = rollback::generators(py)?;
     *recorder.gc.borrow_mut() = Some(WithoutGc::new(py));
     let result = recorder.evaluating(py, || ops::call_ex(function, args, kwargs));
+    let plain = result.as_ref().ok().and_then(|value| recorder.state.borrow().plain(value));
     recorder.close(py, result.as_ref().ok().map(|value| value.as_borrowed()));
-    Ok(result)
+    Ok(plain.map_or(result, Ok))
 }
 
 impl Recorder {
@@ -263,6 +270,7 @@ impl Finish {
         let writes_inputs = state.writes_inputs();
         state.guard_tensors_distinct();
         state.guard_written_distinct();
+        let symbolic = state.finish_symbols();
         state.sources.shrink_to_fit();
         state.guards.shrink_to_fit();
         state.locations.shrink_to_fit();
@@ -285,6 +293,7 @@ impl Finish {
             effects,
             emissions,
             known_lists,
+            symbolic,
         })
     }
 

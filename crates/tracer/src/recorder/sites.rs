@@ -26,12 +26,16 @@ impl<'py> Sites<'py> for Recorder {
 
     #[inline]
     fn step(&self, frame: &Frame<'py>, opcode: u8, arg: u32) -> Step {
+        let mut step = Step::Evaluate;
         if self.is_stopped() {
             if self.session.fullgraph && self.raises_break(frame) {
                 return Step::Raise;
             }
             if !self.restart(frame) {
                 return Step::HandOver;
+            }
+            if self.has_symbols() {
+                step = Step::Substitute;
             }
         }
         self.baseline.set(ops::executed());
@@ -43,17 +47,28 @@ impl<'py> Sites<'py> for Recorder {
                 return if self.raises_break(frame) { Step::Raise } else { Step::HandOver };
             }
             self.break_before(frame, stop);
-            return Step::Evaluate;
+            return step;
         }
         if self.trace_log {
             self.log_step(frame, frame.unit(), opcode, arg);
         }
-        Step::Evaluate
+        step
     }
 
-    fn enters(&self, frame: &Frame<'py>) {
+    fn substitutes(&self, frame: &Frame<'py>) -> Vec<(usize, Object<'py>)> {
+        let mut state = self.state.borrow_mut();
+        let found = state.symbols.as_mut().map(|symbols| std::mem::take(&mut symbols.substitutes));
+        let found = found.unwrap_or_default().into_iter();
+        found.map(|(index, value)| (index, value.into_bound(frame.py()))).collect()
+    }
+
+    fn returns(&self, frame: &Frame<'py>, value: Borrowed<'_, 'py>) {
+        self.handed_back(frame, value);
+    }
+
+    fn enters(&self, frame: &Frame<'py>) -> bool {
         if self.is_stopped() {
-            return;
+            return false;
         }
         let is_root = !self.entered_root.get() && frame.code().as_ptr() as usize == self.root;
         self.entered_root.set(true);
@@ -73,6 +88,7 @@ impl<'py> Sites<'py> for Recorder {
             self.enter_root(frame);
         }
         self.suspend_mode(frame.py());
+        is_root && self.has_symbols()
     }
 
     fn leaves(&self, frame: &Frame<'py>) {
@@ -380,6 +396,7 @@ impl<'py> Sites<'py> for Recorder {
     fn creates(&self, frame: &Frame<'py>, object: Borrowed<'_, 'py>) {
         self.note(frame, |state| {
             state.set_fresh(object);
+            state.fix_hashed(object);
             Ok(())
         });
     }
@@ -389,6 +406,10 @@ impl<'py> Sites<'py> for Recorder {
     }
 
     fn extends(&self, frame: &Frame<'py>, container: Borrowed<'_, 'py>) {
+        self.note(frame, |state| {
+            state.fix_hashed(container);
+            Ok(())
+        });
         self.note(frame, |state| match state.kind(container) {
             Kind::List | Kind::Dict => heap::children(container)
                 .iter()
@@ -475,9 +496,12 @@ impl Recorder {
                 };
                 state.locate_unit(first_use);
                 state.only_changed = only_adds_to(frame, index);
-                let adopted = state.adopt(source, value);
+                let adopted = state.adopt_root(source, value, Some(index));
                 state.only_changed = false;
-                adopted?;
+                if let Some(own) = adopted? {
+                    state.hold((frame.id(), index), source, own.bind_borrowed(frame.py()));
+                    continue;
+                }
                 if variadic.contains(&index) {
                     // CPython made `*args` and `**kwargs` for this call: what they hold is from
                     // outside, they themselves aren't.

@@ -25,11 +25,17 @@ pub struct Session {
     pub limit: usize,
     /// Whether a break is an error.
     pub fullgraph: bool,
+    /// `stator.compile`'s `dynamic`.
+    pub dynamic: Option<bool>,
     root: RefCell<Option<Root>>,
     made: RefCell<Vec<Arc<Entry>>>,
     breaks: RefCell<Vec<Break>>,
     tried_again: Cell<bool>,
+    broken_mark: RefCell<Option<BrokenMark>>,
 }
+
+/// A dimension that is marked as dynamic and wasn't kept so, and why.
+pub type BrokenMark = (String, String);
 
 /// What a session has brought.
 pub struct Brought {
@@ -39,20 +45,24 @@ pub struct Brought {
     pub made: Vec<Arc<Entry>>,
     /// The breaks, in the order of execution.
     pub breaks: Vec<Break>,
+    /// The first dimension that had to stay symbolic and didn't.
+    pub broken_mark: Option<BrokenMark>,
 }
 
 impl Session {
     /// Nothing yet.
     #[must_use]
-    pub fn new(points: Arc<Points>, limit: usize, fullgraph: bool) -> Self {
+    pub fn new(points: Arc<Points>, limit: usize, fullgraph: bool, dynamic: Option<bool>) -> Self {
         Self {
             points,
             limit,
             fullgraph,
+            dynamic,
             root: RefCell::default(),
             made: RefCell::default(),
             breaks: RefCell::default(),
             tried_again: Cell::new(false),
+            broken_mark: RefCell::default(),
         }
     }
 
@@ -89,6 +99,11 @@ impl Session {
         self.made.borrow_mut().push(entry);
     }
 
+    /// A trace doesn't keep what a user has marked.
+    pub fn broke_mark(&self, mark: BrokenMark) {
+        self.broken_mark.borrow_mut().get_or_insert(mark);
+    }
+
     /// A break was met.
     pub fn broke(&self, stop: Break) {
         self.breaks.borrow_mut().push(stop);
@@ -96,6 +111,11 @@ impl Session {
 
     /// What it has brought.
     pub fn finish(&self) -> Brought {
-        Brought { root: self.root.take(), made: self.made.take(), breaks: self.breaks.take() }
+        Brought {
+            root: self.root.take(),
+            made: self.made.take(),
+            breaks: self.breaks.take(),
+            broken_mark: self.broken_mark.take(),
+        }
     }
 }
