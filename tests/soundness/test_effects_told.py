@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 import stator
+from stator import _testing
 
 X = torch.arange(1.0, 4.0)
 LOG = logging.getLogger("stator-test-told")
@@ -323,6 +324,12 @@ def test_a_break_before_and_behind(function: Callable[[Tensor], Tensor]) -> None
 
     stats = agree(broken)
     assert stats.native == 0, stats.reason
+
+
+@pytest.mark.parametrize("function", EFFECTS)
+def test_a_break_before_every_instruction(function: Callable[[Tensor], Tensor]) -> None:
+    with _testing.break_everywhere():
+        agree(function)
 
 
 def within(x: Tensor) -> Tensor:
