@@ -8,6 +8,7 @@ PyTorch runs it at each of `SIZES`; the result, or that there is none, is the ca
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -92,6 +93,7 @@ def run(name: str, arguments: str, sizes: tuple[int, ...]) -> str:
 def main() -> None:
     """Writes one file for each file of calls."""
     torch.manual_seed(0)
+    warnings.simplefilter("ignore")
     for source in sorted(OUT.glob("*.calls")):
         lines = []
         for line in source.read_text().splitlines():

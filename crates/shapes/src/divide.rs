@@ -121,6 +121,7 @@ impl Context {
         if k == 1 {
             return self.poly_expr(varying.add(&Poly::constant(constant))?);
         }
+        let constant = self.aligned(&varying, constant, k)?;
         // (x // j + constant) // k == (x + constant * j) // (j * k)
         if let Some(atom) = varying.as_atom()
             && let Some(opaque) = atom.as_opaque()
@@ -140,6 +141,19 @@ impl Context {
         self.opaque(Node::FloorDiv(dividend, divisor), &[dividend, divisor], |hints| {
             arith::floor_div(hints[0], hints[1])
         })
+    }
+
+    /// The smallest constant that gives the same quotient: with an even `x`, `(x + 1) // 2` is
+    /// `x // 2`.
+    fn aligned(&mut self, varying: &Poly, constant: i64, k: i64) -> Result<i64> {
+        if self.known.congruences.is_empty() {
+            return Ok(constant);
+        }
+        let e = self.poly_expr(varying.clone())?;
+        let class = self.congruence(e);
+        let step = i64::try_from(arith::gcd(class.modulus, k)).unwrap_or(1);
+        let rest = class.rest.checked_add(constant).ok_or(Error::Overflow)?;
+        Ok((constant - arith::modulo(rest, step.max(1))?).max(0))
     }
 
     /// The rest by a divisor that is known not to be zero.
