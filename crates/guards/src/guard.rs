@@ -79,6 +79,9 @@ pub enum GuardKind {
     SameAs(SourceId),
     /// The object isn't the one at any of these sources, nor are those the same as each other.
     Distinct(Box<[SourceId]>),
+    /// So many classes had been registered with abstract classes, which decides what `isinstance`
+    /// says of these. [`Source::GlobalState`](crate::Source::GlobalState) bears it.
+    AbstractClasses(u64),
     /// Facts about process and thread state at entry.
     GlobalState(Box<GlobalState>),
 }

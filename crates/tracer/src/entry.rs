@@ -110,7 +110,7 @@ impl Entry {
     /// Whether everything the guards know by identity is alive.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        self.checker.is_alive()
+        self.checker.is_alive() && self.checker.can_hold()
     }
 
     /// Number of calls in the graph.

@@ -172,6 +172,12 @@ impl Checker {
         self.liveness.is_alive()
     }
 
+    /// False once something happened that can't be undone and makes the guards fail.
+    #[must_use]
+    pub fn can_hold(&self) -> bool {
+        Python::attach(|py| self.plan.can_hold(py))
+    }
+
     /// What failed, in the user's terms: the printed guard, and what was found instead; for global
     /// state each fact that differs. `sources` and `guards` are those the checker was built from.
     #[must_use]

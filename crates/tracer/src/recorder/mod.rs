@@ -9,6 +9,7 @@
 //! the families `names`, `attributes`, `items`, `operators`, `calls`, `models`, `containers` and `tensors`;
 //! `outcome` turns the notes into a cache entry; `trace` is the log of the same name.
 
+mod abstract_classes;
 mod attributes;
 mod breaking;
 mod cached;
@@ -206,6 +207,7 @@ fn warm_up(py: Python<'_>) {
     types::slot(class.as_borrowed(), types::SlotName::GetAttribute);
     torch::get(py);
     stator_cpython::heap::cached::warm_up(py);
+    let _ = stator_cpython::heap::abc::registrations(py);
     mode::warm_up(py);
     let _ = kinds::is_plain_iterator(&class);
 }

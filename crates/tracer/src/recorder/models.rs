@@ -36,7 +36,7 @@ impl Recorder {
             (Model::Len, [object]) => self.length(frame, *object, native),
             (Model::Id, [object]) => self.identity_of(frame, *object, native),
             (Model::Hash, [object]) => self.hash_of(frame, *object, native),
-            (Model::IsInstance, _) => self.is_instance(frame, args, native),
+            (Model::IsInstance, _) => self.is_instance(frame, callable, args, native),
             (Model::GetAttr, [owner, name]) if is_str(*name) => {
                 let name = heap::interned(*name);
                 self.get_attr(frame, *owner, name.as_borrowed())
@@ -299,6 +299,7 @@ impl Recorder {
     fn is_instance<'py>(
         &self,
         frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
         args: &[Borrowed<'_, 'py>],
         native: impl FnOnce() -> Result<Object<'py>>,
     ) -> Result<Object<'py>> {
@@ -315,10 +316,15 @@ impl Recorder {
         });
         self.guard_protocol(frame, args[0], &["__class__", "__instancecheck__", "__call__"]);
         let Some(classes) = args.get(1) else { return native() };
+        if heap::name_of(callable).starts_with("_abc_") {
+            // These have the class in front.
+            self.guard_registrations(frame, *classes, &[args[0].to_owned()]);
+        }
         let classes = match self.kind(*classes) {
             Kind::Tuple => heap::tuple_items(*classes),
             _ => vec![(*classes).to_owned()],
         };
+        self.guard_registrations(frame, args[0], &classes);
         let library = classes.iter().any(|class| is_library_metaclass(&class.get_type()));
         for class in &classes {
             self.guard_protocol_of(

@@ -16,7 +16,7 @@ use super::items::is_scalar;
 use super::kinds::Kind;
 use super::look as heap;
 use super::names::variadic_slots;
-use super::state::{ActiveFrame, Origin};
+use super::state::{ActiveFrame, Origin, State};
 use super::unread::only_adds_to;
 use crate::breaks::Reason;
 use crate::evaluator::sites::{Sites, Step};
@@ -361,6 +361,10 @@ impl<'py> Sites<'py> for Recorder {
                 return Ok(None);
             }
             return self.tensor_parts(frame, operand).map(Some);
+        }
+        if self.kind(operand) == Kind::Object {
+            // Patterns match what was registered as a sequence or mapping.
+            self.note(frame, State::guard_abstract_classes);
         }
         self.take_elements(frame, operand);
         Ok(None)

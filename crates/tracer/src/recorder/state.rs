@@ -106,6 +106,8 @@ pub struct State {
     pub written: FxHashMap<Slot, usize>,
     /// Attributes of classes that this trace wrote: class and name.
     pub class_writes: Vec<Slot>,
+    /// Whether registrations with abstract classes are guarded.
+    pub abstract_classes: bool,
     /// Dictionaries that this trace wrote to.
     pub written_dicts: FxHashSet<usize>,
     /// Dictionaries whose keys this trace changed, with their keys before that.
@@ -180,6 +182,7 @@ impl State {
             read_slots: HashSet::with_capacity_and_hasher(room / 2, FxBuildHasher),
             written: FxHashMap::default(),
             class_writes: Vec::new(),
+            abstract_classes: false,
             written_dicts: FxHashSet::default(),
             rekeyed: FxHashMap::default(),
             effects: Vec::new(),
