@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from torch import Tensor
 
 from .objects import Equal, Node, X

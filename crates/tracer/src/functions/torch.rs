@@ -68,7 +68,7 @@ const STATE_READS: &[(&str, &str)] = &[
         _len_torch_function_stack _len_torch_dispatch_stack _has_torch_function_subclass _get_cudnn_enabled \
         _get_mkldnn_enabled _get_nnpack_enabled _get_math_sdp_enabled _get_flash_sdp_enabled \
         _get_mem_efficient_sdp_enabled _get_cudnn_sdp_enabled _is_any_autocast_enabled is_any_autocast_enabled \
-        _get_accelerator _is_fwd_grad_enabled _is_view_replay_enabled _cuda_isCurrentStreamCapturing \
+        _get_accelerator _is_fwd_grad_enabled _is_view_replay_enabled \
         _has_torch_function _has_torch_function_unary _has_torch_function_variadic _is_multithreading_enabled _log_api_usage_once",
     ),
     (
@@ -76,7 +76,7 @@ const STATE_READS: &[(&str, &str)] = &[
         "has_torch_function has_torch_function_unary has_torch_function_variadic \
         is_tensor_like",
     ),
-    ("torch.cuda", "is_available is_initialized device_count"),
+    ("torch.cuda", "is_available device_count"),
     ("torch.backends.mps", "is_available is_built"),
     ("torch.jit", "is_scripting is_tracing"),
     ("torch._jit_internal", "is_scripting"),
