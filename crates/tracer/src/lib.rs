@@ -20,6 +20,7 @@ mod entries;
 pub mod entry;
 pub mod evaluator;
 mod functions;
+mod handlers;
 mod locate;
 pub mod logs;
 pub mod marks;
@@ -28,7 +29,9 @@ pub mod recorder;
 pub mod replay;
 pub mod resume;
 mod rollback;
+mod sharing;
 pub mod stance;
+mod undo;
 
 /// Takes a lock. A panic elsewhere leaves nothing behind that would have to be mistrusted: what locks
 /// guard here is changed in one step.

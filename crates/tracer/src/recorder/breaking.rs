@@ -193,6 +193,10 @@ impl Recorder {
         self.state.borrow_mut().frames.clone_from(&state.frames);
         let handled = handled_beyond(py, self.handled_at_entry);
         let mut traced = Finish::run(state, py, end, handled.as_ref())?;
+        let withs = self.plain_withs.borrow();
+        traced.plain_withs =
+            withs.iter().map(|(code, unit)| (code.as_ptr() as usize, *unit)).collect();
+        drop(withs);
         let before = self.generators.take();
         let generators = || -> PyResult<_> {
             let mut found = rollback::advanced(py, before)?;

@@ -90,6 +90,8 @@ pub struct Recorder {
     anatomies: RefCell<FxHashMap<usize, Option<Rc<Anatomy>>>>,
     generators: RefCell<Generators>,
     gc: RefCell<Option<WithoutGc>>,
+    /// The `with` instructions met that only switch PyTorch's modes: code object and unit.
+    plain_withs: RefCell<Vec<(Py<PyAny>, usize)>>,
     session: Rc<Session>,
     /// Whether some instructions are ones to break before: marked, or chosen by a test.
     has_marks: bool,
@@ -282,6 +284,7 @@ impl Recorder {
             anatomies: RefCell::default(),
             generators: RefCell::default(),
             gc: RefCell::default(),
+            plain_withs: RefCell::default(),
             has_marks: session.points.has_marks() || Breaks::now() != Breaks::None,
             asked: Breaks::now(),
             steps: Cell::new(0),

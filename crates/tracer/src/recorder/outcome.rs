@@ -18,6 +18,7 @@ use super::{Recorder, Recording};
 use crate::breaks::{Break, Place};
 use crate::effects::{Part, Store};
 use crate::evaluator::evaluate;
+use crate::handlers::Withs;
 use crate::recipe::{GraphOutputs, Recipe, RecipeId, Recipes};
 use crate::resume::anatomy::Anatomy;
 use crate::resume::point::{Waiting, slots};
@@ -52,6 +53,10 @@ pub struct Traced {
     pub locations: Vec<(u32, u32)>,
     /// Whether the call changed the data of an input.
     pub writes_inputs: bool,
+    /// Positions of those inputs.
+    pub written: Vec<u32>,
+    /// The `with` instructions of its code objects that only switch PyTorch's modes.
+    pub plain_withs: Withs,
     /// Random generators that the call advanced.
     pub generators: Vec<Py<PyAny>>,
     /// The objects that recipes need.
@@ -251,7 +256,7 @@ impl Finish {
         let Finish { mut state, recipes, outputs, rebuilt, kept, .. } = finish;
         outputs.set(&mut state.graph);
         debug_assert!(state.graph.verify().is_ok(), "{:?}", state.graph.verify());
-        let writes_inputs = state.writes_inputs();
+        let written = state.written_inputs(py);
         state.guard_tensors_distinct();
         state.guard_written_distinct();
         state.sources.shrink_to_fit();
@@ -270,7 +275,9 @@ impl Finish {
             begins: state.begins,
             codes: state.codes,
             locations: state.locations,
-            writes_inputs,
+            writes_inputs: !written.is_empty(),
+            written,
+            plain_withs: Withs::default(),
             generators: Vec::new(),
             kept,
             effects,

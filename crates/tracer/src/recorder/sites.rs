@@ -20,6 +20,7 @@ use super::state::{ActiveFrame, Origin, State};
 use super::unread::only_adds_to;
 use crate::breaks::Reason;
 use crate::evaluator::sites::{Sites, Step};
+use crate::handlers::is_plain_manager;
 
 impl<'py> Sites<'py> for Recorder {
     const STEPS: bool = true;
@@ -289,6 +290,10 @@ impl<'py> Sites<'py> for Recorder {
             return ops::before_with(manager);
         }
         let (Some(enter), Some(exit)) = (enter, exit) else { return ops::before_with(manager) };
+        if is_plain_manager(&manager) {
+            let code = frame.code().object().to_owned().unbind();
+            self.plain_withs.borrow_mut().push((code, frame.unit()));
+        }
         let exit = heap::bind_method(exit.as_borrowed(), manager);
         self.note(frame, |state| {
             state.set_fresh(exit.as_borrowed());

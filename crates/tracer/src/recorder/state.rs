@@ -80,8 +80,8 @@ pub struct State {
     pub last_printed: Option<(SourceId, String)>,
     /// Sources of the placeholders, in the graph's order.
     pub inputs: Vec<SourceId>,
-    /// The inputs with the version of their data when they were first used.
-    pub input_versions: Vec<(Py<PyAny>, Option<u32>)>,
+    /// Those that are tensors: position, and the version of their data when they were first used.
+    pub input_versions: Vec<(u32, Py<PyAny>, Option<u32>)>,
     /// Frames being evaluated, outermost first.
     pub frames: Vec<ActiveFrame>,
     /// Where the trace begins, if that isn't a call.
@@ -767,14 +767,13 @@ impl State {
         self.objects.intern(object)
     }
 
-    /// Whether the call changed the data of an input.
-    pub fn writes_inputs(&self) -> bool {
-        Python::attach(|py| {
-            self.input_versions.iter().any(|(tensor, before)| {
-                let now = stator_cpython::heap::tensor::info(tensor.bind_borrowed(py));
-                now.is_none_or(|now| now.version != *before)
-            })
-        })
+    /// The positions of the inputs whose data the call changed.
+    pub fn written_inputs(&self, py: Python<'_>) -> Vec<u32> {
+        let changed = |(position, tensor, before): &(u32, Py<PyAny>, Option<u32>)| {
+            let now = stator_cpython::heap::tensor::info(tensor.bind_borrowed(py));
+            now.is_none_or(|now| now.version != *before).then_some(*position)
+        };
+        self.input_versions.iter().filter_map(changed).collect()
     }
 
     /// Guards that the graph's inputs are different tensors: each has one placeholder.

@@ -62,8 +62,9 @@ impl State {
                 let text = self.sources.print_next(source, &mut self.last_printed);
                 let node = self.graph.placeholder(&text, value);
                 self.placeholders.insert(source, node);
+                let position = u32::try_from(self.inputs.len()).expect("fewer than 2^32 inputs");
                 self.inputs.push(source);
-                self.input_versions.push((tensor.to_owned().unbind(), version));
+                self.input_versions.push((position, tensor.to_owned().unbind(), version));
                 Ok(node)
             }
             Some(Origin::Fresh) | None => {
