@@ -18,18 +18,26 @@ CRATES = {
     "stator-bytecode": set(),
     "stator-graph": set(),
     "stator-guards": set(),
+    "stator-shapes": set(),
     "stator-cpython": {"stator-bytecode"},
-    "stator-tracer": {"stator-bytecode", "stator-cpython", "stator-graph", "stator-guards"},
+    "stator-tracer": {
+        "stator-bytecode",
+        "stator-cpython",
+        "stator-graph",
+        "stator-guards",
+        "stator-shapes",
+    },
     "stator-py": {
         "stator-bytecode",
         "stator-cpython",
         "stator-graph",
         "stator-guards",
+        "stator-shapes",
         "stator-tracer",
     },
 }
 # These build and test without an interpreter.
-PURE = ("stator-bytecode", "stator-graph", "stator-guards")
+PURE = ("stator-bytecode", "stator-graph", "stator-guards", "stator-shapes")
 INTERPRETER = {"pyo3", "pyo3-ffi", "pyo3-build-config"}
 
 # What each Python module may import from the package, itself and `_stator` (the native module,
