@@ -290,6 +290,9 @@ pub trait Sites<'py>: Sized {
     /// The evaluator made a new mutable or composite object (`BUILD_*`, `MAKE_FUNCTION`, `MAKE_CELL`,
     /// `LIST_TO_TUPLE`, `RETURN_GENERATOR`, slices, class dictionaries, ...).
     fn creates(&self, frame: &Frame<'py>, object: Borrowed<'_, 'py>) {}
+    /// An object was hashed and compared with others (`SET_ADD`, `MAP_ADD`), or the members of a
+    /// container were (`SET_UPDATE`, ...).
+    fn hashes(&self, frame: &Frame<'py>, object: Borrowed<'_, 'py>) {}
     /// The evaluator is about to change `container`, as [`Sites::extends`] will tell.
     fn grows(&self, frame: &Frame<'py>, container: Borrowed<'_, 'py>) {}
     /// The evaluator changed `container` in place through an opcode that only ever sees objects of its

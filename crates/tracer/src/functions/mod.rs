@@ -148,6 +148,7 @@ impl Operation {
 pub struct Functions {
     classes: FxHashMap<usize, Class>,
     module_member: Option<python::KnownFunction>,
+    tensor_hash: Option<python::KnownFunction>,
 }
 
 impl Functions {
@@ -159,11 +160,16 @@ impl Functions {
         static TABLE: PyOnceLock<Functions> = PyOnceLock::new();
         TABLE
             .get_or_try_init(py, || {
-                let mut table = Functions { classes: FxHashMap::default(), module_member: None };
+                let mut table = Functions {
+                    classes: FxHashMap::default(),
+                    module_member: None,
+                    tensor_hash: None,
+                };
                 rows::add(py, &mut table)?;
                 if let Ok(torch) = PyModule::import(py, "torch") {
                     torch::add(&torch, &mut table)?;
                     table.module_member = python::KnownFunction::module_member(&torch)?;
+                    table.tensor_hash = python::KnownFunction::tensor_hash(&torch)?;
                 }
                 Ok(table)
             })
@@ -181,6 +187,13 @@ impl Functions {
     #[must_use]
     pub fn is_module_member(&self, function: Borrowed<'_, '_>) -> bool {
         self.module_member.as_ref().is_some_and(|known| known.is(function))
+    }
+
+    /// Whether this is `torch.Tensor.__hash__`, and does no more than give the tensor's address: C code
+    /// that asks for it looks for the tensor itself among others.
+    #[must_use]
+    pub fn is_tensor_hash(&self, function: Borrowed<'_, '_>) -> bool {
+        self.tensor_hash.as_ref().is_some_and(|known| known.is(function))
     }
 
     fn insert(&mut self, callable: &Bound<'_, PyAny>, class: Class) {

@@ -26,6 +26,12 @@ def member(self, name):
     raise AttributeError(f\"'{type(self).__name__}' object has no attribute '{name}'\")
 ";
 
+/// What `torch.Tensor.__hash__` does.
+const TENSOR_HASH: &std::ffi::CStr = c"
+def member(self):
+    return id(self)
+";
+
 /// What makes two code objects do the same; names of local variables and lines don't.
 const BEHAVIOUR: [&str; 11] = [
     "co_code",
@@ -54,15 +60,27 @@ impl KnownFunction {
     /// If something isn't where Python or PyTorch have it.
     pub fn module_member(torch: &Bound<'_, PyModule>) -> PyResult<Option<Self>> {
         let function = torch.getattr("nn")?.getattr("Module")?.getattr("__getattr__")?;
+        Self::find(&function, MODULE_MEMBER)
+    }
+
+    /// `torch.Tensor.__hash__`, if it is the known one.
+    ///
+    /// # Errors
+    /// As [`KnownFunction::module_member`].
+    pub fn tensor_hash(torch: &Bound<'_, PyModule>) -> PyResult<Option<Self>> {
+        Self::find(&torch.getattr("Tensor")?.getattr("__hash__")?, TENSOR_HASH)
+    }
+
+    fn find(function: &Bound<'_, PyAny>, source: &std::ffi::CStr) -> PyResult<Option<Self>> {
         let Some(code) = function.getattr_opt("__code__")? else { return Ok(None) };
-        let known = PyModule::from_code(torch.py(), MODULE_MEMBER, c"<stator>", c"_stator_member")?;
+        let known = PyModule::from_code(function.py(), source, c"<stator>", c"_stator_member")?;
         let known = known.getattr("member")?.getattr("__code__")?;
         for name in BEHAVIOUR {
             if !code.getattr(name)?.eq(known.getattr(name)?)? {
                 return Ok(None);
             }
         }
-        Ok(Some(Self { function: function.unbind(), code: code.unbind() }))
+        Ok(Some(Self { function: function.clone().unbind(), code: code.unbind() }))
     }
 
     /// Whether this is the function, with the code it had when it was found to be the known one.

@@ -183,6 +183,7 @@ pub fn add(torch: &Bound<'_, PyModule>, functions: &mut Functions) -> PyResult<(
     functions.insert(&torch.getattr("Size")?.getattr("numel")?, Class::Pure);
     functions.insert(&resolve(py, "torch.nn.Parameter")?, Class::Untraceable(Reason::Unsupported));
     functions.insert(&tensor, Class::Untraceable(Reason::Unsupported));
+    functions.insert(&tensor.getattr("__hash__")?, Class::Untraceable(Reason::Identity));
     Ok(())
 }
 

@@ -391,6 +391,7 @@ impl Recorder {
                 ),
                 _ => false,
             },
+            Kind::Function => !self.functions.is_tensor_hash(argument),
             // Bound by the evaluator: the receiver's state is what the method reads.
             Kind::Method => {
                 let (function, receiver) = heap::method_parts(argument);

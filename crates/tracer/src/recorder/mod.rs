@@ -15,6 +15,7 @@ mod breaking;
 mod cached;
 mod calls;
 mod class_attributes;
+mod compared;
 mod containers;
 mod context;
 mod dictionaries;
@@ -130,6 +131,11 @@ impl Recorder {
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.stopped.get()
+    }
+
+    /// Whether a frame is to be recorded.
+    fn records(&self, frame: &Frame<'_>) -> bool {
+        !self.is_stopped() && !self.functions.is_tensor_hash(frame.function())
     }
 
     /// As [`Recorder::stop`] where `result` says so; `None` then.

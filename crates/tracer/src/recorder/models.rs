@@ -126,6 +126,7 @@ impl Recorder {
                             let detail = format!("{} with tensors", heap::name_of(callable));
                             return Err((Reason::DataRead, detail));
                         }
+                        state.note_equated(*arg);
                         Ok(())
                     })
                 });
@@ -461,6 +462,7 @@ impl State {
         key: Borrowed<'_, '_>,
         value: Option<Object<'_>>,
     ) -> std::result::Result<(), super::Stop> {
+        self.note_hashed(key);
         match self.kind(key) {
             Kind::Constant
             | Kind::Function
@@ -470,7 +472,9 @@ impl State {
             | Kind::Singleton
             | Kind::TorchCallable => {}
             Kind::Tuple if heap::is_constant(key) => {}
-            Kind::Tensor => return Err((Reason::Identity, "a tensor as dictionary key".into())),
+            Kind::Tensor if self.source(dict).is_some() => {
+                return Err((Reason::Identity, "a tensor as dictionary key".into()));
+            }
             _ if self.source(dict).is_none() => {}
             _ => self.adopt_dict(dict)?,
         }

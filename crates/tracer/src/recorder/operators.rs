@@ -225,6 +225,9 @@ impl Recorder {
                         && state.kind(right) == state.kind(left)
                     {
                         state.guard_distinct(left, right);
+                    } else if state.kind(left) == state.kind(right) {
+                        state.note_equated(left);
+                        state.note_equated(right);
                     }
                     Ok(())
                 });

@@ -184,7 +184,7 @@ impl Recorder {
     pub fn evaluating<'py, T>(self: &Rc<Self>, py: Python<'py>, run: impl FnOnce() -> T) -> T {
         let _recording = Recording::start(self.clone());
         let _active = Active::new(py, |py, frame, throw| match super::current() {
-            Some(recorder) if !recorder.is_stopped() => evaluate(py, frame, throw, &*recorder),
+            Some(recorder) if recorder.records(&frame) => evaluate(py, frame, throw, &*recorder),
             _ => stator_cpython::hook::default(py, frame, throw),
         });
         run()
@@ -259,6 +259,7 @@ impl Finish {
         let written = state.written_inputs(py);
         state.guard_tensors_distinct();
         state.guard_written_distinct();
+        state.guard_compared_distinct();
         state.sources.shrink_to_fit();
         state.guards.shrink_to_fit();
         state.locations.shrink_to_fit();

@@ -120,7 +120,8 @@ impl Finish {
     /// Whether hashing an object runs no code of the user's and has the same result in a replay.
     fn is_hashed_by_value(&mut self, object: Borrowed<'_, '_>) -> bool {
         match self.state.kind(object) {
-            Kind::Constant | Kind::Type | Kind::Singleton | Kind::Function => true,
+            // A tensor's hash is its address, which PyTorch's own function says.
+            Kind::Constant | Kind::Type | Kind::Singleton | Kind::Function | Kind::Tensor => true,
             Kind::Tuple => heap::is_constant(object),
             _ => false,
         }

@@ -106,6 +106,8 @@ pub struct State {
     pub written: FxHashMap<Slot, usize>,
     /// Attributes of classes that this trace wrote: class and name.
     pub class_writes: Vec<Slot>,
+    /// Outside objects that C code compared with others.
+    pub compared: FxHashSet<SourceId>,
     /// Whether registrations with abstract classes are guarded.
     pub abstract_classes: bool,
     /// Dictionaries that this trace wrote to.
@@ -182,6 +184,7 @@ impl State {
             read_slots: HashSet::with_capacity_and_hasher(room / 2, FxBuildHasher),
             written: FxHashMap::default(),
             class_writes: Vec::new(),
+            compared: FxHashSet::default(),
             abstract_classes: false,
             written_dicts: FxHashSet::default(),
             rekeyed: FxHashMap::default(),
@@ -671,9 +674,14 @@ impl State {
                 .iter()
                 .try_for_each(|item| self.register(item.as_borrowed())),
             Kind::Dict => heap::dict_items(object).iter().try_for_each(|(key, value)| {
+                self.note_hashed(key.as_borrowed());
                 self.register(key.as_borrowed())?;
                 self.register(value.as_borrowed())
             }),
+            Kind::Set | Kind::FrozenSet => {
+                self.note_hashed(object);
+                Ok(())
+            }
             Kind::Method => {
                 let (function, receiver) = heap::method_parts(object);
                 self.register_function(function.as_borrowed())?;
@@ -705,7 +713,7 @@ impl State {
     /// Guards that two outside objects aren't the same.
     pub fn guard_distinct(&mut self, left: Borrowed<'_, '_>, right: Borrowed<'_, '_>) {
         let (Some(a), Some(b)) = (self.source(left), self.source(right)) else { return };
-        if self.is_identity_guarded(left) || self.is_identity_guarded(right) {
+        if self.is_identity_guarded(left) && self.is_identity_guarded(right) {
             return;
         }
         if self.kind(left) != self.kind(right) || !left.get_type().is(right.get_type()) {
