@@ -248,7 +248,9 @@ impl Compiled {
             return None;
         }
         match self.limit(py) {
-            Ok(limit) => Some(Rc::new(Session::new(self.points.clone(), limit))),
+            Ok(limit) => {
+                Some(Rc::new(Session::new(self.points.clone(), limit, self.backend.is_none())))
+            }
             Err(_) => {
                 self.ended();
                 None

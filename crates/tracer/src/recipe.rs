@@ -79,6 +79,13 @@ pub enum Recipe {
     Cell(Option<RecipeId>),
     /// A Python function.
     Function(Box<Function>),
+    /// An object made in another way, with entries of its instance dictionary.
+    Attributed {
+        /// The object.
+        object: RecipeId,
+        /// What its instance dictionary holds, in order.
+        attributes: Vec<(ObjectId, RecipeId)>,
+    },
     /// What a builtin type's `__reduce__` says: the callable, its arguments, and what
     /// `__setstate__` gets.
     Reduced {
@@ -460,6 +467,7 @@ impl<'py> Rebuild<'_, 'py> {
                 let args = self.tuple(args)?;
                 self.object(*callable).call1(args)?
             }
+            Recipe::Attributed { object, .. } => return Ok((self.make(*object)?, true)),
             Recipe::Cell(_) => {
                 return Ok((Classes::get(py)?.cell.bind(py).call0()?, true));
             }
@@ -524,6 +532,7 @@ impl<'py> Rebuild<'_, 'py> {
             Recipe::Set(items) => self.fill_set(&object, items),
             Recipe::Dict(entries) => self.fill_dict(&object, entries),
             Recipe::Object(instance) => self.fill_instance(&object, instance),
+            Recipe::Attributed { attributes, .. } => self.fill_attributes(&object, attributes),
             Recipe::Cell(contents) => match contents {
                 Some(contents) => object.setattr("cell_contents", self.make(*contents)?),
                 None => Ok(()),
@@ -578,9 +587,17 @@ impl<'py> Rebuild<'_, 'py> {
             let value = self.make(value)?;
             self.object(descriptor).getattr("__set__")?.call1((object, value))?;
         }
-        if !instance.attributes.is_empty() {
+        self.fill_attributes(object, &instance.attributes)
+    }
+
+    fn fill_attributes(
+        &mut self,
+        object: &Object<'py>,
+        attributes: &[(ObjectId, RecipeId)],
+    ) -> PyResult<()> {
+        if !attributes.is_empty() {
             let dict = instance_dict(object.as_borrowed())?;
-            for &(name, value) in &instance.attributes {
+            for &(name, value) in attributes {
                 let value = self.make(value)?;
                 dict.set_item(self.object(name), value)?;
             }

@@ -157,7 +157,17 @@ pub fn versions(inputs: &[Borrowed<'_, '_>]) -> SmallVec<[Option<u32>; 16]> {
 }
 
 /// Functions that write to their arguments without counting the write.
-const SILENT: &[&str] = &["batch_norm", "instance_norm", "fake_quant", "moving_avg", "set_data"];
+const SILENT: &[&str] = &[
+    "batch_norm",
+    "instance_norm",
+    "fake_quant",
+    "moving_avg",
+    "set_data",
+    ".__set__",
+    ".__delete__",
+    "requires_grad_",
+    "detach_",
+];
 
 /// Whether a node before `failed` may have written to an input without counting the write.
 pub fn writes_silently(graph: &Graph, failed: Option<NodeId>) -> bool {

@@ -60,7 +60,16 @@ impl Plan {
         let handlers = handlers(py, traced);
         let behind = calls(graph).skip_while(|(_, node)| !writes(graph, node)).skip(1);
         let at_risk = behind.into_iter().any(|(id, _)| handlers.may_handle(id));
-        let copied = if at_risk { written(traced).into() } else { Box::default() };
+        // What was put into a tensor in place of its data or gradient isn't copied.
+        let replaced = graph.nodes().any(|(_, node)| match &node.kind {
+            NodeKind::Call { target: Target::Function { name, .. }, .. } => {
+                let name = graph.text(*name);
+                name.contains(".data.__") || name.contains(".grad.__")
+            }
+            _ => false,
+        });
+        let copies = at_risk && !replaced;
+        let copied = if copies { written(traced).into() } else { Box::default() };
         Self { may_write, copied }
     }
 
@@ -119,6 +128,9 @@ impl Saved<'_> {
             self.input.call_method0("detach_")?;
             self.input.call_method1("requires_grad_", (self.requires_grad,))?;
         }
+        if self.input.getattr("requires_grad")?.extract::<bool>()? != self.requires_grad {
+            self.input.call_method1("requires_grad_", (self.requires_grad,))?;
+        }
         self.input.getattr("data")?.call_method1("copy_", (&self.copy,))?;
         if let Some(version) = self.version {
             let autograd = py.import("torch._C._autograd")?;
@@ -166,6 +178,13 @@ fn written(traced: &Traced) -> Vec<u32> {
         let NodeKind::Call { target, args, .. } = &node.kind else { continue };
         let takes_all = match target {
             Target::GetAttr { name } if graph.text(*name) == "data" => true,
+            // The place in a gradient's graph.
+            Target::Function { name, .. } | Target::Method { name, .. }
+                if graph.text(*name).contains("requires_grad")
+                    || graph.text(*name) == "detach_" =>
+            {
+                true
+            }
             Target::Function { name, .. } | Target::Method { name, .. }
                 if rollback::is_silent(graph.text(*name)) =>
             {

@@ -39,6 +39,7 @@ mod roots;
 mod sites;
 mod state;
 mod stores;
+mod tensor_attributes;
 mod tensors;
 mod trace;
 mod unread;

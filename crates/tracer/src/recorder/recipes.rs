@@ -3,6 +3,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
+use stator_cpython::heap::dict::{self, Peek};
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops;
 use stator_guards::ObjectId;
@@ -47,7 +48,7 @@ impl Finish {
                 let recipe = self.outputs.recipe(node);
                 let id = self.recipes.push(recipe);
                 self.insert(address, id);
-                Ok(id)
+                self.attributed(address, id, object)
             }
             Some(Origin::Fresh) => {
                 let id = self.recipes.reserve();
@@ -73,6 +74,29 @@ impl Finish {
                 }
             },
         }
+    }
+
+    /// The recipe of an object that another recipe makes, with what a program added to it.
+    fn attributed(
+        &mut self,
+        address: usize,
+        object: RecipeId,
+        owner: Borrowed<'_, '_>,
+    ) -> Made<RecipeId> {
+        let Peek::Dict(dict) = dict::peek_instance_dict(owner) else { return Ok(object) };
+        let items = heap::dict_items(dict.as_borrowed());
+        if items.is_empty() {
+            return Ok(object);
+        }
+        let id = self.recipes.reserve();
+        self.made.insert(address, id);
+        let mut attributes = Vec::with_capacity(items.len());
+        for (name, value) in items {
+            let name = self.keep(name.as_borrowed());
+            attributes.push((name, self.recipe(value.as_borrowed())?));
+        }
+        self.recipes.set(id, Recipe::Attributed { object, attributes });
+        Ok(id)
     }
 
     fn insert(&mut self, address: usize, id: RecipeId) {

@@ -294,6 +294,8 @@ impl Recorder {
         let mut state = self.state.borrow_mut();
         match operation.determined {
             Determined::Always => None,
+            Determined::EagerOnly => (!self.session.is_eager)
+                .then(|| (Reason::Unsupported, format!("{} for this backend", operation.name))),
             Determined::Never => Some((Reason::DynamicOutput, operation.name.to_string())),
             Determined::ReadsData => Some((Reason::DataRead, operation.name.to_string())),
             Determined::UnlessTensorBeyond(first) => {

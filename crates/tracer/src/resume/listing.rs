@@ -96,6 +96,10 @@ impl Listing<'_> {
         self.line("LOAD_CONST", &text);
     }
 
+    fn name(&self, object: stator_guards::ObjectId) -> String {
+        self.traced.objects[object.index()].bind(self.py).to_string()
+    }
+
     /// Makes an object.
     fn recipe(&mut self, recipe: RecipeId) {
         match self.traced.recipes.get(recipe) {
@@ -117,6 +121,14 @@ impl Listing<'_> {
             Recipe::Call { callable, args } | Recipe::Reduced { callable, args, .. } => {
                 self.constant(*callable);
                 self.all(args, "CALL");
+            }
+            Recipe::Attributed { object, attributes } => {
+                self.recipe(*object);
+                for (name, value) in attributes {
+                    self.recipe(*value);
+                    self.line("COPY", "2");
+                    self.line("STORE_ATTR", &self.name(*name));
+                }
             }
             Recipe::Cell(contents) => {
                 contents.iter().for_each(|contents| self.recipe(*contents));

@@ -23,6 +23,8 @@ pub struct Session {
     pub points: Arc<Points>,
     /// How many traces a resume point may have.
     pub limit: usize,
+    /// Whether traces are replayed as they are: other backends know less of what tensors can do.
+    pub is_eager: bool,
     root: RefCell<Option<Root>>,
     made: RefCell<Vec<Arc<Entry>>>,
     breaks: RefCell<Vec<Break>>,
@@ -41,10 +43,11 @@ pub struct Brought {
 impl Session {
     /// Nothing yet.
     #[must_use]
-    pub fn new(points: Arc<Points>, limit: usize) -> Self {
+    pub fn new(points: Arc<Points>, limit: usize, is_eager: bool) -> Self {
         Self {
             points,
             limit,
+            is_eager,
             root: RefCell::default(),
             made: RefCell::default(),
             breaks: RefCell::default(),
