@@ -216,6 +216,8 @@ pub enum Items {
     Elements(Vec<RecipeId>),
     /// Entries of a dict, in order.
     Entries(Vec<(RecipeId, RecipeId)>),
+    /// Elements of a deque, and how many it may hold.
+    Bounded(Vec<RecipeId>, RecipeId),
 }
 
 /// The C class below a Python class: it makes the instance and holds its items. The order is that
@@ -234,11 +236,20 @@ pub enum Storage {
     List,
     /// `set`
     Set,
+    /// `collections.deque`
+    Deque,
 }
 
 impl Storage {
-    const ALL: [Self; 6] =
-        [Self::Plain, Self::Dict, Self::OrderedDict, Self::DefaultDict, Self::List, Self::Set];
+    const ALL: [Self; 7] = [
+        Self::Plain,
+        Self::Dict,
+        Self::OrderedDict,
+        Self::DefaultDict,
+        Self::List,
+        Self::Set,
+        Self::Deque,
+    ];
 
     /// The storage of a class: the first class of its resolution order that this table knows,
     /// provided that every class before it is a Python class. `None` if instances can't be made
@@ -279,6 +290,7 @@ struct Classes {
     news: [Py<PyAny>; Storage::ALL.len()],
     tuple_new: Py<PyAny>,
     ordered_set_item: Py<PyAny>,
+    deque_init: Py<PyAny>,
     cell: Py<PyAny>,
     function: Py<PyAny>,
 }
@@ -299,6 +311,7 @@ impl Classes {
             collections.getattr("defaultdict")?,
             py.get_type::<PyList>().into_any(),
             py.get_type::<PySet>().into_any(),
+            collections.getattr("deque")?,
         ];
         let new = |class: &Bound<'_, PyAny>| class.getattr("__new__").map(Bound::unbind);
         let news = classes.iter().map(new).collect::<PyResult<Vec<_>>>()?;
@@ -306,6 +319,7 @@ impl Classes {
             classes: classes.map(Bound::unbind),
             news: news.try_into().expect("one for each class"),
             tuple_new: new(&py.get_type::<PyTuple>())?,
+            deque_init: collections.getattr("deque")?.getattr("__init__")?.unbind(),
             ordered_set_item: ordered.getattr("__setitem__")?.unbind(),
             cell: py.import("types")?.getattr("CellType")?.unbind(),
             function: py.get_type::<PyFunction>().into_any().unbind(),
@@ -582,6 +596,11 @@ impl<'py> Rebuild<'_, 'py> {
                 }
             }
             Items::Entries(entries) => self.fill_dict(object, entries)?,
+            Items::Bounded(items, limit) => {
+                let items = self.tuple(items)?;
+                let init = Classes::get(self.py)?.deque_init.bind(self.py);
+                init.call1((object, items, self.make(*limit)?))?;
+            }
         }
         for &(descriptor, value) in &instance.slots {
             let value = self.make(value)?;

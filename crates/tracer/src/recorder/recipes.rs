@@ -179,7 +179,13 @@ impl Finish {
                 let callable = self.keep(class.as_any().as_borrowed());
                 Ok(Recipe::Call { callable, args })
             }
+            Kind::Object if is_namespace(&class) => {
+                let callable = self.keep(class.as_any().as_borrowed());
+                let inner = self.recipes.push(Recipe::Call { callable, args: Box::default() });
+                Ok(Recipe::Attributed { object: inner, attributes: self.attributes(object)? })
+            }
             Kind::Dict | Kind::Object => self.instance(object),
+            Kind::Partial if class.is(&partial(py)?) => self.partial(object),
             Kind::Cell => {
                 let contents = ops::load_cell(object);
                 let contents = contents.map(|contents| self.recipe(contents.as_borrowed()));
@@ -280,6 +286,32 @@ impl Finish {
         Ok(Recipe::Reduced { callable, args, state })
     }
 
+    fn attributes(&mut self, object: Borrowed<'_, '_>) -> Made<Vec<(ObjectId, RecipeId)>> {
+        let mut attributes = Vec::new();
+        if let Some(dict) = heap::instance_dict(object) {
+            for (name, value) in heap::dict_items(dict.as_borrowed()) {
+                let name = self.keep(name.as_borrowed());
+                attributes.push((name, self.recipe(value.as_borrowed())?));
+            }
+        }
+        Ok(attributes)
+    }
+
+    /// `functools.partial`, as its own `__reduce__` says.
+    fn partial(&mut self, object: Borrowed<'_, '_>) -> Made<Recipe> {
+        let (function, args, keywords) = heap::partial_parts(object);
+        let [function, args, keywords] =
+            [function, args, keywords].map(|part| self.part(part.as_borrowed()));
+        let (function, args, keywords) = (function?, args?, keywords?);
+        let dict = match dict::peek_instance_dict(object) {
+            Peek::Dict(dict) => self.part(dict.as_borrowed())?,
+            _ => self.recipe(object.py().None().bind(object.py()).as_borrowed())?,
+        };
+        let callable = self.keep(object.get_type().as_any().as_borrowed());
+        let state = self.recipes.push(Recipe::Tuple([function, args, keywords, dict].into()));
+        Ok(Recipe::Reduced { callable, args: [function].into(), state: Some(state) })
+    }
+
     fn instance(&mut self, object: Borrowed<'_, '_>) -> Made<Recipe> {
         let class = object.get_type();
         let refuse = || (Reason::Result, heap::type_name(object));
@@ -289,15 +321,14 @@ impl Finish {
                 Items::Entries(self.entries(object)?)
             }
             Storage::Plain => Items::None,
+            Storage::Deque => {
+                let elements = self.all(&heap::elements(object))?.into_vec();
+                let limit = object.getattr("maxlen").map_err(refused)?;
+                Items::Bounded(elements, self.recipe(limit.as_borrowed())?)
+            }
             Storage::List | Storage::Set => return Err(refuse()),
         };
-        let mut attributes = Vec::new();
-        if let Some(dict) = heap::instance_dict(object) {
-            for (name, value) in heap::dict_items(dict.as_borrowed()) {
-                let name = self.keep(name.as_borrowed());
-                attributes.push((name, self.recipe(value.as_borrowed())?));
-            }
-        }
+        let attributes = self.attributes(object)?;
         let mut slots = Vec::new();
         if storage == Storage::DefaultDict {
             let base = object
@@ -315,6 +346,19 @@ impl Finish {
         let class = self.keep(class.as_any().as_borrowed());
         Ok(Recipe::Object(Box::new(Instance { class, storage, items, attributes, slots })))
     }
+}
+
+/// `types.SimpleNamespace`.
+fn is_namespace(class: &Bound<'_, pyo3::types::PyType>) -> bool {
+    class
+        .py()
+        .import("types")
+        .and_then(|types| types.getattr("SimpleNamespace"))
+        .is_ok_and(|namespace| class.is(&namespace))
+}
+
+fn partial(py: Python<'_>) -> Made<Object<'_>> {
+    py.import("functools").and_then(|module| module.getattr("partial")).map_err(refused)
 }
 
 /// `torch.return_types.max` and such: C classes over tuples that are made from one sequence.

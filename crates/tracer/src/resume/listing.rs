@@ -146,7 +146,9 @@ impl Listing<'_> {
                 self.constant(instance.class);
                 match &instance.items {
                     Items::None => {}
-                    Items::Elements(items) => self.all(items, "BUILD_LIST"),
+                    Items::Elements(items) | Items::Bounded(items, _) => {
+                        self.all(items, "BUILD_LIST");
+                    }
                     Items::Entries(entries) => self.entries(entries),
                 }
                 for (name, value) in &instance.attributes {
