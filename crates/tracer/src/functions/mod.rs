@@ -102,6 +102,8 @@ pub enum Model {
     SetItem,
     /// `object.__reduce_ex__`.
     Reduce,
+    /// `copy.deepcopy`: as one piece, or followed as any Python function is.
+    DeepCopy,
 }
 
 /// A tensor operation.

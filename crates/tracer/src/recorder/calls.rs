@@ -79,7 +79,11 @@ impl Recorder {
         if let Some(result) = self.call_registered(frame, callable, args, names) {
             return result;
         }
-        if let Some(class) = self.functions.class(callable) {
+        let class = self.functions.class(callable);
+        let followed = |class: &Class| {
+            matches!(class, Class::Model(Model::DeepCopy)) && !self.copies_plainly(args, names)
+        };
+        if let Some(class) = class.filter(|class| !followed(class)) {
             return self.call_class(frame, class, callable, args, names);
         }
         if let Some(result) = self.call_marked(frame, callable, args, names) {

@@ -1,11 +1,14 @@
-//! Objects that C code compares: elements of sets, keys of dictionaries, what a list is searched for.
+//! Objects that must be different ones.
+//!
+//! C code compares them: elements of sets, keys of dictionaries, what a list is searched for.
 //!
 //! C code takes one object for itself before it asks anything else. So what it found depends on which
 //! outside objects are the same: those that are the same at entry are guarded as such when they are
 //! found, and those that aren't, here.
 
+use pyo3::prelude::*;
 use stator_cpython::object::Borrowed;
-use stator_guards::GuardKind;
+use stator_guards::{Guard, GuardKind};
 
 use super::kinds::Kind;
 use super::look as heap;
@@ -68,6 +71,34 @@ impl State {
             && !rest.is_empty()
         {
             self.guard(*first, GuardKind::Distinct(rest.into()));
+        }
+    }
+
+    /// Guards that two outside objects aren't the same.
+    pub fn guard_distinct(&mut self, left: Borrowed<'_, '_>, right: Borrowed<'_, '_>) {
+        let (Some(a), Some(b)) = (self.source(left), self.source(right)) else { return };
+        if self.is_identity_guarded(left) && self.is_identity_guarded(right) {
+            return;
+        }
+        if self.kind(left) != self.kind(right) || !left.get_type().is(right.get_type()) {
+            return;
+        }
+        let key = (a.index().min(b.index()), a.index().max(b.index()));
+        if self.distinct.insert(key) {
+            self.guard(a, GuardKind::Distinct(Box::new([b])));
+        }
+    }
+
+    /// Guards that the graph's inputs are different tensors: each has one placeholder.
+    pub fn guard_tensors_distinct(&mut self) {
+        if let Some((&first, rest)) = self.inputs.split_first()
+            && !rest.is_empty()
+        {
+            self.guards.push(Guard {
+                source: first,
+                kind: GuardKind::Distinct(rest.into()),
+                location: None,
+            });
         }
     }
 }

@@ -18,6 +18,7 @@ mod class_attributes;
 mod compared;
 mod containers;
 mod context;
+mod copies;
 mod dictionaries;
 mod effects;
 mod getters;

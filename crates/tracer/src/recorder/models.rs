@@ -150,6 +150,7 @@ impl Recorder {
                 });
                 Ok(object)
             }
+            (Model::DeepCopy, [object]) => self.deep_copy(frame, callable, *object),
             (Model::Nothing, _) => native(),
             (Model::TypeCall, [class, rest @ ..]) if self.kind(*class) == Kind::Type => {
                 let ty = class.cast::<PyType>().expect("the kind says it is a class").to_owned();

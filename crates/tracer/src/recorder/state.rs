@@ -118,7 +118,8 @@ pub struct State {
     pub effects: Vec<Effect>,
     /// Special methods of types that are guarded already: type and name.
     pub protocols: FxHashSet<Slot>,
-    distinct: FxHashSet<Slot>,
+    /// Pairs of sources that are guarded to differ.
+    pub distinct: FxHashSet<Slot>,
     /// Containers from outside that were only added to so far.
     pub unread: FxHashMap<usize, Unread>,
     /// Whether what is found now is an argument that is only added to.
@@ -710,21 +711,6 @@ impl State {
         self.register(function)
     }
 
-    /// Guards that two outside objects aren't the same.
-    pub fn guard_distinct(&mut self, left: Borrowed<'_, '_>, right: Borrowed<'_, '_>) {
-        let (Some(a), Some(b)) = (self.source(left), self.source(right)) else { return };
-        if self.is_identity_guarded(left) && self.is_identity_guarded(right) {
-            return;
-        }
-        if self.kind(left) != self.kind(right) || !left.get_type().is(right.get_type()) {
-            return;
-        }
-        let key = (a.index().min(b.index()), a.index().max(b.index()));
-        if self.distinct.insert(key) {
-            self.guard(a, GuardKind::Distinct(Box::new([b])));
-        }
-    }
-
     /// The instance dictionary of an object; from outside if the object is.
     pub fn instance_dict<'py>(&mut self, object: Borrowed<'_, 'py>) -> Option<Object<'py>> {
         let dict = heap::instance_dict(object)?;
@@ -782,19 +768,6 @@ impl State {
             now.is_none_or(|now| now.version != *before).then_some(*position)
         };
         self.input_versions.iter().filter_map(changed).collect()
-    }
-
-    /// Guards that the graph's inputs are different tensors: each has one placeholder.
-    pub fn guard_tensors_distinct(&mut self) {
-        if let Some((&first, rest)) = self.inputs.split_first()
-            && !rest.is_empty()
-        {
-            self.guards.push(Guard {
-                source: first,
-                kind: GuardKind::Distinct(rest.into()),
-                location: None,
-            });
-        }
     }
 }
 
