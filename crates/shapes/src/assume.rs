@@ -29,7 +29,10 @@ impl Context {
         let value = self.hint(e);
         let value = self.constant(value);
         let equal = self.eq(e, value);
-        self.evaluate(equal).fact()
+        let fact = self.evaluate(equal).fact();
+        // It may have been decided by more than what simplifying looks at.
+        self.remember_value(e, value);
+        fact
     }
 
     /// Makes a float the constant that it was, bit by bit. The fact, unless it was known.
@@ -43,6 +46,12 @@ impl Context {
     pub fn assume(&mut self, c: CondId) {
         self.log.push(c);
         self.learn(c);
+        // What the tables can't express, or lose because expressions have other normal forms now.
+        if self.decide(c) != Some(true) {
+            self.known.holding.insert(c);
+            let simple = self.simplify_condition(c);
+            self.known.holding.insert(simple);
+        }
     }
 
     /// A fact that symbols bring with them.
@@ -72,6 +81,10 @@ impl Context {
                 if !self.learn_comparison(op, a, b) {
                     self.known.holding.insert(c);
                 }
+                self.known.forget_computed();
+                if op == Cmp::Eq {
+                    self.remember_value(a, b);
+                }
             }
             Condition::And(parts) => {
                 for &part in &parts {
@@ -95,6 +108,23 @@ impl Context {
                 self.known.holding.insert(simple);
             }
         }
+        self.known.forget_computed();
+    }
+
+    /// An expression that equals a constant is one, even if nothing follows for its symbols.
+    fn remember_value(&mut self, a: ExprId, b: ExprId) {
+        let (e, value) = match (self.as_constant(a), self.as_constant(b)) {
+            (None, Some(value)) => (a, value),
+            (Some(value), None) => (b, value),
+            _ => return,
+        };
+        let simple = self.simplify(e);
+        if self.as_constant(simple).is_some() {
+            return;
+        }
+        self.known.has_values = true;
+        self.known.values.insert(e, value);
+        self.known.values.insert(simple, value);
         self.known.forget_computed();
     }
 
@@ -147,6 +177,8 @@ impl Context {
         self.known.bounds.insert(direction, new);
         self.known.intervals.clear();
         if let Some(value) = new.as_point() {
+            self.known.has_values = true;
+            self.known.resolved.clear();
             self.learn_value(direction, value);
         }
         self.learn_bounds_inside(direction, new);
@@ -241,7 +273,12 @@ impl Context {
             let e = self.atom_expr(atom);
             let old = self.known.bounds.get(&e).copied().unwrap_or(Interval::ALL);
             let new = old.meet(Interval::new(lo, hi));
-            if new != old && new.lo <= new.hi {
+            if new == old || new.lo > new.hi {
+                continue;
+            }
+            if new.lo == new.hi {
+                self.learn_bounds(e, new);
+            } else {
                 self.known.bounds.insert(e, new);
                 self.known.intervals.clear();
             }
@@ -365,11 +402,18 @@ impl Context {
             return;
         }
         self.known.replaced.insert(symbol, replacement);
+        self.known.has_values = true;
         self.known.forget_computed();
-        let Knowledge { bounds, congruences, nonzero, holding, .. } =
+        let Knowledge { bounds, congruences, nonzero, holding, values, .. } =
             std::mem::take(&mut self.known).keeping_replaced(&mut self.known);
         for (direction, bounds) in sorted(bounds) {
             self.relearn_bounds(direction, bounds);
+        }
+        for (e, value) in sorted(values) {
+            let simple = self.simplify(e);
+            self.known.values.insert(e, value);
+            self.known.values.insert(simple, value);
+            self.known.forget_computed();
         }
         for (direction, class) in sorted(congruences) {
             let simple = self.simplify(direction);
@@ -432,6 +476,7 @@ impl Knowledge {
     /// Moves the replacements to fresh tables; the others are to be learnt again.
     fn keeping_replaced(mut self, fresh: &mut Knowledge) -> Knowledge {
         fresh.replaced = std::mem::take(&mut self.replaced);
+        fresh.has_values = self.has_values;
         self
     }
 }

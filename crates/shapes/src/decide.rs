@@ -32,10 +32,12 @@ impl Context {
                     None => self.decide_by_holding(c),
                 }
             }
-            Condition::And(parts) => self.decide_junction(&parts, true),
-            Condition::Or(parts) => self
-                .decide_junction(&parts, false)
-                .or_else(|| self.known.holding.contains(&c).then_some(true)),
+            Condition::And(parts) => {
+                self.decide_junction(&parts, true).or_else(|| self.decide_by_holding(c))
+            }
+            Condition::Or(parts) => {
+                self.decide_junction(&parts, false).or_else(|| self.decide_by_holding(c))
+            }
             Condition::Not(inner) => {
                 self.decide(inner).map(|value| !value).or_else(|| self.decide_by_holding(c))
             }

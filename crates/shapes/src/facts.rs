@@ -34,28 +34,45 @@ impl Context {
     /// Each one that is left out follows from the ones before it, as [`Context::decide`] finds:
     /// all facts are assumed again, in a fresh set of tables.
     pub fn facts(&mut self) -> Vec<Fact> {
-        let mut asked: Vec<(FactKind, i64, usize, CondId)> = Vec::new();
+        let mut asked: Vec<CondId> = Vec::new();
         for c in self.log.clone() {
-            for part in self.conjuncts(c) {
-                let (kind, tightness) = self.kind(part);
-                asked.push((kind, tightness, asked.len(), part));
-            }
+            asked.extend(self.conjuncts(c));
         }
-        asked.sort_by_key(|&(kind, tightness, at, _)| (kind as u8, tightness, at));
         let known = std::mem::take(&mut self.known);
         let mut facts = Vec::new();
-        for (kind, _, at, c) in asked {
+        // Equalities say how to read the others, so those are sorted in terms of them.
+        let (equalities, others): (Vec<_>, Vec<_>) =
+            asked.into_iter().enumerate().partition(|&(_, c)| self.kind(c).0 == FactKind::Equality);
+        self.keep_necessary(equalities, &mut facts);
+        self.keep_necessary(others, &mut facts);
+        self.known = known;
+        facts.sort_by_key(|&(kind, at, fact)| (fact.implicit, kind as u8, at));
+        facts.into_iter().map(|(_, _, fact)| fact).collect()
+    }
+
+    /// Assumes the conditions, and keeps those that don't follow from what is assumed before.
+    fn keep_necessary(
+        &mut self,
+        asked: Vec<(usize, CondId)>,
+        kept: &mut Vec<(FactKind, usize, Fact)>,
+    ) {
+        let mut sorted: Vec<_> = asked
+            .into_iter()
+            .map(|(at, c)| {
+                let simple = self.simplify_condition(c);
+                (self.kind(simple), at, c)
+            })
+            .collect();
+        sorted.sort_by_key(|&((kind, tightness), at, _)| (kind as u8, tightness, at));
+        for ((kind, _), at, c) in sorted {
             let cond = self.simplify_condition(c);
             if self.decide(cond) == Some(true) {
                 continue;
             }
             // A guard that can't hold is one as well: no call passes.
             self.learn(cond);
-            facts.push((kind, at, Fact { cond, kind, implicit: self.is_implicit(cond) }));
+            kept.push((kind, at, Fact { cond, kind, implicit: self.is_implicit(cond) }));
         }
-        self.known = known;
-        facts.sort_by_key(|&(kind, at, fact)| (fact.implicit, kind as u8, at));
-        facts.into_iter().map(|(_, _, fact)| fact).collect()
     }
 
     fn conjuncts(&self, c: CondId) -> Vec<CondId> {
@@ -65,14 +82,16 @@ impl Context {
         }
     }
 
-    /// The kind, and for ranges how much they admit: the tightest are assumed first.
+    /// The kind, and how much ranges and rests admit: the tightest are assumed first.
     fn kind(&mut self, c: CondId) -> (FactKind, i64) {
         let Condition::Int(op, a, b) = *self.condition(c) else { return (FactKind::Residual, 0) };
         if op == Cmp::Eq && (self.is_unit_symbol(a) || self.is_unit_symbol(b)) {
             return (FactKind::Equality, 0);
         }
-        if op == Cmp::Eq && (self.is_rest(a) || self.is_rest(b)) {
-            return (FactKind::Divisibility, 0);
+        if op == Cmp::Eq
+            && let Some(modulus) = self.modulus_of(a).or_else(|| self.modulus_of(b))
+        {
+            return (FactKind::Divisibility, modulus.saturating_neg());
         }
         match self.symbol_bound(op, a, b) {
             Some(tightness) => (FactKind::Range, tightness),
@@ -84,8 +103,11 @@ impl Context {
         self.as_symbol(e).is_some()
     }
 
-    fn is_rest(&self, e: ExprId) -> bool {
-        matches!(self.node(e), crate::context::Node::Mod(..))
+    fn modulus_of(&self, e: ExprId) -> Option<i64> {
+        match *self.node(e) {
+            crate::context::Node::Mod(_, k) => Some(self.as_constant(k).unwrap_or(0)),
+            _ => None,
+        }
     }
 
     /// If the comparison bounds one symbol: smaller numbers are tighter bounds.

@@ -125,13 +125,21 @@ impl Context {
     /// expressed within 64 bits, the expression itself.
     pub fn simplify(&mut self, e: ExprId) -> ExprId {
         let facets = self.facets(e);
-        if facets.constant || (facets.plain && self.known.replaced.is_empty()) {
+        if facets.constant || (facets.plain && !self.known.has_values) {
             return e;
         }
         if let Some(&resolved) = self.known.resolved.get(&e) {
             return resolved;
         }
-        let resolved = self.rebuild(e).unwrap_or(e);
+        let mut resolved = match self.known.values.get(&e) {
+            Some(&value) => self.constant(value),
+            None => self.rebuild(e).unwrap_or(e),
+        };
+        // Facts may leave an expression one value without solving for its symbols.
+        let value = self.known.values.get(&resolved).copied();
+        if let Some(value) = value.or_else(|| self.interval(resolved).as_point()) {
+            resolved = self.constant(value);
+        }
         self.known.resolved.insert(e, resolved);
         self.known.resolved.insert(resolved, resolved);
         resolved

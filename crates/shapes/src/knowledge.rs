@@ -14,6 +14,11 @@ pub(crate) struct Knowledge {
     /// Symbols that are other expressions. The expressions may speak of symbols that were
     /// replaced later.
     pub(crate) replaced: FxHashMap<SymbolId, ExprId>,
+    /// Some expression is known to have one value, or some symbol is replaced: polynomials of symbols
+    /// may have other normal forms than when they were built.
+    pub(crate) has_values: bool,
+    /// Expressions that were found equal to a constant.
+    pub(crate) values: FxHashMap<ExprId, i64>,
     /// Bounds of expressions that have no constant term and no common divisor, and whose leading
     /// coefficient is positive (*directions*); symbols among them.
     pub(crate) bounds: FxHashMap<ExprId, Interval>,

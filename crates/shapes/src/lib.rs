@@ -40,6 +40,7 @@ mod knowledge;
 mod poly;
 mod print;
 mod program;
+pub mod rules;
 
 pub use condition::{Cmp, Verdict};
 pub use context::{Context, Duck, MAX_DEPTH, MAX_SIZE, SIZE_LIMIT, Symbol};

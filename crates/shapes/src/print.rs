@@ -172,7 +172,8 @@ impl Printer<'_> {
         };
         let level = match terms[..] {
             [term] if term.is_constant() && term.coefficient >= 0 => Level::Atom,
-            [term] if term.coefficient < 0 => Level::Sum,
+            // `-s0//2` is `(-s0)//2`.
+            [term] if term.coefficient < 0 => Level::Product,
             [term] if term.coefficient == 1 && term.factors.len() == 1 => Level::Power,
             [_] => Level::Product,
             _ => Level::Sum,

@@ -24,6 +24,7 @@ mod handlers;
 mod locate;
 pub mod logs;
 pub mod marks;
+mod policy;
 pub mod recipe;
 pub mod recorder;
 pub mod replay;
@@ -31,6 +32,7 @@ pub mod resume;
 mod rollback;
 mod sharing;
 pub mod stance;
+mod symbolic;
 mod undo;
 
 /// Takes a lock. A panic elsewhere leaves nothing behind that would have to be mistrusted: what locks

@@ -9,15 +9,15 @@ use smallvec::SmallVec;
 use stator_cpython::heap::tensor::{self, Memory};
 use stator_cpython::object::Borrowed;
 
-/// For each input that shares memory with another: which group it is in, and where it begins.
-/// Sizes and strides are guarded.
+/// For each input that shares memory with another: which group it is in, where it begins, and its
+/// sizes. Strides are guarded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sharing(SmallVec<[(u32, u32, i64); 4]>);
+pub struct Sharing(Vec<(u32, u32, i64, Box<[i64]>)>);
 
 impl Sharing {
     /// Inputs of graphs that write to none: it doesn't matter.
     pub fn ignored() -> Self {
-        Self(SmallVec::new())
+        Self(Vec::new())
     }
 
     /// How these share memory. `None`: in a way that PyTorch doesn't know of, as different storages
@@ -43,12 +43,12 @@ impl Sharing {
         }
         // Groups are named after their first members: addresses say nothing.
         let mut first = FxHashMap::<usize, u32>::default();
-        let mut shared = SmallVec::new();
+        let mut shared = Vec::new();
         for (position, (input, place)) in inputs.iter().zip(&places).enumerate() {
             let Some(place) = place.filter(|place| members[&place.storage] > 1) else { continue };
             let group = *first.entry(place.storage).or_insert(position as u32);
-            let offset = tensor::info(*input).map_or(0, |info| info.storage_offset);
-            shared.push((position as u32, group, offset));
+            let Some(info) = tensor::info(*input) else { continue };
+            shared.push((position as u32, group, info.storage_offset, info.sizes.to_vec().into()));
         }
         Some(Self(shared))
     }

@@ -91,7 +91,9 @@ impl State {
 
     /// Guards that the graph's inputs are different tensors: each has one placeholder.
     pub fn guard_tensors_distinct(&mut self) {
-        if let Some((&first, rest)) = self.inputs.split_first()
+        let tensors: Vec<_> =
+            self.inputs.iter().copied().filter(|input| !self.is_outside_number(*input)).collect();
+        if let Some((&first, rest)) = tensors.split_first()
             && !rest.is_empty()
         {
             self.guards.push(Guard {

@@ -10,6 +10,7 @@
 //! `outcome` turns the notes into a cache entry; `trace` is the log of the same name.
 
 mod abstract_classes;
+mod arithmetic;
 mod attributes;
 mod breaking;
 mod cached;
@@ -19,7 +20,10 @@ mod compared;
 mod containers;
 mod context;
 mod copies;
+mod deep;
 mod dictionaries;
+mod dimensions;
+mod dynamic;
 mod effects;
 mod getters;
 mod identity;
@@ -31,6 +35,7 @@ mod marked;
 mod members;
 mod mode;
 mod models;
+mod module_calls;
 mod names;
 mod objects;
 mod operators;
@@ -40,6 +45,7 @@ mod roots;
 mod sites;
 mod state;
 mod stores;
+mod symbols;
 mod tensor_attributes;
 mod tensors;
 mod trace;
@@ -50,8 +56,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyo3::types::PySet;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stator_cpython::frame::Frame;
 use stator_cpython::generic::WithoutGc;
 use stator_cpython::object::Borrowed;
@@ -64,6 +69,7 @@ pub use state::{Origin, State, Stop};
 use crate::breaks::{Place, Reason};
 use crate::functions::Functions;
 use crate::logs::Log;
+use crate::policy::Carried;
 use crate::resume::anatomy::Anatomy;
 use crate::resume::point::Point;
 use crate::resume::session::Session;
@@ -86,6 +92,10 @@ pub struct Recorder {
     baseline: Cell<u64>,
     /// Whether what the current instruction calls gives its result, as it is.
     is_tail: Cell<bool>,
+    /// What was symbolic when the trace before this one broke.
+    carried: RefCell<Carried>,
+    /// The frame that waits for C code which reads what Python code called from there returns.
+    consumer: Cell<usize>,
     /// The frame that is about to call a Python function whose result it passes on, by address.
     caller: Cell<usize>,
     /// The exception that the compiled function's caller is handling, by address.
@@ -107,7 +117,7 @@ pub struct Recorder {
     entered_root: Cell<bool>,
     trace_log: bool,
     /// The ids of functions under `torch.compiler.allow_in_graph`.
-    allowed_by_torch: Option<Py<PySet>>,
+    allowed_by_torch: FxHashSet<usize>,
     /// For each frame being evaluated, how many of Stator's modes it suspended.
     suspended_modes: RefCell<Vec<usize>>,
 }
@@ -163,10 +173,13 @@ impl Recorder {
         let result = match self.state.try_borrow_mut() {
             Ok(mut state) => {
                 state.locate(frame);
-                let result = notes(&mut state);
-                match state.failure.take() {
-                    Some(stop) => result.and(Err(stop)),
-                    None => result,
+                match notes(&mut state) {
+                    // Nearly always: nothing is moved about for what hardly happens.
+                    Ok(value) if state.failure.is_none() => return Some(value),
+                    result => match state.failure.take() {
+                        Some(stop) => result.and(Err(stop)),
+                        None => result,
+                    },
                 }
             }
             Err(_) => Err((Reason::Instruction, "code that runs while another is recorded".into())),
@@ -287,6 +300,8 @@ impl Recorder {
             watching: Cell::new(false),
             baseline: Cell::new(0),
             is_tail: Cell::new(false),
+            carried: RefCell::default(),
+            consumer: Cell::new(0),
             caller: Cell::new(0),
             handled_at_entry,
             anatomies: RefCell::default(),

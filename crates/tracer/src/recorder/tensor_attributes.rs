@@ -51,6 +51,11 @@ impl Recorder {
         let ty = owner.get_type();
         let kind = tensor_attr_kind(text);
         if kind == TensorAttr::Metadata {
+            if self.has_symbols()
+                && let Some(value) = self.symbolic_attr(frame, owner, text)
+            {
+                return Ok(Found::Value(value));
+            }
             let _native = Suspended::new(py);
             return ops::get_attr(owner, name).map(Found::Value);
         }
@@ -127,7 +132,10 @@ impl Recorder {
             ("grad", None) => "__delete__",
             _ => "",
         };
-        let setter = descriptor.getattr(setter).ok().filter(|_| self.session.is_eager);
+        // Other data may have other sizes than those that were taken for symbols.
+        let is_sized = text != "data" || !self.has_symbols();
+        let known = self.session.is_eager && is_sized;
+        let setter = descriptor.getattr(setter).ok().filter(|_| known);
         let Some(setter) = setter else {
             let text = format!("attribute {text} of a {}", heap::type_name(owner));
             self.stop(frame, Reason::OutsideWrite, text);
