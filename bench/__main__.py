@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench.cases import BENCHES
+from bench.cases import BENCHES, Bench
 from bench.report import Result, report
 
 ROOT = Path(__file__).resolve().parent.parent
-SYSTEMS = ("stator", "torch")
+SYSTEMS = ("stator", "torch", "stator_dynamic", "torch_dynamic")
 
 
 def main() -> None:
@@ -30,8 +30,8 @@ def main() -> None:
     results: dict[tuple[str, str], Result] = {}
     for bench in BENCHES:
         for system in options.systems:
-            if bench.name in options.only and (system == "stator" or not bench.first_call_only):
-                print(f"{system:7} {bench.name} ...", end=" ", flush=True)
+            if bench.name in options.only and _applies(system, bench):
+                print(f"{system:14} {bench.name} ...", end=" ", flush=True)
                 results[system, bench.name] = result = run_worker(
                     system, bench.name, options.timeout
                 )
@@ -39,6 +39,12 @@ def main() -> None:
     page = report(results)
     options.output.write_text(page)
     print(f"\n{page}")
+
+
+def _applies(system: str, bench: Bench) -> bool:
+    if system.endswith("_dynamic"):
+        return bench.is_model
+    return system == "stator" or not bench.first_call_only
 
 
 def run_worker(system: str, bench: str, timeout: float) -> Result:

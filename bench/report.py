@@ -74,6 +74,23 @@ def report(results: Results) -> str:
             ],
             (_breaking(bench, results) for bench in breaking),
         ),
+        _section(
+            "Symbolic shapes",
+            "Models with `dynamic=True`: all sizes of inputs are symbols. First call, and the warm "
+            "overhead with symbolic guards beside the one with static guards. `above eager` is "
+            "(Stator - eager) / (torch.compile - eager) of the first call.",
+            [
+                "",
+                "eager",
+                "first call, Stator",
+                "x eager",
+                "torch.compile",
+                "above eager, ratio",
+                "warm, Stator",
+                "x static",
+            ],
+            (_dynamic(bench, results) for bench in models),
+        ),
     ]
     notes = _notes(results)
     return "\n\n".join([*parts, *([notes] if notes else [])]) + "\n"
@@ -149,6 +166,24 @@ def _breaking(bench: Bench, results: Results) -> list[str]:
     ]
 
 
+def _dynamic(bench: Bench, results: Results) -> list[str]:
+    static, _ = _both(bench, results)
+    ours, peer = _both(bench, results, "_dynamic")
+    warm = "-"
+    if not isinstance(ours, str) and not isinstance(static, str):
+        warm = _times(ours["warm"] / static["warm"])
+    return [
+        bench.title,
+        _cell(ours, lambda row: _ms(row["eager"])),
+        _cell(ours, lambda row: _ms(row["first"])),
+        _cell(ours, lambda row: _times(row["first"] / row["eager"])),
+        _cell(peer, lambda row: _ms(row["first"])),
+        _ratio(ours, peer, lambda row: max(row["first"] - row["eager"], 0.0)),
+        _cell(ours, lambda row: _us(row["warm"])),
+        warm,
+    ]
+
+
 def _notes(results: Results) -> str:
     lines = []
     for (system, name), result in results.items():
@@ -159,11 +194,11 @@ def _notes(results: Results) -> str:
     return "\n".join(["## Notes", "", *lines]) if lines else ""
 
 
-def _both(bench: Bench, results: Results) -> tuple[Result, Result]:
+def _both(bench: Bench, results: Results, kind: str = "") -> tuple[Result, Result]:
     missing = "not measured"
     return (
-        results.get(("stator", bench.name), missing),
-        results.get(("torch", bench.name), missing),
+        results.get((f"stator{kind}", bench.name), missing),
+        results.get((f"torch{kind}", bench.name), missing),
     )
 
 

@@ -34,6 +34,9 @@ class System:
 SYSTEMS = {
     "stator": System(stator.compile, stator.reset),
     "torch": System(torch.compile, torch.compiler.reset),
+    # All sizes are symbols from the first call on.
+    "stator_dynamic": System(partial(stator.compile, dynamic=True), stator.reset),
+    "torch_dynamic": System(partial(torch.compile, dynamic=True), torch.compiler.reset),
 }
 
 
@@ -77,7 +80,9 @@ def measure(system_name: str, bench_name: str) -> Row:
         if system_name == "stator" or bench.breaks:
             replay = _replay(system, setup, eager)
         row = dataclasses.replace(row, warm=warm, replay=replay)
-    return row if system_name == "torch" else _with_stats(row, stator.stats(compiled))
+    if system_name.startswith("torch"):
+        return row
+    return _with_stats(row, stator.stats(compiled))
 
 
 def _replay(system: System, setup: Setup, eager: float) -> float:

@@ -43,6 +43,7 @@ INTERPRETER = {"pyo3", "pyo3-ffi", "pyo3-build-config"}
 # What each Python module may import from the package, itself and `_stator` (the native module,
 # below all of them) aside. A module is below those that import it, so there is no cycle.
 MODULES = {
+    "_interpreter": set(),
     "errors": set(),
     "_suggest": set(),
     "_warnings": set(),

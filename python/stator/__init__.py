@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from importlib import metadata
 
+from stator import _interpreter as _interpreter
 from stator import errors
 from stator._backends import list_backends, register_backend
 from stator._compile import compile, reset, stats

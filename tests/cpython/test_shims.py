@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import stator
 from stator import _stator
 
 SHIMS = Path(__file__).resolve().parents[2] / "crates" / "cpython" / "shim"
@@ -45,3 +46,20 @@ def test_shim_compiles(minor: int, shim: str, tmp_path: Path) -> None:
 
 def test_rust_layouts_equal_the_headers() -> None:
     assert _stator.testing.layout_differences() == []
+
+
+@pytest.mark.parametrize("minor", [12, 13])
+def test_other_versions_are_refused_in_words(minor: int) -> None:
+    """No crash and no missing module: `import stator` says which version it is for."""
+    found = sorted((Path.home() / ".pyenv" / "versions").glob(f"3.{minor}.*/bin/python3"))
+    if not found:
+        pytest.skip(f"no CPython 3.{minor}")
+    package = Path(stator.__file__).parent.parent
+    command = [str(found[0]), "-c", "import stator"]
+    environment = {"PYTHONPATH": str(package), "PATH": ""}
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1] == (
+        f"ImportError: Stator evaluates the bytecode of CPython 3.11 and was imported by cpython 3.{minor}."
+        " Functions run as they are without it."
+    )

@@ -159,6 +159,25 @@ def by_operator(x, n):
     return x + operator.mul(n, 2) + operator.index(n)
 
 
+@program(a_number)
+def unread_text(x, n):
+    message = f"{n} of {x.shape}: " + repr(n)
+    return x + n if x is not None else message
+
+
+@program(lambda n: (ones(3), n), traces=22)
+def read_text(x, n):
+    return x + len(f"{n}") + int(str(n))
+
+
+@program(lambda n: (ones(3), n), traces=22)
+def attribute_by_text(x, n):
+    class Box:
+        n4 = n5 = 1
+
+    return x + getattr(Box, f"n{n}", 0)
+
+
 @program(lambda n: (ones(3), n), traces=22)
 def as_text(x, n):
     return x, f"{n} of them", str(n + 1)

@@ -264,3 +264,36 @@ def test_mode_left_open_by_exception() -> None:
             mode = stack.enter_context(Counting())
             torch.ones(1)
         assert mode.seen
+
+
+@right_after
+def test_torch_jit_trace() -> Steps:
+    """Below `torch.jit.trace` a call runs natively, so that the tracer sees what it asks for."""
+    compiled: Any = None
+
+    def fn(x: Tensor) -> Tensor:
+        return x * 2 if torch.jit.is_tracing() else x * 3
+
+    compiled = api.compile(fn)
+
+    def traced(x: Tensor) -> Tensor:
+        return torch.jit.trace(compiled, (x,), check_trace=False)(x)
+
+    for _ in range(3):
+        assert torch.equal(compiled(X), X * 3)
+    assert torch.equal(traced(X), X * 2)
+    assert torch.equal(compiled(X), X * 3)
+    yield fn, (X,)
+
+
+@right_after
+def test_cuda_initialized() -> Steps:
+    """It becomes true once in a process: here as if CUDA had been initialised."""
+    before = torch.cuda._initialized
+    yield (lambda x: x * 2 if torch.cuda.is_initialized() else x * 3), (X,)
+    torch.cuda._initialized = True
+    try:
+        yield None
+    finally:
+        torch.cuda._initialized = before
+    yield None

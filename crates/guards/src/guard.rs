@@ -81,6 +81,9 @@ pub enum GuardKind {
     SameAs(SourceId),
     /// The object isn't the one at any of these sources, nor are those the same as each other.
     Distinct(Box<[SourceId]>),
+    /// So many classes had been registered with abstract classes, which decides what `isinstance`
+    /// says of these. [`Source::GlobalState`](crate::Source::GlobalState) bears it.
+    AbstractClasses(u64),
     /// A fact about symbolic sizes and numbers, at sources that it names itself; whoever checks has
     /// it compiled. It stands at the source of the first symbol that it mentions.
     Symbolic {

@@ -123,6 +123,9 @@ impl Sources {
             Source::FunctionField { parent, field } => {
                 self.write_attribute(out, *parent, field.name());
             }
+            Source::ClassField { parent, field } => {
+                self.write_attribute(out, *parent, field.name());
+            }
             Source::Slot { parent, name, .. } => self.write_attribute(out, *parent, name),
             Source::TypeLookup { parent, text, .. } => self.write_attribute(out, *parent, text),
             Source::SuperLookup { parent, after, text, .. } => {
@@ -239,6 +242,7 @@ impl Sources {
             GuardKind::Tensor(tensor) => check_tensor(&source, tensor),
             GuardKind::SameAs(other) => format!("{source} is {}", self.print(*other)),
             GuardKind::Distinct(others) => self.print_distinct(&source, others),
+            GuardKind::AbstractClasses(count) => format!("abc.get_cache_token() == {count}"),
             GuardKind::Symbolic { text } => text.to_string(),
             GuardKind::GlobalState(state) => {
                 let facts: Vec<_> = state.facts.iter().map(ToString::to_string).collect();

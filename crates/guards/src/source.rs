@@ -118,6 +118,13 @@ pub enum Source {
         /// Which.
         field: FunctionField,
     },
+    /// A field of a class that its attribute lookups don't read.
+    ClassField {
+        /// The class.
+        parent: SourceId,
+        /// Which.
+        field: ClassField,
+    },
     /// A cell of a function's closure.
     ClosureCell {
         /// The function.
@@ -192,6 +199,40 @@ impl FunctionField {
     }
 }
 
+/// Fields of a class itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum ClassField {
+    Name,
+    Qualname,
+    Mro,
+    Bases,
+    Base,
+}
+
+impl ClassField {
+    /// Every field.
+    pub const ALL: [Self; 5] = [Self::Name, Self::Qualname, Self::Mro, Self::Bases, Self::Base];
+
+    /// The attribute's name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Name => "__name__",
+            Self::Qualname => "__qualname__",
+            Self::Mro => "__mro__",
+            Self::Bases => "__bases__",
+            Self::Base => "__base__",
+        }
+    }
+
+    /// The field with this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|field| field.name() == name)
+    }
+}
+
 /// What makes two sources the same slot: kind, parent and payload, without the texts.
 type Key = (u8, u32, u64);
 
@@ -226,6 +267,7 @@ impl Source {
             | Source::Defaults(parent)
             | Source::KwDefaults(parent)
             | Source::FunctionField { parent, .. }
+            | Source::ClassField { parent, .. }
             | Source::ClosureCell { parent, .. }
             | Source::CellContents(parent)
             | Source::MethodSelf(parent)
@@ -283,6 +325,7 @@ impl Source {
             Source::DequeMaxLength(_) => (32, 0),
             Source::ContextValue(_) => (33, 0),
             Source::ContextDefault(_) => (34, 0),
+            Source::ClassField { field, .. } => (35, *field as u64),
         };
         (tag, self.parent().map_or(NO_PARENT, SourceId::raw), payload)
     }

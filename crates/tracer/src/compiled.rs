@@ -252,7 +252,8 @@ impl Compiled {
         match self.limit(py) {
             Ok(limit) => {
                 let points = self.points.clone();
-                Some(Rc::new(Session::new(points, limit, self.fullgraph, self.dynamic)))
+                let (fullgraph, is_eager) = (self.fullgraph, self.backend.is_none());
+                Some(Rc::new(Session::new(points, limit, fullgraph, self.dynamic, is_eager)))
             }
             Err(_) => {
                 self.ended();

@@ -18,7 +18,6 @@ use crate::effects;
 use crate::emission::{self, Emission};
 use crate::evaluator::Link;
 use crate::locate::{Places, ShownPlaces, shown_path, source_line};
-use crate::lock;
 use crate::policy::{Dims, History, Seen};
 use crate::recipe::Values;
 use crate::recorder::{Ending, TracebackEntry, Traced};
@@ -26,15 +25,19 @@ use crate::replay::{self, Program};
 use crate::resume::listing;
 use crate::resume::stage::Staged;
 use crate::rollback;
+use crate::sharing::Sharing;
 use crate::symbolic::{Part, Symbolic};
+use crate::{lock, undo};
 
 /// A trace that can be replayed.
 pub struct Entry {
     traced: Traced,
     checker: Checker,
     program: OnceLock<Program>,
-    backend: OnceLock<Py<PyAny>>,
     follower: Mutex<Option<Follower>>,
+    /// What the backend has made of the graph, for inputs that share memory in this way.
+    backend: Mutex<Vec<(Sharing, Py<PyAny>)>>,
+    undo: OnceLock<undo::Plan>,
 }
 
 /// The trace that was replayed behind another one's break.
@@ -107,8 +110,9 @@ impl Entry {
             traced,
             checker,
             program: OnceLock::new(),
-            backend: OnceLock::new(),
             follower: Mutex::default(),
+            backend: Mutex::default(),
+            undo: OnceLock::new(),
         }))
     }
 
@@ -213,7 +217,7 @@ impl Entry {
     /// Whether everything the guards know by identity is alive.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        self.checker.is_alive()
+        self.checker.is_alive() && self.checker.can_hold()
     }
 
     /// Number of calls in the graph.
@@ -249,15 +253,17 @@ impl Entry {
         for (position, size) in &sizes {
             inputs.insert(*position, size.as_borrowed());
         }
-        let outputs = match backend {
-            None => match self.run(py, &inputs) {
-                Ok(outputs) => outputs,
-                Err(ended) => return ended,
-            },
-            Some(backend) => match self.run_backend(py, backend, &inputs) {
-                Ok(outputs) => outputs,
-                Err(error) => return Replay::Failed(error),
-            },
+        let run = match backend {
+            None => self.program(py).map(Run::Program),
+            Some(backend) => self.backend(py, backend, &inputs).and_then(|made| match made {
+                Some(callable) => Ok(Run::Backend(callable)),
+                None => self.program(py).map(Run::Program),
+            }),
+        };
+        let outputs = match run.map_err(Replay::Failed).and_then(|run| self.run(py, &run, &inputs))
+        {
+            Ok(outputs) => outputs,
+            Err(ended) => return ended,
         };
         let values = Values { outputs: &outputs, sources: &rebuilt, objects: &self.traced.objects };
         let stored = self.traced.effects.iter().filter_map(|store| store.value);
@@ -348,34 +354,48 @@ impl Entry {
         matches!(self.traced.ending, Ending::Break(_))
     }
 
-    /// Runs the program. If an operation raises, what it left behind is undone where that is possible.
+    /// Runs the graph. If an operation raises, what it left behind is undone where that is possible.
     fn run<'py>(
         &self,
         py: Python<'py>,
+        run: &Run<'_>,
         inputs: &[Borrowed<'_, 'py>],
     ) -> Result<replay::Outputs<'py>, Replay<'py>> {
-        let program = self.program(py).map_err(Replay::Failed)?;
         let traced = &self.traced;
         let saved = match traced.generators.as_slice() {
             [] => Vec::new(),
             generators => rollback::save(py, generators).map_err(Replay::Failed)?,
         };
-        let before =
-            if traced.writes_inputs { rollback::versions(inputs) } else { SmallVec::new() };
-        let failure = match program.run(py, inputs) {
-            Ok(outputs) => return Ok(outputs),
-            Err(failure) => failure,
+        let undo = self.undo(py);
+        let copies = undo.copy(py, inputs).map_err(Replay::Failed)?;
+        let before = if undo.may_write { rollback::versions(inputs) } else { SmallVec::new() };
+        let (failed, error) = match run {
+            Run::Program(program) => match program.run(py, inputs) {
+                Ok(outputs) => return Ok(outputs),
+                Err(failure) => (Some(failure.node), failure.error),
+            },
+            Run::Backend(callable) => match run_backend(py, callable, inputs) {
+                Ok(outputs) => return Ok(outputs),
+                // It may be the backend's own: plain Python can't be asked for that one.
+                Err(error) if !undo::may_handle(py, traced) => return Err(Replay::Failed(error)),
+                Err(error) => (None, error),
+            },
         };
-        rollback::restore_modes(py, &traced.graph, &traced.guards, failure.node)
+        rollback::restore_modes(py, &traced.graph, &traced.guards, failed)
             .map_err(Replay::Failed)?;
-        let wrote = traced.writes_inputs && rollback::versions(inputs) != before;
-        if wrote || rollback::writes_silently(&traced.graph, failure.node) {
+        let wrote = undo.may_write && rollback::versions(inputs) != before;
+        let wrote = wrote || rollback::writes_silently(&traced.graph, failed);
+        if wrote && !copies.restore(py).is_ok_and(|restored| restored) {
             let places = Places { py, codes: &traced.codes };
-            rollback::add_place(py, &failure.error, &traced.graph, failure.node, &places);
-            return Err(Replay::Failed(failure.error));
+            rollback::add_place(py, &error, &traced.graph, failed, &places);
+            return Err(Replay::Failed(error));
         }
         rollback::restore_generators(py, &saved).map_err(Replay::Failed)?;
         Err(Replay::Restart("an operation raised during replay"))
+    }
+
+    fn undo(&self, py: Python<'_>) -> &undo::Plan {
+        self.undo.get_or_init(|| undo::Plan::of(py, &self.traced))
     }
 
     fn program(&self, py: Python<'_>) -> PyResult<&Program> {
@@ -386,35 +406,42 @@ impl Entry {
         Ok(self.program.get_or_init(|| program))
     }
 
-    fn run_backend<'py>(
+    /// What the backend makes of the graph for inputs like these; `None`: they aren't for backends.
+    fn backend<'py>(
         &self,
         py: Python<'py>,
         backend: &Py<PyAny>,
         inputs: &[Borrowed<'_, 'py>],
-    ) -> PyResult<SmallVec<[Object<'py>; 4]>> {
-        let callable = match self.backend.get() {
-            Some(callable) => callable,
-            None => {
-                let reference = py.import("stator._fx")?.getattr("Reference")?;
-                let places = Places { py, codes: &self.traced.codes };
-                let description = replay::export::describe(
-                    py,
-                    &self.traced.graph,
-                    &self.traced.graph_objects,
-                    &places,
-                    &reference,
-                )?;
-                let example = PyList::new(py, inputs)?;
-                let made = backend.bind(py).call1((description, example))?.unbind();
-                self.backend.get_or_init(|| made)
-            }
+    ) -> PyResult<Option<Py<PyAny>>> {
+        let may_write = self.undo(py).may_write;
+        let sharing = if may_write { Sharing::of(inputs) } else { Some(Sharing::ignored()) };
+        let Some(sharing) = sharing else { return Ok(None) };
+        let known = |made: &[(Sharing, Py<PyAny>)]| {
+            let found = made.iter().find(|(known, _)| *known == sharing);
+            found.map(|(_, callable)| callable.clone_ref(py))
         };
-        let outputs = vectorcall::call(callable.bind_borrowed(py), inputs, None)?;
-        if let Ok(outputs) = outputs.cast::<PyTuple>() {
-            return Ok(outputs.iter().collect());
+        if let Some(callable) = known(&lock(&self.backend)) {
+            return Ok(Some(callable));
         }
-        let outputs = outputs.cast::<PySequence>()?;
-        (0..outputs.len()?).map(|index| outputs.get_item(index)).collect()
+        let reference = py.import("stator._fx")?.getattr("Reference")?;
+        let places = Places { py, codes: &self.traced.codes };
+        let description = replay::export::describe(
+            py,
+            &self.traced.graph,
+            &self.traced.graph_objects,
+            &places,
+            &reference,
+        )?;
+        let example = PyList::new(py, inputs)?;
+        let made = backend.bind(py).call1((description, example))?.unbind();
+        let mut all = lock(&self.backend);
+        if let Some(callable) = known(&all) {
+            // Another thread was quicker. What dies here may run code.
+            drop(all);
+            return Ok(Some(callable));
+        }
+        all.push((sharing, made.clone_ref(py)));
+        Ok(Some(made))
     }
 
     /// The graph as code.
@@ -528,8 +555,30 @@ impl Entry {
     /// What `visit` says.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         let objects = self.traced.objects.iter().chain(&self.traced.graph_objects);
-        objects.chain(self.backend.get()).try_for_each(|object| visit.call(object))
+        // Whoever holds the lock is no collection.
+        let made = self.backend.try_lock();
+        let made = made.iter().flat_map(|made| made.iter().map(|(_, callable)| callable));
+        objects.chain(made).try_for_each(|object| visit.call(object))
     }
+}
+
+/// What runs a graph.
+enum Run<'a> {
+    Program(&'a Program),
+    Backend(Py<PyAny>),
+}
+
+fn run_backend<'py>(
+    py: Python<'py>,
+    callable: &Py<PyAny>,
+    inputs: &[Borrowed<'_, 'py>],
+) -> PyResult<replay::Outputs<'py>> {
+    let outputs = vectorcall::call(callable.bind_borrowed(py), inputs, None)?;
+    if let Ok(outputs) = outputs.cast::<PyTuple>() {
+        return Ok(outputs.iter().collect());
+    }
+    let outputs = outputs.cast::<PySequence>()?;
+    (0..outputs.len()?).map(|index| outputs.get_item(index)).collect()
 }
 
 fn facts(traced: &Traced) -> Facts<'_> {

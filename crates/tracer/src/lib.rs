@@ -21,6 +21,7 @@ mod entries;
 pub mod entry;
 pub mod evaluator;
 mod functions;
+mod handlers;
 mod keepers;
 mod locate;
 pub mod logs;
@@ -31,9 +32,11 @@ pub mod recorder;
 pub mod replay;
 pub mod resume;
 mod rollback;
+mod sharing;
 mod sinks;
 pub mod stance;
 mod symbolic;
+mod undo;
 
 /// Takes a lock. A panic elsewhere leaves nothing behind that would have to be mistrusted: what locks
 /// guard here is changed in one step.

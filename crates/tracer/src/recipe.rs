@@ -82,6 +82,13 @@ pub enum Recipe {
     Cell(Option<RecipeId>),
     /// A Python function.
     Function(Box<Function>),
+    /// An object made in another way, with entries of its instance dictionary.
+    Attributed {
+        /// The object.
+        object: RecipeId,
+        /// What its instance dictionary holds, in order.
+        attributes: Vec<(ObjectId, RecipeId)>,
+    },
     /// What a builtin type's `__reduce__` says: the callable, its arguments, and what
     /// `__setstate__` gets.
     Reduced {
@@ -212,6 +219,8 @@ pub enum Items {
     Elements(Vec<RecipeId>),
     /// Entries of a dict, in order.
     Entries(Vec<(RecipeId, RecipeId)>),
+    /// Elements of a deque, and how many it may hold.
+    Bounded(Vec<RecipeId>, RecipeId),
 }
 
 /// The C class below a Python class: it makes the instance and holds its items. The order is that
@@ -232,10 +241,12 @@ pub enum Storage {
     Set,
     /// `BaseException`; what its C part holds is said as slots.
     Exception,
+    /// `collections.deque`
+    Deque,
 }
 
 impl Storage {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Plain,
         Self::Dict,
         Self::OrderedDict,
@@ -243,6 +254,7 @@ impl Storage {
         Self::List,
         Self::Set,
         Self::Exception,
+        Self::Deque,
     ];
 
     /// The storage of a class: the first class of its resolution order that this table knows,
@@ -284,6 +296,7 @@ struct Classes {
     news: [Py<PyAny>; Storage::ALL.len()],
     tuple_new: Py<PyAny>,
     ordered_set_item: Py<PyAny>,
+    deque_init: Py<PyAny>,
     cell: Py<PyAny>,
     function: Py<PyAny>,
 }
@@ -305,6 +318,7 @@ impl Classes {
             py.get_type::<PyList>().into_any(),
             py.get_type::<PySet>().into_any(),
             py.get_type::<PyBaseException>().into_any(),
+            collections.getattr("deque")?,
         ];
         let new = |class: &Bound<'_, PyAny>| class.getattr("__new__").map(Bound::unbind);
         let news = classes.iter().map(new).collect::<PyResult<Vec<_>>>()?;
@@ -312,6 +326,7 @@ impl Classes {
             classes: classes.map(Bound::unbind),
             news: news.try_into().expect("one for each class"),
             tuple_new: new(&py.get_type::<PyTuple>())?,
+            deque_init: collections.getattr("deque")?.getattr("__init__")?.unbind(),
             ordered_set_item: ordered.getattr("__setitem__")?.unbind(),
             cell: py.import("types")?.getattr("CellType")?.unbind(),
             function: py.get_type::<PyFunction>().into_any().unbind(),
@@ -476,6 +491,7 @@ impl<'py> Rebuild<'_, 'py> {
             Recipe::InstanceDict(owner) => {
                 instance_dict(self.make(*owner)?.as_borrowed())?.into_any()
             }
+            Recipe::Attributed { object, .. } => return Ok((self.make(*object)?, true)),
             Recipe::Cell(_) => {
                 return Ok((Classes::get(py)?.cell.bind(py).call0()?, true));
             }
@@ -540,6 +556,7 @@ impl<'py> Rebuild<'_, 'py> {
             Recipe::Set(items) => self.fill_set(&object, items),
             Recipe::Dict(entries) => self.fill_dict(&object, entries),
             Recipe::Object(instance) => self.fill_instance(&object, instance),
+            Recipe::Attributed { attributes, .. } => self.fill_attributes(&object, attributes),
             Recipe::Cell(contents) => match contents {
                 Some(contents) => object.setattr("cell_contents", self.make(*contents)?),
                 None => Ok(()),
@@ -589,14 +606,27 @@ impl<'py> Rebuild<'_, 'py> {
                 }
             }
             Items::Entries(entries) => self.fill_dict(object, entries)?,
+            Items::Bounded(items, limit) => {
+                let items = self.tuple(items)?;
+                let init = Classes::get(self.py)?.deque_init.bind(self.py);
+                init.call1((object, items, self.make(*limit)?))?;
+            }
         }
         for &(descriptor, value) in &instance.slots {
             let value = self.make(value)?;
             self.object(descriptor).getattr("__set__")?.call1((object, value))?;
         }
-        if !instance.attributes.is_empty() {
+        self.fill_attributes(object, &instance.attributes)
+    }
+
+    fn fill_attributes(
+        &mut self,
+        object: &Object<'py>,
+        attributes: &[(ObjectId, RecipeId)],
+    ) -> PyResult<()> {
+        if !attributes.is_empty() {
             let dict = instance_dict(object.as_borrowed())?;
-            for &(name, value) in &instance.attributes {
+            for &(name, value) in attributes {
                 let value = self.make(value)?;
                 dict.set_item(self.object(name), value)?;
             }

@@ -97,12 +97,12 @@ pub fn restore_modes(
     py: Python<'_>,
     graph: &Graph,
     guards: &[Guard],
-    failed: NodeId,
+    failed: Option<NodeId>,
 ) -> PyResult<()> {
     let mut switched = false;
     let mut nesting = 0i64;
     for (id, node) in graph.nodes() {
-        if id == failed {
+        if Some(id) == failed {
             break;
         }
         let NodeKind::Call { target: Target::Function { name, .. }, .. } = &node.kind else {
@@ -162,21 +162,33 @@ pub fn versions(inputs: &[Borrowed<'_, '_>]) -> SmallVec<[Option<u32>; 16]> {
 }
 
 /// Functions that write to their arguments without counting the write.
-const SILENT: &[&str] = &["batch_norm", "instance_norm", "fake_quant", "moving_avg", "set_data"];
+const SILENT: &[&str] = &[
+    "batch_norm",
+    "instance_norm",
+    "fake_quant",
+    "moving_avg",
+    "set_data",
+    ".__set__",
+    ".__delete__",
+    "requires_grad_",
+    "detach_",
+];
 
 /// Whether a node before `failed` may have written to an input without counting the write.
-pub fn writes_silently(graph: &Graph, failed: NodeId) -> bool {
-    graph.nodes().take_while(|(id, _)| *id != failed).any(|(_, node)| match &node.kind {
+pub fn writes_silently(graph: &Graph, failed: Option<NodeId>) -> bool {
+    graph.nodes().take_while(|(id, _)| Some(*id) != failed).any(|(_, node)| match &node.kind {
         NodeKind::Call { target: Target::GetAttr { name }, .. } => graph.text(*name) == "data",
         NodeKind::Call {
             target: Target::Function { name, .. } | Target::Method { name, .. },
             ..
-        } => {
-            let name = graph.text(*name);
-            SILENT.iter().any(|silent| name.contains(silent))
-        }
+        } => is_silent(graph.text(*name)),
         _ => false,
     })
+}
+
+/// Whether a function writes to arguments without counting the write.
+pub fn is_silent(name: &str) -> bool {
+    SILENT.iter().any(|silent| name.contains(silent))
 }
 
 /// Adds to an error where in the user's program the operation was recorded.
@@ -184,16 +196,19 @@ pub fn add_place(
     py: Python<'_>,
     error: &PyErr,
     graph: &Graph,
-    failed: NodeId,
+    failed: Option<NodeId>,
     places: &Places<'_, '_>,
 ) {
     let mut lines = Vec::new();
-    if let Some(stack) = graph.node(failed).stack {
+    if let Some(stack) = failed.and_then(|failed| graph.node(failed).stack) {
         for frame in graph.stacks().walk(stack) {
             if let Some((file, line, function)) = places.place(frame.code, frame.instruction) {
                 lines.push(format!("  File \"{file}\", line {line}, in {function}"));
             }
         }
+    }
+    if lines.is_empty() {
+        return;
     }
     lines.reverse();
     let note =

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
+import types
 from typing import Any, NamedTuple
 
 import torch
@@ -161,6 +163,29 @@ def special_dicts(x: Tensor) -> tuple[Any, ...]:
     default: collections.defaultdict[str, Any] = collections.defaultdict(list)
     default["k"].append(x)
     return ordered, default, collections.Counter("aab"), collections.deque([x, 1], maxlen=4)
+
+
+@case(one)
+def bounded_deques(x: Tensor) -> Any:
+    full: collections.deque[Any] = collections.deque(maxlen=2)
+    for step in range(4):
+        full.append(x + step)
+    full.append(full)
+    return full, collections.deque([1, x]), len(full)
+
+
+@case(one)
+def partial_with_keywords(x: Tensor) -> Any:
+    scaled = functools.partial(torch.add, x + 1, alpha=2)
+    again = functools.partial(scaled, x)
+    return scaled.func is torch.add, scaled.args, scaled.keywords, again(), [scaled][0] is scaled
+
+
+@case(one)
+def namespaces(x: Tensor) -> Any:
+    space = types.SimpleNamespace(a=x + 1, b=[2])
+    space.c = space.b
+    return space
 
 
 @case(one)

@@ -1,9 +1,9 @@
-//! Fields of functions, methods, cells, partials, properties and method wrappers.
+//! Fields of functions, methods, cells, partials, properties, method wrappers and classes.
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::{Any, cached, layout, words};
+use super::{Any, cached, layout, types, words};
 
 unsafe extern "C" {
     static mut PyMethod_Type: ffi::PyTypeObject;
@@ -58,6 +58,16 @@ pub enum Field {
     Cache,
     /// The result that a link of such a dictionary holds.
     CachedResult,
+    /// `__name__` of a class made at run time.
+    ClassName,
+    /// `__qualname__` of a class made at run time.
+    ClassQualname,
+    /// `__mro__` of a class.
+    ClassMro,
+    /// `__bases__` of a class.
+    ClassBases,
+    /// `__base__` of a class.
+    ClassBase,
 }
 
 impl Field {
@@ -86,6 +96,11 @@ impl Field {
             Field::StaticFunc | Field::ClassFunc => layout::WRAPPED_FUNC,
             Field::Cache => cached::CACHE,
             Field::CachedResult => cached::RESULT,
+            Field::ClassName => layout::class::NAME,
+            Field::ClassQualname => layout::class::QUALNAME,
+            Field::ClassMro => layout::class::MRO,
+            Field::ClassBases => layout::class::BASES,
+            Field::ClassBase => layout::class::BASE,
         }
     }
 
@@ -116,6 +131,12 @@ impl Field {
             Field::ClassFunc => is_instance(object, &raw mut ffi::PyClassMethod_Type),
             Field::Cache => cached::is_wrapper(&object),
             Field::CachedResult => cached::is_link(&object),
+            Field::ClassName | Field::ClassQualname => {
+                object.cast::<pyo3::types::PyType>().is_ok_and(|ty| types::is_heap(ty))
+            }
+            Field::ClassMro | Field::ClassBases | Field::ClassBase => {
+                object.is_instance_of::<pyo3::types::PyType>()
+            }
         }
     }
 }

@@ -15,6 +15,7 @@
 //! | dispatch modes | `c10::impl::TorchDispatchModeTLS::stack_len` |
 //! | anomaly mode | the flags `torch::autograd::AnomalyMode::_enabled`, `_check_nan` |
 //! | saved-tensor hooks | the thread-local `SavedTensorDefaultHooksTLS`: no words unless empty and enabled |
+//! | `torch.jit.trace` at work | `torch::jit::tracer::getTracingState`, a thread-local pointer |
 //! | forward-AD level | version tag of `torch.autograd.forward_ad`'s dictionary |
 //! | deterministic, matmul, cuDNN, attention, mkldnn flags | the plain fields of `at::Context` as raw words, and its map of precisions |
 //!
@@ -64,6 +65,7 @@ type AddressOf = unsafe extern "C" fn() -> *const c_void;
 struct Reader {
     autograd_state: AddressOf,
     saved_hooks: AddressOf,
+    tracing: AddressOf,
     default_dtype: unsafe extern "C" fn() -> i8,
     autocast_dtype: unsafe extern "C" fn(i8) -> i8,
     autocast_cache: unsafe extern "C" fn() -> bool,
@@ -84,8 +86,8 @@ unsafe impl Send for Reader {}
 unsafe impl Sync for Reader {}
 
 thread_local! {
-    /// Addresses of this thread's `AutogradState`, key sets and saved-tensor hooks.
-    static THREAD: Cell<[*const c_void; 3]> = const { Cell::new([std::ptr::null(); 3]) };
+    /// Addresses of this thread's `AutogradState`, key sets, saved-tensor hooks and tracing state.
+    static THREAD: Cell<[*const c_void; 4]> = const { Cell::new([std::ptr::null(); 4]) };
 }
 
 /// Offset of the bits in `AutogradState`.
@@ -96,7 +98,7 @@ const HOOKS: [usize; 4] = [16, 48, 112, 120];
 
 impl Reader {
     /// The addresses of this thread's state.
-    fn thread(&self) -> Option<[*const c_void; 3]> {
+    fn thread(&self) -> Option<[*const c_void; 4]> {
         let known = THREAD.get();
         if !known[0].is_null() {
             return Some(known);
@@ -108,6 +110,7 @@ impl Reader {
                 (self.autograd_state)(),
                 symbol(C10, c"_ZN3c104impl26raw_local_dispatch_key_setE")?.cast_const(),
                 (self.saved_hooks)(),
+                (self.tracing)(),
             ]
         };
         THREAD.set(found);
@@ -116,7 +119,7 @@ impl Reader {
 
     #[inline]
     fn read(&self, py: Python<'_>) -> Option<Words> {
-        let [autograd, keys, hooks] = self.thread()?;
+        let [autograd, keys, hooks, tracing] = self.thread()?;
         let mut out = [0; WORDS];
         // SAFETY: thread-locals of this thread at their calibrated offsets; getters without side
         // effects that don't throw (autocast knows both devices); fields of the process-wide
@@ -135,7 +138,8 @@ impl Reader {
                 | u64::from((self.autocast_cache)()) << 24
                 | u64::from((self.function_switch)()) << 32
                 | u64::from(self.anomaly[0].read()) << 40
-                | u64::from(self.anomaly[1].read()) << 48;
+                | u64::from(self.anomaly[1].read()) << 48
+                | u64::from(words::word(tracing.cast(), 0) != 0) << 56;
             out[4] = (self.function_modes)() as u64 | ((self.dispatch_modes)() as u64) << 32;
             out[5] = dict::version(self.forward_ad.bind(py).as_borrowed());
             for (place, index) in out[FIXED..].iter_mut().zip(0..self.flags.1) {
@@ -163,6 +167,7 @@ impl Reader {
                         CPU,
                         c"_ZN2at23SavedTensorDefaultHooks13get_tls_stateEv",
                     )?,
+                    tracing: function(CPU, c"_ZN5torch3jit6tracer15getTracingStateEv")?,
                     default_dtype: function(C10, c"_ZN3c1031get_default_dtype_as_scalartypeEv")?,
                     autocast_dtype: function(
                         CPU,

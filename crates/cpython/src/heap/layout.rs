@@ -64,6 +64,21 @@ pub struct DictKeys {
     // followed by the indices, then the entries
 }
 
+/// Fields of a class (`PyHeapTypeObject`).
+pub mod class {
+    use super::{ffi, offset_of};
+    /// `ht_name`.
+    pub const NAME: usize = offset_of!(ffi::PyHeapTypeObject, ht_name);
+    /// `ht_qualname`.
+    pub const QUALNAME: usize = offset_of!(ffi::PyHeapTypeObject, ht_qualname);
+    /// `tp_mro`.
+    pub const MRO: usize = offset_of!(ffi::PyTypeObject, tp_mro);
+    /// `tp_bases`.
+    pub const BASES: usize = offset_of!(ffi::PyTypeObject, tp_bases);
+    /// `tp_base`.
+    pub const BASE: usize = offset_of!(ffi::PyTypeObject, tp_base);
+}
+
 /// Fields of a function (`PyFunctionObject`).
 pub mod function {
     use super::{ffi, offset_of};

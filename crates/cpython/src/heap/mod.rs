@@ -6,6 +6,7 @@
 //! there why it may. Nothing here runs user code; what allocates Python objects (and so may run a
 //! garbage collection) says so.
 
+pub mod abc;
 pub mod address;
 pub mod cached;
 pub mod constant;

@@ -114,6 +114,44 @@ pub fn info(object: Any<'_, '_>) -> Option<TensorInfo> {
     }
 }
 
+/// The memory a tensor's data lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// The address of its storage, which views share.
+    pub storage: usize,
+    /// Where the storage's memory begins; 0 without memory.
+    pub start: usize,
+    /// Its size in bytes.
+    pub size: usize,
+}
+
+/// Offsets in a `StorageImpl`: the address of its memory, and `size_bytes_`.
+const STORAGE: [usize; 2] = [16, 48];
+
+/// The memory of a tensor; `None` if it has no storage, or isn't plain.
+#[must_use]
+pub fn memory(object: Any<'_, '_>) -> Option<Memory> {
+    let torch = torch::get(object.py())?;
+    let implementation = impl_address(object)? as *mut c_void;
+    let Some(offsets) = &torch.offsets else {
+        let storage = object.call_method0("untyped_storage").ok()?;
+        let word = |object: Bound<'_, PyAny>| object.extract().ok();
+        return Some(Memory {
+            storage: word(storage.getattr("_cdata").ok()?)?,
+            start: word(storage.call_method0("data_ptr").ok()?)?,
+            size: word(storage.call_method0("nbytes").ok()?)?,
+        });
+    };
+    // SAFETY: the `TensorImpl` of a live tensor, and its storage if there is one; the offsets were
+    // verified. The size of a plain tensor's storage is no symbol.
+    unsafe {
+        if Offsets::word(implementation, offsets.key_set) & torch.opaque_keys != 0 {
+            return None;
+        }
+        offsets.memory(implementation)
+    }
+}
+
 /// One size of a tensor.
 #[inline]
 pub fn size(object: Any<'_, '_>, index: usize) -> Option<i64> {
@@ -248,6 +286,8 @@ fn agree(values: &[i64], expected: &[Option<i64>]) -> bool {
 /// Offsets of fields in a `TensorImpl` and an `AutogradMeta`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Offsets {
+    /// `storage_`: a pointer to the storage, or null.
+    pub storage: usize,
     /// `autograd_meta_`: null or an `AutogradMeta`.
     pub autograd_meta: usize,
     /// `version_counter_`: null or a counted object with the version at 16.
@@ -269,6 +309,7 @@ pub(super) struct Offsets {
 /// The layouts known: PyTorch 2.11 (the 16-byte Python object slot), and one with an 8-byte slot.
 const LAYOUTS: [Offsets; 2] = [
     Offsets {
+        storage: 16,
         autograd_meta: 24,
         version_counter: 40,
         sizes: 64,
@@ -279,6 +320,7 @@ const LAYOUTS: [Offsets; 2] = [
         grad_fn: 48,
     },
     Offsets {
+        storage: 16,
         autograd_meta: 24,
         version_counter: 40,
         sizes: 56,
@@ -322,6 +364,20 @@ impl Offsets {
                 std::slice::from_raw_parts(outside, count),
                 std::slice::from_raw_parts(outside.add(count), count),
             )
+        }
+    }
+
+    /// # Safety
+    /// As for [`Offsets::word`].
+    unsafe fn memory(&self, implementation: *const c_void) -> Option<Memory> {
+        // SAFETY: `storage_` is null or a live `StorageImpl`.
+        unsafe {
+            let storage = Self::word(implementation, self.storage) as *const c_void;
+            (!storage.is_null()).then(|| Memory {
+                storage: storage as usize,
+                start: Self::word(storage, STORAGE[0]) as usize,
+                size: Self::word(storage, STORAGE[1]) as usize,
+            })
         }
     }
 
@@ -514,7 +570,8 @@ def probes(torch):
         return [(
             t, t._cdata, torch._C._dispatch_keys(t).raw_repr(), list(t.size()), list(t.stride()), t.storage_offset(),
             t.requires_grad, -1 if t.device.index is None else t.device.index, -1 if t.is_inference() else t._version,
-        ) for t in tensors]
+            [s._cdata, 0 if t.device.type == 'meta' else s.data_ptr(), s.nbytes()],
+        ) for t in tensors for s in [t.untyped_storage()]]
 ";
     let module = PyModule::from_code(py, source, c"<stator>", c"_stator_calibration")?;
     let probes: Vec<Bound<'_, PyAny>> = module.getattr("probes")?.call1((torch,))?.extract()?;
@@ -530,11 +587,13 @@ def probes(torch):
     Ok(None)
 }
 
-type Seen<'py> = (Bound<'py, PyAny>, usize, u64, Vec<i64>, Vec<i64>, i64, bool, i32, i64);
+type Seen<'py> =
+    (Bound<'py, PyAny>, usize, u64, Vec<i64>, Vec<i64>, i64, bool, i32, i64, [usize; 3]);
 
 fn probe_agrees(known: &Torch, offsets: &Offsets, probe: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let (tensor, cdata, keys, sizes, strides, offset, requires_grad, index, version): Seen<'_> =
-        probe.extract()?;
+    let seen: Seen<'_> = probe.extract()?;
+    let (tensor, cdata, keys, sizes, strides, offset, requires_grad, index, version, storage) =
+        seen;
     // SAFETY: a tensor's Python object is larger than 24 bytes.
     let implementation = unsafe { words::pointer(tensor.as_ptr(), CDATA) } as *mut c_void;
     if implementation as usize != cdata {
@@ -553,6 +612,9 @@ fn probe_agrees(known: &Torch, offsets: &Offsets, probe: &Bound<'_, PyAny>) -> P
         if Offsets::word(implementation, offsets.key_set) != keys
             || Offsets::word(implementation, offsets.sizes) as usize != sizes.len()
             || Offsets::word(implementation, offsets.storage_offset) as i64 != offset
+            || Offsets::word(implementation, offsets.storage) as usize != storage[0]
+            || offsets.memory(implementation).map(|at| [at.storage, at.start, at.size])
+                != Some(storage)
             || offsets.kind(implementation) != (dtype, device, index)
             || offsets.dimensions(implementation) != (&sizes[..], &strides[..])
         {

@@ -39,6 +39,7 @@ pub(super) fn explain(
         }
         (Found::Object(object), _) => format!("found {}", describe(object.bind(py).as_borrowed())),
         (Found::Missing, _) => "found nothing there".to_owned(),
+        (Found::Registered, _) => "a class was registered with an abstract class".to_owned(),
         (Found::Dead, _) => "found one that is gone".to_owned(),
         (Found::GlobalState, _) => "another global state".to_owned(),
         (Found::Numbers(text), _) => format!("found {text}"),

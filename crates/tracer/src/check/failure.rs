@@ -21,6 +21,8 @@ pub enum Found {
     Missing,
     /// An object known by identity has died.
     Dead,
+    /// A class was registered with an abstract class since.
+    Registered,
     /// Another global state.
     GlobalState,
     /// Numbers for which a symbolic fact doesn't hold, printed with their sources.

@@ -20,10 +20,11 @@ thread_local! {
 }
 
 /// Names of the facts about modes, for [`has_foreign_modes`].
-const MODES: [&str; 3] = [
+const MODES: [&str; 4] = [
     "torch._C._len_torch_function_stack()",
     "torch._C._len_torch_dispatch_stack()",
     "torch._C._functorch.maybe_current_level()",
+    "torch._C._is_tracing()",
 ];
 
 /// The facts: each line is an expression of `torch`, which is also the fact's name. Lines that
@@ -49,6 +50,7 @@ torch._C._len_torch_function_stack()
 torch._C._len_torch_dispatch_stack()
 torch._C._get_torch_function_state()
 torch._C._functorch.maybe_current_level()
+torch._C._is_tracing()
 torch._C._dispatch_tls_local_include_set().raw_repr()
 torch._C._dispatch_tls_local_exclude_set().raw_repr()
 torch._C._get_deterministic_algorithms()
@@ -173,12 +175,13 @@ def compile_facts(torch, lines):
     Ok((names, reader.unbind()))
 }
 
-/// Whether torch-function modes, dispatch modes or functorch transforms were active: then a call
-/// runs natively.
+/// Whether torch-function modes, dispatch modes or functorch transforms were active, or
+/// `torch.jit.trace` was at work: then a call runs natively.
 #[must_use]
 pub fn has_foreign_modes(state: &GlobalState) -> bool {
     MODES.iter().any(|name| match state.get(name) {
         Some(Value::Int(level)) => *level > 0,
+        Some(Value::Bool(on)) => *on,
         _ => false,
     })
 }

@@ -207,6 +207,12 @@ impl Checker {
         self.liveness.is_alive()
     }
 
+    /// False once something happened that can't be undone and makes the guards fail.
+    #[must_use]
+    pub fn can_hold(&self) -> bool {
+        Python::attach(|py| self.plan.get().is_none_or(|plan| plan.can_hold(py)))
+    }
+
     /// What failed, in the user's terms: the printed guard, and what was found instead; for global
     /// state each fact that differs.
     #[must_use]

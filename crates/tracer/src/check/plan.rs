@@ -10,10 +10,10 @@ use pyo3::types::{PyDict, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::heap::function::Field;
 use stator_cpython::heap::member::Member;
-use stator_cpython::heap::{Any, constant, container, dict, global_state, tensor, types};
+use stator_cpython::heap::{Any, abc, constant, container, dict, global_state, tensor, types};
 use stator_guards::{
-    FunctionField, GlobalState, Guard, GuardKind, ObjectId, Source, SourceId, Sources, TensorGuard,
-    Vacancy,
+    ClassField, FunctionField, GlobalState, Guard, GuardKind, ObjectId, Source, SourceId, Sources,
+    TensorGuard, Vacancy,
 };
 
 use super::capture::Snapshots;
@@ -37,6 +37,8 @@ pub(super) struct Plan {
     pub wanted: Vec<usize>,
     /// Guards on global state.
     states: Vec<(usize, Arc<GlobalState>)>,
+    /// The guard on registrations with abstract classes, and their count.
+    abstract_classes: Option<(usize, u64)>,
     /// Arguments whose guards are asked at each call, with their steps.
     pub arguments: Vec<(usize, usize)>,
     /// Arguments that are taken apart at each call.
@@ -240,15 +242,18 @@ impl Plan {
     ) -> PyResult<Self> {
         let steps = needed(sources, guards, wanted);
         let compiler = Compiler { py, sources, held, steps, last_vacancy: RefCell::default() };
-        let mut states = Vec::new();
-        let by_step = GuardsByStep::new(&compiler, guards, |index, state| {
-            states.push((index, state.clone()));
+        let (mut states, mut abstract_classes) = (Vec::new(), None);
+        let by_step = GuardsByStep::new(&compiler, guards, |index, kind| match kind {
+            GuardKind::GlobalState(state) => states.push((index, state.clone())),
+            GuardKind::AbstractClasses(count) => abstract_classes = Some((index, *count)),
+            _ => {}
         })?;
         let mut plan = Plan {
             steps: Vec::with_capacity(compiler.steps.count),
             tests: Vec::with_capacity(guards.len()),
             wanted: wanted.iter().map(|id| compiler.step(*id)).collect::<PyResult<_>>()?,
             states,
+            abstract_classes,
             arguments: Vec::new(),
             spread: Vec::new(),
             own_arguments: 0,
@@ -389,6 +394,11 @@ impl Plan {
         own.chain(items.iter().map(Bound::as_borrowed)).collect()
     }
 
+    /// Whether nothing happened that can't be undone and makes the guards fail.
+    pub(super) fn can_hold(&self, py: Python<'_>) -> bool {
+        self.abstract_classes.is_none_or(|(_, count)| abc::registrations(py) == Some(count))
+    }
+
     /// The guards on global state: by words if they're known, by facts otherwise.
     #[inline]
     pub(super) fn check_global_state(
@@ -396,6 +406,11 @@ impl Plan {
         py: Python<'_>,
         mut snapshots: Option<&mut Snapshots>,
     ) -> Result<(), Failure> {
+        if let Some((guard, count)) = self.abstract_classes
+            && abc::registrations(py) != Some(count)
+        {
+            return Err(Failure { guard: Some(guard), found: Found::Registered });
+        }
         if self.states.is_empty() {
             return Ok(());
         }
@@ -491,17 +506,17 @@ struct GuardsByStep {
 }
 
 impl GuardsByStep {
-    /// Sorts `guards`; those on global state go to `states`.
+    /// Sorts `guards`; those on global state go to `global`.
     fn new<'a>(
         compiler: &Compiler<'_, '_>,
         guards: &'a [Guard],
-        mut states: impl FnMut(usize, &'a Arc<GlobalState>),
+        mut global: impl FnMut(usize, &'a GuardKind),
     ) -> PyResult<Self> {
         let mut starts = vec![0; compiler.steps.count + 1];
         let mut sorted = 0;
         for (index, guard) in guards.iter().enumerate() {
-            if let GuardKind::GlobalState(state) = &guard.kind {
-                states(index, state);
+            if is_global(guard) {
+                global(index, &guard.kind);
                 continue;
             }
             if is_symbolic(guard) {
@@ -518,7 +533,7 @@ impl GuardsByStep {
         // where the following step begins.
         let mut by_step = vec![0; sorted];
         for (index, guard) in guards.iter().enumerate() {
-            if matches!(guard.kind, GuardKind::GlobalState(_)) || is_symbolic(guard) {
+            if is_global(guard) || is_symbolic(guard) {
                 continue;
             }
             let next = &mut starts[compiler.step(guard.source)?];
@@ -533,6 +548,11 @@ impl GuardsByStep {
     fn of(&self, step: usize) -> &[usize] {
         &self.guards[self.starts[step]..self.starts[step + 1]]
     }
+}
+
+/// Whether a guard speaks of no object.
+fn is_global(guard: &Guard) -> bool {
+    matches!(guard.kind, GuardKind::GlobalState(_) | GuardKind::AbstractClasses(_))
 }
 
 /// Whether a guard is checked with all others of its kind, on what the steps found.
@@ -622,6 +642,13 @@ impl<'py> Compiler<'_, 'py> {
                 FunctionField::Annotations => Field::Annotations,
                 FunctionField::Closure => Field::Closure,
             }),
+            Source::ClassField { field, .. } => Fetch::Field(match field {
+                ClassField::Name => Field::ClassName,
+                ClassField::Qualname => Field::ClassQualname,
+                ClassField::Mro => Field::ClassMro,
+                ClassField::Bases => Field::ClassBases,
+                ClassField::Base => Field::ClassBase,
+            }),
             Source::Cache(_) => Fetch::Field(Field::Cache),
             Source::CachedResult(_) => Fetch::Field(Field::CachedResult),
         })
@@ -672,7 +699,9 @@ impl<'py> Compiler<'_, 'py> {
             GuardKind::Distinct(others) => {
                 TestKind::Distinct(others.iter().map(|id| self.step(*id)).collect::<PyResult<_>>()?)
             }
-            GuardKind::GlobalState(_) | GuardKind::Symbolic { .. } => {
+            GuardKind::GlobalState(_)
+            | GuardKind::AbstractClasses(_)
+            | GuardKind::Symbolic { .. } => {
                 unreachable!("compiled apart")
             }
         })

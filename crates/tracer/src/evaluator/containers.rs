@@ -47,6 +47,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
 
     pub(super) fn build_string(&mut self, count: usize) -> Done {
         let string = ops::build_string(self.py(), self.run.peek_many(count))?;
+        self.sites.joins(&self.frame, self.run.peek_many(count), string.as_borrowed());
         self.run.drop_many(count);
         self.run.push(string);
         Ok(())
@@ -95,6 +96,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     pub(super) fn set_add(&mut self, depth: usize) -> Done {
         self.sites.grows(&self.frame, self.run.peek(depth + 1));
         let result = ops::set_add(self.run.peek(depth + 1), self.run.peek(1));
+        self.sites.hashes(&self.frame, self.run.peek(1));
         self.finish_extending(1, depth, result)
     }
 
@@ -102,6 +104,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
         self.sites.grows(&self.frame, self.run.peek(depth + 1));
         self.consume()?;
         let result = ops::set_update(self.run.peek(depth + 1), self.run.peek(1));
+        self.sites.hashes(&self.frame, self.run.peek(depth + 1));
         self.finish_extending(1, depth, result)
     }
 
@@ -110,6 +113,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
         self.sites.grows(&self.frame, self.run.peek(depth + 2));
         let (key, value) = (self.run.peek(2), self.run.peek(1));
         let result = ops::map_add(self.run.peek(depth + 2), key, value);
+        self.sites.hashes(&self.frame, self.run.peek(2));
         self.finish_extending(2, depth, result)
     }
 
@@ -117,6 +121,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
         self.sites.grows(&self.frame, self.run.peek(depth + 1));
         self.consume()?;
         let result = ops::dict_update(self.run.peek(depth + 1), self.run.peek(1));
+        self.sites.hashes(&self.frame, self.run.peek(depth + 1));
         self.finish_extending(1, depth, result)
     }
 

@@ -55,6 +55,8 @@ pub trait Sites<'py>: Sized {
     fn substitutes(&self, frame: &Frame<'py>) -> Vec<(usize, Object<'py>)> {
         Vec::new()
     }
+    /// Parts of an f-string became one.
+    fn joins(&self, frame: &Frame<'py>, parts: &[Borrowed<'_, 'py>], text: Borrowed<'_, 'py>) {}
     /// The frame is about to return or yield this value.
     fn returns(&self, frame: &Frame<'py>, value: Borrowed<'_, 'py>) {}
     /// The frame leaves: it returned, yielded, raised or was handed over.
@@ -320,6 +322,9 @@ pub trait Sites<'py>: Sized {
     /// The evaluator made a new mutable or composite object (`BUILD_*`, `MAKE_FUNCTION`, `MAKE_CELL`,
     /// `LIST_TO_TUPLE`, `RETURN_GENERATOR`, slices, class dictionaries, ...).
     fn creates(&self, frame: &Frame<'py>, object: Borrowed<'_, 'py>) {}
+    /// An object was hashed and compared with others (`SET_ADD`, `MAP_ADD`), or the members of a
+    /// container were (`SET_UPDATE`, ...).
+    fn hashes(&self, frame: &Frame<'py>, object: Borrowed<'_, 'py>) {}
     /// The evaluator is about to change `container`, as [`Sites::extends`] will tell.
     fn grows(&self, frame: &Frame<'py>, container: Borrowed<'_, 'py>) {}
     /// The evaluator changed `container` in place through an opcode that only ever sees objects of its

@@ -113,6 +113,8 @@ pub enum Model {
     SetItem,
     /// `object.__reduce_ex__`.
     Reduce,
+    /// `copy.deepcopy`: as one piece, or followed as any Python function is.
+    DeepCopy,
 }
 
 /// Functions that give warnings and log records.
@@ -150,6 +152,8 @@ pub enum Determined {
     UnlessTensorBeyond(usize),
     /// If it's given at least so many positional arguments, or any by keyword.
     AtLeast(usize),
+    /// Always, but only a replay of the trace as it is does what it does.
+    EagerOnly,
     /// Indexing: unless the index (second argument) holds a mask or a slice with tensors.
     Indexing,
 }
@@ -170,6 +174,7 @@ impl Operation {
 pub struct Functions {
     classes: FxHashMap<usize, Class>,
     module_member: Option<python::KnownFunction>,
+    tensor_hash: Option<python::KnownFunction>,
     module_call: Option<ModuleCall>,
 }
 
@@ -185,6 +190,7 @@ impl Functions {
                 let mut table = Functions {
                     classes: FxHashMap::default(),
                     module_member: None,
+                    tensor_hash: None,
                     module_call: None,
                 };
                 rows::add(py, &mut table)?;
@@ -194,6 +200,7 @@ impl Functions {
                 if let Ok(torch) = PyModule::import(py, "torch") {
                     torch::add(&torch, &mut table)?;
                     table.module_member = python::KnownFunction::module_member(&torch)?;
+                    table.tensor_hash = python::KnownFunction::tensor_hash(&torch)?;
                     table.module_call = ModuleCall::find(&torch)?;
                 }
                 Ok(table)
@@ -212,6 +219,13 @@ impl Functions {
     #[must_use]
     pub fn is_module_member(&self, function: Borrowed<'_, '_>) -> bool {
         self.module_member.as_ref().is_some_and(|known| known.is(function))
+    }
+
+    /// Whether this is `torch.Tensor.__hash__`, and does no more than give the tensor's address: C code
+    /// that asks for it looks for the tensor itself among others.
+    #[must_use]
+    pub fn is_tensor_hash(&self, function: Borrowed<'_, '_>) -> bool {
+        self.tensor_hash.as_ref().is_some_and(|known| known.is(function))
     }
 
     /// How `torch.nn.Module` calls `forward`, if it does so in the known way.

@@ -59,6 +59,12 @@ def isEnabledFor(self, level):
     return level >= self.getEffectiveLevel()
 ";
 
+/// What `torch.Tensor.__hash__` does.
+const TENSOR_HASH: &std::ffi::CStr = c"
+def member(self):
+    return id(self)
+";
+
 /// What makes two code objects do the same; names of local variables and lines don't.
 const BEHAVIOUR: [&str; 11] = [
     "co_code",
@@ -91,6 +97,16 @@ impl KnownFunction {
     pub fn module_member(torch: &Bound<'_, PyModule>) -> PyResult<Option<Self>> {
         let function = torch.getattr("nn")?.getattr("Module")?.getattr("__getattr__")?;
         let known = PyModule::from_code(torch.py(), MODULE_MEMBER, c"<stator>", c"_stator_member")?;
+        Self::of(&function, &known.getattr("member")?, None)
+    }
+
+    /// `torch.Tensor.__hash__`, if it is the known one.
+    ///
+    /// # Errors
+    /// As [`KnownFunction::module_member`].
+    pub fn tensor_hash(torch: &Bound<'_, PyModule>) -> PyResult<Option<Self>> {
+        let function = torch.getattr("Tensor")?.getattr("__hash__")?;
+        let known = PyModule::from_code(torch.py(), TENSOR_HASH, c"<stator>", c"_stator_member")?;
         Self::of(&function, &known.getattr("member")?, None)
     }
 

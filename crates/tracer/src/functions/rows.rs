@@ -46,6 +46,7 @@ fn table() -> Vec<Row> {
         ("builtins:object", "__setattr__", model(Model::ObjectSetAttr)),
         ("builtins:object", "__getattribute__", model(Model::ObjectGetAttr)),
         ("builtins:object", "__reduce_ex__", model(Model::Reduce)),
+        ("copy", "deepcopy", model(Model::DeepCopy)),
         ("builtins:type", "__call__", model(Model::TypeCall)),
         ("types:GeneratorType", "send throw close", model(Model::GeneratorStep)),
         ("operator", "setitem", model(Model::SetItem)),

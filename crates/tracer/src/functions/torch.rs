@@ -21,7 +21,7 @@ const READS_DATA: &str = "quantile nanquantile cov corrcoef gaussian_nll_loss it
     __deepcopy__ __reduce_ex__ __setstate__ backward register_hook register_post_accumulate_grad_hook \
     retain_grad data_ptr storage untyped_storage typed_storage _typed_storage share_memory_ is_shared \
     pin_memory is_pinned storage_offset _version grad_fn is_leaf names rename rename_ align_to refine_names \
-    new_tensor_from apply_ map_ map2_ set_ resize_ resize_as_ resize resize_as requires_grad_ detach_ \
+    new_tensor_from apply_ map_ map2_ set_ resize_ resize_as_ resize resize_as \
     set_data module_load __cuda_array_interface__ _make_subclass as_subclass is_set_to has_names \
     retains_grad result_type_of promote_types_of compile split_with_sizes_copy_out _assert_async \
     __torch_dispatch__ dlpack to_dlpack stack_trace reinforce ormqr_dynamic new __len__ sparse_resize_ \
@@ -68,7 +68,7 @@ const STATE_READS: &[(&str, &str)] = &[
         _len_torch_function_stack _len_torch_dispatch_stack _has_torch_function_subclass _get_cudnn_enabled \
         _get_mkldnn_enabled _get_nnpack_enabled _get_math_sdp_enabled _get_flash_sdp_enabled \
         _get_mem_efficient_sdp_enabled _get_cudnn_sdp_enabled _is_any_autocast_enabled is_any_autocast_enabled \
-        _get_accelerator _is_fwd_grad_enabled _is_view_replay_enabled _cuda_isCurrentStreamCapturing \
+        _get_accelerator _is_fwd_grad_enabled _is_view_replay_enabled \
         _has_torch_function _has_torch_function_unary _has_torch_function_variadic _is_multithreading_enabled _log_api_usage_once",
     ),
     (
@@ -76,7 +76,7 @@ const STATE_READS: &[(&str, &str)] = &[
         "has_torch_function has_torch_function_unary has_torch_function_variadic \
         is_tensor_like",
     ),
-    ("torch.cuda", "is_available is_initialized device_count"),
+    ("torch.cuda", "is_available device_count"),
     ("torch.backends.mps", "is_available is_built"),
     ("torch.jit", "is_scripting is_tracing"),
     ("torch._jit_internal", "is_scripting"),
@@ -181,8 +181,17 @@ pub fn add(torch: &Bound<'_, PyModule>, functions: &mut Functions) -> PyResult<(
         functions.insert(&torch.getattr(name)?, Class::Pure);
     }
     functions.insert(&torch.getattr("Size")?.getattr("numel")?, Class::Pure);
-    functions.insert(&resolve(py, "torch.nn.Parameter")?, Class::Untraceable(Reason::Unsupported));
+    for name in ["Parameter", "Buffer"] {
+        let class = torch.getattr("nn")?.getattr(name)?;
+        let operation = Operation {
+            name: format!("torch.nn.{name}").into(),
+            is_method: false,
+            determined: Determined::EagerOnly,
+        };
+        functions.insert(&class, Class::Operation(operation));
+    }
     functions.insert(&tensor, Class::Untraceable(Reason::Unsupported));
+    functions.insert(&tensor.getattr("__hash__")?, Class::Untraceable(Reason::Identity));
     Ok(())
 }
 
@@ -212,6 +221,9 @@ fn determined(name: &str) -> Determined {
     }
     if listed(DYNAMIC) {
         return Determined::Never;
+    }
+    if matches!(name, "requires_grad_" | "detach_") {
+        return Determined::EagerOnly;
     }
     if listed(READS_DATA) {
         return Determined::ReadsData;

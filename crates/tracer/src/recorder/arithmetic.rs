@@ -14,7 +14,7 @@ use stator_shapes::{Cmp, CondId, Context, Error, ExprId, FloatId, FloatOp, Float
 use super::Recorder;
 use super::look as heap;
 use super::state::State;
-use super::symbols::{Made, Number, Operand, comparison};
+use super::symbols::{Made, Number, NumberId, Operand, comparison};
 
 /// What a symbolic operation's operands are.
 #[derive(Clone, Copy)]
@@ -498,6 +498,26 @@ impl Recorder {
         Some(Ok(total))
     }
 
+    /// A text was made of these values. Who reads it reads them; often nobody does.
+    pub(super) fn spells(
+        &self,
+        frame: &Frame<'_>,
+        values: &[Borrowed<'_, '_>],
+        text: Borrowed<'_, '_>,
+    ) {
+        if !self.has_symbols() {
+            return;
+        }
+        self.note(frame, |state| {
+            let mut numbers = Vec::new();
+            for value in values {
+                state.numbers_in(*value, 0, &mut numbers);
+            }
+            state.set_spelt(text, numbers);
+            Ok(())
+        });
+    }
+
     /// C code is about to read these values: whatever is symbolic in them is fixed.
     pub(super) fn concrete(&self, frame: &Frame<'_>, objects: &[Borrowed<'_, '_>], why: &str) {
         if !self.has_symbols() {
@@ -528,8 +548,24 @@ impl State {
         if depth > DEPTH {
             return self.fix_all(object.py(), why);
         }
+        for number in self.spelt(object) {
+            self.specialise(object.py(), number, why);
+        }
         for part in heap::plain_parts(object) {
             self.fix(part.as_borrowed(), why, depth + 1);
+        }
+    }
+
+    /// The numbers in an object, those that its texts spell among them.
+    fn numbers_in(&mut self, object: Borrowed<'_, '_>, depth: usize, found: &mut Vec<NumberId>) {
+        found.extend(self.number(object));
+        found.extend(self.spelt(object));
+        if depth > DEPTH {
+            found.extend(self.all_numbers());
+            return;
+        }
+        for part in heap::plain_parts(object) {
+            self.numbers_in(part.as_borrowed(), depth + 1, found);
         }
     }
 

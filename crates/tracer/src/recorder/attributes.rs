@@ -1,14 +1,13 @@
 //! Attributes: CPython's lookup, step by step, so that each slot it reads can be guarded.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyType};
+use pyo3::types::PyType;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::types::{Slot, SlotName};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::Method;
 use stator_cpython::{Raised, Result, generic, ops};
-use stator_graph::Target;
 use stator_guards::{FunctionField, GuardKind, Source};
 
 use super::Recorder;
@@ -17,28 +16,6 @@ use super::look as heap;
 use super::state::{Origin, State, Stop};
 use crate::breaks::Reason;
 use crate::evaluator::Role;
-
-/// How an attribute of a tensor is read.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum TensorAttr {
-    /// It follows from metadata: a constant of the trace.
-    Metadata,
-    /// It is a tensor: a node.
-    View,
-    /// A method, or something that needs a closer look.
-    Other,
-}
-
-fn tensor_attr_kind(name: &str) -> TensorAttr {
-    match name {
-        "shape" | "dtype" | "device" | "ndim" | "layout" | "is_cuda" | "is_cpu" | "is_sparse"
-        | "is_sparse_csr" | "is_quantized" | "is_meta" | "is_mps" | "is_xpu" | "is_nested"
-        | "is_mkldnn" | "is_ipu" | "is_xla" | "is_vulkan" | "is_maia" | "is_mtia"
-        | "requires_grad" | "itemsize" | "nbytes" | "__class__" => TensorAttr::Metadata,
-        "T" | "mT" | "H" | "mH" | "real" | "imag" | "data" => TensorAttr::View,
-        _ => TensorAttr::Other,
-    }
-}
 
 /// What makes a class attribute a descriptor.
 pub(super) const DESCRIPTOR: &[&str] = &["__get__", "__set__", "__delete__"];
@@ -609,50 +586,6 @@ impl Recorder {
                     .map(Found::Value)
             }
         }
-    }
-
-    fn tensor_attr<'py>(
-        &self,
-        frame: &Frame<'py>,
-        owner: Borrowed<'_, 'py>,
-        name: Borrowed<'_, 'py>,
-    ) -> Result<Found<'py>> {
-        let py = frame.py();
-        let text = name.cast::<PyString>().ok();
-        let text = text.as_ref().and_then(|name| name.to_str().ok()).unwrap_or("?");
-        let ty = owner.get_type();
-        let kind = tensor_attr_kind(text);
-        if kind == TensorAttr::Metadata {
-            if self.has_symbols()
-                && let Some(value) = self.symbolic_attr(frame, owner, text)
-            {
-                return Ok(Found::Value(value));
-            }
-            let _native = Suspended::new(py);
-            return ops::get_attr(owner, name).map(Found::Value);
-        }
-        if kind == TensorAttr::View {
-            let target = |state: &mut State| Target::GetAttr { name: state.graph.intern(text) };
-            return self
-                .operation(frame, target, &[owner], None, || ops::get_attr(owner, name))
-                .map(Found::Value);
-        }
-        if let Some(found) = self.lookup(frame, &ty, name) {
-            match self.kind(found.as_borrowed()) {
-                Kind::Function => return Ok(Found::Function(found)),
-                Kind::Builtin if heap::is_method_descriptor(found.as_borrowed()) => {
-                    return Ok(Found::Function(found));
-                }
-                Kind::Constant => return Ok(Found::Value(found)),
-                _ => {}
-            }
-        } else if let Some(value) = self.instance_value(frame, owner, name) {
-            return Ok(Found::Value(value));
-        } else {
-            return generic::generic_get_attr(owner, name).map(Found::Value);
-        }
-        self.stop(frame, Reason::DataRead, format!("attribute {text} of a tensor"));
-        ops::get_attr(owner, name).map(Found::Value)
     }
 }
 

@@ -268,6 +268,10 @@ impl Recorder {
             self.mark_emissions(&spots, detail);
         }
         let mut traced = traced?;
+        let withs = self.plain_withs.borrow();
+        traced.plain_withs =
+            withs.iter().map(|(code, unit)| (code.as_ptr() as usize, *unit)).collect();
+        drop(withs);
         let before = self.generators.take();
         let generators = || -> PyResult<_> {
             let mut found = rollback::advanced(py, before)?;

@@ -87,6 +87,8 @@ impl Recorder {
                     return self.call_instead(frame, &function, callable, args, names);
                 }
             }
+            // Copies that aren't plain are followed, like any other function.
+            Some(Class::Model(Model::DeepCopy)) if !self.copies_plainly(args, names) => {}
             Some(class) => return self.call_class(frame, class, callable, args, names),
             None => {}
         }
@@ -447,6 +449,7 @@ impl Recorder {
                 ),
                 _ => false,
             },
+            Kind::Function => !self.functions.is_tensor_hash(argument),
             // Bound by the evaluator: the receiver's state is what the method reads.
             Kind::Method => {
                 let (function, receiver) = heap::method_parts(argument);

@@ -6,11 +6,13 @@ use stator_cpython::frame::Frame;
 use stator_cpython::heap::types::{Slot, SlotName};
 use stator_cpython::object::Borrowed;
 use stator_cpython::{Result, generic, ops};
+use stator_guards::{ClassField, Source};
 
 use super::Recorder;
 use super::attributes::{DESCRIPTOR, Descriptor, Found};
 use super::kinds::Kind;
 use super::look as heap;
+use super::state::{State, Stop};
 use crate::breaks::Reason;
 
 impl Recorder {
@@ -45,12 +47,11 @@ impl Recorder {
                 | "__doc__"
                 | "__class__"
                 | "__base__"
-                | "__flags__"
                 | "__subclasses__"
                 | "mro"
         ) {
             let value = ops::get_attr(owner, name)?;
-            self.note(frame, |state| state.register(value.as_borrowed()));
+            self.note(frame, |state| state.read_class_field(owner, text, value.as_borrowed()));
             return Ok(Found::Value(value));
         }
         if stator_cpython::heap::types::slot(meta.as_borrowed(), SlotName::GetAttribute)
@@ -196,5 +197,26 @@ impl Recorder {
                 Found::Value(ops::get_attr(owner, name)?)
             }
         })
+    }
+}
+
+impl State {
+    /// Takes note of what a class says of itself: its names, and where it stands among classes.
+    fn read_class_field(
+        &mut self,
+        class: Borrowed<'_, '_>,
+        name: &str,
+        value: Borrowed<'_, '_>,
+    ) -> std::result::Result<(), Stop> {
+        let settable = class
+            .cast::<PyType>()
+            .is_ok_and(|class| !stator_cpython::heap::types::is_immutable(class));
+        match (ClassField::from_name(name), self.source(class)) {
+            (Some(field), Some(parent)) if settable => {
+                let source = self.sources.intern(Source::ClassField { parent, field });
+                self.adopt(source, value)
+            }
+            _ => self.register(value),
+        }
     }
 }

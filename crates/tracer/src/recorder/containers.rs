@@ -30,6 +30,13 @@ impl Recorder {
     ) -> Result<Object<'py>> {
         let name = heap::callable_name(callable);
         self.note(frame, |state| {
+            match state.kind_alone(receiver) {
+                Kind::Set | Kind::Dict => args.iter().for_each(|arg| state.note_hashed(*arg)),
+                _ if matches!(&*name, "remove" | "index" | "count") => {
+                    args.iter().chain([&receiver]).for_each(|arg| state.note_equated(*arg));
+                }
+                _ => {}
+            }
             args.iter().try_for_each(|arg| {
                 if state.kind(*arg) == Kind::Iterator && state.source(*arg).is_some() {
                     return Err((Reason::OutsideIterator, heap::type_name(*arg)));

@@ -94,9 +94,14 @@ impl State {
                 .iter()
                 .try_for_each(|item| self.register(item.as_borrowed())),
             Kind::Dict => heap::dict_items(object).iter().try_for_each(|(key, value)| {
+                self.note_hashed(key.as_borrowed());
                 self.register(key.as_borrowed())?;
                 self.register(value.as_borrowed())
             }),
+            Kind::Set | Kind::FrozenSet => {
+                self.note_hashed(object);
+                Ok(())
+            }
             Kind::Method => {
                 let (function, receiver) = heap::method_parts(object);
                 self.register_function(function.as_borrowed())?;

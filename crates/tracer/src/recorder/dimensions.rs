@@ -148,7 +148,15 @@ impl Recorder {
             drop(consuming);
             return result;
         } else {
+            if matches!(class, Class::Model(Model::Repr)) && args.len() == 1 {
+                let text = self.call_known(frame, class, callable, args, names)?;
+                self.spells(frame, args, text.as_borrowed());
+                return Ok(text);
+            }
             let moves = MOVERS.contains(&&*name) && (name != "enumerate" || args.len() == 1);
+            if moves && name.ends_with("attr") {
+                self.concrete(frame, &args[1..args.len().min(2)], "the name of an attribute");
+            }
             if !moves {
                 self.concrete(frame, args, &format!("read by {name}"));
             }

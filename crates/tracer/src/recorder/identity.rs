@@ -44,6 +44,7 @@ impl Recorder {
         let own = self.lookup(frame, &object.get_type(), name);
         if let Some(own) = own
             && self.kind(own.as_borrowed()) == Kind::Function
+            && !self.functions.is_tensor_hash(own.as_borrowed())
         {
             return native();
         }

@@ -207,9 +207,10 @@ impl Recorder {
             }
             return ops::set_item(owner, key, value);
         }
-        if self.kind(key) == Kind::Tensor {
-            self.stop(frame, Reason::Identity, "a tensor as key");
-        }
+        self.note(frame, |state| {
+            state.note_hashed(key);
+            Ok(())
+        });
         ops::set_item(owner, key, value)
     }
 
@@ -242,6 +243,13 @@ impl Recorder {
             return ops::contains(container, item);
         }
         self.concrete(frame, &[container, item], "a search");
+        self.note(frame, |state| {
+            state.note_hashed(item);
+            if matches!(state.kind(container), Kind::List | Kind::Tuple) {
+                state.note_equated(container);
+            }
+            Ok(())
+        });
         self.note(frame, |state| match state.kind(container) {
             Kind::Constant => Ok(()),
             Kind::Dict => {

@@ -10,14 +10,17 @@
 //! `outcome` turns the notes into a cache entry; `trace` is the log of the same name.
 
 mod abandoning;
+mod abstract_classes;
 mod arithmetic;
 mod attributes;
 mod breaking;
 mod cached;
 mod calls;
 mod class_attributes;
+mod compared;
 mod containers;
 mod context;
+mod copies;
 mod deep;
 mod dictionaries;
 mod dimensions;
@@ -49,6 +52,7 @@ mod special;
 mod state;
 mod stores;
 mod symbols;
+mod tensor_attributes;
 mod tensors;
 mod trace;
 mod unread;
@@ -106,6 +110,8 @@ pub struct Recorder {
     anatomies: RefCell<FxHashMap<usize, Option<Rc<Anatomy>>>>,
     generators: RefCell<Generators>,
     gc: RefCell<Option<WithoutGc>>,
+    /// The `with` instructions met that only switch PyTorch's modes: code object and unit.
+    plain_withs: RefCell<Vec<(Py<PyAny>, usize)>>,
     session: Rc<Session>,
     /// Whether some instructions are ones to break before: marked, or chosen by a test.
     has_marks: bool,
@@ -146,6 +152,11 @@ impl Recorder {
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.stopped.get()
+    }
+
+    /// Whether a frame is to be recorded.
+    fn records(&self, frame: &Frame<'_>) -> bool {
+        !self.is_stopped() && !self.functions.is_tensor_hash(frame.function())
     }
 
     /// As [`Recorder::stop`] where `result` says so; `None` then.
@@ -228,6 +239,7 @@ fn warm_up(py: Python<'_>) {
     types::slot(class.as_borrowed(), types::SlotName::GetAttribute);
     torch::get(py);
     stator_cpython::heap::cached::warm_up(py);
+    let _ = stator_cpython::heap::abc::registrations(py);
     mode::warm_up(py);
     let _ = kinds::is_plain_iterator(&class);
 }
@@ -305,6 +317,7 @@ impl Recorder {
             anatomies: RefCell::default(),
             generators: RefCell::default(),
             gc: RefCell::default(),
+            plain_withs: RefCell::default(),
             has_marks: session.points.has_marks() || Breaks::now() != Breaks::None,
             abandoned: RefCell::default(),
             asked: Breaks::now(),

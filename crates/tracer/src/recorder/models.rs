@@ -36,7 +36,7 @@ impl Recorder {
             (Model::Len, [object]) => self.length(frame, *object, native),
             (Model::Id, [object]) => self.identity_of(frame, *object, native),
             (Model::Hash, [object]) => self.hash_of(frame, *object, native),
-            (Model::IsInstance, _) => self.is_instance(frame, args, native),
+            (Model::IsInstance, _) => self.is_instance(frame, callable, args, native),
             (Model::GetAttr, [owner, name]) if is_str(*name) => {
                 let name = heap::interned(*name);
                 self.get_attr(frame, *owner, name.as_borrowed())
@@ -126,6 +126,7 @@ impl Recorder {
                             let detail = format!("{} with tensors", heap::name_of(callable));
                             return Err((Reason::DataRead, detail));
                         }
+                        state.note_equated(*arg);
                         Ok(())
                     })
                 });
@@ -149,6 +150,7 @@ impl Recorder {
                 });
                 Ok(object)
             }
+            (Model::DeepCopy, [object]) => self.deep_copy(frame, callable, *object),
             (Model::Nothing, _) => native(),
             (Model::TypeCall, [class, rest @ ..]) if self.kind(*class) == Kind::Type => {
                 let ty = class.cast::<PyType>().expect("the kind says it is a class").to_owned();
@@ -299,6 +301,7 @@ impl Recorder {
     fn is_instance<'py>(
         &self,
         frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
         args: &[Borrowed<'_, 'py>],
         native: impl FnOnce() -> Result<Object<'py>>,
     ) -> Result<Object<'py>> {
@@ -315,10 +318,15 @@ impl Recorder {
         });
         self.guard_protocol(frame, args[0], &["__class__", "__instancecheck__", "__call__"]);
         let Some(classes) = args.get(1) else { return native() };
+        if heap::name_of(callable).starts_with("_abc_") {
+            // These have the class in front.
+            self.guard_registrations(frame, *classes, &[args[0].to_owned()]);
+        }
         let classes = match self.kind(*classes) {
             Kind::Tuple => heap::tuple_items(*classes),
             _ => vec![(*classes).to_owned()],
         };
+        self.guard_registrations(frame, args[0], &classes);
         let library = classes.iter().any(|class| is_library_metaclass(&class.get_type()));
         for class in &classes {
             self.guard_protocol_of(
@@ -455,6 +463,7 @@ impl State {
         key: Borrowed<'_, '_>,
         value: Option<Object<'_>>,
     ) -> std::result::Result<(), super::Stop> {
+        self.note_hashed(key);
         match self.kind(key) {
             Kind::Constant
             | Kind::Function
@@ -464,7 +473,9 @@ impl State {
             | Kind::Singleton
             | Kind::TorchCallable => {}
             Kind::Tuple if heap::is_constant(key) => {}
-            Kind::Tensor => return Err((Reason::Identity, "a tensor as dictionary key".into())),
+            Kind::Tensor if self.source(dict).is_some() => {
+                return Err((Reason::Identity, "a tensor as dictionary key".into()));
+            }
             _ if self.source(dict).is_none() => {}
             _ => self.adopt_dict(dict)?,
         }

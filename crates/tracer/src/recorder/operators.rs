@@ -254,6 +254,9 @@ impl Recorder {
                         && state.kind(right) == state.kind(left)
                     {
                         state.guard_distinct(left, right);
+                    } else if state.kind(left) == state.kind(right) {
+                        state.note_equated(left);
+                        state.note_equated(right);
                     }
                     Ok(())
                 });
@@ -400,7 +403,8 @@ impl Recorder {
         conversion: u32,
         spec: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
-        self.concrete(frame, &[value], "its text");
-        self.text_of(frame, value, || ops::format(value, conversion, spec))
+        let text = self.text_of(frame, value, || ops::format(value, conversion, spec))?;
+        self.spells(frame, &[value], text.as_borrowed());
+        Ok(text)
     }
 }

@@ -20,6 +20,7 @@ use crate::breaks::{Break, Place};
 use crate::effects::{Part, Store};
 use crate::emission::Emission;
 use crate::evaluator::{Link, evaluate};
+use crate::handlers::Withs;
 use crate::policy::Policy;
 use crate::recipe::{GraphOutputs, Recipe, RecipeId, Recipes};
 use crate::resume::anatomy::Anatomy;
@@ -56,6 +57,10 @@ pub struct Traced {
     pub locations: Vec<(u32, u32)>,
     /// Whether the call changed the data of an input.
     pub writes_inputs: bool,
+    /// Positions of those inputs.
+    pub written: Vec<u32>,
+    /// The `with` instructions of its code objects that only switch PyTorch's modes.
+    pub plain_withs: Withs,
     /// Random generators that the call advanced.
     pub generators: Vec<Py<PyAny>>,
     /// The objects that recipes need.
@@ -205,7 +210,7 @@ pub fn record<'py>(
     *recorder.generators.borrow_mut() = rollback::generators(py)?;
     *recorder.gc.borrow_mut() = Some(WithoutGc::new(py));
     let result = recorder.evaluating(py, || ops::call_ex(function, args, kwargs));
-    let plain = result.as_ref().ok().and_then(|value| recorder.state.borrow().plain(value));
+    let plain = result.as_ref().ok().and_then(|value| recorder.state.borrow().plain_result(value));
     recorder.close(py, result.as_ref().ok().map(|value| value.as_borrowed()));
     Ok(plain.map_or(result, Ok))
 }
@@ -215,7 +220,7 @@ impl Recorder {
     pub fn evaluating<'py, T>(self: &Rc<Self>, py: Python<'py>, run: impl FnOnce() -> T) -> T {
         let _recording = Recording::start(self.clone());
         let _active = Active::new(py, |py, frame, throw| match super::current() {
-            Some(recorder) if !recorder.is_stopped() => evaluate(py, frame, throw, &*recorder),
+            Some(recorder) if recorder.records(&frame) => evaluate(py, frame, throw, &*recorder),
             _ => stator_cpython::hook::default(py, frame, throw),
         });
         run()
@@ -303,9 +308,10 @@ impl Finish {
         let Finish { mut state, recipes, outputs, rebuilt, kept, .. } = finish;
         outputs.set(&mut state.graph);
         debug_assert!(state.graph.verify().is_ok(), "{:?}", state.graph.verify());
-        let writes_inputs = state.writes_inputs();
+        let written = state.written_inputs(py);
         state.guard_tensors_distinct();
         state.guard_written_distinct();
+        state.guard_compared_distinct();
         let symbolic = state.finish_symbols();
         state.sources.shrink_to_fit();
         state.guards.shrink_to_fit();
@@ -323,7 +329,9 @@ impl Finish {
             begins: state.begins,
             codes: state.codes,
             locations: state.locations,
-            writes_inputs,
+            writes_inputs: !written.is_empty(),
+            written,
+            plain_withs: Withs::default(),
             generators: Vec::new(),
             kept,
             effects,

@@ -4,6 +4,7 @@
 use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
+use stator_cpython::heap::dict::{self, Peek};
 use stator_cpython::object::{Borrowed, Object, references};
 use stator_cpython::ops;
 use stator_guards::ObjectId;
@@ -41,6 +42,7 @@ impl Finish {
             self.insert(address, id);
             return Ok(id);
         }
+        self.state.fix_spelt(object);
         let kind = self.state.kind_alone(object);
         if kind == Kind::Constant {
             if let Some(source) = self.state.constant_root(object) {
@@ -61,7 +63,7 @@ impl Finish {
                 let recipe = self.outputs.recipe(node);
                 let id = self.recipes.push(recipe);
                 self.insert(address, id);
-                Ok(id)
+                self.attributed(address, id, object)
             }
             Some(Origin::Fresh) => {
                 let id = self.recipes.reserve();
@@ -93,6 +95,29 @@ impl Finish {
                 }
             },
         }
+    }
+
+    /// The recipe of an object that another recipe makes, with what a program added to it.
+    fn attributed(
+        &mut self,
+        address: usize,
+        object: RecipeId,
+        owner: Borrowed<'_, '_>,
+    ) -> Made<RecipeId> {
+        let Peek::Dict(dict) = dict::peek_instance_dict(owner) else { return Ok(object) };
+        let items = heap::dict_items(dict.as_borrowed());
+        if items.is_empty() {
+            return Ok(object);
+        }
+        let id = self.recipes.reserve();
+        self.made.insert(address, id);
+        let mut attributes = Vec::with_capacity(items.len());
+        for (name, value) in items {
+            let name = self.keep(name.as_borrowed());
+            attributes.push((name, self.recipe(value.as_borrowed())?));
+        }
+        self.recipes.set(id, Recipe::Attributed { object, attributes });
+        Ok(id)
     }
 
     fn insert(&mut self, address: usize, id: RecipeId) {
@@ -140,7 +165,8 @@ impl Finish {
     /// Whether hashing an object runs no code of the user's and has the same result in a replay.
     fn is_hashed_by_value(&mut self, object: Borrowed<'_, '_>) -> bool {
         match self.state.kind(object) {
-            Kind::Constant | Kind::Type | Kind::Singleton | Kind::Function => true,
+            // A tensor's hash is its address, which PyTorch's own function says.
+            Kind::Constant | Kind::Type | Kind::Singleton | Kind::Function | Kind::Tensor => true,
             Kind::Tuple => heap::is_constant(object),
             _ => false,
         }
@@ -175,7 +201,13 @@ impl Finish {
                 Ok(Recipe::Call { callable, args })
             }
             Kind::Object if object.is_instance_of::<PyBaseException>() => self.exception(object),
+            Kind::Object if is_namespace(&class) => {
+                let callable = self.keep(class.as_any().as_borrowed());
+                let inner = self.recipes.push(Recipe::Call { callable, args: Box::default() });
+                Ok(Recipe::Attributed { object: inner, attributes: self.attributes(object)? })
+            }
             Kind::Dict | Kind::Object => self.instance(object),
+            Kind::Partial if class.is(&partial(py)?) => self.partial(object),
             Kind::Cell => {
                 let contents = ops::load_cell(object);
                 let contents = contents.map(|contents| self.recipe(contents.as_borrowed()));
@@ -296,6 +328,33 @@ impl Finish {
         self.recipes.set(id, Recipe::InstanceDict(owner));
     }
 
+    fn attributes(&mut self, object: Borrowed<'_, '_>) -> Made<Vec<(ObjectId, RecipeId)>> {
+        let mut attributes = Vec::new();
+        if let Some(dict) = heap::instance_dict(object) {
+            self.share_dict(object, &dict);
+            for (name, value) in heap::dict_items(dict.as_borrowed()) {
+                let name = self.keep(name.as_borrowed());
+                attributes.push((name, self.recipe(value.as_borrowed())?));
+            }
+        }
+        Ok(attributes)
+    }
+
+    /// `functools.partial`, as its own `__reduce__` says.
+    fn partial(&mut self, object: Borrowed<'_, '_>) -> Made<Recipe> {
+        let (function, args, keywords) = heap::partial_parts(object);
+        let [function, args, keywords] =
+            [function, args, keywords].map(|part| self.part(part.as_borrowed()));
+        let (function, args, keywords) = (function?, args?, keywords?);
+        let dict = match dict::peek_instance_dict(object) {
+            Peek::Dict(dict) => self.part(dict.as_borrowed())?,
+            _ => self.recipe(object.py().None().bind(object.py()).as_borrowed())?,
+        };
+        let callable = self.keep(object.get_type().as_any().as_borrowed());
+        let state = self.recipes.push(Recipe::Tuple([function, args, keywords, dict].into()));
+        Ok(Recipe::Reduced { callable, args: [function].into(), state: Some(state) })
+    }
+
     fn instance(&mut self, object: Borrowed<'_, '_>) -> Made<Recipe> {
         let class = object.get_type();
         let refuse = || (Reason::Result, heap::type_name(object));
@@ -305,16 +364,14 @@ impl Finish {
                 Items::Entries(self.entries(object)?)
             }
             Storage::Plain => Items::None,
+            Storage::Deque => {
+                let elements = self.all(&heap::elements(object))?.into_vec();
+                let limit = object.getattr("maxlen").map_err(refused)?;
+                Items::Bounded(elements, self.recipe(limit.as_borrowed())?)
+            }
             Storage::List | Storage::Set | Storage::Exception => return Err(refuse()),
         };
-        let mut attributes = Vec::new();
-        if let Some(dict) = heap::instance_dict(object) {
-            self.share_dict(object, &dict);
-            for (name, value) in heap::dict_items(dict.as_borrowed()) {
-                let name = self.keep(name.as_borrowed());
-                attributes.push((name, self.recipe(value.as_borrowed())?));
-            }
-        }
+        let attributes = self.attributes(object)?;
         let mut slots = Vec::new();
         if storage == Storage::DefaultDict {
             let base = object
@@ -332,6 +389,19 @@ impl Finish {
         let class = self.keep(class.as_any().as_borrowed());
         Ok(Recipe::Object(Box::new(Instance { class, storage, items, attributes, slots })))
     }
+}
+
+/// `types.SimpleNamespace`.
+fn is_namespace(class: &Bound<'_, pyo3::types::PyType>) -> bool {
+    class
+        .py()
+        .import("types")
+        .and_then(|types| types.getattr("SimpleNamespace"))
+        .is_ok_and(|namespace| class.is(&namespace))
+}
+
+fn partial(py: Python<'_>) -> Made<Object<'_>> {
+    py.import("functools").and_then(|module| module.getattr("partial")).map_err(refused)
 }
 
 /// `torch.return_types.max` and such: C classes over tuples that are made from one sequence.

@@ -16,11 +16,12 @@ use super::items::is_scalar;
 use super::kinds::Kind;
 use super::look as heap;
 use super::names::variadic_slots;
-use super::state::{ActiveFrame, Origin};
+use super::state::{ActiveFrame, Origin, State};
 use super::unread::only_adds_to;
 use crate::breaks::Reason;
 use crate::evaluator::Role;
 use crate::evaluator::sites::{Sites, Skip, Step};
+use crate::handlers::is_plain_manager;
 
 impl<'py> Sites<'py> for Recorder {
     const STEPS: bool = true;
@@ -61,6 +62,10 @@ impl<'py> Sites<'py> for Recorder {
         let found = state.symbols.as_mut().map(|symbols| std::mem::take(&mut symbols.substitutes));
         let found = found.unwrap_or_default().into_iter();
         found.map(|(index, value)| (index, value.into_bound(frame.py()))).collect()
+    }
+
+    fn joins(&self, frame: &Frame<'py>, parts: &[Borrowed<'_, 'py>], text: Borrowed<'_, 'py>) {
+        self.spells(frame, parts, text);
     }
 
     fn returns(&self, frame: &Frame<'py>, value: Borrowed<'_, 'py>) {
@@ -324,6 +329,10 @@ impl<'py> Sites<'py> for Recorder {
             return ops::before_with(manager);
         }
         let (Some(enter), Some(exit)) = (enter, exit) else { return ops::before_with(manager) };
+        if is_plain_manager(&manager) {
+            let code = frame.code().object().to_owned().unbind();
+            self.plain_withs.borrow_mut().push((code, frame.unit()));
+        }
         let exit = heap::bind_method(exit.as_borrowed(), manager);
         self.note(frame, |state| {
             state.set_fresh(exit.as_borrowed());
@@ -399,6 +408,10 @@ impl<'py> Sites<'py> for Recorder {
             }
             return self.tensor_parts(frame, operand).map(Some);
         }
+        if self.kind(operand) == Kind::Object {
+            // Patterns match what was registered as a sequence or mapping.
+            self.note(frame, State::guard_abstract_classes);
+        }
         self.take_elements(frame, operand);
         Ok(None)
     }
@@ -406,7 +419,17 @@ impl<'py> Sites<'py> for Recorder {
     fn creates(&self, frame: &Frame<'py>, object: Borrowed<'_, 'py>) {
         self.note(frame, |state| {
             state.set_fresh(object);
+            if matches!(state.kind_alone(object), Kind::Set | Kind::FrozenSet | Kind::Dict) {
+                state.note_hashed(object);
+            }
             state.fix_hashed(object);
+            Ok(())
+        });
+    }
+
+    fn hashes(&self, frame: &Frame<'py>, object: Borrowed<'_, 'py>) {
+        self.note(frame, |state| {
+            state.note_hashed(object);
             Ok(())
         });
     }

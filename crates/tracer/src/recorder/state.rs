@@ -84,8 +84,8 @@ pub struct State {
     pub last_printed: Printed,
     /// Sources of the placeholders, in the graph's order.
     pub inputs: Vec<SourceId>,
-    /// The inputs with the version of their data when they were first used.
-    pub input_versions: Vec<(Py<PyAny>, Option<u32>)>,
+    /// Those that are tensors: position, and the version of their data when they were first used.
+    pub input_versions: Vec<(u32, Py<PyAny>, Option<u32>)>,
     /// Frames being evaluated, outermost first.
     pub frames: Vec<ActiveFrame>,
     /// Where the trace begins, if that isn't a call.
@@ -110,6 +110,10 @@ pub struct State {
     pub written: FxHashMap<Slot, usize>,
     /// Attributes of classes that this trace wrote: class and name.
     pub class_writes: Vec<Slot>,
+    /// Outside objects that C code compared with others.
+    pub compared: FxHashSet<SourceId>,
+    /// Whether registrations with abstract classes are guarded.
+    pub abstract_classes: bool,
     /// Dictionaries that this trace wrote to.
     pub written_dicts: FxHashSet<usize>,
     /// Dictionaries whose keys this trace changed, with their keys before that.
@@ -122,7 +126,8 @@ pub struct State {
     pub emissions: Vec<Emitted>,
     /// Special methods of types that are guarded already: type and name.
     pub protocols: FxHashSet<Slot>,
-    distinct: FxHashSet<Slot>,
+    /// Pairs of sources that are guarded to differ.
+    pub distinct: FxHashSet<Slot>,
     /// Containers from outside that were only added to so far.
     pub unread: FxHashMap<usize, Unread>,
     /// Whether what is found now is an argument that is only added to.
@@ -194,6 +199,8 @@ impl State {
             read_slots: HashSet::with_capacity_and_hasher(room / 2, FxBuildHasher),
             written: FxHashMap::default(),
             class_writes: Vec::new(),
+            compared: FxHashSet::default(),
+            abstract_classes: false,
             written_dicts: FxHashSet::default(),
             rekeyed: FxHashMap::default(),
             effects: Vec::new(),
@@ -618,21 +625,6 @@ impl State {
         Ok(())
     }
 
-    /// Guards that two outside objects aren't the same.
-    pub fn guard_distinct(&mut self, left: Borrowed<'_, '_>, right: Borrowed<'_, '_>) {
-        let (Some(a), Some(b)) = (self.source(left), self.source(right)) else { return };
-        if self.is_identity_guarded(left) || self.is_identity_guarded(right) {
-            return;
-        }
-        if self.kind(left) != self.kind(right) || !left.get_type().is(right.get_type()) {
-            return;
-        }
-        let key = (a.index().min(b.index()), a.index().max(b.index()));
-        if self.distinct.insert(key) {
-            self.guard(a, GuardKind::Distinct(Box::new([b])));
-        }
-    }
-
     /// Whether nothing was found at a source yet.
     fn first_seen(&mut self, source: SourceId) -> bool {
         if self.seen.len() <= source.index() {
@@ -662,29 +654,13 @@ impl State {
         self.objects.intern(object)
     }
 
-    /// Whether the call changed the data of an input.
-    pub fn writes_inputs(&self) -> bool {
-        Python::attach(|py| {
-            self.input_versions.iter().any(|(tensor, before)| {
-                let now = stator_cpython::heap::tensor::info(tensor.bind_borrowed(py));
-                now.is_none_or(|now| now.version != *before)
-            })
-        })
-    }
-
-    /// Guards that the graph's inputs are different tensors: each has one placeholder.
-    pub fn guard_tensors_distinct(&mut self) {
-        let tensors: Vec<_> =
-            self.inputs.iter().copied().filter(|input| !self.is_outside_number(*input)).collect();
-        if let Some((&first, rest)) = tensors.split_first()
-            && !rest.is_empty()
-        {
-            self.guards.push(Guard {
-                source: first,
-                kind: GuardKind::Distinct(rest.into()),
-                location: None,
-            });
-        }
+    /// The positions of the inputs whose data the call changed.
+    pub fn written_inputs(&self, py: Python<'_>) -> Vec<u32> {
+        let changed = |(position, tensor, before): &(u32, Py<PyAny>, Option<u32>)| {
+            let now = stator_cpython::heap::tensor::info(tensor.bind_borrowed(py));
+            now.is_none_or(|now| now.version != *before).then_some(*position)
+        };
+        self.input_versions.iter().filter_map(changed).collect()
     }
 }
 

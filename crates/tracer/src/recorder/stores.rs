@@ -44,9 +44,7 @@ impl Recorder {
             return self.set_class_attr(frame, owner, name, value);
         }
         if self.kind(owner) == Kind::Tensor {
-            let text = format!("attribute {} of a {}", heap::text(name), heap::type_name(owner));
-            self.stop(frame, Reason::OutsideWrite, text);
-            return ops::set_attr(owner, name, value);
+            return self.set_tensor_attr(frame, owner, name, value);
         }
         self.generic_set_attr(frame, owner, name, value)
     }

@@ -10,6 +10,7 @@
 use std::fmt::Write;
 
 use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use stator_cpython::object::{Borrowed, Object};
@@ -17,6 +18,7 @@ use stator_graph::{Arg, NodeId, StackId, Target, Value as NodeValue};
 use stator_guards::{Guard, GuardKind, SourceId};
 use stator_shapes::{Cmp, CondId, Context, Duck, ExprId, FloatId, SIZE_LIMIT, Style, SymbolId};
 
+use super::look as heap;
 use super::state::{Origin, State};
 use crate::locate::{Places, shown_path};
 use crate::symbolic::{Fact, Part, Slot, Symbolic};
@@ -120,6 +122,8 @@ pub struct Symbols {
     strides: FxHashMap<TensorKey, Sizes>,
     elements: FxHashMap<(NodeId, &'static str), NodeId>,
     slot_sources: FxHashMap<super::state::Slot, SourceId>,
+    /// Texts that spell numbers, by address: who reads one reads those.
+    texts: FxHashMap<usize, (Vec<NumberId>, Py<PyAny>)>,
     marked: Vec<Marked>,
     /// Lines of the `dynamic` log.
     pub log: Vec<String>,
@@ -177,6 +181,37 @@ impl State {
             }
             (None, Number::Float(_)) => None,
         }
+    }
+
+    /// As [`State::plain`], also of what new tuples and lists hold.
+    pub fn plain_result<'py>(&self, object: &Object<'py>) -> Option<Object<'py>> {
+        self.symbols.as_ref()?;
+        if let Ok(list) = object.cast_exact::<PyList>() {
+            if self.origin(object.as_borrowed()) == Some(Origin::Fresh) {
+                for (index, item) in list.iter().enumerate() {
+                    if let Some(plain) = self.plain_result(&item) {
+                        list.set_item(index, plain).ok()?;
+                    }
+                }
+            }
+            return None;
+        }
+        if !heap::is_plain_tuple(object.as_borrowed())
+            || self.origin(object.as_borrowed()) != Some(Origin::Fresh)
+        {
+            return self.plain(object);
+        }
+        let items = heap::tuple_items(object.as_borrowed());
+        let plain: Vec<_> = items.iter().map(|item| self.plain_result(item)).collect();
+        if plain.iter().all(Option::is_none) {
+            return None;
+        }
+        let items = items.into_iter().zip(plain).map(|(item, plain)| plain.unwrap_or(item));
+        let tuple = PyTuple::new(object.py(), items.collect::<Vec<_>>()).ok()?;
+        if object.is_exact_instance_of::<PyTuple>() {
+            return Some(tuple.into_any());
+        }
+        object.get_type().call1((tuple,)).ok()
     }
 
     /// Gives an object of its own to a number that was computed or read.
@@ -409,6 +444,30 @@ impl State {
     pub fn all_numbers(&self) -> Vec<NumberId> {
         let count = self.symbols.as_ref().map_or(0, |symbols| symbols.entries.len());
         (0..count as u32).map(NumberId).collect()
+    }
+
+    /// The numbers that a text spells.
+    pub fn spelt(&self, object: Borrowed<'_, '_>) -> Vec<NumberId> {
+        let texts = self.symbols.as_ref().map(|symbols| &symbols.texts);
+        let text = texts.and_then(|texts| texts.get(&(object.as_ptr() as usize)));
+        text.map_or_else(Vec::new, |(numbers, _)| numbers.clone())
+    }
+
+    /// A text outlives the trace: what it spells is fixed.
+    pub fn fix_spelt(&mut self, text: Borrowed<'_, '_>) {
+        for number in self.spelt(text) {
+            self.specialise(text.py(), number, "its text is kept");
+        }
+    }
+
+    /// A text spells these numbers.
+    pub fn set_spelt(&mut self, text: Borrowed<'_, '_>, numbers: Vec<NumberId>) {
+        if let Some(symbols) = self.symbols.as_mut()
+            && !numbers.is_empty()
+        {
+            let object = text.to_owned().unbind();
+            symbols.texts.insert(text.as_ptr() as usize, (numbers, object));
+        }
     }
 
     /// Where the outside number comes from, if the number is one.

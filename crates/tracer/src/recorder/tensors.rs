@@ -61,10 +61,12 @@ impl State {
                 let value = info.map_or(Value::Unknown, |info| graph_meta(self, &info));
                 self.place_symbols(source);
                 let text = self.sources.print_next(source, &mut self.last_printed);
+                let position = self.graph.placeholders().len();
+                let position = u32::try_from(position).expect("fewer than 2^32 inputs");
                 let node = self.graph.placeholder(text, value);
                 self.placeholders.insert(source, node);
                 self.inputs.push(source);
-                self.input_versions.push((tensor.to_owned().unbind(), version));
+                self.input_versions.push((position, tensor.to_owned().unbind(), version));
                 Ok(node)
             }
             Some(Origin::Fresh) | None => {
@@ -303,6 +305,8 @@ impl Recorder {
         let mut state = self.state.borrow_mut();
         match operation.determined {
             Determined::Always => None,
+            Determined::EagerOnly => (!self.session.is_eager)
+                .then(|| (Reason::Unsupported, format!("{} for this backend", operation.name))),
             Determined::Never => Some((Reason::DynamicOutput, operation.name.to_string())),
             Determined::ReadsData => Some((Reason::DataRead, operation.name.to_string())),
             Determined::UnlessTensorBeyond(first) => {

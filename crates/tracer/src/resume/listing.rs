@@ -100,6 +100,10 @@ impl Listing<'_> {
         self.line("LOAD_CONST", &text);
     }
 
+    fn name(&self, object: stator_guards::ObjectId) -> String {
+        self.traced.objects[object.index()].bind(self.py).to_string()
+    }
+
     /// Makes an object.
     fn recipe(&mut self, recipe: RecipeId) {
         match self.traced.recipes.get(recipe) {
@@ -126,6 +130,14 @@ impl Listing<'_> {
                 self.recipe(*owner);
                 self.line("LOAD_ATTR", "__dict__");
             }
+            Recipe::Attributed { object, attributes } => {
+                self.recipe(*object);
+                for (name, value) in attributes {
+                    self.recipe(*value);
+                    self.line("COPY", "2");
+                    self.line("STORE_ATTR", &self.name(*name));
+                }
+            }
             Recipe::Cell(contents) => {
                 contents.iter().for_each(|contents| self.recipe(*contents));
                 self.line("MAKE_CELL", "");
@@ -142,7 +154,9 @@ impl Listing<'_> {
                 self.constant(instance.class);
                 match &instance.items {
                     Items::None => {}
-                    Items::Elements(items) => self.all(items, "BUILD_LIST"),
+                    Items::Elements(items) | Items::Bounded(items, _) => {
+                        self.all(items, "BUILD_LIST");
+                    }
                     Items::Entries(entries) => self.entries(entries),
                 }
                 for (name, value) in &instance.attributes {

@@ -25,6 +25,8 @@ pub struct Session {
     pub limit: usize,
     /// Whether a break is an error.
     pub fullgraph: bool,
+    /// Whether traces are replayed as they are: other backends know less of what tensors can do.
+    pub is_eager: bool,
     /// `stator.compile`'s `dynamic`.
     pub dynamic: Option<bool>,
     root: RefCell<Option<Root>>,
@@ -52,11 +54,18 @@ pub struct Brought {
 impl Session {
     /// Nothing yet.
     #[must_use]
-    pub fn new(points: Arc<Points>, limit: usize, fullgraph: bool, dynamic: Option<bool>) -> Self {
+    pub fn new(
+        points: Arc<Points>,
+        limit: usize,
+        fullgraph: bool,
+        dynamic: Option<bool>,
+        is_eager: bool,
+    ) -> Self {
         Self {
             points,
             limit,
             fullgraph,
+            is_eager,
             dynamic,
             root: RefCell::default(),
             made: RefCell::default(),

@@ -1,0 +1,79 @@
+//! Whether the user's program may handle an exception that an operation raises: a `try` around it,
+//! in its function or in one that calls it, or a `with` whose manager may swallow the exception or
+//! do something on the way out.
+
+use pyo3::prelude::*;
+use rustc_hash::FxHashSet;
+use stator_bytecode::{Opcode, exception_table};
+use stator_cpython::code::Code;
+use stator_cpython::opcode;
+use stator_graph::{Graph, NodeId};
+
+/// `with` instructions, by code object and unit.
+pub type Withs = FxHashSet<(usize, usize)>;
+
+/// Handlers nest no deeper than CPython's blocks, twice: each has a clean-up of its own.
+const NESTING: usize = 64;
+
+/// Asks about nodes of one graph.
+pub struct Handlers<'a, 'py> {
+    /// GIL token.
+    pub py: Python<'py>,
+    /// The graph.
+    pub graph: &'a Graph,
+    /// Code objects by their index in the graph's stacks.
+    pub codes: &'a [Py<PyAny>],
+    /// The `with` instructions whose managers do no more than put PyTorch's modes back.
+    pub plain: &'a Withs,
+}
+
+impl Handlers<'_, '_> {
+    /// Whether something of the user's would run if this node raised.
+    pub fn may_handle(&self, node: NodeId) -> bool {
+        let Some(stack) = self.graph.node(node).stack else { return false };
+        self.graph.stacks().walk(stack).any(|frame| {
+            let code = self.codes.get(frame.code as usize);
+            let code = code.and_then(|code| Code::of(code.bind_borrowed(self.py)));
+            code.is_none_or(|code| self.handles(&code, frame.instruction as usize))
+        })
+    }
+
+    fn handles(&self, code: &Code<'_>, unit: usize) -> bool {
+        let mut unit = unit;
+        for _ in 0..NESTING {
+            let Some(handler) = code.handler_for(unit) else { return false };
+            unit = handler.target;
+            if !self.passes_on(code, unit) {
+                return true;
+            }
+        }
+        true
+    }
+
+    /// Whether a handler only raises again.
+    fn passes_on(&self, code: &Code<'_>, target: usize) -> bool {
+        let at = |unit: usize| {
+            let [number, _] = code.units().get(unit)?.to_ne_bytes();
+            Opcode::from_u8(opcode::deopt(number))
+        };
+        if at(target) != Some(Opcode::PUSH_EXC_INFO) {
+            // The clean-up behind an `except` block.
+            return true;
+        }
+        if at(target + 1) != Some(Opcode::WITH_EXCEPT_START) {
+            return false;
+        }
+        let Ok(table) = exception_table::decode(code.exception_table()) else { return false };
+        let covered = table.iter().filter(|entry| entry.target as usize == target);
+        let first = covered.map(|entry| entry.start as usize).min();
+        let with = first.and_then(|first| first.checked_sub(1));
+        with.is_some_and(|with| self.plain.contains(&(code.as_ptr() as usize, with)))
+    }
+}
+
+/// Whether a manager does no more, when it is left, than put PyTorch's modes back.
+pub fn is_plain_manager(manager: &Bound<'_, PyAny>) -> bool {
+    let name = manager.get_type().fully_qualified_name();
+    let name = name.map_or_else(|_| String::new(), |name| name.to_string());
+    name.starts_with("torch.autograd.grad_mode.") || name.starts_with("torch.amp.autocast_mode.")
+}

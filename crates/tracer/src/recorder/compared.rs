@@ -1,0 +1,106 @@
+//! Objects that must be different ones.
+//!
+//! C code compares them: elements of sets, keys of dictionaries, what a list is searched for.
+//!
+//! C code takes one object for itself before it asks anything else. So what it found depends on which
+//! outside objects are the same: those that are the same at entry are guarded as such when they are
+//! found, and those that aren't, here.
+
+use pyo3::prelude::*;
+use stator_cpython::object::Borrowed;
+use stator_guards::{Guard, GuardKind};
+
+use super::kinds::Kind;
+use super::look as heap;
+use super::state::State;
+
+impl State {
+    /// Takes note of an object that is hashed, or of the members of a container that are.
+    pub fn note_hashed(&mut self, object: Borrowed<'_, '_>) {
+        self.note_compared(object, false);
+    }
+
+    /// Takes note of an object that is compared with others, deeply.
+    pub fn note_equated(&mut self, object: Borrowed<'_, '_>) {
+        self.note_compared(object, true);
+    }
+
+    fn note_compared(&mut self, object: Borrowed<'_, '_>, values: bool) {
+        let items = match self.kind_alone(object) {
+            // By value, or by an identity that is guarded.
+            Kind::Constant
+            | Kind::Type
+            | Kind::Module
+            | Kind::Builtin
+            | Kind::Singleton
+            | Kind::TorchCallable
+            | Kind::Code
+            | Kind::Iterator => return,
+            Kind::Tuple => heap::tuple_items(object),
+            Kind::List => heap::list_items(object),
+            Kind::Set | Kind::FrozenSet => heap::set_items(object),
+            Kind::Dict => {
+                let items = heap::dict_items(object).into_iter();
+                items
+                    .flat_map(|(key, value)| [Some(key), values.then_some(value)])
+                    .flatten()
+                    .collect()
+            }
+            _ => {
+                if let Some(source) = self.source(object)
+                    && !self.is_identity_guarded(object)
+                {
+                    self.compared.insert(source);
+                }
+                return;
+            }
+        };
+        if items.iter().all(|item| self.kind_alone(item.as_borrowed()) == Kind::Constant) {
+            return;
+        }
+        self.once(object, (), |state| {
+            items.iter().for_each(|item| state.note_compared(item.as_borrowed(), values));
+        });
+    }
+
+    /// Guards that the objects which were compared are different ones.
+    pub fn guard_compared_distinct(&mut self) {
+        let mut sources: Vec<_> = self.compared.iter().copied().collect();
+        sources.sort_unstable();
+        if let [first, rest @ ..] = sources.as_slice()
+            && !rest.is_empty()
+        {
+            self.guard(*first, GuardKind::Distinct(rest.into()));
+        }
+    }
+
+    /// Guards that two outside objects aren't the same.
+    pub fn guard_distinct(&mut self, left: Borrowed<'_, '_>, right: Borrowed<'_, '_>) {
+        let (Some(a), Some(b)) = (self.source(left), self.source(right)) else { return };
+        if self.is_identity_guarded(left) && self.is_identity_guarded(right) {
+            return;
+        }
+        if self.kind(left) != self.kind(right) || !left.get_type().is(right.get_type()) {
+            return;
+        }
+        let key = (a.index().min(b.index()), a.index().max(b.index()));
+        if self.distinct.insert(key) {
+            self.guard(a, GuardKind::Distinct(Box::new([b])));
+        }
+    }
+
+    /// Guards that the graph's inputs are different tensors: each has one placeholder.
+    pub fn guard_tensors_distinct(&mut self) {
+        let tensors: Vec<_> =
+            self.inputs.iter().copied().filter(|input| !self.is_outside_number(*input)).collect();
+        if let Some((&first, rest)) = tensors.split_first()
+            && !rest.is_empty()
+        {
+            self.guards.push(Guard {
+                source: first,
+                kind: GuardKind::Distinct(rest.into()),
+                location: None,
+            });
+        }
+    }
+}
