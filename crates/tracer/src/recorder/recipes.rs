@@ -196,6 +196,14 @@ impl Finish {
                 let inner = self.recipes.push(Recipe::Call { callable, args: Box::default() });
                 Ok(Recipe::Attributed { object: inner, attributes: self.attributes(object)? })
             }
+            Kind::Object if heap::is_builtin_alias(object) => {
+                // `list[int]`: its class makes it of the two.
+                let parts = ["__origin__", "__args__"].map(|name| object.getattr(name));
+                let [origin, args] = parts.map(|part| part.map_err(refused));
+                let args = [self.recipe(origin?.as_borrowed())?, self.part(args?.as_borrowed())?];
+                let callable = self.keep(class.as_any().as_borrowed());
+                Ok(Recipe::Call { callable, args: args.into() })
+            }
             Kind::Dict | Kind::Object => self.instance(object),
             Kind::Partial if class.is(&partial(py)?) => self.partial(object),
             Kind::Cell => {
