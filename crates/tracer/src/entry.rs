@@ -1,6 +1,6 @@
 //! A cache entry: one trace, its guards compiled, and how to run it.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -15,16 +15,20 @@ use crate::breaks::Place;
 use crate::check::{Checker, Facts, Failure, Found, Resolved};
 use crate::config;
 use crate::effects;
+use crate::emission::{self, Emission};
+use crate::evaluator::Link;
 use crate::locate::{Places, ShownPlaces, shown_path, source_line};
+use crate::lock;
 use crate::policy::{Dims, History, Seen};
 use crate::recipe::Values;
-use crate::recorder::{Ending, Traced};
+use crate::recorder::{Ending, TracebackEntry, Traced};
 use crate::replay::{self, Program};
 use crate::resume::listing;
+use crate::resume::stage::Staged;
 use crate::rollback;
 use crate::sharing::Sharing;
 use crate::symbolic::{Part, Symbolic};
-use crate::{lock, undo};
+use crate::undo;
 
 /// A trace that can be replayed.
 pub struct Entry {
@@ -34,6 +38,14 @@ pub struct Entry {
     /// What the backend has made of the graph, for inputs that share memory in this way.
     backend: Mutex<Vec<(Sharing, Py<PyAny>)>>,
     undo: OnceLock<undo::Plan>,
+    follower: Mutex<Option<Follower>>,
+}
+
+/// The trace that was replayed behind another one's break.
+struct Follower {
+    /// The resume point that both know it by.
+    point: u64,
+    entry: Weak<Entry>,
 }
 
 /// Why a replay didn't give a result.
@@ -42,8 +54,8 @@ pub enum Replay<'py> {
     Done(Object<'py>),
     /// The trace ends at a graph break: there the frames have to go on.
     Broke(Box<State>),
-    /// An operation raised and nothing outside was written: the function can run natively from its start.
-    Restart,
+    /// Nothing outside was written: the function can run natively from its start. Says why it has to.
+    Restart(&'static str),
     /// An operation raised after the replay had written to outside tensors, or the backend failed.
     Failed(PyErr),
 }
@@ -54,6 +66,8 @@ pub struct State {
     pub frames: SmallVec<[FrameState; 2]>,
     /// The exception being handled.
     pub handled: Option<Py<PyAny>>,
+    /// The exceptions that get tracebacks once there are frames.
+    pub raised: Vec<(Py<PyAny>, Box<[TracebackEntry]>)>,
 }
 
 /// A frame at a graph break; see [`crate::recorder::FrameRecipe`].
@@ -72,6 +86,8 @@ pub struct FrameState {
     pub next: usize,
     /// The innermost frame: the unit of the instruction that is to be executed natively.
     pub last: usize,
+    /// The others: how the instruction ends that waits for the next frame.
+    pub link: Link,
 }
 
 impl Entry {
@@ -97,6 +113,7 @@ impl Entry {
             program: OnceLock::new(),
             backend: Mutex::default(),
             undo: OnceLock::new(),
+            follower: Mutex::default(),
         }))
     }
 
@@ -184,6 +201,20 @@ impl Entry {
         }
     }
 
+    /// The trace of a resume point that followed this one the last time: likely to fit again.
+    #[must_use]
+    pub fn follower(&self, point: u64) -> Option<Arc<Self>> {
+        let follower = lock(&self.follower);
+        follower.as_ref().filter(|known| known.point == point)?.entry.upgrade()
+    }
+
+    /// A trace of a resume point follows this one.
+    pub fn is_followed_by(&self, point: u64, entry: &Arc<Self>) {
+        let entry = Arc::downgrade(entry);
+        let before = lock(&self.follower).replace(Follower { point, entry });
+        drop(before);
+    }
+
     /// Whether everything the guards know by identity is alive.
     #[must_use]
     pub fn is_alive(&self) -> bool {
@@ -202,14 +233,21 @@ impl Entry {
         self.traced.guards.len()
     }
 
-    /// Runs the graph on a passed check's objects and rebuilds the result.
+    /// Runs the graph on a passed check's objects and rebuilds the result. Warnings and log records are
+    /// left to the caller, who knows when the function's own frames are gone.
     pub fn replay<'py>(
         &self,
         py: Python<'py>,
         resolved: &Resolved<'py>,
         backend: Option<&Py<PyAny>>,
+        staged: &mut Vec<Staged>,
     ) -> Replay<'py> {
         let (inputs, rebuilt) = resolved.split_at(self.traced.inputs.len());
+        let rebuilt: SmallVec<[Borrowed<'_, 'py>; 4]> =
+            rebuilt.iter().map(|object| object.as_borrowed()).collect();
+        if !emission::may_be_given(py, &self.traced, &rebuilt) {
+            return Replay::Restart("user code may learn of a warning or log record");
+        }
         let sizes = self.size_inputs(py, resolved);
         let mut inputs: SmallVec<[Borrowed<'_, 'py>; 16]> =
             inputs.iter().map(|input| input.as_borrowed()).collect();
@@ -228,14 +266,15 @@ impl Entry {
             Ok(outputs) => outputs,
             Err(ended) => return ended,
         };
-        let rebuilt: SmallVec<[Borrowed<'_, 'py>; 4]> =
-            rebuilt.iter().map(|object| object.as_borrowed()).collect();
         let values = Values { outputs: &outputs, sources: &rebuilt, objects: &self.traced.objects };
         let stored = self.traced.effects.iter().filter_map(|store| store.value);
         // What effects write comes first: the ending has as many roots as it needs.
         let stored: SmallVec<[_; 4]> = stored.collect();
-        let roots: SmallVec<[_; 8]> =
-            stored.iter().copied().chain(self.traced.ending.roots()).collect();
+        let emitted = self.traced.emissions.iter().flat_map(Emission::roots);
+        let before = stored.iter().copied().chain(emitted);
+        let mut roots: SmallVec<[_; 8]> = before.collect();
+        let before = roots.len();
+        roots.extend(self.traced.ending.roots());
         let made = match self.traced.recipes.rebuild(py, &roots, &values) {
             Ok(made) => made,
             Err(error) => return Replay::Failed(error),
@@ -245,7 +284,10 @@ impl Entry {
         if let Err(error) = effects::replay(py, stores, &rebuilt, values, table) {
             return Replay::Failed(error);
         }
-        self.end(made.into_iter().skip(stored.len()))
+        if before > stored.len() {
+            emission::stage(py, &self.traced, &made[stored.len()..before], staged);
+        }
+        self.end(made.into_iter().skip(before))
     }
 
     /// The sizes among the graph's inputs, with their positions.
@@ -280,9 +322,13 @@ impl Entry {
             current: frame.current as usize,
             next: frame.next as usize,
             last: frame.last as usize,
+            link: frame.link,
         });
         let frames = frames.collect();
-        Replay::Broke(Box::new(State { frames, handled: broken.handled.map(|_| next()) }))
+        let handled = broken.handled.map(|_| next());
+        let raised =
+            broken.raised.iter().map(|raised| (next(), raised.traceback.clone())).collect();
+        Replay::Broke(Box::new(State { frames, handled, raised }))
     }
 
     /// Whether the graph has so few operations that CPython is as quick: none before a break, or
@@ -346,7 +392,7 @@ impl Entry {
             return Err(Replay::Failed(error));
         }
         rollback::restore_generators(py, &saved).map_err(Replay::Failed)?;
-        Err(Replay::Restart)
+        Err(Replay::Restart("an operation raised during replay"))
     }
 
     fn undo(&self, py: Python<'_>) -> &undo::Plan {
@@ -449,7 +495,27 @@ impl Entry {
                 self.place(py, store.place).map_or_else(String::new, |at| format!("  # {at}"));
             effects::print(py, store, &self.traced) + &place
         };
-        self.traced.effects.iter().map(print).collect()
+        let give = |emission: &Emission| {
+            let place =
+                self.place(py, emission.place).map_or_else(String::new, |at| format!("  # {at}"));
+            format!("{}{place}", emission.text)
+        };
+        let mut lines = Vec::new();
+        let mut emissions = self.traced.emissions.iter().peekable();
+        for (index, store) in self.traced.effects.iter().enumerate() {
+            while let Some(emission) = emissions.next_if(|emission| emission.after <= index) {
+                lines.push(give(emission));
+            }
+            lines.push(print(store));
+        }
+        lines.extend(emissions.map(give));
+        lines
+    }
+
+    /// Whether a replay makes frames: those behind a break, or those that a warning is given from.
+    #[must_use]
+    pub fn makes_frames(&self) -> bool {
+        self.breaks() || !self.traced.emissions.is_empty()
     }
 
     /// What a replay does, as bytecode would do it; `number` is that of the graph.

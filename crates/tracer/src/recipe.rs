@@ -19,6 +19,7 @@
 
 use std::collections::VecDeque;
 
+use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{
@@ -75,6 +76,8 @@ pub enum Recipe {
     },
     /// An instance of any other class.
     Object(Box<Instance>),
+    /// The instance dictionary of an object that is made as well.
+    InstanceDict(RecipeId),
     /// A closure cell; `None`: an empty one.
     Cell(Option<RecipeId>),
     /// A Python function.
@@ -238,10 +241,12 @@ pub enum Storage {
     Set,
     /// `collections.deque`
     Deque,
+    /// `BaseException`; what its C part holds is said as slots.
+    Exception,
 }
 
 impl Storage {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Plain,
         Self::Dict,
         Self::OrderedDict,
@@ -249,6 +254,7 @@ impl Storage {
         Self::List,
         Self::Set,
         Self::Deque,
+        Self::Exception,
     ];
 
     /// The storage of a class: the first class of its resolution order that this table knows,
@@ -312,6 +318,7 @@ impl Classes {
             py.get_type::<PyList>().into_any(),
             py.get_type::<PySet>().into_any(),
             collections.getattr("deque")?,
+            py.get_type::<PyBaseException>().into_any(),
         ];
         let new = |class: &Bound<'_, PyAny>| class.getattr("__new__").map(Bound::unbind);
         let news = classes.iter().map(new).collect::<PyResult<Vec<_>>>()?;
@@ -482,6 +489,9 @@ impl<'py> Rebuild<'_, 'py> {
                 self.object(*callable).call1(args)?
             }
             Recipe::Attributed { object, .. } => return Ok((self.make(*object)?, true)),
+            Recipe::InstanceDict(owner) => {
+                instance_dict(self.make(*owner)?.as_borrowed())?.into_any()
+            }
             Recipe::Cell(_) => {
                 return Ok((Classes::get(py)?.cell.bind(py).call0()?, true));
             }

@@ -22,6 +22,8 @@ pub enum Step {
     Substitute,
     /// Give the frame, as it stands before the instruction, to CPython for good.
     HandOver,
+    /// Don't evaluate the instruction: an exception is set, and raised here.
+    Raise,
 }
 
 /// A stretch of instructions whose work a site has done.
@@ -57,6 +59,8 @@ pub trait Sites<'py>: Sized {
     fn returns(&self, frame: &Frame<'py>, value: Borrowed<'_, 'py>) {}
     /// The frame leaves: it returned, yielded, raised or was handed over.
     fn leaves(&self, frame: &Frame<'py>) {}
+    /// The instruction that a frame waits in is about to do something that no site tells of.
+    fn interrupts(&self, frame: &Frame<'py>, what: &'static str) {}
 
     /// Behind the `RESUME` that begins a call, if [`Sites::STEPS`]: the site may have done the work of
     /// the instructions that follow.

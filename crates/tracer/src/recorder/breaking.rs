@@ -22,15 +22,17 @@ use stator_cpython::ops;
 use stator_guards::{GuardKind, Source};
 
 use super::Recorder;
+use super::links::Linked;
 use super::outcome::{End, Finish, Standing};
 use super::state::{ActiveFrame, State, Stop};
 use super::{look as heap, place};
 use crate::breaks::{Break, Reason};
 use crate::check::{has_foreign_modes, read_global_state};
 use crate::entry::Entry;
+use crate::evaluator::Link;
 use crate::logs::Log;
 use crate::resume::anatomy::Anatomy;
-use crate::resume::point::{Chain, Key, Waiting, handled_beyond, roots, slots};
+use crate::resume::point::{Chain, Key, Spot, Waiting, handled_beyond, roots, slots};
 use crate::resume::testing::Breaks;
 use crate::rollback;
 
@@ -47,6 +49,9 @@ impl Recorder {
             return;
         }
         let stop = Break { reason, detail: detail.into(), stack: self.stack(frame) };
+        if self.abandon(frame, &stop) {
+            return;
+        }
         if self.is_untouched(frame) {
             self.break_before(frame, stop);
         } else {
@@ -68,7 +73,7 @@ impl Recorder {
 
     /// Whether the instruction that `frame` stands at has done nothing yet, and the frames around
     /// it only wait for a call to return.
-    fn is_untouched(&self, frame: &Frame<'_>) -> bool {
+    pub(super) fn is_untouched(&self, frame: &Frame<'_>) -> bool {
         ops::executed() == self.baseline.get()
             && self.state.try_borrow().is_ok_and(|state| {
                 state.frames.last().is_some_and(|active| active.id == frame.id())
@@ -77,7 +82,7 @@ impl Recorder {
     }
 
     /// The frames being evaluated, outermost first, down to `frame`.
-    fn frames_to<'py>(&self, frame: &Frame<'py>) -> Option<Vec<Frame<'py>>> {
+    pub(super) fn frames_to<'py>(&self, frame: &Frame<'py>) -> Option<Vec<Frame<'py>>> {
         let state = self.state.try_borrow().ok()?;
         let mut found = Vec::with_capacity(state.frames.len());
         let mut callers = std::iter::successors(Some(*frame), Frame::previous);
@@ -107,7 +112,9 @@ impl Recorder {
         } else {
             self.standing(frame).and_then(|frames| {
                 self.carry_symbols(&frames);
-                self.end_with(frame.py(), End::Break(&frames))
+                self.end_with(frame.py(), End::Break(&frames))?;
+                self.note_idle(&frames);
+                Ok(())
             })
         };
         self.resume.set(if ended.is_ok() { frame.id() } else { 0 });
@@ -116,7 +123,9 @@ impl Recorder {
             Err((reason, detail)) => {
                 let detail = format!("{stop}; behind it a trace can't begin: {detail}");
                 let stop = Break { reason, detail, ..stop };
-                self.fail(&stop);
+                if !self.give_way(frame, &stop) {
+                    self.fail(&stop);
+                }
                 stop
             }
         };
@@ -128,14 +137,47 @@ impl Recorder {
     /// Keeps what is symbolic in frames that stand at a graph break.
     fn carry_symbols(&self, standing: &[Standing<'_>]) {
         if self.has_symbols() {
-            let chain: Chain<'_> = standing.iter().map(|standing| standing.waiting).collect();
+            let chain: Chain<'_> =
+                standing.iter().map(|standing| standing.waiting.clone()).collect();
             let values = roots(&chain, None);
             *self.carried.borrow_mut() = self.state.borrow_mut().symbolic_among(&values);
         }
     }
 
+    /// Behind a loop's body there is often nothing but the way to its `FOR_ITER`.
+    fn note_idle(&self, frames: &[Standing<'_>]) {
+        let Some(Standing { waiting, last, anatomy, .. }) = frames.last() else { return };
+        let (frame, begin) = self.began.get();
+        if frame == waiting.frame.id() && anatomy.is_idle(begin, *last) {
+            self.session.points.is_idle(&waiting.frame.code(), begin, *last);
+        }
+    }
+
+    /// What is alive in a special method may be impossible to rebuild (a half-made instance): the
+    /// next trace ends before the instruction that calls it. False: no such method is waited for.
+    fn give_way(&self, frame: &Frame<'_>, stop: &Break) -> bool {
+        let Some(mut chain) = self.frames_to(frame) else { return false };
+        chain.pop();
+        let is_special = |frame: &Frame<'_>| {
+            let linked = self.anatomy(&frame.code()).and_then(|code| self.links.of(frame, &code));
+            linked.is_some_and(|linked| linked.link != Link::Push || linked.held.is_some())
+        };
+        let Some(outermost) = chain.iter().position(is_special) else { return false };
+        chain.truncate(outermost + 1);
+        if let Some(spot) = Spot::of(&chain) {
+            self.session.points.mark_spot(spot, stop.clone());
+        }
+        if self.point.borrow().is_none() {
+            self.session.retry(stop.clone());
+        }
+        true
+    }
+
     /// No trace that begins where this one began can be replayed.
     pub(super) fn fail(&self, stop: &Break) {
+        if self.session.is_tried_again() {
+            return;
+        }
         match &*self.point.borrow() {
             Some(point) => point.give_up(),
             None => self.session.fail(stop.clone()),
@@ -145,17 +187,11 @@ impl Recorder {
     /// The instruction was begun: drops the trace, and marks the instruction for the next one.
     fn mark(&self, frame: &Frame<'_>, stop: Break) {
         self.resume.set(0);
-        if let Some(mut chain) = self.frames_to(frame) {
-            let state = self.state.borrow();
-            let indirect = state.frames.iter().position(|active| !active.is_direct);
-            chain.truncate(indirect.unwrap_or(chain.len()));
-            while chain.last().is_some_and(|frame| !frame.is_complete()) {
-                chain.pop();
-            }
-            if let Some(innermost) = chain.last() {
-                self.resume.set(innermost.id());
-                self.session.points.mark(&chain, stop.clone());
-            }
+        if let Some(chain) = self.markable(frame)
+            && let Some(spot) = Spot::of(&chain)
+        {
+            self.resume.set(chain.last().map_or(0, Frame::id));
+            self.session.points.mark_spot(spot, stop.clone());
         }
         if self.resume.get() == 0 {
             self.fail(&stop);
@@ -163,6 +199,18 @@ impl Recorder {
             self.session.retry(stop.clone());
         }
         self.session.broke(stop);
+    }
+
+    /// The frames down to the one whose instruction a trace could have ended before.
+    pub(super) fn markable<'py>(&self, frame: &Frame<'py>) -> Option<Vec<Frame<'py>>> {
+        let mut chain = self.frames_to(frame)?;
+        let state = self.state.borrow();
+        let indirect = state.frames.iter().position(|active| !active.is_direct);
+        chain.truncate(indirect.unwrap_or(chain.len()));
+        while chain.last().is_some_and(|frame| !frame.is_complete()) {
+            chain.pop();
+        }
+        Some(chain)
     }
 
     /// Where the frames stand.
@@ -178,16 +226,22 @@ impl Recorder {
             let anatomy = self.anatomy(&frame.code()).ok_or_else(|| refuse("unknown bytecode"))?;
             let depth = frame.stack().len();
             let position = if index + 1 == frames.len() {
-                anatomy.start(unit).map(|(start, last)| (start, start, last, depth))
+                anatomy.start(unit).map(|(start, last)| (start, last, None))
             } else {
-                let operands = anatomy.operands(unit);
-                let next = anatomy.next(unit);
-                next.zip(operands)
-                    .and_then(|(next, taken)| Some((unit, next, next, depth.checked_sub(taken)?)))
+                anatomy
+                    .next(unit)
+                    .zip(self.links.of(frame, &anatomy))
+                    .map(|(next, linked)| (next, next, Some(linked)))
             };
-            let (current, next, last, depth) = position.ok_or_else(|| refuse("an inlined call"))?;
-            let waiting = Waiting { frame: *frame, next, depth };
-            all.push(Standing { waiting, current, last, anatomy, waits: index + 1 < frames.len() });
+            let (next, last, linked) = position.ok_or_else(|| refuse("an inlined call"))?;
+            let current = if linked.is_some() { unit } else { next };
+            let (link, taken, held) = match linked {
+                Some(Linked { link, taken, held }) => (Some(link), taken, held),
+                None => (None, 0, None),
+            };
+            let depth = depth.checked_sub(taken).ok_or_else(|| refuse("an inlined call"))?;
+            let waiting = Waiting { frame: *frame, next, depth, held, link };
+            all.push(Standing { waiting, current, last, anatomy });
         }
         Ok(all)
     }
@@ -206,8 +260,14 @@ impl Recorder {
         if let Some(mark) = state.symbols.as_ref().and_then(|symbols| symbols.broken_mark()) {
             self.session.broke_mark(mark);
         }
+        self.check_emissions(py, &state)?;
         let handled = handled_beyond(py, self.handled_at_entry);
-        let mut traced = Finish::run(state, py, end, handled.as_ref())?;
+        let spots: Vec<_> = state.emissions.iter().map(|emitted| emitted.spot).collect();
+        let traced = Finish::run(state, py, end, handled.as_ref());
+        if let Err((Reason::Told, detail)) = &traced {
+            self.mark_emissions(&spots, detail);
+        }
+        let mut traced = traced?;
         let withs = self.plain_withs.borrow();
         traced.plain_withs =
             withs.iter().map(|(code, unit)| (code.as_ptr() as usize, *unit)).collect();
@@ -247,7 +307,7 @@ impl Recorder {
         let py = frame.py();
         let handled = handled_beyond(py, self.handled_at_entry);
         let standing = self.standing(frame).ok()?;
-        let chain: Chain<'_> = standing.iter().map(|standing| standing.waiting).collect();
+        let chain: Chain<'_> = standing.iter().map(|standing| standing.waiting.clone()).collect();
         let key = Key::of(&chain, handled.is_some());
         let global = read_global_state(py).ok()?;
         if has_foreign_modes(&global) {
@@ -274,6 +334,8 @@ impl Recorder {
             *self.generators.borrow_mut() = rollback::generators(py).ok()?;
         }
         drop(old);
+        let begin = standing.last().map_or(0, |innermost| innermost.waiting.next);
+        self.began.set((frame.id(), begin));
         self.stopped.set(false);
         Some(true)
     }
@@ -285,6 +347,7 @@ impl Recorder {
             state.frames.pop();
         }
         state.forget_frame(frame.id());
+        self.links.forget(frame);
         if self.is_stopped() && self.resume.get() == frame.id() {
             self.resume.set(state.frames.last().map_or(0, |active| active.id));
         }

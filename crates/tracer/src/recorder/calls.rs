@@ -15,7 +15,9 @@ use super::marked::break_message;
 use super::state::Origin;
 use crate::breaks::Reason;
 use crate::disabled;
+use crate::evaluator::Role;
 use crate::functions::{Class, Determined, Model, Operation};
+use crate::marks;
 
 /// Arguments of one call: positional, then those named by `names`.
 pub type Args<'a, 'py> = SmallVec<[Borrowed<'a, 'py>; 8]>;
@@ -79,25 +81,52 @@ impl Recorder {
         if let Some(result) = self.call_registered(frame, callable, args, names) {
             return result;
         }
-        let class = self.functions.class(callable);
-        let followed = |class: &Class| {
-            matches!(class, Class::Model(Model::DeepCopy)) && !self.copies_plainly(args, names)
-        };
-        if let Some(class) = class.filter(|class| !followed(class)) {
-            return self.call_class(frame, class, callable, args, names);
+        match self.functions.class(callable) {
+            Some(Class::Instead(known)) => {
+                if let Some(function) = known.instead(callable) {
+                    return self.call_instead(frame, &function, callable, args, names);
+                }
+            }
+            Some(Class::Model(Model::DeepCopy)) if !self.copies_plainly(args, names) => {}
+            Some(class) => return self.call_class(frame, class, callable, args, names),
+            None => {}
         }
         if let Some(result) = self.call_marked(frame, callable, args, names) {
             return result;
         }
-        if self.is_tail.replace(false) && ops::executed() == self.baseline.get() {
-            self.caller.set(frame.id());
-        }
+        let waits = self.links.wait(frame);
         let result = ops::call(callable, args, names);
-        self.caller.set(0);
+        self.links.returned(waits);
         if result.is_err() {
             self.note(frame, |state| state.refused_arguments(callable));
         }
         result
+    }
+
+    /// Calls a function that does the same and can be traced.
+    fn call_instead<'py>(
+        &self,
+        frame: &Frame<'py>,
+        function: &Object<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        self.vouch(frame, function.as_borrowed());
+        let traced = self.call_function(frame, function.as_borrowed(), args, names)?;
+        let result = {
+            let _native = stator_cpython::hook::Suspended::new(frame.py());
+            ops::call(callable, args, names)?
+        };
+        if !result.is(&traced) {
+            // A logger whose level was set behind its back knows it by its cache alone.
+            self.stop(
+                frame,
+                Reason::Unsupported,
+                format!("{} by a cache", heap::name_of(callable)),
+            );
+        }
+        Ok(result)
     }
 
     /// Calls a C function or method.
@@ -126,6 +155,10 @@ impl Recorder {
         }
         if let Some(class) = self.functions.class(callable) {
             return self.call_class(frame, class, callable, args, names);
+        }
+        if let Some(polyfill) = marks::substitute_of_torch(callable) {
+            self.vouch(frame, polyfill.as_borrowed());
+            return self.call_object(frame, polyfill.as_borrowed(), args, names);
         }
         if self.kind(callable) == Kind::TorchCallable {
             if let Some(operation) = self.operator_of_torch_ops(frame, callable) {
@@ -208,7 +241,7 @@ impl Recorder {
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
-        self.is_tail.set(false);
+        self.links.clear();
         if self.has_symbols() && !matches!(class, Class::Operation(_) | Class::GraphBreak) {
             return self.symbolic_call(frame, class, callable, args, names);
         }
@@ -256,6 +289,11 @@ impl Recorder {
             }
             Class::GraphBreak => {
                 self.stop(frame, Reason::Requested, break_message(args));
+                ops::call(callable, args, names)
+            }
+            Class::Emitter(emitter) => self.emit(frame, *emitter, callable, args, names),
+            Class::Instead(_) => {
+                self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
                 ops::call(callable, args, names)
             }
             Class::Untraceable(reason) => {
@@ -579,7 +617,7 @@ impl Recorder {
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
-        self.is_tail.set(false);
+        self.links.clear();
         if let Some(known) = self.functions.class(class) {
             return self.call_class(frame, known, class, args, names);
         }
@@ -592,7 +630,14 @@ impl Recorder {
                 Some(found) if self.kind(found.as_borrowed()) == Kind::Function => {
                     let mut all = Args::from_slice(&[class]);
                     all.extend_from_slice(args);
-                    return self.call_object(frame, found.as_borrowed(), &all, names);
+                    return self.call_linked(
+                        frame,
+                        Role::Callee,
+                        None,
+                        found.as_borrowed(),
+                        &all,
+                        names,
+                    );
                 }
                 _ => {}
             }
@@ -671,7 +716,8 @@ impl Recorder {
         let result = {
             let mut all = Args::from_slice(&[object.as_borrowed()]);
             all.extend_from_slice(args);
-            self.call_object(frame, init.as_borrowed(), &all, names)?
+            let held = Some(object.clone());
+            self.call_linked(frame, Role::Init, held, init.as_borrowed(), &all, names)?
         };
         if !result.is_none() {
             return Err(generic::raise_init_result(result.as_borrowed()));

@@ -18,7 +18,8 @@ use super::state::{State, Stop};
 use super::{Recorder, Recording};
 use crate::breaks::{Break, Place};
 use crate::effects::{Part, Store};
-use crate::evaluator::evaluate;
+use crate::emission::Emission;
+use crate::evaluator::{Link, evaluate};
 use crate::handlers::Withs;
 use crate::policy::Policy;
 use crate::recipe::{GraphOutputs, Recipe, RecipeId, Recipes};
@@ -66,6 +67,10 @@ pub struct Traced {
     pub kept: FxHashSet<ObjectId>,
     /// What a replay writes to outside objects, in order.
     pub effects: Vec<Store>,
+    /// Warnings and log records that a replay gives, in order.
+    pub emissions: Vec<Emission>,
+    /// If there are any: the lists that the trace works with, by their positions in `rebuilt`.
+    pub known_lists: Box<[u32]>,
     /// The facts about symbols, if there are any.
     pub symbolic: Option<Box<Symbolic>>,
 }
@@ -84,6 +89,27 @@ pub struct Broken {
     pub frames: Box<[FrameRecipe]>,
     /// The exception being handled.
     pub handled: Option<RecipeId>,
+    /// Exceptions that the trace raised.
+    pub raised: Vec<Raised>,
+}
+
+/// An exception that is made again with its traceback.
+pub struct Raised {
+    /// The exception.
+    pub exception: RecipeId,
+    /// Its traceback, outermost first.
+    pub traceback: Box<[TracebackEntry]>,
+}
+
+/// A part of a traceback.
+#[derive(Clone, Copy, Debug)]
+pub struct TracebackEntry {
+    /// Which of the frames that are made.
+    pub frame: u32,
+    /// `tb_lasti`
+    pub last: i32,
+    /// `tb_lineno`
+    pub line: i32,
 }
 
 /// How one frame is made again.
@@ -102,6 +128,8 @@ pub struct FrameRecipe {
     pub next: u32,
     /// The innermost frame: the unit of the instruction that is to be executed natively.
     pub last: u32,
+    /// The others: how the instruction ends that waits for the next frame.
+    pub link: Link,
 }
 
 impl Ending {
@@ -119,7 +147,9 @@ impl Ending {
                 .chain(frame.stack.iter().copied().flatten())
         });
         let handled = broken.and_then(|broken| broken.handled);
-        result.into_iter().chain(frames).chain(handled)
+        let raised = broken.into_iter().flat_map(|broken| &broken.raised);
+        let raised = raised.map(|raised| raised.exception);
+        result.into_iter().chain(frames).chain(handled).chain(raised)
     }
 }
 
@@ -141,14 +171,12 @@ pub struct Standing<'py> {
     pub last: usize,
     /// Its code.
     pub anatomy: Rc<Anatomy>,
-    /// Whether it waits for another frame.
-    pub waits: bool,
 }
 
 impl Standing<'_> {
     /// Whether the program may still read a fast local when the frame goes on.
     pub fn is_live(&self, slot: usize) -> bool {
-        if self.waits {
+        if self.waiting.link.is_some() {
             self.anatomy.is_live_behind(self.waiting.frame.unit(), slot)
         } else {
             self.anatomy.is_live_before(self.waiting.next, slot)
@@ -209,6 +237,7 @@ impl Recorder {
             self.fail(&stop);
             self.session.broke(stop);
         }
+        self.end_refusal(py);
         drop(self.gc.take());
     }
 }
@@ -220,8 +249,14 @@ pub struct Finish {
     pub(super) made: FxHashMap<usize, RecipeId>,
     /// The keys of `made`, in the order in which they came.
     pub(super) order: Vec<usize>,
+    /// The frame objects of the frames that are made, by address; 0 where there is none.
+    pub(super) standing: Vec<usize>,
+    /// The exceptions that the trace raised.
+    pub(super) raised: Vec<Raised>,
+    /// Recipes of instance dictionaries.
+    pub(super) instance_dicts: FxHashSet<RecipeId>,
     pub(super) outputs: GraphOutputs,
-    rebuilt: Vec<SourceId>,
+    pub(super) rebuilt: Vec<SourceId>,
     pub(super) kept: FxHashSet<ObjectId>,
     /// Objects that exist only while recipes are made.
     pub(super) temporaries: Vec<Py<PyAny>>,
@@ -243,6 +278,9 @@ impl Finish {
             recipes: Recipes::new(),
             made: FxHashMap::default(),
             order: Vec::new(),
+            standing: Vec::new(),
+            raised: Vec::new(),
+            instance_dicts: FxHashSet::default(),
             outputs: GraphOutputs::default(),
             rebuilt: Vec::new(),
             kept,
@@ -251,13 +289,19 @@ impl Finish {
         let ending = match end {
             End::Return(result) => Ending::Return(finish.recipe(result)?),
             End::Break(frames) => {
+                finish.standing =
+                    frames.iter().map(|standing| standing.waiting.frame.object_address()).collect();
                 let frames = frames.iter().map(|frame| finish.frame(frame)).collect::<Made<_>>()?;
                 let handled =
                     handled.map(|handled| finish.recipe(handled.as_borrowed())).transpose()?;
-                Ending::Break(Box::new(Broken { frames, handled }))
+                let raised = std::mem::take(&mut finish.raised);
+                Ending::Break(Box::new(Broken { frames, handled, raised }))
             }
         };
         let effects = finish.effects(py)?;
+        let emissions = finish.emissions(py)?;
+        let known_lists =
+            if emissions.is_empty() { Box::default() } else { finish.known_lists(py) };
         if let Some(stop) = finish.state.failure.take() {
             return Err(stop);
         }
@@ -291,6 +335,8 @@ impl Finish {
             generators: Vec::new(),
             kept,
             effects,
+            emissions,
+            known_lists,
             symbolic,
         })
     }
@@ -328,6 +374,7 @@ impl Finish {
             current: *current as u32,
             next: waiting.next as u32,
             last: *last as u32,
+            link: waiting.link.unwrap_or(Link::Push),
         })
     }
 

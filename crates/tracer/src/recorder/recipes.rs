@@ -1,13 +1,15 @@
 //! How the objects are made again that a trace leaves behind: recipes of results, of what effects
 //! write, and of everything that is alive at a graph break.
 
+use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use stator_cpython::heap::dict::{self, Peek};
-use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::object::{Borrowed, Object, references};
 use stator_cpython::ops;
 use stator_guards::ObjectId;
 
+use super::exceptions;
 use super::kinds::Kind;
 use super::look as heap;
 use super::outcome::{Finish, Made};
@@ -66,7 +68,9 @@ impl Finish {
                 let id = self.recipes.reserve();
                 self.insert(address, id);
                 let recipe = self.fresh(object, kind)?;
-                self.recipes.set(id, recipe);
+                if !self.instance_dicts.contains(&id) {
+                    self.recipes.set(id, recipe);
+                }
                 Ok(id)
             }
             // A tuple or a code object out of a code object's constants.
@@ -79,6 +83,10 @@ impl Finish {
                     let id = self.source(source);
                     self.insert(address, id);
                     Ok(id)
+                }
+                None if exceptions::is_raised_by_c_code(object) => {
+                    self.state.set_fresh(object);
+                    self.recipe(object)
                 }
                 None => {
                     let detail = format!("a {} in the result", heap::type_name(object));
@@ -204,6 +212,7 @@ impl Finish {
                 let callable = self.keep(class.as_any().as_borrowed());
                 Ok(Recipe::Call { callable, args: args.into() })
             }
+            Kind::Object if object.is_instance_of::<PyBaseException>() => self.exception(object),
             Kind::Dict | Kind::Object => self.instance(object),
             Kind::Partial if class.is(&partial(py)?) => self.partial(object),
             Kind::Cell => {
@@ -262,7 +271,7 @@ impl Finish {
     }
 
     /// The recipe of a part that only its owner holds: a dictionary or tuple nobody took note of.
-    fn part(&mut self, part: Borrowed<'_, '_>) -> Made<RecipeId> {
+    pub(super) fn part(&mut self, part: Borrowed<'_, '_>) -> Made<RecipeId> {
         if self.state.origin(part).is_none()
             && matches!(self.state.kind(part), Kind::Dict | Kind::Tuple)
         {
@@ -309,6 +318,7 @@ impl Finish {
     fn attributes(&mut self, object: Borrowed<'_, '_>) -> Made<Vec<(ObjectId, RecipeId)>> {
         let mut attributes = Vec::new();
         if let Some(dict) = heap::instance_dict(object) {
+            self.share_dict(object, &dict);
             for (name, value) in heap::dict_items(dict.as_borrowed()) {
                 let name = self.keep(name.as_borrowed());
                 attributes.push((name, self.recipe(value.as_borrowed())?));
@@ -332,6 +342,26 @@ impl Finish {
         Ok(Recipe::Reduced { callable, args: [function].into(), state: Some(state) })
     }
 
+    /// The program may hold an instance's dictionary: what is made of it is the instance's.
+    fn share_dict(&mut self, object: Borrowed<'_, '_>, dict: &Object<'_>) {
+        // The instance and `dict` hold it.
+        if references(dict.as_borrowed()) <= 2 {
+            return;
+        }
+        let Some(&owner) = self.made.get(&(object.as_ptr() as usize)) else { return };
+        let address = dict.as_ptr() as usize;
+        let id = match self.made.get(&address) {
+            Some(&id) => id,
+            None => {
+                let id = self.recipes.reserve();
+                self.insert(address, id);
+                id
+            }
+        };
+        self.instance_dicts.insert(id);
+        self.recipes.set(id, Recipe::InstanceDict(owner));
+    }
+
     fn instance(&mut self, object: Borrowed<'_, '_>) -> Made<Recipe> {
         let class = object.get_type();
         let refuse = || (Reason::Result, heap::type_name(object));
@@ -346,7 +376,7 @@ impl Finish {
                 let limit = object.getattr("maxlen").map_err(refused)?;
                 Items::Bounded(elements, self.recipe(limit.as_borrowed())?)
             }
-            Storage::List | Storage::Set => return Err(refuse()),
+            Storage::List | Storage::Set | Storage::Exception => return Err(refuse()),
         };
         let attributes = self.attributes(object)?;
         let mut slots = Vec::new();
@@ -407,6 +437,6 @@ fn is_reducible(iterator: Borrowed<'_, '_>) -> bool {
     NAMES.contains(&heap::type_name(iterator).as_str())
 }
 
-fn refused(error: PyErr) -> (Reason, String) {
+pub(super) fn refused(error: PyErr) -> (Reason, String) {
     (Reason::Result, error.to_string())
 }

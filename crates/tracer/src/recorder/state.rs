@@ -18,6 +18,7 @@ use stator_guards::{Guard, GuardKind, ObjectId, Printed, Source, SourceId, Sourc
 
 use super::context::Token;
 use super::effects::{Effect, KEYS};
+use super::emissions::Emitted;
 use super::kinds::{Kind, Kinds};
 use super::look as heap;
 use super::lookups::RecentLookups;
@@ -121,6 +122,8 @@ pub struct State {
     pub effects: Vec<Effect>,
     /// What is known of calls of modules.
     pub module_calls: ModuleCalls,
+    /// Warnings and log records that were given.
+    pub emissions: Vec<Emitted>,
     /// Special methods of types that are guarded already: type and name.
     pub protocols: FxHashSet<Slot>,
     /// Pairs of sources that are guarded to differ.
@@ -202,6 +205,7 @@ impl State {
             rekeyed: FxHashMap::default(),
             effects: Vec::new(),
             module_calls: ModuleCalls::default(),
+            emissions: Vec::new(),
             protocols: FxHashSet::default(),
             distinct: FxHashSet::default(),
             unread: FxHashMap::default(),
@@ -619,27 +623,6 @@ impl State {
             self.read_dict_slot(dict, key.as_borrowed(), Some(value.as_borrowed()))?;
         }
         Ok(())
-    }
-
-    /// The instance dictionary of an object; from outside if the object is.
-    pub fn instance_dict<'py>(&mut self, object: Borrowed<'_, 'py>) -> Option<Object<'py>> {
-        let dict = heap::instance_dict(object)?;
-        self.know_instance_dict(object, dict.as_borrowed());
-        Some(dict)
-    }
-
-    /// Says where an object's instance dictionary came from.
-    pub fn know_instance_dict(&mut self, object: Borrowed<'_, '_>, dict: Borrowed<'_, '_>) {
-        if self.source(dict).is_some() {
-            return;
-        }
-        match self.origin(object) {
-            Some(Origin::Source(owner)) => {
-                let source = self.sources.intern(Source::Dict(owner));
-                self.objects.adopt(dict, source);
-            }
-            _ => self.set_fresh(dict),
-        }
     }
 
     /// Whether nothing was found at a source yet.
