@@ -20,7 +20,7 @@ from .support import api
 from .support.case import Case
 from .support.driver import compare, corpus_of, fresh_module, run_side
 
-REPLAYED_SHARE = 0.85
+REPLAYED_SHARE = 0.96
 """Of the cases marked `expect="graph"`, how many must be replayed without a native call.
 
 A ratchet: to be raised whenever the list that the test prints gets shorter.

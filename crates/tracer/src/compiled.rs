@@ -252,8 +252,9 @@ impl Compiled {
         match self.limit(py) {
             Ok(limit) => {
                 let points = self.points.clone();
-                let (fullgraph, is_eager) = (self.fullgraph, self.backend.is_none());
-                Some(Rc::new(Session::new(points, limit, fullgraph, self.dynamic, is_eager)))
+                let (dynamic, is_eager) = (self.dynamic, self.backend.is_none());
+                let session = Session::new(points, limit, self.fullgraph, dynamic, is_eager);
+                Some(Rc::new(session))
             }
             Err(_) => {
                 self.ended();

@@ -18,6 +18,7 @@ use crate::effects;
 use crate::emission::{self, Emission};
 use crate::evaluator::Link;
 use crate::locate::{Places, ShownPlaces, shown_path, source_line};
+use crate::lock;
 use crate::policy::{Dims, History, Seen};
 use crate::recipe::Values;
 use crate::recorder::{Ending, TracebackEntry, Traced};
@@ -27,17 +28,17 @@ use crate::resume::stage::Staged;
 use crate::rollback;
 use crate::sharing::Sharing;
 use crate::symbolic::{Part, Symbolic};
-use crate::{lock, undo};
+use crate::undo;
 
 /// A trace that can be replayed.
 pub struct Entry {
     traced: Traced,
     checker: Checker,
     program: OnceLock<Program>,
-    follower: Mutex<Option<Follower>>,
     /// What the backend has made of the graph, for inputs that share memory in this way.
     backend: Mutex<Vec<(Sharing, Py<PyAny>)>>,
     undo: OnceLock<undo::Plan>,
+    follower: Mutex<Option<Follower>>,
 }
 
 /// The trace that was replayed behind another one's break.
@@ -110,9 +111,9 @@ impl Entry {
             traced,
             checker,
             program: OnceLock::new(),
-            follower: Mutex::default(),
             backend: Mutex::default(),
             undo: OnceLock::new(),
+            follower: Mutex::default(),
         }))
     }
 

@@ -239,10 +239,10 @@ pub enum Storage {
     List,
     /// `set`
     Set,
-    /// `BaseException`; what its C part holds is said as slots.
-    Exception,
     /// `collections.deque`
     Deque,
+    /// `BaseException`; what its C part holds is said as slots.
+    Exception,
 }
 
 impl Storage {
@@ -253,8 +253,8 @@ impl Storage {
         Self::DefaultDict,
         Self::List,
         Self::Set,
-        Self::Exception,
         Self::Deque,
+        Self::Exception,
     ];
 
     /// The storage of a class: the first class of its resolution order that this table knows,
@@ -317,8 +317,8 @@ impl Classes {
             collections.getattr("defaultdict")?,
             py.get_type::<PyList>().into_any(),
             py.get_type::<PySet>().into_any(),
-            py.get_type::<PyBaseException>().into_any(),
             collections.getattr("deque")?,
+            py.get_type::<PyBaseException>().into_any(),
         ];
         let new = |class: &Bound<'_, PyAny>| class.getattr("__new__").map(Bound::unbind);
         let news = classes.iter().map(new).collect::<PyResult<Vec<_>>>()?;
@@ -488,10 +488,10 @@ impl<'py> Rebuild<'_, 'py> {
                 let args = self.tuple(args)?;
                 self.object(*callable).call1(args)?
             }
+            Recipe::Attributed { object, .. } => return Ok((self.make(*object)?, true)),
             Recipe::InstanceDict(owner) => {
                 instance_dict(self.make(*owner)?.as_borrowed())?.into_any()
             }
-            Recipe::Attributed { object, .. } => return Ok((self.make(*object)?, true)),
             Recipe::Cell(_) => {
                 return Ok((Classes::get(py)?.cell.bind(py).call0()?, true));
             }

@@ -28,6 +28,12 @@ def member(self, name):
     raise AttributeError(f\"'{type(self).__name__}' object has no attribute '{name}'\")
 ";
 
+/// What `torch.Tensor.__hash__` does.
+const TENSOR_HASH: &std::ffi::CStr = c"
+def member(self):
+    return id(self)
+";
+
 /// What `logging.Logger.isEnabledFor` does; and what it comes to.
 const IS_ENABLED_FOR: &std::ffi::CStr = c"
 def known(self, level):
@@ -57,12 +63,6 @@ def isEnabledFor(self, level):
     if self.manager.disable >= level:
         return False
     return level >= self.getEffectiveLevel()
-";
-
-/// What `torch.Tensor.__hash__` does.
-const TENSOR_HASH: &std::ffi::CStr = c"
-def member(self):
-    return id(self)
 ";
 
 /// What makes two code objects do the same; names of local variables and lines don't.
@@ -96,8 +96,7 @@ impl KnownFunction {
     /// If something isn't where Python or PyTorch have it.
     pub fn module_member(torch: &Bound<'_, PyModule>) -> PyResult<Option<Self>> {
         let function = torch.getattr("nn")?.getattr("Module")?.getattr("__getattr__")?;
-        let known = PyModule::from_code(torch.py(), MODULE_MEMBER, c"<stator>", c"_stator_member")?;
-        Self::of(&function, &known.getattr("member")?, None)
+        Self::find(&function, MODULE_MEMBER)
     }
 
     /// `torch.Tensor.__hash__`, if it is the known one.
@@ -105,9 +104,12 @@ impl KnownFunction {
     /// # Errors
     /// As [`KnownFunction::module_member`].
     pub fn tensor_hash(torch: &Bound<'_, PyModule>) -> PyResult<Option<Self>> {
-        let function = torch.getattr("Tensor")?.getattr("__hash__")?;
-        let known = PyModule::from_code(torch.py(), TENSOR_HASH, c"<stator>", c"_stator_member")?;
-        Self::of(&function, &known.getattr("member")?, None)
+        Self::find(&torch.getattr("Tensor")?.getattr("__hash__")?, TENSOR_HASH)
+    }
+
+    fn find(function: &Bound<'_, PyAny>, source: &std::ffi::CStr) -> PyResult<Option<Self>> {
+        let known = PyModule::from_code(function.py(), source, c"<stator>", c"_stator_member")?;
+        Self::of(function, &known.getattr("member")?, None)
     }
 
     /// `logging.Logger.isEnabledFor`, if it is the known one.

@@ -499,6 +499,12 @@ impl Recorder {
             if offset.is_none() && outside {
                 return self.c_field(frame, owner, name, value);
             }
+            if let Ok(value) = &value
+                && self.kind(owner) == Kind::Partial
+            {
+                // The parts of one that this trace made are its own as well.
+                self.note(frame, |state| state.register(value.as_borrowed()));
+            }
             return value.map(Found::Value);
         };
         self.note(frame, |state| {

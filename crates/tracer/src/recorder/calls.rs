@@ -591,6 +591,13 @@ impl Recorder {
         {
             return result;
         }
+        if heap::is_builtin_alias(callable)
+            && self.is_fresh(callable)
+            && let Ok(origin) = callable.getattr("__origin__")
+        {
+            // Instances of builtin classes don't keep what they were made by.
+            return self.call_object(frame, origin.as_borrowed(), args, names);
+        }
         if heap::type_name(callable) == "_lru_cache_wrapper" {
             return self.cached_call(frame, callable, args, names);
         }

@@ -4,7 +4,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::types::{Slot, SlotName};
-use stator_cpython::object::Borrowed;
+use stator_cpython::hook::Suspended;
+use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, generic, ops};
 use stator_guards::{ClassField, Source};
 
@@ -132,6 +133,89 @@ impl Recorder {
             .unwrap_or_else(|| ops::get_attr(owner, name).map(Found::Value))
     }
 
+    /// `cls[key]`: a metaclass's own `__getitem__`, or a generic alias.
+    pub(super) fn class_item<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        let py = frame.py();
+        let class = owner.cast::<PyType>().expect("the kind says it is a class").to_owned();
+        self.note(frame, |state| {
+            state.anchor(owner);
+            Ok(())
+        });
+        let own = pyo3::intern!(py, "__getitem__").as_any().as_borrowed();
+        if let Some(own) = self.lookup(frame, &class.get_type(), own) {
+            if self.kind(own.as_borrowed()) == Kind::Function {
+                return self.call_object(frame, own.as_borrowed(), &[owner, key], None);
+            }
+            self.stop(frame, Reason::Unsupported, "subscription of a class");
+            return ops::get_item(owner, key);
+        }
+        let name = pyo3::intern!(py, "__class_getitem__").as_any().as_borrowed();
+        let found = self.lookup(frame, &class, name);
+        match &found {
+            Some(found) if is_generic(found) && self.is_plain_parameter(key) => {
+                // Such aliases are cached: the same key leads to the same one.
+                let alias = self.subscribed(frame, owner, key)?;
+                self.note(frame, |state| {
+                    state.anchor(alias.as_borrowed());
+                    Ok(())
+                });
+                Ok(alias)
+            }
+            Some(found)
+                if heap::is_class_method_descriptor(found.as_borrowed())
+                    && stator_cpython::heap::types::is_immutable(class.as_borrowed())
+                    && self.is_plain_parameter(key) =>
+            {
+                let alias = self.subscribed(frame, owner, key)?;
+                self.note(frame, |state| {
+                    state.set_fresh(alias.as_borrowed());
+                    Ok(())
+                });
+                Ok(alias)
+            }
+            Some(found)
+                if self.descriptor(found.as_borrowed()) == Descriptor::ClassMethod
+                    && !is_generic(found) =>
+            {
+                let found = found.as_borrowed();
+                let method = self.bind_on(frame, found, Descriptor::ClassMethod, &class);
+                self.call_object(frame, method.as_borrowed(), &[key], None)
+            }
+            _ => {
+                self.stop(frame, Reason::Unsupported, "subscription of a class");
+                ops::get_item(owner, key)
+            }
+        }
+    }
+
+    /// What CPython and `typing` make of it, in code of their own.
+    fn subscribed<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        let _native = Suspended::new(frame.py());
+        ops::get_item(owner, key)
+    }
+
+    /// Whether a parameter of a generic class is a class or constant, or some of them.
+    fn is_plain_parameter(&self, key: Borrowed<'_, '_>) -> bool {
+        match self.kind(key) {
+            Kind::Type | Kind::Constant => true,
+            Kind::Tuple => {
+                let items = heap::tuple_items(key);
+                items.iter().all(|item| self.is_plain_parameter(item.as_borrowed()))
+            }
+            _ => false,
+        }
+    }
+
     /// `super().name`.
     pub(super) fn super_attr<'py>(
         &self,
@@ -219,4 +303,17 @@ impl State {
             _ => self.register(value),
         }
     }
+}
+
+/// Whether this is `typing.Generic.__class_getitem__`.
+fn is_generic(found: &Object<'_>) -> bool {
+    let generic = found.py().import("typing").and_then(|typing| typing.getattr("Generic"));
+    generic.is_ok_and(|generic| {
+        let name = pyo3::intern!(found.py(), "__class_getitem__").as_any().as_borrowed();
+        generic
+            .cast::<PyType>()
+            .ok()
+            .and_then(|ty| stator_cpython::heap::types::lookup(ty.as_borrowed(), name))
+            .is_some_and(|own| own.is(found))
+    })
 }

@@ -16,6 +16,10 @@ use super::look as heap;
 use super::state::{State, Stop};
 use crate::functions::{Determined, Operation};
 
+/// What of a class `object.__reduce_ex__` asks.
+pub(super) const REDUCED: &[&str] =
+    &["__reduce__", "__getstate__", "__getnewargs__", "__getnewargs_ex__"];
+
 /// What of a class `copy.deepcopy` asks.
 const ASKED: &[&str] = &[
     "__deepcopy__",
@@ -159,7 +163,19 @@ impl State {
 /// Whether `copy.deepcopy` makes an instance by `object.__new__` and copies its dictionary.
 fn is_plain_instance(object: Borrowed<'_, '_>) -> bool {
     let ty = object.get_type();
-    let own = |name: &str| {
+    stator_cpython::heap::types::is_heap(ty.as_borrowed())
+        && stator_cpython::heap::types::slot(ty.as_borrowed(), SlotName::GetAttribute)
+            == Slot::Default
+        && !stator_cpython::heap::types::has_native_state(ty.as_borrowed())
+        && heap::slot_values(object).is_empty()
+        && !has_registered_copier(&ty)
+        && !overrides_any(object, ASKED)
+}
+
+/// Whether the class of an object has one of these methods of its own.
+pub(super) fn overrides_any(object: Borrowed<'_, '_>, names: &[&str]) -> bool {
+    let ty = object.get_type();
+    let own = |name: &&str| {
         let name = pyo3::types::PyString::intern(object.py(), name);
         let name = name.as_any().as_borrowed();
         let found = stator_cpython::heap::types::lookup(ty.as_borrowed(), name);
@@ -171,13 +187,7 @@ fn is_plain_instance(object: Borrowed<'_, '_>) -> bool {
             (None, Some(_)) => true,
         }
     };
-    stator_cpython::heap::types::is_heap(ty.as_borrowed())
-        && stator_cpython::heap::types::slot(ty.as_borrowed(), SlotName::GetAttribute)
-            == Slot::Default
-        && !stator_cpython::heap::types::has_native_state(ty.as_borrowed())
-        && heap::slot_values(object).is_empty()
-        && !has_registered_copier(&ty)
-        && !ASKED.iter().any(|name| own(name))
+    names.iter().any(own)
 }
 
 fn has_registered_copier(class: &Bound<'_, PyType>) -> bool {

@@ -80,11 +80,7 @@ impl Recorder {
                 self.note(frame, |state| state.register(value.as_borrowed()));
                 Ok(value)
             }
-            Kind::Type => {
-                // `list[int]`, `Generic[T]`: aliases are made by cached Python code.
-                self.stop(frame, Reason::Unsupported, "subscription of a class");
-                ops::get_item(owner, key)
-            }
+            Kind::Type => self.class_item(frame, owner, key),
             Kind::Object | Kind::Module => self.subclass_item(frame, owner, key),
             // A mapping proxy: what it shows was guarded when it was made.
             Kind::Iterator if self.origin(owner) == Some(Origin::Fresh) => {

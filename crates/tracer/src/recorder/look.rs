@@ -435,3 +435,14 @@ pub fn slot_values<'py>(object: Borrowed<'_, 'py>) -> Vec<(Object<'py>, Object<'
     }
     found
 }
+
+/// Whether an object is an alias such as `list[int]` of a class whose attributes can't be set.
+pub fn is_builtin_alias(object: Borrowed<'_, '_>) -> bool {
+    type_name(object) == "GenericAlias"
+        && stator_cpython::heap::types::is_immutable(object.get_type().as_borrowed())
+        && object.getattr("__origin__").is_ok_and(|origin| {
+            origin
+                .cast::<pyo3::types::PyType>()
+                .is_ok_and(|ty| stator_cpython::heap::types::is_immutable(ty.as_borrowed()))
+        })
+}

@@ -10,6 +10,7 @@ use stator_graph::Target;
 use stator_guards::GuardKind;
 
 use super::Recorder;
+use super::copies::{REDUCED, overrides_any};
 use super::kinds::Kind;
 use super::look as heap;
 use super::state::{Origin, State};
@@ -167,12 +168,16 @@ impl Recorder {
                 Ok(frame.py().None().into_bound(frame.py()))
             }
             (Model::Reduce, [object, ..]) => {
+                self.guard_protocol(frame, *object, REDUCED);
                 self.note(frame, |state| {
                     if state.kind(*object) != Kind::Object {
                         return Err((
                             Reason::Unsupported,
                             format!("a copy of a {}", heap::type_name(*object)),
                         ));
+                    }
+                    if overrides_any(*object, REDUCED) {
+                        return Err((Reason::Unsupported, "a copy that a class makes".into()));
                     }
                     match state.instance_dict(*object) {
                         Some(dict) if heap::slot_values(*object).is_empty() => {

@@ -200,12 +200,20 @@ impl Finish {
                 let callable = self.keep(class.as_any().as_borrowed());
                 Ok(Recipe::Call { callable, args })
             }
-            Kind::Object if object.is_instance_of::<PyBaseException>() => self.exception(object),
             Kind::Object if is_namespace(&class) => {
                 let callable = self.keep(class.as_any().as_borrowed());
                 let inner = self.recipes.push(Recipe::Call { callable, args: Box::default() });
                 Ok(Recipe::Attributed { object: inner, attributes: self.attributes(object)? })
             }
+            Kind::Object if heap::is_builtin_alias(object) => {
+                // `list[int]`: its class makes it of the two.
+                let parts = ["__origin__", "__args__"].map(|name| object.getattr(name));
+                let [origin, args] = parts.map(|part| part.map_err(refused));
+                let args = [self.recipe(origin?.as_borrowed())?, self.part(args?.as_borrowed())?];
+                let callable = self.keep(class.as_any().as_borrowed());
+                Ok(Recipe::Call { callable, args: args.into() })
+            }
+            Kind::Object if object.is_instance_of::<PyBaseException>() => self.exception(object),
             Kind::Dict | Kind::Object => self.instance(object),
             Kind::Partial if class.is(&partial(py)?) => self.partial(object),
             Kind::Cell => {
@@ -308,26 +316,6 @@ impl Finish {
         Ok(Recipe::Reduced { callable, args, state })
     }
 
-    /// The program may hold an instance's dictionary: what is made of it is the instance's.
-    fn share_dict(&mut self, object: Borrowed<'_, '_>, dict: &Object<'_>) {
-        // The instance and `dict` hold it.
-        if references(dict.as_borrowed()) <= 2 {
-            return;
-        }
-        let Some(&owner) = self.made.get(&(object.as_ptr() as usize)) else { return };
-        let address = dict.as_ptr() as usize;
-        let id = match self.made.get(&address) {
-            Some(&id) => id,
-            None => {
-                let id = self.recipes.reserve();
-                self.insert(address, id);
-                id
-            }
-        };
-        self.instance_dicts.insert(id);
-        self.recipes.set(id, Recipe::InstanceDict(owner));
-    }
-
     fn attributes(&mut self, object: Borrowed<'_, '_>) -> Made<Vec<(ObjectId, RecipeId)>> {
         let mut attributes = Vec::new();
         if let Some(dict) = heap::instance_dict(object) {
@@ -353,6 +341,26 @@ impl Finish {
         let callable = self.keep(object.get_type().as_any().as_borrowed());
         let state = self.recipes.push(Recipe::Tuple([function, args, keywords, dict].into()));
         Ok(Recipe::Reduced { callable, args: [function].into(), state: Some(state) })
+    }
+
+    /// The program may hold an instance's dictionary: what is made of it is the instance's.
+    fn share_dict(&mut self, object: Borrowed<'_, '_>, dict: &Object<'_>) {
+        // The instance and `dict` hold it.
+        if references(dict.as_borrowed()) <= 2 {
+            return;
+        }
+        let Some(&owner) = self.made.get(&(object.as_ptr() as usize)) else { return };
+        let address = dict.as_ptr() as usize;
+        let id = match self.made.get(&address) {
+            Some(&id) => id,
+            None => {
+                let id = self.recipes.reserve();
+                self.insert(address, id);
+                id
+            }
+        };
+        self.instance_dicts.insert(id);
+        self.recipes.set(id, Recipe::InstanceDict(owner));
     }
 
     fn instance(&mut self, object: Borrowed<'_, '_>) -> Made<Recipe> {

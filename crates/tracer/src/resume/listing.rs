@@ -126,10 +126,6 @@ impl Listing<'_> {
                 self.constant(*callable);
                 self.all(args, "CALL");
             }
-            Recipe::InstanceDict(owner) => {
-                self.recipe(*owner);
-                self.line("LOAD_ATTR", "__dict__");
-            }
             Recipe::Attributed { object, attributes } => {
                 self.recipe(*object);
                 for (name, value) in attributes {
@@ -137,6 +133,10 @@ impl Listing<'_> {
                     self.line("COPY", "2");
                     self.line("STORE_ATTR", &self.name(*name));
                 }
+            }
+            Recipe::InstanceDict(owner) => {
+                self.recipe(*owner);
+                self.line("LOAD_ATTR", "__dict__");
             }
             Recipe::Cell(contents) => {
                 contents.iter().for_each(|contents| self.recipe(*contents));

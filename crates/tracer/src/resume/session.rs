@@ -23,10 +23,10 @@ pub struct Session {
     pub points: Arc<Points>,
     /// How many traces a resume point may have.
     pub limit: usize,
-    /// Whether a break is an error.
-    pub fullgraph: bool,
     /// Whether traces are replayed as they are: other backends know less of what tensors can do.
     pub is_eager: bool,
+    /// Whether a break is an error.
+    pub fullgraph: bool,
     /// `stator.compile`'s `dynamic`.
     pub dynamic: Option<bool>,
     root: RefCell<Option<Root>>,
@@ -64,8 +64,8 @@ impl Session {
         Self {
             points,
             limit,
-            fullgraph,
             is_eager,
+            fullgraph,
             dynamic,
             root: RefCell::default(),
             made: RefCell::default(),
