@@ -10,9 +10,6 @@ use std::path::Path;
 use stator_shapes::rules::{self, Arg, Element, Sizes};
 use stator_shapes::{Context, Error, ExprId, SIZE_LIMIT, SymbolId};
 
-/// An assignment, and the sizes of the results if the operation succeeds there.
-type Row = (Vec<i64>, Option<Vec<Vec<i64>>>);
-
 /// An operation, its arguments, and what it gives at each assignment of `a` to `e`.
 struct Case {
     file: String,
@@ -323,4 +320,51 @@ fn refusals_say_why() {
         assert_eq!(answer.unwrap_err(), reason, "{name}({arguments})");
     }
     assert_eq!(Error::Overflow.to_string(), "the value leaves 64 bits");
+}
+
+#[test]
+fn names_lead_to_rules() {
+    let sizes = |name: &str, arguments: &str| {
+        let (file, rows) = (String::new(), Vec::new());
+        let case = Case { file, name: name.into(), arguments: arguments.into(), rows };
+        infer(&mut Context::new(), &case, &[6, 4, 3, 5, 7]).map(|sizes| sizes.len())
+    };
+    for name in [
+        "aten::add.Tensor",
+        "aten::add",
+        "torch.ops.aten.add.Tensor",
+        "torch.add",
+        "torch.Tensor.add",
+        "Tensor.add",
+        "Tensor.add_",
+        "torch._C.TensorBase.add",
+        "Tensor.__radd__",
+        "Tensor.__iadd__",
+        "operator.add",
+        "_operator.iadd",
+        "torch.nn.functional.relu",
+        "torch.nn.functional.relu_",
+        "torch.special.expit",
+        "torch.special.special_expit",
+        "torch.fft.fft",
+        "torch.fft.fft_fft",
+        "torch._C._fft.fft_fft",
+        "torch.linalg.inv",
+        "torch.linalg.linalg_inv",
+        "torch._C._linalg.linalg_inv",
+        "torch.unsqueeze_copy",
+    ] {
+        let arguments = match name {
+            _ if name.contains("add") => "T(a, b), T(a, b)",
+            _ if name.contains("unsqueeze") => "T(a), 0",
+            _ => "T(a, a)",
+        };
+        assert_eq!(sizes(name, arguments), Ok(1), "{name}");
+    }
+    // The reflected `__and__`, not `torch.rand`.
+    assert_eq!(sizes("Tensor.__rand__", "M(a, b), M(a, b)"), Ok(1));
+    // What only looks like another operation.
+    for name in ["Tensor.__bool__", "Tensor.__index__", "torch.linalg.add"] {
+        assert_eq!(sizes(name, "T(a)"), Err("no rule".into()), "{name}");
+    }
 }

@@ -44,7 +44,8 @@ pub(super) const ROWS: &[Row] = &[
             masked_softmax normalize local_response_norm batch_norm instance_norm group_norm \
             channel_shuffle native_channel_shuffle linalg_inv inverse linalg_cholesky cholesky \
             linalg_matrix_exp matrix_exp linalg_matrix_power matrix_power \
-            bucketize chalf _safe_softmax special_ndtr special_log_ndtr special_ndtri special_erfcx \
+            bucketize chalf _safe_softmax isin cholesky_inverse _softmax_backward_data \
+            _log_softmax_backward_data native_dropout_backward special_ndtr special_log_ndtr special_ndtri special_erfcx \
             special_bessel_j0 special_bessel_j1 special_bessel_y0 special_bessel_y1 \
             special_modified_bessel_i0 special_modified_bessel_i1 special_modified_bessel_k0 \
             special_modified_bessel_k1 special_scaled_modified_bessel_k0 \

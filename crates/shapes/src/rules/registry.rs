@@ -189,7 +189,8 @@ fn find(name: &str) -> Option<(usize, bool)> {
         base = base.split('.').next().unwrap_or(base);
     }
     let get = |base: &str| {
-        if before.is_empty() {
+        // The function `torch.fft.fft` calls itself `fft_fft`.
+        if base.starts_with(before) && by_name.contains_key(base) {
             by_name.get(base).copied()
         } else {
             by_name.get(format!("{before}{base}").as_str()).copied()
@@ -200,6 +201,10 @@ fn find(name: &str) -> Option<(usize, bool)> {
     }
     if let Some(word) = base.strip_prefix("__").and_then(|base| base.strip_suffix("__")) {
         return find_method(word).and_then(|(word, in_place)| Some((get(word)?, in_place)));
+    }
+    if name.starts_with("operator.") || name.starts_with("_operator.") {
+        // `operator.iadd`
+        return find_method(base).and_then(|(word, in_place)| Some((get(word)?, in_place)));
     }
     // Views that are copied, and operations that write to their first argument.
     base.strip_suffix("_copy")
@@ -221,9 +226,6 @@ const OTHER_METHODS: &[&str] =
 fn find_method(word: &str) -> Option<(&str, bool)> {
     let binary = |word: &&str| BINARY.contains(word);
     if BINARY.contains(&word) || OTHER_METHODS.contains(&word) {
-        return Some((word, false));
-    }
-    if word == "rsub" {
         return Some((word, false));
     }
     word.strip_prefix('i')
