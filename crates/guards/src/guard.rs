@@ -81,6 +81,12 @@ pub enum GuardKind {
     SameAs(SourceId),
     /// The object isn't the one at any of these sources, nor are those the same as each other.
     Distinct(Box<[SourceId]>),
+    /// A fact about symbolic sizes and numbers, at sources that it names itself; whoever checks has
+    /// it compiled. It stands at the source of the first symbol that it mentions.
+    Symbolic {
+        /// As it prints: `2 <= L['a'].size()[0]`.
+        text: Text,
+    },
     /// Facts about process and thread state at entry.
     GlobalState(Arc<GlobalState>),
 }

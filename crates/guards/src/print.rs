@@ -239,6 +239,7 @@ impl Sources {
             GuardKind::Tensor(tensor) => check_tensor(&source, tensor),
             GuardKind::SameAs(other) => format!("{source} is {}", self.print(*other)),
             GuardKind::Distinct(others) => self.print_distinct(&source, others),
+            GuardKind::Symbolic { text } => text.to_string(),
             GuardKind::GlobalState(state) => {
                 let facts: Vec<_> = state.facts.iter().map(ToString::to_string).collect();
                 format!("___check_global_state({})", facts.join(", "))

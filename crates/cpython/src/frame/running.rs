@@ -220,6 +220,15 @@ impl<'py> Running<'py> {
         unsafe { shim::stator_trace_exception(self.thread.as_ptr()) };
     }
 
+    /// The object of the thread's current frame, which is this one (`sys._getframe()`).
+    ///
+    /// # Errors
+    /// `MemoryError`.
+    pub fn object(&self) -> Result<Object<'py>> {
+        // SAFETY: the linked frame is the thread's current one, and it's complete.
+        unsafe { owned(self.frame.py(), shim::PyThreadState_GetFrame(self.thread.as_ptr())) }
+    }
+
     /// The handler for an exception raised by the current instruction.
     ///
     /// CPython looks up the unit before the next one: it differs from the current instruction's where
@@ -350,11 +359,16 @@ impl<'py> Running<'py> {
         unsafe { shim::stator_mark_suspended(self.frame.as_ptr()) };
     }
 
-    /// Leaves a frame whose rest isn't needed: drops the stack. The value means nothing.
-    pub fn abandon(&mut self) -> Evaluated<'py> {
+    /// Drops what is on the stack.
+    pub fn drop_all(&mut self) {
         while self.depth() > 0 {
             drop(self.pop_or_null());
         }
+    }
+
+    /// Leaves a frame whose rest isn't needed: drops the stack. The value means nothing.
+    pub fn abandon(&mut self) -> Evaluated<'py> {
+        self.drop_all();
         let nothing = self.frame.py().None().into_bound(self.frame.py());
         self.leave_with(nothing)
     }

@@ -114,6 +114,43 @@ pub fn info(object: Any<'_, '_>) -> Option<TensorInfo> {
     }
 }
 
+/// One size of a tensor.
+#[inline]
+pub fn size(object: Any<'_, '_>, index: usize) -> Option<i64> {
+    dimension(object, |sizes, _| sizes.get(index).copied(), |info| info.sizes.get(index).copied())
+}
+
+/// One stride of a tensor.
+#[inline]
+pub fn stride(object: Any<'_, '_>, index: usize) -> Option<i64> {
+    dimension(
+        object,
+        |_, strides| strides.get(index).copied(),
+        |info| info.strides.get(index).copied(),
+    )
+}
+
+#[inline(always)]
+fn dimension(
+    object: Any<'_, '_>,
+    direct: impl FnOnce(&[i64], &[i64]) -> Option<i64>,
+    slow: impl FnOnce(&TensorInfo) -> Option<i64>,
+) -> Option<i64> {
+    let torch = torch::get(object.py())?;
+    if let Some(offsets) = &torch.offsets {
+        let implementation = impl_address(object)? as *const c_void;
+        // SAFETY: the `TensorImpl` of a live tensor; the offsets were verified. The key set says
+        // whether the fields are the tensor's own.
+        unsafe {
+            if Offsets::word(implementation, offsets.key_set) & torch.opaque_keys == 0 {
+                let (sizes, strides) = offsets.dimensions(implementation);
+                return direct(sizes, strides);
+            }
+        }
+    }
+    slow(&info(object)?)
+}
+
 /// Whether two tensors of bytes in main memory, each in one piece, hold the same; `None` for any
 /// others.
 ///

@@ -41,6 +41,7 @@ pub(super) fn explain(
         (Found::Missing, _) => "found nothing there".to_owned(),
         (Found::Dead, _) => "found one that is gone".to_owned(),
         (Found::GlobalState, _) => "another global state".to_owned(),
+        (Found::Numbers(text), _) => format!("found {text}"),
     };
     let says = guard.map_or_else(
         || "all objects known by identity are alive".to_owned(),

@@ -23,6 +23,8 @@ pub enum Found {
     Dead,
     /// Another global state.
     GlobalState,
+    /// Numbers for which a symbolic fact doesn't hold, printed with their sources.
+    Numbers(String),
 }
 
 impl Failure {

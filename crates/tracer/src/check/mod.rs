@@ -219,6 +219,11 @@ impl Checker {
         explain::explain(py, facts, &self.held.bind(py, &self.liveness), failure)
     }
 
+    /// The constant with this id, if a guard compares with it.
+    pub fn constant(&self, id: stator_guards::ObjectId) -> Option<&Py<PyAny>> {
+        self.held.constant(id).ok()
+    }
+
     /// The guard, printed: one or two lines.
     #[must_use]
     pub fn print(&self, py: Python<'_>, sources: &Sources, guard: &Guard) -> Vec<String> {

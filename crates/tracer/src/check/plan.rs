@@ -504,6 +504,9 @@ impl GuardsByStep {
                 states(index, state);
                 continue;
             }
+            if is_symbolic(guard) {
+                continue;
+            }
             starts[compiler.step(guard.source)?] += 1;
             sorted += 1;
         }
@@ -515,7 +518,7 @@ impl GuardsByStep {
         // where the following step begins.
         let mut by_step = vec![0; sorted];
         for (index, guard) in guards.iter().enumerate() {
-            if matches!(guard.kind, GuardKind::GlobalState(_)) {
+            if matches!(guard.kind, GuardKind::GlobalState(_)) || is_symbolic(guard) {
                 continue;
             }
             let next = &mut starts[compiler.step(guard.source)?];
@@ -530,6 +533,11 @@ impl GuardsByStep {
     fn of(&self, step: usize) -> &[usize] {
         &self.guards[self.starts[step]..self.starts[step + 1]]
     }
+}
+
+/// Whether a guard is checked with all others of its kind, on what the steps found.
+fn is_symbolic(guard: &Guard) -> bool {
+    matches!(guard.kind, GuardKind::Symbolic { .. })
 }
 
 struct Compiler<'a, 'py> {
@@ -664,7 +672,9 @@ impl<'py> Compiler<'_, 'py> {
             GuardKind::Distinct(others) => {
                 TestKind::Distinct(others.iter().map(|id| self.step(*id)).collect::<PyResult<_>>()?)
             }
-            GuardKind::GlobalState(_) => unreachable!("compiled apart"),
+            GuardKind::GlobalState(_) | GuardKind::Symbolic { .. } => {
+                unreachable!("compiled apart")
+            }
         })
     }
 }

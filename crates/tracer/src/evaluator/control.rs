@@ -33,6 +33,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     #[inline(always)]
     pub(super) fn return_value(&mut self) -> Evaluated<'py> {
         let value = self.run.pop();
+        self.sites.returns(&self.frame, value.as_borrowed());
         self.sites.leaves(&self.frame);
         self.run.leave_with(value)
     }

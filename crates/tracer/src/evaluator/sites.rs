@@ -18,6 +18,8 @@ use stator_cpython::ops::{self, BinaryOp, CompareOp, Method, UnaryOp};
 pub enum Step {
     /// Evaluate the instruction.
     Evaluate,
+    /// Put the [`Sites::substitutes`] into the frame, then evaluate the instruction.
+    Substitute,
     /// Give the frame, as it stands before the instruction, to CPython for good.
     HandOver,
 }
@@ -42,10 +44,21 @@ pub trait Sites<'py>: Sized {
         Step::Evaluate
     }
 
-    /// The frame was entered, or resumed if it is a generator's.
-    fn enters(&self, frame: &Frame<'py>) {}
+    /// The frame was entered, or resumed if it is a generator's. Says whether there are
+    /// [`Sites::substitutes`].
+    fn enters(&self, frame: &Frame<'py>) -> bool {
+        false
+    }
+    /// Fast locals of the frame that are to hold other objects of the same type and value.
+    fn substitutes(&self, frame: &Frame<'py>) -> Vec<(usize, Object<'py>)> {
+        Vec::new()
+    }
+    /// The frame is about to return or yield this value.
+    fn returns(&self, frame: &Frame<'py>, value: Borrowed<'_, 'py>) {}
     /// The frame leaves: it returned, yielded, raised or was handed over.
     fn leaves(&self, frame: &Frame<'py>) {}
+    /// The instruction that a frame waits in is about to do something that no site tells of.
+    fn interrupts(&self, frame: &Frame<'py>, what: &'static str) {}
 
     /// Behind the `RESUME` that begins a call, if [`Sites::STEPS`]: the site may have done the work of
     /// the instructions that follow.

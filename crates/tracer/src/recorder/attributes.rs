@@ -16,6 +16,7 @@ use super::kinds::Kind;
 use super::look as heap;
 use super::state::{Origin, State, Stop};
 use crate::breaks::Reason;
+use crate::evaluator::Role;
 
 /// How an attribute of a tensor is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -121,7 +122,10 @@ impl Recorder {
     ) -> Result<Found<'py>> {
         let kind = self.kind(owner);
         match kind {
-            Kind::Constant => self.native_attr(frame, owner, name),
+            Kind::Constant => {
+                self.concrete(frame, &[owner], "an attribute of a number");
+                self.native_attr(frame, owner, name)
+            }
             Kind::Tensor => self.tensor_attr(frame, owner, name),
             Kind::Type => self.class_attr(frame, owner, name),
             Kind::Super => self.super_attr(frame, owner, name),
@@ -191,8 +195,10 @@ impl Recorder {
                     getter.filter(|getter| self.kind(getter.as_borrowed()) == Kind::Function);
                 match custom {
                     Some(getter) => {
+                        let role = self.getter(&ty);
+                        let args = [owner, name];
                         let found = self
-                            .call_object(frame, getter.as_borrowed(), &[owner, name], None)
+                            .call_linked(frame, role, None, getter.as_borrowed(), &args, None)
                             .map(Found::Value);
                         self.or_getattr(frame, found, owner, &ty, name)
                     }
@@ -236,8 +242,10 @@ impl Recorder {
             return Err(Raised::set(py, error));
         };
         if self.kind(fallback.as_borrowed()) == Kind::Function {
+            let role = Role::Getter { next: false };
+            let args = [owner, name];
             return self
-                .call_object(frame, fallback.as_borrowed(), &[owner, name], None)
+                .call_linked(frame, role, None, fallback.as_borrowed(), &args, None)
                 .map(Found::Value);
         }
         self.stop(frame, Reason::OpaqueCall, heap::type_name(owner));
@@ -294,7 +302,8 @@ impl Recorder {
             if let Some(member) = self.module_member(frame, hook, owner, ty, name) {
                 return Ok(Found::Value(member));
             }
-            self.call_object(frame, hook, &[owner, name], None).map(Found::Value)
+            let role = Role::Getter { next: false };
+            self.call_linked(frame, role, None, hook, &[owner, name], None).map(Found::Value)
         })
     }
 
@@ -314,8 +323,9 @@ impl Recorder {
         if let Some(fallback) = own
             && self.kind(fallback.as_borrowed()) == Kind::Function
         {
+            let role = Role::Getter { next: false };
             return self
-                .call_object(frame, fallback.as_borrowed(), &[name], None)
+                .call_linked(frame, role, None, fallback.as_borrowed(), &[name], None)
                 .map(Found::Value);
         }
         // Raises with the module's own message.
@@ -332,11 +342,17 @@ impl Recorder {
         let dict = heap::instance_dict(owner)?;
         let dict = dict.as_borrowed();
         let value = heap::dict_get(dict, name);
-        self.note(frame, |state| {
+        let own = self.note(frame, |state| {
             state.know_instance_dict(owner, dict);
-            state.read_dict_slot(dict, name, value.as_ref().map(|value| value.as_borrowed()))
+            if !state.policy.is_static()
+                && let Some(value) = &value
+            {
+                return state.read_slot_value(dict, name, value.as_borrowed());
+            }
+            let value = value.as_ref().map(|value| value.as_borrowed());
+            state.read_dict_slot(dict, name, value).map(|()| None)
         });
-        value
+        own.flatten().or(value)
     }
 
     /// The generic lookup without `__getattr__`; `None`: not found.
@@ -479,7 +495,14 @@ impl Recorder {
             }
             Ok(())
         });
-        self.call_object(frame, getter.as_borrowed(), &[owner], None).map(Found::Value)
+        let role = self.getter(&owner.get_type());
+        self.call_linked(frame, role, None, getter.as_borrowed(), &[owner], None).map(Found::Value)
+    }
+
+    /// The role of what gives an attribute of a type's instances, before `__getattr__` does.
+    fn getter(&self, ty: &Bound<'_, PyType>) -> Role {
+        let hook = pyo3::intern!(ty.py(), "__getattr__").as_any().as_borrowed();
+        Role::Getter { next: stator_cpython::heap::types::lookup(ty.as_borrowed(), hook).is_some() }
     }
 
     /// A `__slots__` member.
@@ -563,7 +586,9 @@ impl Recorder {
         match getter {
             Some(getter) if self.kind(getter.as_borrowed()) == Kind::Function => {
                 let args = [descriptor, owner, ty.as_any().as_borrowed()];
-                self.call_object(frame, getter.as_borrowed(), &args, None).map(Found::Value)
+                let role = self.getter(ty);
+                self.call_linked(frame, role, None, getter.as_borrowed(), &args, None)
+                    .map(Found::Value)
             }
             _ => {
                 self.stop(
@@ -589,6 +614,11 @@ impl Recorder {
         let ty = owner.get_type();
         let kind = tensor_attr_kind(text);
         if kind == TensorAttr::Metadata {
+            if self.has_symbols()
+                && let Some(value) = self.symbolic_attr(frame, owner, text)
+            {
+                return Ok(Found::Value(value));
+            }
             let _native = Suspended::new(py);
             return ops::get_attr(owner, name).map(Found::Value);
         }

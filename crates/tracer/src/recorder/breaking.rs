@@ -22,12 +22,14 @@ use stator_cpython::ops;
 use stator_guards::{GuardKind, Source};
 
 use super::Recorder;
+use super::links::Linked;
 use super::outcome::{End, Finish, Standing};
 use super::state::{ActiveFrame, State, Stop};
 use super::{look as heap, place};
 use crate::breaks::{Break, Reason};
 use crate::check::{has_foreign_modes, read_global_state};
 use crate::entry::Entry;
+use crate::evaluator::Link;
 use crate::logs::Log;
 use crate::resume::anatomy::Anatomy;
 use crate::resume::point::{Chain, Key, Waiting, handled_beyond, roots, slots};
@@ -105,7 +107,12 @@ impl Recorder {
         let ended = if self.watching.get() {
             Ok(())
         } else {
-            self.standing(frame).and_then(|frames| self.end_with(frame.py(), End::Break(&frames)))
+            self.standing(frame).and_then(|frames| {
+                self.carry_symbols(&frames);
+                self.end_with(frame.py(), End::Break(&frames))?;
+                self.note_idle(&frames);
+                Ok(())
+            })
         };
         self.resume.set(if ended.is_ok() { frame.id() } else { 0 });
         let stop = match ended {
@@ -113,13 +120,52 @@ impl Recorder {
             Err((reason, detail)) => {
                 let detail = format!("{stop}; behind it a trace can't begin: {detail}");
                 let stop = Break { reason, detail, ..stop };
-                self.fail(&stop);
+                if !self.give_way(frame, &stop) {
+                    self.fail(&stop);
+                }
                 stop
             }
         };
         self.session.broke(stop);
         // The instruction may take long.
         drop(self.gc.take());
+    }
+
+    /// Keeps what is symbolic in frames that stand at a graph break.
+    fn carry_symbols(&self, standing: &[Standing<'_>]) {
+        if self.has_symbols() {
+            let chain: Chain<'_> =
+                standing.iter().map(|standing| standing.waiting.clone()).collect();
+            let values = roots(&chain, None);
+            *self.carried.borrow_mut() = self.state.borrow_mut().symbolic_among(&values);
+        }
+    }
+
+    /// Behind a loop's body there is often nothing but the way to its `FOR_ITER`.
+    fn note_idle(&self, frames: &[Standing<'_>]) {
+        let Some(Standing { waiting, last, anatomy, .. }) = frames.last() else { return };
+        let (frame, begin) = self.began.get();
+        if frame == waiting.frame.id() && anatomy.is_idle(begin, *last) {
+            self.session.points.is_idle(&waiting.frame.code(), begin, *last);
+        }
+    }
+
+    /// What is alive in a special method may be impossible to rebuild (a half-made instance): the
+    /// next trace ends before the instruction that calls it. False: no such method is waited for.
+    fn give_way(&self, frame: &Frame<'_>, stop: &Break) -> bool {
+        let Some(mut chain) = self.frames_to(frame) else { return false };
+        chain.pop();
+        let is_special = |frame: &Frame<'_>| {
+            let linked = self.anatomy(&frame.code()).and_then(|code| self.links.of(frame, &code));
+            linked.is_some_and(|linked| linked.link != Link::Push || linked.held.is_some())
+        };
+        let Some(outermost) = chain.iter().position(is_special) else { return false };
+        chain.truncate(outermost + 1);
+        self.session.points.mark(&chain, stop.clone());
+        if self.point.borrow().is_none() {
+            self.session.retry(stop.clone());
+        }
+        true
     }
 
     /// No trace that begins where this one began can be replayed.
@@ -166,16 +212,22 @@ impl Recorder {
             let anatomy = self.anatomy(&frame.code()).ok_or_else(|| refuse("unknown bytecode"))?;
             let depth = frame.stack().len();
             let position = if index + 1 == frames.len() {
-                anatomy.start(unit).map(|(start, last)| (start, start, last, depth))
+                anatomy.start(unit).map(|(start, last)| (start, last, None))
             } else {
-                let operands = anatomy.operands(unit);
-                let next = anatomy.next(unit);
-                next.zip(operands)
-                    .and_then(|(next, taken)| Some((unit, next, next, depth.checked_sub(taken)?)))
+                anatomy
+                    .next(unit)
+                    .zip(self.links.of(frame, &anatomy))
+                    .map(|(next, linked)| (next, next, Some(linked)))
             };
-            let (current, next, last, depth) = position.ok_or_else(|| refuse("an inlined call"))?;
-            let waiting = Waiting { frame: *frame, next, depth };
-            all.push(Standing { waiting, current, last, anatomy, waits: index + 1 < frames.len() });
+            let (next, last, linked) = position.ok_or_else(|| refuse("an inlined call"))?;
+            let current = if linked.is_some() { unit } else { next };
+            let (link, taken, held) = match linked {
+                Some(Linked { link, taken, held }) => (Some(link), taken, held),
+                None => (None, 0, None),
+            };
+            let depth = depth.checked_sub(taken).ok_or_else(|| refuse("an inlined call"))?;
+            let waiting = Waiting { frame: *frame, next, depth, held, link };
+            all.push(Standing { waiting, current, last, anatomy });
         }
         Ok(all)
     }
@@ -191,6 +243,9 @@ impl Recorder {
         let state = self.state.replace(empty);
         // The frames are still being evaluated.
         self.state.borrow_mut().frames.clone_from(&state.frames);
+        if let Some(mark) = state.symbols.as_ref().and_then(|symbols| symbols.broken_mark()) {
+            self.session.broke_mark(mark);
+        }
         let handled = handled_beyond(py, self.handled_at_entry);
         let mut traced = Finish::run(state, py, end, handled.as_ref())?;
         let before = self.generators.take();
@@ -228,7 +283,7 @@ impl Recorder {
         let py = frame.py();
         let handled = handled_beyond(py, self.handled_at_entry);
         let standing = self.standing(frame).ok()?;
-        let chain: Chain<'_> = standing.iter().map(|standing| standing.waiting).collect();
+        let chain: Chain<'_> = standing.iter().map(|standing| standing.waiting.clone()).collect();
         let key = Key::of(&chain, handled.is_some());
         let global = read_global_state(py).ok()?;
         if has_foreign_modes(&global) {
@@ -241,9 +296,11 @@ impl Recorder {
             return Some(false);
         }
         self.watching.set(is_known);
-        *self.point.borrow_mut() = Some(point);
+        *self.point.borrow_mut() = Some(point.clone());
         *self.gc.borrow_mut() = Some(WithoutGc::new(py));
+        let policy = point.policy(py, self.session.dynamic).carrying(self.carried.take());
         let mut state = State::with_room(py, ROOM).ok()?;
+        state.policy = policy;
         state.begins = Log::Bytecode.is_on().then(|| place(frame));
         let source = state.sources.intern(Source::GlobalState);
         state.guard(source, GuardKind::GlobalState(global));
@@ -253,6 +310,8 @@ impl Recorder {
             *self.generators.borrow_mut() = rollback::generators(py).ok()?;
         }
         drop(old);
+        let begin = standing.last().map_or(0, |innermost| innermost.waiting.next);
+        self.began.set((frame.id(), begin));
         self.stopped.set(false);
         Some(true)
     }
@@ -264,6 +323,7 @@ impl Recorder {
             state.frames.pop();
         }
         state.forget_frame(frame.id());
+        self.links.forget(frame);
         if self.is_stopped() && self.resume.get() == frame.id() {
             self.resume.set(state.frames.last().map_or(0, |active| active.id));
         }
@@ -339,8 +399,17 @@ fn take_roots(
                 state.on_stack.insert(value.as_ptr() as usize);
                 true
             };
-            if is_read && state.adopt(source, *value).is_err() {
-                state.carry(source, *value);
+            if !is_read {
+                continue;
+            }
+            // Only the innermost frame's locals can be exchanged; the others' numbers stay as they are.
+            let local = (at == innermost && slot < locals).then_some(slot);
+            match state.adopt_root_behind_break(source, *value, local) {
+                Ok(Some(own)) if local.is_some() => {
+                    state.hold((frame.id(), slot), source, own.bind_borrowed(frame.py()));
+                }
+                Ok(_) => {}
+                Err(_) => state.carry(source, *value),
             }
         }
     }

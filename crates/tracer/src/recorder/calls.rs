@@ -15,6 +15,7 @@ use super::marked::break_message;
 use super::state::Origin;
 use crate::breaks::Reason;
 use crate::disabled;
+use crate::evaluator::Role;
 use crate::functions::{Class, Determined, Model, Operation};
 
 /// Arguments of one call: positional, then those named by `names`.
@@ -85,11 +86,9 @@ impl Recorder {
         if let Some(result) = self.call_marked(frame, callable, args, names) {
             return result;
         }
-        if self.is_tail.replace(false) && ops::executed() == self.baseline.get() {
-            self.caller.set(frame.id());
-        }
+        let waits = self.links.wait(frame);
         let result = ops::call(callable, args, names);
-        self.caller.set(0);
+        self.links.returned(waits);
         if result.is_err() {
             self.note(frame, |state| state.refused_arguments(callable));
         }
@@ -204,7 +203,22 @@ impl Recorder {
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
-        self.is_tail.set(false);
+        self.links.clear();
+        if self.has_symbols() && !matches!(class, Class::Operation(_) | Class::GraphBreak) {
+            return self.symbolic_call(frame, class, callable, args, names);
+        }
+        self.call_known(frame, class, callable, args, names)
+    }
+
+    /// As [`Recorder::call_class`], where no symbolic numbers may be met.
+    pub(super) fn call_known<'py>(
+        &self,
+        frame: &Frame<'py>,
+        class: &Class,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
         match class {
             Class::Operation(operation) => {
                 self.tensor_call(frame, operation, callable, args, names)
@@ -552,7 +566,7 @@ impl Recorder {
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
-        self.is_tail.set(false);
+        self.links.clear();
         if let Some(known) = self.functions.class(class) {
             return self.call_class(frame, known, class, args, names);
         }
@@ -565,7 +579,14 @@ impl Recorder {
                 Some(found) if self.kind(found.as_borrowed()) == Kind::Function => {
                     let mut all = Args::from_slice(&[class]);
                     all.extend_from_slice(args);
-                    return self.call_object(frame, found.as_borrowed(), &all, names);
+                    return self.call_linked(
+                        frame,
+                        Role::Callee,
+                        None,
+                        found.as_borrowed(),
+                        &all,
+                        names,
+                    );
                 }
                 _ => {}
             }
@@ -612,6 +633,7 @@ impl Recorder {
                 made
             } else {
                 // Exceptions, plain objects, containers of builtin bases.
+                self.concrete(frame, args, "the creation of an object");
                 self.note(frame, |state| args.iter().try_for_each(|arg| state.adopt_deep(*arg)));
                 ops::call(class, args, names)?
             };
@@ -643,7 +665,8 @@ impl Recorder {
         let result = {
             let mut all = Args::from_slice(&[object.as_borrowed()]);
             all.extend_from_slice(args);
-            self.call_object(frame, init.as_borrowed(), &all, names)?
+            let held = Some(object.clone());
+            self.call_linked(frame, Role::Init, held, init.as_borrowed(), &all, names)?
         };
         if !result.is_none() {
             return Err(generic::raise_init_result(result.as_borrowed()));

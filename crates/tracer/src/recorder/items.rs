@@ -12,6 +12,7 @@ use super::look as heap;
 use super::state::{Origin, State};
 use super::tensors::{holds_tensor, index_depends_on_data, store_depends_on_data};
 use crate::breaks::Reason;
+use crate::evaluator::Role;
 
 impl Recorder {
     /// `BINARY_SUBSCR`.
@@ -25,6 +26,9 @@ impl Recorder {
             return ops::get_item(owner, key);
         }
         let kind = self.kind(owner);
+        if kind != Kind::Tensor {
+            self.concrete(frame, &[key], "an index or key");
+        }
         if kind != Kind::Tensor && self.kind(key) == Kind::Tensor && kind != Kind::Dict {
             self.stop(frame, Reason::DataRead, "a tensor as index");
             return ops::get_item(owner, key);
@@ -47,7 +51,21 @@ impl Recorder {
             }
             Kind::Dict => {
                 let found = heap::dict_get(owner, key);
-                self.note(frame, |state| state.read_key(owner, key, found.clone()));
+                let own = self.note(frame, |state| {
+                    match &found {
+                        Some(value) if state.takes_stand_ins(owner) => {
+                            let own = state.read_slot_value(owner, key, value.as_borrowed())?;
+                            if own.is_some() {
+                                return Ok(own);
+                            }
+                        }
+                        _ => {}
+                    }
+                    state.read_key(owner, key, found.clone()).map(|()| None)
+                });
+                if let Some(Some(own)) = own {
+                    return Ok(own);
+                }
                 if found.is_none()
                     && self.origin(owner) != Some(Origin::Fresh)
                     && !owner.get_type().is(frame.py().get_type::<pyo3::types::PyDict>())
@@ -111,7 +129,8 @@ impl Recorder {
         if let Some(method) = self.lookup(frame, &ty, name)
             && self.kind(method.as_borrowed()) == Kind::Function
         {
-            return self.call_object(frame, method.as_borrowed(), &[owner, key], None);
+            let args = [owner, key];
+            return self.call_linked(frame, Role::Item, None, method.as_borrowed(), &args, None);
         }
         if self.kind(owner) == Kind::Dict {
             self.guard_protocol_of(frame, owner, &["__missing__"]);
@@ -150,6 +169,9 @@ impl Recorder {
         if self.is_stopped() {
             return ops::set_item(owner, key, value);
         }
+        if self.kind(owner) != Kind::Tensor {
+            self.concrete(frame, &[key], "an index or key");
+        }
         if let (Kind::Tensor, Some(value)) = (self.kind(owner), value) {
             let problem = store_depends_on_data(&mut self.state.borrow_mut(), key);
             if let Some((reason, detail)) = problem {
@@ -165,7 +187,8 @@ impl Recorder {
             let none = frame.py().None().into_bound(frame.py());
             let args = [owner, key, value.unwrap_or(none.as_borrowed())];
             let arity = if value.is_some() { 3 } else { 2 };
-            return self.call_object(frame, method.as_borrowed(), &args[..arity], None).map(drop);
+            let (role, args) = (Role::SetItem, &args[..arity]);
+            return self.call_linked(frame, role, None, method.as_borrowed(), args, None).map(drop);
         }
         if self.kind(owner) == Kind::List && self.origin(owner) != Some(Origin::Fresh) {
             return self.set_list_item(frame, owner, key, value);
@@ -218,6 +241,7 @@ impl Recorder {
         if self.is_stopped() {
             return ops::contains(container, item);
         }
+        self.concrete(frame, &[container, item], "a search");
         self.note(frame, |state| match state.kind(container) {
             Kind::Constant => Ok(()),
             Kind::Dict => {
@@ -254,6 +278,9 @@ impl Recorder {
             let meta = container.get_type();
             let name = pyo3::intern!(frame.py(), "__contains__").as_any().as_borrowed();
             self.lookup(frame, &meta, name);
+        }
+        if let Some(found) = self.python_contains(frame, container, item) {
+            return found;
         }
         match self.kind(container) {
             Kind::Dict | Kind::Set | Kind::FrozenSet | Kind::Constant => {
@@ -299,6 +326,9 @@ impl Recorder {
             return self.iterate_tensor(frame, iterable);
         }
         self.take_elements(frame, iterable);
+        if let Some(iterator) = self.python_iter(frame, iterable) {
+            return iterator;
+        }
         let iterator = match self.kind(iterable) {
             Kind::Object => self.with_mode(frame, || ops::get_iter(iterable))?,
             _ => ops::get_iter(iterable)?,
@@ -354,6 +384,9 @@ impl Recorder {
     ) -> Result<Option<Object<'py>>> {
         if self.is_stopped() {
             return ops::next(iterator);
+        }
+        if let Some(item) = self.python_next(frame, iterator) {
+            return item;
         }
         if self.origin(iterator) != Some(Origin::Fresh) {
             self.stop(frame, Reason::OutsideIterator, heap::type_name(iterator));

@@ -9,6 +9,7 @@
 //! the families `names`, `attributes`, `items`, `operators`, `calls`, `models`, `containers` and `tensors`;
 //! `outcome` turns the notes into a cache entry; `trace` is the log of the same name.
 
+mod arithmetic;
 mod attributes;
 mod breaking;
 mod cached;
@@ -16,12 +17,18 @@ mod calls;
 mod class_attributes;
 mod containers;
 mod context;
+mod deep;
 mod dictionaries;
+mod dimensions;
+mod dynamic;
 mod effects;
+mod exceptions;
 mod getters;
 mod identity;
+mod instance_dicts;
 mod items;
 pub mod kinds;
+mod links;
 mod look;
 mod lookups;
 mod marked;
@@ -36,8 +43,10 @@ mod outcome;
 mod recipes;
 mod roots;
 mod sites;
+mod special;
 mod state;
 mod stores;
+mod symbols;
 mod tensors;
 mod trace;
 mod unread;
@@ -53,15 +62,16 @@ use stator_cpython::generic::WithoutGc;
 use stator_cpython::object::Borrowed;
 use stator_cpython::thread::Thread;
 
-pub use outcome::{Broken, Ending, FrameRecipe, Traced, record};
+pub use outcome::{Broken, Ending, FrameRecipe, Raised, TracebackEntry, Traced, record};
 use state::ActiveFrame;
 pub use state::{Origin, State, Stop};
 
 use crate::breaks::{Place, Reason};
 use crate::functions::Functions;
 use crate::logs::Log;
+use crate::policy::Carried;
 use crate::resume::anatomy::Anatomy;
-use crate::resume::point::Point;
+use crate::resume::point::{Point, Waiting};
 use crate::resume::session::Session;
 use crate::resume::testing::Breaks;
 use crate::rollback::Generators;
@@ -76,14 +86,18 @@ pub struct Recorder {
     resume: Cell<usize>,
     /// The resume point that the trace began at; none: the compiled function's entry.
     point: RefCell<Option<Arc<Point>>>,
+    /// Where it began in the innermost frame then: the frame's address, and the unit.
+    began: Cell<(usize, usize)>,
     /// Whether the trace is known already: it's followed to its break, then dropped.
     watching: Cell<bool>,
     /// [`ops::executed`] before the current instruction.
     baseline: Cell<u64>,
-    /// Whether what the current instruction calls gives its result, as it is.
-    is_tail: Cell<bool>,
-    /// The frame that is about to call a Python function whose result it passes on, by address.
-    caller: Cell<usize>,
+    /// What the current instruction's frame waits for.
+    links: links::Links,
+    /// What was symbolic when the trace before this one broke.
+    carried: RefCell<Carried>,
+    /// The frame that waits for C code which reads what Python code called from there returns.
+    consumer: Cell<usize>,
     /// The exception that the compiled function's caller is handling, by address.
     handled_at_entry: usize,
     anatomies: RefCell<FxHashMap<usize, Option<Rc<Anatomy>>>>,
@@ -235,30 +249,31 @@ impl Recorder {
         Ok(Rc::new(Self::with_state(py, root, State::new(py)?, handled, session)?))
     }
 
-    /// A recorder that begins at the next instruction of the innermost of `frames`, if it can.
+    /// A recorder that begins at the next instruction of the innermost of `chain`, if it can.
     ///
     /// # Errors
     /// As [`Recorder::new`].
     pub fn behind_break(
         py: Python<'_>,
-        frames: &[Frame<'_>],
+        chain: &[Waiting<'_>],
         handled: usize,
         session: Rc<Session>,
     ) -> PyResult<Rc<Self>> {
         let mut state = State::with_room(py, 0)?;
-        for frame in frames {
+        for Waiting { frame, .. } in chain {
             let code = state.code_id(frame.code().object());
             let id = frame.id();
             state.frames.push(ActiveFrame { id, code, parent: None, is_direct: true });
         }
-        let root = frames.first().map_or(0, |frame| frame.code().as_ptr() as usize);
+        let root = chain.first().map_or(0, |first| first.frame.code().as_ptr() as usize);
         let mut recorder = Self::with_state(py, root, state, handled, session)?;
         if let Breaks::At(_) = recorder.asked {
             recorder.asked = Breaks::None;
         }
         recorder.stopped.set(true);
         recorder.entered_root.set(true);
-        recorder.resume.set(frames.last().map_or(0, Frame::id));
+        recorder.resume.set(chain.last().map_or(0, |last| last.frame.id()));
+        recorder.links.wait_already(chain);
         Ok(Rc::new(recorder))
     }
 
@@ -275,10 +290,12 @@ impl Recorder {
             stopped: Cell::new(false),
             resume: Cell::new(0),
             point: RefCell::new(None),
+            began: Cell::default(),
             watching: Cell::new(false),
             baseline: Cell::new(0),
-            is_tail: Cell::new(false),
-            caller: Cell::new(0),
+            links: links::Links::default(),
+            carried: RefCell::default(),
+            consumer: Cell::new(0),
             handled_at_entry,
             anatomies: RefCell::default(),
             generators: RefCell::default(),

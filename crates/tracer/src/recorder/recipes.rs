@@ -1,12 +1,14 @@
 //! How the objects are made again that a trace leaves behind: recipes of results, of what effects
 //! write, and of everything that is alive at a graph break.
 
+use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::object::{Borrowed, Object, references};
 use stator_cpython::ops;
 use stator_guards::ObjectId;
 
+use super::exceptions;
 use super::kinds::Kind;
 use super::look as heap;
 use super::outcome::{Finish, Made};
@@ -25,6 +27,18 @@ impl Finish {
     pub(super) fn recipe(&mut self, object: Borrowed<'_, '_>) -> Made<RecipeId> {
         let address = object.as_ptr() as usize;
         if let Some(&id) = self.made.get(&address) {
+            return Ok(id);
+        }
+        if let Some(number) = self.state.number(object) {
+            let id = match self.state.outside_number(number) {
+                Some(source) => self.source(source),
+                None => {
+                    let node = self.state.number_node(number);
+                    let recipe = self.outputs.recipe(node);
+                    self.recipes.push(recipe)
+                }
+            };
+            self.insert(address, id);
             return Ok(id);
         }
         let kind = self.state.kind_alone(object);
@@ -53,7 +67,9 @@ impl Finish {
                 let id = self.recipes.reserve();
                 self.insert(address, id);
                 let recipe = self.fresh(object, kind)?;
-                self.recipes.set(id, recipe);
+                if !self.instance_dicts.contains(&id) {
+                    self.recipes.set(id, recipe);
+                }
                 Ok(id)
             }
             // A tuple or a code object out of a code object's constants.
@@ -66,6 +82,10 @@ impl Finish {
                     let id = self.source(source);
                     self.insert(address, id);
                     Ok(id)
+                }
+                None if exceptions::is_raised_by_c_code(object) => {
+                    self.state.set_fresh(object);
+                    self.recipe(object)
                 }
                 None => {
                     let detail = format!("a {} in the result", heap::type_name(object));
@@ -137,7 +157,7 @@ impl Finish {
                     return Ok(Recipe::Tuple(items));
                 }
                 let id = self.keep(class.as_any().as_borrowed());
-                if is_struct_sequence(&class) {
+                if is_struct_sequence(&class) || class.name().is_ok_and(|name| name == "Size") {
                     let inner = self.recipes.push(Recipe::Tuple(items));
                     return Ok(Recipe::Call { callable: id, args: Box::new([inner]) });
                 }
@@ -154,6 +174,7 @@ impl Finish {
                 let callable = self.keep(class.as_any().as_borrowed());
                 Ok(Recipe::Call { callable, args })
             }
+            Kind::Object if object.is_instance_of::<PyBaseException>() => self.exception(object),
             Kind::Dict | Kind::Object => self.instance(object),
             Kind::Cell => {
                 let contents = ops::load_cell(object);
@@ -255,6 +276,26 @@ impl Finish {
         Ok(Recipe::Reduced { callable, args, state })
     }
 
+    /// The program may hold an instance's dictionary: what is made of it is the instance's.
+    fn share_dict(&mut self, object: Borrowed<'_, '_>, dict: &Object<'_>) {
+        // The instance and `dict` hold it.
+        if references(dict.as_borrowed()) <= 2 {
+            return;
+        }
+        let Some(&owner) = self.made.get(&(object.as_ptr() as usize)) else { return };
+        let address = dict.as_ptr() as usize;
+        let id = match self.made.get(&address) {
+            Some(&id) => id,
+            None => {
+                let id = self.recipes.reserve();
+                self.insert(address, id);
+                id
+            }
+        };
+        self.instance_dicts.insert(id);
+        self.recipes.set(id, Recipe::InstanceDict(owner));
+    }
+
     fn instance(&mut self, object: Borrowed<'_, '_>) -> Made<Recipe> {
         let class = object.get_type();
         let refuse = || (Reason::Result, heap::type_name(object));
@@ -264,10 +305,11 @@ impl Finish {
                 Items::Entries(self.entries(object)?)
             }
             Storage::Plain => Items::None,
-            Storage::List | Storage::Set => return Err(refuse()),
+            Storage::List | Storage::Set | Storage::Exception => return Err(refuse()),
         };
         let mut attributes = Vec::new();
         if let Some(dict) = heap::instance_dict(object) {
+            self.share_dict(object, &dict);
             for (name, value) in heap::dict_items(dict.as_borrowed()) {
                 let name = self.keep(name.as_borrowed());
                 attributes.push((name, self.recipe(value.as_borrowed())?));
@@ -318,6 +360,6 @@ fn is_reducible(iterator: Borrowed<'_, '_>) -> bool {
     NAMES.contains(&heap::type_name(iterator).as_str())
 }
 
-fn refused(error: PyErr) -> (Reason, String) {
+pub(super) fn refused(error: PyErr) -> (Reason, String) {
     (Reason::Result, error.to_string())
 }

@@ -23,9 +23,11 @@ use super::look as heap;
 use super::lookups::RecentLookups;
 use super::module_calls::ModuleCalls;
 use super::objects::{Adopted, Mark, Objects, canonical_key};
+use super::symbols::Symbols;
 use super::tensors::tensor_guard;
 use super::unread::Unread;
 use crate::breaks::{Place, Reason};
+use crate::policy::Policy;
 
 /// Where an object with identity came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +137,7 @@ pub struct State {
     /// Why the contents of one of them could not be guarded.
     pub failure: Option<Stop>,
     /// Containers that are being looked into.
-    visiting: FxHashSet<usize>,
+    pub(super) visiting: FxHashSet<usize>,
     /// Cells found a second time, which are guarded to be the first.
     pub shared_cells: FxHashSet<SourceId>,
     /// Objects that the entry keeps: results of calls that are constants of the trace.
@@ -151,6 +153,12 @@ pub struct State {
     pub on_stack: FxHashSet<usize>,
     /// Objects from outside that can only be passed on, by address.
     pub(super) carried: FxHashMap<usize, SourceId>,
+    /// Which sizes and numbers are to be symbols.
+    pub policy: Policy,
+    /// The symbols, once there is one.
+    pub symbols: Option<Box<Symbols>>,
+    /// Whether who reads a slot now takes what stands for a number in its place.
+    pub may_stand_in: bool,
 }
 
 impl State {
@@ -209,6 +217,9 @@ impl State {
             constants: FxHashMap::default(),
             on_stack: FxHashSet::default(),
             carried: FxHashMap::default(),
+            policy: Policy::default(),
+            symbols: None,
+            may_stand_in: false,
         })
     }
 
@@ -220,6 +231,11 @@ impl State {
             self.read_unread(object);
         }
         self.kind_alone(object)
+    }
+
+    /// Says what instances of a type are, from here on.
+    pub fn set_kind(&mut self, ty: &Object<'_>, kind: Kind) {
+        self.kinds.set(ty.as_ptr() as usize, kind);
     }
 
     /// The kind of an object whose contents nobody looks at.
@@ -363,6 +379,10 @@ impl State {
                     format!("a {} of objects", heap::type_name(object)),
                 ));
             }
+            if let Some(number) = self.number(object) {
+                // The same object at another source: a replay may find another number there.
+                self.specialise(object.py(), number, "found in two places");
+            }
             let guard = self.constant_guard(object);
             self.guard(source, guard);
             if let Source::Local { .. } = self.sources.get(source) {
@@ -394,9 +414,10 @@ impl State {
         match kind {
             Kind::Constant => {}
             Kind::Tensor => {
-                let Some(guard) = tensor_guard(self, object) else {
+                let Some(mut guard) = tensor_guard(self, object) else {
                     return Err((Reason::Unsupported, "a tensor without plain strides".into()));
                 };
+                self.loosen(source, object, &mut guard);
                 self.guard(source, GuardKind::Tensor(guard.into()));
             }
             Kind::Function if self.is_per_call_function(source, object) => {
@@ -520,6 +541,7 @@ impl State {
         let slots = &mut self.read_slots;
         grow_in_leaps(slots.len(), slots.capacity(), |more| slots.reserve(more));
         if self.written.contains_key(&slot) || !slots.insert(slot) {
+            self.reads_slot_natively(dict.py(), slot);
             return Ok(());
         }
         let by_value =
@@ -534,6 +556,12 @@ impl State {
                 let text = self.objects.repr(id, key.as_borrowed());
                 // Each slot comes here once.
                 let source = self.sources.new_dict_item(parent, id, text);
+                if self.may_stand_in && self.takes_number(source, value, false) {
+                    self.adopt_number(source, value, false);
+                    let symbols = self.symbols.as_mut().expect("just adopted");
+                    symbols.add_slot_source(slot, source);
+                    return Ok(());
+                }
                 self.adopt(source, value)
             }
             None => {
@@ -596,123 +624,6 @@ impl State {
         Ok(())
     }
 
-    /// Guards an object that C code is about to read whole: containers of builtin types, deeply.
-    /// Fails for objects whose reading could run code that isn't traced.
-    pub fn adopt_deep(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
-        let container = matches!(self.kind(object), Kind::Dict | Kind::List | Kind::Tuple);
-        if !container {
-            return self.adopt_parts(object);
-        }
-        self.once(object, Ok(()), |state| state.adopt_parts(object))
-    }
-
-    /// Looks into a container, unless it is being looked into already: it may hold itself.
-    pub fn once<T>(
-        &mut self,
-        container: Borrowed<'_, '_>,
-        again: T,
-        look: impl FnOnce(&mut Self) -> T,
-    ) -> T {
-        let address = container.as_ptr() as usize;
-        if !self.visiting.insert(address) {
-            return again;
-        }
-        let result = look(self);
-        self.visiting.remove(&address);
-        result
-    }
-
-    fn adopt_parts(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
-        match self.kind(object) {
-            Kind::Dict => {
-                self.adopt_dict(object)?;
-                heap::dict_items(object)
-                    .iter()
-                    .try_for_each(|(_, value)| self.adopt_deep(value.as_borrowed()))
-            }
-            Kind::List => heap::list_items(object)
-                .iter()
-                .try_for_each(|item| self.adopt_deep(item.as_borrowed())),
-            Kind::Tuple => heap::tuple_items(object)
-                .iter()
-                .try_for_each(|item| self.adopt_deep(item.as_borrowed())),
-            Kind::Object => self.refuse_native_state(object),
-            Kind::Iterator if self.source(object).is_some() => {
-                Err((Reason::OutsideIterator, heap::type_name(object)))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Vouches for objects that C code made: what's known or constant stays as it is, containers
-    /// and iterators are fresh, deeply. Fails for tensors and objects nobody recorded.
-    pub fn register(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
-        let kind = self.kind_alone(object);
-        if kind == Kind::Constant || self.origin(object).is_some() {
-            return Ok(());
-        }
-        match kind {
-            Kind::Tensor => {
-                return Err((
-                    Reason::UnknownOrigin,
-                    "a tensor made by a call that isn't recorded".into(),
-                ));
-            }
-            Kind::Builtin if let Some((receiver, _)) = heap::bound_builtin(object) => {
-                self.set_fresh(object);
-                return self.register(receiver.as_borrowed());
-            }
-            Kind::Type
-            | Kind::Builtin
-            | Kind::Singleton
-            | Kind::TorchCallable
-            | Kind::Module
-            | Kind::Code => {
-                self.anchor(object);
-                return Ok(());
-            }
-            Kind::Opaque => return Err((Reason::Unsupported, heap::type_name(object))),
-            _ => self.set_fresh(object),
-        }
-        match kind {
-            Kind::List => heap::list_items(object)
-                .iter()
-                .try_for_each(|item| self.register(item.as_borrowed())),
-            Kind::Tuple => heap::tuple_items(object)
-                .iter()
-                .try_for_each(|item| self.register(item.as_borrowed())),
-            Kind::Dict => heap::dict_items(object).iter().try_for_each(|(key, value)| {
-                self.register(key.as_borrowed())?;
-                self.register(value.as_borrowed())
-            }),
-            Kind::Method => {
-                let (function, receiver) = heap::method_parts(object);
-                self.register_function(function.as_borrowed())?;
-                self.register(receiver.as_borrowed())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// As [`State::register`] for what `__reduce_ex__` returns: functions in it are the library's,
-    /// and a dictionary may be the object's own.
-    pub fn register_parts(&mut self, parts: Borrowed<'_, '_>) -> Result<(), Stop> {
-        for part in heap::tuple_items(parts) {
-            self.register_function(part.as_borrowed())?;
-        }
-        self.set_fresh(parts);
-        Ok(())
-    }
-
-    /// Vouches for a function that C code handed out (through a type that's guarded).
-    pub fn register_function(&mut self, function: Borrowed<'_, '_>) -> Result<(), Stop> {
-        if self.origin(function).is_none() && self.kind(function) == Kind::Function {
-            self.anchor(function);
-            return Ok(());
-        }
-        self.register(function)
-    }
-
     /// Guards that two outside objects aren't the same.
     pub fn guard_distinct(&mut self, left: Borrowed<'_, '_>, right: Borrowed<'_, '_>) {
         let (Some(a), Some(b)) = (self.source(left), self.source(right)) else { return };
@@ -725,27 +636,6 @@ impl State {
         let key = (a.index().min(b.index()), a.index().max(b.index()));
         if self.distinct.insert(key) {
             self.guard(a, GuardKind::Distinct(Box::new([b])));
-        }
-    }
-
-    /// The instance dictionary of an object; from outside if the object is.
-    pub fn instance_dict<'py>(&mut self, object: Borrowed<'_, 'py>) -> Option<Object<'py>> {
-        let dict = heap::instance_dict(object)?;
-        self.know_instance_dict(object, dict.as_borrowed());
-        Some(dict)
-    }
-
-    /// Says where an object's instance dictionary came from.
-    pub fn know_instance_dict(&mut self, object: Borrowed<'_, '_>, dict: Borrowed<'_, '_>) {
-        if self.source(dict).is_some() {
-            return;
-        }
-        match self.origin(object) {
-            Some(Origin::Source(owner)) => {
-                let source = self.sources.intern(Source::Dict(owner));
-                self.objects.adopt(dict, source);
-            }
-            _ => self.set_fresh(dict),
         }
     }
 
@@ -790,7 +680,9 @@ impl State {
 
     /// Guards that the graph's inputs are different tensors: each has one placeholder.
     pub fn guard_tensors_distinct(&mut self) {
-        if let Some((&first, rest)) = self.inputs.split_first()
+        let tensors: Vec<_> =
+            self.inputs.iter().copied().filter(|input| !self.is_outside_number(*input)).collect();
+        if let Some((&first, rest)) = tensors.split_first()
             && !rest.is_empty()
         {
             self.guards.push(Guard {

@@ -6,3 +6,4 @@ pub mod listing;
 pub mod point;
 pub mod session;
 pub mod testing;
+mod tracebacks;

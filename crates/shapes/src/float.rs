@@ -1,0 +1,328 @@
+//! Float expressions. They are kept as they were computed: floats obey no algebra.
+
+use crate::arith;
+use crate::context::{Node, SymbolData};
+use crate::{Context, Error, ExprId, FloatId, Result, SymbolId};
+
+/// An operation on two floats.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs)]
+pub enum FloatOp {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    /// `min(a, b)`, which is `b` if that is smaller, else `a`.
+    Min,
+    /// `max(a, b)`, which is `b` if that is larger, else `a`.
+    Max,
+    Pow,
+}
+
+/// An operation on one float.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs)]
+pub enum FloatUnary {
+    Neg,
+    Abs,
+    Sqrt,
+}
+
+/// How a float becomes an integer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Rounding {
+    /// `math.floor`
+    Floor,
+    /// `math.ceil`
+    Ceil,
+    /// `int`, `math.trunc`
+    Trunc,
+    /// `round`: halves to the even neighbour.
+    Round,
+}
+
+impl Rounding {
+    pub(crate) fn round(self, value: f64) -> Result<i64> {
+        arith::to_integer(match self {
+            Rounding::Floor => value.floor(),
+            Rounding::Ceil => value.ceil(),
+            Rounding::Trunc => value.trunc(),
+            Rounding::Round => value.round_ties_even(),
+        })
+    }
+}
+
+impl FloatOp {
+    /// As Python computes it; where Python raises, an error.
+    pub(crate) fn apply(self, a: f64, b: f64) -> Result<f64> {
+        Ok(match self {
+            FloatOp::Add => a + b,
+            FloatOp::Sub => a - b,
+            FloatOp::Mul => a * b,
+            FloatOp::Div if b == 0.0 => return Err(Error::ZeroDivision),
+            FloatOp::Div => a / b,
+            FloatOp::Min => {
+                if b < a {
+                    b
+                } else {
+                    a
+                }
+            }
+            FloatOp::Max => {
+                if b > a {
+                    b
+                } else {
+                    a
+                }
+            }
+            FloatOp::Pow if a == 0.0 && b < 0.0 => return Err(Error::ZeroDivision),
+            FloatOp::Pow => {
+                let power = a.powf(b);
+                let finite = a.is_finite() && b.is_finite();
+                if finite && power.is_infinite() {
+                    return Err(Error::Overflow);
+                }
+                if finite && power.is_nan() {
+                    return Err(Error::Undefined);
+                }
+                power
+            }
+        })
+    }
+}
+
+impl FloatUnary {
+    pub(crate) fn apply(self, a: f64) -> Result<f64> {
+        Ok(match self {
+            FloatUnary::Neg => -a,
+            FloatUnary::Abs => a.abs(),
+            FloatUnary::Sqrt if a < 0.0 => return Err(Error::Undefined),
+            FloatUnary::Sqrt => a.sqrt(),
+        })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum FloatNode {
+    /// By its bits: `-0.0` and NaNs are values of their own.
+    Constant(u64),
+    Symbol(SymbolId),
+    FromInt(ExprId),
+    /// The quotient of two integers, rounded once.
+    TrueDiv(ExprId, ExprId),
+    Unary(FloatUnary, FloatId),
+    Binary(FloatOp, FloatId, FloatId),
+}
+
+impl Context {
+    /// A symbol for a float that was `hint` in the recorded call.
+    pub fn float_symbol(&mut self, hint: f64) -> (SymbolId, FloatId) {
+        let id = SymbolId::new(self.symbols.len());
+        self.symbols.push(SymbolData { duck: None, expr: None });
+        (id, self.intern_float(FloatNode::Symbol(id), hint))
+    }
+
+    /// A constant.
+    pub fn float_constant(&mut self, value: f64) -> FloatId {
+        self.intern_float(FloatNode::Constant(value.to_bits()), value)
+    }
+
+    /// The value of an expression that doesn't vary.
+    pub fn as_float_constant(&self, f: FloatId) -> Option<f64> {
+        match self.floats[f.index()] {
+            FloatNode::Constant(bits) => Some(f64::from_bits(bits)),
+            _ => None,
+        }
+    }
+
+    /// The expression's value in the recorded call.
+    pub fn float_hint(&self, f: FloatId) -> f64 {
+        self.float_hints[f.index()]
+    }
+
+    /// `float(a)`
+    #[allow(clippy::cast_precision_loss)]
+    pub fn float_from_int(&mut self, a: ExprId) -> Result<FloatId> {
+        let a = self.simplify(a);
+        if let Some(value) = self.as_constant(a) {
+            return Ok(self.float_constant(value as f64));
+        }
+        let hint = self.hint(a) as f64;
+        self.build_float(FloatNode::FromInt(a), hint)
+    }
+
+    /// `a / b` of integers. That `b` isn't zero is a fact from then on.
+    pub fn truediv(&mut self, a: ExprId, b: ExprId) -> Result<FloatId> {
+        self.assume_divisor(b)?;
+        let (a, b) = (self.simplify(a), self.simplify(b));
+        let hint = arith::true_div(self.hint(a), self.hint(b))?;
+        if self.as_constant(a).is_some() && self.as_constant(b).is_some() {
+            return Ok(self.float_constant(hint));
+        }
+        self.build_float(FloatNode::TrueDiv(a, b), hint)
+    }
+
+    /// `-a`, `abs(a)`, `math.sqrt(a)`
+    pub fn float_unary(&mut self, op: FloatUnary, a: FloatId) -> Result<FloatId> {
+        let hint = op.apply(self.float_hint(a))?;
+        if self.as_float_constant(a).is_some() {
+            return Ok(self.float_constant(hint));
+        }
+        if op == FloatUnary::Sqrt {
+            let zero = self.float_constant(0.0);
+            let negative = self.compare_floats(crate::Cmp::Lt, a, zero);
+            self.evaluate(negative);
+        }
+        self.build_float(FloatNode::Unary(op, a), hint)
+    }
+
+    /// `a op b`. That a divisor isn't zero is a fact from then on; where a power leaves the real numbers
+    /// or the floats, programs give up.
+    pub fn float_binary(&mut self, op: FloatOp, a: FloatId, b: FloatId) -> Result<FloatId> {
+        let hint = op.apply(self.float_hint(a), self.float_hint(b))?;
+        if self.as_float_constant(a).is_some() && self.as_float_constant(b).is_some() {
+            return Ok(self.float_constant(hint));
+        }
+        if op == FloatOp::Div {
+            let zero = self.float_constant(0.0);
+            let nonzero = self.compare_floats(crate::Cmp::Ne, b, zero);
+            self.evaluate(nonzero);
+        }
+        self.build_float(FloatNode::Binary(op, a, b), hint)
+    }
+
+    /// The float as an integer.
+    pub fn round(&mut self, rounding: Rounding, f: FloatId) -> Result<ExprId> {
+        let f = self.simplify_float(f);
+        let hint = rounding.round(self.float_hint(f))?;
+        let node = self.floats[f.index()];
+        match node {
+            FloatNode::Constant(_) => return Ok(self.constant(hint)),
+            FloatNode::FromInt(e) if self.is_exact(e) => return Ok(e),
+            FloatNode::TrueDiv(a, b) if self.is_exact_quotient(a, b) => {
+                if let Some(e) = self.rounded_quotient(rounding, a, b)? {
+                    debug_assert_eq!(self.hint(e), hint);
+                    return Ok(e);
+                }
+            }
+            _ => {}
+        }
+        let (size, depth) = self.float_size(f);
+        if size > crate::MAX_SIZE || depth >= crate::MAX_DEPTH {
+            return Err(Error::TooComplex);
+        }
+        Ok(self.rounded(Node::Round(rounding, f), hint, size + 1, depth + 1))
+    }
+
+    /// Whether the integer is always a float.
+    fn is_exact(&mut self, e: ExprId) -> bool {
+        let interval = self.interval(e);
+        -arith::EXACT <= interval.lo && interval.hi <= arith::EXACT
+    }
+
+    /// Whether rounding `a / b` rounds the exact quotient. Below 2^52 the float nearest to a
+    /// quotient that is no integer is none either: the quotient is at least `1 / b` away from
+    /// integers, more than half a step of floats of its size.
+    fn is_exact_quotient(&mut self, a: ExprId, b: ExprId) -> bool {
+        let limit = crate::SIZE_LIMIT;
+        let (a, b) = (self.interval(a), self.interval(b));
+        -limit <= a.lo && a.hi <= limit && -limit <= b.lo && b.hi <= limit
+    }
+
+    /// That the divisor isn't zero was assumed when the float was built.
+    fn rounded_quotient(
+        &mut self,
+        rounding: Rounding,
+        a: ExprId,
+        b: ExprId,
+    ) -> Result<Option<ExprId>> {
+        let (dividend, divisor) = (self.interval(a), self.interval(b));
+        let nonnegative = dividend.lo >= 0 && divisor.lo > 0;
+        Ok(match rounding {
+            Rounding::Floor => Some(self.floor_div(a, b)?),
+            Rounding::Ceil => {
+                let negative = self.neg(a)?;
+                let down = self.floor_div(negative, b)?;
+                Some(self.neg(down)?)
+            }
+            Rounding::Trunc if nonnegative => Some(self.floor_div(a, b)?),
+            Rounding::Trunc | Rounding::Round => None,
+        })
+    }
+
+    /// The expression with its integers in terms of what is known.
+    pub(crate) fn simplify_float(&mut self, f: FloatId) -> FloatId {
+        if self.known.is_blank() {
+            return f;
+        }
+        self.rebuild_float(f).unwrap_or(f)
+    }
+
+    fn rebuild_float(&mut self, f: FloatId) -> Result<FloatId> {
+        let hint = self.float_hint(f);
+        let rebuilt = match self.floats[f.index()] {
+            FloatNode::Constant(_) | FloatNode::Symbol(_) => return Ok(f),
+            FloatNode::FromInt(a) => return self.float_from_int(a),
+            FloatNode::TrueDiv(a, b) => {
+                let (a, b) = (self.simplify(a), self.simplify(b));
+                if self.as_constant(a).is_some() && self.as_constant(b).is_some() {
+                    return Ok(self.float_constant(hint));
+                }
+                FloatNode::TrueDiv(a, b)
+            }
+            FloatNode::Unary(op, a) => {
+                let a = self.rebuild_float(a)?;
+                if self.as_float_constant(a).is_some() {
+                    return Ok(self.float_constant(hint));
+                }
+                FloatNode::Unary(op, a)
+            }
+            FloatNode::Binary(op, a, b) => {
+                let (a, b) = (self.rebuild_float(a)?, self.rebuild_float(b)?);
+                if self.as_float_constant(a).is_some() && self.as_float_constant(b).is_some() {
+                    return Ok(self.float_constant(hint));
+                }
+                FloatNode::Binary(op, a, b)
+            }
+        };
+        self.build_float(rebuilt, hint)
+    }
+
+    fn build_float(&mut self, node: FloatNode, hint: f64) -> Result<FloatId> {
+        let (size, depth) = self.node_size(node);
+        if size > crate::MAX_SIZE || depth > crate::MAX_DEPTH {
+            return Err(Error::TooComplex);
+        }
+        Ok(self.intern_float(node, hint))
+    }
+
+    fn intern_float(&mut self, node: FloatNode, hint: f64) -> FloatId {
+        if let Some(&id) = self.float_ids.get(&node) {
+            return id;
+        }
+        let size = self.node_size(node);
+        let id = FloatId::new(self.floats.len());
+        self.floats.push(node);
+        self.float_hints.push(hint);
+        self.float_sizes.push(size);
+        self.float_ids.insert(node, id);
+        id
+    }
+
+    fn float_size(&self, f: FloatId) -> (u32, u32) {
+        self.float_sizes[f.index()]
+    }
+
+    /// Size and depth.
+    fn node_size(&self, node: FloatNode) -> (u32, u32) {
+        let of_int = |e: ExprId| (self.facets(e).size, self.facets(e).depth);
+        let (a, b) = match node {
+            FloatNode::Constant(_) | FloatNode::Symbol(_) => return (1, 0),
+            FloatNode::FromInt(a) => (of_int(a), (0, 0)),
+            FloatNode::TrueDiv(a, b) => (of_int(a), of_int(b)),
+            FloatNode::Unary(_, a) => (self.float_size(a), (0, 0)),
+            FloatNode::Binary(_, a, b) => (self.float_size(a), self.float_size(b)),
+        };
+        (a.0.saturating_add(b.0).saturating_add(1), a.1.max(b.1) + 1)
+    }
+}

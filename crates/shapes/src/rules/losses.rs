@@ -1,0 +1,63 @@
+//! Losses: a number, or one for each element.
+
+use super::call::{Attempt, Call};
+use super::registry::Row;
+use super::{Outcome, Sizes, refuse};
+
+const PAIR: &str = "input|self, target, ...";
+
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        names: "mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy \
+            binary_cross_entropy_with_logits soft_margin_loss poisson_nll_loss kl_div",
+        parameters: PAIR,
+        rule: |call| loss(call, elementwise),
+    },
+    Row {
+        names: "cross_entropy cross_entropy_loss nll_loss nll_loss_nd",
+        parameters: PAIR,
+        rule: |call| loss(call, classified),
+    },
+];
+
+/// What becomes of the losses of the elements. Functions say it by name, ATen by number.
+fn loss(call: &mut Call<'_>, unreduced: fn(&mut Call<'_>) -> Attempt<Sizes>) -> Outcome {
+    let named = call.named.iter().find(|(name, _)| *name == "reduction").map(|(_, arg)| arg);
+    // ATen's functions take it by place: which one depends on the loss.
+    let reduced = match named {
+        Some(super::Arg::Text(text)) => match text.as_str() {
+            "none" => false,
+            "mean" | "sum" | "batchmean" => true,
+            _ => return refuse("a reduction of another kind"),
+        },
+        Some(_) => return refuse("a reduction of another kind"),
+        None if call.positional.len() <= 3 => true,
+        None => return refuse("a reduction that isn't named"),
+    };
+    if reduced {
+        // What is required of the arguments is required of them in any case.
+        unreduced(call)?;
+        return Ok(vec![Sizes::new()]);
+    }
+    Ok(vec![unreduced(call)?])
+}
+
+fn elementwise(call: &mut Call<'_>) -> Attempt<Sizes> {
+    let (input, target) = (call.tensor("input")?, call.tensor("target")?);
+    call.broadcast(&input, &target)
+}
+
+/// Classes stand in the second dimension, or in the only one.
+fn classified(call: &mut Call<'_>) -> Attempt<Sizes> {
+    let (input, target) = (call.tensor("input")?, call.tensor("target")?);
+    let mut sizes = input.clone();
+    if !sizes.is_empty() {
+        sizes.remove(usize::from(sizes.len() > 1));
+    }
+    if target.len() == input.len() {
+        // Probabilities for each class.
+        call.unify_all(&input, &target)?;
+        return Ok(sizes);
+    }
+    call.unify_all(&sizes, &target)
+}

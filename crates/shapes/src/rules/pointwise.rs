@@ -1,0 +1,79 @@
+//! Operations on each element, with broadcasting.
+
+use super::call::Call;
+use super::registry::Row;
+use super::{Outcome, refuse};
+
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        names: "add sub rsub mul div divide true_divide multiply subtract floor_divide remainder fmod pow \
+            float_power atan2 arctan2 hypot copysign nextafter logaddexp logaddexp2 maximum minimum \
+            fmax fmin heaviside ldexp xlogy special_xlogy special_xlog1py gcd lcm eq ne lt le gt ge \
+            greater greater_equal less less_equal not_equal isclose \
+            logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor \
+            bitwise_left_shift bitwise_right_shift truediv floordiv mod and or xor lshift rshift \
+            __and__ __or__ __xor__ and_ or_ \
+            lerp addcmul addcdiv clamp clip clamp_min clamp_max clamp_max_ clamp_min_ masked_fill \
+            polygamma special_polygamma special_zeta igamma igammac complex polar ",
+        parameters: "...",
+        rule: pointwise,
+    },
+    Row {
+        names: "abs absolute neg negative pos positive invert bitwise_not logical_not sign sgn signbit \
+            exp exp2 expm1 log log2 log10 log1p sqrt rsqrt square reciprocal sin cos tan asin acos \
+            atan sinh cosh tanh asinh acosh atanh arcsin arccos arctan arcsinh arccosh arctanh \
+            sinc ceil floor round trunc fix frac erf erfc erfinv lgamma digamma mvlgamma i0 logit \
+            sigmoid special_expit special_erf special_erfc special_log_softmax special_softmax \
+            isnan isinf isfinite isposinf isneginf isreal real imag conj conj_physical \
+            resolve_conj resolve_neg angle deg2rad rad2deg nan_to_num \
+            relu relu6 elu selu celu gelu silu mish leaky_relu rrelu prelu hardtanh hardswish \
+            hardsigmoid hardshrink softshrink softplus softsign tanhshrink logsigmoid log_sigmoid \
+            threshold dropout alpha_dropout feature_dropout feature_alpha_dropout \
+            dropout1d dropout2d dropout3d bernoulli normal_ uniform_ \
+            exponential_ geometric_ cauchy_ log_normal_ random_ fill fill_ zero zero_ fill_diagonal_ \
+            clone contiguous detach detach_ to type type_as float double half bfloat16 int long \
+            short char byte bool cpu cuda cfloat cdouble alias lift_fresh _to_copy _conj \
+            requires_grad_ pin_memory data __copy__ __deepcopy__ as_subclass \
+            tril triu flip fliplr flipud roll cumsum cumprod logcumsumexp renorm \
+            rot180 softmax log_softmax softmin gumbel_softmax _softmax _log_softmax \
+            masked_softmax normalize local_response_norm batch_norm instance_norm group_norm \
+            channel_shuffle native_channel_shuffle linalg_inv inverse linalg_cholesky cholesky \
+            linalg_matrix_exp matrix_exp linalg_matrix_power matrix_power \
+            bucketize",
+        parameters: "input|self|x, ...",
+        rule: same,
+    },
+    Row { names: "where", parameters: "condition, input|self, other|y", rule: where_ },
+    Row { names: "copy_ copy", parameters: "self|input, src|other, non_blocking", rule: copy },
+];
+
+/// All tensors broadcast; numbers take part without dimensions.
+fn pointwise(call: &mut Call<'_>) -> Outcome {
+    let tensors = call.tensors();
+    let Some(first) = tensors.first() else { return refuse("there is no tensor") };
+    if call.in_place {
+        for other in &tensors[1..] {
+            call.broadcast_to(other, first)?;
+        }
+        return Ok(vec![first.clone()]);
+    }
+    Ok(vec![call.broadcast_all(&tensors)?])
+}
+
+/// The result is as large as the first argument.
+fn same(call: &mut Call<'_>) -> Outcome {
+    Ok(vec![call.tensor("input")?])
+}
+
+fn where_(call: &mut Call<'_>) -> Outcome {
+    if call.get("input").is_none() {
+        return refuse("the number of results depends on data");
+    }
+    pointwise(call)
+}
+
+fn copy(call: &mut Call<'_>) -> Outcome {
+    let (own, source) = (call.tensor("self")?, call.tensor("src")?);
+    call.broadcast_to(&source, &own)?;
+    Ok(vec![own])
+}
