@@ -590,6 +590,15 @@ impl Recorder {
                 self.call_linked(frame, role, None, getter.as_borrowed(), &args, None)
                     .map(Found::Value)
             }
+            // Its `__get__` binds it as a method.
+            _ if heap::type_name(descriptor) == "_lru_cache_wrapper" => {
+                let method = heap::bind_method(descriptor, owner);
+                self.note(frame, |state| {
+                    state.set_fresh(method.as_borrowed());
+                    Ok(())
+                });
+                Ok(Found::Value(method))
+            }
             _ => {
                 self.stop(
                     frame,

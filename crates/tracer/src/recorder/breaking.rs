@@ -32,7 +32,7 @@ use crate::entry::Entry;
 use crate::evaluator::Link;
 use crate::logs::Log;
 use crate::resume::anatomy::Anatomy;
-use crate::resume::point::{Chain, Key, Waiting, handled_beyond, roots, slots};
+use crate::resume::point::{Chain, Key, Spot, Waiting, handled_beyond, roots, slots};
 use crate::resume::testing::Breaks;
 use crate::rollback;
 
@@ -49,6 +49,9 @@ impl Recorder {
             return;
         }
         let stop = Break { reason, detail: detail.into(), stack: self.stack(frame) };
+        if self.abandon(frame, &stop) {
+            return;
+        }
         if self.is_untouched(frame) {
             self.break_before(frame, stop);
         } else {
@@ -70,7 +73,7 @@ impl Recorder {
 
     /// Whether the instruction that `frame` stands at has done nothing yet, and the frames around
     /// it only wait for a call to return.
-    fn is_untouched(&self, frame: &Frame<'_>) -> bool {
+    pub(super) fn is_untouched(&self, frame: &Frame<'_>) -> bool {
         ops::executed() == self.baseline.get()
             && self.state.try_borrow().is_ok_and(|state| {
                 state.frames.last().is_some_and(|active| active.id == frame.id())
@@ -79,7 +82,7 @@ impl Recorder {
     }
 
     /// The frames being evaluated, outermost first, down to `frame`.
-    fn frames_to<'py>(&self, frame: &Frame<'py>) -> Option<Vec<Frame<'py>>> {
+    pub(super) fn frames_to<'py>(&self, frame: &Frame<'py>) -> Option<Vec<Frame<'py>>> {
         let state = self.state.try_borrow().ok()?;
         let mut found = Vec::with_capacity(state.frames.len());
         let mut callers = std::iter::successors(Some(*frame), Frame::previous);
@@ -161,7 +164,9 @@ impl Recorder {
         };
         let Some(outermost) = chain.iter().position(is_special) else { return false };
         chain.truncate(outermost + 1);
-        self.session.points.mark(&chain, stop.clone());
+        if let Some(spot) = Spot::of(&chain) {
+            self.session.points.mark_spot(spot, stop.clone());
+        }
         if self.point.borrow().is_none() {
             self.session.retry(stop.clone());
         }
@@ -170,6 +175,9 @@ impl Recorder {
 
     /// No trace that begins where this one began can be replayed.
     pub(super) fn fail(&self, stop: &Break) {
+        if self.session.is_tried_again() {
+            return;
+        }
         match &*self.point.borrow() {
             Some(point) => point.give_up(),
             None => self.session.fail(stop.clone()),
@@ -179,17 +187,11 @@ impl Recorder {
     /// The instruction was begun: drops the trace, and marks the instruction for the next one.
     fn mark(&self, frame: &Frame<'_>, stop: Break) {
         self.resume.set(0);
-        if let Some(mut chain) = self.frames_to(frame) {
-            let state = self.state.borrow();
-            let indirect = state.frames.iter().position(|active| !active.is_direct);
-            chain.truncate(indirect.unwrap_or(chain.len()));
-            while chain.last().is_some_and(|frame| !frame.is_complete()) {
-                chain.pop();
-            }
-            if let Some(innermost) = chain.last() {
-                self.resume.set(innermost.id());
-                self.session.points.mark(&chain, stop.clone());
-            }
+        if let Some(chain) = self.markable(frame)
+            && let Some(spot) = Spot::of(&chain)
+        {
+            self.resume.set(chain.last().map_or(0, Frame::id));
+            self.session.points.mark_spot(spot, stop.clone());
         }
         if self.resume.get() == 0 {
             self.fail(&stop);
@@ -197,6 +199,18 @@ impl Recorder {
             self.session.retry(stop.clone());
         }
         self.session.broke(stop);
+    }
+
+    /// The frames down to the one whose instruction a trace could have ended before.
+    pub(super) fn markable<'py>(&self, frame: &Frame<'py>) -> Option<Vec<Frame<'py>>> {
+        let mut chain = self.frames_to(frame)?;
+        let state = self.state.borrow();
+        let indirect = state.frames.iter().position(|active| !active.is_direct);
+        chain.truncate(indirect.unwrap_or(chain.len()));
+        while chain.last().is_some_and(|frame| !frame.is_complete()) {
+            chain.pop();
+        }
+        Some(chain)
     }
 
     /// Where the frames stand.
@@ -246,8 +260,14 @@ impl Recorder {
         if let Some(mark) = state.symbols.as_ref().and_then(|symbols| symbols.broken_mark()) {
             self.session.broke_mark(mark);
         }
+        self.check_emissions(py, &state)?;
         let handled = handled_beyond(py, self.handled_at_entry);
-        let mut traced = Finish::run(state, py, end, handled.as_ref())?;
+        let spots: Vec<_> = state.emissions.iter().map(|emitted| emitted.spot).collect();
+        let traced = Finish::run(state, py, end, handled.as_ref());
+        if let Err((Reason::Told, detail)) = &traced {
+            self.mark_emissions(&spots, detail);
+        }
+        let mut traced = traced?;
         let before = self.generators.take();
         let generators = || -> PyResult<_> {
             let mut found = rollback::advanced(py, before)?;

@@ -294,12 +294,11 @@ impl Points {
         points.iter().flat_map(entries).collect()
     }
 
-    /// From now on traces end before the instruction that the innermost of `chain` stands at.
-    pub fn mark(&self, chain: &[Frame<'_>], stop: Break) {
-        let Some(innermost) = chain.last() else { return };
+    /// From now on traces end before this instruction.
+    pub fn mark_spot(&self, spot: Spot, stop: Break) {
         let mut marks = lock(&self.marks);
-        marks.innermost.insert((innermost.code().as_ptr() as usize, innermost.unit()));
-        marks.chains.insert(hash(chain), stop);
+        marks.innermost.insert(spot.innermost);
+        marks.chains.insert(spot.chain, stop);
     }
 
     /// Whether any instruction is marked.
@@ -340,6 +339,23 @@ impl Points {
             entries.traverse(visit)?;
         }
         Ok(())
+    }
+}
+
+/// An instruction, and the calls that led there.
+#[derive(Clone, Copy, Debug)]
+pub struct Spot {
+    innermost: (usize, usize),
+    chain: u64,
+}
+
+impl Spot {
+    /// Where the innermost of these frames stands.
+    #[must_use]
+    pub fn of(chain: &[Frame<'_>]) -> Option<Self> {
+        let innermost = chain.last()?;
+        let innermost = (innermost.code().as_ptr() as usize, innermost.unit());
+        Some(Self { innermost, chain: hash(chain) })
     }
 }
 
