@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyFunction, PyTuple, PyWeakrefMethods, PyWeakrefReference};
 use smallvec::SmallVec;
 use stator_cpython::code::Code;
@@ -522,7 +523,10 @@ impl Compiled {
         if let Some(limit) = self.recompile_limit {
             return Ok(limit);
         }
-        py.import("stator._config")?.getattr("config")?.getattr("recompile_limit")?.extract()
+        static CONFIG: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let find = || Ok::<_, PyErr>(py.import("stator._config")?.getattr("config")?.unbind());
+        let config = CONFIG.get_or_try_init(py, find)?.bind(py);
+        config.getattr(pyo3::intern!(py, "recompile_limit"))?.extract()
     }
 
     /// From now on every call runs natively; under `fullgraph` this one raises instead.

@@ -6,6 +6,7 @@
 //! each replay. Writes can't be undone: then the operation's own error is raised.
 
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use smallvec::SmallVec;
 use stator_cpython::heap::tensor;
 use stator_cpython::object::Borrowed;
@@ -25,10 +26,15 @@ pub fn generators(py: Python<'_>) -> PyResult<Generators> {
     if stator_cpython::heap::torch::get(py).is_none() {
         return Ok(Vec::new());
     }
-    let torch = py.import("torch")?;
-    let mut found = vec![torch.getattr("default_generator")?];
-    let cuda = torch.getattr("cuda")?;
-    if cuda.call_method0("is_initialized")?.is_truthy()? {
+    static KNOWN: PyOnceLock<(Py<PyAny>, Py<PyAny>)> = PyOnceLock::new();
+    let find = || -> PyResult<_> {
+        let torch = py.import("torch")?;
+        Ok((torch.getattr("default_generator")?.unbind(), torch.getattr("cuda")?.unbind()))
+    };
+    let (default, cuda) = KNOWN.get_or_try_init(py, find)?;
+    let mut found = vec![default.bind(py).clone()];
+    let cuda = cuda.bind(py);
+    if cuda.call_method0(pyo3::intern!(py, "is_initialized"))?.is_truthy()? {
         found
             .extend(cuda.getattr("default_generators")?.try_iter()?.collect::<PyResult<Vec<_>>>()?);
     }

@@ -62,6 +62,8 @@ pub enum Kind {
 /// Kinds by type, for one trace. (Types may die between traces, so the table is short-lived.)
 pub struct Kinds {
     by_type: FxHashMap<usize, Kind>,
+    /// Those of types that never die.
+    exact: &'static FxHashMap<usize, Kind>,
     /// The types met last, by some bits of their addresses: most questions end here.
     recent: [(usize, Kind); RECENT],
     native_state: FxHashMap<usize, bool>,
@@ -77,9 +79,9 @@ struct Bases {
     opaque: Vec<Py<PyType>>,
 }
 
-fn bases(py: Python<'_>) -> PyResult<&Bases> {
+fn bases(py: Python<'_>) -> PyResult<&'static Bases> {
     static BASES: PyOnceLock<Bases> = PyOnceLock::new();
-    BASES.get_or_try_init(py, || Bases::find(py))
+    BASES.get_or_try_init(py, || Bases::find(py)).map(|bases| -> &'static Bases { bases })
 }
 
 impl Bases {
@@ -259,7 +261,8 @@ impl Kinds {
     /// If a type of PyTorch or of the standard library is missing.
     pub fn new(py: Python<'_>) -> PyResult<Self> {
         Ok(Self {
-            by_type: bases(py)?.exact.clone(),
+            exact: &bases(py)?.exact,
+            by_type: FxHashMap::default(),
             recent: [(0, Kind::Opaque); RECENT],
             native_state: FxHashMap::default(),
         })
@@ -296,7 +299,7 @@ impl Kinds {
     /// The kind of an object's type.
     fn of_type(&mut self, ty: &Bound<'_, PyType>) -> Kind {
         let address = ty.as_ptr() as usize;
-        if let Some(&kind) = self.by_type.get(&address) {
+        if let Some(&kind) = self.exact.get(&address).or_else(|| self.by_type.get(&address)) {
             return kind;
         }
         let kind = bases(ty.py()).and_then(|bases| bases.classify(ty)).unwrap_or(Kind::Opaque);

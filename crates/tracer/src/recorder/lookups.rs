@@ -8,7 +8,7 @@ use stator_cpython::object::Borrowed;
 use super::attributes::Descriptor;
 use super::state::State;
 
-/// Room for the traces of most models; more would not fit the processor's caches.
+/// Room for the traces of most models; more would not fit the processor's caches. A power of two.
 const MOST: usize = 512;
 
 /// A guarded type lookup.
@@ -71,6 +71,11 @@ impl State {
         let (ty, name) = (ty.as_ptr() as usize, name.as_ptr() as usize);
         let found = found.map_or(0, |found| found.as_ptr() as usize);
         let recent = &mut self.recent_lookups;
+        if recent.room < MOST && 2 * self.lookups.len() > recent.room {
+            // A larger trace than it seemed: what is forgotten here is looked up once more.
+            recent.room = MOST;
+            recent.table.clear();
+        }
         if recent.table.is_empty() {
             recent.table.resize(recent.room, NO_LOOKUP);
         }

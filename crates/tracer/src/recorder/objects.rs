@@ -13,7 +13,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::{ObjectId, SourceId, Text};
 
-use super::state::Origin;
+use super::state::{Origin, grow_in_leaps};
 
 /// Objects that guards and recipes speak of, and where they and others came from.
 pub struct Objects {
@@ -80,7 +80,7 @@ impl Objects {
 
     /// The id of `object`, which the table keeps alive.
     pub fn intern(&mut self, object: Borrowed<'_, '_>) -> ObjectId {
-        let known = self.known.entry(object.as_ptr() as usize).or_insert(UNKNOWN);
+        let known = roomy(&mut self.known).entry(object.as_ptr() as usize).or_insert(UNKNOWN);
         if known.id == NO_ID {
             known.id = keep(&mut self.objects, object);
         }
@@ -120,7 +120,7 @@ impl Objects {
 
     /// Gives an object this source, unless it has one.
     pub fn adopt(&mut self, object: Borrowed<'_, '_>, source: SourceId) -> Adopted {
-        let known = self.known.entry(object.as_ptr() as usize).or_insert(UNKNOWN);
+        let known = roomy(&mut self.known).entry(object.as_ptr() as usize).or_insert(UNKNOWN);
         if let Some(Origin::Source(before)) = known.origin {
             return if known.marks & Mark::ByIdentity as u8 != 0 {
                 Adopted::Identical(ObjectId::new(known.id as usize))
@@ -142,7 +142,8 @@ impl Objects {
 
     /// Says where an object came from.
     pub fn set_origin(&mut self, object: Borrowed<'_, '_>, origin: Origin) {
-        self.known.entry(object.as_ptr() as usize).or_insert(UNKNOWN).origin = Some(origin);
+        roomy(&mut self.known).entry(object.as_ptr() as usize).or_insert(UNKNOWN).origin =
+            Some(origin);
     }
 
     /// Nobody vouches for an object any more. Its id and its marks stay.
@@ -159,7 +160,7 @@ impl Objects {
 
     /// Marks an object; false if it bore the mark already.
     pub fn mark(&mut self, object: Borrowed<'_, '_>, mark: Mark) -> bool {
-        let known = self.known.entry(object.as_ptr() as usize).or_insert(UNKNOWN);
+        let known = roomy(&mut self.known).entry(object.as_ptr() as usize).or_insert(UNKNOWN);
         if known.marks & mark as u8 != 0 {
             return false;
         }
@@ -210,6 +211,13 @@ impl Objects {
         self.objects.shrink_to_fit();
         self.objects
     }
+}
+
+/// The table, with room for one more.
+#[inline]
+fn roomy(known: &mut FxHashMap<usize, Known>) -> &mut FxHashMap<usize, Known> {
+    grow_in_leaps(known.len(), known.capacity(), |more| known.reserve(more));
+    known
 }
 
 fn keep(objects: &mut Vec<Py<PyAny>>, object: Borrowed<'_, '_>) -> u32 {

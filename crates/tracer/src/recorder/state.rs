@@ -57,9 +57,17 @@ pub struct ActiveFrame {
     pub is_direct: bool,
 }
 
-/// Entries that tables have room for from the start: what a model of a dozen layers needs. Room that
-/// isn't used is never touched.
-const ROOM: usize = 1 << 13;
+/// Entries that tables have room for from the start: what a small function needs.
+const ROOM: usize = 1 << 7;
+
+/// Makes room in a full table for eight times as many entries, not twice: a trace that outgrows a small
+/// function's table is that of a model as a rule, and moving the entries costs more than making them.
+#[inline]
+pub fn grow_in_leaps(len: usize, capacity: usize, reserve: impl FnOnce(usize)) {
+    if len == capacity {
+        reserve(7 * len);
+    }
+}
 
 /// The slots this trace wrote: container address and key address.
 pub type Slot = (usize, usize);
@@ -541,7 +549,9 @@ impl State {
         let Some(parent) = self.source(dict) else { return Ok(()) };
         let key = self.objects.canonical(key);
         let slot = (dict.as_ptr() as usize, key.as_ptr() as usize);
-        if self.written.contains_key(&slot) || !self.read_slots.insert(slot) {
+        let slots = &mut self.read_slots;
+        grow_in_leaps(slots.len(), slots.capacity(), |more| slots.reserve(more));
+        if self.written.contains_key(&slot) || !slots.insert(slot) {
             self.reads_slot_natively(dict.py(), slot);
             return Ok(());
         }
