@@ -71,15 +71,19 @@ impl Recorder {
     /// Whether the instruction that `frame` stands at has done nothing yet, and the frames around
     /// it only wait for a call to return.
     fn is_untouched(&self, frame: &Frame<'_>) -> bool {
-        ops::executed() == self.baseline.get()
-            && self.state.try_borrow().is_ok_and(|state| {
-                state.frames.last().is_some_and(|active| active.id == frame.id())
-                    && state.frames.iter().all(|active| active.is_direct)
-            })
+        ops::executed() == self.baseline.get() && self.are_linked(frame)
+    }
+
+    /// Whether `frame` is the innermost one, and those around it only wait for it.
+    pub(super) fn are_linked(&self, frame: &Frame<'_>) -> bool {
+        self.state.try_borrow().is_ok_and(|state| {
+            state.frames.last().is_some_and(|active| active.id == frame.id())
+                && state.frames.iter().all(|active| active.is_direct)
+        })
     }
 
     /// The frames being evaluated, outermost first, down to `frame`.
-    fn frames_to<'py>(&self, frame: &Frame<'py>) -> Option<Vec<Frame<'py>>> {
+    pub(super) fn frames_to<'py>(&self, frame: &Frame<'py>) -> Option<Vec<Frame<'py>>> {
         let state = self.state.try_borrow().ok()?;
         let mut found = Vec::with_capacity(state.frames.len());
         let mut callers = std::iter::successors(Some(*frame), Frame::previous);
@@ -119,7 +123,7 @@ impl Recorder {
             Err((reason, detail)) => {
                 let detail = format!("{stop}; behind it a trace can't begin: {detail}");
                 let stop = Break { reason, detail, ..stop };
-                if !self.give_way(frame, &stop) {
+                if !self.avoid_generator(frame.py(), &stop) && !self.give_way(frame, &stop) {
                     self.fail(&stop);
                 }
                 stop
@@ -290,6 +294,7 @@ impl Recorder {
         state.guard(source, GuardKind::GlobalState(Box::new(global)));
         take_roots(&mut state, &standing, handled.as_ref()).ok()?;
         let old = self.state.replace(state);
+        self.suspended.borrow_mut().clear();
         if !is_known {
             *self.generators.borrow_mut() = rollback::generators(py).ok()?;
         }

@@ -41,6 +41,7 @@ mod sites;
 mod special;
 mod state;
 mod stores;
+mod suspended;
 mod tensors;
 mod trace;
 mod unread;
@@ -86,6 +87,8 @@ pub struct Recorder {
     watching: Cell<bool>,
     /// [`ops::executed`] before the current instruction.
     baseline: Cell<u64>,
+    /// Generators that the trace made.
+    suspended: RefCell<Vec<suspended::Suspended>>,
     /// What the current instruction's frame waits for.
     links: links::Links,
     /// The exception that the compiled function's caller is handling, by address.
@@ -280,6 +283,7 @@ impl Recorder {
             began: Cell::default(),
             watching: Cell::new(false),
             baseline: Cell::new(0),
+            suspended: RefCell::default(),
             links: links::Links::default(),
             handled_at_entry,
             anatomies: RefCell::default(),

@@ -32,6 +32,7 @@ use crate::evaluator::{Flow, Link, Plain, Resumed, resume};
 use crate::recorder::Recorder;
 
 /// How a frame goes on.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
 enum Next<'py> {
     /// It has left.
     Left(Evaluated<'py>),

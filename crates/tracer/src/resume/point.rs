@@ -122,6 +122,24 @@ pub fn handled_beyond(py: Python<'_>, at_entry: usize) -> Option<Object<'_>> {
     (handled.as_ptr() as usize != at_entry).then_some(handled)
 }
 
+/// An instruction, and the chain of calls that leads there.
+#[derive(Clone, Copy, Debug)]
+pub struct Spot {
+    chain: u64,
+    /// Code object and unit.
+    innermost: (usize, usize),
+}
+
+impl Spot {
+    /// Where the innermost of some frames stands; they are given outermost first.
+    #[must_use]
+    pub fn of(chain: &[Frame<'_>]) -> Option<Self> {
+        let innermost = chain.last()?;
+        let innermost = (innermost.code().as_ptr() as usize, innermost.unit());
+        Some(Self { chain: hash(chain), innermost })
+    }
+}
+
 /// What is known of one resume point.
 pub struct Point {
     /// Tells it from every other one there has been.
@@ -289,10 +307,16 @@ impl Points {
 
     /// From now on traces end before the instruction that the innermost of `chain` stands at.
     pub fn mark(&self, chain: &[Frame<'_>], stop: Break) {
-        let Some(innermost) = chain.last() else { return };
+        if let Some(spot) = Spot::of(chain) {
+            self.mark_spot(spot, stop);
+        }
+    }
+
+    /// As [`Points::mark`], for where frames have stood.
+    pub fn mark_spot(&self, spot: Spot, stop: Break) {
         let mut marks = lock(&self.marks);
-        marks.innermost.insert((innermost.code().as_ptr() as usize, innermost.unit()));
-        marks.chains.insert(hash(chain), stop);
+        marks.innermost.insert(spot.innermost);
+        marks.chains.insert(spot.chain, stop);
     }
 
     /// Whether any instruction is marked.
