@@ -49,9 +49,11 @@ MODULES = {
     "_config": {"_suggest", "errors"},
     "_logs": {"_suggest", "_warnings", "errors"},
     "_fx": {"errors"},
-    "_backends": {"_fx", "_suggest", "errors"},
+    "_symbolic_backend": {"_fx", "errors"},
+    "_backends": {"_fx", "_suggest", "_symbolic_backend", "errors"},
     "_settings": {"_backends", "_config", "errors"},
     "_disable": {"_suggest", "errors"},
+    "_dynamic": {"_suggest", "errors"},
     "_steering": {"_suggest", "errors"},
     "_targets": {"_logs", "_module", "_settings", "_suggest", "errors"},
     "_module": {"_settings", "_targets"},
@@ -64,6 +66,8 @@ NATIVE = "_stator"
 LATE_IMPORTS = {
     ("_targets.py", "stator._module"): "needs torch, and Stator can be imported without it",
     ("_backends.py", "stator._fx"): "needs torch",
+    ("_backends.py", "stator._symbolic_backend"): "needs torch",
+    ("_dynamic.py", "torch"): "Stator can be imported without it",
     ("_backends.py", "torch._dynamo.backends.registry"): "needs torch; seconds to import",
     ("_backends.py", "torch._inductor"): "needs torch; seconds to import",
 }

@@ -18,6 +18,7 @@ from stator._backends import list_backends, register_backend
 from stator._compile import compile, reset, stats
 from stator._config import config
 from stator._disable import disable
+from stator._dynamic import mark_dynamic, mark_static, maybe_mark_dynamic
 from stator._logs import LOGS, read_environment, set_logs
 from stator._stator import Compiled, Stats, graph_break, is_compiling
 from stator._steering import (
@@ -27,11 +28,17 @@ from stator._steering import (
     substitute_in_graph,
 )
 from stator._warnings import LogWarning, RecompileLimitWarning, StatorWarning
-from stator.errors import GraphBreakError, RecompileError, StatorError
+from stator.errors import (
+    DynamicDimensionError,
+    GraphBreakError,
+    RecompileError,
+    StatorError,
+)
 
 __all__ = [
     "LOGS",
     "Compiled",
+    "DynamicDimensionError",
     "GraphBreakError",
     "LogWarning",
     "RecompileError",
@@ -48,6 +55,9 @@ __all__ = [
     "graph_break",
     "is_compiling",
     "list_backends",
+    "mark_dynamic",
+    "mark_static",
+    "maybe_mark_dynamic",
     "register_backend",
     "reset",
     "set_logs",

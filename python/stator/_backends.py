@@ -92,23 +92,24 @@ def resolve_backend(
         if mode is not None or options:
             raise OptionError('backend="eager" replays the graph as it is: no mode, no options.')
         return None
-    name, fn = _find(backend)
-    return functools.partial(_compile_graph, name, fn, _arguments(name, mode, options))
+    name, fn, is_torch = _find(backend)
+    return functools.partial(_compile_graph, name, fn, is_torch, _arguments(name, mode, options))
 
 
-def _find(backend: str | Callable[..., Any]) -> tuple[str, Backend]:
+def _find(backend: str | Callable[..., Any]) -> tuple[str, Backend, bool]:
+    """Name, function, and whether it's one of PyTorch's."""
     if not isinstance(backend, str):
         if not callable(backend):
             raise BackendError(f"A backend is a name or a callable, not {backend!r}.")
-        return getattr(backend, "__qualname__", repr(backend)), backend
+        return getattr(backend, "__qualname__", repr(backend)), backend, False
     if fn := _registered.get(backend):
-        return backend, fn
+        return backend, fn, False
     if backend not in _torch_backends():
         raise BackendError(f"There is no backend {backend!r}. {suggest(backend, list_backends())}")
     from torch._dynamo.backends.registry import lookup_backend
 
     found: Any = lookup_backend(backend)
-    return backend, found
+    return backend, found, True
 
 
 def _torch_backends() -> list[str]:
@@ -142,12 +143,20 @@ def _arguments(name: str, mode: str | None, options: Mapping[str, Any] | None) -
 def _compile_graph(
     name: str,
     fn: Backend,
+    is_torch: bool,
     arguments: Mapping[str, Any],
     description: Sequence[Row],
     example_inputs: Sequence[Any],
 ) -> Callable[..., Any]:
     from stator._fx import graph_module
 
+    if is_torch:
+        from stator._symbolic_backend import SymbolicBackend, is_symbolic
+
+        if is_symbolic(description):
+            symbolic = SymbolicBackend(name, fn, arguments, description)
+            symbolic.compile(example_inputs)
+            return symbolic
     compiled = fn(graph_module(description, example_inputs), example_inputs, **arguments)
     if not callable(compiled):
         raise BackendError(

@@ -48,6 +48,12 @@ _LITERALS = (
 tensors, functions) become attributes of the module."""
 
 
+def _kind(example: Any) -> type:
+    if isinstance(example, (int, torch.SymInt)):
+        return torch.SymInt
+    return torch.SymFloat if isinstance(example, (float, torch.SymFloat)) else torch.Tensor
+
+
 class _Builder:
     def __init__(self, examples: list[Any]) -> None:
         self.graph = torch.fx.Graph()
@@ -78,7 +84,7 @@ class _Builder:
         if not self.examples:
             raise InternalError(f"no input is left for the graph's placeholder {name}")
         example = self.examples.pop(0)
-        kind = torch.SymInt if isinstance(example, (int, torch.SymInt)) else torch.Tensor
+        kind = _kind(example)
         node = self.graph.create_node("placeholder", name, (), {}, name=name, type_expr=kind)
         node.meta["example_value"] = example
         self._register(name, node)

@@ -20,9 +20,11 @@ __all__ = [
     "ApiError",
     "BackendError",
     "ConfigError",
+    "DynamicDimensionError",
     "GraphBreakError",
     "InternalError",
     "LogError",
+    "MarkError",
     "NotCompilableError",
     "OptionError",
     "RecompileError",
@@ -50,6 +52,10 @@ class ConfigError(ApiError, AttributeError):
 
 class LogError(ApiError, ValueError):
     """There is no log of this name, or it doesn't take this value."""
+
+
+class MarkError(ApiError, ValueError):
+    """`stator.mark_dynamic` or a relative of it was given what has no such dimension."""
 
 
 class NotCompilableError(ApiError, TypeError):
@@ -103,6 +109,26 @@ class GraphBreakError(StatorError):
         lines.append(f"Hint: {self.hint}")
         lines.append(f"(graph break {self.id!r}; only with fullgraph=True is it an error)")
         return "\n".join(lines)
+
+
+class DynamicDimensionError(StatorError):
+    """A dimension that `stator.mark_dynamic` marked can't be a symbol: the trace is for one size.
+
+    `dimension` names it as guards do, `reason` says what fixed it: the condition and the line of
+    the program, or the size that no symbol stands for. The call has been executed, and what it
+    wrote stays written; no trace of it is kept.
+    """
+
+    def __init__(self, dimension: str, reason: str) -> None:
+        super().__init__(dimension, reason)
+        self.dimension = dimension
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"{self.dimension} is marked as dynamic, but the trace is for one size: {self.reason}\n"
+            "Hint: let the program not depend on the size there, or use stator.maybe_mark_dynamic."
+        )
 
 
 class RecompileError(StatorError):

@@ -6,6 +6,34 @@
 #define _PyObject_LookupAttr PyObject_GetOptionalAttr
 #endif
 
+/* -- numbers --------------------------------------------------------------------------------------- */
+
+/* An exact int that is nobody else's: not the one that CPython shares among equal small ints. */
+PyObject *stator_own_int(int64_t value) {
+    uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    Py_ssize_t size = 0;
+    for (uint64_t digits = rest; digits != 0; digits >>= PyLong_SHIFT) {
+        size++;
+    }
+    PyLongObject *result = _PyLong_New(size);
+    if (result == NULL) {
+        return NULL;
+    }
+#if PY_VERSION_HEX >= 0x030C0000
+    digit *digits = result->long_value.ob_digit;
+    result->long_value.lv_tag |= value < 0 ? 2 : (value == 0 ? 1 : 0);
+#else
+    digit *digits = result->ob_digit;
+    Py_SET_SIZE(result, value < 0 ? -size : size);
+#endif
+    digits[0] = 0;
+    for (Py_ssize_t index = 0; index < size; index++) {
+        digits[index] = (digit)(rest & PyLong_MASK);
+        rest >>= PyLong_SHIFT;
+    }
+    return (PyObject *)result;
+}
+
 /* -- names ----------------------------------------------------------------------------------------- */
 
 /* Raise `exc` with the name put into `format`; a NameError also gets its `name` attribute. */

@@ -122,6 +122,13 @@ pub fn exception_matches<E: PyTypeInfo>(py: Python<'_>) -> bool {
     }
 }
 
+/// An exact int that no other code holds: not the one that CPython shares among equal small ints.
+pub fn own_int(py: Python<'_>, value: i64) -> Object<'_> {
+    // SAFETY: the GIL is held; the result is a new reference, or NULL where memory has run out.
+    let made = unsafe { Bound::from_owned_ptr_or_opt(py, crate::ffi::stator_own_int(value)) };
+    made.expect("memory for an int")
+}
+
 /// Clears the exception that is set.
 pub fn clear_exception(_py: Python<'_>) {
     // SAFETY: the GIL is held.

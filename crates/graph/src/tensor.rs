@@ -165,6 +165,8 @@ pub enum Value {
     Tensor(TensorMeta),
     /// A symbolic integer (`torch.SymInt` in exported graphs).
     Integer,
+    /// A symbolic float (`torch.SymFloat` in exported graphs).
+    Float,
     /// A tuple, list or named tuple with this many elements, each reached by
     /// [`Graph::get_item`](crate::Graph::get_item).
     Structure(u32),

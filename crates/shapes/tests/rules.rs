@@ -10,12 +10,15 @@ use std::path::Path;
 use stator_shapes::rules::{self, Arg, Element, Sizes};
 use stator_shapes::{Context, Error, ExprId, SIZE_LIMIT, SymbolId};
 
+/// An assignment, and the sizes of the results if the operation succeeds there.
+type Row = (Vec<i64>, Option<Vec<Vec<i64>>>);
+
 /// An operation, its arguments, and what it gives at each assignment of `a` to `e`.
 struct Case {
     file: String,
     name: String,
     arguments: String,
-    rows: Vec<(Vec<i64>, Option<Vec<Vec<i64>>>)>,
+    rows: Vec<Row>,
 }
 
 fn cases() -> Vec<Case> {

@@ -24,6 +24,7 @@ use crate::locate::{shown_path, source_line, text};
 use crate::lock;
 use crate::logs::Log;
 use crate::marks;
+use crate::policy::Policy;
 use crate::recorder::{self, record};
 use crate::resume::drive;
 use crate::resume::point::Points;
@@ -40,6 +41,7 @@ pub struct Compiled {
     backend: Option<Py<PyAny>>,
     recompile_limit: Option<usize>,
     fullgraph: bool,
+    dynamic: Option<bool>,
     state: Mutex<CacheState>,
     /// What starts behind graph breaks.
     points: Arc<Points>,
@@ -109,8 +111,6 @@ impl Compiled {
         fullgraph: bool,
         dynamic: Option<bool>,
     ) -> PyResult<Bound<'py, Self>> {
-        // Sizes are static until symbolic shapes join.
-        let _ = dynamic;
         let py = r#fn.py();
         recorder::prepare(py)?;
         let this = Self {
@@ -118,6 +118,7 @@ impl Compiled {
             backend,
             recompile_limit,
             fullgraph,
+            dynamic,
             state: Mutex::default(),
             points: Arc::default(),
             hits: AtomicU64::new(0),
@@ -248,7 +249,7 @@ impl Compiled {
             return None;
         }
         match self.limit(py) {
-            Ok(limit) => Some(Rc::new(Session::new(self.points.clone(), limit))),
+            Ok(limit) => Some(Rc::new(Session::new(self.points.clone(), limit, self.dynamic))),
             Err(_) => {
                 self.ended();
                 None
@@ -421,6 +422,8 @@ impl Compiled {
         if !failures.is_empty() && Log::Recompiles.is_on() {
             Log::Recompiles.emit(py, &recompile_report(this, failures));
         }
+        let entries = lock(&own.state).entries.clone();
+        let policy = Policy::new(py, own.dynamic, &entries);
         let kwargs_any = kwargs.map(|kwargs| kwargs.as_any().as_borrowed());
         let result = record(
             function.as_any().as_borrowed(),
@@ -428,6 +431,7 @@ impl Compiled {
             kwargs_any,
             global,
             session.clone(),
+            policy,
         )?;
         // What the call raised goes before what may be said about its trace.
         let raised = result.is_err();
@@ -439,7 +443,7 @@ impl Compiled {
     /// Takes over what a session has brought. Under `fullgraph` a break is an error.
     fn settle(this: &Bound<'_, Self>, brought: Brought) -> PyResult<()> {
         let (py, own) = (this.py(), this.get());
-        let Brought { root, made, breaks } = brought;
+        let Brought { root, made, breaks, broken_mark } = brought;
         if Log::GraphBreaks.is_on() {
             let mut reports: Vec<_> =
                 breaks.iter().map(|stop| break_report(this, stop, "graph break in")).collect();
@@ -462,6 +466,9 @@ impl Compiled {
             && let Some(first) = breaks.first()
         {
             return Err(graph_break_error(py, first));
+        }
+        if let Some((dimension, reason)) = broken_mark {
+            return Err(mark_error(py, &dimension, &reason));
         }
         let stop = match root {
             None => return Ok(()),
@@ -612,6 +619,14 @@ fn recompile_error(this: &Bound<'_, Compiled>, failures: &[(&Arc<Entry>, Failure
     error.map_or_else(|error| error, PyErr::from_value)
 }
 
+fn mark_error(py: Python<'_>, dimension: &str, reason: &str) -> PyErr {
+    let error = py
+        .import("stator.errors")
+        .and_then(|errors| errors.getattr("DynamicDimensionError"))
+        .and_then(|class| class.call1((dimension, reason)));
+    error.map_or_else(|error| error, PyErr::from_value)
+}
+
 fn graph_break_error(py: Python<'_>, stop: &Break) -> PyErr {
     let stack: Vec<_> = stop
         .stack
@@ -641,6 +656,9 @@ fn log_entry(this: &Bound<'_, Compiled>, entry: &Entry) {
         let lines =
             if Log::Guards.is_verbose() { entry.guards_with_places(py) } else { entry.guards(py) };
         Log::Guards.emit(py, &lines.join("\n"));
+    }
+    if Log::Dynamic.is_on() {
+        entry.dynamic_log().iter().for_each(|line| Log::Dynamic.emit(py, line));
     }
     if Log::SideEffects.is_on() {
         let lines = entry.side_effects(py);

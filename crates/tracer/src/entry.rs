@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PySequence, PySequenceMethods, PyTuple};
+use pyo3::types::{PyFloat, PyInt, PyList, PySequence, PySequenceMethods, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::vectorcall;
@@ -12,17 +12,19 @@ use stator_graph::print;
 use stator_guards::{Guard, GuardKind};
 
 use crate::breaks::Place;
-use crate::check::{Checker, Failure, Resolved};
+use crate::check::{Checker, Facts, Failure, Found, Resolved};
 use crate::config;
 use crate::effects;
 use crate::evaluator::Link;
 use crate::locate::{Places, ShownPlaces, shown_path, source_line};
 use crate::lock;
+use crate::policy::{Dims, History, Seen};
 use crate::recipe::Values;
 use crate::recorder::{Ending, TracebackEntry, Traced};
 use crate::replay::{self, Program};
 use crate::resume::listing;
 use crate::rollback;
+use crate::symbolic::{Part, Symbolic};
 
 /// A trace that can be replayed.
 pub struct Entry {
@@ -83,14 +85,16 @@ pub struct FrameState {
 }
 
 impl Entry {
-    /// Compiles the guards of a trace.
+    /// Holds what the guards of a trace speak of, and nothing else.
     ///
     /// # Errors
     /// If a guard speaks of something that can't be checked without running user code.
     pub fn new(py: Python<'_>, mut traced: Traced) -> PyResult<Arc<Self>> {
-        let wanted: Vec<_> = traced.inputs.iter().chain(&traced.rebuilt).copied().collect();
-        let checker =
-            Checker::build(py, &traced.sources, &traced.guards, &traced.objects, &wanted)?;
+        let slots = traced.symbolic.iter().flat_map(|symbolic| &symbolic.slots);
+        let slots = slots.map(|slot| &slot.source);
+        let wanted: Vec<_> =
+            traced.inputs.iter().chain(&traced.rebuilt).chain(slots).copied().collect();
+        let checker = Checker::build(py, facts(&traced), &traced.objects, wanted)?;
         // What recipes don't need must not be kept alive.
         for (index, object) in traced.objects.iter_mut().enumerate() {
             if !traced.kept.contains(&stator_guards::ObjectId::new(index)) {
@@ -115,7 +119,66 @@ impl Entry {
         py: Python<'py>,
         locals: &[Borrowed<'_, 'py>],
     ) -> Result<Resolved<'py>, Failure> {
-        self.checker.check(py, locals)
+        let resolved = self.checker.check(py, facts(&self.traced), locals)?;
+        if let Some(symbolic) = &self.traced.symbolic {
+            self.check_symbolic(symbolic, &resolved)?;
+        }
+        Ok(resolved)
+    }
+
+    /// Whether the facts about symbols hold.
+    fn check_symbolic(&self, symbolic: &Symbolic, resolved: &Resolved<'_>) -> Result<(), Failure> {
+        let Some(numbers) = symbolic.read(self.slots(resolved)) else {
+            let found = Found::Numbers("a number beyond 64 bits".into());
+            return Err(Failure { guard: None, found });
+        };
+        if symbolic.holds(&numbers) {
+            return Ok(());
+        }
+        let guard = symbolic.failing(&numbers).and_then(|fact| fact.guard);
+        Err(Failure { guard, found: Found::Numbers(symbolic.describe(&numbers)) })
+    }
+
+    /// The objects whose numbers the symbols are.
+    fn slots<'a, 'py>(&self, resolved: &'a Resolved<'py>) -> &'a [Object<'py>] {
+        &resolved[self.traced.inputs.len() + self.traced.rebuilt.len()..]
+    }
+
+    /// Tells what the trace took as constants, and what as symbols.
+    pub fn tell(&self, py: Python<'_>, history: &mut History) {
+        let traced = &self.traced;
+        for guard in &traced.guards {
+            match &guard.kind {
+                GuardKind::Tensor(tensor) => {
+                    let (sizes, strides) = (tensor.sizes.clone(), tensor.strides.clone());
+                    let dims = Dims { sizes, strides };
+                    history.add_tensor(traced.sources.print(guard.source), dims);
+                }
+                GuardKind::Equals(id) => {
+                    let Some(constant) = self.checker.constant(*id) else { continue };
+                    let constant = constant.bind(py);
+                    let seen = if constant.is_exact_instance_of::<PyInt>() {
+                        constant.extract().ok().map(Seen::Integer)
+                    } else {
+                        constant.cast_exact::<PyFloat>().ok().map(|it| Seen::Float(it.value()))
+                    };
+                    if let Some(seen) = seen {
+                        history.add_number(traced.sources.print(guard.source), seen);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let slots = traced.symbolic.iter().flat_map(|symbolic| &symbolic.slots);
+        for slot in slots.filter(|slot| matches!(slot.part, Part::Integer | Part::Float)) {
+            history.add_number(traced.sources.print(slot.source), Seen::Symbol);
+        }
+    }
+
+    /// What the `dynamic` log says of the trace.
+    #[must_use]
+    pub fn dynamic_log(&self) -> &[String] {
+        self.traced.symbolic.as_ref().map_or(&[], |symbolic| &symbolic.log)
     }
 
     /// As [`Entry::check`], but only against states that passed before.
@@ -124,7 +187,11 @@ impl Entry {
         py: Python<'py>,
         locals: &[Borrowed<'_, 'py>],
     ) -> Option<Resolved<'py>> {
-        self.checker.check_fast(py, locals)
+        let resolved = self.checker.check_fast(py, locals)?;
+        match &self.traced.symbolic {
+            Some(symbolic) => self.check_symbolic(symbolic, &resolved).is_ok().then_some(resolved),
+            None => Some(resolved),
+        }
     }
 
     /// The trace of a resume point that followed this one the last time: likely to fit again.
@@ -167,8 +234,12 @@ impl Entry {
         backend: Option<&Py<PyAny>>,
     ) -> Replay<'py> {
         let (inputs, rebuilt) = resolved.split_at(self.traced.inputs.len());
-        let inputs: SmallVec<[Borrowed<'_, 'py>; 16]> =
+        let sizes = self.size_inputs(py, resolved);
+        let mut inputs: SmallVec<[Borrowed<'_, 'py>; 16]> =
             inputs.iter().map(|input| input.as_borrowed()).collect();
+        for (position, size) in &sizes {
+            inputs.insert(*position, size.as_borrowed());
+        }
         let outputs = match backend {
             None => match self.run(py, &inputs) {
                 Ok(outputs) => outputs,
@@ -197,6 +268,21 @@ impl Entry {
             return Replay::Failed(error);
         }
         self.end(made.into_iter().skip(stored.len()))
+    }
+
+    /// The sizes among the graph's inputs, with their positions.
+    fn size_inputs<'py>(
+        &self,
+        py: Python<'py>,
+        resolved: &Resolved<'py>,
+    ) -> SmallVec<[(usize, Object<'py>); 4]> {
+        let Some(symbolic) = &self.traced.symbolic else { return SmallVec::new() };
+        if symbolic.inputs.is_empty() {
+            return SmallVec::new();
+        }
+        let numbers = symbolic.read(self.slots(resolved)).expect("the numbers were checked");
+        let size = |slot| PyInt::new(py, numbers.integer(slot)).into_any();
+        symbolic.inputs.iter().map(|(position, slot)| (*position, size(*slot))).collect()
     }
 
     /// What the objects of [`Ending::roots`] mean.
@@ -387,7 +473,7 @@ impl Entry {
     #[must_use]
     pub fn explain(&self, py: Python<'_>, failure: &Failure) -> Explained {
         let traced = &self.traced;
-        let facts = self.checker.explain(py, &traced.sources, &traced.guards, failure);
+        let facts = self.checker.explain(py, facts(traced), failure);
         let place = failure.guard.and_then(|index| self.place_of(py, &traced.guards[index]));
         Explained { facts, place }
     }
@@ -411,6 +497,10 @@ impl Entry {
         let objects = self.traced.objects.iter().chain(&self.traced.graph_objects);
         objects.chain(self.backend.get()).try_for_each(|object| visit.call(object))
     }
+}
+
+fn facts(traced: &Traced) -> Facts<'_> {
+    Facts { sources: &traced.sources, guards: &traced.guards }
 }
 
 /// A failed guard, explained.

@@ -23,12 +23,14 @@ mod functions;
 mod locate;
 pub mod logs;
 pub mod marks;
+mod policy;
 pub mod recipe;
 pub mod recorder;
 pub mod replay;
 pub mod resume;
 mod rollback;
 pub mod stance;
+mod symbolic;
 
 /// Takes a lock. A panic elsewhere leaves nothing behind that would have to be mistrusted: what locks
 /// guard here is changed in one step.

@@ -161,6 +161,13 @@ impl<'py> Running<'py> {
         self.next = self.next.wrapping_sub(units as usize);
     }
 
+    /// Goes on at `unit`, which must be an instruction of the code.
+    pub fn jump_to(&mut self, unit: usize) {
+        assert!(unit < self.code().units().len());
+        // SAFETY: a unit of the code.
+        self.next = unsafe { self.first.add(unit) };
+    }
+
     /// Makes `unit` the current instruction for tracebacks (`RERAISE` with a saved position).
     pub fn pretend_at(&mut self, unit: usize) {
         // SAFETY: a field of the live frame; the position was saved by `unwind_to`.

@@ -50,6 +50,7 @@ impl Printer<'_> {
         let parameter = |&id: &NodeId| {
             let kind = match self.graph.node(id).value {
                 Value::Integer => "torch.SymInt",
+                Value::Float => "torch.SymFloat",
                 _ => "torch.Tensor",
             };
             format!("{}: {kind}", self.names.get(id))

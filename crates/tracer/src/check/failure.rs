@@ -23,10 +23,17 @@ pub enum Found {
     Dead,
     /// Another global state.
     GlobalState,
+    /// Numbers for which a symbolic fact doesn't hold, printed with their sources.
+    Numbers(String),
 }
 
 impl Failure {
     pub(super) fn dead() -> Self {
         Failure { guard: None, found: Found::Dead }
+    }
+
+    /// The guards can't be checked at all.
+    pub(super) fn void() -> Self {
+        Failure { guard: None, found: Found::Missing }
     }
 }

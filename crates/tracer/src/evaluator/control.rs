@@ -15,12 +15,25 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
         if arg < 2 {
             self.run.poll()?;
         }
+        if S::STEPS
+            && arg == 0
+            && let Some(skip) = self.sites.skips(&self.frame)
+        {
+            for value in skip.push {
+                match value {
+                    Some(value) => self.run.push(value),
+                    None => self.run.push_null(),
+                }
+            }
+            self.run.jump_to(skip.unit);
+        }
         Ok(())
     }
 
     #[inline(always)]
     pub(super) fn return_value(&mut self) -> Evaluated<'py> {
         let value = self.run.pop();
+        self.sites.returns(&self.frame, value.as_borrowed());
         self.sites.leaves(&self.frame);
         self.run.leave_with(value)
     }

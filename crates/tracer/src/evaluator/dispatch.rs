@@ -28,9 +28,15 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
                 return Flow::Left(self.hand_over(unit));
             }
             let (opcode, arg) = self.run.fetch();
-            if S::STEPS && self.sites.step(&self.frame, opcode, arg) == Step::HandOver {
-                let unit = self.run.start_unit();
-                return Flow::Left(self.hand_over(unit));
+            if S::STEPS {
+                match self.sites.step(&self.frame, opcode, arg) {
+                    Step::Evaluate => {}
+                    Step::Substitute => self.substitute(),
+                    Step::HandOver => {
+                        let unit = self.run.start_unit();
+                        return Flow::Left(self.hand_over(unit));
+                    }
+                }
             }
             let index = arg as usize;
             let done = match opcode {

@@ -19,6 +19,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     #[inline(always)]
     pub(super) fn yield_value(&mut self) -> Evaluated<'py> {
         let value = self.run.pop();
+        self.sites.returns(&self.frame, value.as_borrowed());
         self.run.mark_suspended();
         self.sites.leaves(&self.frame);
         self.run.leave_with(value)

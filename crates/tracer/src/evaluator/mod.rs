@@ -56,8 +56,12 @@ pub fn evaluate<'py, S: Sites<'py>>(
     }
     frame::enter(frame, |run, entered| {
         entered?;
-        sites.enters(&frame);
-        Evaluation { run, frame, sites, keywords: None }.run(throw)
+        let substitutes = sites.enters(&frame);
+        let mut evaluation = Evaluation { run, frame, sites, keywords: None };
+        if substitutes {
+            evaluation.substitute();
+        }
+        evaluation.run(throw)
     })
 }
 
@@ -233,6 +237,13 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     #[inline(always)]
     fn code(&self) -> Code<'py> {
         self.frame.code()
+    }
+
+    #[cold]
+    fn substitute(&mut self) {
+        for (index, value) in self.sites.substitutes(&self.frame) {
+            drop(self.run.set_local(index, Some(value)));
+        }
     }
 
     /// Finds the handler of the raised exception and moves there. If there is none the frame has left.

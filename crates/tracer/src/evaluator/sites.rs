@@ -7,6 +7,7 @@
 //! Sites take `&self`: a site may run Python code, whose frames come back through the same object.
 //! A site that fails leaves the exception in the thread state and returns [`Raised`].
 
+use smallvec::SmallVec;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
@@ -17,8 +18,18 @@ use stator_cpython::ops::{self, BinaryOp, CompareOp, Method, UnaryOp};
 pub enum Step {
     /// Evaluate the instruction.
     Evaluate,
+    /// Put the [`Sites::substitutes`] into the frame, then evaluate the instruction.
+    Substitute,
     /// Give the frame, as it stands before the instruction, to CPython for good.
     HandOver,
+}
+
+/// A stretch of instructions whose work a site has done.
+pub struct Skip<'py> {
+    /// What it leaves on the stack; `None` is a `NULL`.
+    pub push: SmallVec<[Option<Object<'py>>; 2]>,
+    /// The unit behind it.
+    pub unit: usize,
 }
 
 /// Behaviour of evaluated code at the borders of its frame; see the module's documentation.
@@ -33,12 +44,27 @@ pub trait Sites<'py>: Sized {
         Step::Evaluate
     }
 
-    /// The frame was entered, or resumed if it is a generator's.
-    fn enters(&self, frame: &Frame<'py>) {}
+    /// The frame was entered, or resumed if it is a generator's. Says whether there are
+    /// [`Sites::substitutes`].
+    fn enters(&self, frame: &Frame<'py>) -> bool {
+        false
+    }
+    /// Fast locals of the frame that are to hold other objects of the same type and value.
+    fn substitutes(&self, frame: &Frame<'py>) -> Vec<(usize, Object<'py>)> {
+        Vec::new()
+    }
+    /// The frame is about to return or yield this value.
+    fn returns(&self, frame: &Frame<'py>, value: Borrowed<'_, 'py>) {}
     /// The frame leaves: it returned, yielded, raised or was handed over.
     fn leaves(&self, frame: &Frame<'py>) {}
     /// The instruction that a frame waits in is about to do something that no site tells of.
     fn interrupts(&self, frame: &Frame<'py>, what: &'static str) {}
+
+    /// Behind the `RESUME` that begins a call, if [`Sites::STEPS`]: the site may have done the work of
+    /// the instructions that follow.
+    fn skips(&self, frame: &Frame<'py>) -> Option<Skip<'py>> {
+        None
+    }
 
     // -- names ---------------------------------------------------------------------------------
 

@@ -122,7 +122,10 @@ impl Recorder {
     ) -> Result<Found<'py>> {
         let kind = self.kind(owner);
         match kind {
-            Kind::Constant => self.native_attr(frame, owner, name),
+            Kind::Constant => {
+                self.concrete(frame, &[owner], "an attribute of a number");
+                self.native_attr(frame, owner, name)
+            }
             Kind::Tensor => self.tensor_attr(frame, owner, name),
             Kind::Type => self.class_attr(frame, owner, name),
             Kind::Super => self.super_attr(frame, owner, name),
@@ -339,11 +342,17 @@ impl Recorder {
         let dict = heap::instance_dict(owner)?;
         let dict = dict.as_borrowed();
         let value = heap::dict_get(dict, name);
-        self.note(frame, |state| {
+        let own = self.note(frame, |state| {
             state.know_instance_dict(owner, dict);
-            state.read_dict_slot(dict, name, value.as_ref().map(|value| value.as_borrowed()))
+            if !state.policy.is_static()
+                && let Some(value) = &value
+            {
+                return state.read_slot_value(dict, name, value.as_borrowed());
+            }
+            let value = value.as_ref().map(|value| value.as_borrowed());
+            state.read_dict_slot(dict, name, value).map(|()| None)
         });
-        value
+        own.flatten().or(value)
     }
 
     /// The generic lookup without `__getattr__`; `None`: not found.
@@ -412,7 +421,7 @@ impl Recorder {
     }
 
     /// A method, made by this trace.
-    fn bound<'py>(
+    pub(super) fn bound<'py>(
         &self,
         frame: &Frame<'_>,
         function: Borrowed<'_, 'py>,
@@ -605,6 +614,11 @@ impl Recorder {
         let ty = owner.get_type();
         let kind = tensor_attr_kind(text);
         if kind == TensorAttr::Metadata {
+            if self.has_symbols()
+                && let Some(value) = self.symbolic_attr(frame, owner, text)
+            {
+                return Ok(Found::Value(value));
+            }
             let _native = Suspended::new(py);
             return ops::get_attr(owner, name).map(Found::Value);
         }

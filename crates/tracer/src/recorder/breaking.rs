@@ -112,6 +112,7 @@ impl Recorder {
             Ok(())
         } else {
             self.standing(frame).and_then(|frames| {
+                self.carry_symbols(&frames);
                 self.end_with(frame.py(), End::Break(&frames))?;
                 self.note_idle(&frames);
                 Ok(())
@@ -159,6 +160,15 @@ impl Recorder {
             self.session.retry(stop.clone());
         }
         true
+    }
+
+    /// Keeps what is symbolic in frames that stand at a graph break.
+    fn carry_symbols(&self, standing: &[Standing<'_>]) {
+        if self.has_symbols() {
+            let chain: Chain<'_> = standing.iter().map(|standing| standing.waiting.clone()).collect();
+            let values = roots(&chain, None);
+            *self.carried.borrow_mut() = self.state.borrow_mut().symbolic_among(&values);
+        }
     }
 
     /// No trace that begins where this one began can be replayed.
@@ -236,6 +246,9 @@ impl Recorder {
         let state = self.state.replace(empty);
         // The frames are still being evaluated.
         self.state.borrow_mut().frames.clone_from(&state.frames);
+        if let Some(mark) = state.symbols.as_ref().and_then(|symbols| symbols.broken_mark()) {
+            self.session.broke_mark(mark);
+        }
         let handled = handled_beyond(py, self.handled_at_entry);
         let mut traced = Finish::run(state, py, end, handled.as_ref())?;
         let before = self.generators.take();
@@ -286,12 +299,14 @@ impl Recorder {
             return Some(false);
         }
         self.watching.set(is_known);
-        *self.point.borrow_mut() = Some(point);
+        *self.point.borrow_mut() = Some(point.clone());
         *self.gc.borrow_mut() = Some(WithoutGc::new(py));
+        let policy = point.policy(py, self.session.dynamic).carrying(self.carried.take());
         let mut state = State::with_room(py, ROOM).ok()?;
+        state.policy = policy;
         state.begins = Log::Bytecode.is_on().then(|| place(frame));
         let source = state.sources.intern(Source::GlobalState);
-        state.guard(source, GuardKind::GlobalState(Box::new(global)));
+        state.guard(source, GuardKind::GlobalState(global));
         take_roots(&mut state, &standing, handled.as_ref()).ok()?;
         let old = self.state.replace(state);
         self.suspended.borrow_mut().clear();
@@ -388,8 +403,17 @@ fn take_roots(
                 state.on_stack.insert(value.as_ptr() as usize);
                 true
             };
-            if is_read && state.adopt(source, *value).is_err() {
-                state.carry(source, *value);
+            if !is_read {
+                continue;
+            }
+            // Only the innermost frame's locals can be exchanged; the others' numbers stay as they are.
+            let local = (at == innermost && slot < locals).then_some(slot);
+            match state.adopt_root_behind_break(source, *value, local) {
+                Ok(Some(own)) if local.is_some() => {
+                    state.hold((frame.id(), slot), source, own.bind_borrowed(frame.py()));
+                }
+                Ok(_) => {}
+                Err(_) => state.carry(source, *value),
             }
         }
     }

@@ -209,6 +209,21 @@ impl Recorder {
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
         self.links.clear();
+        if self.has_symbols() && !matches!(class, Class::Operation(_) | Class::GraphBreak) {
+            return self.symbolic_call(frame, class, callable, args, names);
+        }
+        self.call_known(frame, class, callable, args, names)
+    }
+
+    /// As [`Recorder::call_class`], where no symbolic numbers may be met.
+    pub(super) fn call_known<'py>(
+        &self,
+        frame: &Frame<'py>,
+        class: &Class,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
         match class {
             Class::Operation(operation) => {
                 self.tensor_call(frame, operation, callable, args, names)
@@ -623,6 +638,7 @@ impl Recorder {
                 made
             } else {
                 // Exceptions, plain objects, containers of builtin bases.
+                self.concrete(frame, args, "the creation of an object");
                 self.note(frame, |state| args.iter().try_for_each(|arg| state.adopt_deep(*arg)));
                 ops::call(class, args, names)?
             };

@@ -26,6 +26,9 @@ impl Recorder {
             return ops::get_item(owner, key);
         }
         let kind = self.kind(owner);
+        if kind != Kind::Tensor {
+            self.concrete(frame, &[key], "an index or key");
+        }
         if kind != Kind::Tensor && self.kind(key) == Kind::Tensor && kind != Kind::Dict {
             self.stop(frame, Reason::DataRead, "a tensor as index");
             return ops::get_item(owner, key);
@@ -48,7 +51,21 @@ impl Recorder {
             }
             Kind::Dict => {
                 let found = heap::dict_get(owner, key);
-                self.note(frame, |state| state.read_key(owner, key, found.clone()));
+                let own = self.note(frame, |state| {
+                    match &found {
+                        Some(value) if state.takes_stand_ins(owner) => {
+                            let own = state.read_slot_value(owner, key, value.as_borrowed())?;
+                            if own.is_some() {
+                                return Ok(own);
+                            }
+                        }
+                        _ => {}
+                    }
+                    state.read_key(owner, key, found.clone()).map(|()| None)
+                });
+                if let Some(Some(own)) = own {
+                    return Ok(own);
+                }
                 if found.is_none()
                     && self.origin(owner) != Some(Origin::Fresh)
                     && !owner.get_type().is(frame.py().get_type::<pyo3::types::PyDict>())
@@ -152,6 +169,9 @@ impl Recorder {
         if self.is_stopped() {
             return ops::set_item(owner, key, value);
         }
+        if self.kind(owner) != Kind::Tensor {
+            self.concrete(frame, &[key], "an index or key");
+        }
         if let (Kind::Tensor, Some(value)) = (self.kind(owner), value) {
             let problem = store_depends_on_data(&mut self.state.borrow_mut(), key);
             if let Some((reason, detail)) = problem {
@@ -221,6 +241,7 @@ impl Recorder {
         if self.is_stopped() {
             return ops::contains(container, item);
         }
+        self.concrete(frame, &[container, item], "a search");
         self.note(frame, |state| match state.kind(container) {
             Kind::Constant => Ok(()),
             Kind::Dict => {

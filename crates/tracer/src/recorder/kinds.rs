@@ -279,6 +279,12 @@ impl Kinds {
         kind
     }
 
+    /// Says what the instances of the type at an address are.
+    pub fn set(&mut self, ty: usize, kind: Kind) {
+        self.by_type.insert(ty, kind);
+        self.recent = [(0, Kind::Opaque); RECENT];
+    }
+
     /// Whether C code reads state of this type's instances without asking a special method.
     pub fn has_native_state(&mut self, ty: &Bound<'_, PyType>) -> bool {
         *self

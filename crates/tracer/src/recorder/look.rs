@@ -3,7 +3,8 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{
-    PyBytes, PyComplex, PyDict, PyFloat, PyInt, PyModule, PySlice, PyString, PyTuple, PyType,
+    PyBytes, PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PyModule, PySet, PySlice,
+    PyString, PyTuple, PyType,
 };
 use stator_cpython::Result;
 use stator_cpython::generic;
@@ -155,6 +156,38 @@ pub fn short_repr(object: Borrowed<'_, '_>) -> String {
     } else {
         text
     }
+}
+
+/// Whether an object is a `tuple` or a `torch.Size`: its elements are all there is to it.
+pub fn is_plain_tuple(object: Borrowed<'_, '_>) -> bool {
+    object.is_exact_instance_of::<PyTuple>()
+        || (object.is_instance_of::<PyTuple>() && type_name(object) == "Size")
+}
+
+/// Whether an object is an exact `list`.
+pub fn is_exact_list(object: Borrowed<'_, '_>) -> bool {
+    object.is_exact_instance_of::<PyList>()
+}
+
+/// What a container of a builtin type holds, and a slice; empty for other objects.
+pub fn plain_parts<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
+    if let Ok(slice) = object.cast_exact::<PySlice>() {
+        return slice_parts(slice).to_vec();
+    }
+    if object.is_instance_of::<PyTuple>() {
+        return tuple_items(object);
+    }
+    if object.is_instance_of::<PyList>() {
+        return list_items(object);
+    }
+    if object.is_instance_of::<PySet>() || object.is_instance_of::<PyFrozenSet>() {
+        return set_items(object);
+    }
+    if object.is_instance_of::<PyDict>() {
+        let items = dict_items(object);
+        return items.into_iter().flat_map(|(key, value)| [key, value]).collect();
+    }
+    Vec::new()
 }
 
 /// Whether an object is a Python number.

@@ -9,6 +9,7 @@
 //! the families `names`, `attributes`, `items`, `operators`, `calls`, `models`, `containers` and `tensors`;
 //! `outcome` turns the notes into a cache entry; `trace` is the log of the same name.
 
+mod arithmetic;
 mod attributes;
 mod breaking;
 mod cached;
@@ -16,7 +17,10 @@ mod calls;
 mod class_attributes;
 mod containers;
 mod context;
+mod deep;
 mod dictionaries;
+mod dimensions;
+mod dynamic;
 mod effects;
 mod exceptions;
 mod getters;
@@ -31,6 +35,7 @@ mod marked;
 mod members;
 mod mode;
 mod models;
+mod module_calls;
 mod names;
 mod objects;
 mod operators;
@@ -42,6 +47,7 @@ mod special;
 mod state;
 mod stores;
 mod suspended;
+mod symbols;
 mod tensors;
 mod trace;
 mod unread;
@@ -51,8 +57,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyo3::types::PySet;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stator_cpython::frame::Frame;
 use stator_cpython::generic::WithoutGc;
 use stator_cpython::object::Borrowed;
@@ -65,6 +70,7 @@ pub use state::{Origin, State, Stop};
 use crate::breaks::{Place, Reason};
 use crate::functions::Functions;
 use crate::logs::Log;
+use crate::policy::Carried;
 use crate::resume::anatomy::Anatomy;
 use crate::resume::point::{Point, Waiting};
 use crate::resume::session::Session;
@@ -91,6 +97,10 @@ pub struct Recorder {
     suspended: RefCell<Vec<suspended::Suspended>>,
     /// What the current instruction's frame waits for.
     links: links::Links,
+    /// What was symbolic when the trace before this one broke.
+    carried: RefCell<Carried>,
+    /// The frame that waits for C code which reads what Python code called from there returns.
+    consumer: Cell<usize>,
     /// The exception that the compiled function's caller is handling, by address.
     handled_at_entry: usize,
     anatomies: RefCell<FxHashMap<usize, Option<Rc<Anatomy>>>>,
@@ -108,7 +118,7 @@ pub struct Recorder {
     entered_root: Cell<bool>,
     trace_log: bool,
     /// The ids of functions under `torch.compiler.allow_in_graph`.
-    allowed_by_torch: Option<Py<PySet>>,
+    allowed_by_torch: FxHashSet<usize>,
     /// For each frame being evaluated, how many of Stator's modes it suspended.
     suspended_modes: RefCell<Vec<usize>>,
 }
@@ -159,10 +169,13 @@ impl Recorder {
         let result = match self.state.try_borrow_mut() {
             Ok(mut state) => {
                 state.locate(frame);
-                let result = notes(&mut state);
-                match state.failure.take() {
-                    Some(stop) => result.and(Err(stop)),
-                    None => result,
+                match notes(&mut state) {
+                    // Nearly always: nothing is moved about for what hardly happens.
+                    Ok(value) if state.failure.is_none() => return Some(value),
+                    result => match state.failure.take() {
+                        Some(stop) => result.and(Err(stop)),
+                        None => result,
+                    },
                 }
             }
             Err(_) => Err((Reason::Instruction, "code that runs while another is recorded".into())),
@@ -285,6 +298,8 @@ impl Recorder {
             baseline: Cell::new(0),
             suspended: RefCell::default(),
             links: links::Links::default(),
+            carried: RefCell::default(),
+            consumer: Cell::new(0),
             handled_at_entry,
             anatomies: RefCell::default(),
             generators: RefCell::default(),

@@ -34,10 +34,16 @@ impl Recorder {
             Some(_) => None,
             None => heap::dict_get(builtins, name),
         };
-        self.note(frame, |state| {
+        let own = self.note(frame, |state| {
             let slot = (globals.as_ptr() as usize, name.as_ptr() as usize);
+            if !state.policy.is_static()
+                && let Some(value) = &found
+            {
+                state.namespace(frame, globals, false)?;
+                return state.read_slot_value(globals, name, value.as_borrowed());
+            }
             if state.read_slots.contains(&slot) {
-                return Ok(());
+                return Ok(None);
             }
             state.namespace(frame, globals, false)?;
             state.read_dict_slot(globals, name, found.as_ref().map(|value| value.as_borrowed()))?;
@@ -46,9 +52,9 @@ impl Recorder {
                 let value = from_builtins.as_ref().map(|value| value.as_borrowed());
                 state.read_dict_slot(builtins, name, value)?;
             }
-            Ok(())
+            Ok(None)
         });
-        match found.or(from_builtins) {
+        match own.flatten().or(found).or(from_builtins) {
             Some(value) => Ok(value),
             None => ops::load_global(frame, name),
         }

@@ -53,6 +53,15 @@ fn binary_names(op: BinaryOp) -> (&'static [&'static str], Operator) {
     }
 }
 
+/// The operator that isn't in place.
+fn plain(names: &[&'static str], operator: Operator) -> Operator {
+    let [_, plain, _] = names else { return operator };
+    let name = plain.trim_matches('_');
+    Operator::from_name(name)
+        .or_else(|| Operator::from_name(&format!("{name}_")))
+        .unwrap_or(operator)
+}
+
 /// What an operator's operands make of it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Operands {
@@ -90,8 +99,16 @@ impl Recorder {
             return ops::binary(op, left, right);
         }
         let (names, operator) = binary_names(op);
+        if let Some(result) =
+            self.symbolic_binary(frame, op, plain(names, operator), &[left, right])
+        {
+            return result;
+        }
         match self.operands(&[left, right]) {
-            Operands::Constants => ops::binary(op, left, right),
+            Operands::Constants => {
+                self.concrete(frame, &[left, right], "an operator");
+                ops::binary(op, left, right)
+            }
             Operands::Tensors => {
                 let other = if self.kind(left) == Kind::Tensor { right } else { left };
                 if matches!(self.kind(other), Kind::Object | Kind::Opaque) {
@@ -102,20 +119,16 @@ impl Recorder {
                     );
                 }
                 // Numbers have no in-place operators: `n += t` is `n = n + t`.
-                let operator = match names {
-                    [_, plain, _] if self.kind(left) != Kind::Tensor => {
-                        Operator::from_name(plain.trim_matches('_'))
-                            .or_else(|| {
-                                Operator::from_name(&format!("{}_", plain.trim_matches('_')))
-                            })
-                            .unwrap_or(operator)
-                    }
-                    _ => operator,
-                };
+                let is_number = self.kind(left) != Kind::Tensor;
+                let operator = if is_number { plain(names, operator) } else { operator };
                 let target = |_: &mut State| Target::Operator(operator);
                 self.operation(frame, target, &[left, right], None, || ops::binary(op, left, right))
             }
             Operands::Others => {
+                // Sequences are joined as they are; numbers that repeat them are read.
+                if !matches!(op, BinaryOp::Add | BinaryOp::InPlaceAdd) {
+                    self.concrete(frame, &[left, right], "an operator of containers");
+                }
                 self.guard_operands(frame, &[left, right], names);
                 let in_place = names.len() == 3;
                 self.note(frame, |state| {
@@ -153,6 +166,9 @@ impl Recorder {
             UnaryOp::Positive => ("__pos__", Operator::Pos),
             UnaryOp::Invert => ("__invert__", Operator::Invert),
         };
+        if let Some(result) = self.symbolic_unary(frame, op, operator, operand) {
+            return result;
+        }
         match self.operands(&[operand]) {
             Operands::Constants => ops::unary(op, operand),
             Operands::Tensors => {
@@ -190,8 +206,14 @@ impl Recorder {
             CompareOp::Gt => (&["__gt__", "__lt__"], Operator::Gt),
             CompareOp::Ge => (&["__ge__", "__le__"], Operator::Ge),
         };
+        if let Some(result) = self.symbolic_compare(frame, op, left, right) {
+            return result;
+        }
         match self.operands(&[left, right]) {
-            Operands::Constants => ops::compare(op, left, right),
+            Operands::Constants => {
+                self.concrete(frame, &[left, right], "a comparison");
+                ops::compare(op, left, right)
+            }
             Operands::Tensors => {
                 let other = if self.kind(left) == Kind::Tensor { right } else { left };
                 let number = self.kind(other) == Kind::Tensor || heap::is_number(other);
@@ -216,6 +238,7 @@ impl Recorder {
                 })
             }
             Operands::Others => {
+                self.concrete(frame, &[left, right], "a comparison of containers");
                 self.guard_operands(frame, &[left, right], names);
                 self.note(frame, |state| {
                     if holds_tensor(state, left) || holds_tensor(state, right) {
@@ -291,6 +314,10 @@ impl Recorder {
         if self.is_stopped() {
             return ops::truth(operand);
         }
+        if let Some(answer) = self.symbolic_truth(frame, operand) {
+            return Ok(answer);
+        }
+        self.concrete(frame, &[operand], "a truth value");
         match self.kind(operand) {
             Kind::Constant => {}
             Kind::Tensor => self.stop(frame, Reason::DataRead, "the truth value of a tensor"),
@@ -329,10 +356,23 @@ impl Recorder {
         left: Borrowed<'_, 'py>,
         right: Borrowed<'_, 'py>,
     ) -> bool {
-        let same = left.is(right);
+        let mut same = left.is(right);
+        if self.has_symbols() {
+            // What stands for an outside number is that number.
+            let state = self.state.borrow();
+            same = state.stands_for(left) == state.stands_for(right);
+        }
         self.note(frame, |state| {
             let kinds = (state.kind(left), state.kind(right));
             if kinds == (Kind::Constant, Kind::Constant) {
+                for operand in [left, right] {
+                    if !left.get_type().is(right.get_type()) {
+                        break;
+                    }
+                    if state.number(operand).is_some() && !same {
+                        return Err((Reason::Identity, "identity of symbolic numbers".into()));
+                    }
+                }
                 // Equal floats may be one object in this call and two in the next.
                 let may_part = left.is_exact_instance_of::<PyFloat>();
                 return if same && !may_part
@@ -360,6 +400,7 @@ impl Recorder {
         conversion: u32,
         spec: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
+        self.concrete(frame, &[value], "its text");
         self.text_of(frame, value, || ops::format(value, conversion, spec))
     }
 }

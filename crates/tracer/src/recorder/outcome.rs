@@ -1,6 +1,7 @@
 //! From notes to a cache entry: runs the call, then turns its result into recipes.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -18,11 +19,13 @@ use super::{Recorder, Recording};
 use crate::breaks::{Break, Place};
 use crate::effects::{Part, Store};
 use crate::evaluator::{Link, evaluate};
+use crate::policy::Policy;
 use crate::recipe::{GraphOutputs, Recipe, RecipeId, Recipes};
 use crate::resume::anatomy::Anatomy;
 use crate::resume::point::{Waiting, slots};
 use crate::resume::session::Session;
 use crate::rollback;
+use crate::symbolic::Symbolic;
 
 /// A finished trace.
 pub struct Traced {
@@ -58,6 +61,8 @@ pub struct Traced {
     pub kept: FxHashSet<ObjectId>,
     /// What a replay writes to outside objects, in order.
     pub effects: Vec<Store>,
+    /// The facts about symbols, if there are any.
+    pub symbolic: Option<Box<Symbolic>>,
 }
 
 /// How a trace ends.
@@ -178,8 +183,9 @@ pub fn record<'py>(
     function: Borrowed<'_, 'py>,
     args: Borrowed<'_, 'py>,
     kwargs: Option<Borrowed<'_, 'py>>,
-    global: GlobalState,
+    global: Arc<GlobalState>,
     session: Rc<Session>,
+    policy: Policy,
 ) -> PyResult<Result<Object<'py>>> {
     let py = function.py();
     let code = heap::function_code(function).map_or(0, |code| code.as_ptr() as usize);
@@ -187,14 +193,16 @@ pub fn record<'py>(
     super::warm_up(py);
     {
         let mut state = recorder.state.borrow_mut();
+        state.policy = policy;
         let source = state.sources.intern(Source::GlobalState);
-        state.guard(source, GuardKind::GlobalState(Box::new(global)));
+        state.guard(source, GuardKind::GlobalState(global));
     }
     *recorder.generators.borrow_mut() = rollback::generators(py)?;
     *recorder.gc.borrow_mut() = Some(WithoutGc::new(py));
     let result = recorder.evaluating(py, || ops::call_ex(function, args, kwargs));
+    let plain = result.as_ref().ok().and_then(|value| recorder.state.borrow().plain(value));
     recorder.close(py, result.as_ref().ok().map(|value| value.as_borrowed()));
-    Ok(result)
+    Ok(plain.map_or(result, Ok))
 }
 
 impl Recorder {
@@ -289,6 +297,7 @@ impl Finish {
         let writes_inputs = state.writes_inputs();
         state.guard_tensors_distinct();
         state.guard_written_distinct();
+        let symbolic = state.finish_symbols();
         state.sources.shrink_to_fit();
         state.guards.shrink_to_fit();
         state.locations.shrink_to_fit();
@@ -309,6 +318,7 @@ impl Finish {
             generators: Vec::new(),
             kept,
             effects,
+            symbolic,
         })
     }
 

@@ -29,6 +29,18 @@ impl Finish {
         if let Some(&id) = self.made.get(&address) {
             return Ok(id);
         }
+        if let Some(number) = self.state.number(object) {
+            let id = match self.state.outside_number(number) {
+                Some(source) => self.source(source),
+                None => {
+                    let node = self.state.number_node(number);
+                    let recipe = self.outputs.recipe(node);
+                    self.recipes.push(recipe)
+                }
+            };
+            self.insert(address, id);
+            return Ok(id);
+        }
         let kind = self.state.kind_alone(object);
         if kind == Kind::Constant {
             if let Some(source) = self.state.constant_root(object) {
@@ -145,7 +157,7 @@ impl Finish {
                     return Ok(Recipe::Tuple(items));
                 }
                 let id = self.keep(class.as_any().as_borrowed());
-                if is_struct_sequence(&class) {
+                if is_struct_sequence(&class) || class.name().is_ok_and(|name| name == "Size") {
                     let inner = self.recipes.push(Recipe::Tuple(items));
                     return Ok(Recipe::Call { callable: id, args: Box::new([inner]) });
                 }

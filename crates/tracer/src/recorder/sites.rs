@@ -20,15 +20,21 @@ use super::state::{ActiveFrame, Origin};
 use super::unread::only_adds_to;
 use crate::breaks::Reason;
 use crate::evaluator::Role;
-use crate::evaluator::sites::{Sites, Step};
+use crate::evaluator::sites::{Sites, Skip, Step};
 
 impl<'py> Sites<'py> for Recorder {
     const STEPS: bool = true;
 
     #[inline]
     fn step(&self, frame: &Frame<'py>, opcode: u8, arg: u32) -> Step {
-        if self.is_stopped() && !self.restart(frame) {
-            return Step::HandOver;
+        let mut step = Step::Evaluate;
+        if self.is_stopped() {
+            if !self.restart(frame) {
+                return Step::HandOver;
+            }
+            if self.has_symbols() {
+                step = Step::Substitute;
+            }
         }
         self.baseline.set(ops::executed());
         self.links.clear();
@@ -36,17 +42,28 @@ impl<'py> Sites<'py> for Recorder {
             && let Some(stop) = self.known_break(frame)
         {
             self.break_before(frame, stop);
-            return Step::Evaluate;
+            return step;
         }
         if self.trace_log {
             self.log_step(frame, frame.unit(), opcode, arg);
         }
-        Step::Evaluate
+        step
     }
 
-    fn enters(&self, frame: &Frame<'py>) {
+    fn substitutes(&self, frame: &Frame<'py>) -> Vec<(usize, Object<'py>)> {
+        let mut state = self.state.borrow_mut();
+        let found = state.symbols.as_mut().map(|symbols| std::mem::take(&mut symbols.substitutes));
+        let found = found.unwrap_or_default().into_iter();
+        found.map(|(index, value)| (index, value.into_bound(frame.py()))).collect()
+    }
+
+    fn returns(&self, frame: &Frame<'py>, value: Borrowed<'_, 'py>) {
+        self.handed_back(frame, value);
+    }
+
+    fn enters(&self, frame: &Frame<'py>) -> bool {
         if self.is_stopped() {
-            return;
+            return false;
         }
         let is_root = !self.entered_root.get() && frame.code().as_ptr() as usize == self.root;
         self.entered_root.set(true);
@@ -65,6 +82,7 @@ impl<'py> Sites<'py> for Recorder {
             self.enter_root(frame);
         }
         self.suspend_mode(frame.py());
+        is_root && self.has_symbols()
     }
 
     fn leaves(&self, frame: &Frame<'py>) {
@@ -75,6 +93,10 @@ impl<'py> Sites<'py> for Recorder {
 
     fn interrupts(&self, frame: &Frame<'py>, what: &'static str) {
         self.stop(frame, Reason::Instruction, what);
+    }
+
+    fn skips(&self, frame: &Frame<'py>) -> Option<Skip<'py>> {
+        self.skip_module_call(frame)
     }
 
     fn load_global(&self, frame: &Frame<'py>, name: Borrowed<'_, 'py>) -> Result<Object<'py>> {
@@ -375,6 +397,7 @@ impl<'py> Sites<'py> for Recorder {
     fn creates(&self, frame: &Frame<'py>, object: Borrowed<'_, 'py>) {
         self.note(frame, |state| {
             state.set_fresh(object);
+            state.fix_hashed(object);
             Ok(())
         });
     }
@@ -384,6 +407,10 @@ impl<'py> Sites<'py> for Recorder {
     }
 
     fn extends(&self, frame: &Frame<'py>, container: Borrowed<'_, 'py>) {
+        self.note(frame, |state| {
+            state.fix_hashed(container);
+            Ok(())
+        });
         self.note(frame, |state| match state.kind(container) {
             Kind::List | Kind::Dict => heap::children(container)
                 .iter()
@@ -470,9 +497,12 @@ impl Recorder {
                 };
                 state.locate_unit(first_use);
                 state.only_changed = only_adds_to(frame, index);
-                let adopted = state.adopt(source, value);
+                let adopted = state.adopt_root(source, value, Some(index));
                 state.only_changed = false;
-                adopted?;
+                if let Some(own) = adopted? {
+                    state.hold((frame.id(), index), source, own.bind_borrowed(frame.py()));
+                    continue;
+                }
                 if variadic.contains(&index) {
                     // CPython made `*args` and `**kwargs` for this call: what they hold is from
                     // outside, they themselves aren't.

@@ -12,19 +12,22 @@ use std::collections::HashSet;
 use pyo3::prelude::*;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use stator_cpython::frame::Frame;
-use stator_cpython::object::Borrowed;
+use stator_cpython::object::{Borrowed, Object};
 use stator_graph::{Graph, NodeId, StackId};
-use stator_guards::{Guard, GuardKind, ObjectId, Source, SourceId, Sources};
+use stator_guards::{Guard, GuardKind, ObjectId, Printed, Source, SourceId, Sources};
 
 use super::context::Token;
 use super::effects::{Effect, KEYS};
 use super::kinds::{Kind, Kinds};
 use super::look as heap;
 use super::lookups::RecentLookups;
+use super::module_calls::ModuleCalls;
 use super::objects::{Adopted, Mark, Objects, canonical_key};
+use super::symbols::Symbols;
 use super::tensors::tensor_guard;
 use super::unread::Unread;
 use crate::breaks::{Place, Reason};
+use crate::policy::Policy;
 
 /// Where an object with identity came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +80,7 @@ pub struct State {
     /// Placeholders by source, in the order they were made.
     pub placeholders: FxHashMap<SourceId, NodeId>,
     /// For [`Sources::print_next`] of placeholders.
-    pub last_printed: Option<(SourceId, String)>,
+    pub last_printed: Printed,
     /// Sources of the placeholders, in the graph's order.
     pub inputs: Vec<SourceId>,
     /// The inputs with the version of their data when they were first used.
@@ -112,6 +115,8 @@ pub struct State {
     pub rekeyed: FxHashMap<usize, Vec<Py<PyAny>>>,
     /// The writes, in the order of the first write to each part.
     pub effects: Vec<Effect>,
+    /// What is known of calls of modules.
+    pub module_calls: ModuleCalls,
     /// Special methods of types that are guarded already: type and name.
     pub protocols: FxHashSet<Slot>,
     distinct: FxHashSet<Slot>,
@@ -124,7 +129,7 @@ pub struct State {
     /// Why the contents of one of them could not be guarded.
     pub failure: Option<Stop>,
     /// Containers that are being looked into.
-    visiting: FxHashSet<usize>,
+    pub(super) visiting: FxHashSet<usize>,
     /// Cells found a second time, which are guarded to be the first.
     pub shared_cells: FxHashSet<SourceId>,
     /// Objects that the entry keeps: results of calls that are constants of the trace.
@@ -140,6 +145,12 @@ pub struct State {
     pub on_stack: FxHashSet<usize>,
     /// Objects from outside that can only be passed on, by address.
     pub(super) carried: FxHashMap<usize, SourceId>,
+    /// Which sizes and numbers are to be symbols.
+    pub policy: Policy,
+    /// The symbols, once there is one.
+    pub symbols: Option<Box<Symbols>>,
+    /// Whether who reads a slot now takes what stands for a number in its place.
+    pub may_stand_in: bool,
 }
 
 impl State {
@@ -164,7 +175,7 @@ impl State {
             graph_objects: Vec::new(),
             graph_object_ids: FxHashMap::default(),
             placeholders: FxHashMap::default(),
-            last_printed: None,
+            last_printed: Printed::default(),
             inputs: Vec::new(),
             input_versions: Vec::new(),
             frames: Vec::new(),
@@ -183,6 +194,7 @@ impl State {
             written_dicts: FxHashSet::default(),
             rekeyed: FxHashMap::default(),
             effects: Vec::new(),
+            module_calls: ModuleCalls::default(),
             protocols: FxHashSet::default(),
             distinct: FxHashSet::default(),
             unread: FxHashMap::default(),
@@ -197,6 +209,9 @@ impl State {
             constants: FxHashMap::default(),
             on_stack: FxHashSet::default(),
             carried: FxHashMap::default(),
+            policy: Policy::default(),
+            symbols: None,
+            may_stand_in: false,
         })
     }
 
@@ -208,6 +223,11 @@ impl State {
             self.read_unread(object);
         }
         self.kind_alone(object)
+    }
+
+    /// Says what instances of a type are, from here on.
+    pub fn set_kind(&mut self, ty: &Object<'_>, kind: Kind) {
+        self.kinds.set(ty.as_ptr() as usize, kind);
     }
 
     /// The kind of an object whose contents nobody looks at.
@@ -351,6 +371,10 @@ impl State {
                     format!("a {} of objects", heap::type_name(object)),
                 ));
             }
+            if let Some(number) = self.number(object) {
+                // The same object at another source: a replay may find another number there.
+                self.specialise(object.py(), number, "found in two places");
+            }
             let guard = self.constant_guard(object);
             self.guard(source, guard);
             if let Source::Local { .. } = self.sources.get(source) {
@@ -382,9 +406,10 @@ impl State {
         match kind {
             Kind::Constant => {}
             Kind::Tensor => {
-                let Some(guard) = tensor_guard(self, object) else {
+                let Some(mut guard) = tensor_guard(self, object) else {
                     return Err((Reason::Unsupported, "a tensor without plain strides".into()));
                 };
+                self.loosen(source, object, &mut guard);
                 self.guard(source, GuardKind::Tensor(guard.into()));
             }
             Kind::Function if self.is_per_call_function(source, object) => {
@@ -506,6 +531,7 @@ impl State {
         let key = self.objects.canonical(key);
         let slot = (dict.as_ptr() as usize, key.as_ptr() as usize);
         if self.written.contains_key(&slot) || !self.read_slots.insert(slot) {
+            self.reads_slot_natively(dict.py(), slot);
             return Ok(());
         }
         let by_value =
@@ -520,6 +546,12 @@ impl State {
                 let text = self.objects.repr(id, key.as_borrowed());
                 // Each slot comes here once.
                 let source = self.sources.new_dict_item(parent, id, text);
+                if self.may_stand_in && self.takes_number(source, value, false) {
+                    self.adopt_number(source, value, false);
+                    let symbols = self.symbols.as_mut().expect("just adopted");
+                    symbols.add_slot_source(slot, source);
+                    return Ok(());
+                }
                 self.adopt(source, value)
             }
             None => {
@@ -582,123 +614,6 @@ impl State {
         Ok(())
     }
 
-    /// Guards an object that C code is about to read whole: containers of builtin types, deeply.
-    /// Fails for objects whose reading could run code that isn't traced.
-    pub fn adopt_deep(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
-        let container = matches!(self.kind(object), Kind::Dict | Kind::List | Kind::Tuple);
-        if !container {
-            return self.adopt_parts(object);
-        }
-        self.once(object, Ok(()), |state| state.adopt_parts(object))
-    }
-
-    /// Looks into a container, unless it is being looked into already: it may hold itself.
-    pub fn once<T>(
-        &mut self,
-        container: Borrowed<'_, '_>,
-        again: T,
-        look: impl FnOnce(&mut Self) -> T,
-    ) -> T {
-        let address = container.as_ptr() as usize;
-        if !self.visiting.insert(address) {
-            return again;
-        }
-        let result = look(self);
-        self.visiting.remove(&address);
-        result
-    }
-
-    fn adopt_parts(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
-        match self.kind(object) {
-            Kind::Dict => {
-                self.adopt_dict(object)?;
-                heap::dict_items(object)
-                    .iter()
-                    .try_for_each(|(_, value)| self.adopt_deep(value.as_borrowed()))
-            }
-            Kind::List => heap::list_items(object)
-                .iter()
-                .try_for_each(|item| self.adopt_deep(item.as_borrowed())),
-            Kind::Tuple => heap::tuple_items(object)
-                .iter()
-                .try_for_each(|item| self.adopt_deep(item.as_borrowed())),
-            Kind::Object => self.refuse_native_state(object),
-            Kind::Iterator if self.source(object).is_some() => {
-                Err((Reason::OutsideIterator, heap::type_name(object)))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Vouches for objects that C code made: what's known or constant stays as it is, containers
-    /// and iterators are fresh, deeply. Fails for tensors and objects nobody recorded.
-    pub fn register(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
-        let kind = self.kind_alone(object);
-        if kind == Kind::Constant || self.origin(object).is_some() {
-            return Ok(());
-        }
-        match kind {
-            Kind::Tensor => {
-                return Err((
-                    Reason::UnknownOrigin,
-                    "a tensor made by a call that isn't recorded".into(),
-                ));
-            }
-            Kind::Builtin if let Some((receiver, _)) = heap::bound_builtin(object) => {
-                self.set_fresh(object);
-                return self.register(receiver.as_borrowed());
-            }
-            Kind::Type
-            | Kind::Builtin
-            | Kind::Singleton
-            | Kind::TorchCallable
-            | Kind::Module
-            | Kind::Code => {
-                self.anchor(object);
-                return Ok(());
-            }
-            Kind::Opaque => return Err((Reason::Unsupported, heap::type_name(object))),
-            _ => self.set_fresh(object),
-        }
-        match kind {
-            Kind::List => heap::list_items(object)
-                .iter()
-                .try_for_each(|item| self.register(item.as_borrowed())),
-            Kind::Tuple => heap::tuple_items(object)
-                .iter()
-                .try_for_each(|item| self.register(item.as_borrowed())),
-            Kind::Dict => heap::dict_items(object).iter().try_for_each(|(key, value)| {
-                self.register(key.as_borrowed())?;
-                self.register(value.as_borrowed())
-            }),
-            Kind::Method => {
-                let (function, receiver) = heap::method_parts(object);
-                self.register_function(function.as_borrowed())?;
-                self.register(receiver.as_borrowed())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// As [`State::register`] for what `__reduce_ex__` returns: functions in it are the library's,
-    /// and a dictionary may be the object's own.
-    pub fn register_parts(&mut self, parts: Borrowed<'_, '_>) -> Result<(), Stop> {
-        for part in heap::tuple_items(parts) {
-            self.register_function(part.as_borrowed())?;
-        }
-        self.set_fresh(parts);
-        Ok(())
-    }
-
-    /// Vouches for a function that C code handed out (through a type that's guarded).
-    pub fn register_function(&mut self, function: Borrowed<'_, '_>) -> Result<(), Stop> {
-        if self.origin(function).is_none() && self.kind(function) == Kind::Function {
-            self.anchor(function);
-            return Ok(());
-        }
-        self.register(function)
-    }
-
     /// Guards that two outside objects aren't the same.
     pub fn guard_distinct(&mut self, left: Borrowed<'_, '_>, right: Borrowed<'_, '_>) {
         let (Some(a), Some(b)) = (self.source(left), self.source(right)) else { return };
@@ -755,7 +670,9 @@ impl State {
 
     /// Guards that the graph's inputs are different tensors: each has one placeholder.
     pub fn guard_tensors_distinct(&mut self) {
-        if let Some((&first, rest)) = self.inputs.split_first()
+        let tensors: Vec<_> =
+            self.inputs.iter().copied().filter(|input| !self.is_outside_number(*input)).collect();
+        if let Some((&first, rest)) = tensors.split_first()
             && !rest.is_empty()
         {
             self.guards.push(Guard {

@@ -59,8 +59,9 @@ impl State {
                 let info = info(tensor);
                 let version = info.as_ref().and_then(|info| info.version);
                 let value = info.map_or(Value::Unknown, |info| graph_meta(self, &info));
+                self.place_symbols(source);
                 let text = self.sources.print_next(source, &mut self.last_printed);
-                let node = self.graph.placeholder(&text, value);
+                let node = self.graph.placeholder(text, value);
                 self.placeholders.insert(source, node);
                 self.inputs.push(source);
                 self.input_versions.push((tensor.to_owned().unbind(), version));
@@ -74,6 +75,9 @@ impl State {
 
     /// An argument of an operation as the graph holds it.
     pub fn graph_arg(&mut self, object: Borrowed<'_, '_>) -> std::result::Result<Arg, Stop> {
+        if let Some(number) = self.number(object) {
+            return Ok(Arg::Node(self.number_node(number)));
+        }
         match self.kind(object) {
             Kind::Tensor => self.tensor_node(object).map(Arg::Node),
             Kind::Constant => self.constant_arg(object),
@@ -244,6 +248,7 @@ impl Recorder {
             }
             Ok(recorded)
         });
+        let given = self.note(frame, |state| Ok(state.given(args, names))).flatten();
         let result = {
             let _native = Suspended::new(frame.py());
             execute()
@@ -258,7 +263,12 @@ impl Recorder {
                 let stack = state.place(frame);
                 let node =
                     state.graph.call_with_keywords(target, &recorded.args, &recorded.names, stack);
-                state.bind_result(node, object.as_borrowed(), args)
+                state.bind_result(node, object.as_borrowed(), args)?;
+                if let Some(given) = &given {
+                    let name = state.operation_name(target);
+                    state.infer(&name, given, object.as_borrowed());
+                }
+                Ok(())
             });
         }
         Ok(object)

@@ -4,6 +4,7 @@
 //! `(op, name, target, args, kwargs, stack_trace)`, where
 //! * `op` is an opcode of `torch.fx`: `placeholder`, `call_function`, `call_method`, `output`;
 //! * `name` is the name that the graph prints;
+//! * `args` of a placeholder are the names of its symbolic sizes, or its own name if it's a number;
 //! * `target` is the source's text for a placeholder, a callable for `call_function` (for an
 //!   operator the function in `operator`), a name for `call_method`, `"output"` for the output;
 //! * in `args` and `kwargs` other nodes appear as `reference(name)`;
@@ -13,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PySlice, PyString, PyTuple};
 use stator_graph::names::Names;
 use stator_graph::print::stack_trace;
-use stator_graph::{Arg, Graph, Locate, NodeId, NodeKind, Target};
+use stator_graph::{Arg, Graph, Locate, NodeId, NodeKind, Target, Value};
 
 use super::constant::to_object;
 
@@ -58,7 +59,8 @@ impl<'py> Exporter<'_, 'py> {
         let kwargs = PyDict::new(py);
         let (op, target, args) = match self.graph.node(id).kind {
             NodeKind::Placeholder { source } => {
-                ("placeholder", self.str(self.graph.text(source)), PyTuple::empty(py))
+                let symbols = self.symbols(id, self.graph.text(source))?;
+                ("placeholder", self.str(self.graph.text(source)), symbols)
             }
             NodeKind::GetItem { of, index } => {
                 let args = (self.node(of)?, index).into_pyobject(py)?;
@@ -74,6 +76,16 @@ impl<'py> Exporter<'_, 'py> {
             }
         };
         (op, self.names.get(id), target, args, kwargs, trace).into_pyobject(py)
+    }
+
+    /// How the sizes of a placeholder print where some are symbolic, `None` for plain ones; the name
+    /// of a number; empty for others.
+    fn symbols(&self, id: NodeId, source: &str) -> PyResult<Bound<'py, PyTuple>> {
+        if matches!(self.graph.node(id).value, Value::Integer | Value::Float) {
+            return PyTuple::new(self.py, [source]);
+        }
+        let sizes = self.graph.symbolic_sizes(id).unwrap_or_default();
+        PyTuple::new(self.py, sizes.iter().map(|size| size.map(|text| self.graph.text(text))))
     }
 
     fn call(

@@ -26,6 +26,7 @@ use crate::entries::Entries;
 use crate::entry::Entry;
 use crate::evaluator::Link;
 use crate::lock;
+use crate::policy::Policy;
 
 /// A frame that waits, seen from outside.
 #[derive(Clone)]
@@ -236,6 +237,12 @@ impl Point {
     /// From here on the program runs natively.
     pub fn give_up(&self) {
         self.given_up.store(true, Ordering::Relaxed);
+    }
+
+    /// Which sizes and numbers another trace from here takes as symbols.
+    pub fn policy(&self, py: Python<'_>, dynamic: Option<bool>) -> Policy {
+        let entries = lock(&self.entries).clone();
+        Policy::new(py, dynamic, &entries)
     }
 
     /// Adds a trace.

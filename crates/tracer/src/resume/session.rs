@@ -23,10 +23,16 @@ pub struct Session {
     pub points: Arc<Points>,
     /// How many traces a resume point may have.
     pub limit: usize,
+    /// `stator.compile`'s `dynamic`.
+    pub dynamic: Option<bool>,
     root: RefCell<Option<Root>>,
     made: RefCell<Vec<Arc<Entry>>>,
     breaks: RefCell<Vec<Break>>,
+    broken_mark: RefCell<Option<BrokenMark>>,
 }
+
+/// A dimension that is marked as dynamic and wasn't kept so, and why.
+pub type BrokenMark = (String, String);
 
 /// What a session has brought.
 pub struct Brought {
@@ -36,18 +42,22 @@ pub struct Brought {
     pub made: Vec<Arc<Entry>>,
     /// The breaks, in the order of execution.
     pub breaks: Vec<Break>,
+    /// The first dimension that had to stay symbolic and didn't.
+    pub broken_mark: Option<BrokenMark>,
 }
 
 impl Session {
     /// Nothing yet.
     #[must_use]
-    pub fn new(points: Arc<Points>, limit: usize) -> Self {
+    pub fn new(points: Arc<Points>, limit: usize, dynamic: Option<bool>) -> Self {
         Self {
             points,
             limit,
+            dynamic,
             root: RefCell::default(),
             made: RefCell::default(),
             breaks: RefCell::default(),
+            broken_mark: RefCell::default(),
         }
     }
 
@@ -71,6 +81,11 @@ impl Session {
         self.made.borrow_mut().push(entry);
     }
 
+    /// A trace doesn't keep what a user has marked.
+    pub fn broke_mark(&self, mark: BrokenMark) {
+        self.broken_mark.borrow_mut().get_or_insert(mark);
+    }
+
     /// A break was met.
     pub fn broke(&self, stop: Break) {
         self.breaks.borrow_mut().push(stop);
@@ -78,6 +93,11 @@ impl Session {
 
     /// What it has brought.
     pub fn finish(&self) -> Brought {
-        Brought { root: self.root.take(), made: self.made.take(), breaks: self.breaks.take() }
+        Brought {
+            root: self.root.take(),
+            made: self.made.take(),
+            breaks: self.breaks.take(),
+            broken_mark: self.broken_mark.take(),
+        }
     }
 }

@@ -1,0 +1,172 @@
+//! Which sizes and numbers a trace takes as symbols: what the user asked for, and what earlier traces
+//! that began at the same place found to change.
+
+use std::rc::Rc;
+
+use pyo3::prelude::*;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use stator_cpython::object::Borrowed;
+
+use crate::entries::Entries;
+
+/// What decides over one trace.
+#[derive(Clone, Default)]
+pub struct Policy {
+    /// `stator.compile`'s `dynamic`: everything, nothing, or what has changed.
+    pub dynamic: Option<bool>,
+    history: Rc<History>,
+    carried: Rc<Carried>,
+}
+
+/// What earlier traces found, by the printed source.
+#[derive(Debug, Default)]
+pub struct History {
+    numbers: FxHashMap<String, Vec<Seen>>,
+    tensors: FxHashMap<String, Vec<Dims>>,
+    /// Whether one of the traces has symbols: what it took to be equal may differ.
+    has_symbols: bool,
+}
+
+/// A number, as a trace took it.
+#[derive(Debug)]
+pub enum Seen {
+    /// A constant.
+    Integer(i64),
+    /// A constant.
+    Float(f64),
+    /// A symbol.
+    Symbol,
+}
+
+/// A tensor's sizes and strides, as a trace took them; `None`: any.
+#[derive(Debug)]
+pub struct Dims {
+    /// Sizes.
+    pub sizes: Box<[Option<i64>]>,
+    /// Strides.
+    pub strides: Box<[Option<i64>]>,
+}
+
+/// One for each dimension.
+pub type Flags = SmallVec<[bool; 6]>;
+
+/// What was symbolic when the trace before this one ended, by address.
+#[derive(Debug, Default)]
+pub struct Carried {
+    /// Numbers: objects of their own, kept as such.
+    pub numbers: FxHashMap<usize, Py<PyAny>>,
+    /// Tensors, and which of their sizes.
+    pub tensors: FxHashMap<usize, Flags>,
+}
+
+impl History {
+    /// A trace took a number so.
+    pub fn add_number(&mut self, source: String, seen: Seen) {
+        self.has_symbols |= matches!(seen, Seen::Symbol);
+        self.numbers.entry(source).or_default().push(seen);
+    }
+
+    /// A trace took a tensor so.
+    pub fn add_tensor(&mut self, source: String, dims: Dims) {
+        self.has_symbols |= dims.sizes.iter().any(Option::is_none);
+        self.tensors.entry(source).or_default().push(dims);
+    }
+}
+
+impl Policy {
+    /// The policy for a new trace beside those of `entries`.
+    pub fn new(py: Python<'_>, dynamic: Option<bool>, entries: &Entries) -> Self {
+        let mut history = History::default();
+        if dynamic != Some(false) {
+            entries.iter().for_each(|entry| entry.tell(py, &mut history));
+        }
+        Self { dynamic, history: Rc::new(history), carried: Rc::default() }
+    }
+
+    /// The same, for a trace behind a graph break.
+    #[must_use]
+    pub fn carrying(mut self, carried: Carried) -> Self {
+        self.carried = Rc::new(carried);
+        self
+    }
+
+    /// Whether nothing but marks on tensors can make a symbol.
+    pub fn is_static(&self) -> bool {
+        self.dynamic != Some(true)
+            && self.history.numbers.is_empty()
+            && self.history.tensors.is_empty()
+            && self.carried.numbers.is_empty()
+            && self.carried.tensors.is_empty()
+    }
+
+    /// Whether symbols of equal sizes may be taken for one: not where that has failed before.
+    pub fn ducks(&self) -> bool {
+        !self.history.has_symbols
+    }
+
+    /// Whether a number is a symbol. `is_root`: it's an argument, or a local variable at a break.
+    pub fn takes_number(
+        &self,
+        number: Borrowed<'_, '_>,
+        value: f64,
+        is_root: bool,
+        source: impl FnOnce() -> String,
+    ) -> bool {
+        match self.dynamic {
+            Some(false) => return false,
+            Some(true) if is_root => return true,
+            _ => {}
+        }
+        if self.carried.numbers.contains_key(&(number.as_ptr() as usize)) {
+            return true;
+        }
+        if self.history.numbers.is_empty() {
+            return false;
+        }
+        let Some(seen) = self.history.numbers.get(&source()) else { return false };
+        seen.iter().any(|seen| match *seen {
+            Seen::Symbol => true,
+            Seen::Integer(before) => before as f64 != value,
+            Seen::Float(before) => before.to_bits() != value.to_bits(),
+        })
+    }
+
+    /// Whether a number was a symbol of the trace before this one: its object is its own.
+    pub fn carries(&self, number: Borrowed<'_, '_>) -> bool {
+        self.carried.numbers.contains_key(&(number.as_ptr() as usize))
+    }
+
+    /// Which sizes of a tensor are symbols, and which strides have been seen to differ.
+    pub fn takes_sizes(
+        &self,
+        tensor: Borrowed<'_, '_>,
+        sizes: &[i64],
+        strides: &[i64],
+        source: impl FnOnce() -> String,
+    ) -> Option<(Flags, Flags)> {
+        let rank = sizes.len();
+        let mut taken = SmallVec::from_elem(self.dynamic == Some(true), rank);
+        let mut loose = SmallVec::from_elem(false, rank);
+        if self.dynamic == Some(false) {
+            return None;
+        }
+        if let Some(carried) = self.carried.tensors.get(&(tensor.as_ptr() as usize)) {
+            for (taken, carried) in taken.iter_mut().zip(carried) {
+                *taken |= carried;
+            }
+        }
+        if !self.history.tensors.is_empty()
+            && let Some(seen) = self.history.tensors.get(&source())
+        {
+            for dims in seen.iter().filter(|dims| dims.sizes.len() == rank) {
+                for index in 0..rank {
+                    taken[index] |= dims.sizes[index] != Some(sizes[index]);
+                    let before = dims.strides.get(index).copied().flatten();
+                    loose[index] |= before.is_some_and(|before| before != strides[index]);
+                }
+            }
+        }
+        (taken.contains(&true) || loose.contains(&true)).then_some((taken, loose))
+    }
+}

@@ -1,0 +1,566 @@
+//! Arithmetic, comparisons and truth values of symbolic numbers, and the builtin functions that a
+//! trace follows through them.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyFloat, PyInt};
+use smallvec::SmallVec;
+use stator_cpython::Result;
+use stator_cpython::frame::Frame;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::ops::{self, BinaryOp, CompareOp, UnaryOp};
+use stator_graph::{Arg, Operator, Target};
+use stator_shapes::{Cmp, CondId, Context, Error, ExprId, FloatId, FloatOp, FloatUnary, Rounding};
+
+use super::Recorder;
+use super::look as heap;
+use super::state::State;
+use super::symbols::{Made, Number, Operand, comparison};
+
+/// What a symbolic operation's operands are.
+#[derive(Clone, Copy)]
+struct Term {
+    number: Number,
+    operand: Operand,
+}
+
+impl State {
+    /// An exact int or float as a term; symbolic or constant.
+    fn term(&mut self, object: Borrowed<'_, '_>) -> Option<Term> {
+        if let Some(id) = self.number(object) {
+            return Some(Term { number: self.number_of(id), operand: Operand::Number(id) });
+        }
+        let context = &mut self.symbols.as_mut()?.context;
+        if object.is_exact_instance_of::<PyInt>() {
+            let value = object.extract::<i64>().ok()?;
+            let number = Number::Integer(context.constant(value));
+            return Some(Term { number, operand: Operand::Other(Arg::int(value)) });
+        }
+        let value = object.cast_exact::<PyFloat>().ok()?.value();
+        let number = Number::Float(context.float_constant(value));
+        Some(Term { number, operand: Operand::Other(Arg::float(value)) })
+    }
+
+    /// Terms of operands of which one is symbolic at least.
+    fn terms(&mut self, operands: &[Borrowed<'_, '_>]) -> Option<SmallVec<[Term; 2]>> {
+        if !self.has_symbols() || !operands.iter().any(|operand| self.number(*operand).is_some()) {
+            return None;
+        }
+        operands.iter().map(|operand| self.term(*operand)).collect()
+    }
+}
+
+fn float(context: &mut Context, number: Number) -> std::result::Result<FloatId, Error> {
+    match number {
+        Number::Integer(expr) => context.float_from_int(expr),
+        Number::Float(float) => Ok(float),
+    }
+}
+
+fn binary(
+    context: &mut Context,
+    op: BinaryOp,
+    left: Number,
+    right: Number,
+) -> Option<std::result::Result<Number, Error>> {
+    use BinaryOp as B;
+    let float_op = match op {
+        B::Add | B::InPlaceAdd => FloatOp::Add,
+        B::Subtract | B::InPlaceSubtract => FloatOp::Sub,
+        B::Multiply | B::InPlaceMultiply => FloatOp::Mul,
+        B::TrueDivide | B::InPlaceTrueDivide => FloatOp::Div,
+        B::Power | B::InPlacePower => FloatOp::Pow,
+        B::FloorDivide | B::InPlaceFloorDivide | B::Remainder | B::InPlaceRemainder => {
+            let (Number::Integer(a), Number::Integer(b)) = (left, right) else { return None };
+            let is_quotient = matches!(op, B::FloorDivide | B::InPlaceFloorDivide);
+            let result = if is_quotient { context.floordiv(a, b) } else { context.modulus(a, b) };
+            return Some(result.map(Number::Integer));
+        }
+        _ => return None,
+    };
+    if let (Number::Integer(a), Number::Integer(b)) = (left, right) {
+        let result = match float_op {
+            FloatOp::Add => context.add(a, b),
+            FloatOp::Sub => context.sub(a, b),
+            FloatOp::Mul => context.mul(a, b),
+            FloatOp::Div => return Some(context.truediv(a, b).map(Number::Float)),
+            FloatOp::Pow => {
+                let exponent = context.as_constant(b).and_then(|power| u32::try_from(power).ok());
+                context.pow(a, exponent?)
+            }
+            _ => return None,
+        };
+        return Some(result.map(Number::Integer));
+    }
+    let operands = float(context, left).and_then(|left| Ok((left, float(context, right)?)));
+    Some(
+        operands
+            .and_then(|(left, right)| context.float_binary(float_op, left, right))
+            .map(Number::Float),
+    )
+}
+
+fn condition(
+    context: &mut Context,
+    op: CompareOp,
+    left: Number,
+    right: Number,
+) -> std::result::Result<CondId, Error> {
+    let op = comparison(op);
+    match (left, right) {
+        (Number::Integer(a), Number::Integer(b)) => Ok(context.compare(op, a, b)),
+        (Number::Float(a), Number::Float(b)) => Ok(context.compare_floats(op, a, b)),
+        (Number::Integer(a), Number::Float(b)) => context.compare_mixed(op, a, b),
+        (Number::Float(a), Number::Integer(b)) => context.compare_mixed(swapped(op), b, a),
+    }
+}
+
+/// The comparison with its sides exchanged.
+const fn swapped(op: Cmp) -> Cmp {
+    match op {
+        Cmp::Lt => Cmp::Gt,
+        Cmp::Le => Cmp::Ge,
+        Cmp::Gt => Cmp::Lt,
+        Cmp::Ge => Cmp::Le,
+        Cmp::Eq | Cmp::Ne => op,
+    }
+}
+
+impl Recorder {
+    /// Whether symbolic numbers may be met.
+    #[inline]
+    pub(super) fn has_symbols(&self) -> bool {
+        self.state.try_borrow().is_ok_and(|state| state.has_symbols())
+    }
+
+    /// `left op right` of numbers of which one is symbolic; `None`: not for this to do.
+    pub(super) fn symbolic_binary<'py>(
+        &self,
+        frame: &Frame<'py>,
+        op: BinaryOp,
+        operator: Operator,
+        operands: &[Borrowed<'_, 'py>; 2],
+    ) -> Option<Result<Object<'py>>> {
+        if !self.has_symbols() {
+            return None;
+        }
+        let [left, right] = *operands;
+        let terms = self.state.borrow_mut().terms(operands)?;
+        let value = match ops::binary(op, left, right) {
+            Ok(value) => value,
+            Err(raised) => {
+                self.concrete(frame, operands, "an error");
+                return Some(Err(raised));
+            }
+        };
+        let target = Target::Operator(operator);
+        self.computed(frame, operands, value, target, &terms, |context| {
+            binary(context, op, terms[0].number, terms[1].number)
+        })
+    }
+
+    /// `op operand` of a symbolic number.
+    pub(super) fn symbolic_unary<'py>(
+        &self,
+        frame: &Frame<'py>,
+        op: UnaryOp,
+        operator: Operator,
+        operand: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        if !self.has_symbols() {
+            return None;
+        }
+        let terms = self.state.borrow_mut().terms(&[operand])?;
+        if op == UnaryOp::Positive {
+            return Some(Ok(operand.to_owned()));
+        }
+        let value = match ops::unary(op, operand) {
+            Ok(value) => value,
+            Err(raised) => return Some(Err(raised)),
+        };
+        let target = Target::Operator(operator);
+        self.computed(frame, &[operand], value, target, &terms, |context| {
+            match (op, terms[0].number) {
+                (UnaryOp::Negative, Number::Integer(expr)) => {
+                    Some(context.neg(expr).map(Number::Integer))
+                }
+                (UnaryOp::Negative, Number::Float(float)) => {
+                    Some(context.float_unary(FloatUnary::Neg, float).map(Number::Float))
+                }
+                (UnaryOp::Invert, Number::Integer(expr)) => {
+                    let one = context.constant(1);
+                    let negative =
+                        context.neg(expr).and_then(|negative| context.sub(negative, one));
+                    Some(negative.map(Number::Integer))
+                }
+                _ => None,
+            }
+        })
+    }
+
+    /// Gives the result of an operation on symbolic numbers its expression; where there is none the
+    /// operands are fixed.
+    fn computed<'py>(
+        &self,
+        frame: &Frame<'py>,
+        operands: &[Borrowed<'_, 'py>],
+        value: Object<'py>,
+        target: Target,
+        terms: &[Term],
+        build: impl FnOnce(&mut Context) -> Option<std::result::Result<Number, Error>>,
+    ) -> Option<Result<Object<'py>>> {
+        let py = frame.py();
+        let mut state = self.state.borrow_mut();
+        state.locate(frame);
+        let built = build(&mut state.symbols.as_mut()?.context);
+        state.log_facts(py);
+        let number = match built {
+            Some(Ok(number)) if state.agrees(number, value.as_borrowed()) => number,
+            other => {
+                drop(state);
+                let why = match other {
+                    Some(Err(error)) => error.to_string(),
+                    _ => "an operation without a rule".to_string(),
+                };
+                self.concrete(frame, operands, &why);
+                return Some(Ok(value));
+            }
+        };
+        let operands = terms.iter().map(|term| term.operand).collect();
+        let made = Made::Call { target, operands };
+        Some(Ok(state.own_number(value.as_borrowed(), number, made)))
+    }
+
+    /// A comparison of numbers, or of tuples of them, of which one is symbolic.
+    pub(super) fn symbolic_compare<'py>(
+        &self,
+        frame: &Frame<'py>,
+        op: CompareOp,
+        left: Borrowed<'_, 'py>,
+        right: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        if !self.has_symbols() {
+            return None;
+        }
+        let py = frame.py();
+        let answer =
+            |answer: bool| Some(Ok(pyo3::types::PyBool::new(py, answer).to_owned().into_any()));
+        if matches!(op, CompareOp::Eq | CompareOp::Ne)
+            && let Some(equal) = self.symbolic_tuples_equal(frame, left, right)
+        {
+            return answer(equal == (op == CompareOp::Eq));
+        }
+        let mut state = self.state.borrow_mut();
+        let terms = state.terms(&[left, right])?;
+        state.locate(frame);
+        let context = &mut state.symbols.as_mut()?.context;
+        match condition(context, op, terms[0].number, terms[1].number) {
+            Ok(condition) => answer(state.decide(py, condition)),
+            Err(error) => {
+                drop(state);
+                self.concrete(frame, &[left, right], &error.to_string());
+                Some(ops::compare(op, left, right))
+            }
+        }
+    }
+
+    /// Whether two tuples of numbers are equal, element by element.
+    fn symbolic_tuples_equal<'py>(
+        &self,
+        frame: &Frame<'py>,
+        left: Borrowed<'_, 'py>,
+        right: Borrowed<'_, 'py>,
+    ) -> Option<bool> {
+        let is_sequence = |object: Borrowed<'_, 'py>| heap::is_plain_tuple(object);
+        if !is_sequence(left) || !is_sequence(right) {
+            return None;
+        }
+        let (left, right) = (heap::tuple_items(left), heap::tuple_items(right));
+        let mut state = self.state.borrow_mut();
+        let all = left.iter().chain(&right);
+        let fits = all.clone().all(|item| {
+            item.is_exact_instance_of::<PyInt>() || item.is_exact_instance_of::<PyFloat>()
+        });
+        let mut all = all;
+        if !fits || !all.any(|item| state.number(item.as_borrowed()).is_some()) {
+            return None;
+        }
+        if left.len() != right.len() {
+            return Some(false);
+        }
+        state.locate(frame);
+        for (left, right) in left.iter().zip(&right) {
+            let Some(terms) = state.terms(&[left.as_borrowed(), right.as_borrowed()]) else {
+                // Two constants, or one too large for a term.
+                if !left.eq(right).unwrap_or(false) {
+                    return Some(false);
+                }
+                continue;
+            };
+            let context = &mut state.symbols.as_mut()?.context;
+            let equal = condition(context, CompareOp::Eq, terms[0].number, terms[1].number).ok()?;
+            if !state.decide(frame.py(), equal) {
+                return Some(false);
+            }
+        }
+        Some(true)
+    }
+
+    /// The truth value of a symbolic number.
+    pub(super) fn symbolic_truth(
+        &self,
+        frame: &Frame<'_>,
+        operand: Borrowed<'_, '_>,
+    ) -> Option<bool> {
+        if !self.has_symbols() {
+            return None;
+        }
+        let mut state = self.state.borrow_mut();
+        let terms = state.terms(&[operand])?;
+        state.locate(frame);
+        let context = &mut state.symbols.as_mut()?.context;
+        let zero = match terms[0].number {
+            Number::Integer(_) => Number::Integer(context.constant(0)),
+            Number::Float(_) => Number::Float(context.float_constant(0.0)),
+        };
+        let condition = condition(context, CompareOp::Ne, terms[0].number, zero).ok()?;
+        Some(state.decide(frame.py(), condition))
+    }
+
+    /// Calls of builtin functions that a trace follows through symbolic numbers.
+    pub(super) fn symbolic_function<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+    ) -> Option<Result<Object<'py>>> {
+        let name = heap::callable_name(callable).into_owned();
+        if matches!(&*name, "sum" | "prod" | "min" | "max" | "len") && args.len() == 1 {
+            return self.fold(frame, &name, args[0]);
+        }
+        let is_known = matches!(
+            &*name,
+            "min" | "max" | "int" | "float" | "abs" | "ceil" | "floor" | "trunc" | "sqrt" | "index"
+        );
+        if !is_known || args.is_empty() {
+            return None;
+        }
+        let terms = self.state.borrow_mut().terms(args)?;
+        let number = terms[0].number;
+        match (&*name, number) {
+            ("int" | "index" | "ceil" | "floor" | "trunc", Number::Integer(_))
+                if args.len() == 1 =>
+            {
+                return Some(Ok(args[0].to_owned()));
+            }
+            ("float", Number::Float(_)) if args.len() == 1 => return Some(Ok(args[0].to_owned())),
+            ("min" | "max", _) => return self.extreme(frame, &name, args),
+            _ if args.len() > 1 => return None,
+            _ => {}
+        }
+        let value = match ops::call(callable, args, None) {
+            Ok(value) => value,
+            Err(raised) => {
+                self.concrete(frame, args, "an error");
+                return Some(Err(raised));
+            }
+        };
+        let target = {
+            let mut state = self.state.borrow_mut();
+            let printed = match &*name {
+                "ceil" | "floor" | "trunc" | "sqrt" => format!("math.{name}"),
+                _ => name.clone(),
+            };
+            let text = state.graph.intern(&printed);
+            Target::Function { name: text, object: state.graph_object(callable, || printed) }
+        };
+        self.computed(frame, args, value, target, &terms, |context| {
+            Some(match (&*name, number) {
+                ("float", Number::Integer(expr)) => context.float_from_int(expr).map(Number::Float),
+                ("int" | "trunc", Number::Float(float)) => {
+                    context.round(Rounding::Trunc, float).map(Number::Integer)
+                }
+                ("ceil", Number::Float(float)) => {
+                    context.round(Rounding::Ceil, float).map(Number::Integer)
+                }
+                ("floor", Number::Float(float)) => {
+                    context.round(Rounding::Floor, float).map(Number::Integer)
+                }
+                ("abs", Number::Integer(expr)) => context.abs(expr).map(Number::Integer),
+                ("abs", Number::Float(float)) => {
+                    context.float_unary(FloatUnary::Abs, float).map(Number::Float)
+                }
+                ("sqrt", _) => float_of(context, number)
+                    .and_then(|float| context.float_unary(FloatUnary::Sqrt, float))
+                    .map(Number::Float),
+                _ => return None,
+            })
+        })
+    }
+
+    /// `min` and `max` of several numbers: comparisons say which, as in Python.
+    fn extreme<'py>(
+        &self,
+        frame: &Frame<'py>,
+        name: &str,
+        args: &[Borrowed<'_, 'py>],
+    ) -> Option<Result<Object<'py>>> {
+        let integers: Option<Vec<ExprId>> = {
+            let mut state = self.state.borrow_mut();
+            let terms = state.terms(args)?;
+            terms
+                .iter()
+                .map(|term| match term.number {
+                    Number::Integer(expr) => Some(expr),
+                    Number::Float(_) => None,
+                })
+                .collect()
+        };
+        let is_max = name == "max";
+        let Some(integers) = integers else {
+            // Floats: the first of the largest, by comparisons.
+            let mut best = args[0];
+            for arg in &args[1..] {
+                let op = if is_max { CompareOp::Gt } else { CompareOp::Lt };
+                let better = match self.symbolic_compare(frame, op, *arg, best) {
+                    Some(better) => better,
+                    None => ops::compare(op, *arg, best),
+                };
+                match better {
+                    Ok(better) if better.is_truthy().unwrap_or(false) => best = *arg,
+                    Ok(_) => {}
+                    Err(raised) => return Some(Err(raised)),
+                }
+            }
+            return Some(Ok(best.to_owned()));
+        };
+        let values: Option<Vec<i64>> = args.iter().map(|arg| arg.extract().ok()).collect();
+        let values = values?;
+        let best = if is_max { values.iter().max() } else { values.iter().min() };
+        let at = values.iter().position(|value| Some(value) == best)?;
+        let terms = self.state.borrow_mut().terms(args)?;
+        let target = {
+            let mut state = self.state.borrow_mut();
+            let torch = heap::loaded_module(frame.py(), "torch")?;
+            let function = torch.getattr(format!("sym_{name}")).ok()?;
+            let printed = format!("torch.sym_{name}");
+            let text = state.graph.intern(&printed);
+            let object = state.graph_object(function.as_borrowed(), || printed);
+            Target::Function { name: text, object }
+        };
+        let terms: SmallVec<[Term; 2]> = if terms.len() == 2 { terms } else { return None };
+        self.computed(frame, args, args[at].to_owned(), target, &terms, |context| {
+            let result = if is_max { context.max(&integers) } else { context.min(&integers) };
+            Some(result.map(Number::Integer))
+        })
+    }
+
+    /// `sum(sizes)` and such: one operation after the other.
+    fn fold<'py>(
+        &self,
+        frame: &Frame<'py>,
+        name: &str,
+        sequence: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        if name == "len" || !(heap::is_plain_tuple(sequence) || heap::is_exact_list(sequence)) {
+            return None;
+        }
+        let items = heap::children(sequence);
+        let symbolic = {
+            let mut state = self.state.borrow_mut();
+            items.iter().any(|item| state.number(item.as_borrowed()).is_some())
+                && items.iter().all(|item| state.term(item.as_borrowed()).is_some())
+        };
+        if !symbolic {
+            return None;
+        }
+        let py = frame.py();
+        let (start, op, operator) = match name {
+            "sum" => (Some(0i64), BinaryOp::Add, Operator::Add),
+            "prod" => (Some(1), BinaryOp::Multiply, Operator::Mul),
+            _ => {
+                let borrowed: SmallVec<[Borrowed<'_, 'py>; 8]> =
+                    items.iter().map(|item| item.as_borrowed()).collect();
+                return self.extreme(frame, name, &borrowed);
+            }
+        };
+        let mut total: Object<'py> = start?.into_pyobject(py).ok()?.into_any();
+        for item in &items {
+            let operands = [total.as_borrowed(), item.as_borrowed()];
+            let next = match self.symbolic_binary(frame, op, operator, &operands) {
+                Some(next) => next,
+                None => ops::binary(op, operands[0], operands[1]),
+            };
+            match next {
+                Ok(next) => total = next,
+                Err(raised) => return Some(Err(raised)),
+            }
+        }
+        Some(Ok(total))
+    }
+
+    /// C code is about to read these values: whatever is symbolic in them is fixed.
+    pub(super) fn concrete(&self, frame: &Frame<'_>, objects: &[Borrowed<'_, '_>], why: &str) {
+        if !self.has_symbols() {
+            return;
+        }
+        let mut state = self.state.borrow_mut();
+        state.locate(frame);
+        for object in objects {
+            state.fix(*object, why, 0);
+        }
+    }
+}
+
+fn float_of(context: &mut Context, number: Number) -> std::result::Result<FloatId, Error> {
+    float(context, number)
+}
+
+/// How deep containers are searched for symbolic numbers.
+const DEPTH: usize = 8;
+
+impl State {
+    /// Fixes every symbolic number in an object: in containers of builtin types, deeply.
+    pub fn fix(&mut self, object: Borrowed<'_, '_>, why: &str, depth: usize) {
+        if let Some(id) = self.number(object) {
+            self.specialise(object.py(), id, why);
+            return;
+        }
+        if depth > DEPTH {
+            return self.fix_all(object.py(), why);
+        }
+        for part in heap::plain_parts(object) {
+            self.fix(part.as_borrowed(), why, depth + 1);
+        }
+    }
+
+    fn fix_all(&mut self, py: Python<'_>, why: &str) {
+        for id in self.all_numbers() {
+            self.specialise(py, id, why);
+        }
+    }
+
+    /// Whether an object holds a symbolic number, or a tensor with symbolic sizes.
+    pub fn is_symbolic(&mut self, object: Borrowed<'_, '_>, depth: usize) -> bool {
+        if self.number(object).is_some() || self.symbolic_sizes(object).is_some() {
+            return true;
+        }
+        depth < DEPTH
+            && heap::plain_parts(object)
+                .iter()
+                .any(|part| self.is_symbolic(part.as_borrowed(), depth + 1))
+    }
+
+    /// Whether a computed number is what its expression says.
+    fn agrees(&self, number: Number, value: Borrowed<'_, '_>) -> bool {
+        let Some(symbols) = self.symbols.as_ref() else { return false };
+        match number {
+            Number::Integer(expr) => {
+                value.is_exact_instance_of::<PyInt>()
+                    && value.extract::<i64>().is_ok_and(|value| value == symbols.context.hint(expr))
+            }
+            Number::Float(float) => value.cast_exact::<PyFloat>().is_ok_and(|value| {
+                value.value().to_bits() == symbols.context.float_hint(float).to_bits()
+            }),
+        }
+    }
+}

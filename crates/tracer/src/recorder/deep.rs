@@ -1,0 +1,127 @@
+//! Containers as a whole: guarding what C code is about to read, vouching for what it made.
+
+use stator_cpython::object::Borrowed;
+
+use super::kinds::Kind;
+use super::look as heap;
+use super::state::{State, Stop};
+use crate::breaks::Reason;
+
+impl State {
+    /// Guards an object that C code is about to read whole: containers of builtin types, deeply.
+    /// Fails for objects whose reading could run code that isn't traced.
+    pub fn adopt_deep(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
+        let container = matches!(self.kind(object), Kind::Dict | Kind::List | Kind::Tuple);
+        if !container {
+            return self.adopt_parts(object);
+        }
+        self.once(object, Ok(()), |state| state.adopt_parts(object))
+    }
+
+    /// Looks into a container, unless it is being looked into already: it may hold itself.
+    pub fn once<T>(
+        &mut self,
+        container: Borrowed<'_, '_>,
+        again: T,
+        look: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let address = container.as_ptr() as usize;
+        if !self.visiting.insert(address) {
+            return again;
+        }
+        let result = look(self);
+        self.visiting.remove(&address);
+        result
+    }
+
+    fn adopt_parts(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
+        match self.kind(object) {
+            Kind::Dict => {
+                self.adopt_dict(object)?;
+                heap::dict_items(object)
+                    .iter()
+                    .try_for_each(|(_, value)| self.adopt_deep(value.as_borrowed()))
+            }
+            Kind::List => heap::list_items(object)
+                .iter()
+                .try_for_each(|item| self.adopt_deep(item.as_borrowed())),
+            Kind::Tuple => heap::tuple_items(object)
+                .iter()
+                .try_for_each(|item| self.adopt_deep(item.as_borrowed())),
+            Kind::Object => self.refuse_native_state(object),
+            Kind::Iterator if self.source(object).is_some() => {
+                Err((Reason::OutsideIterator, heap::type_name(object)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Vouches for objects that C code made: what's known or constant stays as it is, containers
+    /// and iterators are fresh, deeply. Fails for tensors and objects nobody recorded.
+    pub fn register(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
+        let kind = self.kind_alone(object);
+        if kind == Kind::Constant || self.origin(object).is_some() {
+            return Ok(());
+        }
+        match kind {
+            Kind::Tensor => {
+                return Err((
+                    Reason::UnknownOrigin,
+                    "a tensor made by a call that isn't recorded".into(),
+                ));
+            }
+            Kind::Builtin if let Some((receiver, _)) = heap::bound_builtin(object) => {
+                self.set_fresh(object);
+                return self.register(receiver.as_borrowed());
+            }
+            Kind::Type
+            | Kind::Builtin
+            | Kind::Singleton
+            | Kind::TorchCallable
+            | Kind::Module
+            | Kind::Code => {
+                self.anchor(object);
+                return Ok(());
+            }
+            Kind::Opaque => return Err((Reason::Unsupported, heap::type_name(object))),
+            _ => self.set_fresh(object),
+        }
+        match kind {
+            Kind::List => heap::list_items(object)
+                .iter()
+                .try_for_each(|item| self.register(item.as_borrowed())),
+            Kind::Tuple => heap::tuple_items(object)
+                .iter()
+                .try_for_each(|item| self.register(item.as_borrowed())),
+            Kind::Dict => heap::dict_items(object).iter().try_for_each(|(key, value)| {
+                self.register(key.as_borrowed())?;
+                self.register(value.as_borrowed())
+            }),
+            Kind::Method => {
+                let (function, receiver) = heap::method_parts(object);
+                self.register_function(function.as_borrowed())?;
+                self.register(receiver.as_borrowed())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// As [`State::register`] for what `__reduce_ex__` returns: functions in it are the library's,
+    /// and a dictionary may be the object's own.
+    pub fn register_parts(&mut self, parts: Borrowed<'_, '_>) -> Result<(), Stop> {
+        for part in heap::tuple_items(parts) {
+            self.register_function(part.as_borrowed())?;
+        }
+        self.set_fresh(parts);
+        Ok(())
+    }
+
+    /// Vouches for a function that C code handed out (through a type that's guarded).
+    pub fn register_function(&mut self, function: Borrowed<'_, '_>) -> Result<(), Stop> {
+        if self.origin(function).is_none() && self.kind(function) == Kind::Function {
+            self.anchor(function);
+            return Ok(());
+        }
+        self.register(function)
+    }
+}

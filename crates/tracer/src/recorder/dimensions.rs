@@ -1,0 +1,560 @@
+//! Sizes of tensors as symbolic numbers: reading them, and what operations make of them; and calls
+//! of functions that are given symbolic numbers.
+
+use std::cell::Cell;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PySlice, PyString, PyTuple};
+use smallvec::SmallVec;
+use stator_cpython::Result;
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::tensor;
+use stator_cpython::hook::Suspended;
+use stator_cpython::object::{Borrowed, Object};
+use stator_shapes::ExprId;
+use stator_shapes::rules::{self, Arg, Element};
+
+use super::Recorder;
+use super::kinds::Kind;
+use super::look as heap;
+use super::state::State;
+use super::symbols::{Made, Number, Sizes};
+use crate::functions::{Class, Model};
+
+/// Functions that move what they are given, or ask for its type only.
+const MOVERS: &[&str] = &[
+    "list",
+    "tuple",
+    "iter",
+    "next",
+    "zip",
+    "map",
+    "filter",
+    "reversed",
+    "append",
+    "extend",
+    "chain",
+    "from_iterable",
+    "repeat",
+    "islice",
+    "send",
+    "throw",
+    "close",
+    "getattr",
+    "setattr",
+    "hasattr",
+    "type",
+    "isinstance",
+    "issubclass",
+    "callable",
+    "partial",
+    "setitem",
+    "getitem",
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "lt",
+    "le",
+    "eq",
+    "ne",
+    "gt",
+    "ge",
+    "neg",
+    "iadd",
+    "imul",
+    "isub",
+    "object",
+    "__new__",
+    "__init__",
+    "__setattr__",
+    "__getattribute__",
+    "copy",
+    "values",
+    "items",
+    "keys",
+    "super",
+    "vars",
+    "namedtuple",
+    "__reduce_ex__",
+    "graph_break",
+    "enumerate",
+];
+
+/// Metadata of tensors that doesn't depend on sizes.
+const SIZELESS: &[&str] = &[
+    "dim",
+    "ndimension",
+    "element_size",
+    "is_floating_point",
+    "is_complex",
+    "is_signed",
+    "get_device",
+    "is_inference",
+    "is_conj",
+    "is_neg",
+    "is_distributed",
+    "is_tensor",
+    "is_storage",
+    "result_type",
+    "can_cast",
+    "promote_types",
+    "is_quantized",
+    "dense_dim",
+    "sparse_dim",
+];
+
+/// Resets [`Recorder::consumer`] when dropped.
+struct Consuming<'a> {
+    consumer: &'a Cell<usize>,
+    before: usize,
+}
+
+impl Drop for Consuming<'_> {
+    fn drop(&mut self) {
+        self.consumer.set(self.before);
+    }
+}
+
+impl Recorder {
+    /// Calls something the function table knows, where symbolic numbers may be met.
+    pub(super) fn symbolic_call<'py>(
+        &self,
+        frame: &Frame<'py>,
+        class: &Class,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        if names.is_none()
+            && let Some(result) = self.symbolic_function(frame, callable, args)
+        {
+            return result;
+        }
+        let name = heap::callable_name(callable).into_owned();
+        if matches!(class, Class::StateRead) {
+            if let Some(result) = self.symbolic_metadata(frame, &name, args, names) {
+                return result;
+            }
+        } else if matches!(class, Class::Model(Model::Len)) && args.len() == 1 {
+            if let Some(length) = self.symbolic_length(frame, args[0]) {
+                return length;
+            }
+            let consuming = self.consuming(frame);
+            let result = self.call_known(frame, class, callable, args, names);
+            drop(consuming);
+            return result;
+        } else {
+            let moves = MOVERS.contains(&&*name) && (name != "enumerate" || args.len() == 1);
+            if !moves {
+                self.concrete(frame, args, &format!("read by {name}"));
+            }
+            let consuming = (!moves).then(|| self.consuming(frame));
+            let result = self.call_known(frame, class, callable, args, names);
+            drop(consuming);
+            return result;
+        }
+        self.call_known(frame, class, callable, args, names)
+    }
+
+    fn consuming(&self, frame: &Frame<'_>) -> Consuming<'_> {
+        Consuming { consumer: &self.consumer, before: self.consumer.replace(frame.id()) }
+    }
+
+    /// A frame returns or yields a value. If C code is going to read it, it's fixed.
+    pub(super) fn handed_back(&self, frame: &Frame<'_>, value: Borrowed<'_, '_>) {
+        if !self.has_symbols() || self.is_stopped() {
+            return;
+        }
+        let reads = |caller: Frame<'_>| caller.id() == self.consumer.get();
+        let is_read = self.consumer.get() != 0 && frame.previous().is_some_and(reads);
+        if is_read || is_converted(&heap::text(frame.code().name())) {
+            self.concrete(frame, &[value], "returned to C code");
+        }
+    }
+
+    /// `len(tensor)`.
+    fn symbolic_length<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let sizes = self.state.borrow_mut().symbolic_sizes(object)?;
+        self.dimension(frame, object, *sizes.first()?, "size", 0).map(Ok)
+    }
+
+    /// One size or stride as a number.
+    fn dimension<'py>(
+        &self,
+        frame: &Frame<'py>,
+        tensor: Borrowed<'_, 'py>,
+        expr: ExprId,
+        method: &'static str,
+        index: usize,
+    ) -> Option<Object<'py>> {
+        self.note(frame, |state| {
+            let node = state.tensor_node(tensor)?;
+            let symbols = state.symbols.as_ref().expect("sizes are symbolic");
+            let value = PyInt::new(frame.py(), symbols.context.hint(expr));
+            let made = Made::Element { tensor: node, method, index: index as u32 };
+            Ok(state.own_number(value.as_any().as_borrowed(), Number::Integer(expr), made))
+        })
+    }
+
+    /// All sizes or strides, as `torch.Size` or a tuple.
+    fn dimensions<'py>(
+        &self,
+        frame: &Frame<'py>,
+        tensor: Borrowed<'_, 'py>,
+        exprs: &Sizes,
+        method: &'static str,
+    ) -> Option<Result<Object<'py>>> {
+        let py = frame.py();
+        let items: Option<Vec<_>> = exprs
+            .iter()
+            .enumerate()
+            .map(|(index, expr)| self.dimension(frame, tensor, *expr, method, index))
+            .collect();
+        let _native = Suspended::new(py);
+        let tuple = PyTuple::new(py, items?).ok()?;
+        let all = if method == "size" {
+            let class = heap::loaded_module(py, "torch")?.getattr("Size").ok()?;
+            class.call1((tuple,)).ok()?
+        } else {
+            tuple.into_any()
+        };
+        self.note(frame, |state| {
+            state.set_fresh(all.as_borrowed());
+            Ok(())
+        })?;
+        Some(Ok(all))
+    }
+
+    /// An attribute of a tensor that depends on its sizes.
+    pub(super) fn symbolic_attr<'py>(
+        &self,
+        frame: &Frame<'py>,
+        tensor: Borrowed<'_, 'py>,
+        name: &str,
+    ) -> Option<Object<'py>> {
+        let sizes = self.state.borrow_mut().symbolic_sizes(tensor)?;
+        match name {
+            "shape" => self.dimensions(frame, tensor, &sizes, "size")?.ok(),
+            "nbytes" => {
+                self.fix_sizes(frame, &[tensor], "nbytes");
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// A call that reads the metadata of tensors.
+    fn symbolic_metadata<'py>(
+        &self,
+        frame: &Frame<'py>,
+        name: &str,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Option<Result<Object<'py>>> {
+        if SIZELESS.contains(&name) {
+            return None;
+        }
+        let sizes = args.first().and_then(|first| self.state.borrow_mut().symbolic_sizes(*first));
+        let (Some(sizes), None) = (sizes, names) else {
+            self.fix_sizes(frame, args, name);
+            self.concrete(frame, args, name);
+            return None;
+        };
+        let tensor = args[0];
+        let all = match name {
+            "size" | "__get__" => sizes.clone(),
+            "stride" => match self.state.borrow_mut().symbolic_strides(tensor) {
+                Some(strides) => strides,
+                None => {
+                    self.fix_sizes(frame, args, name);
+                    return None;
+                }
+            },
+            "numel" | "nelement" => return self.element_count(frame, tensor, &sizes),
+            // The pattern of an outside tensor's strides is guarded.
+            "is_contiguous" if self.state.borrow().source(tensor).is_some() => return None,
+            _ => {
+                self.fix_sizes(frame, args, name);
+                return None;
+            }
+        };
+        let method = if name == "stride" { "stride" } else { "size" };
+        match args {
+            [_] => self.dimensions(frame, tensor, &all, method),
+            [_, index] => {
+                self.concrete(frame, &[*index], "the number of a dimension");
+                let index: i64 = index.extract().ok()?;
+                let rank = all.len() as i64;
+                let at = usize::try_from(if index < 0 { index + rank } else { index }).ok()?;
+                self.dimension(frame, tensor, *all.get(at)?, method, at).map(Ok)
+            }
+            _ => None,
+        }
+    }
+
+    fn element_count<'py>(
+        &self,
+        frame: &Frame<'py>,
+        tensor: Borrowed<'_, 'py>,
+        sizes: &Sizes,
+    ) -> Option<Result<Object<'py>>> {
+        let py = frame.py();
+        let count = self.note(frame, |state| {
+            let node = state.tensor_node(tensor)?;
+            let symbols = state.symbols.as_mut().expect("sizes are symbolic");
+            let Ok(product) = symbols.context.product(sizes) else { return Ok(None) };
+            let value = PyInt::new(py, symbols.context.hint(product));
+            let name = state.graph.intern("numel");
+            let made = Made::Call {
+                target: stator_graph::Target::Method { name, object: None },
+                operands: SmallVec::from_iter([super::symbols::Operand::Other(
+                    stator_graph::Arg::Node(node),
+                )]),
+            };
+            Ok(Some(state.own_number(value.as_any().as_borrowed(), Number::Integer(product), made)))
+        });
+        match count.flatten() {
+            Some(count) => Some(Ok(count)),
+            None => {
+                self.fix_sizes(frame, &[tensor], "the number of elements");
+                None
+            }
+        }
+    }
+
+    /// From here on the trace is for the sizes that tensors among these have now.
+    pub(super) fn fix_sizes(&self, frame: &Frame<'_>, objects: &[Borrowed<'_, '_>], why: &str) {
+        if !self.has_symbols() {
+            return;
+        }
+        let mut state = self.state.borrow_mut();
+        state.locate(frame);
+        for object in objects {
+            state.fix_sizes_in(*object, why, 0);
+        }
+    }
+}
+
+/// What an operation is given, as far as symbols are in it.
+pub struct Given<'py> {
+    /// Its arguments.
+    args: SmallVec<[Object<'py>; 8]>,
+    /// Names of the last of them.
+    names: SmallVec<[String; 4]>,
+}
+
+impl State {
+    /// Notes what an operation is given, if symbols are in it.
+    pub fn given<'py>(
+        &mut self,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Option<Given<'py>> {
+        if !self.has_symbols() || !args.iter().any(|arg| self.is_symbolic(*arg, 0)) {
+            return None;
+        }
+        let names = names.map_or_else(Vec::new, heap::tuple_items);
+        Some(Given {
+            args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+            names: names.iter().map(|name| heap::text(name.as_borrowed())).collect(),
+        })
+    }
+
+    /// Gives the results of an operation their sizes; where no rule says them, the sizes that went
+    /// in are fixed.
+    pub fn infer(&mut self, name: &str, given: &Given<'_>, result: Borrowed<'_, '_>) {
+        let py = result.py();
+        let results = self.result_tensors(result);
+        let why = match self.infer_sizes(name, given) {
+            Some(Ok(sizes)) if self.fits(&sizes, &results) => {
+                for (sizes, tensor) in sizes.into_iter().zip(&results) {
+                    if let Some(key) = self.tensor_key(tensor.as_borrowed()) {
+                        self.set_sizes(key, sizes);
+                    }
+                }
+                self.log_facts(py);
+                return;
+            }
+            Some(Ok(_)) => format!("the shape rule of {name} doesn't agree"),
+            Some(Err(why)) => format!("{name}: {why}"),
+            None => format!("{name} has no shape rule"),
+        };
+        self.log_facts(py);
+        for arg in &given.args {
+            self.fix_sizes_in(arg.as_borrowed(), &why, 0);
+            self.fix(arg.as_borrowed(), &why, 0);
+        }
+    }
+
+    /// The name of what a node calls, as shape rules know it.
+    pub fn operation_name(&self, target: stator_graph::Target) -> String {
+        use stator_graph::Target;
+        match target {
+            Target::Function { name, .. } => self.graph.text(name).to_string(),
+            Target::Method { name, .. } | Target::GetAttr { name } => {
+                format!("Tensor.{}", self.graph.text(name))
+            }
+            Target::Operator(operator) if operator.is_in_place() => {
+                format!("Tensor.__{}__", operator.name().trim_end_matches('_'))
+            }
+            Target::Operator(operator) => format!("operator.{}", operator.name()),
+        }
+    }
+
+    /// The tensors among an operation's results, in order.
+    fn result_tensors<'py>(&mut self, result: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
+        if tensor::is_tensor(result) {
+            return vec![result.to_owned()];
+        }
+        let parts = heap::plain_parts(result);
+        parts.iter().flat_map(|part| self.result_tensors(part.as_borrowed())).collect()
+    }
+
+    /// Whether sizes are those of these tensors in this call.
+    fn fits(&self, sizes: &[Sizes], tensors: &[Object<'_>]) -> bool {
+        let Some(symbols) = self.symbols.as_ref() else { return false };
+        sizes.len() == tensors.len()
+            && sizes.iter().zip(tensors).all(|(sizes, tensor)| {
+                tensor::info(tensor.as_borrowed()).is_some_and(|info| {
+                    info.sizes.len() == sizes.len()
+                        && info
+                            .sizes
+                            .iter()
+                            .zip(sizes)
+                            .all(|(size, expr)| symbols.context.hint(*expr) == *size)
+                })
+            })
+    }
+
+    fn infer_sizes(
+        &mut self,
+        name: &str,
+        given: &Given<'_>,
+    ) -> Option<std::result::Result<Vec<Sizes>, String>> {
+        let args: Vec<Arg> =
+            given.args.iter().map(|arg| self.shape_arg(arg.as_borrowed())).collect();
+        let (positional, named) = args.split_at(args.len() - given.names.len());
+        let names = given.names.iter().map(String::as_str);
+        let named: Vec<_> = names.zip(named.iter().cloned()).collect();
+        let context = &mut self.symbols.as_mut()?.context;
+        let outcome = rules::infer(context, name, positional, &named)?;
+        Some(
+            outcome
+                .map_err(|refused| refused.to_string())
+                .map(|all| all.into_iter().map(|sizes| sizes.into_iter().collect()).collect()),
+        )
+    }
+
+    /// An argument as shape rules take it.
+    fn shape_arg(&mut self, object: Borrowed<'_, '_>) -> Arg {
+        if let Some(id) = self.number(object) {
+            return match self.number_of(id) {
+                Number::Integer(expr) => Arg::Int(expr),
+                Number::Float(float) => Arg::Float(float),
+            };
+        }
+        if let Some(info) = tensor::info(object) {
+            let symbolic = self.symbolic_sizes(object);
+            let Some(symbols) = self.symbols.as_mut() else { return Arg::Opaque };
+            let constant = |size: &i64| symbols.context.constant(*size);
+            let sizes = match symbolic {
+                Some(sizes) => sizes.into_iter().collect(),
+                None => info.sizes.iter().map(constant).collect(),
+            };
+            // c10::ScalarType: 0 is uint8 and 11 is bool, both masks; 1 to 4 are integers.
+            let element = match info.dtype {
+                0 | 11 => Element::Mask,
+                1..=4 => Element::Integer,
+                _ => Element::Number,
+            };
+            return Arg::Tensor { sizes, element };
+        }
+        let Some(symbols) = self.symbols.as_mut() else { return Arg::Opaque };
+        if object.is_none() {
+            return Arg::None;
+        }
+        if let Ok(value) = object.cast_exact::<PyBool>() {
+            return Arg::Bool(value.is_true());
+        }
+        if object.is_exact_instance_of::<PyInt>() {
+            let value = object.extract::<i64>();
+            return value.map_or(Arg::Opaque, |value| Arg::Int(symbols.context.constant(value)));
+        }
+        if let Ok(value) = object.cast_exact::<PyFloat>() {
+            return Arg::Float(symbols.context.float_constant(value.value()));
+        }
+        if let Ok(text) = object.cast_exact::<PyString>() {
+            return Arg::Text(text.to_string_lossy().into_owned());
+        }
+        if object.is(object.py().Ellipsis()) {
+            return Arg::Ellipsis;
+        }
+        let mut parts = || -> Vec<Arg> {
+            let parts = heap::plain_parts(object);
+            parts.iter().map(|part| self.shape_arg(part.as_borrowed())).collect()
+        };
+        if object.is_exact_instance_of::<PySlice>() {
+            let parts = parts().try_into().ok();
+            return parts.map_or(Arg::Opaque, |parts: [Arg; 3]| Arg::Slice(Box::new(parts)));
+        }
+        if object.is_exact_instance_of::<PyList>() {
+            return Arg::List(parts());
+        }
+        if object.is_instance_of::<PyTuple>() {
+            return Arg::Tuple(parts());
+        }
+        Arg::Opaque
+    }
+
+    /// Fixes the sizes of every tensor in an object.
+    fn fix_sizes_in(&mut self, object: Borrowed<'_, '_>, why: &str, depth: usize) {
+        if let Some(sizes) = self.symbolic_sizes(object) {
+            for size in sizes {
+                self.specialise_expr(object.py(), size, why);
+            }
+            return;
+        }
+        if depth < 8 {
+            for part in heap::plain_parts(object) {
+                self.fix_sizes_in(part.as_borrowed(), why, depth + 1);
+            }
+        }
+    }
+
+    /// Fixes the numbers that a dictionary or set hashes.
+    pub fn fix_hashed(&mut self, container: Borrowed<'_, '_>) {
+        if !self.has_symbols() {
+            return;
+        }
+        let keys: Vec<_> = match self.kind_alone(container) {
+            Kind::Dict => heap::dict_items(container).into_iter().map(|(key, _)| key).collect(),
+            Kind::Set | Kind::FrozenSet => heap::set_items(container),
+            _ => return,
+        };
+        for key in keys {
+            self.fix(key.as_borrowed(), "a key", 0);
+        }
+    }
+}
+
+/// Special methods whose results C code converts.
+fn is_converted(name: &str) -> bool {
+    matches!(
+        name,
+        "__len__"
+            | "__length_hint__"
+            | "__index__"
+            | "__int__"
+            | "__float__"
+            | "__hash__"
+            | "__round__"
+    )
+}

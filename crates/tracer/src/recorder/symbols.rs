@@ -1,0 +1,717 @@
+//! Symbolic numbers: ints and floats that may differ from call to call.
+//!
+//! In Python such a number is an exact int or float of its own, known by its address: it goes through
+//! containers, calls and real operations as the number it is. What computes with it is executed, and
+//! gives another one. Who reads its value natively has to say so first ([`State::specialise`]): from
+//! then on the trace is for this value.
+//!
+//! A number becomes a node of the graph when an operation or the result needs it there.
+
+use std::fmt::Write;
+
+use pyo3::prelude::*;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use stator_cpython::object::{Borrowed, Object};
+use stator_graph::{Arg, NodeId, StackId, Target, Value as NodeValue};
+use stator_guards::{Guard, GuardKind, SourceId};
+use stator_shapes::{Cmp, CondId, Context, Duck, ExprId, FloatId, SIZE_LIMIT, Style, SymbolId};
+
+use super::state::{Origin, State};
+use crate::locate::{Places, shown_path};
+use crate::symbolic::{Fact, Part, Slot, Symbolic};
+
+/// A number's expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Number {
+    /// An int's.
+    Integer(ExprId),
+    /// A float's.
+    Float(FloatId),
+}
+
+/// A place in the table of numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NumberId(u32);
+
+/// How a number comes to be a node.
+#[derive(Clone, Debug)]
+pub enum Made {
+    /// It's an outside object.
+    Outside(SourceId),
+    /// It's an element of what `size()` or `stride()` of a tensor gives.
+    Element {
+        /// The tensor.
+        tensor: NodeId,
+        /// The method.
+        method: &'static str,
+        /// Which.
+        index: u32,
+    },
+    /// It's what a call gives.
+    Call {
+        /// What is called.
+        target: Target,
+        /// With what.
+        operands: SmallVec<[Operand; 2]>,
+    },
+}
+
+/// An operand of a call.
+#[derive(Clone, Copy, Debug)]
+pub enum Operand {
+    /// A symbolic number.
+    Number(NumberId),
+    /// Anything else.
+    Other(Arg),
+}
+
+struct Entry {
+    number: Number,
+    made: Made,
+    node: Option<NodeId>,
+    stack: Option<StackId>,
+    /// The outside object that this one stands for.
+    outside: Option<Py<PyAny>>,
+    /// Kept, so that nothing else gets the address.
+    object: Py<PyAny>,
+}
+
+/// Sizes of a tensor.
+pub type Sizes = SmallVec<[ExprId; 5]>;
+
+/// A tensor that may have symbolic sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TensorKey {
+    /// From outside.
+    Source(u32),
+    /// Made by a node.
+    Node(u32),
+}
+
+/// What a user's mark asks of a symbol.
+struct Marked {
+    expr: ExprId,
+    /// How it prints.
+    name: String,
+    /// Where and why it was found to be fixed.
+    fixed: Option<String>,
+}
+
+/// The symbols of a trace.
+#[derive(Default)]
+pub struct Symbols {
+    /// The expressions, and what is assumed of them.
+    pub context: Context,
+    slots: Vec<Slot>,
+    names: Vec<String>,
+    /// The number in the names `s0`, `s1`, ... of symbols that no other one stands for.
+    numbers: Vec<Option<u32>>,
+    /// Where the graph takes sizes in: the placeholder's position, and the slot.
+    inputs: Vec<(usize, usize)>,
+    placeholders: FxHashMap<u32, NodeId>,
+    entries: Vec<Entry>,
+    known: FxHashMap<usize, NumberId>,
+    /// What stands for outside numbers, by source.
+    outside: FxHashMap<SourceId, NumberId>,
+    /// Objects that fast locals of the frame are to hold.
+    pub substitutes: Vec<(usize, Py<PyAny>)>,
+    sizes: FxHashMap<TensorKey, Sizes>,
+    strides: FxHashMap<TensorKey, Sizes>,
+    elements: FxHashMap<(NodeId, &'static str), NodeId>,
+    slot_sources: FxHashMap<super::state::Slot, SourceId>,
+    marked: Vec<Marked>,
+    /// Lines of the `dynamic` log.
+    pub log: Vec<String>,
+}
+
+impl State {
+    /// The symbols, begun if there are none yet.
+    pub fn begin_symbols(&mut self, py: Python<'_>) -> &mut Symbols {
+        if self.symbols.is_none() {
+            self.symbols = Some(Box::default());
+            self.take_sizes_apart(py);
+        }
+        self.symbols.as_mut().expect("just begun")
+    }
+
+    /// Whether there are symbols.
+    #[inline]
+    pub fn has_symbols(&self) -> bool {
+        self.symbols.is_some()
+    }
+
+    /// The symbolic number that an object is; not if facts leave one value only.
+    pub fn number(&mut self, object: Borrowed<'_, '_>) -> Option<NumberId> {
+        let symbols = self.symbols.as_mut()?;
+        let id = *symbols.known.get(&(object.as_ptr() as usize))?;
+        symbols.is_open(id).then_some(id)
+    }
+
+    /// The object that stands for an outside number.
+    pub fn stand_in<'py>(&self, py: Python<'py>, source: SourceId) -> Option<Object<'py>> {
+        let symbols = self.symbols.as_ref()?;
+        let id = symbols.outside.get(&source)?;
+        Some(symbols.entries[id.0 as usize].object.bind(py).clone())
+    }
+
+    /// The address of the outside object that a stand-in stands for; others stand for themselves.
+    pub fn stands_for(&self, object: Borrowed<'_, '_>) -> usize {
+        let address = object.as_ptr() as usize;
+        let symbols = self.symbols.as_ref();
+        let id = symbols.and_then(|symbols| symbols.known.get(&address).map(|id| (symbols, *id)));
+        let outside = id.and_then(|(symbols, id)| symbols.entries[id.0 as usize].outside.as_ref());
+        outside.map_or(address, |outside| outside.as_ptr() as usize)
+    }
+
+    /// The object that a number of its own is for everybody else; `None`: the object is no such number.
+    pub fn plain<'py>(&self, object: &Object<'py>) -> Option<Object<'py>> {
+        let symbols = self.symbols.as_ref()?;
+        let id = *symbols.known.get(&(object.as_ptr() as usize))?;
+        let py = object.py();
+        let entry = &symbols.entries[id.0 as usize];
+        match (&entry.outside, entry.number) {
+            (Some(outside), _) => Some(outside.bind(py).clone()),
+            (None, Number::Integer(expr)) => {
+                Some(pyo3::types::PyInt::new(py, symbols.context.hint(expr)).into_any())
+            }
+            (None, Number::Float(_)) => None,
+        }
+    }
+
+    /// Gives an object of its own to a number that was computed or read.
+    pub fn own_number<'py>(
+        &mut self,
+        value: Borrowed<'_, 'py>,
+        number: Number,
+        made: Made,
+    ) -> Object<'py> {
+        let py = value.py();
+        let stack = self.here_stack();
+        let Some(symbols) = self.symbols.as_mut() else { return value.to_owned() };
+        if !symbols.is_open_number(number) {
+            return value.to_owned();
+        }
+        let own = match number {
+            Number::Integer(expr) => {
+                stator_cpython::generic::own_int(py, symbols.context.hint(expr))
+            }
+            Number::Float(float) => {
+                pyo3::types::PyFloat::new(py, symbols.context.float_hint(float)).into_any()
+            }
+        };
+        symbols.insert(&own, number, made, stack, None);
+        own
+    }
+
+    /// Takes an outside number as a symbol; the object that stands for it.
+    pub fn adopt_number<'py>(
+        &mut self,
+        source: SourceId,
+        value: Borrowed<'_, 'py>,
+        keeps: bool,
+    ) -> Object<'py> {
+        let py = value.py();
+        let name = self.sources.print(source);
+        let stack = self.here_stack();
+        self.objects.intern(value);
+        let symbols = self.begin_symbols(py);
+        let (number, own, part) = match value.extract::<i64>() {
+            Ok(hint) if !value.is_exact_instance_of::<pyo3::types::PyFloat>() => {
+                let symbol = symbols.context.int_symbol(hint);
+                let own = if keeps {
+                    value.to_owned()
+                } else {
+                    stator_cpython::generic::own_int(py, hint)
+                };
+                (Number::Integer(symbol.expr), own, Part::Integer)
+            }
+            _ => {
+                let hint = value.extract::<f64>().unwrap_or(f64::NAN);
+                let (_, float) = symbols.context.float_symbol(hint);
+                let own = if keeps {
+                    value.to_owned()
+                } else {
+                    pyo3::types::PyFloat::new(py, hint).into_any()
+                };
+                (Number::Float(float), own, Part::Float)
+            }
+        };
+        symbols.add_slot(Slot { source, part }, name, true);
+        let outside = Some(value.to_owned().unbind());
+        let id = symbols.insert(&own, number, Made::Outside(source), stack, outside);
+        symbols.outside.insert(source, id);
+        self.guard_type(source, value);
+        self.log_facts(py);
+        own
+    }
+
+    /// A symbol for a size or stride of an outside tensor.
+    pub fn adopt_dimension(
+        &mut self,
+        py: Python<'_>,
+        source: SourceId,
+        part: Part,
+        hint: i64,
+        range: (i64, i64),
+        ducks: bool,
+    ) -> (SymbolId, ExprId) {
+        let tensor = self.sources.print(source);
+        let name = match part {
+            Part::Stride(index) => format!("{tensor}.stride()[{index}]"),
+            Part::Size(index) => format!("{tensor}.size()[{index}]"),
+            Part::Integer | Part::Float => tensor,
+        };
+        let symbols = self.begin_symbols(py);
+        let is_size = matches!(part, Part::Size(_));
+        let symbol = symbols.context.symbol(hint, range, (ducks && is_size).then_some(Duck::SIZE));
+        let is_own = symbols.context.as_symbol(symbol.expr) == Some(symbol.id);
+        symbols.add_slot(Slot { source, part }, name, is_own && is_size);
+        self.log_facts(py);
+        (symbol.id, symbol.expr)
+    }
+
+    /// A user wants this symbol to stay one.
+    pub fn mark_symbol(&mut self, symbol: SymbolId, expr: ExprId) {
+        let Some(symbols) = self.symbols.as_mut() else { return };
+        let name = symbols.names[symbol.index()].clone();
+        symbols.marked.push(Marked { expr, name, fixed: None });
+    }
+
+    /// A user wanted a symbol where there can't be one.
+    pub fn refuse_mark(&mut self, py: Python<'_>, source: SourceId, index: usize, why: &str) {
+        let name = format!("{}.size()[{index}]", self.sources.print(source));
+        let symbols = self.begin_symbols(py);
+        let expr = symbols.context.constant(0);
+        symbols.marked.push(Marked { expr, name, fixed: Some(why.to_string()) });
+    }
+
+    /// From here on the trace is for the value that a number has now.
+    pub fn specialise(&mut self, py: Python<'_>, id: NumberId, why: &str) {
+        let Some(symbols) = self.symbols.as_mut() else { return };
+        if !symbols.is_open(id) {
+            return;
+        }
+        match symbols.entries[id.0 as usize].number {
+            Number::Integer(expr) => drop(symbols.context.specialize(expr)),
+            Number::Float(_) => self.fix_floats(py),
+        }
+        self.log_specialised(py, why);
+    }
+
+    /// Fixes every float that is a symbol, bit by bit: zeros have signs.
+    fn fix_floats(&mut self, py: Python<'_>) {
+        let symbols = self.symbols.as_mut().expect("there is a float");
+        let mut fixed = Vec::new();
+        for entry in &symbols.entries {
+            if let (Number::Float(float), Made::Outside(source)) = (entry.number, &entry.made)
+                && symbols.context.as_float_constant(float).is_none()
+            {
+                symbols.context.specialize_float(float);
+                fixed.push((*source, entry.object.clone_ref(py)));
+            }
+        }
+        for (source, object) in fixed {
+            let object = self.object(object.bind_borrowed(py));
+            self.guard(source, GuardKind::Equals(object));
+        }
+    }
+
+    /// As [`State::specialise`], of an expression.
+    pub fn specialise_expr(&mut self, py: Python<'_>, expr: ExprId, why: &str) {
+        let Some(symbols) = self.symbols.as_mut() else { return };
+        if symbols.context.as_constant(expr).is_none() {
+            symbols.context.specialize(expr);
+            self.log_specialised(py, why);
+        }
+    }
+
+    /// The answer that a condition has in this call; a guard says that it is the same in others.
+    pub fn decide(&mut self, py: Python<'_>, condition: CondId) -> bool {
+        let symbols = self.symbols.as_mut().expect("conditions are about symbols");
+        let answer = symbols.context.evaluate(condition).value();
+        self.log_facts(py);
+        answer
+    }
+
+    /// The expression of a number.
+    pub fn number_of(&self, id: NumberId) -> Number {
+        self.symbols.as_ref().expect("a number of this trace").entries[id.0 as usize].number
+    }
+
+    /// The node of a number.
+    pub fn number_node(&mut self, id: NumberId) -> NodeId {
+        let symbols = self.symbols.as_ref().expect("a number of this trace");
+        let entry = &symbols.entries[id.0 as usize];
+        if let Some(node) = entry.node {
+            return node;
+        }
+        let (made, stack) = (entry.made.clone(), entry.stack);
+        let value = match entry.number {
+            Number::Integer(_) => NodeValue::Integer,
+            Number::Float(_) => NodeValue::Float,
+        };
+        let node = match made {
+            Made::Outside(source) => {
+                let text = self.sources.print(source);
+                let node = self.graph.placeholder(&text, value);
+                self.placeholders.insert(source, node);
+                self.inputs.push(source);
+                node
+            }
+            Made::Element { tensor, method, index } => {
+                let whole = self.dimensions_node(tensor, method, stack);
+                let node = self.graph.get_item(whole, index);
+                self.graph.set_value(node, value);
+                node
+            }
+            Made::Call { target, operands } => {
+                let mut args = SmallVec::<[Arg; 4]>::new();
+                for operand in operands {
+                    args.push(match operand {
+                        Operand::Number(number) => Arg::Node(self.number_node(number)),
+                        Operand::Other(arg) => arg,
+                    });
+                }
+                let node = self.graph.call(target, &args, stack);
+                self.graph.set_value(node, value);
+                node
+            }
+        };
+        let symbols = self.symbols.as_mut().expect("a number of this trace");
+        symbols.entries[id.0 as usize].node = Some(node);
+        node
+    }
+
+    fn dimensions_node(
+        &mut self,
+        tensor: NodeId,
+        method: &'static str,
+        stack: Option<StackId>,
+    ) -> NodeId {
+        let known = self.symbols.as_ref().and_then(|all| all.elements.get(&(tensor, method)));
+        if let Some(&known) = known {
+            return known;
+        }
+        let rank = match self.graph.node(tensor).value {
+            NodeValue::Tensor(meta) => meta.dims.rank(),
+            _ => 0,
+        };
+        let target = Target::Method { name: self.graph.intern(method), object: None };
+        let whole = self.graph.call(target, &[Arg::Node(tensor)], stack);
+        self.graph.set_value(whole, NodeValue::Structure(rank as u32));
+        let symbols = self.symbols.as_mut().expect("numbers of this trace");
+        symbols.elements.insert((tensor, method), whole);
+        whole
+    }
+
+    /// All numbers so far.
+    pub fn all_numbers(&self) -> Vec<NumberId> {
+        let count = self.symbols.as_ref().map_or(0, |symbols| symbols.entries.len());
+        (0..count as u32).map(NumberId).collect()
+    }
+
+    /// Where the outside number comes from, if the number is one.
+    pub fn outside_number(&self, id: NumberId) -> Option<SourceId> {
+        match self.symbols.as_ref()?.entries[id.0 as usize].made {
+            Made::Outside(source) => Some(source),
+            _ => None,
+        }
+    }
+
+    /// Whether a number that is a symbol comes from here.
+    pub fn is_outside_number(&self, source: SourceId) -> bool {
+        self.symbols.as_ref().is_some_and(|symbols| symbols.outside.contains_key(&source))
+    }
+
+    /// The sizes of a tensor, where they are known to be symbolic.
+    pub fn symbolic_sizes(&mut self, tensor: Borrowed<'_, '_>) -> Option<Sizes> {
+        let key = self.tensor_key(tensor)?;
+        let symbols = self.symbols.as_mut()?;
+        let sizes = symbols.sizes.get(&key)?.clone();
+        let sizes: Sizes = sizes.iter().map(|size| symbols.context.simplify(*size)).collect();
+        let is_open = sizes.iter().any(|size| symbols.context.as_constant(*size).is_none());
+        is_open.then_some(sizes)
+    }
+
+    /// The strides of an outside tensor, where they are known to be symbolic.
+    pub fn symbolic_strides(&mut self, tensor: Borrowed<'_, '_>) -> Option<Sizes> {
+        let key = self.tensor_key(tensor)?;
+        self.symbols.as_ref()?.strides.get(&key).cloned()
+    }
+
+    /// Says what sizes a tensor has.
+    pub fn set_sizes(&mut self, key: TensorKey, sizes: Sizes) {
+        if let Some(symbols) = self.symbols.as_mut() {
+            symbols.sizes.insert(key, sizes);
+        }
+    }
+
+    /// Says what strides an outside tensor has.
+    pub fn set_strides(&mut self, key: TensorKey, strides: Sizes) {
+        if let Some(symbols) = self.symbols.as_mut() {
+            symbols.strides.insert(key, strides);
+        }
+    }
+
+    /// What stands for a tensor among those with symbolic sizes.
+    pub fn tensor_key(&self, tensor: Borrowed<'_, '_>) -> Option<TensorKey> {
+        match self.origin(tensor)? {
+            Origin::Source(source) => Some(TensorKey::Source(source.index() as u32)),
+            Origin::Node(node) => Some(TensorKey::Node(node.index() as u32)),
+            Origin::Fresh => None,
+        }
+    }
+
+    /// Makes the symbols in a tensor's sizes inputs of the graph, ahead of the tensor itself.
+    pub fn place_symbols(&mut self, source: SourceId) {
+        let Some(symbols) = self.symbols.as_mut() else { return };
+        let Some(sizes) = symbols.sizes.get(&TensorKey::Source(source.index() as u32)) else {
+            return;
+        };
+        for size in sizes.clone() {
+            let Some(symbol) = symbols.context.as_symbol(size) else { continue };
+            let slot = symbol.index();
+            let is_size = matches!(symbols.slots[slot].part, Part::Size(_));
+            if !is_size || symbols.placeholders.contains_key(&(slot as u32)) {
+                continue;
+            }
+            let Some(number) = symbols.numbers[slot] else { continue };
+            let position = self.graph.placeholders().len();
+            let node = self.graph.placeholder(&format!("s{number}"), NodeValue::Integer);
+            symbols.placeholders.insert(slot as u32, node);
+            symbols.inputs.push((position, slot));
+        }
+    }
+
+    /// What was symbolic of these objects when the trace ended.
+    pub fn symbolic_among(&mut self, objects: &[Borrowed<'_, '_>]) -> crate::policy::Carried {
+        let mut carried = crate::policy::Carried::default();
+        for &object in objects {
+            let address = object.as_ptr() as usize;
+            if self.number(object).is_some() {
+                carried.numbers.insert(address, object.to_owned().unbind());
+            } else if let Some(sizes) = self.symbolic_sizes(object) {
+                let symbols = self.symbols.as_ref().expect("there are sizes");
+                let open = |size: &ExprId| symbols.context.as_constant(*size).is_none();
+                carried.tensors.insert(address, sizes.iter().map(open).collect());
+            }
+        }
+        carried
+    }
+
+    fn here_stack(&mut self) -> Option<StackId> {
+        self.symbols.as_ref()?;
+        let active = *self.frames.last()?;
+        Some(self.graph.stack(active.parent, self.here.0, self.here.1))
+    }
+
+    fn here_text(&self, py: Python<'_>) -> String {
+        let places = Places { py, codes: &self.codes };
+        match places.place(self.here.0, self.here.1) {
+            Some((file, line, function)) => {
+                let name = function.rsplit('.').next().unwrap_or(&function).to_string();
+                format!("{}:{line} in {name}", shown_path(&file))
+            }
+            None => "the call".to_string(),
+        }
+    }
+
+    /// Writes down the facts that were assumed since this was called last.
+    pub fn log_facts(&mut self, py: Python<'_>) {
+        self.log_added(py, None);
+    }
+
+    fn log_specialised(&mut self, py: Python<'_>, why: &str) {
+        self.log_added(py, Some(why));
+    }
+
+    fn log_added(&mut self, py: Python<'_>, why: Option<&str>) {
+        let Some(symbols) = self.symbols.as_mut() else { return };
+        let added = symbols.context.take_added();
+        if added.is_empty() {
+            return;
+        }
+        let is_logged = crate::logs::Log::Dynamic.is_on();
+        if !is_logged && symbols.marked.is_empty() {
+            return;
+        }
+        let place = self.here_text(py);
+        let symbols = self.symbols.as_mut().expect("still there");
+        for condition in added {
+            let text = symbols.print(condition);
+            let mut line = format!("eval {text} [guard added] at {place}");
+            if let Some(why) = why {
+                let _ = write!(line, " ({why})");
+            }
+            symbols.note_fixed(&line);
+            if is_logged {
+                symbols.log.push(line);
+            }
+        }
+    }
+}
+
+impl Symbols {
+    fn insert(
+        &mut self,
+        object: &Object<'_>,
+        number: Number,
+        made: Made,
+        stack: Option<StackId>,
+        outside: Option<Py<PyAny>>,
+    ) -> NumberId {
+        let id = NumberId(u32::try_from(self.entries.len()).expect("fewer than 2^32 numbers"));
+        self.known.insert(object.as_ptr() as usize, id);
+        let object = object.clone().unbind();
+        self.entries.push(Entry { number, made, node: None, stack, outside, object });
+        id
+    }
+
+    fn add_slot(&mut self, slot: Slot, name: String, is_named: bool) {
+        let number = self.numbers.iter().flatten().count() as u32;
+        self.slots.push(slot);
+        self.names.push(name);
+        self.numbers.push(is_named.then_some(number));
+    }
+
+    /// The source of the number that a dictionary's slot held at the start.
+    pub fn slot_source(&self, slot: super::state::Slot) -> Option<SourceId> {
+        self.slot_sources.get(&slot).copied()
+    }
+
+    /// A dictionary's slot holds a number that is a symbol.
+    pub fn add_slot_source(&mut self, slot: super::state::Slot, source: SourceId) {
+        self.slot_sources.insert(slot, source);
+    }
+
+    fn is_open(&mut self, id: NumberId) -> bool {
+        self.is_open_number(self.entries[id.0 as usize].number)
+    }
+
+    /// Whether facts leave more than one value.
+    pub fn is_open_number(&mut self, number: Number) -> bool {
+        match number {
+            Number::Integer(expr) => {
+                let expr = self.context.simplify(expr);
+                self.context.as_constant(expr).is_none()
+            }
+            Number::Float(float) => self.context.as_float_constant(float).is_none(),
+        }
+    }
+
+    /// A condition in terms of `s0`, `s1`, ...
+    fn print(&self, condition: CondId) -> String {
+        self.context.display_cond(condition, Style::Math, &|symbol| self.short(symbol).into())
+    }
+
+    /// How a symbol prints in logs.
+    fn short(&self, symbol: SymbolId) -> String {
+        match self.numbers.get(symbol.index()).copied().flatten() {
+            Some(number) => format!("s{number}"),
+            None => self.names.get(symbol.index()).cloned().unwrap_or_default(),
+        }
+    }
+
+    /// Remembers which line fixed the symbols that users marked.
+    fn note_fixed(&mut self, line: &str) {
+        for marked in &mut self.marked {
+            if marked.fixed.is_none() {
+                let expr = self.context.simplify(marked.expr);
+                if self.context.as_constant(expr).is_some() {
+                    marked.fixed = Some(line.to_string());
+                }
+            }
+        }
+    }
+
+    /// What of the marks wasn't kept: the size, and why.
+    pub fn broken_mark(&self) -> Option<(String, String)> {
+        let broken = self.marked.iter().find(|marked| marked.fixed.is_some())?;
+        Some((broken.name.clone(), broken.fixed.clone().unwrap_or_default()))
+    }
+}
+
+/// The end of a trace.
+impl State {
+    /// Turns what was assumed into guards, and gives the graph its symbolic sizes.
+    pub fn finish_symbols(&mut self) -> Option<Box<Symbolic>> {
+        let mut symbols = self.symbols.take()?;
+        self.print_sizes(&mut symbols);
+        let facts = symbols.context.facts();
+        let slot = |symbol: SymbolId| symbol.index();
+        let program = symbols.context.compile(&facts, &slot);
+        let mut compiled = Vec::with_capacity(facts.len());
+        for fact in facts {
+            let context = &symbols.context;
+            let Some(&first) = context.symbols_in(fact.cond).first() else { continue };
+            let name = |symbol: SymbolId| symbols.names[symbol.index()].clone().into();
+            let text = context.display_cond(fact.cond, Style::Math, &name);
+            let program = context.compile(std::slice::from_ref(&fact), &slot);
+            let guard = (!fact.implicit).then(|| {
+                let source = symbols.slots[first.index()].source;
+                let kind = GuardKind::Symbolic { text: text.as_str().into() };
+                self.guards.push(Guard { source, kind, location: None });
+                self.guards.len() - 1
+            });
+            compiled.push(Fact { guard, text, program });
+        }
+        let Symbols { slots, names, inputs, log, .. } = *symbols;
+        Some(Box::new(Symbolic {
+            slots: slots.into(),
+            names: names.into(),
+            program,
+            facts: compiled.into(),
+            inputs: inputs.into(),
+            log,
+        }))
+    }
+
+    /// How symbolic sizes print in the `graph_sizes` log.
+    fn print_sizes(&mut self, symbols: &mut Symbols) {
+        let sizes = std::mem::take(&mut symbols.sizes);
+        for (key, sizes) in sizes {
+            let node = match key {
+                TensorKey::Source(source) => {
+                    let found =
+                        self.placeholders.iter().find(|(id, _)| id.index() as u32 == source);
+                    match found {
+                        Some((_, node)) => *node,
+                        None => continue,
+                    }
+                }
+                TensorKey::Node(node) => NodeId::new(node as usize),
+            };
+            let texts: SmallVec<[Option<String>; 5]> = sizes
+                .iter()
+                .map(|size| {
+                    let size = symbols.context.simplify(*size);
+                    symbols.context.as_constant(size).is_none().then(|| {
+                        symbols.context.display(size, &|symbol| symbols.short(symbol).into())
+                    })
+                })
+                .collect();
+            if texts.iter().any(Option::is_some) {
+                let texts: SmallVec<[Option<&str>; 5]> =
+                    texts.iter().map(Option::as_deref).collect();
+                self.graph.set_symbolic_sizes(node, &texts);
+            }
+        }
+    }
+}
+
+/// The range of sizes without bounds of their own: 0 and 1 are never symbols.
+pub const SIZES: (i64, i64) = (2, SIZE_LIMIT);
+
+/// What a comparison asks.
+pub fn comparison(op: stator_cpython::ops::CompareOp) -> Cmp {
+    use stator_cpython::ops::CompareOp as O;
+    match op {
+        O::Lt => Cmp::Lt,
+        O::Le => Cmp::Le,
+        O::Eq => Cmp::Eq,
+        O::Ne => Cmp::Ne,
+        O::Gt => Cmp::Gt,
+        O::Ge => Cmp::Ge,
+    }
+}

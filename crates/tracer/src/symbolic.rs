@@ -1,0 +1,118 @@
+//! The symbolic facts of an entry: which numbers it reads from what its sources hold, and the
+//! compiled conditions on them.
+
+use pyo3::prelude::*;
+use smallvec::SmallVec;
+use stator_cpython::heap::tensor;
+use stator_cpython::object::Object;
+use stator_guards::SourceId;
+use stator_shapes::Program;
+
+/// A number that a symbol stands for.
+#[derive(Clone, Copy, Debug)]
+pub struct Slot {
+    /// Where the object is found.
+    pub source: SourceId,
+    /// What of it.
+    pub part: Part,
+}
+
+/// What of an object is a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// An int itself.
+    Integer,
+    /// A float itself.
+    Float,
+    /// A size of a tensor.
+    Size(usize),
+    /// A stride of a tensor.
+    Stride(usize),
+}
+
+/// A fact, compiled.
+#[derive(Debug)]
+pub struct Fact {
+    /// The guard that says it; none for bounds that go without saying.
+    pub guard: Option<usize>,
+    /// As it prints.
+    pub text: String,
+    /// The condition.
+    pub program: Program,
+}
+
+/// What an entry knows of symbols.
+#[derive(Debug, Default)]
+pub struct Symbolic {
+    /// One slot for each symbol.
+    pub slots: Box<[Slot]>,
+    /// How each slot's source and part print.
+    pub names: Box<[String]>,
+    /// Whether all facts hold.
+    pub program: Program,
+    /// The facts, each by itself, for messages.
+    pub facts: Box<[Fact]>,
+    /// Sizes among the graph's inputs: their positions there, ascending, and their slots.
+    pub inputs: Box<[(usize, usize)]>,
+    /// What the `dynamic` log says of the trace.
+    pub log: Vec<String>,
+}
+
+/// The numbers of one call.
+#[derive(Default)]
+pub struct Numbers {
+    integers: SmallVec<[i64; 8]>,
+    floats: SmallVec<[f64; 8]>,
+}
+
+impl Numbers {
+    /// The integer in a slot.
+    pub fn integer(&self, slot: usize) -> i64 {
+        self.integers[slot]
+    }
+}
+
+impl Symbolic {
+    /// The numbers in the objects that the slots' sources hold; `None` where one doesn't fit.
+    pub fn read(&self, objects: &[Object<'_>]) -> Option<Numbers> {
+        let mut numbers = Numbers::default();
+        for (slot, object) in self.slots.iter().zip(objects) {
+            let (mut integer, mut float) = (0, 0.0);
+            match slot.part {
+                Part::Integer => integer = object.extract().ok()?,
+                Part::Float => float = object.extract().ok()?,
+                Part::Size(index) => integer = tensor::size(object.as_borrowed(), index)?,
+                Part::Stride(index) => integer = tensor::stride(object.as_borrowed(), index)?,
+            }
+            numbers.integers.push(integer);
+            numbers.floats.push(float);
+        }
+        Some(numbers)
+    }
+
+    /// Whether all facts hold.
+    #[inline]
+    pub fn holds(&self, numbers: &Numbers) -> bool {
+        self.program.check(&numbers.integers, &numbers.floats)
+    }
+
+    /// The first fact that doesn't hold.
+    pub fn failing(&self, numbers: &Numbers) -> Option<&Fact> {
+        let holds = |fact: &&Fact| !fact.program.check(&numbers.integers, &numbers.floats);
+        self.facts.iter().find(holds)
+    }
+
+    /// The numbers, printed.
+    pub fn describe(&self, numbers: &Numbers) -> String {
+        let mut text = String::new();
+        for (index, slot) in self.slots.iter().enumerate() {
+            let separator = if index > 0 { ", " } else { "" };
+            let value = match slot.part {
+                Part::Float => numbers.floats[index].to_string(),
+                _ => numbers.integers[index].to_string(),
+            };
+            text += &format!("{separator}{} = {value}", self.names[index]);
+        }
+        text
+    }
+}

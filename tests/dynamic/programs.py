@@ -1,0 +1,283 @@
+"""Programs over sizes and numbers, each with the most traces that twenty different inputs may take.
+
+Each is a function and a maker of arguments from a number; `traces` counts those of `dynamic=None`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+Maker = Callable[[int], tuple[Any, ...]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A function, how its arguments are made, and the most traces that it may take."""
+
+    function: Callable[..., Any]
+    arguments: Maker
+    traces: int = 2
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__
+
+
+PROGRAMS: list[Program] = []
+
+
+def program(
+    arguments: Maker, traces: int = 2
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        PROGRAMS.append(Program(function, arguments, traces))
+        return function
+
+    return add
+
+
+def ones(*size: int) -> torch.Tensor:
+    return torch.arange(math.prod(size), dtype=torch.float32).reshape(size) / 7
+
+
+def a_number(n: int) -> tuple[Any, ...]:
+    return ones(3), n
+
+
+def a_matrix(n: int) -> tuple[Any, ...]:
+    return (ones(n, 4),)
+
+
+# -- numbers ---------------------------------------------------------------------------------------
+
+
+@program(a_number)
+def added(x, n):
+    return x + n
+
+
+@program(a_number)
+def arithmetic(x, n):
+    return x * (2 * n + 1) - n // 2 + n % 5 + (-n) ** 2
+
+
+@program(a_number)
+def divided(x, n):
+    return x / n + n / 3
+
+
+@program(a_number)
+def branches(x, n):
+    return x + n if n > 1 else x - n
+
+
+@program(a_number, traces=3)
+def both_branches(x, n):
+    return x + n if n < 10 else x - n
+
+
+@program(a_number)
+def returned(x, n):
+    return x.sum(), n, n + 1, [n * 2, (n, -n)], {"n": n}
+
+
+@program(a_number)
+def smallest(x, n):
+    return x * min(n, 100) + max(n, 1) + abs(-n)
+
+
+@program(a_number)
+def of_type(x, n):
+    return x + n if isinstance(n, int) and not isinstance(n, bool) else x
+
+
+@program(a_number)
+def through_calls(x, n):
+    def scale(value, *, by):
+        return value * by
+
+    return functools.partial(scale, by=n)(x)
+
+
+@program(a_number)
+def in_containers(x, n):
+    numbers = [n, n + 1]
+    numbers.append(n + 2)
+    first, *rest = numbers
+    return x + first + rest[-1] + (n, 3)[0]
+
+
+@program(a_number)
+def in_attributes(x, n):
+    class Box:
+        pass
+
+    box = Box()
+    box.n = n
+    box.n += 1
+    return x * box.n
+
+
+@program(a_number)
+def in_closures(x, n):
+    def inner():
+        return x + n
+
+    return inner()
+
+
+@program(a_number)
+def compared(x, n):
+    return x if 0 < n <= 1000 and n != -3 else x + 1
+
+
+@program(a_number)
+def truth(x, n):
+    return x + 1 if n else x
+
+
+@program(a_number)
+def as_float(x, n):
+    return x * float(n) + math.sqrt(n) + int(n / 2) + math.ceil(n / 3) + math.floor(n / 3)
+
+
+@program(lambda n: (ones(3), n / 4))
+def a_float(x, rate):
+    return x * rate + (rate + 1) / 2
+
+
+@program(a_number)
+def by_operator(x, n):
+    return x + operator.mul(n, 2) + operator.index(n)
+
+
+@program(lambda n: (ones(3), n), traces=22)
+def as_text(x, n):
+    return x, f"{n} of them", str(n + 1)
+
+
+@program(lambda n: (ones(3), n), traces=22)
+def as_key(x, n):
+    return x * {n: 2}.get(n, 3)
+
+
+@program(lambda n: (ones(3), n % 3), traces=4)
+def as_index(x, n):
+    return x + [1, 2, 3][n]
+
+
+@program(lambda n: (ones(3), n % 3), traces=4)
+def a_loop(x, n):
+    for i in range(n):
+        x = x + i
+    return x
+
+
+# -- sizes -----------------------------------------------------------------------------------------
+
+
+@program(a_matrix)
+def pointwise(x):
+    return (x + 1) * x.sin()
+
+
+@program(a_matrix)
+def a_size(x):
+    return x * x.shape[0] + x.size(0) + x.size()[1] + len(x)
+
+
+@program(a_matrix)
+def counted(x):
+    return x / x.numel()
+
+
+@program(a_matrix)
+def viewed(x):
+    return x.view(x.shape[0] * 2, 2).reshape(-1, 4).flatten()
+
+
+@program(a_matrix)
+def unpacked(x):
+    rows, columns = x.shape
+    return x.view(rows, 2, columns // 2).transpose(1, 2).contiguous()
+
+
+@program(a_matrix)
+def starred(x):
+    return x.view(*x.shape[:-1], 2, 2).expand(x.size(0), 2, 2)
+
+
+@program(lambda n: (ones(n, 4), ones(n, 4)))
+def two(x, y):
+    return x + y
+
+
+@program(lambda n: (ones(n, 4), ones(n + 1, 4)), traces=3)
+def joined(x, y):
+    return torch.cat([x, y]).sum(0)
+
+
+@program(lambda n: (ones(n, 4), ones(4, n)), traces=3)
+def multiplied(x, y):
+    return x @ y, y @ x, F.linear(x, y.t()[:4, :4])
+
+
+@program(a_matrix)
+def made(x):
+    return torch.zeros(x.shape[0], 2) + torch.arange(x.size(0)).unsqueeze(-1)
+
+
+@program(a_matrix)
+def sliced(x):
+    return x[1:], x[: x.shape[0] - 1], x[:, 1:3], x[None, :, 0]
+
+
+@program(a_matrix)
+def reduced(x):
+    return x.sum(), x.mean(0), x.amax(-1, keepdim=True), x.softmax(-1)
+
+
+@program(a_matrix, traces=3)
+def asked(x):
+    return x if x.shape[0] * 2 < 16 else x + 1
+
+
+@program(a_matrix)
+def checked(x):
+    assert x.shape[1] == 4
+    if x.size() != (x.shape[0], 4):
+        raise ValueError(f"{x.shape}")
+    return x + 1
+
+
+@program(lambda n: (ones(2, n, 8),))
+def attended(x):
+    batch, length, width = x.shape
+    heads = x.view(batch, length, 2, width // 2).transpose(1, 2)
+    out = F.scaled_dot_product_attention(heads, heads, heads, is_causal=True)
+    return out.transpose(1, 2).reshape(batch, length, width)
+
+
+@program(lambda n: (ones(n, 3, 8, 8), ones(4, 3, 3, 3)))
+def convolved(x, weight):
+    return F.max_pool2d(F.relu(F.conv2d(x, weight, padding=1)), 2)
+
+
+@program(lambda n: (torch.arange(n) % 5, ones(5, 4)))
+def embedded(ids, table):
+    return F.layer_norm(F.embedding(ids, table), (4,))
+
+
+@program(a_matrix)
+def masked(x):
+    length = x.shape[0]
+    mask = torch.full((length, length), float("-inf")).triu(1)
+    return mask + torch.ones(length, length)
