@@ -33,6 +33,7 @@ use crate::evaluator::Link;
 use crate::logs::Log;
 use crate::resume::anatomy::Anatomy;
 use crate::resume::point::{Chain, Key, Waiting, handled_beyond, roots, slots};
+use crate::resume::settle::settles;
 use crate::resume::testing::Breaks;
 use crate::rollback;
 
@@ -165,7 +166,8 @@ impl Recorder {
     /// Keeps what is symbolic in frames that stand at a graph break.
     fn carry_symbols(&self, standing: &[Standing<'_>]) {
         if self.has_symbols() {
-            let chain: Chain<'_> = standing.iter().map(|standing| standing.waiting.clone()).collect();
+            let chain: Chain<'_> =
+                standing.iter().map(|standing| standing.waiting.clone()).collect();
             let values = roots(&chain, None);
             *self.carried.borrow_mut() = self.state.borrow_mut().symbolic_among(&values);
         }
@@ -268,6 +270,12 @@ impl Recorder {
         }
         self.session.made(entry);
         Ok(())
+    }
+
+    /// Whether the trace that is about to begin had better begin behind the next instruction.
+    pub(super) fn settles(&self, frame: &Frame<'_>, opcode: u8) -> bool {
+        let top = frame.stack().last().copied().flatten();
+        self.resume.get() == frame.id() && settles(opcode, top)
     }
 
     /// Whether recording goes on with the next instruction of a frame that broke.

@@ -29,6 +29,9 @@ impl<'py> Sites<'py> for Recorder {
     fn step(&self, frame: &Frame<'py>, opcode: u8, arg: u32) -> Step {
         let mut step = Step::Evaluate;
         if self.is_stopped() {
+            if self.settles(frame, opcode) {
+                return Step::Evaluate;
+            }
             if !self.restart(frame) {
                 return Step::HandOver;
             }

@@ -5,5 +5,6 @@ pub mod drive;
 pub mod listing;
 pub mod point;
 pub mod session;
+pub mod settle;
 pub mod testing;
 mod tracebacks;
