@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import io
 import logging
+import traceback
+import warnings
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -65,39 +70,194 @@ def test_report(reports: Any) -> None:
     )
 
 
-def test_fullgraph_raises_in_place_of_the_result() -> None:
+def test_fullgraph_raises_at_the_first_break() -> None:
     calls = []
 
     @stator.compile(fullgraph=True)
     def fn(x):
+        calls.append("before")
         y = reads(x)
-        seen(y)
+        calls.append("behind")
         return y
 
-    def seen(y):
-        calls.append(y)
-
-    for n in range(1, 3):
+    for _ in range(2):
         with pytest.raises(stator.GraphBreakError) as raised:
             fn(X)
-        assert len(calls) == n, "the call has been executed, once"
+    assert calls == ["before"] * 2, "what stands before it was done, once; nothing behind it was"
     error = raised.value
     assert error.id == "SB002"
     assert error.explanation == "Python reads the data of a tensor: item"
     assert error.hint.startswith("keep the decision in tensors")
     first = line(fn.__wrapped__)
     assert [(file, at - first, name.rpartition(".")[2]) for file, at, name in error.stack] == [
-        (str(HERE), 2, "fn"),
+        (str(HERE), 3, "fn"),
         (str(HERE), line(reads) + 1 - first, "reads"),
     ]
+    frames = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+    assert frames[1:] == ["fn", "reads"]
+    assert error.__cause__ is None and error.__context__ is None
     assert stator.stats(fn).native == 0
+
+
+def printed_by(fn: Callable[..., Any], *args: Any) -> tuple[str, str]:
+    """What a call prints, and the id of the break that it raises."""
+    compiled = stator.compile(fn, fullgraph=True)
+    seen = []
+    for _ in range(2):
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            with pytest.raises(stator.GraphBreakError) as raised:
+                compiled(*args)
+        seen.append((out.getvalue(), raised.value.id))
+    assert seen[0] == seen[1]
+    # The thread executes as ever afterwards.
+    assert torch.equal(stator.compile(lambda x: x * 2 + len([1]))(X), X * 2 + 1)
+    return seen[0]
+
+
+class Manager:
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, *rest: Any) -> bool:
+        LEFT.append(kind is not None and not issubclass(kind, Exception))
+        return False
+
+
+LEFT: list[Any] = []
+
+
+def test_nothing_behind_the_break_runs() -> None:
+    def call(x):
+        print("never")
+
+    def branch(x):
+        if x.sum() > 0:
+            print("never")
+        return x
+
+    def handler(x):
+        try:
+            return x * x.sum().item()
+        except Exception:
+            print("never")
+
+    def inlined(x):
+        def inner(y):
+            try:
+                int(y[0])
+                print("never")
+            except (RuntimeError, stator.StatorError):
+                print("never")
+
+        inner(x)
+        print("never")
+
+    def loop(x):
+        for value in x.tolist():
+            print("never", value)
+
+    def assertion(x):
+        assert x.sum() > 100, print("never")
+
+    for function in (call, branch, handler, inlined, loop, assertion):
+        assert printed_by(function, X)[0] == "", function
+
+
+def test_the_frames_are_left_as_by_any_exception() -> None:
+    def fn(x):
+        with Manager():
+            try:
+                with torch.no_grad():
+                    x = x + 1
+                    x.sum().item()
+                    LEFT.append("never")
+            finally:
+                LEFT.append("finally")
+
+    LEFT.clear()
+    assert printed_by(fn, X) == ("", "SB002")
+    assert LEFT == ["finally", True] * 2
+    assert torch.is_grad_enabled()
+
+
+def test_a_program_that_catches_everything() -> None:
+    """It goes on natively, and the error comes all the same."""
+
+    def fn(x):
+        try:
+            x.sum().item()
+        except:  # noqa: E722
+            print("caught")
+        return x.sum().item()
+
+    assert printed_by(fn, X) == ("caught\n", "SB002")
+
+
+def test_a_break_that_c_code_calls_back() -> None:
+    """`sorted` is in the middle of it: the call ends behind it."""
+
+    def fn(x):
+        def key(k):
+            print("key", k)
+            return k
+
+        x = x * sorted([2, 1], key=key)[0]
+        print("never")
+        return x
+
+    assert printed_by(fn, X) == ("key 2\nkey 1\n", "SB001")
+
+
+def test_an_operation_that_raised() -> None:
+    def fn(x):
+        try:
+            x + torch.ones(7)
+        except RuntimeError:
+            print("never")
+        return x
+
+    assert printed_by(fn, X) == ("", "SB007")
+    with pytest.raises(RuntimeError, match="size"):
+        stator.compile(lambda x: x + torch.ones(7), fullgraph=True)(X)
+
+
+def test_a_finalizer_that_breaks() -> None:
+    class Loud:
+        def __del__(self):
+            print("gone")
+
+    def fn(x):
+        loud = Loud()
+        del loud
+        print("never")
+
+    with pytest.warns() as given:
+        warnings.warn("one")
+        printed, _ = printed_by(fn, X)
+    assert printed == "gone\n" and len(given) == 1
+
+
+def test_effects_before_the_break_stay() -> None:
+    seen: dict[str, Any] = {}
+
+    def fn(x):
+        seen["n"] = seen.get("n", 0) + 1
+        x.add_(1)
+        print(x)
+        seen["n"] = 100
+
+    x = torch.zeros(2)
+    assert printed_by(fn, x) == ("", "SB001")
+    assert seen == {"n": 2} and torch.equal(x, torch.full((2,), 2.0))
 
 
 def test_fullgraph_lets_the_calls_own_exception_through() -> None:
     @stator.compile(fullgraph=True)
     def fn(x):
-        reads(x)
-        raise KeyError("mine")
+        try:
+            reads(x)
+        finally:
+            raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):
         fn(X)

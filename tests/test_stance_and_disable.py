@@ -145,6 +145,37 @@ def test_a_stance_is_the_processs() -> None:
     assert counters(compiled) == (0, 0, 1)
 
 
+def test_the_stance_of_torch() -> None:
+    """As model code sets it: a function, a block, or a decorator."""
+    compiled = stator.compile(simple)
+    compiled(X, 2)
+    with torch.compiler.set_stance("force_eager"):
+        same(compiled(X, 2), X * 2)
+    assert counters(compiled) == (1, 0, 1)
+    same(compiled(X, 2), X * 2)
+    assert counters(compiled) == (1, 1, 1)
+    with torch.compiler.set_stance("eager_on_recompile"):
+        same(compiled(X, 2), X * 2)
+        same(compiled(X, 3), X * 3)
+    assert counters(compiled) == (1, 2, 2)
+    with torch.compiler.set_stance("fail_on_recompile"):
+        same(compiled(X, 2), X * 2)
+        with pytest.raises(stator.RecompileError):
+            compiled(X, 3)
+        with stator.set_stance("force_eager"):  # Stator's own goes before
+            same(compiled(X, 3), X * 3)
+    assert counters(compiled) == (1, 3, 3)
+
+    @torch.compiler.set_stance("force_eager")
+    def natively() -> Any:
+        return compiled(X, 4)
+
+    same(natively(), X * 4)
+    with torch.compiler.set_stance("eager_then_compile"):  # one that Stator doesn't have
+        same(compiled(X, 3), X * 3)
+    assert counters(compiled) == (2, 3, 4)
+
+
 def test_a_stance_set_while_recording() -> None:
     inner = stator.compile(simple)
 

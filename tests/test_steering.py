@@ -10,6 +10,7 @@ import operator
 import sys
 import types
 import weakref
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -647,6 +648,27 @@ def test_substitutes_can_fold() -> None:
 
     steady(lambda x: x * operator.length_hint((1, 2)), X)
     steady(lambda x: x * operator.length_hint([x.shape, x]), X)
+
+
+def test_substitutes_of_torch() -> None:
+    def fn(x):
+        return x * (zlib.adler32(b"text") % 7)
+
+    compiled = stator.compile(fn, fullgraph=True)
+    with pytest.raises(stator.GraphBreakError):
+        compiled(X)
+
+    @torch.compiler.substitute_in_graph(zlib.adler32)
+    def adler32(data, value=1, /):
+        low, high = value & 0xFFFF, value >> 16
+        for byte in data:
+            low = (low + byte) % 65521
+            high = (high + low) % 65521
+        return high << 16 | low
+
+    for _ in range(2):
+        assert torch.equal(compiled(X), fn(X))
+    assert stator.stats(compiled).hits == 1
 
 
 def test_signatures_must_agree() -> None:

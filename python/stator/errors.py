@@ -81,9 +81,13 @@ class GraphBreakError(StatorError):
     what to do about it, and `stack` holds (file, line, function) of the user's frames, outermost
     first.
 
-    Recording executes the call. So where the break is met within a call, the call is finished
-    natively first, its effects on other objects stay, and this is raised in place of its result.
-    What the call itself raises goes before.
+    The call ends at its first break, before the breaking instruction is executed (behind it, where
+    C code was in the middle of it). What the call did before that stays done. Its frames are left
+    as by any exception: `finally` and `with` blocks run, but no `except` that names an `Exception`
+    catches it, and where a bare `except` does, the call goes on natively and this is raised in
+    place of its result. What the call itself raises goes before.
+
+    A warning or log record that user code may learn of cuts the graph without being an error.
     """
 
     def __init__(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -124,6 +125,22 @@ def test_an_iterator_from_outside() -> None:
     for _ in range(3):
         assert torch.equal(compiled(X, pieces), X * next(expected))
     assert "SB009" in ids(compiled)
+
+
+class Printer(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        print(record.getMessage())
+
+
+def test_user_code_that_is_told() -> None:
+    """SB020: it may see or change anything. Under `fullgraph` the graph is cut all the same."""
+    log = logging.getLogger("stator-test-table")
+    log.propagate = False
+    log.handlers[:] = [Printer()]
+    compiled = stator.compile(lambda x: (log.warning("told"), x + 1)[1], fullgraph=True)
+    for _ in range(3):
+        assert torch.equal(compiled(X), X + 1)
+    assert "SB020" in ids(compiled) and stator.stats(compiled).graphs == 2
 
 
 def test_a_foreign_mode() -> None:

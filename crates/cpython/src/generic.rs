@@ -15,7 +15,7 @@ pub fn generic_get_attr<'py>(
     owner: Borrowed<'_, 'py>,
     name: Borrowed<'_, 'py>,
 ) -> Result<Object<'py>> {
-    crate::ops::count();
+    crate::ops::begin()?;
     // SAFETY: two live objects; the name is checked by the callee.
     unsafe { owned(owner.py(), ffi::PyObject_GenericGetAttr(owner.as_ptr(), name.as_ptr())) }
 }
@@ -26,7 +26,7 @@ pub fn generic_set_attr(
     name: Borrowed<'_, '_>,
     value: Option<Borrowed<'_, '_>>,
 ) -> Result<()> {
-    crate::ops::count();
+    crate::ops::begin()?;
     let value = value.map_or(std::ptr::null_mut(), |value| value.as_ptr());
     // SAFETY: live objects, or null for deletion.
     unsafe { status(ffi::PyObject_GenericSetAttr(owner.as_ptr(), name.as_ptr(), value)).map(drop) }
@@ -65,7 +65,7 @@ pub fn descriptor_get<'py>(
     owner: Option<Borrowed<'_, 'py>>,
     class: Borrowed<'_, 'py>,
 ) -> Result<Object<'py>> {
-    crate::ops::count();
+    crate::ops::begin()?;
     let owner = owner.map_or(std::ptr::null_mut(), |owner| owner.as_ptr());
     // SAFETY: the slot of a live object's type, called as CPython calls it.
     unsafe {

@@ -112,6 +112,10 @@ breaks! {
     Requested "SB017" "a graph break that was asked for"
         "the function calls stator.graph_break or torch._dynamo.graph_break"
         "remove that call"
+    /// A warning or log record that can't be given by a replay.
+    Told "SB020" "user code may learn of a warning or log record"
+        "a handler, filter or text of its own may see or change anything at that moment"
+        "nothing needs to be done: the graph is cut here, and the call is made as in plain Python"
     /// `stator._testing.break_everywhere()`.
     Asked "SB019" "a break that a test of Stator asked for"
         "stator._testing is in use"
@@ -210,7 +214,7 @@ calls that fit a trace are still replayed. A call that raises an exception of it
 is recorded anew.
 
 `STATOR_LOGS=graph_breaks` shows each case with the user's frames, `stator.stats(fn).reason` keeps the last one, and with
-`fullgraph=True` it is an error, `stator.GraphBreakError`. The ids are stable.
+`fullgraph=True` it is an error, `stator.GraphBreakError` (SB020 aside). The ids are stable.
 ";
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use crate::bind::Signature;
 use crate::breaks::{Break, Place, Reason};
 use crate::check::{Failure, Resolved, has_foreign_modes, read_global_state};
 use crate::disabled::is_in_disabled;
+use crate::emission;
 use crate::entries::Entries;
 use crate::entry::{Entry, Replay};
 use crate::locate::{shown_path, source_line, text};
@@ -25,7 +26,7 @@ use crate::lock;
 use crate::logs::Log;
 use crate::marks;
 use crate::policy::Policy;
-use crate::recorder::{self, record};
+use crate::recorder::{self, GraphBreak, record};
 use crate::resume::drive;
 use crate::resume::point::Points;
 use crate::resume::session::{Brought, Root, Session};
@@ -242,14 +243,17 @@ impl Compiled {
 
     /// A session, if this thread may record now; it is followed by [`Compiled::ended`].
     pub(crate) fn begin(&self, py: Python<'_>) -> Option<Rc<Session>> {
-        if stance::get() != Stance::Default
+        if stance::get(py) != Stance::Default
             || recorder::is_recording()
             || self.recording.swap(true, Ordering::Relaxed)
         {
             return None;
         }
         match self.limit(py) {
-            Ok(limit) => Some(Rc::new(Session::new(self.points.clone(), limit, self.dynamic))),
+            Ok(limit) => {
+                let points = self.points.clone();
+                Some(Rc::new(Session::new(points, limit, self.fullgraph, self.dynamic)))
+            }
             Err(_) => {
                 self.ended();
                 None
@@ -283,7 +287,7 @@ impl Compiled {
             // A compiled function within another: part of its trace.
             return function.call(args, kwargs);
         }
-        if stance::get() == Stance::ForceEager || is_in_disabled() {
+        if stance::get(py) == Stance::ForceEager || is_in_disabled() {
             return own.run_natively(py, args, kwargs);
         }
         let Some((signature, first)) = own.prepare(this)? else {
@@ -355,27 +359,28 @@ impl Compiled {
     ) -> PyResult<Object<'py>> {
         let (py, own) = (this.py(), this.get());
         let is_small = !entry.breaks() && !own.fullgraph && entry.is_small();
-        if is_small || (entry.breaks() && c_stack::room() != Room::Enough) {
+        if is_small || (entry.makes_frames() && c_stack::room() != Room::Enough) {
             return own.run_natively(py, args, kwargs);
         }
-        let state = match entry.replay(py, resolved, own.backend.as_ref()) {
+        let mut staged = Vec::new();
+        let state = match entry.replay(py, resolved, own.backend.as_ref(), &mut staged) {
             Replay::Done(result) => {
                 own.hits.fetch_add(1, Ordering::Relaxed);
-                return Ok(result);
+                return emission::give(py, staged).map(|()| result);
             }
             Replay::Broke(state) => state,
-            Replay::Restart => {
-                lock(&own.state).reason = Some("an operation raised during replay".into());
+            Replay::Restart(why) => {
+                lock(&own.state).reason = Some(why.into());
                 return own.run_natively(py, args, kwargs);
             }
             Replay::Failed(error) => return Err(error),
         };
         own.hits.fetch_add(1, Ordering::Relaxed);
+        emission::give(py, staged)?;
         let continued = drive::go_on(this, entry, state);
         if let Some(session) = continued.session {
             own.ended();
-            let result = continued.result?;
-            return Self::settle(this, session.finish()).map(|()| result);
+            return Self::conclude(this, continued.result, &session);
         }
         continued.result
     }
@@ -398,7 +403,7 @@ impl Compiled {
             lock(&own.state).reason = Some(stop.to_string());
             return own.run_natively(py, args, kwargs);
         }
-        if stance::get() == Stance::FailOnRecompile {
+        if stance::get(py) == Stance::FailOnRecompile {
             return Err(recompile_error(this, failures));
         }
         let Some(session) = own.begin(py) else {
@@ -433,11 +438,29 @@ impl Compiled {
             session.clone(),
             policy,
         )?;
-        // What the call raised goes before what may be said about its trace.
-        let raised = result.is_err();
-        let result = result.map_err(|raised| raised.take(py));
+        Self::conclude(this, result.map_err(|raised| raised.take(py)), &session)
+    }
+
+    /// What a recorded call comes to. What it raised goes before what may be said about its trace.
+    fn conclude<'py>(
+        this: &Bound<'py, Self>,
+        result: PyResult<Object<'py>>,
+        session: &Session,
+    ) -> PyResult<Object<'py>> {
+        let py = this.py();
         let settled = Self::settle(this, session.finish());
-        if raised { result } else { settled.and(result) }
+        match result {
+            Err(raised) if raised.is_instance_of::<GraphBreak>(py) => {
+                // It was abandoned at the break: there the error comes from.
+                let error = settled
+                    .err()
+                    .unwrap_or_else(|| graph_break_error(py, &Break::new(Reason::Unsupported)));
+                error.set_traceback(py, raised.traceback(py));
+                Err(error)
+            }
+            Err(raised) => Err(raised),
+            Ok(result) => settled.map(|()| result),
+        }
     }
 
     /// Takes over what a session has brought. Under `fullgraph` a break is an error.
@@ -463,7 +486,7 @@ impl Compiled {
             }
         }
         if own.fullgraph
-            && let Some(first) = breaks.first()
+            && let Some(first) = breaks.iter().find(|stop| stop.reason != Reason::Told)
         {
             return Err(graph_break_error(py, first));
         }

@@ -15,6 +15,7 @@ use crate::breaks::Place;
 use crate::check::{Checker, Facts, Failure, Found, Resolved};
 use crate::config;
 use crate::effects;
+use crate::emission::{self, Emission};
 use crate::evaluator::Link;
 use crate::locate::{Places, ShownPlaces, shown_path, source_line};
 use crate::lock;
@@ -23,6 +24,7 @@ use crate::recipe::Values;
 use crate::recorder::{Ending, TracebackEntry, Traced};
 use crate::replay::{self, Program};
 use crate::resume::listing;
+use crate::resume::stage::Staged;
 use crate::rollback;
 use crate::symbolic::{Part, Symbolic};
 
@@ -48,8 +50,8 @@ pub enum Replay<'py> {
     Done(Object<'py>),
     /// The trace ends at a graph break: there the frames have to go on.
     Broke(Box<State>),
-    /// An operation raised and nothing outside was written: the function can run natively from its start.
-    Restart,
+    /// Nothing outside was written: the function can run natively from its start. Says why it has to.
+    Restart(&'static str),
     /// An operation raised after the replay had written to outside tensors, or the backend failed.
     Failed(PyErr),
 }
@@ -226,14 +228,21 @@ impl Entry {
         self.traced.guards.len()
     }
 
-    /// Runs the graph on a passed check's objects and rebuilds the result.
+    /// Runs the graph on a passed check's objects and rebuilds the result. Warnings and log records are
+    /// left to the caller, who knows when the function's own frames are gone.
     pub fn replay<'py>(
         &self,
         py: Python<'py>,
         resolved: &Resolved<'py>,
         backend: Option<&Py<PyAny>>,
+        staged: &mut Vec<Staged>,
     ) -> Replay<'py> {
         let (inputs, rebuilt) = resolved.split_at(self.traced.inputs.len());
+        let rebuilt: SmallVec<[Borrowed<'_, 'py>; 4]> =
+            rebuilt.iter().map(|object| object.as_borrowed()).collect();
+        if !emission::may_be_given(py, &self.traced, &rebuilt) {
+            return Replay::Restart("user code may learn of a warning or log record");
+        }
         let sizes = self.size_inputs(py, resolved);
         let mut inputs: SmallVec<[Borrowed<'_, 'py>; 16]> =
             inputs.iter().map(|input| input.as_borrowed()).collect();
@@ -250,14 +259,15 @@ impl Entry {
                 Err(error) => return Replay::Failed(error),
             },
         };
-        let rebuilt: SmallVec<[Borrowed<'_, 'py>; 4]> =
-            rebuilt.iter().map(|object| object.as_borrowed()).collect();
         let values = Values { outputs: &outputs, sources: &rebuilt, objects: &self.traced.objects };
         let stored = self.traced.effects.iter().filter_map(|store| store.value);
         // What effects write comes first: the ending has as many roots as it needs.
         let stored: SmallVec<[_; 4]> = stored.collect();
-        let roots: SmallVec<[_; 8]> =
-            stored.iter().copied().chain(self.traced.ending.roots()).collect();
+        let emitted = self.traced.emissions.iter().flat_map(Emission::roots);
+        let before = stored.iter().copied().chain(emitted);
+        let mut roots: SmallVec<[_; 8]> = before.collect();
+        let before = roots.len();
+        roots.extend(self.traced.ending.roots());
         let made = match self.traced.recipes.rebuild(py, &roots, &values) {
             Ok(made) => made,
             Err(error) => return Replay::Failed(error),
@@ -267,7 +277,10 @@ impl Entry {
         if let Err(error) = effects::replay(py, stores, &rebuilt, values, table) {
             return Replay::Failed(error);
         }
-        self.end(made.into_iter().skip(stored.len()))
+        if before > stored.len() {
+            emission::stage(py, &self.traced, &made[stored.len()..before], staged);
+        }
+        self.end(made.into_iter().skip(before))
     }
 
     /// The sizes among the graph's inputs, with their positions.
@@ -362,7 +375,7 @@ impl Entry {
             return Err(Replay::Failed(failure.error));
         }
         rollback::restore_generators(py, &saved).map_err(Replay::Failed)?;
-        Err(Replay::Restart)
+        Err(Replay::Restart("an operation raised during replay"))
     }
 
     fn program(&self, py: Python<'_>) -> PyResult<&Program> {
@@ -454,7 +467,27 @@ impl Entry {
                 self.place(py, store.place).map_or_else(String::new, |at| format!("  # {at}"));
             effects::print(py, store, &self.traced) + &place
         };
-        self.traced.effects.iter().map(print).collect()
+        let give = |emission: &Emission| {
+            let place =
+                self.place(py, emission.place).map_or_else(String::new, |at| format!("  # {at}"));
+            format!("{}{place}", emission.text)
+        };
+        let mut lines = Vec::new();
+        let mut emissions = self.traced.emissions.iter().peekable();
+        for (index, store) in self.traced.effects.iter().enumerate() {
+            while let Some(emission) = emissions.next_if(|emission| emission.after <= index) {
+                lines.push(give(emission));
+            }
+            lines.push(print(store));
+        }
+        lines.extend(emissions.map(give));
+        lines
+    }
+
+    /// Whether a replay makes frames: those behind a break, or those that a warning is given from.
+    #[must_use]
+    pub fn makes_frames(&self) -> bool {
+        self.breaks() || !self.traced.emissions.is_empty()
     }
 
     /// What a replay does, as bytecode would do it; `number` is that of the graph.

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFunction, PySet, PyString};
+use pyo3::types::{PyBool, PyDict, PyFunction, PySet, PyString};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stator_cpython::code::Code;
 use stator_cpython::generic;
@@ -115,6 +115,29 @@ pub fn allowed_by_torch(py: Python<'_>) -> FxHashSet<usize> {
         Some(allowed.iter().filter_map(|id| id.extract().ok()).collect())
     };
     find().unwrap_or_default()
+}
+
+/// The Python function that `torch.compiler.substitute_in_graph` gave for a C function. PyTorch's own
+/// substitutes are left aside: they do what its compiler needs.
+#[must_use]
+pub fn substitute_of_torch<'py>(callable: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+    let py = callable.py();
+    let _native = stator_cpython::hook::Suspended::new(py);
+    let find = || -> PyResult<Option<Object<'py>>> {
+        let modules = py.import("sys")?.getattr("modules")?.cast_into::<PyDict>()?;
+        let Some(module) = modules.get_item("torch._dynamo.variables.functions")? else {
+            return Ok(None);
+        };
+        let class = module.getattr("PolyfilledFunctionVariable")?;
+        let known = class.call_method0("_get_polyfill_handlers")?.cast_into::<PyDict>()?;
+        let Some(wrapped) = known.get_item(callable)? else { return Ok(None) };
+        let polyfill = wrapped.getattr("__torch_dynamo_polyfill__")?;
+        let module = text(polyfill.getattr("__module__")?.as_borrowed());
+        let is_users = polyfill.is_exact_instance_of::<PyFunction>()
+            && !module.starts_with("torch._dynamo.polyfills");
+        Ok(is_users.then_some(polyfill))
+    };
+    find().ok().flatten()
 }
 
 /// What was registered for a callable that can't bear a mark, such as a C function.

@@ -1,6 +1,15 @@
 //! `stator.set_stance`: what the process's compiled functions do with calls that no trace fits.
+//!
+//! `torch.compiler.set_stance` says the same; where both say something, Stator's own holds.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyString};
+use stator_cpython::heap::dict;
+
+use crate::locate::text;
 
 /// A stance, as users name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +53,56 @@ impl Stance {
 /// The stance of the process.
 #[inline]
 #[must_use]
-pub fn get() -> Stance {
-    Stance::ALL[usize::from(STANCE.load(Ordering::Relaxed))]
+pub fn get(py: Python<'_>) -> Stance {
+    match Stance::ALL[usize::from(STANCE.load(Ordering::Relaxed))] {
+        Stance::Default => of_torch(py),
+        own => own,
+    }
+}
+
+/// The stance that `torch.compiler.set_stance` set, which its module keeps in a variable. Each call
+/// asks, so it's read where that module's variables, or before it's loaded the modules, have changed.
+#[inline]
+fn of_torch(py: Python<'_>) -> Stance {
+    static MODULES: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static VARIABLES: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    /// Versions of these dictionaries when they were looked at.
+    static SEEN: AtomicU64 = AtomicU64::new(0);
+    static FOUND: AtomicU8 = AtomicU8::new(Stance::Default as u8);
+    let modules = || dict::modules(py).unwrap_or_else(|| PyDict::new(py).into_any()).unbind();
+    let watched = VARIABLES.get(py).unwrap_or_else(|| MODULES.get_or_init(py, modules));
+    let version = dict::version(watched.bind_borrowed(py));
+    if SEEN.load(Ordering::Relaxed) != version {
+        let found = match VARIABLES.get(py) {
+            Some(variables) => read(variables.bind(py)),
+            None => load(watched.bind(py)).map_or(Stance::Default, |variables| {
+                let found = read(&variables);
+                VARIABLES.get_or_init(py, || variables.unbind());
+                found
+            }),
+        };
+        FOUND.store(found as u8, Ordering::Relaxed);
+        SEEN.store(version, Ordering::Relaxed);
+    }
+    Stance::ALL[usize::from(FOUND.load(Ordering::Relaxed))]
+}
+
+/// The variables of PyTorch's module, if it is loaded.
+fn load<'py>(modules: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+    let module = modules.cast::<PyDict>().ok()?.get_item("torch._dynamo.eval_frame").ok()??;
+    let variables = module.cast_exact::<PyModule>().ok()?.dict();
+    // While the module is being executed it isn't there yet.
+    variables.contains("_stance").ok()?.then(|| variables.into_any())
+}
+
+/// The stance in PyTorch's variable. Those that Stator doesn't have are the default.
+fn read(variables: &Bound<'_, PyAny>) -> Stance {
+    let found = || {
+        let stance = variables.cast::<PyDict>().ok()?.get_item("_stance").ok()??;
+        let name = stance.getattr("stance").ok()?;
+        Stance::of_name(&text(name.cast::<PyString>().ok()?.as_any().as_borrowed()))
+    };
+    found().unwrap_or(Stance::Default)
 }
 
 /// Takes a stance; returns the one before.

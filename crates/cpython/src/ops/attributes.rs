@@ -23,7 +23,7 @@ pub enum Method<'py> {
 /// `owner.name`.
 #[inline]
 pub fn get_attr<'py>(owner: Borrowed<'_, 'py>, name: Borrowed<'_, 'py>) -> Result<Object<'py>> {
-    super::count();
+    super::begin()?;
     // SAFETY: valid objects; the name is a string.
     unsafe { owned(owner.py(), ffi::PyObject_GetAttr(owner.as_ptr(), name.as_ptr())) }
 }
@@ -31,7 +31,7 @@ pub fn get_attr<'py>(owner: Borrowed<'_, 'py>, name: Borrowed<'_, 'py>) -> Resul
 /// `owner.name`, about to be called: without making a bound method where that can be avoided.
 #[inline]
 pub fn get_method<'py>(owner: Borrowed<'_, 'py>, name: Borrowed<'_, 'py>) -> Result<Method<'py>> {
-    super::count();
+    super::begin()?;
     let mut found = ptr::null_mut();
     // SAFETY: valid objects; the name is a string; a new reference or null is stored.
     unsafe {
@@ -48,7 +48,7 @@ pub fn set_attr<'py>(
     name: Borrowed<'_, 'py>,
     value: Option<Borrowed<'_, 'py>>,
 ) -> Result<()> {
-    super::count();
+    super::begin()?;
     let value = value.map_or(ptr::null_mut(), |value| value.as_ptr());
     // SAFETY: valid objects; the name is a string; a null value deletes.
     status(unsafe { ffi::PyObject_SetAttr(owner.as_ptr(), name.as_ptr(), value) })?;
@@ -84,7 +84,7 @@ pub(super) fn call_no_args<'py>(callable: &Object<'py>) -> Result<Object<'py>> {
 /// `BEFORE_WITH`: looks up `__enter__` and `__exit__` on the type and calls the former; returns (bound
 /// exit, result of enter).
 pub fn before_with<'py>(manager: Borrowed<'_, 'py>) -> Result<(Object<'py>, Object<'py>)> {
-    super::count();
+    super::begin()?;
     let py = manager.py();
     let no_enter = c"'%.200s' object does not support the context manager protocol";
     let no_exit =

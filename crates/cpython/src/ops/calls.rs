@@ -15,7 +15,7 @@ pub fn call<'py>(
     args: &[Borrowed<'_, 'py>],
     names: Option<Borrowed<'_, 'py>>,
 ) -> Result<Object<'py>> {
-    super::count();
+    super::begin()?;
     // SAFETY: valid objects; `Borrowed` is a transparent pointer; `names` is a tuple of strings.
     unsafe {
         let (keywords, names) = match names {
@@ -39,7 +39,7 @@ pub fn call_ex<'py>(
     args: Borrowed<'_, 'py>,
     kwargs: Option<Borrowed<'_, 'py>>,
 ) -> Result<Object<'py>> {
-    super::count();
+    super::begin()?;
     let kwargs = kwargs.map_or(ptr::null_mut(), |kwargs| kwargs.as_ptr());
     // SAFETY: valid objects of the types the C API asks for.
     unsafe { owned(callable.py(), ffi::PyObject_Call(callable.as_ptr(), args.as_ptr(), kwargs)) }
@@ -84,7 +84,7 @@ pub fn merge_kwargs<'py>(
     dict: Borrowed<'_, 'py>,
     kwargs: Borrowed<'_, 'py>,
 ) -> Result<()> {
-    super::count();
+    super::begin()?;
     // SAFETY: valid objects, the first one a dict.
     unsafe {
         if shim::_PyDict_MergeEx(dict.as_ptr(), kwargs.as_ptr(), 2) < 0 {

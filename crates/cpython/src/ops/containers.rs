@@ -78,7 +78,7 @@ pub fn build_slice<'py>(
 
 /// Appends to an exact list.
 pub fn list_append(list: Borrowed<'_, '_>, item: Borrowed<'_, '_>) -> Result<()> {
-    super::count();
+    super::begin()?;
     // SAFETY: the compiler gives a list.
     status(unsafe { ffi::PyList_Append(list.as_ptr(), item.as_ptr()) })?;
     Ok(())
@@ -86,7 +86,7 @@ pub fn list_append(list: Borrowed<'_, '_>, item: Borrowed<'_, '_>) -> Result<()>
 
 /// Extends an exact list by a starred value.
 pub fn list_extend(list: Borrowed<'_, '_>, iterable: Borrowed<'_, '_>) -> Result<()> {
-    super::count();
+    super::begin()?;
     // SAFETY: the compiler gives a list.
     unsafe {
         match owned(list.py(), shim::_PyList_Extend(list.as_ptr(), iterable.as_ptr())) {
@@ -116,7 +116,7 @@ pub fn list_to_tuple<'py>(list: Borrowed<'_, 'py>) -> Result<Object<'py>> {
 
 /// Adds to a set.
 pub fn set_add(set: Borrowed<'_, '_>, item: Borrowed<'_, '_>) -> Result<()> {
-    super::count();
+    super::begin()?;
     // SAFETY: the compiler gives a set.
     status(unsafe { ffi::PySet_Add(set.as_ptr(), item.as_ptr()) })?;
     Ok(())
@@ -124,7 +124,7 @@ pub fn set_add(set: Borrowed<'_, '_>, item: Borrowed<'_, '_>) -> Result<()> {
 
 /// Adds all items of an iterable to a set.
 pub fn set_update(set: Borrowed<'_, '_>, iterable: Borrowed<'_, '_>) -> Result<()> {
-    super::count();
+    super::begin()?;
     // SAFETY: the compiler gives a set.
     status(unsafe { shim::_PySet_Update(set.as_ptr(), iterable.as_ptr()) })?;
     Ok(())
@@ -136,7 +136,7 @@ pub fn map_add(
     key: Borrowed<'_, '_>,
     value: Borrowed<'_, '_>,
 ) -> Result<()> {
-    super::count();
+    super::begin()?;
     // SAFETY: the compiler gives a dict.
     status(unsafe { ffi::PyDict_SetItem(dict.as_ptr(), key.as_ptr(), value.as_ptr()) })?;
     Ok(())
@@ -144,7 +144,7 @@ pub fn map_add(
 
 /// Updates a dict by a mapping (`{**mapping}`).
 pub fn dict_update(dict: Borrowed<'_, '_>, mapping: Borrowed<'_, '_>) -> Result<()> {
-    super::count();
+    super::begin()?;
     // SAFETY: the compiler gives a dict.
     unsafe {
         if ffi::PyDict_Update(dict.as_ptr(), mapping.as_ptr()) < 0 {

@@ -16,7 +16,7 @@ pub fn import_name<'py>(
     from: Borrowed<'_, 'py>,
     level: Borrowed<'_, 'py>,
 ) -> Result<Object<'py>> {
-    super::count();
+    super::begin()?;
     let py = frame.py();
     // SAFETY: valid objects; the builtins are a dict here, as in CPython.
     unsafe {
@@ -58,14 +58,14 @@ pub fn import_name<'py>(
 
 /// `IMPORT_FROM`.
 pub fn import_from<'py>(module: Borrowed<'_, 'py>, name: Borrowed<'_, 'py>) -> Result<Object<'py>> {
-    super::count();
+    super::begin()?;
     // SAFETY: valid objects.
     unsafe { owned(module.py(), shim::stator_import_from(module.as_ptr(), name.as_ptr())) }
 }
 
 /// `IMPORT_STAR`.
 pub fn import_star<'py>(frame: &Frame<'py>, module: Borrowed<'_, 'py>) -> Result<()> {
-    super::count();
+    super::begin()?;
     let py = frame.py();
     // Only modules have `import *`, and their code has no fast locals; `exec` of odd code objects may.
     let object = if frame.code().nlocalsplus() > 0 {

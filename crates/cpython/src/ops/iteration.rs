@@ -14,7 +14,7 @@ pub type Sent<'py> = std::result::Result<Object<'py>, Object<'py>>;
 /// `iter(iterable)`.
 #[inline]
 pub fn get_iter<'py>(iterable: Borrowed<'_, 'py>) -> Result<Object<'py>> {
-    super::count();
+    super::begin()?;
     // SAFETY: a valid object.
     unsafe { owned(iterable.py(), ffi::PyObject_GetIter(iterable.as_ptr())) }
 }
@@ -22,7 +22,7 @@ pub fn get_iter<'py>(iterable: Borrowed<'_, 'py>) -> Result<Object<'py>> {
 /// The next item; `None` when exhausted (a `StopIteration` is cleared).
 #[inline]
 pub fn next<'py>(iterator: Borrowed<'_, 'py>) -> Result<Option<Object<'py>>> {
-    super::count();
+    super::begin()?;
     // SAFETY: `FOR_ITER` only sees what `GET_ITER` returned, which has `tp_iternext`.
     unsafe {
         let class = ffi::Py_TYPE(iterator.as_ptr());
@@ -50,7 +50,7 @@ pub fn is_generator(object: &Object<'_>) -> bool {
 
 /// Sends a value into an iterator, generator or awaitable.
 pub fn send<'py>(receiver: Borrowed<'_, 'py>, value: Borrowed<'_, 'py>) -> Result<Sent<'py>> {
-    super::count();
+    super::begin()?;
     let mut result = ptr::null_mut();
     // SAFETY: valid objects; a new reference is stored unless the status is an error.
     unsafe {

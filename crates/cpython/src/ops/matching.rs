@@ -90,7 +90,7 @@ pub fn match_keys<'py>(
     subject: Borrowed<'_, 'py>,
     keys: Borrowed<'_, 'py>,
 ) -> Result<Option<Object<'py>>> {
-    super::count();
+    super::begin()?;
     let py = subject.py();
     if items(keys).next().is_none() {
         return new_tuple(py, Vec::new()).map(Some);
@@ -131,7 +131,7 @@ pub fn match_class<'py>(
     count: usize,
     names: Borrowed<'_, 'py>,
 ) -> Result<Option<Object<'py>>> {
-    super::count();
+    super::begin()?;
     let py = subject.py();
     // SAFETY: valid objects.
     unsafe {

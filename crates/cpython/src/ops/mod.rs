@@ -3,7 +3,12 @@
 //! Free functions, one file per family. They are the defaults of the tracer's `Sites`. A function
 //! that fails leaves the exception set and returns [`Raised`](crate::Raised).
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+
+use pyo3::prelude::*;
+
+use crate::object::Object;
+use crate::raised::{Raised, Result};
 
 mod asynchronous;
 mod attributes;
@@ -48,6 +53,16 @@ pub use special::{
 
 thread_local! {
     static EXECUTED: Cell<u64> = const { Cell::new(0) };
+    static REFUSAL: RefCell<Option<Refusal>> = const { RefCell::new(None) };
+}
+
+/// The bit of [`EXECUTED`] that says that nothing may be done.
+const REFUSING: u64 = 1 << 63;
+
+/// What is raised instead.
+struct Refusal {
+    exception: Py<PyAny>,
+    raised: bool,
 }
 
 /// How often this thread has done something here that may run code or change an object. Who knows
@@ -61,4 +76,56 @@ pub fn executed() -> u64 {
 #[inline(always)]
 pub fn count() {
     EXECUTED.set(EXECUTED.get() + 1);
+}
+
+/// As [`count`], of something that is about to be done. An error where it is [refused](refuse).
+#[inline(always)]
+pub(crate) fn begin() -> Result<()> {
+    let before = EXECUTED.get();
+    EXECUTED.set(before + 1);
+    if before & REFUSING == 0 { Ok(()) } else { refused() }
+}
+
+#[cold]
+#[inline(never)]
+fn refused() -> Result<()> {
+    Python::attach(|py| {
+        let exception = REFUSAL.with_borrow_mut(|refusal| {
+            let Refusal { exception, raised } = refusal.as_mut()?;
+            *raised = true;
+            Some(exception.clone_ref(py))
+        });
+        match exception {
+            Some(exception) => Err(Raised::set(py, PyErr::from_value(exception.into_bound(py)))),
+            None => Ok(()),
+        }
+    })
+}
+
+/// From now on everything that this thread would do here raises this exception instead, until it is
+/// allowed again: the rest of an instruction that must not be executed.
+pub fn refuse(exception: Object<'_>) {
+    EXECUTED.set(EXECUTED.get() | REFUSING);
+    REFUSAL.set(Some(Refusal { exception: exception.unbind(), raised: false }));
+}
+
+/// What came of a refusal.
+#[derive(Debug)]
+pub enum Refused<'py> {
+    /// There was none.
+    No,
+    /// Something was refused, by raising the exception.
+    Raised,
+    /// Nothing was: the exception.
+    Unraised(Object<'py>),
+}
+
+/// Ends [`refuse`].
+pub fn allow(py: Python<'_>) -> Refused<'_> {
+    EXECUTED.set(EXECUTED.get() & !REFUSING);
+    match REFUSAL.take() {
+        None => Refused::No,
+        Some(refusal) if refusal.raised => Refused::Raised,
+        Some(refusal) => Refused::Unraised(refusal.exception.into_bound(py)),
+    }
 }

@@ -132,7 +132,7 @@ pub fn store_name<'py>(
     name: Borrowed<'_, 'py>,
     value: Option<Borrowed<'_, 'py>>,
 ) -> Result<()> {
-    super::count();
+    super::begin()?;
     // SAFETY: valid objects.
     unsafe {
         match (frame.locals(), value) {
@@ -162,7 +162,7 @@ pub fn store_global<'py>(
     name: Borrowed<'_, 'py>,
     value: Option<Borrowed<'_, 'py>>,
 ) -> Result<()> {
-    super::count();
+    super::begin()?;
     let globals = frame.globals().as_ptr();
     // SAFETY: the globals are a dict; valid objects.
     unsafe {

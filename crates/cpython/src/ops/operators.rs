@@ -144,7 +144,7 @@ impl BinaryOp {
 /// A unary operation.
 #[inline]
 pub fn unary<'py>(op: UnaryOp, operand: Borrowed<'_, 'py>) -> Result<Object<'py>> {
-    super::count();
+    super::begin()?;
     let function = match op {
         UnaryOp::Positive => ffi::PyNumber_Positive,
         UnaryOp::Negative => ffi::PyNumber_Negative,
@@ -161,7 +161,7 @@ pub fn binary<'py>(
     left: Borrowed<'_, 'py>,
     right: Borrowed<'_, 'py>,
 ) -> Result<Object<'py>> {
-    super::count();
+    super::begin()?;
     // SAFETY: valid objects.
     unsafe { owned(left.py(), FUNCTIONS[op as usize](left.as_ptr(), right.as_ptr())) }
 }
@@ -173,7 +173,7 @@ pub fn compare<'py>(
     left: Borrowed<'_, 'py>,
     right: Borrowed<'_, 'py>,
 ) -> Result<Object<'py>> {
-    super::count();
+    super::begin()?;
     // SAFETY: valid objects, and a comparison that the C API knows.
     unsafe {
         let result = ffi::PyObject_RichCompare(left.as_ptr(), right.as_ptr(), op as i32);
@@ -184,7 +184,7 @@ pub fn compare<'py>(
 /// `item in container`.
 #[inline]
 pub fn contains(container: Borrowed<'_, '_>, item: Borrowed<'_, '_>) -> Result<bool> {
-    super::count();
+    super::begin()?;
     // SAFETY: valid objects.
     let found = unsafe { ffi::PySequence_Contains(container.as_ptr(), item.as_ptr()) };
     Ok(status(found)? != 0)
@@ -193,7 +193,7 @@ pub fn contains(container: Borrowed<'_, '_>, item: Borrowed<'_, '_>) -> Result<b
 /// The truth value.
 #[inline]
 pub fn truth(operand: Borrowed<'_, '_>) -> Result<bool> {
-    super::count();
+    super::begin()?;
     // SAFETY: a valid object.
     Ok(status(unsafe { ffi::PyObject_IsTrue(operand.as_ptr()) })? != 0)
 }
@@ -201,7 +201,7 @@ pub fn truth(operand: Borrowed<'_, '_>) -> Result<bool> {
 /// `owner[key]`.
 #[inline]
 pub fn get_item<'py>(owner: Borrowed<'_, 'py>, key: Borrowed<'_, 'py>) -> Result<Object<'py>> {
-    super::count();
+    super::begin()?;
     // SAFETY: valid objects.
     unsafe { owned(owner.py(), ffi::PyObject_GetItem(owner.as_ptr(), key.as_ptr())) }
 }
@@ -213,7 +213,7 @@ pub fn set_item<'py>(
     key: Borrowed<'_, 'py>,
     value: Option<Borrowed<'_, 'py>>,
 ) -> Result<()> {
-    super::count();
+    super::begin()?;
     // SAFETY: valid objects.
     status(unsafe {
         match value {
@@ -230,7 +230,7 @@ pub fn format<'py>(
     conversion: u32,
     spec: Option<Borrowed<'_, 'py>>,
 ) -> Result<Object<'py>> {
-    super::count();
+    super::begin()?;
     let py = value.py();
     // SAFETY: valid objects; the specification is a string, or null for none.
     unsafe {

@@ -4,7 +4,7 @@ use stator_cpython::hook::Evaluated;
 use stator_cpython::opcode as op;
 use stator_cpython::ops::UnaryOp;
 
-use super::{Evaluation, Flow, Sites, Step};
+use super::{Evaluation, Flow, Sites, Step, Stop};
 
 impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     /// Evaluates from the next instruction until the frame leaves.
@@ -36,6 +36,10 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
                         let unit = self.run.start_unit();
                         return Flow::Left(self.hand_over(unit));
                     }
+                    Step::Raise => match self.unwind(Stop::Raised) {
+                        Ok(()) => continue,
+                        Err(raised) => return Flow::Left(Err(raised)),
+                    },
                 }
             }
             let index = arg as usize;

@@ -169,6 +169,12 @@ impl<'py> Resumed<'_, 'py> {
         self.run.abandon()
     }
 
+    /// As [`Resumed::raise`]; the frame joins the traceback.
+    pub fn raise_here(&mut self, raised: Raised) -> Evaluated<'py> {
+        self.run.add_traceback();
+        self.raise(raised)
+    }
+
     /// Leaves the frame with the raised exception.
     pub fn raise(&mut self, raised: Raised) -> Evaluated<'py> {
         self.run.unwind_all();

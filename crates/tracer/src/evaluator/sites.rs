@@ -22,6 +22,8 @@ pub enum Step {
     Substitute,
     /// Give the frame, as it stands before the instruction, to CPython for good.
     HandOver,
+    /// Don't evaluate the instruction: an exception is set, and raised here.
+    Raise,
 }
 
 /// A stretch of instructions whose work a site has done.

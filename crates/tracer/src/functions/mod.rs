@@ -12,6 +12,10 @@ mod python;
 mod rows;
 mod torch;
 
+use std::sync::Arc;
+
+pub use python::KnownFunction;
+
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use rustc_hash::FxHashMap;
@@ -42,6 +46,10 @@ pub enum Class {
     GraphBreak,
     /// Reads process or thread state that is guarded at entry or switched by recorded nodes.
     StateRead,
+    /// Gives a warning or a log record.
+    Emitter(Emitter),
+    /// Another function does the same, and can be traced.
+    Instead(Arc<KnownFunction>),
     /// Known to be untraceable, with the reason for the user.
     Untraceable(crate::breaks::Reason),
 }
@@ -107,6 +115,17 @@ pub enum Model {
     Reduce,
 }
 
+/// Functions that give warnings and log records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Emitter {
+    /// `warnings.warn`
+    Warn,
+    /// `warnings.warn_explicit`
+    WarnExplicit,
+    /// `logging.Logger._log`
+    Log,
+}
+
 /// A tensor operation.
 #[derive(Clone, Debug)]
 pub struct Operation {
@@ -169,6 +188,9 @@ impl Functions {
                     module_call: None,
                 };
                 rows::add(py, &mut table)?;
+                if let Some(known) = KnownFunction::is_enabled_for(py)? {
+                    table.classes.insert(known.address(), Class::Instead(Arc::new(known)));
+                }
                 if let Ok(torch) = PyModule::import(py, "torch") {
                     torch::add(&torch, &mut table)?;
                     table.module_member = python::KnownFunction::module_member(&torch)?;

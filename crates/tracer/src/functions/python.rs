@@ -1,5 +1,7 @@
-//! Python functions of PyTorch whose work the recorder does itself: each parameter and submodule that
-//! a module reads ends in one, and evaluating its frame costs more than all else about the read.
+//! Python functions whose work the recorder does itself, or has another function do:
+//! * `nn.Module.__getattr__`: each parameter and submodule that a module reads ends in one, and
+//!   evaluating its frame costs more than all else about the read;
+//! * `logging.Logger.isEnabledFor`, whose cache and lock would be all that a trace sees of it.
 //!
 //! A function is taken for a known one if its bytecode is that of the source below, compiled by this
 //! interpreter. Where PyTorch's differs it is traced, like any other.
@@ -26,6 +28,37 @@ def member(self, name):
     raise AttributeError(f\"'{type(self).__name__}' object has no attribute '{name}'\")
 ";
 
+/// What `logging.Logger.isEnabledFor` does; and what it comes to.
+const IS_ENABLED_FOR: &std::ffi::CStr = c"
+def known(self, level):
+    '''
+        Is this logger enabled for level 'level'?
+        '''
+    if self.disabled:
+        return False
+    try:
+        return self._cache[level]
+    except KeyError:
+        _acquireLock()
+        try:
+            if self.manager.disable >= level:
+                is_enabled = self._cache[level] = False
+            else:
+                is_enabled = self._cache[level] = (
+                    level >= self.getEffectiveLevel()
+                )
+        finally:
+            _releaseLock()
+        return is_enabled
+
+def isEnabledFor(self, level):
+    if self.disabled:
+        return False
+    if self.manager.disable >= level:
+        return False
+    return level >= self.getEffectiveLevel()
+";
+
 /// What makes two code objects do the same; names of local variables and lines don't.
 const BEHAVIOUR: [&str; 11] = [
     "co_code",
@@ -42,9 +75,12 @@ const BEHAVIOUR: [&str; 11] = [
 ];
 
 /// A function that does what the recorder's model of it does, as long as its code isn't replaced.
+#[derive(Debug)]
 pub struct KnownFunction {
     function: Py<PyAny>,
     code: Py<PyAny>,
+    /// A function to be traced in its place.
+    instead: Option<Py<PyAny>>,
 }
 
 impl KnownFunction {
@@ -54,20 +90,52 @@ impl KnownFunction {
     /// If something isn't where Python or PyTorch have it.
     pub fn module_member(torch: &Bound<'_, PyModule>) -> PyResult<Option<Self>> {
         let function = torch.getattr("nn")?.getattr("Module")?.getattr("__getattr__")?;
-        let Some(code) = function.getattr_opt("__code__")? else { return Ok(None) };
         let known = PyModule::from_code(torch.py(), MODULE_MEMBER, c"<stator>", c"_stator_member")?;
-        let known = known.getattr("member")?.getattr("__code__")?;
+        Self::of(&function, &known.getattr("member")?, None)
+    }
+
+    /// `logging.Logger.isEnabledFor`, if it is the known one.
+    ///
+    /// # Errors
+    /// If something isn't where Python has it.
+    pub fn is_enabled_for(py: Python<'_>) -> PyResult<Option<Self>> {
+        let function = py.import("logging")?.getattr("Logger")?.getattr("isEnabledFor")?;
+        let known = PyModule::from_code(py, IS_ENABLED_FOR, c"<stator>", c"_stator_logging")?;
+        Self::of(&function, &known.getattr("known")?, Some(known.getattr("isEnabledFor")?))
+    }
+
+    fn of<'py>(
+        function: &Bound<'py, PyAny>,
+        known: &Bound<'py, PyAny>,
+        instead: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Self>> {
+        let Some(code) = function.getattr_opt("__code__")? else { return Ok(None) };
+        let known = known.getattr("__code__")?;
         for name in BEHAVIOUR {
             if !code.getattr(name)?.eq(known.getattr(name)?)? {
                 return Ok(None);
             }
         }
-        Ok(Some(Self { function: function.unbind(), code: code.unbind() }))
+        let instead = instead.map(Bound::unbind);
+        Ok(Some(Self { function: function.clone().unbind(), code: code.unbind(), instead }))
+    }
+
+    /// The function's address.
+    #[must_use]
+    pub fn address(&self) -> usize {
+        self.function.as_ptr() as usize
+    }
+
+    /// The function to be traced in place of this one.
+    #[must_use]
+    pub fn instead<'py>(&self, function: Borrowed<'_, 'py>) -> Option<Bound<'py, PyAny>> {
+        let instead = self.instead.as_ref().filter(|_| self.is(function));
+        instead.map(|instead| instead.bind(function.py()).clone())
     }
 
     /// A function, with the code it has.
     pub(super) fn new(function: &Bound<'_, PyAny>, code: &Bound<'_, PyAny>) -> Self {
-        Self { function: function.clone().unbind(), code: code.clone().unbind() }
+        Self { function: function.clone().unbind(), code: code.clone().unbind(), instead: None }
     }
 
     /// The function.

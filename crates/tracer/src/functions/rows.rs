@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use stator_cpython::ops::{BinaryOp, CompareOp, UnaryOp};
 
-use super::{Class, Functions, Model};
+use super::{Class, Emitter, Functions, Model};
 use crate::breaks::Reason;
 
 /// A row: `module` or `module:Class` (or `module:expression`), names of its callables, their class.
@@ -162,6 +162,9 @@ fn table() -> Vec<Row> {
         ("_contextvars:ContextVar", "get", model(Model::ContextGet)),
         ("_contextvars:ContextVar", "set", model(Model::ContextSet)),
         ("_contextvars:ContextVar", "reset", model(Model::ContextReset)),
+        ("warnings", "warn", Class::Emitter(Emitter::Warn)),
+        ("warnings", "warn_explicit", Class::Emitter(Emitter::WarnExplicit)),
+        ("logging:Logger", "_log", Class::Emitter(Emitter::Log)),
         ("sys", "getrecursionlimit", Pure),
         ("sys", "exc_info _getframe", Untraceable(Reason::Instruction)),
         ("time", "time perf_counter monotonic sleep", Untraceable(Reason::OpaqueCall)),

@@ -499,12 +499,6 @@ impl Recorder {
         self.call_linked(frame, role, None, getter.as_borrowed(), &[owner], None).map(Found::Value)
     }
 
-    /// The role of what gives an attribute of a type's instances, before `__getattr__` does.
-    fn getter(&self, ty: &Bound<'_, PyType>) -> Role {
-        let hook = pyo3::intern!(ty.py(), "__getattr__").as_any().as_borrowed();
-        Role::Getter { next: stator_cpython::heap::types::lookup(ty.as_borrowed(), hook).is_some() }
-    }
-
     /// A `__slots__` member.
     fn member<'py>(
         &self,
@@ -589,6 +583,15 @@ impl Recorder {
                 let role = self.getter(ty);
                 self.call_linked(frame, role, None, getter.as_borrowed(), &args, None)
                     .map(Found::Value)
+            }
+            // Its `__get__` binds it as a method.
+            _ if heap::type_name(descriptor) == "_lru_cache_wrapper" => {
+                let method = heap::bind_method(descriptor, owner);
+                self.note(frame, |state| {
+                    state.set_fresh(method.as_borrowed());
+                    Ok(())
+                });
+                Ok(Found::Value(method))
             }
             _ => {
                 self.stop(

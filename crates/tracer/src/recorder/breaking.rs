@@ -32,7 +32,7 @@ use crate::entry::Entry;
 use crate::evaluator::Link;
 use crate::logs::Log;
 use crate::resume::anatomy::Anatomy;
-use crate::resume::point::{Chain, Key, Waiting, handled_beyond, roots, slots};
+use crate::resume::point::{Chain, Key, Spot, Waiting, handled_beyond, roots, slots};
 use crate::resume::settle::settles;
 use crate::resume::testing::Breaks;
 use crate::rollback;
@@ -50,6 +50,9 @@ impl Recorder {
             return;
         }
         let stop = Break { reason, detail: detail.into(), stack: self.stack(frame) };
+        if self.abandon(frame, &stop) {
+            return;
+        }
         if self.is_untouched(frame) {
             self.break_before(frame, stop);
         } else {
@@ -71,7 +74,7 @@ impl Recorder {
 
     /// Whether the instruction that `frame` stands at has done nothing yet, and the frames around
     /// it only wait for a call to return.
-    fn is_untouched(&self, frame: &Frame<'_>) -> bool {
+    pub(super) fn is_untouched(&self, frame: &Frame<'_>) -> bool {
         ops::executed() == self.baseline.get() && self.are_linked(frame)
     }
 
@@ -136,6 +139,16 @@ impl Recorder {
         drop(self.gc.take());
     }
 
+    /// Keeps what is symbolic in frames that stand at a graph break.
+    fn carry_symbols(&self, standing: &[Standing<'_>]) {
+        if self.has_symbols() {
+            let chain: Chain<'_> =
+                standing.iter().map(|standing| standing.waiting.clone()).collect();
+            let values = roots(&chain, None);
+            *self.carried.borrow_mut() = self.state.borrow_mut().symbolic_among(&values);
+        }
+    }
+
     /// Behind a loop's body there is often nothing but the way to its `FOR_ITER`.
     fn note_idle(&self, frames: &[Standing<'_>]) {
         let Some(Standing { waiting, last, anatomy, .. }) = frames.last() else { return };
@@ -156,25 +169,20 @@ impl Recorder {
         };
         let Some(outermost) = chain.iter().position(is_special) else { return false };
         chain.truncate(outermost + 1);
-        self.session.points.mark(&chain, stop.clone());
+        if let Some(spot) = Spot::of(&chain) {
+            self.session.points.mark_spot(spot, stop.clone());
+        }
         if self.point.borrow().is_none() {
             self.session.retry(stop.clone());
         }
         true
     }
 
-    /// Keeps what is symbolic in frames that stand at a graph break.
-    fn carry_symbols(&self, standing: &[Standing<'_>]) {
-        if self.has_symbols() {
-            let chain: Chain<'_> =
-                standing.iter().map(|standing| standing.waiting.clone()).collect();
-            let values = roots(&chain, None);
-            *self.carried.borrow_mut() = self.state.borrow_mut().symbolic_among(&values);
-        }
-    }
-
     /// No trace that begins where this one began can be replayed.
     pub(super) fn fail(&self, stop: &Break) {
+        if self.session.is_tried_again() {
+            return;
+        }
         match &*self.point.borrow() {
             Some(point) => point.give_up(),
             None => self.session.fail(stop.clone()),
@@ -184,17 +192,11 @@ impl Recorder {
     /// The instruction was begun: drops the trace, and marks the instruction for the next one.
     fn mark(&self, frame: &Frame<'_>, stop: Break) {
         self.resume.set(0);
-        if let Some(mut chain) = self.frames_to(frame) {
-            let state = self.state.borrow();
-            let indirect = state.frames.iter().position(|active| !active.is_direct);
-            chain.truncate(indirect.unwrap_or(chain.len()));
-            while chain.last().is_some_and(|frame| !frame.is_complete()) {
-                chain.pop();
-            }
-            if let Some(innermost) = chain.last() {
-                self.resume.set(innermost.id());
-                self.session.points.mark(&chain, stop.clone());
-            }
+        if let Some(chain) = self.markable(frame)
+            && let Some(spot) = Spot::of(&chain)
+        {
+            self.resume.set(chain.last().map_or(0, Frame::id));
+            self.session.points.mark_spot(spot, stop.clone());
         }
         if self.resume.get() == 0 {
             self.fail(&stop);
@@ -202,6 +204,18 @@ impl Recorder {
             self.session.retry(stop.clone());
         }
         self.session.broke(stop);
+    }
+
+    /// The frames down to the one whose instruction a trace could have ended before.
+    pub(super) fn markable<'py>(&self, frame: &Frame<'py>) -> Option<Vec<Frame<'py>>> {
+        let mut chain = self.frames_to(frame)?;
+        let state = self.state.borrow();
+        let indirect = state.frames.iter().position(|active| !active.is_direct);
+        chain.truncate(indirect.unwrap_or(chain.len()));
+        while chain.last().is_some_and(|frame| !frame.is_complete()) {
+            chain.pop();
+        }
+        Some(chain)
     }
 
     /// Where the frames stand.
@@ -251,8 +265,14 @@ impl Recorder {
         if let Some(mark) = state.symbols.as_ref().and_then(|symbols| symbols.broken_mark()) {
             self.session.broke_mark(mark);
         }
+        self.check_emissions(py, &state)?;
         let handled = handled_beyond(py, self.handled_at_entry);
-        let mut traced = Finish::run(state, py, end, handled.as_ref())?;
+        let spots: Vec<_> = state.emissions.iter().map(|emitted| emitted.spot).collect();
+        let traced = Finish::run(state, py, end, handled.as_ref());
+        if let Err((Reason::Told, detail)) = &traced {
+            self.mark_emissions(&spots, detail);
+        }
+        let mut traced = traced?;
         let before = self.generators.take();
         let generators = || -> PyResult<_> {
             let mut found = rollback::advanced(py, before)?;

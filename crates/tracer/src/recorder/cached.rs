@@ -17,6 +17,7 @@ use super::kinds::Kind;
 use super::look as heap;
 use super::state::{State, Stop};
 use crate::breaks::Reason;
+use crate::sinks;
 
 impl Recorder {
     /// Calls a cached function.
@@ -28,7 +29,7 @@ impl Recorder {
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
         let key = match names {
-            None => self.note(frame, |state| state.cache_key(frame.py(), args)),
+            None => self.note(frame, |state| state.cache_key(callable, args)),
             Some(_) => {
                 self.stop(frame, Reason::OpaqueCall, "a cached function with keyword arguments");
                 None
@@ -51,19 +52,31 @@ impl State {
     /// The key that `functools.lru_cache` makes of positional arguments.
     fn cache_key<'py>(
         &mut self,
-        py: Python<'py>,
+        function: Borrowed<'_, 'py>,
         args: &[Borrowed<'_, 'py>],
     ) -> std::result::Result<Object<'py>, Stop> {
+        let py = function.py();
         let refuse = || (Reason::OpaqueCall, "a cached function of objects".to_string());
         if let [only] = args
             && (only.is_exact_instance_of::<PyInt>() || only.is_exact_instance_of::<PyString>())
         {
             return Ok((*only).to_owned());
         }
-        if args.iter().any(|arg| self.kind(*arg) != Kind::Constant || !heap::is_constant(*arg)) {
-            return Err(refuse());
+        let key = PyTuple::new(py, args).map_err(|_| refuse())?.into_any();
+        for arg in args {
+            if self.kind(*arg) == Kind::Constant && heap::is_constant(*arg) {
+                continue;
+            }
+            if !sinks::is_logger(*arg) {
+                return Err(refuse());
+            }
+            // What gives a message once. To the first call others may listen.
+            let is_known = stored_key(function, key.as_borrowed()).is_some();
+            if !is_known && sinks::of_logger(*arg).is_none() {
+                return Err((Reason::Told, "a log record that is given once".into()));
+            }
         }
-        Ok(PyTuple::new(py, args).map_err(|_| refuse())?.into_any())
+        Ok(key)
     }
 
     /// Gives the result the source it has in the cache.
@@ -77,6 +90,12 @@ impl State {
             || (Reason::OpaqueCall, "a cached function whose cache can't be read".to_string());
         let source = self.source(function).ok_or_else(unknown)?;
         let cache = value(function, Field::Cache).ok_or_else(unknown)?;
+        let stored = if heap::is_constant(key) {
+            key.to_owned()
+        } else {
+            stored_key(function, key).ok_or_else(unknown)?
+        };
+        let key = stored.as_borrowed();
         let found = heap::dict_get(cache.as_borrowed(), key).ok_or_else(unknown)?;
         let source = self.sources.intern(Source::Cache(source));
         let id = self.objects.intern(key);
@@ -92,4 +111,20 @@ impl State {
         }
         self.adopt(source, result)
     }
+}
+
+/// The key in a function's cache that is made of the same objects, or of equal constants.
+fn stored_key<'py>(function: Borrowed<'_, 'py>, key: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+    let cache = value(function, Field::Cache)?;
+    let items = heap::tuple_items(key);
+    let is_same = |stored: &Object<'py>| {
+        let others = heap::tuple_items(stored.as_borrowed());
+        others.len() == items.len()
+            && others
+                .iter()
+                .zip(&items)
+                .all(|(stored, item)| heap::equal_keys(stored.as_borrowed(), item.as_borrowed()))
+    };
+    let keys = heap::dict_items(cache.as_borrowed()).into_iter().map(|(stored, _)| stored);
+    keys.filter(|stored| stored.is_exact_instance_of::<PyTuple>()).find(is_same)
 }

@@ -17,6 +17,7 @@ use crate::breaks::Reason;
 use crate::disabled;
 use crate::evaluator::Role;
 use crate::functions::{Class, Determined, Model, Operation};
+use crate::marks;
 
 /// Arguments of one call: positional, then those named by `names`.
 pub type Args<'a, 'py> = SmallVec<[Borrowed<'a, 'py>; 8]>;
@@ -80,8 +81,14 @@ impl Recorder {
         if let Some(result) = self.call_registered(frame, callable, args, names) {
             return result;
         }
-        if let Some(class) = self.functions.class(callable) {
-            return self.call_class(frame, class, callable, args, names);
+        match self.functions.class(callable) {
+            Some(Class::Instead(known)) => {
+                if let Some(function) = known.instead(callable) {
+                    return self.call_instead(frame, &function, callable, args, names);
+                }
+            }
+            Some(class) => return self.call_class(frame, class, callable, args, names),
+            None => {}
         }
         if let Some(result) = self.call_marked(frame, callable, args, names) {
             return result;
@@ -98,6 +105,32 @@ impl Recorder {
             self.note(frame, |state| state.refused_arguments(callable));
         }
         result
+    }
+
+    /// Calls a function that does the same and can be traced.
+    fn call_instead<'py>(
+        &self,
+        frame: &Frame<'py>,
+        function: &Object<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        self.vouch(frame, function.as_borrowed());
+        let traced = self.call_function(frame, function.as_borrowed(), args, names)?;
+        let result = {
+            let _native = stator_cpython::hook::Suspended::new(frame.py());
+            ops::call(callable, args, names)?
+        };
+        if !result.is(&traced) {
+            // A logger whose level was set behind its back knows it by its cache alone.
+            self.stop(
+                frame,
+                Reason::Unsupported,
+                format!("{} by a cache", heap::name_of(callable)),
+            );
+        }
+        Ok(result)
     }
 
     /// Calls a C function or method.
@@ -126,6 +159,10 @@ impl Recorder {
         }
         if let Some(class) = self.functions.class(callable) {
             return self.call_class(frame, class, callable, args, names);
+        }
+        if let Some(polyfill) = marks::substitute_of_torch(callable) {
+            self.vouch(frame, polyfill.as_borrowed());
+            return self.call_object(frame, polyfill.as_borrowed(), args, names);
         }
         if self.kind(callable) == Kind::TorchCallable {
             if let Some(operation) = self.operator_of_torch_ops(frame, callable) {
@@ -256,6 +293,11 @@ impl Recorder {
             }
             Class::GraphBreak => {
                 self.stop(frame, Reason::Requested, break_message(args));
+                ops::call(callable, args, names)
+            }
+            Class::Emitter(emitter) => self.emit(frame, *emitter, callable, args, names),
+            Class::Instead(_) => {
+                self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
                 ops::call(callable, args, names)
             }
             Class::Untraceable(reason) => {

@@ -140,6 +140,9 @@ impl State {
     pub fn forget_write(&mut self, slot: Slot) {
         let Some(at) = self.written.remove(&slot) else { return };
         self.effects.remove(at);
+        for emitted in self.emissions.iter_mut().filter(|emitted| emitted.after > at) {
+            emitted.after -= 1;
+        }
         for later in self.written.values_mut().filter(|later| **later > at) {
             *later -= 1;
         }

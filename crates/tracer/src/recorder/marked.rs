@@ -92,7 +92,7 @@ impl Recorder {
     ) -> Result<Object<'py>> {
         self.note(frame, |state| {
             state.know_for_good(callable)?;
-            if !state.effects.is_empty() {
+            if !state.effects.is_empty() || !state.emissions.is_empty() {
                 // A replay writes when the graph has run: the function would see the old value.
                 let name = heap::name_of(callable);
                 let detail = format!("before {name}, which is called as one node of the graph");

@@ -9,6 +9,7 @@
 //! the families `names`, `attributes`, `items`, `operators`, `calls`, `models`, `containers` and `tensors`;
 //! `outcome` turns the notes into a cache entry; `trace` is the log of the same name.
 
+mod abandoning;
 mod arithmetic;
 mod attributes;
 mod breaking;
@@ -22,6 +23,7 @@ mod dictionaries;
 mod dimensions;
 mod dynamic;
 mod effects;
+mod emissions;
 mod exceptions;
 mod getters;
 mod identity;
@@ -63,6 +65,7 @@ use stator_cpython::generic::WithoutGc;
 use stator_cpython::object::Borrowed;
 use stator_cpython::thread::Thread;
 
+pub use abandoning::GraphBreak;
 pub use outcome::{Broken, Ending, FrameRecipe, Raised, TracebackEntry, Traced, record};
 use state::ActiveFrame;
 pub use state::{Origin, State, Stop};
@@ -109,6 +112,8 @@ pub struct Recorder {
     session: Rc<Session>,
     /// Whether some instructions are ones to break before: marked, or chosen by a test.
     has_marks: bool,
+    /// Under `fullgraph`: what is raised where recording would go on.
+    abandoned: RefCell<Option<String>>,
     /// Where a test wants breaks.
     asked: Breaks,
     /// Instructions recorded while a test wants breaks.
@@ -305,6 +310,7 @@ impl Recorder {
             generators: RefCell::default(),
             gc: RefCell::default(),
             has_marks: session.points.has_marks() || Breaks::now() != Breaks::None,
+            abandoned: RefCell::default(),
             asked: Breaks::now(),
             steps: Cell::new(0),
             session,

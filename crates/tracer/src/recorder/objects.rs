@@ -191,6 +191,20 @@ impl Objects {
         text.get_or_insert_with(|| super::look::short_repr(object).into()).clone()
     }
 
+    /// The sources of the outside objects that `is_one` says something of.
+    pub fn outside(
+        &self,
+        py: Python<'_>,
+        is_one: impl Fn(Borrowed<'_, '_>) -> bool,
+    ) -> Vec<SourceId> {
+        let found = self.objects.iter().filter(|object| is_one(object.bind_borrowed(py)));
+        let sources = found.filter_map(|object| match self.origin(object.as_ptr() as usize) {
+            Some(Origin::Source(source)) => Some(source),
+            _ => None,
+        });
+        sources.collect()
+    }
+
     /// The table.
     pub fn into_inner(mut self) -> Vec<Py<PyAny>> {
         self.objects.shrink_to_fit();

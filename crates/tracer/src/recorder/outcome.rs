@@ -18,6 +18,7 @@ use super::state::{State, Stop};
 use super::{Recorder, Recording};
 use crate::breaks::{Break, Place};
 use crate::effects::{Part, Store};
+use crate::emission::Emission;
 use crate::evaluator::{Link, evaluate};
 use crate::policy::Policy;
 use crate::recipe::{GraphOutputs, Recipe, RecipeId, Recipes};
@@ -61,6 +62,10 @@ pub struct Traced {
     pub kept: FxHashSet<ObjectId>,
     /// What a replay writes to outside objects, in order.
     pub effects: Vec<Store>,
+    /// Warnings and log records that a replay gives, in order.
+    pub emissions: Vec<Emission>,
+    /// If there are any: the lists that the trace works with, by their positions in `rebuilt`.
+    pub known_lists: Box<[u32]>,
     /// The facts about symbols, if there are any.
     pub symbolic: Option<Box<Symbolic>>,
 }
@@ -227,6 +232,7 @@ impl Recorder {
             self.fail(&stop);
             self.session.broke(stop);
         }
+        self.end_refusal(py);
         drop(self.gc.take());
     }
 }
@@ -245,7 +251,7 @@ pub struct Finish {
     /// Recipes of instance dictionaries.
     pub(super) instance_dicts: FxHashSet<RecipeId>,
     pub(super) outputs: GraphOutputs,
-    rebuilt: Vec<SourceId>,
+    pub(super) rebuilt: Vec<SourceId>,
     pub(super) kept: FxHashSet<ObjectId>,
     /// Objects that exist only while recipes are made.
     pub(super) temporaries: Vec<Py<PyAny>>,
@@ -288,6 +294,9 @@ impl Finish {
             }
         };
         let effects = finish.effects(py)?;
+        let emissions = finish.emissions(py)?;
+        let known_lists =
+            if emissions.is_empty() { Box::default() } else { finish.known_lists(py) };
         if let Some(stop) = finish.state.failure.take() {
             return Err(stop);
         }
@@ -318,6 +327,8 @@ impl Finish {
             generators: Vec::new(),
             kept,
             effects,
+            emissions,
+            known_lists,
             symbolic,
         })
     }

@@ -232,7 +232,7 @@ impl Finish {
     }
 
     /// The recipe of a part that only its owner holds: a dictionary or tuple nobody took note of.
-    fn part(&mut self, part: Borrowed<'_, '_>) -> Made<RecipeId> {
+    pub(super) fn part(&mut self, part: Borrowed<'_, '_>) -> Made<RecipeId> {
         if self.state.origin(part).is_none()
             && matches!(self.state.kind(part), Kind::Dict | Kind::Tuple)
         {

@@ -29,6 +29,9 @@ impl<'py> Sites<'py> for Recorder {
     fn step(&self, frame: &Frame<'py>, opcode: u8, arg: u32) -> Step {
         let mut step = Step::Evaluate;
         if self.is_stopped() {
+            if self.session.fullgraph && self.raises_break(frame) {
+                return Step::Raise;
+            }
             if self.settles(frame, opcode) {
                 return Step::Evaluate;
             }
@@ -44,6 +47,9 @@ impl<'py> Sites<'py> for Recorder {
         if self.has_marks
             && let Some(stop) = self.known_break(frame)
         {
+            if self.abandon(frame, &stop) {
+                return if self.raises_break(frame) { Step::Raise } else { Step::HandOver };
+            }
             self.break_before(frame, stop);
             return step;
         }
@@ -89,6 +95,9 @@ impl<'py> Sites<'py> for Recorder {
     }
 
     fn leaves(&self, frame: &Frame<'py>) {
+        if self.session.fullgraph && self.is_stopped() {
+            self.end_refusal(frame.py());
+        }
         self.left(frame);
         self.baseline.set(EXECUTED);
         self.resume_mode(frame.py());

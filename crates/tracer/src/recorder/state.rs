@@ -18,6 +18,7 @@ use stator_guards::{Guard, GuardKind, ObjectId, Printed, Source, SourceId, Sourc
 
 use super::context::Token;
 use super::effects::{Effect, KEYS};
+use super::emissions::Emitted;
 use super::kinds::{Kind, Kinds};
 use super::look as heap;
 use super::lookups::RecentLookups;
@@ -117,6 +118,8 @@ pub struct State {
     pub effects: Vec<Effect>,
     /// What is known of calls of modules.
     pub module_calls: ModuleCalls,
+    /// Warnings and log records that were given.
+    pub emissions: Vec<Emitted>,
     /// Special methods of types that are guarded already: type and name.
     pub protocols: FxHashSet<Slot>,
     distinct: FxHashSet<Slot>,
@@ -195,6 +198,7 @@ impl State {
             rekeyed: FxHashMap::default(),
             effects: Vec::new(),
             module_calls: ModuleCalls::default(),
+            emissions: Vec::new(),
             protocols: FxHashSet::default(),
             distinct: FxHashSet::default(),
             unread: FxHashMap::default(),

@@ -23,7 +23,7 @@ impl Recorder {
         if self.is_stopped() || !self.are_linked(frame) {
             return;
         }
-        let spot = self.frames_to(frame).as_deref().and_then(Spot::of);
+        let spot = self.frames_to(frame).and_then(|chain| Spot::of(&chain));
         let reference = PyWeakrefReference::new(generator);
         if let (Some(made), Ok(reference)) = (spot, reference) {
             let generator = reference.into_any().cast_into::<PyWeakref>();

@@ -26,8 +26,10 @@ use stator_cpython::{Raised, Result};
 use super::point::{Chain, Key, Point, Points, Waiting, handled_beyond, roots};
 use super::session::Session;
 use super::settle::settles_next;
+use super::stage::Staged;
 use super::tracebacks;
 use crate::compiled::Compiled;
+use crate::emission;
 use crate::entry::{Entry, FrameState, Replay, State};
 use crate::evaluator::{Flow, Link, Plain, Resumed, resume};
 use crate::recorder::Recorder;
@@ -68,6 +70,8 @@ struct Driver {
     /// The frames there are.
     frames: RefCell<Vec<Moved>>,
     signal: RefCell<Option<Signal>>,
+    /// Warnings and log records of the trace that was replayed last.
+    staged: RefCell<Vec<Staged>>,
     /// Once something is recorded, the rest of the call is.
     recording: RefCell<Option<(Rc<Recorder>, Rc<Session>)>>,
     /// The exception that the compiled function's caller is handling, by address.
@@ -120,6 +124,7 @@ pub fn go_on<'py>(
         states: RefCell::default(),
         frames: RefCell::default(),
         signal: RefCell::default(),
+        staged: RefCell::default(),
         recording: RefCell::default(),
         handled_at_entry: thread.handled().map_or(0, |handled| handled.as_ptr() as usize),
         raised: RefCell::default(),
@@ -132,6 +137,10 @@ pub fn go_on<'py>(
         let handled = now.handled.as_ref().map(|handled| handled.bind(py).clone());
         drop(thread.swap_handled(handled.or_else(|| outer.clone())));
         let result = driver.round(py, *now);
+        // The frames are gone: others are made for each of these.
+        if let Err(error) = emission::give(py, driver.staged.take()) {
+            break Err(error);
+        }
         match driver.signal.take() {
             Some(Signal::Returned(value)) => break Ok(value.into_bound(py)),
             Some(Signal::Failed(error)) => break Err(error),
@@ -290,11 +299,17 @@ impl Driver {
                 });
             }
         };
-        let signal = match entry.replay(py, &resolved, self.compiled.get().backend()) {
+        let mut staged = Vec::new();
+        let backend = self.compiled.get().backend();
+        let replayed = entry.replay(py, &resolved, backend, &mut staged);
+        *self.staged.borrow_mut() = staged;
+        let signal = match replayed {
             Replay::Done(value) => Signal::Returned(value.unbind()),
             Replay::Broke(mut state) => {
                 *self.before.borrow_mut() = entry;
-                if !handles && state.handled.is_none() && self.stands(resumed, &state) {
+                // Warnings are given where no frame stands.
+                let gives = !self.staged.borrow().is_empty();
+                if !gives && !handles && state.handled.is_none() && self.stands(resumed, &state) {
                     *self.raised.borrow_mut() = state.raised;
                     let Some(innermost) = state.frames.pop() else { unreachable!("it has frames") };
                     return Next::Moved(innermost);
@@ -302,7 +317,7 @@ impl Driver {
                 Signal::Broke(state)
             }
             Replay::Failed(error) => Signal::Failed(error),
-            Replay::Restart => return Next::Left(natively(py, resumed)),
+            Replay::Restart(_) => return Next::Left(natively(py, resumed)),
         };
         *self.signal.borrow_mut() = Some(signal);
         Next::Left(resumed.abandon())

@@ -40,6 +40,10 @@ pub fn list(py: Python<'_>, traced: &Traced, number: u64) -> String {
         let opcode = if store.value.is_some() { "STORE_SUBSCR" } else { "DELETE_SUBSCR" };
         listing.line(opcode, &effects::print(py, store, traced));
     }
+    for emission in &traced.emissions {
+        listing.recipe(emission.callable);
+        listing.all(&emission.args, "CALL");
+    }
     match &traced.ending {
         Ending::Return(result) => {
             listing.recipe(*result);

@@ -6,5 +6,6 @@ pub mod listing;
 pub mod point;
 pub mod session;
 pub mod settle;
+pub mod stage;
 pub mod testing;
 mod tracebacks;

@@ -123,24 +123,6 @@ pub fn handled_beyond(py: Python<'_>, at_entry: usize) -> Option<Object<'_>> {
     (handled.as_ptr() as usize != at_entry).then_some(handled)
 }
 
-/// An instruction, and the chain of calls that leads there.
-#[derive(Clone, Copy, Debug)]
-pub struct Spot {
-    chain: u64,
-    /// Code object and unit.
-    innermost: (usize, usize),
-}
-
-impl Spot {
-    /// Where the innermost of some frames stands; they are given outermost first.
-    #[must_use]
-    pub fn of(chain: &[Frame<'_>]) -> Option<Self> {
-        let innermost = chain.last()?;
-        let innermost = (innermost.code().as_ptr() as usize, innermost.unit());
-        Some(Self { chain: hash(chain), innermost })
-    }
-}
-
 /// What is known of one resume point.
 pub struct Point {
     /// Tells it from every other one there has been.
@@ -312,14 +294,7 @@ impl Points {
         points.iter().flat_map(entries).collect()
     }
 
-    /// From now on traces end before the instruction that the innermost of `chain` stands at.
-    pub fn mark(&self, chain: &[Frame<'_>], stop: Break) {
-        if let Some(spot) = Spot::of(chain) {
-            self.mark_spot(spot, stop);
-        }
-    }
-
-    /// As [`Points::mark`], for where frames have stood.
+    /// From now on traces end before this instruction.
     pub fn mark_spot(&self, spot: Spot, stop: Break) {
         let mut marks = lock(&self.marks);
         marks.innermost.insert(spot.innermost);
@@ -364,6 +339,23 @@ impl Points {
             entries.traverse(visit)?;
         }
         Ok(())
+    }
+}
+
+/// An instruction, and the calls that led there.
+#[derive(Clone, Copy, Debug)]
+pub struct Spot {
+    innermost: (usize, usize),
+    chain: u64,
+}
+
+impl Spot {
+    /// Where the innermost of these frames stands.
+    #[must_use]
+    pub fn of(chain: &[Frame<'_>]) -> Option<Self> {
+        let innermost = chain.last()?;
+        let innermost = (innermost.code().as_ptr() as usize, innermost.unit());
+        Some(Self { innermost, chain: hash(chain) })
     }
 }
 

@@ -1,6 +1,6 @@
 //! What one recorded call brings: traces, breaks, and whether the first trace can be replayed.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use super::point::Points;
@@ -23,11 +23,14 @@ pub struct Session {
     pub points: Arc<Points>,
     /// How many traces a resume point may have.
     pub limit: usize,
+    /// Whether a break is an error.
+    pub fullgraph: bool,
     /// `stator.compile`'s `dynamic`.
     pub dynamic: Option<bool>,
     root: RefCell<Option<Root>>,
     made: RefCell<Vec<Arc<Entry>>>,
     breaks: RefCell<Vec<Break>>,
+    tried_again: Cell<bool>,
     broken_mark: RefCell<Option<BrokenMark>>,
 }
 
@@ -49,14 +52,16 @@ pub struct Brought {
 impl Session {
     /// Nothing yet.
     #[must_use]
-    pub fn new(points: Arc<Points>, limit: usize, dynamic: Option<bool>) -> Self {
+    pub fn new(points: Arc<Points>, limit: usize, fullgraph: bool, dynamic: Option<bool>) -> Self {
         Self {
             points,
             limit,
+            fullgraph,
             dynamic,
             root: RefCell::default(),
             made: RefCell::default(),
             breaks: RefCell::default(),
+            tried_again: Cell::new(false),
             broken_mark: RefCell::default(),
         }
     }
@@ -74,6 +79,19 @@ impl Session {
     /// The first trace has to be made again.
     pub fn retry(&self, stop: Break) {
         self.root.borrow_mut().get_or_insert(Root::Retry(stop));
+    }
+
+    /// A trace was refused at its end; the next one ends in time. `is_root`: it was the first one.
+    pub fn try_again(&self, is_root: bool, stop: Break) {
+        self.tried_again.set(true);
+        if is_root {
+            self.retry(stop);
+        }
+    }
+
+    /// Whether the last trace is to be made again.
+    pub fn is_tried_again(&self) -> bool {
+        self.tried_again.take()
     }
 
     /// A trace was made.

@@ -1,0 +1,136 @@
+//! Warnings and log records as a replay gives them: the call that gave one while recording is made again,
+//! from frames that look like those it was made from.
+//!
+//! Only calls stand here whose arguments are plain values, and only as long as those who are told are
+//! known code (see [`crate::sinks`]): so it doesn't matter that a replay makes them when its graph has
+//! run and its writes are done.
+
+use pyo3::exceptions::PyUserWarning;
+use pyo3::prelude::*;
+use stator_cpython::object::{Borrowed, Object};
+use stator_guards::ObjectId;
+
+use crate::recipe::{Recipe, RecipeId};
+use crate::recorder::Traced;
+use crate::resume::stage::{Staged, Stand};
+use crate::sinks::{self, Kept};
+
+/// One call of `warnings.warn`, `warnings.warn_explicit` or `Logger._log`.
+#[derive(Debug)]
+pub struct Emission {
+    /// Functions and units of the frames, outermost first.
+    pub frames: Box<[(RecipeId, u32)]>,
+    /// What is called.
+    pub callable: RecipeId,
+    /// Its arguments: positional, then those named by `names`.
+    pub args: Box<[RecipeId]>,
+    /// A tuple of names.
+    pub names: Option<ObjectId>,
+    /// Who is told of what.
+    pub told: Told<RecipeId>,
+    /// How many of the trace's writes came before it.
+    pub after: usize,
+    /// As the `side_effects` log prints it.
+    pub text: Box<str>,
+    /// Where it was: code object and unit.
+    pub place: (u32, u32),
+}
+
+/// What is given.
+#[derive(Clone, Copy, Debug)]
+pub enum Told<T> {
+    /// A warning.
+    Warning {
+        /// Its text.
+        text: T,
+        /// Its class, `UserWarning` if there is none.
+        category: Option<T>,
+    },
+    /// A record of this logger.
+    Record {
+        /// The logger.
+        logger: T,
+    },
+}
+
+impl Told<Borrowed<'_, '_>> {
+    /// The lists that keep it; `None`: who is told may do anything, or a filter may raise.
+    pub fn kept(self, py: Python<'_>) -> Option<Kept> {
+        match self {
+            Told::Record { logger } => sinks::of_logger(logger),
+            Told::Warning { text, category } => {
+                let plain = py.get_type::<PyUserWarning>().into_any();
+                let category = category.unwrap_or(plain.as_borrowed());
+                if !sinks::is_plain_category(category) || sinks::may_raise(text, category) {
+                    return None;
+                }
+                sinks::of_warnings(py)
+            }
+        }
+    }
+}
+
+impl Emission {
+    /// The recipes that a replay needs, in a fixed order.
+    pub fn roots(&self) -> impl Iterator<Item = RecipeId> {
+        let functions = self.frames.iter().map(|(function, _)| *function);
+        functions.chain([self.callable]).chain(self.args.iter().copied())
+    }
+}
+
+/// Whether a replay may give everything that a trace gave: who would be told is known code, now.
+pub fn may_be_given(py: Python<'_>, traced: &Traced, sources: &[Borrowed<'_, '_>]) -> bool {
+    traced.emissions.iter().all(|emission| {
+        let object = |recipe: RecipeId| match traced.recipes.get(recipe) {
+            Recipe::Source(position) => Some(sources[*position as usize]),
+            Recipe::Constant(object) => Some(traced.objects[object.index()].bind_borrowed(py)),
+            _ => None,
+        };
+        let told = match emission.told {
+            Told::Record { logger } => object(logger).map(|logger| Told::Record { logger }),
+            Told::Warning { text, category } => object(text).and_then(|text| {
+                let category = match category {
+                    None => None,
+                    Some(category) => Some(object(category)?),
+                };
+                Some(Told::Warning { text, category })
+            }),
+        };
+        let kept = told.and_then(|told| told.kept(py));
+        let is_known = |list: &usize| {
+            let known = |at: &u32| sources[*at as usize].as_ptr() as usize == *list;
+            traced.known_lists.iter().any(known)
+        };
+        kept.is_some_and(|kept| !kept.iter().any(is_known))
+    })
+}
+
+/// The calls, of the objects that [`Emission::roots`] mean.
+pub fn stage<'py>(
+    py: Python<'py>,
+    traced: &Traced,
+    made: &[Object<'py>],
+    staged: &mut Vec<Staged>,
+) {
+    let mut made = made.iter();
+    let mut next = || made.next().expect("one object for each root").clone().unbind();
+    for emission in &traced.emissions {
+        let frames = emission.frames.iter();
+        staged.push(Staged {
+            frames: frames
+                .map(|(_, unit)| Stand { function: next(), unit: *unit as usize })
+                .collect(),
+            callable: next(),
+            args: emission.args.iter().map(|_| next()).collect(),
+            names: emission.names.map(|names| traced.objects[names.index()].clone_ref(py)),
+        });
+    }
+}
+
+/// Makes the calls.
+///
+/// # Errors
+/// What one of them raises.
+pub fn give(py: Python<'_>, staged: Vec<Staged>) -> PyResult<()> {
+    staged.into_iter().try_for_each(|call| call.call(py))
+}

@@ -1,0 +1,162 @@
+//! Handlers that keep what they are told: methods that do nothing but append the record, or what C
+//! code makes of it, to a list. `self.records.append(record)` is what programs and tests write.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyString};
+use smallvec::SmallVec;
+use stator_bytecode::{Opcode, Version};
+use stator_cpython::code::Code;
+use stator_cpython::heap::dict::{self, Lookup};
+use stator_cpython::heap::function::{Field, value};
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{opcode, ops};
+
+use crate::sinks::{method, own};
+
+/// A value of the method, as far as it is known.
+enum Known<'py> {
+    /// The `NULL` below a callable.
+    Null,
+    /// An object.
+    Object(Object<'py>),
+    /// The record.
+    Record,
+    /// `getMessage` of the record.
+    GetMessage,
+    /// `append` of a list.
+    Append(usize),
+    /// A number, a text or a tuple of such, or `None`.
+    Plain,
+}
+
+/// The attributes of a record that are plain whatever was logged.
+const PLAIN: &[&str] = &[
+    "name",
+    "levelname",
+    "levelno",
+    "lineno",
+    "funcName",
+    "pathname",
+    "filename",
+    "module",
+    "stack_info",
+];
+
+/// The list that `emit` appends to when it is called as a method of `handler`, by address; `None`:
+/// it does something else.
+pub fn list_of(emit: Borrowed<'_, '_>, handler: Borrowed<'_, '_>) -> Option<usize> {
+    let py = emit.py();
+    let code = value(emit, Field::Code)?;
+    let code = Code::of(code.as_borrowed())?;
+    if code.argcount() != 2 || code.kwonlyargcount() != 0 {
+        return None;
+    }
+    let globals = value(emit, Field::Globals)?;
+    let closure = value(emit, Field::Closure);
+    let mut stack: SmallVec<[Known<'_>; 8]> = SmallVec::new();
+    let mut list = None;
+    let mut units = code.units().iter().copied();
+    while let Some(unit) = units.next() {
+        let [number, arg] = unit.to_le_bytes();
+        let number = opcode::deopt(number);
+        let arg = usize::from(arg);
+        let name = Version::TARGET.opcode(number).map_or("?", Opcode::name);
+        for _ in 0..opcode::caches(number) {
+            units.next();
+        }
+        match name {
+            "RESUME" | "PRECALL" | "COPY_FREE_VARS" | "NOP" => {}
+            "LOAD_CONST" => stack.push(Known::Plain),
+            "LOAD_FAST" => stack.push(match arg {
+                0 => Known::Object(handler.to_owned()),
+                1 => Known::Record,
+                _ => return None,
+            }),
+            "LOAD_DEREF" => {
+                let free = arg.checked_sub(code.first_free())?;
+                let cells =
+                    closure.as_ref()?.cast::<pyo3::types::PyTuple>().ok()?.get_item(free).ok()?;
+                stack.push(Known::Object(ops::load_cell(cells.as_borrowed())?));
+            }
+            "LOAD_GLOBAL" => {
+                if arg & 1 != 0 {
+                    stack.push(Known::Null);
+                }
+                let key = code.name_at(arg >> 1);
+                match dict::get(globals.as_borrowed(), key) {
+                    Lookup::Found(found) => stack.push(Known::Object(found)),
+                    Lookup::Absent | Lookup::Refused => return None,
+                }
+            }
+            "LOAD_ATTR" => {
+                let key = text(code.name_at(arg));
+                let found = match stack.pop()? {
+                    Known::Record if PLAIN.contains(&key.as_str()) => Known::Plain,
+                    // An attribute that the class says nothing of.
+                    Known::Object(owner)
+                        if method(owner.as_borrowed(), &key).is_none()
+                            && is_plain_object(&owner) =>
+                    {
+                        Known::Object(own(owner.as_borrowed(), &key)?)
+                    }
+                    _ => return None,
+                };
+                stack.push(found);
+            }
+            "LOAD_METHOD" => {
+                let key = text(code.name_at(arg));
+                let found = match stack.pop()? {
+                    Known::Record if key == "getMessage" => Known::GetMessage,
+                    Known::Object(owner)
+                        if key == "append" && owner.is_exact_instance_of::<PyList>() =>
+                    {
+                        Known::Append(owner.as_ptr() as usize)
+                    }
+                    _ => return None,
+                };
+                stack.push(Known::Null);
+                stack.push(found);
+            }
+            "CALL" => {
+                let arguments: Vec<_> = (0..arg).map(|_| stack.pop()).collect::<Option<_>>()?;
+                match (stack.pop()?, arguments.as_slice()) {
+                    (Known::GetMessage, []) => {}
+                    (Known::Append(address), [Known::Record | Known::Plain])
+                        if list.is_none_or(|known| known == address) =>
+                    {
+                        list = Some(address);
+                    }
+                    _ => return None,
+                }
+                stack.pop()?;
+                stack.push(Known::Plain);
+            }
+            "BUILD_TUPLE" => {
+                for _ in 0..arg {
+                    let (Known::Plain | Known::Record) = stack.pop()? else { return None };
+                }
+                stack.push(Known::Plain);
+            }
+            "POP_TOP" => drop(stack.pop()?),
+            "RETURN_VALUE" => return list,
+            _ => return None,
+        }
+    }
+    let _ = py;
+    None
+}
+
+fn text(name: Borrowed<'_, '_>) -> String {
+    name.cast::<PyString>()
+        .map_or_else(|_| String::new(), |name| name.to_string_lossy().into_owned())
+}
+
+/// Whether attributes of an object are read as `object.__getattribute__` reads them.
+fn is_plain_object(object: &Object<'_>) -> bool {
+    let py = object.py();
+    let plain = py.get_type::<PyAny>();
+    let name = pyo3::intern!(py, "__getattribute__").as_any().as_borrowed();
+    let found = stator_cpython::heap::types::lookup(object.get_type().as_borrowed(), name);
+    let expected = stator_cpython::heap::types::lookup(plain.as_borrowed(), name);
+    matches!((found, expected), (Some(found), Some(expected)) if found.is(&expected))
+}
