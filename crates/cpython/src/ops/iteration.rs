@@ -41,6 +41,13 @@ pub fn next<'py>(iterator: Borrowed<'_, 'py>) -> Result<Option<Object<'py>>> {
     }
 }
 
+/// Whether an object is a generator.
+#[inline]
+pub fn is_generator(object: &Object<'_>) -> bool {
+    // SAFETY: a type check on a valid object.
+    unsafe { ffi::PyGen_CheckExact(object.as_ptr()) != 0 }
+}
+
 /// Sends a value into an iterator, generator or awaitable.
 pub fn send<'py>(receiver: Borrowed<'_, 'py>, value: Borrowed<'_, 'py>) -> Result<Sent<'py>> {
     super::begin()?;

@@ -36,7 +36,7 @@ pub use exceptions::{
 };
 pub use functions::{load_build_class, make_function, print_expr, split_method};
 pub use imports::{import_from, import_name, import_star, setup_annotations};
-pub use iteration::{Sent, get_iter, get_yield_from_iter, next, send};
+pub use iteration::{Sent, get_iter, get_yield_from_iter, is_generator, next, send};
 pub use matching::{get_len, is_mapping, is_sequence, match_class, match_keys};
 pub use names::{
     load_cell, load_from_locals, load_global, load_name, make_cell, raise_unbound_cell,

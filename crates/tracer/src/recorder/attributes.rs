@@ -476,12 +476,6 @@ impl Recorder {
         self.call_linked(frame, role, None, getter.as_borrowed(), &[owner], None).map(Found::Value)
     }
 
-    /// The role of what gives an attribute of a type's instances, before `__getattr__` does.
-    fn getter(&self, ty: &Bound<'_, PyType>) -> Role {
-        let hook = pyo3::intern!(ty.py(), "__getattr__").as_any().as_borrowed();
-        Role::Getter { next: stator_cpython::heap::types::lookup(ty.as_borrowed(), hook).is_some() }
-    }
-
     /// A `__slots__` member.
     fn member<'py>(
         &self,

@@ -33,6 +33,7 @@ use crate::evaluator::Link;
 use crate::logs::Log;
 use crate::resume::anatomy::Anatomy;
 use crate::resume::point::{Chain, Key, Spot, Waiting, handled_beyond, roots, slots};
+use crate::resume::settle::settles;
 use crate::resume::testing::Breaks;
 use crate::rollback;
 
@@ -74,11 +75,15 @@ impl Recorder {
     /// Whether the instruction that `frame` stands at has done nothing yet, and the frames around
     /// it only wait for a call to return.
     pub(super) fn is_untouched(&self, frame: &Frame<'_>) -> bool {
-        ops::executed() == self.baseline.get()
-            && self.state.try_borrow().is_ok_and(|state| {
-                state.frames.last().is_some_and(|active| active.id == frame.id())
-                    && state.frames.iter().all(|active| active.is_direct)
-            })
+        ops::executed() == self.baseline.get() && self.are_linked(frame)
+    }
+
+    /// Whether `frame` is the innermost one, and those around it only wait for it.
+    pub(super) fn are_linked(&self, frame: &Frame<'_>) -> bool {
+        self.state.try_borrow().is_ok_and(|state| {
+            state.frames.last().is_some_and(|active| active.id == frame.id())
+                && state.frames.iter().all(|active| active.is_direct)
+        })
     }
 
     /// The frames being evaluated, outermost first, down to `frame`.
@@ -123,7 +128,7 @@ impl Recorder {
             Err((reason, detail)) => {
                 let detail = format!("{stop}; behind it a trace can't begin: {detail}");
                 let stop = Break { reason, detail, ..stop };
-                if !self.give_way(frame, &stop) {
+                if !self.avoid_generator(frame.py(), &stop) && !self.give_way(frame, &stop) {
                     self.fail(&stop);
                 }
                 stop
@@ -291,6 +296,12 @@ impl Recorder {
         Ok(())
     }
 
+    /// Whether the trace that is about to begin had better begin behind the next instruction.
+    pub(super) fn settles(&self, frame: &Frame<'_>, opcode: u8) -> bool {
+        let top = frame.stack().last().copied().flatten();
+        self.resume.get() == frame.id() && settles(opcode, top)
+    }
+
     /// Whether recording goes on with the next instruction of a frame that broke.
     pub(super) fn restart(&self, frame: &Frame<'_>) -> bool {
         if self.resume.get() != frame.id() {
@@ -330,6 +341,7 @@ impl Recorder {
         state.guard(source, GuardKind::GlobalState(global));
         take_roots(&mut state, &standing, handled.as_ref()).ok()?;
         let old = self.state.replace(state);
+        self.suspended.borrow_mut().clear();
         if !is_known {
             *self.generators.borrow_mut() = rollback::generators(py).ok()?;
         }

@@ -51,6 +51,7 @@ mod sites;
 mod special;
 mod state;
 mod stores;
+mod suspended;
 mod symbols;
 mod tensor_attributes;
 mod tensors;
@@ -99,6 +100,8 @@ pub struct Recorder {
     watching: Cell<bool>,
     /// [`ops::executed`] before the current instruction.
     baseline: Cell<u64>,
+    /// Generators that the trace made.
+    suspended: RefCell<Vec<suspended::Suspended>>,
     /// What the current instruction's frame waits for.
     links: links::Links,
     /// What was symbolic when the trace before this one broke.
@@ -310,6 +313,7 @@ impl Recorder {
             began: Cell::default(),
             watching: Cell::new(false),
             baseline: Cell::new(0),
+            suspended: RefCell::default(),
             links: links::Links::default(),
             carried: RefCell::default(),
             consumer: Cell::new(0),

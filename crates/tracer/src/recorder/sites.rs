@@ -33,6 +33,9 @@ impl<'py> Sites<'py> for Recorder {
             if self.session.fullgraph && self.raises_break(frame) {
                 return Step::Raise;
             }
+            if self.settles(frame, opcode) {
+                return Step::Evaluate;
+            }
             if !self.restart(frame) {
                 return Step::HandOver;
             }
@@ -105,12 +108,12 @@ impl<'py> Sites<'py> for Recorder {
         self.resume_mode(frame.py());
     }
 
-    fn skips(&self, frame: &Frame<'py>) -> Option<Skip<'py>> {
-        self.skip_module_call(frame)
-    }
-
     fn interrupts(&self, frame: &Frame<'py>, what: &'static str) {
         self.stop(frame, Reason::Instruction, what);
+    }
+
+    fn skips(&self, frame: &Frame<'py>) -> Option<Skip<'py>> {
+        self.skip_module_call(frame)
     }
 
     fn load_global(&self, frame: &Frame<'py>, name: Borrowed<'_, 'py>) -> Result<Object<'py>> {

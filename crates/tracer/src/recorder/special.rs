@@ -4,7 +4,7 @@
 //! Each `python_*` method returns `None` where C code is to do it.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
+use pyo3::types::{PyBool, PyFloat, PyInt, PyString, PyType};
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::types;
@@ -34,6 +34,12 @@ impl Recorder {
         let name = PyString::intern(frame.py(), name);
         let method = self.lookup(frame, &ty, name.as_any().as_borrowed())?;
         (self.kind(method.as_borrowed()) == Kind::Function && !self.is_stopped()).then_some(method)
+    }
+
+    /// The role of what gives an attribute of a type's instances, before `__getattr__` does.
+    pub(super) fn getter(&self, ty: &Bound<'_, PyType>) -> Role {
+        let hook = pyo3::intern!(ty.py(), "__getattr__").as_any().as_borrowed();
+        Role::Getter { next: types::lookup(ty.as_borrowed(), hook).is_some() }
     }
 
     /// A binary operator; `names` are its methods: in place (if it is), plain, reflected.

@@ -25,6 +25,7 @@ use stator_cpython::{Raised, Result};
 
 use super::point::{Chain, Key, Point, Points, Waiting, handled_beyond, roots};
 use super::session::Session;
+use super::settle::settles_next;
 use super::stage::Staged;
 use super::tracebacks;
 use crate::compiled::Compiled;
@@ -34,6 +35,7 @@ use crate::evaluator::{Flow, Link, Plain, Resumed, resume};
 use crate::recorder::Recorder;
 
 /// How a frame goes on.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
 enum Next<'py> {
     /// It has left.
     Left(Evaluated<'py>),
@@ -195,7 +197,7 @@ impl Driver {
                     if let Err(error) = self.attach_tracebacks(resumed) {
                         return resumed.raise(Raised::set(py, error));
                     }
-                    self.through(resumed, last)
+                    resumed.through(last)
                 }
                 Some(function) => {
                     let result = call_anew(function.bind(py).as_borrowed());
@@ -248,6 +250,9 @@ impl Driver {
             return Next::Left(evaluated);
         }
         let found = loop {
+            if let Flow::Left(evaluated) = self.settle(resumed) {
+                return Next::Left(evaluated);
+            }
             let Some(chain) = self.chain(resumed) else { return Next::Left(natively(py, resumed)) };
             let handled = handled_beyond(py, self.handled_at_entry);
             let key = Key::of(&chain, handled.is_some());
@@ -278,7 +283,7 @@ impl Driver {
             };
             drop(chain);
             let _native = Suspended::new(py);
-            if let Flow::Left(evaluated) = self.through(resumed, last) {
+            if let Flow::Left(evaluated) = resumed.through(last) {
                 return Next::Left(evaluated);
             }
         };
@@ -329,18 +334,26 @@ impl Driver {
         tracebacks::attach(&innermost, self.frames.borrow().len(), &raised)
     }
 
-    /// Evaluates natively up to and including an instruction, and further to the next that breaks if
-    /// nothing is done in between.
-    fn through<'py>(&self, resumed: &mut Resumed<'_, 'py>, last: usize) -> Flow<'py> {
-        let code = resumed.frame().code();
-        let mut flow = resumed.through(last);
-        while matches!(flow, Flow::Next)
-            && self.recording.borrow().is_none()
-            && let Some(last) = self.points.idle(&code, resumed.next_unit())
-        {
-            flow = resumed.through(last);
+    /// Evaluates natively what puts away the last instruction's results, and on to the next that
+    /// breaks if nothing is done in between.
+    fn settle<'py>(&self, resumed: &mut Resumed<'_, 'py>) -> Flow<'py> {
+        let frame = resumed.frame();
+        let mut native = None;
+        loop {
+            let unit = resumed.next_unit();
+            let last = if settles_next(&frame, unit) {
+                unit
+            } else {
+                match self.points.idle(&frame.code(), unit) {
+                    Some(last) => last,
+                    None => return Flow::Next,
+                }
+            };
+            native.get_or_insert_with(|| Suspended::new(frame.py()));
+            if let Flow::Left(evaluated) = resumed.through(last) {
+                return Flow::Left(evaluated);
+            }
         }
-        flow
     }
 
     /// Whether the frames of a state are those there are, and all but the last one stand as it says:

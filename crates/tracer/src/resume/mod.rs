@@ -5,6 +5,7 @@ pub mod drive;
 pub mod listing;
 pub mod point;
 pub mod session;
+pub mod settle;
 pub mod stage;
 pub mod testing;
 mod tracebacks;
