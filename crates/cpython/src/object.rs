@@ -13,6 +13,13 @@ pub type Object<'py> = Bound<'py, PyAny>;
 /// A borrowed reference to any Python object; `repr(transparent)` over its pointer.
 pub type Borrowed<'a, 'py> = pyo3::Borrowed<'a, 'py, PyAny>;
 
+/// How many references there are to an object.
+#[must_use]
+pub fn references(object: Borrowed<'_, '_>) -> usize {
+    // SAFETY: a live object.
+    usize::try_from(unsafe { ffi::Py_REFCNT(object.as_ptr()) }).unwrap_or(usize::MAX)
+}
+
 /// A new reference returned by CPython: `NULL` means that it set an exception.
 ///
 /// # Safety

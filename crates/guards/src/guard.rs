@@ -47,6 +47,8 @@ pub enum GuardKind {
         /// The key's `repr`.
         text: Text,
     },
+    /// A dictionary lacks some keys, and holds empty dictionaries at others.
+    Vacant(Arc<Vacancy>),
     /// A set or frozenset has the elements of this one, or of this tuple, in this iteration order.
     SetEquals(ObjectId),
     /// The lookup of a name along the method resolution order of a type finds nothing.
@@ -86,5 +88,15 @@ pub enum GuardKind {
         text: Text,
     },
     /// Facts about process and thread state at entry.
-    GlobalState(Box<GlobalState>),
+    GlobalState(Arc<GlobalState>),
+}
+
+/// What a guard of kind `Vacant` says of a dictionary: what each module of a model without hooks has
+/// in common, said once.
+#[derive(Clone, Debug)]
+pub struct Vacancy {
+    /// Keys that aren't there: strings, each with its `repr`.
+    pub absent: Box<[(ObjectId, Text)]>,
+    /// Keys that lead to an empty `dict` or `OrderedDict`, not to an instance of a subclass.
+    pub empty: Box<[(ObjectId, Text)]>,
 }

@@ -21,9 +21,9 @@ mod source;
 mod tensor;
 
 pub use global_state::{Fact, GlobalState, Value};
-pub use guard::{Guard, GuardKind};
+pub use guard::{Guard, GuardKind, Vacancy};
 pub use id::{ObjectId, SourceId};
-pub use print::{NoObjects, Objects};
+pub use print::{NoObjects, Objects, Printed};
 pub use source::{FunctionField, Source, Sources, Text};
 pub use tensor::TensorGuard;
 

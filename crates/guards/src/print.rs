@@ -33,6 +33,13 @@ impl Objects for NoObjects {
     }
 }
 
+/// A source's text, with where the texts of those on the way to it end; see [`Sources::print_next`].
+#[derive(Clone, Debug, Default)]
+pub struct Printed {
+    text: String,
+    ends: Vec<(SourceId, usize)>,
+}
+
 /// Room for most sources' texts.
 const USUAL: usize = 128;
 
@@ -46,21 +53,45 @@ impl Sources {
         text
     }
 
-    /// As [`Sources::print`] of many sources, several in one dictionary (a module's parameters), whose
-    /// text is kept in `last`.
-    #[must_use]
-    pub fn print_next(&self, id: SourceId, last: &mut Option<(SourceId, String)>) -> String {
-        let Source::DictItem { parent, text: key, .. } = self.get(id) else {
-            return self.print(id);
-        };
-        if matches!(self.get(*parent), Source::Dict(_)) {
-            return self.print(id);
+    /// As [`Sources::print`] of many sources that lie near each other (the parameters of a model's
+    /// modules): what the way to this one shares with the way to the last one isn't printed again.
+    pub fn print_next<'a>(&self, id: SourceId, last: &'a mut Printed) -> &'a str {
+        self.extend(last, id);
+        &last.text
+    }
+
+    /// Makes `printed` the way to this source.
+    fn extend(&self, printed: &mut Printed, id: SourceId) {
+        if let Some(index) = printed.ends.iter().rposition(|(known, _)| *known == id) {
+            printed.text.truncate(printed.ends[index].1);
+            printed.ends.truncate(index + 1);
+            return;
         }
-        if last.as_ref().is_none_or(|(known, _)| known != parent) {
-            *last = Some((*parent, self.print(*parent)));
+        match self.get(id) {
+            Source::DictItem { parent, text: key, .. } => {
+                if let (Source::Dict(owner), Some(name)) = (self.get(*parent), identifier(key)) {
+                    self.extend(printed, *owner);
+                    printed.text.push('.');
+                    printed.text.push_str(name);
+                } else {
+                    self.extend(printed, *parent);
+                    printed.text.push('[');
+                    printed.text.push_str(key);
+                    printed.text.push(']');
+                }
+            }
+            Source::ListItem { parent, index } | Source::TupleItem { parent, index } => {
+                self.extend(printed, *parent);
+                let _ = write!(printed.text, "[{index}]");
+            }
+            // Others are few, and not all of them begin as their parent does.
+            _ => {
+                printed.ends.clear();
+                printed.text.clear();
+                self.write(&mut printed.text, id);
+            }
         }
-        let dict = last.as_ref().map_or("", |(_, text)| text);
-        [dict, "[", key, "]"].concat()
+        printed.ends.push((id, printed.text.len()));
     }
 
     fn write(&self, out: &mut String, id: SourceId) {
@@ -158,6 +189,13 @@ impl Sources {
             lines.push(")".to_owned());
             return lines;
         }
+        if let GuardKind::Vacant(vacancy) = &guard.kind {
+            let absent = vacancy.absent.iter();
+            lines.extend(absent.map(|(_, text)| self.print_absence(guard.source, text)));
+            let empty = vacancy.empty.iter();
+            lines.extend(empty.map(|(_, text)| self.print_emptiness(guard.source, text)));
+            return lines;
+        }
         if let GuardKind::Equals(object) = guard.kind {
             let source = self.print(guard.source);
             lines.push(format!("___check_type_id({source}, {})", objects.type_address(object)));
@@ -190,6 +228,7 @@ impl Sources {
                 format!("list({source}) == [{}]", keys.join(", "))
             }
             GuardKind::KeyAbsent { text, .. } => self.print_absence(guard.source, text),
+            GuardKind::Vacant(_) => self.print_guard_lines(guard, objects).join(" and "),
             GuardKind::LookupAbsent { text, .. } => format!("not hasattr({source}, '{text}')"),
             GuardKind::SlotUnset { name, .. } => format!("not hasattr({source}, '{name}')"),
             GuardKind::ContextUnset => format!("{source} not in copy_context()"),
@@ -208,7 +247,15 @@ impl Sources {
         }
     }
 
-    fn print_absence(&self, dict: SourceId, key: &str) -> String {
+    /// A dictionary holds an empty one at a key, given by its `repr`.
+    #[must_use]
+    pub fn print_emptiness(&self, dict: SourceId, key: &str) -> String {
+        format!("len({}) == 0", self.print_item(dict, key))
+    }
+
+    /// A dictionary lacks a key, given by its `repr`.
+    #[must_use]
+    pub fn print_absence(&self, dict: SourceId, key: &str) -> String {
         match (self.get(dict), identifier(key)) {
             (Source::Dict(owner), Some(_)) => format!("{key} not in vars({})", self.print(*owner)),
             _ => format!("{key} not in {}", self.print(dict)),

@@ -4,8 +4,8 @@ use insta::assert_snapshot;
 use proptest::prelude::*;
 
 use crate::{
-    Fact, GlobalState, Guard, GuardKind, ObjectId, Objects, Source, SourceId, Sources, TensorGuard,
-    Value,
+    Fact, GlobalState, Guard, GuardKind, ObjectId, Objects, Printed, Source, SourceId, Sources,
+    TensorGuard, Vacancy, Value,
 };
 
 /// Objects that print as themselves.
@@ -109,9 +109,10 @@ fn sources_print_the_same_one_after_the_other() {
     for parent in [x, modules, modules, x] {
         sources.new_dict_item(parent, object(8), "'weight'".into());
     }
-    let mut last = None;
-    for (id, _) in sources.iter() {
-        assert_eq!(sources.print_next(id, &mut last), sources.print(id));
+    let mut last = Printed::default();
+    let forwards: Vec<_> = sources.iter().map(|(id, _)| id).collect();
+    for id in forwards.iter().chain(forwards.iter().rev()) {
+        assert_eq!(sources.print_next(*id, &mut last), sources.print(*id));
     }
 }
 
@@ -186,6 +187,10 @@ fn guards_print_as_the_deep_dive_shows_them() {
     };
     let fact = Fact { name: "torch.is_grad_enabled()", value: Value::Bool(true) };
     let level = Fact { name: "level", value: Value::Int(-1) };
+    let vacancy = Vacancy {
+        absent: [(object(2), "'k'".into())].into(),
+        empty: [(object(2), "'hooks'".into()), (object(2), "1".into())].into(),
+    };
     let guards = [
         guard(b, GuardKind::TypeIs(object(0))),
         guard(b, GuardKind::Is(object(0))),
@@ -197,6 +202,7 @@ fn guards_print_as_the_deep_dive_shows_them() {
         guard(b, GuardKind::DictLength(2)),
         guard(b, GuardKind::KeyAbsent { key: object(2), text: "'k'".into() }),
         guard(dict, GuardKind::KeyAbsent { key: object(2), text: "'k'".into() }),
+        guard(dict, GuardKind::Vacant(vacancy.into())),
         guard(b, GuardKind::SetEquals(object(4))),
         guard(b, GuardKind::LookupAbsent { name: object(2), text: "k".into() }),
         guard(b, GuardKind::SlotUnset { offset: 16, name: "slot".into() }),
@@ -207,7 +213,7 @@ fn guards_print_as_the_deep_dive_shows_them() {
         guard(a, GuardKind::SameAs(b)),
         guard(a, GuardKind::Distinct([b].into())),
         guard(a, GuardKind::Distinct([b, dict].into())),
-        guard(state, GuardKind::GlobalState(Box::new(GlobalState { facts: [fact, level].into() }))),
+        guard(state, GuardKind::GlobalState(GlobalState { facts: [fact, level].into() }.into())),
     ];
     let lines: Vec<_> = guards.iter().map(|guard| sources.print_guard(guard, &OBJECTS)).collect();
     assert_snapshot!(lines.join("\n"), @r"
@@ -221,6 +227,7 @@ fn guards_print_as_the_deep_dive_shows_them() {
     len(L['b']) == 2
     'k' not in L['b']
     'k' not in vars(L['a'])
+    'k' not in vars(L['a']) and len(L['a'].hooks) == 0 and len(L['a'].__dict__[1]) == 0
     L['b'] == {1, 2}
     not hasattr(L['b'], 'k')
     not hasattr(L['b'], 'slot')

@@ -352,7 +352,7 @@ impl Compiled {
 
     fn replay<'py>(
         this: &Bound<'py, Self>,
-        entry: &Entry,
+        entry: &Arc<Entry>,
         resolved: &Resolved<'py>,
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
@@ -377,7 +377,7 @@ impl Compiled {
         };
         own.hits.fetch_add(1, Ordering::Relaxed);
         emission::give(py, staged)?;
-        let continued = drive::go_on(this, state);
+        let continued = drive::go_on(this, entry, state);
         if let Some(session) = continued.session {
             own.ended();
             return Self::conclude(this, continued.result, &session);

@@ -1,6 +1,6 @@
 //! A cache entry: one trace, its guards compiled, and how to run it.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -12,14 +12,16 @@ use stator_graph::print;
 use stator_guards::{Guard, GuardKind};
 
 use crate::breaks::Place;
-use crate::check::{Checker, Failure, Found, Resolved};
+use crate::check::{Checker, Facts, Failure, Found, Resolved};
 use crate::config;
 use crate::effects;
 use crate::emission::{self, Emission};
+use crate::evaluator::Link;
 use crate::locate::{Places, ShownPlaces, shown_path, source_line};
+use crate::lock;
 use crate::policy::{Dims, History, Seen};
 use crate::recipe::Values;
-use crate::recorder::{Ending, Traced};
+use crate::recorder::{Ending, TracebackEntry, Traced};
 use crate::replay::{self, Program};
 use crate::resume::listing;
 use crate::resume::stage::Staged;
@@ -32,6 +34,14 @@ pub struct Entry {
     checker: Checker,
     program: OnceLock<Program>,
     backend: OnceLock<Py<PyAny>>,
+    follower: Mutex<Option<Follower>>,
+}
+
+/// The trace that was replayed behind another one's break.
+struct Follower {
+    /// The resume point that both know it by.
+    point: u64,
+    entry: Weak<Entry>,
 }
 
 /// Why a replay didn't give a result.
@@ -52,6 +62,8 @@ pub struct State {
     pub frames: SmallVec<[FrameState; 2]>,
     /// The exception being handled.
     pub handled: Option<Py<PyAny>>,
+    /// The exceptions that get tracebacks once there are frames.
+    pub raised: Vec<(Py<PyAny>, Box<[TracebackEntry]>)>,
 }
 
 /// A frame at a graph break; see [`crate::recorder::FrameRecipe`].
@@ -70,10 +82,12 @@ pub struct FrameState {
     pub next: usize,
     /// The innermost frame: the unit of the instruction that is to be executed natively.
     pub last: usize,
+    /// The others: how the instruction ends that waits for the next frame.
+    pub link: Link,
 }
 
 impl Entry {
-    /// Compiles the guards of a trace.
+    /// Holds what the guards of a trace speak of, and nothing else.
     ///
     /// # Errors
     /// If a guard speaks of something that can't be checked without running user code.
@@ -82,15 +96,20 @@ impl Entry {
         let slots = slots.map(|slot| &slot.source);
         let wanted: Vec<_> =
             traced.inputs.iter().chain(&traced.rebuilt).chain(slots).copied().collect();
-        let checker =
-            Checker::build(py, &traced.sources, &traced.guards, &traced.objects, &wanted)?;
+        let checker = Checker::build(py, facts(&traced), &traced.objects, wanted)?;
         // What recipes don't need must not be kept alive.
         for (index, object) in traced.objects.iter_mut().enumerate() {
             if !traced.kept.contains(&stator_guards::ObjectId::new(index)) {
                 *object = py.None();
             }
         }
-        Ok(Arc::new(Self { traced, checker, program: OnceLock::new(), backend: OnceLock::new() }))
+        Ok(Arc::new(Self {
+            traced,
+            checker,
+            program: OnceLock::new(),
+            backend: OnceLock::new(),
+            follower: Mutex::default(),
+        }))
     }
 
     /// Whether the guards hold; if so, inputs and rebuilt objects.
@@ -102,7 +121,7 @@ impl Entry {
         py: Python<'py>,
         locals: &[Borrowed<'_, 'py>],
     ) -> Result<Resolved<'py>, Failure> {
-        let resolved = self.checker.check(py, locals)?;
+        let resolved = self.checker.check(py, facts(&self.traced), locals)?;
         if let Some(symbolic) = &self.traced.symbolic {
             self.check_symbolic(symbolic, &resolved)?;
         }
@@ -175,6 +194,20 @@ impl Entry {
             Some(symbolic) => self.check_symbolic(symbolic, &resolved).is_ok().then_some(resolved),
             None => Some(resolved),
         }
+    }
+
+    /// The trace of a resume point that followed this one the last time: likely to fit again.
+    #[must_use]
+    pub fn follower(&self, point: u64) -> Option<Arc<Self>> {
+        let follower = lock(&self.follower);
+        follower.as_ref().filter(|known| known.point == point)?.entry.upgrade()
+    }
+
+    /// A trace of a resume point follows this one.
+    pub fn is_followed_by(&self, point: u64, entry: &Arc<Self>) {
+        let entry = Arc::downgrade(entry);
+        let before = lock(&self.follower).replace(Follower { point, entry });
+        drop(before);
     }
 
     /// Whether everything the guards know by identity is alive.
@@ -282,9 +315,13 @@ impl Entry {
             current: frame.current as usize,
             next: frame.next as usize,
             last: frame.last as usize,
+            link: frame.link,
         });
         let frames = frames.collect();
-        Replay::Broke(Box::new(State { frames, handled: broken.handled.map(|_| next()) }))
+        let handled = broken.handled.map(|_| next());
+        let raised =
+            broken.raised.iter().map(|raised| (next(), raised.traceback.clone())).collect();
+        Replay::Broke(Box::new(State { frames, handled, raised }))
     }
 
     /// Whether the graph has so few operations that CPython is as quick: none before a break, or
@@ -469,7 +506,7 @@ impl Entry {
     #[must_use]
     pub fn explain(&self, py: Python<'_>, failure: &Failure) -> Explained {
         let traced = &self.traced;
-        let facts = self.checker.explain(py, &traced.sources, &traced.guards, failure);
+        let facts = self.checker.explain(py, facts(traced), failure);
         let place = failure.guard.and_then(|index| self.place_of(py, &traced.guards[index]));
         Explained { facts, place }
     }
@@ -493,6 +530,10 @@ impl Entry {
         let objects = self.traced.objects.iter().chain(&self.traced.graph_objects);
         objects.chain(self.backend.get()).try_for_each(|object| visit.call(object))
     }
+}
+
+fn facts(traced: &Traced) -> Facts<'_> {
+    Facts { sources: &traced.sources, guards: &traced.guards }
 }
 
 /// A failed guard, explained.

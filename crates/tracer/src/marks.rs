@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFunction, PySet, PyString};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stator_cpython::code::Code;
 use stator_cpython::generic;
 use stator_cpython::heap::dict::{self, Lookup, Peek, peek_instance_dict};
@@ -104,11 +104,17 @@ fn qualname(function: Borrowed<'_, '_>) -> String {
 
 /// The functions under `torch.compiler.allow_in_graph`: PyTorch keeps a set of their ids.
 #[must_use]
-pub fn allowed_by_torch(py: Python<'_>) -> Option<Py<PySet>> {
-    let modules = py.import("sys").ok()?.getattr("modules").ok()?;
-    let rules = modules.cast::<PyDict>().ok()?.get_item("torch._dynamo.trace_rules").ok()??;
-    let allowed = rules.getattr("_allowed_callable_ids").ok()?.getattr("function_ids").ok()?;
-    allowed.cast_into::<PySet>().ok().map(Bound::unbind)
+pub fn allowed_by_torch(py: Python<'_>) -> FxHashSet<usize> {
+    let find = || -> Option<FxHashSet<usize>> {
+        let modules = dict::modules(py)?;
+        let name = pyo3::intern!(py, "torch._dynamo.trace_rules");
+        let rules = found(modules.as_borrowed(), name)?;
+        let rules = rules.getattr(pyo3::intern!(py, "_allowed_callable_ids")).ok()?;
+        let allowed = rules.getattr(pyo3::intern!(py, "function_ids")).ok()?;
+        let allowed = allowed.cast_into::<PySet>().ok()?;
+        Some(allowed.iter().filter_map(|id| id.extract().ok()).collect())
+    };
+    find().unwrap_or_default()
 }
 
 /// The Python function that `torch.compiler.substitute_in_graph` gave for a C function. PyTorch's own

@@ -19,6 +19,7 @@
 
 use std::collections::VecDeque;
 
+use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{
@@ -75,6 +76,8 @@ pub enum Recipe {
     },
     /// An instance of any other class.
     Object(Box<Instance>),
+    /// The instance dictionary of an object that is made as well.
+    InstanceDict(RecipeId),
     /// A closure cell; `None`: an empty one.
     Cell(Option<RecipeId>),
     /// A Python function.
@@ -227,11 +230,20 @@ pub enum Storage {
     List,
     /// `set`
     Set,
+    /// `BaseException`; what its C part holds is said as slots.
+    Exception,
 }
 
 impl Storage {
-    const ALL: [Self; 6] =
-        [Self::Plain, Self::Dict, Self::OrderedDict, Self::DefaultDict, Self::List, Self::Set];
+    const ALL: [Self; 7] = [
+        Self::Plain,
+        Self::Dict,
+        Self::OrderedDict,
+        Self::DefaultDict,
+        Self::List,
+        Self::Set,
+        Self::Exception,
+    ];
 
     /// The storage of a class: the first class of its resolution order that this table knows,
     /// provided that every class before it is a Python class. `None` if instances can't be made
@@ -292,6 +304,7 @@ impl Classes {
             collections.getattr("defaultdict")?,
             py.get_type::<PyList>().into_any(),
             py.get_type::<PySet>().into_any(),
+            py.get_type::<PyBaseException>().into_any(),
         ];
         let new = |class: &Bound<'_, PyAny>| class.getattr("__new__").map(Bound::unbind);
         let news = classes.iter().map(new).collect::<PyResult<Vec<_>>>()?;
@@ -459,6 +472,9 @@ impl<'py> Rebuild<'_, 'py> {
             Recipe::Call { callable, args } => {
                 let args = self.tuple(args)?;
                 self.object(*callable).call1(args)?
+            }
+            Recipe::InstanceDict(owner) => {
+                instance_dict(self.make(*owner)?.as_borrowed())?.into_any()
             }
             Recipe::Cell(_) => {
                 return Ok((Classes::get(py)?.cell.bind(py).call0()?, true));

@@ -41,7 +41,8 @@ pub fn generators(py: Python<'_>) -> PyResult<Generators> {
 /// What PyTorch raises.
 pub fn save(py: Python<'_>, generators: &[Py<PyAny>]) -> PyResult<Generators> {
     let state = |generator: &Py<PyAny>| {
-        Ok((generator.clone_ref(py), generator.call_method0(py, "get_state")?))
+        let state = generator.call_method0(py, pyo3::intern!(py, "get_state"))?;
+        Ok((generator.clone_ref(py), state))
     };
     generators.iter().map(state).collect()
 }
@@ -53,8 +54,12 @@ pub fn save(py: Python<'_>, generators: &[Py<PyAny>]) -> PyResult<Generators> {
 pub fn advanced(py: Python<'_>, before: Generators) -> PyResult<Vec<Py<PyAny>>> {
     let mut changed = Vec::new();
     for (generator, state) in before {
-        let now = generator.call_method0(py, "get_state")?;
-        let same = py.import("torch")?.call_method1("equal", (state, now))?.is_truthy()?;
+        let now = generator.bind(py).call_method0(pyo3::intern!(py, "get_state"))?;
+        let state = state.into_bound(py);
+        let same = match tensor::same_bytes(state.as_borrowed(), now.as_borrowed())? {
+            Some(same) => same,
+            None => py.import("torch")?.call_method1("equal", (state, now))?.is_truthy()?,
+        };
         if !same {
             changed.push(generator);
         }

@@ -203,6 +203,11 @@ impl<'py> Frame<'py> {
         self.code().line_of(self.unit())
     }
 
+    /// The address of the frame's object (`sys._getframe`); 0 until somebody has asked for it.
+    pub fn object_address(&self) -> usize {
+        self.fields().frame_object as usize
+    }
+
     /// Who owns the frame's memory.
     pub fn owner(&self) -> Owner {
         match self.fields().owner {

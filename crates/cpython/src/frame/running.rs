@@ -161,6 +161,13 @@ impl<'py> Running<'py> {
         self.next = self.next.wrapping_sub(units as usize);
     }
 
+    /// Goes on at `unit`, which must be an instruction of the code.
+    pub fn jump_to(&mut self, unit: usize) {
+        assert!(unit < self.code().units().len());
+        // SAFETY: a unit of the code.
+        self.next = unsafe { self.first.add(unit) };
+    }
+
     /// Makes `unit` the current instruction for tracebacks (`RERAISE` with a saved position).
     pub fn pretend_at(&mut self, unit: usize) {
         // SAFETY: a field of the live frame; the position was saved by `unwind_to`.
@@ -211,6 +218,15 @@ impl<'py> Running<'py> {
         }
         // SAFETY: the current thread's state, with an exception set.
         unsafe { shim::stator_trace_exception(self.thread.as_ptr()) };
+    }
+
+    /// The object of the thread's current frame, which is this one (`sys._getframe()`).
+    ///
+    /// # Errors
+    /// `MemoryError`.
+    pub fn object(&self) -> Result<Object<'py>> {
+        // SAFETY: the linked frame is the thread's current one, and it's complete.
+        unsafe { owned(self.frame.py(), shim::PyThreadState_GetFrame(self.thread.as_ptr())) }
     }
 
     /// The handler for an exception raised by the current instruction.
@@ -343,11 +359,16 @@ impl<'py> Running<'py> {
         unsafe { shim::stator_mark_suspended(self.frame.as_ptr()) };
     }
 
-    /// Leaves a frame whose rest isn't needed: drops the stack. The value means nothing.
-    pub fn abandon(&mut self) -> Evaluated<'py> {
+    /// Drops what is on the stack.
+    pub fn drop_all(&mut self) {
         while self.depth() > 0 {
             drop(self.pop_or_null());
         }
+    }
+
+    /// Leaves a frame whose rest isn't needed: drops the stack. The value means nothing.
+    pub fn abandon(&mut self) -> Evaluated<'py> {
+        self.drop_all();
         let nothing = self.frame.py().None().into_bound(self.frame.py());
         self.leave_with(nothing)
     }

@@ -30,6 +30,14 @@ pub fn is_dict(object: Any<'_, '_>) -> bool {
     unsafe { words::has_flag(object.as_ptr(), ffi::Py_TPFLAGS_DICT_SUBCLASS) }
 }
 
+/// Whether the object is a `dict` or an `OrderedDict`, not an instance of a subclass, without entries.
+#[inline]
+pub fn is_plain_empty(object: Any<'_, '_>) -> bool {
+    // SAFETY: reads a live object's type, and compares addresses.
+    let ty = unsafe { words::type_of(object.as_ptr()) };
+    (ty == &raw mut ffi::PyDict_Type || ty == &raw mut PyODict_Type) && length(object) == Some(0)
+}
+
 /// Whether the object is an `OrderedDict` or an instance of a subclass: its order is its own.
 #[inline]
 pub fn is_ordered_dict(object: Any<'_, '_>) -> bool {

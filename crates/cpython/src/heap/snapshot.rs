@@ -544,6 +544,20 @@ impl<'py> Builder<'py> {
         Ok(())
     }
 
+    /// Records that an object is an empty `dict` or `OrderedDict`: one word, which says so again
+    /// whatever happened to it in between.
+    pub fn empty_dict(&mut self, node: Node) -> Result<()> {
+        let object = self.object(node);
+        if !dict::is_plain_empty(object) {
+            return Err(Unwatchable("not an empty dictionary"));
+        }
+        self.exact_type(node)?;
+        let object = self.address(node);
+        // SAFETY: a dictionary whose layout is proven.
+        unsafe { self.word(object.cast(), layout::DICT_USED as isize) };
+        Ok(())
+    }
+
     /// Keys that aren't constants are found by identity: they mustn't be kept alive here.
     fn key(&self, key: Any<'_, 'py>) -> Result<Key> {
         if constant::is_constant(key) {

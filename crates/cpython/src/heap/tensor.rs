@@ -151,6 +151,48 @@ fn dimension(
     slow(&info(object)?)
 }
 
+/// Whether two tensors of bytes in main memory, each in one piece, hold the same; `None` for any
+/// others.
+///
+/// # Errors
+/// What PyTorch raises.
+pub fn same_bytes(left: Any<'_, '_>, right: Any<'_, '_>) -> PyResult<Option<bool>> {
+    let (Some(a), Some(b)) = (byte_count(left), byte_count(right)) else { return Ok(None) };
+    if a != b {
+        return Ok(Some(false));
+    }
+    let start = |tensor: Any<'_, '_>| -> PyResult<*const u8> {
+        let address: usize =
+            tensor.call_method0(pyo3::intern!(tensor.py(), "data_ptr"))?.extract()?;
+        Ok(address as *const u8)
+    };
+    let (left, right) = (start(left)?, start(right)?);
+    if a == 0 || left.is_null() || right.is_null() {
+        return Ok((a == 0).then_some(true));
+    }
+    // SAFETY: both tensors are alive, and their first of so many elements of a byte each lies there;
+    // nothing runs while they are compared.
+    unsafe {
+        let (left, right) =
+            (std::slice::from_raw_parts(left, a), std::slice::from_raw_parts(right, a));
+        Ok(Some(left == right))
+    }
+}
+
+/// The number of elements of a plain one-dimensional tensor of bytes in main memory, without gaps.
+fn byte_count(tensor: Any<'_, '_>) -> Option<usize> {
+    /// `c10::ScalarType::Byte` and `c10::DeviceType::CPU`.
+    const BYTE: i32 = 0;
+    const CPU: i32 = 0;
+    let info = info(tensor)?;
+    let is_plain =
+        info.is_plain() && info.dtype == BYTE && info.device_type == CPU && info.layout == 0;
+    match (&info.sizes[..], &info.strides[..]) {
+        ([count], [1]) if is_plain => usize::try_from(*count).ok(),
+        _ => None,
+    }
+}
+
 /// What must agree for [`matches`].
 #[derive(Clone, Debug)]
 pub struct Expected<'a> {

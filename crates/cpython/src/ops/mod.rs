@@ -21,6 +21,7 @@ mod iteration;
 mod matching;
 mod names;
 mod operators;
+mod special;
 
 pub use asynchronous::{before_async_with, get_aiter, get_anext, get_awaitable};
 pub use attributes::{Method, before_with, get_attr, get_method, set_attr};
@@ -44,6 +45,10 @@ pub use names::{
 pub use operators::{
     BinaryOp, CompareOp, UnaryOp, binary, compare, contains, format, get_item, set_item, truth,
     unary,
+};
+pub use special::{
+    Asked, asks_right_first, binary_rest, checked_bool, checked_iterator, checked_length,
+    compare_rest, getattr_hook, is_exhausted, is_not_implemented, is_sequence_operand,
 };
 
 thread_local! {

@@ -47,6 +47,17 @@ impl CompareOp {
         ALL.get(arg as usize).copied()
     }
 
+    /// The one that means the same with the operands exchanged.
+    pub fn reflected(self) -> Self {
+        match self {
+            CompareOp::Lt => CompareOp::Gt,
+            CompareOp::Le => CompareOp::Ge,
+            CompareOp::Gt => CompareOp::Lt,
+            CompareOp::Ge => CompareOp::Le,
+            same => same,
+        }
+    }
+
     /// As Python spells it.
     pub fn symbol(self) -> &'static str {
         ["<", "<=", "==", "!=", ">", ">="][self as usize]

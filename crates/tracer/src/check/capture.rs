@@ -342,6 +342,15 @@ impl<'py> Capture<'_, 'py> {
                 let key = self.key(key)?;
                 absent(self.builder.dict_item(node, key.as_borrowed())?)?;
             }
+            TestKind::Vacant(keys) => {
+                for key in &keys.absent {
+                    absent(builder.dict_item(node, key.bind_borrowed(self.py))?)?;
+                }
+                for key in &keys.empty {
+                    let value = builder.dict_item(node, key.bind_borrowed(self.py))?;
+                    builder.empty_dict(value.ok_or(Unwatchable("a slot that has emptied"))?)?;
+                }
+            }
             TestKind::SetEquals(_) => {
                 if !constant::is_constant(builder.object(node)) {
                     return Ok(Again::EachCall);

@@ -1,9 +1,10 @@
 //! Explaining failures in the user's terms, without running the user's code.
 
 use pyo3::prelude::*;
-use stator_cpython::heap::{Any, constant, tensor};
-use stator_guards::{GlobalState, Guard, GuardKind, Sources};
+use stator_cpython::heap::{Any, constant, dict, tensor};
+use stator_guards::{GlobalState, GuardKind, SourceId, Sources, Vacancy};
 
+use super::Facts;
 use super::failure::{Failure, Found};
 use super::held::Printer;
 
@@ -14,15 +15,24 @@ const LENGTH: usize = 120;
 /// global state that differs.
 pub(super) fn explain(
     py: Python<'_>,
-    sources: &Sources,
-    guards: &[Guard],
+    facts: Facts<'_>,
     printer: &Printer<'_, '_>,
     failure: &Failure,
 ) -> Vec<(String, String)> {
-    let guard = failure.guard.and_then(|index| guards.get(index));
+    let guard = failure.guard.and_then(|index| facts.guards.get(index));
     let found = match (&failure.found, guard.map(|guard| &guard.kind)) {
         (Found::GlobalState, Some(GuardKind::GlobalState(expected))) => {
             return explain_global_state(py, expected);
+        }
+        (Found::Object(dict), Some(GuardKind::Vacant(vacancy))) => {
+            let dict = dict.bind(py).as_borrowed();
+            let source = guard.map(|guard| guard.source);
+            let found = source
+                .and_then(|source| explain_vacancy(dict, vacancy, printer, facts.sources, source));
+            match found {
+                Some(explained) => return vec![explained],
+                None => "found it changed".to_owned(),
+            }
         }
         (Found::Object(object), Some(GuardKind::TypeIs(_))) => {
             format!("found type {}", type_name(object.bind(py).as_borrowed()))
@@ -35,7 +45,7 @@ pub(super) fn explain(
     };
     let says = guard.map_or_else(
         || "all objects known by identity are alive".to_owned(),
-        |guard| sources.print_guard(guard, printer),
+        |guard| facts.sources.print_guard(guard, printer),
     );
     vec![(says, found)]
 }
@@ -52,6 +62,40 @@ fn explain_global_state(py: Python<'_>, expected: &GlobalState) -> Vec<(String, 
             None => (fact.to_string(), "found nothing".to_owned()),
         })
         .collect()
+}
+
+/// The first fact of a vacancy that doesn't hold, printed, and what was found.
+fn explain_vacancy(
+    dict: Any<'_, '_>,
+    vacancy: &Vacancy,
+    printer: &Printer<'_, '_>,
+    sources: &Sources,
+    source: SourceId,
+) -> Option<(String, String)> {
+    let get = |id| match dict::get(dict, printer.constant(id)?) {
+        dict::Lookup::Found(value) => Some(value),
+        dict::Lookup::Absent | dict::Lookup::Refused => None,
+    };
+    for (key, text) in &vacancy.absent {
+        if let Some(value) = get(*key) {
+            return Some((
+                sources.print_absence(source, text),
+                format!("found {}", describe(value.as_borrowed())),
+            ));
+        }
+    }
+    for (key, text) in &vacancy.empty {
+        let found = match get(*key) {
+            Some(value) if dict::is_plain_empty(value.as_borrowed()) => continue,
+            Some(value) => match dict::length(value.as_borrowed()) {
+                Some(length) if length > 0 => format!("found {length}"),
+                _ => format!("found {}", describe(value.as_borrowed())),
+            },
+            None => "found nothing there".to_owned(),
+        };
+        return Some((sources.print_emptiness(source, text), found));
+    }
+    None
 }
 
 /// A short text for any object: constants by `repr`, tensors by metadata, others by type.

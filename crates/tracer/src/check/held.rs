@@ -7,6 +7,7 @@ use stator_cpython::heap::{Any, constant, container};
 use stator_guards::{Guard, GuardKind, ObjectId, Objects, Source, Sources};
 
 use super::explain::describe;
+use super::plan::{Key, key};
 
 /// The mentioned objects, by their ids.
 #[derive(Debug)]
@@ -19,8 +20,18 @@ pub(super) enum Known {
     Constant(Py<PyAny>),
     /// Its address; the liveness has it.
     Identity(usize),
-    /// A set whose elements are known, printed.
-    Set(Box<str>),
+    /// A set whose elements are known.
+    Set(Box<KnownSet>),
+}
+
+/// A guarded set.
+#[derive(Debug)]
+pub(super) struct KnownSet {
+    address: usize,
+    /// Its elements in order.
+    items: Box<[Key]>,
+    /// It, printed.
+    text: Box<str>,
 }
 
 impl Held {
@@ -56,15 +67,31 @@ impl Held {
         for (_, source) in sources.iter() {
             match source {
                 Source::DictItem { key, .. } => hold(*key)?,
-                Source::SuperLookup { after, .. } => hold(*after)?,
+                Source::TypeLookup { name, .. } => hold(check_name(py, objects, *name)?)?,
+                Source::SuperLookup { after, name, .. } => {
+                    hold(*after)?;
+                    hold(check_name(py, objects, *name)?)?;
+                }
                 _ => {}
             }
         }
         for guard in guards {
             match &guard.kind {
-                GuardKind::TypeIs(object) | GuardKind::Is(object) | GuardKind::Equals(object) => {
+                GuardKind::TypeIs(object) | GuardKind::Is(object) => hold(*object)?,
+                GuardKind::Equals(object) => {
+                    if !constant::is_constant(get(objects, *object)?.bind(py).as_borrowed()) {
+                        let source = sources.print(guard.source);
+                        let text = format!("the guard {source} == ... compares with no constant");
+                        return Err(PyValueError::new_err(text));
+                    }
                     hold(*object)?;
                 }
+                GuardKind::Vacant(vacancy) => {
+                    for (key, _) in vacancy.absent.iter().chain(&vacancy.empty) {
+                        hold(check_name(py, objects, *key)?)?;
+                    }
+                }
+                GuardKind::LookupAbsent { name, .. } => hold(check_name(py, objects, *name)?)?,
                 GuardKind::DictKeys(keys) => keys.iter().try_for_each(|key| hold(*key))?,
                 GuardKind::KeyAbsent { key, .. } => hold(*key)?,
                 GuardKind::Tensor(tensor) => hold(tensor.python_type)?,
@@ -79,22 +106,61 @@ impl Held {
         // The elements of a guarded set are known each by itself.
         for guard in guards {
             if let GuardKind::SetEquals(set) = &guard.kind {
-                for item in set_items(get(objects, *set)?.bind(py).as_borrowed())? {
+                let object = get(objects, *set)?.bind(py).as_borrowed();
+                let items = set_items(object)?;
+                for item in &items {
                     if !constant::is_constant(item.as_borrowed()) {
                         liveness.add(item.as_borrowed())?;
                     }
                 }
-                let text = describe_set(get(objects, *set)?.bind(py).as_borrowed());
-                held.0[set.index()] = Some(Known::Set(text.into()));
+                held.0[set.index()] = Some(Known::Set(Box::new(KnownSet {
+                    address: object.as_ptr() as usize,
+                    items: items.iter().map(|item| key(item.as_borrowed())).collect(),
+                    text: describe_set(object).into(),
+                })));
             }
         }
         Ok(held)
     }
 
-    pub(super) fn constant(&self, id: ObjectId) -> Option<&Py<PyAny>> {
-        match self.0.get(id.index())? {
-            Some(Known::Constant(object)) => Some(object),
-            _ => None,
+    fn known(&self, id: ObjectId) -> PyResult<&Known> {
+        self.0.get(id.index()).and_then(Option::as_ref).ok_or_else(|| unknown(id))
+    }
+
+    /// The address of a mentioned object.
+    pub(super) fn address(&self, id: ObjectId) -> PyResult<usize> {
+        Ok(match self.known(id)? {
+            Known::Constant(object) => object.as_ptr() as usize,
+            Known::Identity(address) => *address,
+            Known::Set(set) => set.address,
+        })
+    }
+
+    /// A mentioned object as a key.
+    pub(super) fn key(&self, py: Python<'_>, id: ObjectId) -> PyResult<Key> {
+        Ok(match self.known(id)? {
+            Known::Constant(object) => Key::Constant(object.clone_ref(py)),
+            known => Key::Known(match known {
+                Known::Set(set) => set.address,
+                Known::Identity(address) => *address,
+                Known::Constant(_) => unreachable!("asked first"),
+            }),
+        })
+    }
+
+    /// A mentioned constant: a name, or what a value is compared with.
+    pub(super) fn constant(&self, id: ObjectId) -> PyResult<&Py<PyAny>> {
+        match self.known(id)? {
+            Known::Constant(object) => Ok(object),
+            _ => Err(unknown(id)),
+        }
+    }
+
+    /// The elements of a guarded set.
+    pub(super) fn items(&self, py: Python<'_>, id: ObjectId) -> PyResult<Vec<Key>> {
+        match self.known(id)? {
+            Known::Set(set) => Ok(set.items.iter().map(|item| item.clone_ref(py)).collect()),
+            _ => Err(unknown(id)),
         }
     }
 
@@ -107,11 +173,21 @@ impl Held {
     }
 }
 
+/// The id, if it is that of a string.
+fn check_name(py: Python<'_>, objects: &[Py<PyAny>], id: ObjectId) -> PyResult<ObjectId> {
+    if get(objects, id)?.bind(py).is_exact_instance_of::<pyo3::types::PyString>() {
+        return Ok(id);
+    }
+    Err(PyValueError::new_err("the name of an attribute must be a string"))
+}
+
+fn unknown(id: ObjectId) -> PyErr {
+    PyValueError::new_err(format!("a guard mentions {id:?}, which isn't there"))
+}
+
 /// The object with this id.
 pub(super) fn get(objects: &[Py<PyAny>], id: ObjectId) -> PyResult<&Py<PyAny>> {
-    objects
-        .get(id.index())
-        .ok_or_else(|| PyValueError::new_err(format!("a guard mentions {id:?}, which isn't there")))
+    objects.get(id.index()).ok_or_else(|| unknown(id))
 }
 
 /// The elements of a guarded set, in order: a set, or a tuple, which keeps any order (a copy of a
@@ -146,6 +222,13 @@ impl Printer<'_, '_> {
     }
 }
 
+impl<'py> Printer<'_, 'py> {
+    /// A constant that a guard mentions.
+    pub(super) fn constant(&self, object: ObjectId) -> Option<Any<'_, 'py>> {
+        Some(self.held.constant(object).ok()?.bind_borrowed(self.py))
+    }
+}
+
 impl Objects for Printer<'_, '_> {
     fn address(&self, object: ObjectId) -> usize {
         match self.known(object) {
@@ -169,7 +252,7 @@ impl Objects for Printer<'_, '_> {
                 Some(object) => describe(object.as_borrowed()),
                 None => "<an object that is gone>".to_owned(),
             },
-            Some(Known::Set(text)) => text.to_string(),
+            Some(Known::Set(set)) => set.text.to_string(),
             None => format!("{object:?}"),
         }
     }

@@ -23,7 +23,7 @@ pub use failure::{Failure, Found};
 pub use global::{has_foreign_modes, read as read_global_state};
 
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 
 use pyo3::prelude::*;
 use stator_cpython::heap::weak::Liveness;
@@ -34,10 +34,23 @@ use capture::Snapshots;
 use held::Held;
 use plan::Plan;
 
+/// The sources and guards of a trace: those that its checker was built from.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// Sources.
+    pub sources: &'a Sources,
+    /// Guards.
+    pub guards: &'a [Guard],
+}
+
 /// Checks the guards of one trace.
+///
+/// What the recorded call pays for is what can't be done later: to hold what the guards mention. The
+/// plan is made at the first check.
 #[derive(Debug)]
 pub struct Checker {
-    plan: Plan,
+    plan: OnceLock<Plan>,
+    wanted: Box<[SourceId]>,
     held: Held,
     liveness: Arc<Liveness>,
     /// Taken with `try_lock`: where it's taken already (a finalizer called this trace again), the
@@ -74,21 +87,38 @@ impl Checker {
     /// with something that isn't a constant.
     pub fn build(
         py: Python<'_>,
-        sources: &Sources,
-        guards: &[Guard],
+        facts: Facts<'_>,
         objects: &[Py<PyAny>],
-        wanted: &[SourceId],
+        wanted: Vec<SourceId>,
     ) -> PyResult<Self> {
         heap::prepare(py);
         let mut liveness = Liveness::new();
-        let held = Held::build(py, sources, guards, objects, &mut liveness)?;
-        let plan = Plan::build(py, sources, guards, objects, wanted)?;
+        let held = Held::build(py, facts.sources, facts.guards, objects, &mut liveness)?;
         Ok(Checker {
-            plan,
+            plan: OnceLock::new(),
+            wanted: wanted.into(),
             held,
             liveness: Arc::new(liveness),
             snapshots: Mutex::new(Snapshots::default()),
         })
+    }
+
+    /// The compiled guards.
+    ///
+    /// # Errors
+    /// If a guard speaks of what is no object.
+    #[inline]
+    fn plan(&self, py: Python<'_>, facts: Facts<'_>) -> PyResult<&Plan> {
+        match self.plan.get() {
+            Some(plan) => Ok(plan),
+            None => self.make_plan(py, facts),
+        }
+    }
+
+    #[cold]
+    fn make_plan(&self, py: Python<'_>, facts: Facts<'_>) -> PyResult<&Plan> {
+        let plan = Plan::build(py, facts.sources, facts.guards, &self.held, &self.wanted)?;
+        Ok(self.plan.get_or_init(|| plan))
     }
 
     /// Whether the guards hold for these bound arguments; if so, the wanted objects.
@@ -101,23 +131,25 @@ impl Checker {
     pub fn check<'py>(
         &self,
         py: Python<'py>,
+        facts: Facts<'_>,
         args: &[Any<'_, 'py>],
     ) -> Result<Resolved<'py>, Failure> {
         if !self.is_alive() {
             return Err(Failure::dead());
         }
+        let Ok(plan) = self.plan(py, facts) else { return Err(Failure::void()) };
         let mut snapshots = self.snapshots();
-        self.plan.check_global_state(py, snapshots.as_deref_mut())?;
-        let items = self.plan.items(args)?;
-        let args = &self.plan.with_items(args, &items)[..];
-        if let Some(objects) = self.check_with(py, args, snapshots.as_deref_mut())? {
+        plan.check_global_state(py, snapshots.as_deref_mut())?;
+        let items = plan.items(args)?;
+        let args = &plan.with_items(args, &items)[..];
+        if let Some(objects) = Self::check_with(py, plan, args, snapshots.as_deref_mut())? {
             return Ok(Resolved(objects));
         }
-        let values = walk::walk(py, &self.plan, &self.liveness, args)?;
+        let values = walk::walk(py, plan, &self.liveness, args)?;
         if let Some(snapshots) = &mut snapshots {
-            snapshots.take(py, &self.plan, &self.liveness, args, &values);
+            snapshots.take(py, plan, &self.liveness, args, &values);
         }
-        walk::wanted(&self.plan, values).map(Resolved)
+        walk::wanted(plan, values).map(Resolved)
     }
 
     /// Whether a snapshot says that the guards hold. `None` says nothing: [`Checker::check`]
@@ -127,11 +159,13 @@ impl Checker {
         if !self.is_alive() {
             return None;
         }
+        // Without a plan there is no snapshot.
+        let plan = self.plan.get()?;
         let mut snapshots = self.snapshots()?;
-        self.plan.check_global_state(py, Some(&mut snapshots)).ok()?;
-        let items = self.plan.items(args).ok()?;
-        let args = &self.plan.with_items(args, &items)[..];
-        self.check_with(py, args, Some(&mut snapshots)).ok().flatten().map(Resolved)
+        plan.check_global_state(py, Some(&mut snapshots)).ok()?;
+        let items = plan.items(args).ok()?;
+        let args = &plan.with_items(args, &items)[..];
+        Self::check_with(py, plan, args, Some(&mut snapshots)).ok().flatten().map(Resolved)
     }
 
     fn snapshots(&self) -> Option<MutexGuard<'_, Snapshots>> {
@@ -145,25 +179,26 @@ impl Checker {
     /// The arguments that are asked at each call, and then the snapshots.
     #[inline]
     fn check_with<'py>(
-        &self,
         py: Python<'py>,
+        plan: &Plan,
         args: &[Any<'_, 'py>],
         snapshots: Option<&mut Snapshots>,
     ) -> Result<Option<Vec<Bound<'py, PyAny>>>, Failure> {
-        self.plan.check_arguments(args)?;
+        plan.check_arguments(args)?;
         let mut objects = Vec::new();
         let passes =
-            snapshots.is_some_and(|snapshots| snapshots.check(py, &self.plan, args, &mut objects));
+            snapshots.is_some_and(|snapshots| snapshots.check(py, plan, args, &mut objects));
         Ok(passes.then_some(objects))
     }
 
     /// The walk alone, for tests and measurements.
-    fn check_walking(&self, py: Python<'_>, args: &[Any<'_, '_>]) -> bool {
-        let Ok(items) = self.plan.items(args) else { return false };
-        let args = &self.plan.with_items(args, &items)[..];
-        self.plan.check_global_state(py, None).is_ok()
-            && self.plan.check_arguments(args).is_ok()
-            && walk::walk(py, &self.plan, &self.liveness, args).is_ok()
+    fn check_walking(&self, py: Python<'_>, facts: Facts<'_>, args: &[Any<'_, '_>]) -> bool {
+        let Ok(plan) = self.plan(py, facts) else { return false };
+        let Ok(items) = plan.items(args) else { return false };
+        let args = &plan.with_items(args, &items)[..];
+        plan.check_global_state(py, None).is_ok()
+            && plan.check_arguments(args).is_ok()
+            && walk::walk(py, plan, &self.liveness, args).is_ok()
     }
 
     /// False once an object that the guards know by identity has died: they can't pass any more.
@@ -173,21 +208,20 @@ impl Checker {
     }
 
     /// What failed, in the user's terms: the printed guard, and what was found instead; for global
-    /// state each fact that differs. `sources` and `guards` are those the checker was built from.
+    /// state each fact that differs.
     #[must_use]
     pub fn explain(
         &self,
         py: Python<'_>,
-        sources: &Sources,
-        guards: &[Guard],
+        facts: Facts<'_>,
         failure: &Failure,
     ) -> Vec<(String, String)> {
-        explain::explain(py, sources, guards, &self.held.bind(py, &self.liveness), failure)
+        explain::explain(py, facts, &self.held.bind(py, &self.liveness), failure)
     }
 
     /// The constant with this id, if a guard compares with it.
     pub fn constant(&self, id: stator_guards::ObjectId) -> Option<&Py<PyAny>> {
-        self.held.constant(id)
+        self.held.constant(id).ok()
     }
 
     /// The guard, printed: one or two lines.

@@ -1,5 +1,6 @@
 //! Guards compiled into steps: each needed slot once, parents before children.
 
+use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -12,11 +13,12 @@ use stator_cpython::heap::member::Member;
 use stator_cpython::heap::{Any, constant, container, dict, global_state, tensor, types};
 use stator_guards::{
     FunctionField, GlobalState, Guard, GuardKind, ObjectId, Source, SourceId, Sources, TensorGuard,
+    Vacancy,
 };
 
 use super::capture::Snapshots;
 use super::failure::{Failure, Found};
-use super::held;
+use super::held::Held;
 
 /// Arguments with more items are known by identity.
 const SPREAD_ITEMS: usize = 32;
@@ -34,7 +36,7 @@ pub(super) struct Plan {
     /// Steps of the wanted objects, in the order they were asked for.
     pub wanted: Vec<usize>,
     /// Guards on global state.
-    states: Vec<(usize, GlobalState)>,
+    states: Vec<(usize, Arc<GlobalState>)>,
     /// Arguments whose guards are asked at each call, with their steps.
     pub arguments: Vec<(usize, usize)>,
     /// Arguments that are taken apart at each call.
@@ -94,6 +96,15 @@ pub(super) enum Key {
     Known(usize),
 }
 
+impl Key {
+    pub(super) fn clone_ref(&self, py: Python<'_>) -> Self {
+        match self {
+            Self::Constant(object) => Self::Constant(object.clone_ref(py)),
+            Self::Known(address) => Self::Known(*address),
+        }
+    }
+}
+
 /// A guard on one object.
 #[derive(Debug)]
 pub(super) struct Test {
@@ -113,6 +124,7 @@ pub(super) enum TestKind {
     DictKeys(Vec<Key>),
     DictLength(usize),
     KeyAbsent(Key),
+    Vacant(Arc<VacantKeys>),
     SetEquals(Vec<Key>),
     LookupAbsent(Py<PyAny>),
     MemberUnset(Member),
@@ -122,6 +134,13 @@ pub(super) enum TestKind {
     Tensor(usize, Arc<TensorGuard>),
     Same(usize),
     Distinct(Vec<usize>),
+}
+
+/// The keys of a guard of kind `Vacant`: strings.
+#[derive(Debug)]
+pub(super) struct VacantKeys {
+    pub absent: Box<[Py<PyAny>]>,
+    pub empty: Box<[Py<PyAny>]>,
 }
 
 impl TestKind {
@@ -171,12 +190,22 @@ impl TestKind {
                 dict::keys(object).is_some_and(|found| keys_are(object.py(), &found, keys))
             }
             TestKind::DictLength(length) => dict::length(object) == Some(*length),
-            TestKind::KeyAbsent(Key::Constant(key)) => {
-                matches!(dict::get(object, key.bind_borrowed(object.py())), dict::Lookup::Absent)
+            TestKind::KeyAbsent(Key::Constant(key)) => is_absent(object, key),
+            TestKind::Vacant(keys) => {
+                let get = |key: &Py<PyAny>| dict::get(object, key.bind_borrowed(object.py()));
+                keys.absent.iter().all(|key| is_absent(object, key))
+                    && keys.empty.iter().all(|key| match get(key) {
+                        dict::Lookup::Found(value) => dict::is_plain_empty(value.as_borrowed()),
+                        dict::Lookup::Absent | dict::Lookup::Refused => false,
+                    })
             }
             _ => unreachable!("{self:?} isn't asked of an argument alone"),
         }
     }
+}
+
+fn is_absent(dict: Any<'_, '_>, key: &Py<PyAny>) -> bool {
+    matches!(dict::get(dict, key.bind_borrowed(dict.py())), dict::Lookup::Absent)
 }
 
 /// Whether these are the keys, in order.
@@ -206,10 +235,11 @@ impl Plan {
         py: Python<'_>,
         sources: &Sources,
         guards: &[Guard],
-        objects: &[Py<PyAny>],
+        held: &Held,
         wanted: &[SourceId],
     ) -> PyResult<Self> {
-        let compiler = Compiler { py, sources, objects, steps: needed(sources, guards, wanted) };
+        let steps = needed(sources, guards, wanted);
+        let compiler = Compiler { py, sources, held, steps, last_vacancy: RefCell::default() };
         let mut states = Vec::new();
         let by_step = GuardsByStep::new(&compiler, guards, |index, state| {
             states.push((index, state.clone()));
@@ -376,7 +406,7 @@ impl Plan {
         }
         let now = super::global::read(py).ok();
         for (guard, expected) in &self.states {
-            if now.as_ref() != Some(expected) {
+            if now.as_deref() != Some(&**expected) {
                 return Err(Failure { guard: Some(*guard), found: Found::GlobalState });
             }
         }
@@ -465,7 +495,7 @@ impl GuardsByStep {
     fn new<'a>(
         compiler: &Compiler<'_, '_>,
         guards: &'a [Guard],
-        mut states: impl FnMut(usize, &'a GlobalState),
+        mut states: impl FnMut(usize, &'a Arc<GlobalState>),
     ) -> PyResult<Self> {
         let mut starts = vec![0; compiler.steps.count + 1];
         let mut sorted = 0;
@@ -513,8 +543,9 @@ fn is_symbolic(guard: &Guard) -> bool {
 struct Compiler<'a, 'py> {
     py: Python<'py>,
     sources: &'a Sources,
-    objects: &'a [Py<PyAny>],
+    held: &'a Held,
     steps: Steps,
+    last_vacancy: RefCell<Option<(Arc<Vacancy>, Arc<VacantKeys>)>>,
 }
 
 impl<'py> Compiler<'_, 'py> {
@@ -531,24 +562,16 @@ impl<'py> Compiler<'_, 'py> {
         PyValueError::new_err(format!("{} isn't an object", self.sources.print(id)))
     }
 
-    fn object(&self, id: ObjectId) -> PyResult<&Bound<'py, PyAny>> {
-        Ok(held::get(self.objects, id)?.bind(self.py))
-    }
-
     fn address(&self, id: ObjectId) -> PyResult<usize> {
-        Ok(self.object(id)?.as_ptr() as usize)
+        self.held.address(id)
     }
 
     fn key(&self, id: ObjectId) -> PyResult<Key> {
-        Ok(key(self.object(id)?.as_borrowed()))
+        self.held.key(self.py, id)
     }
 
-    fn name(&self, id: ObjectId) -> PyResult<Py<PyAny>> {
-        let name = self.object(id)?;
-        if !name.is_exact_instance_of::<pyo3::types::PyString>() {
-            return Err(PyValueError::new_err("the name of an attribute must be a string"));
-        }
-        Ok(name.clone().unbind())
+    fn constant(&self, id: ObjectId) -> PyResult<Py<PyAny>> {
+        Ok(self.held.constant(id)?.clone_ref(self.py))
     }
 
     fn fetch(&self, source: &Source) -> PyResult<Fetch> {
@@ -569,10 +592,10 @@ impl<'py> Compiler<'_, 'py> {
             Source::ContextDefault(_) => Fetch::ContextDefault,
             Source::Slot { offset, .. } => Fetch::Member(Member::new(*offset)),
             Source::TypeLookup { name, .. } => {
-                Fetch::Lookup { after: None, name: self.name(*name)? }
+                Fetch::Lookup { after: None, name: self.constant(*name)? }
             }
             Source::SuperLookup { after, name, .. } => {
-                Fetch::Lookup { after: Some(self.key(*after)?), name: self.name(*name)? }
+                Fetch::Lookup { after: Some(self.key(*after)?), name: self.constant(*name)? }
             }
             Source::TypeOf(_) => Fetch::TypeOf,
             Source::ClosureCell { index, .. } => Fetch::ClosureCell(*index),
@@ -604,32 +627,38 @@ impl<'py> Compiler<'_, 'py> {
         })
     }
 
+    /// The keys of a vacancy; many guards share one.
+    fn vacant(&self, vacancy: &Arc<Vacancy>) -> PyResult<Arc<VacantKeys>> {
+        if let Some((known, keys)) = &*self.last_vacancy.borrow()
+            && Arc::ptr_eq(known, vacancy)
+        {
+            return Ok(keys.clone());
+        }
+        let keys = |keys: &[(ObjectId, _)]| -> PyResult<_> {
+            keys.iter().map(|(key, _)| self.constant(*key)).collect()
+        };
+        let keys =
+            Arc::new(VacantKeys { absent: keys(&vacancy.absent)?, empty: keys(&vacancy.empty)? });
+        *self.last_vacancy.borrow_mut() = Some((vacancy.clone(), keys.clone()));
+        Ok(keys)
+    }
+
     fn test(&self, guard: &Guard) -> PyResult<TestKind> {
         Ok(match &guard.kind {
             GuardKind::TypeIs(ty) => TestKind::Type(self.address(*ty)?),
             GuardKind::Is(object) => TestKind::Is(self.address(*object)?),
             GuardKind::IsNone => TestKind::IsNone,
             GuardKind::IsNotNone => TestKind::IsNotNone,
-            GuardKind::Equals(object) => {
-                let object = self.object(*object)?;
-                if !constant::is_constant(object.as_borrowed()) {
-                    let source = self.sources.print(guard.source);
-                    let text = format!("the guard {source} == ... compares with no constant");
-                    return Err(PyValueError::new_err(text));
-                }
-                TestKind::Equals(object.clone().unbind())
-            }
+            GuardKind::Equals(object) => TestKind::Equals(self.constant(*object)?),
             GuardKind::Length(length) => TestKind::Length(*length),
             GuardKind::DictKeys(keys) => {
                 TestKind::DictKeys(keys.iter().map(|id| self.key(*id)).collect::<PyResult<_>>()?)
             }
             GuardKind::DictLength(length) => TestKind::DictLength(*length),
             GuardKind::KeyAbsent { key, .. } => TestKind::KeyAbsent(self.key(*key)?),
-            GuardKind::SetEquals(set) => {
-                let items = held::set_items(self.object(*set)?.as_borrowed())?;
-                TestKind::SetEquals(items.iter().map(|item| key(item.as_borrowed())).collect())
-            }
-            GuardKind::LookupAbsent { name, .. } => TestKind::LookupAbsent(self.name(*name)?),
+            GuardKind::Vacant(vacancy) => TestKind::Vacant(self.vacant(vacancy)?),
+            GuardKind::SetEquals(set) => TestKind::SetEquals(self.held.items(self.py, *set)?),
+            GuardKind::LookupAbsent { name, .. } => TestKind::LookupAbsent(self.constant(*name)?),
             GuardKind::SlotUnset { offset, .. } => TestKind::MemberUnset(Member::new(*offset)),
             GuardKind::ContextUnset => TestKind::ContextUnset,
             GuardKind::CellEmpty => TestKind::FieldEmpty(Field::CellContents),
@@ -650,7 +679,8 @@ impl<'py> Compiler<'_, 'py> {
     }
 }
 
-fn key(object: Any<'_, '_>) -> Key {
+/// An object as a key.
+pub(super) fn key(object: Any<'_, '_>) -> Key {
     if constant::is_constant(object) {
         Key::Constant(object.to_owned().unbind())
     } else {

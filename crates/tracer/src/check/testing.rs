@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use stator_cpython::heap::{dict, function, member, tensor, types};
 use stator_guards::{Guard, GuardKind, ObjectId, Source, SourceId, Sources, TensorGuard, Text};
 
-use super::Checker;
+use super::{Checker, Facts};
 
 /// Collects sources and guards, then checks them.
 #[pyclass(name = "GuardSet", module = "stator._stator")]
@@ -31,6 +31,10 @@ impl GuardSet {
 
     fn id(&self, source: usize) -> PyResult<SourceId> {
         self.ids.get(source).copied().ok_or_else(|| PyValueError::new_err("no such source"))
+    }
+
+    fn facts(&self) -> Facts<'_> {
+        Facts { sources: &self.sources, guards: &self.guards }
     }
 
     fn checker(&self) -> PyResult<&Checker> {
@@ -168,7 +172,7 @@ impl GuardSet {
                     others.into_iter().map(|id| self.id(id)).collect::<PyResult<_>>()?,
                 )
             }
-            "global_state" => GuardKind::GlobalState(Box::new(super::read_global_state(py)?)),
+            "global_state" => GuardKind::GlobalState(super::read_global_state(py)?),
             _ => return Err(PyValueError::new_err(format!("no guard {kind}"))),
         };
         self.guards.push(Guard { source, kind, location: None });
@@ -177,7 +181,8 @@ impl GuardSet {
 
     fn build(&mut self, py: Python<'_>, wanted: Vec<usize>) -> PyResult<()> {
         let wanted = wanted.into_iter().map(|id| self.id(id)).collect::<PyResult<Vec<_>>>()?;
-        let checker = Checker::build(py, &self.sources, &self.guards, &self.objects, &wanted)?;
+        let checker = Checker::build(py, self.facts(), &self.objects, wanted)?;
+        checker.plan(py, self.facts())?;
         self.checker = Some(checker);
         self.objects.clear();
         Ok(())
@@ -190,10 +195,10 @@ impl GuardSet {
         args: Vec<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let borrowed: Vec<_> = args.iter().map(Bound::as_borrowed).collect();
-        match self.checker()?.check(py, &borrowed) {
+        match self.checker()?.check(py, self.facts(), &borrowed) {
             Ok(objects) => Ok(objects.into_vec().into_pyobject(py)?),
             Err(failure) => {
-                let failures = self.checker()?.explain(py, &self.sources, &self.guards, &failure);
+                let failures = self.checker()?.explain(py, self.facts(), &failure);
                 let texts: Vec<_> =
                     failures.iter().map(|(guard, found)| format!("{guard}, {found}")).collect();
                 Ok(texts.join("; ").into_pyobject(py)?.into_any())
@@ -218,9 +223,9 @@ impl GuardSet {
             let start = Instant::now();
             for _ in 0..calls {
                 let passed = if walk {
-                    checker.check_walking(py, &borrowed)
+                    checker.check_walking(py, self.facts(), &borrowed)
                 } else {
-                    checker.check(py, &borrowed).is_ok()
+                    checker.check(py, self.facts(), &borrowed).is_ok()
                 };
                 if !passed {
                     return Err(PyValueError::new_err("the guards don't hold"));

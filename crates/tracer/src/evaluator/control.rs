@@ -15,6 +15,18 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
         if arg < 2 {
             self.run.poll()?;
         }
+        if S::STEPS
+            && arg == 0
+            && let Some(skip) = self.sites.skips(&self.frame)
+        {
+            for value in skip.push {
+                match value {
+                    Some(value) => self.run.push(value),
+                    None => self.run.push_null(),
+                }
+            }
+            self.run.jump_to(skip.unit);
+        }
         Ok(())
     }
 

@@ -22,6 +22,7 @@ mod dispatch;
 mod exceptions;
 mod generators;
 mod iteration;
+mod links;
 mod matching;
 mod modules;
 mod names;
@@ -36,6 +37,7 @@ use stator_cpython::object::Object;
 use stator_cpython::thread::Thread;
 use stator_cpython::{Raised, Result};
 
+pub use links::{Link, Role};
 pub use sites::{Plain, Sites, Step};
 
 /// Evaluates `frame` until it returns, yields, raises or is handed over.
@@ -86,13 +88,21 @@ impl<'py> Resumed<'_, 'py> {
         self.run.frame()
     }
 
+    /// Its frame object. The frame is the thread's current one.
+    ///
+    /// # Errors
+    /// `MemoryError`.
+    pub fn object(&self) -> Result<Object<'py>> {
+        self.run.object()
+    }
+
     /// The unit it goes on at.
     #[must_use]
     pub fn next_unit(&self) -> usize {
         self.run.next_unit()
     }
 
-    /// Moves the frame: see [`Running::restore`].
+    /// Moves the frame: see [`Running::restore`]. What its stack held is dropped.
     pub fn restore(
         &mut self,
         py: Python<'py>,
@@ -106,6 +116,7 @@ impl<'py> Resumed<'_, 'py> {
             slots[slot as usize] = Some(value.into_bound(py));
         }
         let stack = stack.into_iter().map(|value| value.map(|value| value.into_bound(py)));
+        self.run.drop_all();
         self.run.restore(slots, stack, current, next);
     }
 
@@ -123,22 +134,22 @@ impl<'py> Resumed<'_, 'py> {
         flow
     }
 
-    /// The call that the frame waited for has ended.
-    pub fn complete(&mut self, result: Result<Object<'py>>) -> Flow<'py> {
-        match result {
-            Ok(value) => {
-                self.run.push(value);
-                self.run.publish();
-                Flow::Next
-            }
-            Err(Raised) => match self.plain().unwind(Stop::Raised) {
-                Ok(()) => {
-                    self.run.publish();
-                    Flow::Next
-                }
-                Err(raised) => Flow::Left(Err(raised)),
-            },
+    /// The call that the frame waited for has ended: ends the instruction that made it.
+    pub fn complete<S: Sites<'py>>(
+        &mut self,
+        result: Result<Object<'py>>,
+        link: Link,
+        sites: &S,
+    ) -> Flow<'py> {
+        let frame = self.run.frame();
+        let mut evaluation = Evaluation { run: self.run, frame, sites, keywords: None };
+        if let Err(stop) = evaluation.finish(link, result)
+            && let Err(raised) = evaluation.unwind(stop)
+        {
+            return Flow::Left(Err(raised));
         }
+        self.run.publish();
+        Flow::Next
     }
 
     /// Evaluates the rest.

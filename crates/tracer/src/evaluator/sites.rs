@@ -7,6 +7,7 @@
 //! Sites take `&self`: a site may run Python code, whose frames come back through the same object.
 //! A site that fails leaves the exception in the thread state and returns [`Raised`].
 
+use smallvec::SmallVec;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
@@ -23,6 +24,14 @@ pub enum Step {
     HandOver,
     /// Don't evaluate the instruction: an exception is set, and raised here.
     Raise,
+}
+
+/// A stretch of instructions whose work a site has done.
+pub struct Skip<'py> {
+    /// What it leaves on the stack; `None` is a `NULL`.
+    pub push: SmallVec<[Option<Object<'py>>; 2]>,
+    /// The unit behind it.
+    pub unit: usize,
 }
 
 /// Behaviour of evaluated code at the borders of its frame; see the module's documentation.
@@ -50,6 +59,14 @@ pub trait Sites<'py>: Sized {
     fn returns(&self, frame: &Frame<'py>, value: Borrowed<'_, 'py>) {}
     /// The frame leaves: it returned, yielded, raised or was handed over.
     fn leaves(&self, frame: &Frame<'py>) {}
+    /// The instruction that a frame waits in is about to do something that no site tells of.
+    fn interrupts(&self, frame: &Frame<'py>, what: &'static str) {}
+
+    /// Behind the `RESUME` that begins a call, if [`Sites::STEPS`]: the site may have done the work of
+    /// the instructions that follow.
+    fn skips(&self, frame: &Frame<'py>) -> Option<Skip<'py>> {
+        None
+    }
 
     // -- names ---------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@
 //! Rows are data: `rows` holds those of the standard library, `torch` those of PyTorch; `python` holds
 //! what is known of PyTorch's own Python code.
 
+mod module_call;
 mod python;
 mod rows;
 mod torch;
@@ -21,6 +22,8 @@ use rustc_hash::FxHashMap;
 use stator_cpython::object::Borrowed;
 use stator_cpython::ops::{BinaryOp, UnaryOp};
 use stator_graph::Target;
+
+pub use module_call::ModuleCall;
 
 use crate::recorder::State;
 
@@ -167,6 +170,7 @@ impl Operation {
 pub struct Functions {
     classes: FxHashMap<usize, Class>,
     module_member: Option<python::KnownFunction>,
+    module_call: Option<ModuleCall>,
 }
 
 impl Functions {
@@ -178,7 +182,11 @@ impl Functions {
         static TABLE: PyOnceLock<Functions> = PyOnceLock::new();
         TABLE
             .get_or_try_init(py, || {
-                let mut table = Functions { classes: FxHashMap::default(), module_member: None };
+                let mut table = Functions {
+                    classes: FxHashMap::default(),
+                    module_member: None,
+                    module_call: None,
+                };
                 rows::add(py, &mut table)?;
                 if let Some(known) = KnownFunction::is_enabled_for(py)? {
                     table.classes.insert(known.address(), Class::Instead(Arc::new(known)));
@@ -186,6 +194,7 @@ impl Functions {
                 if let Ok(torch) = PyModule::import(py, "torch") {
                     torch::add(&torch, &mut table)?;
                     table.module_member = python::KnownFunction::module_member(&torch)?;
+                    table.module_call = ModuleCall::find(&torch)?;
                 }
                 Ok(table)
             })
@@ -203,6 +212,12 @@ impl Functions {
     #[must_use]
     pub fn is_module_member(&self, function: Borrowed<'_, '_>) -> bool {
         self.module_member.as_ref().is_some_and(|known| known.is(function))
+    }
+
+    /// How `torch.nn.Module` calls `forward`, if it does so in the known way.
+    #[must_use]
+    pub fn module_call(&self) -> Option<&ModuleCall> {
+        self.module_call.as_ref()
     }
 
     fn insert(&mut self, callable: &Bound<'_, PyAny>, class: Class) {

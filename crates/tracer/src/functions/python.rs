@@ -133,6 +133,23 @@ impl KnownFunction {
         instead.map(|instead| instead.bind(function.py()).clone())
     }
 
+    /// A function, with the code it has.
+    pub(super) fn new(function: &Bound<'_, PyAny>, code: &Bound<'_, PyAny>) -> Self {
+        Self { function: function.clone().unbind(), code: code.clone().unbind(), instead: None }
+    }
+
+    /// The function.
+    #[must_use]
+    pub fn function(&self) -> &Py<PyAny> {
+        &self.function
+    }
+
+    /// The code's address.
+    #[must_use]
+    pub fn code(&self) -> usize {
+        self.code.as_ptr() as usize
+    }
+
     /// Whether this is the function, with the code it had when it was found to be the known one.
     #[must_use]
     pub fn is(&self, function: Borrowed<'_, '_>) -> bool {

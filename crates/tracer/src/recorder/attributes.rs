@@ -16,6 +16,7 @@ use super::kinds::Kind;
 use super::look as heap;
 use super::state::{Origin, State, Stop};
 use crate::breaks::Reason;
+use crate::evaluator::Role;
 
 /// How an attribute of a tensor is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -194,8 +195,10 @@ impl Recorder {
                     getter.filter(|getter| self.kind(getter.as_borrowed()) == Kind::Function);
                 match custom {
                     Some(getter) => {
+                        let role = self.getter(&ty);
+                        let args = [owner, name];
                         let found = self
-                            .call_object(frame, getter.as_borrowed(), &[owner, name], None)
+                            .call_linked(frame, role, None, getter.as_borrowed(), &args, None)
                             .map(Found::Value);
                         self.or_getattr(frame, found, owner, &ty, name)
                     }
@@ -239,8 +242,10 @@ impl Recorder {
             return Err(Raised::set(py, error));
         };
         if self.kind(fallback.as_borrowed()) == Kind::Function {
+            let role = Role::Getter { next: false };
+            let args = [owner, name];
             return self
-                .call_object(frame, fallback.as_borrowed(), &[owner, name], None)
+                .call_linked(frame, role, None, fallback.as_borrowed(), &args, None)
                 .map(Found::Value);
         }
         self.stop(frame, Reason::OpaqueCall, heap::type_name(owner));
@@ -297,7 +302,8 @@ impl Recorder {
             if let Some(member) = self.module_member(frame, hook, owner, ty, name) {
                 return Ok(Found::Value(member));
             }
-            self.call_object(frame, hook, &[owner, name], None).map(Found::Value)
+            let role = Role::Getter { next: false };
+            self.call_linked(frame, role, None, hook, &[owner, name], None).map(Found::Value)
         })
     }
 
@@ -317,8 +323,9 @@ impl Recorder {
         if let Some(fallback) = own
             && self.kind(fallback.as_borrowed()) == Kind::Function
         {
+            let role = Role::Getter { next: false };
             return self
-                .call_object(frame, fallback.as_borrowed(), &[name], None)
+                .call_linked(frame, role, None, fallback.as_borrowed(), &[name], None)
                 .map(Found::Value);
         }
         // Raises with the module's own message.
@@ -414,7 +421,7 @@ impl Recorder {
     }
 
     /// A method, made by this trace.
-    fn bound<'py>(
+    pub(super) fn bound<'py>(
         &self,
         frame: &Frame<'_>,
         function: Borrowed<'_, 'py>,
@@ -488,7 +495,14 @@ impl Recorder {
             }
             Ok(())
         });
-        self.call_object(frame, getter.as_borrowed(), &[owner], None).map(Found::Value)
+        let role = self.getter(&owner.get_type());
+        self.call_linked(frame, role, None, getter.as_borrowed(), &[owner], None).map(Found::Value)
+    }
+
+    /// The role of what gives an attribute of a type's instances, before `__getattr__` does.
+    fn getter(&self, ty: &Bound<'_, PyType>) -> Role {
+        let hook = pyo3::intern!(ty.py(), "__getattr__").as_any().as_borrowed();
+        Role::Getter { next: stator_cpython::heap::types::lookup(ty.as_borrowed(), hook).is_some() }
     }
 
     /// A `__slots__` member.
@@ -572,7 +586,9 @@ impl Recorder {
         match getter {
             Some(getter) if self.kind(getter.as_borrowed()) == Kind::Function => {
                 let args = [descriptor, owner, ty.as_any().as_borrowed()];
-                self.call_object(frame, getter.as_borrowed(), &args, None).map(Found::Value)
+                let role = self.getter(ty);
+                self.call_linked(frame, role, None, getter.as_borrowed(), &args, None)
+                    .map(Found::Value)
             }
             // Its `__get__` binds it as a method.
             _ if heap::type_name(descriptor) == "_lru_cache_wrapper" => {

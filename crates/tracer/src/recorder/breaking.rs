@@ -22,12 +22,14 @@ use stator_cpython::ops;
 use stator_guards::{GuardKind, Source};
 
 use super::Recorder;
+use super::links::Linked;
 use super::outcome::{End, Finish, Standing};
 use super::state::{ActiveFrame, State, Stop};
 use super::{look as heap, place};
 use crate::breaks::{Break, Reason};
 use crate::check::{has_foreign_modes, read_global_state};
 use crate::entry::Entry;
+use crate::evaluator::Link;
 use crate::logs::Log;
 use crate::resume::anatomy::Anatomy;
 use crate::resume::point::{Chain, Key, Spot, Waiting, handled_beyond, roots, slots};
@@ -110,7 +112,9 @@ impl Recorder {
         } else {
             self.standing(frame).and_then(|frames| {
                 self.carry_symbols(&frames);
-                self.end_with(frame.py(), End::Break(&frames))
+                self.end_with(frame.py(), End::Break(&frames))?;
+                self.note_idle(&frames);
+                Ok(())
             })
         };
         self.resume.set(if ended.is_ok() { frame.id() } else { 0 });
@@ -119,7 +123,9 @@ impl Recorder {
             Err((reason, detail)) => {
                 let detail = format!("{stop}; behind it a trace can't begin: {detail}");
                 let stop = Break { reason, detail, ..stop };
-                self.fail(&stop);
+                if !self.give_way(frame, &stop) {
+                    self.fail(&stop);
+                }
                 stop
             }
         };
@@ -131,10 +137,39 @@ impl Recorder {
     /// Keeps what is symbolic in frames that stand at a graph break.
     fn carry_symbols(&self, standing: &[Standing<'_>]) {
         if self.has_symbols() {
-            let chain: Chain<'_> = standing.iter().map(|standing| standing.waiting).collect();
+            let chain: Chain<'_> =
+                standing.iter().map(|standing| standing.waiting.clone()).collect();
             let values = roots(&chain, None);
             *self.carried.borrow_mut() = self.state.borrow_mut().symbolic_among(&values);
         }
+    }
+
+    /// Behind a loop's body there is often nothing but the way to its `FOR_ITER`.
+    fn note_idle(&self, frames: &[Standing<'_>]) {
+        let Some(Standing { waiting, last, anatomy, .. }) = frames.last() else { return };
+        let (frame, begin) = self.began.get();
+        if frame == waiting.frame.id() && anatomy.is_idle(begin, *last) {
+            self.session.points.is_idle(&waiting.frame.code(), begin, *last);
+        }
+    }
+
+    /// What is alive in a special method may be impossible to rebuild (a half-made instance): the
+    /// next trace ends before the instruction that calls it. False: no such method is waited for.
+    fn give_way(&self, frame: &Frame<'_>, stop: &Break) -> bool {
+        let Some(mut chain) = self.frames_to(frame) else { return false };
+        chain.pop();
+        let is_special = |frame: &Frame<'_>| {
+            let linked = self.anatomy(&frame.code()).and_then(|code| self.links.of(frame, &code));
+            linked.is_some_and(|linked| linked.link != Link::Push || linked.held.is_some())
+        };
+        let Some(outermost) = chain.iter().position(is_special) else { return false };
+        chain.truncate(outermost + 1);
+        let Some(spot) = Spot::of(&chain) else { return false };
+        self.session.points.mark_spot(spot, stop.clone());
+        if self.point.borrow().is_none() {
+            self.session.retry(stop.clone());
+        }
+        true
     }
 
     /// No trace that begins where this one began can be replayed.
@@ -190,16 +225,22 @@ impl Recorder {
             let anatomy = self.anatomy(&frame.code()).ok_or_else(|| refuse("unknown bytecode"))?;
             let depth = frame.stack().len();
             let position = if index + 1 == frames.len() {
-                anatomy.start(unit).map(|(start, last)| (start, start, last, depth))
+                anatomy.start(unit).map(|(start, last)| (start, last, None))
             } else {
-                let operands = anatomy.operands(unit);
-                let next = anatomy.next(unit);
-                next.zip(operands)
-                    .and_then(|(next, taken)| Some((unit, next, next, depth.checked_sub(taken)?)))
+                anatomy
+                    .next(unit)
+                    .zip(self.links.of(frame, &anatomy))
+                    .map(|(next, linked)| (next, next, Some(linked)))
             };
-            let (current, next, last, depth) = position.ok_or_else(|| refuse("an inlined call"))?;
-            let waiting = Waiting { frame: *frame, next, depth };
-            all.push(Standing { waiting, current, last, anatomy, waits: index + 1 < frames.len() });
+            let (next, last, linked) = position.ok_or_else(|| refuse("an inlined call"))?;
+            let current = if linked.is_some() { unit } else { next };
+            let (link, taken, held) = match linked {
+                Some(Linked { link, taken, held }) => (Some(link), taken, held),
+                None => (None, 0, None),
+            };
+            let depth = depth.checked_sub(taken).ok_or_else(|| refuse("an inlined call"))?;
+            let waiting = Waiting { frame: *frame, next, depth, held, link };
+            all.push(Standing { waiting, current, last, anatomy });
         }
         Ok(all)
     }
@@ -261,7 +302,7 @@ impl Recorder {
         let py = frame.py();
         let handled = handled_beyond(py, self.handled_at_entry);
         let standing = self.standing(frame).ok()?;
-        let chain: Chain<'_> = standing.iter().map(|standing| standing.waiting).collect();
+        let chain: Chain<'_> = standing.iter().map(|standing| standing.waiting.clone()).collect();
         let key = Key::of(&chain, handled.is_some());
         let global = read_global_state(py).ok()?;
         if has_foreign_modes(&global) {
@@ -281,13 +322,15 @@ impl Recorder {
         state.policy = policy;
         state.begins = Log::Bytecode.is_on().then(|| place(frame));
         let source = state.sources.intern(Source::GlobalState);
-        state.guard(source, GuardKind::GlobalState(Box::new(global)));
+        state.guard(source, GuardKind::GlobalState(global));
         take_roots(&mut state, &standing, handled.as_ref()).ok()?;
         let old = self.state.replace(state);
         if !is_known {
             *self.generators.borrow_mut() = rollback::generators(py).ok()?;
         }
         drop(old);
+        let begin = standing.last().map_or(0, |innermost| innermost.waiting.next);
+        self.began.set((frame.id(), begin));
         self.stopped.set(false);
         Some(true)
     }
@@ -299,6 +342,7 @@ impl Recorder {
             state.frames.pop();
         }
         state.forget_frame(frame.id());
+        self.links.forget(frame);
         if self.is_stopped() && self.resume.get() == frame.id() {
             self.resume.set(state.frames.last().map_or(0, |active| active.id));
         }

@@ -15,6 +15,7 @@ use super::marked::break_message;
 use super::state::Origin;
 use crate::breaks::Reason;
 use crate::disabled;
+use crate::evaluator::Role;
 use crate::functions::{Class, Determined, Model, Operation};
 use crate::marks;
 
@@ -92,11 +93,9 @@ impl Recorder {
         if let Some(result) = self.call_marked(frame, callable, args, names) {
             return result;
         }
-        if self.is_tail.replace(false) && ops::executed() == self.baseline.get() {
-            self.caller.set(frame.id());
-        }
+        let waits = self.links.wait(frame);
         let result = ops::call(callable, args, names);
-        self.caller.set(0);
+        self.links.returned(waits);
         if result.is_err() {
             self.note(frame, |state| state.refused_arguments(callable));
         }
@@ -241,7 +240,7 @@ impl Recorder {
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
-        self.is_tail.set(false);
+        self.links.clear();
         if self.has_symbols() && !matches!(class, Class::Operation(_) | Class::GraphBreak) {
             return self.symbolic_call(frame, class, callable, args, names);
         }
@@ -609,7 +608,7 @@ impl Recorder {
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
-        self.is_tail.set(false);
+        self.links.clear();
         if let Some(known) = self.functions.class(class) {
             return self.call_class(frame, known, class, args, names);
         }
@@ -622,7 +621,14 @@ impl Recorder {
                 Some(found) if self.kind(found.as_borrowed()) == Kind::Function => {
                     let mut all = Args::from_slice(&[class]);
                     all.extend_from_slice(args);
-                    return self.call_object(frame, found.as_borrowed(), &all, names);
+                    return self.call_linked(
+                        frame,
+                        Role::Callee,
+                        None,
+                        found.as_borrowed(),
+                        &all,
+                        names,
+                    );
                 }
                 _ => {}
             }
@@ -701,7 +707,8 @@ impl Recorder {
         let result = {
             let mut all = Args::from_slice(&[object.as_borrowed()]);
             all.extend_from_slice(args);
-            self.call_object(frame, init.as_borrowed(), &all, names)?
+            let held = Some(object.clone());
+            self.call_linked(frame, Role::Init, held, init.as_borrowed(), &all, names)?
         };
         if !result.is_none() {
             return Err(generic::raise_init_result(result.as_borrowed()));

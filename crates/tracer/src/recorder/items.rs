@@ -12,6 +12,7 @@ use super::look as heap;
 use super::state::{Origin, State};
 use super::tensors::{holds_tensor, index_depends_on_data, store_depends_on_data};
 use crate::breaks::Reason;
+use crate::evaluator::Role;
 
 impl Recorder {
     /// `BINARY_SUBSCR`.
@@ -128,7 +129,8 @@ impl Recorder {
         if let Some(method) = self.lookup(frame, &ty, name)
             && self.kind(method.as_borrowed()) == Kind::Function
         {
-            return self.call_object(frame, method.as_borrowed(), &[owner, key], None);
+            let args = [owner, key];
+            return self.call_linked(frame, Role::Item, None, method.as_borrowed(), &args, None);
         }
         if self.kind(owner) == Kind::Dict {
             self.guard_protocol_of(frame, owner, &["__missing__"]);
@@ -185,7 +187,8 @@ impl Recorder {
             let none = frame.py().None().into_bound(frame.py());
             let args = [owner, key, value.unwrap_or(none.as_borrowed())];
             let arity = if value.is_some() { 3 } else { 2 };
-            return self.call_object(frame, method.as_borrowed(), &args[..arity], None).map(drop);
+            let (role, args) = (Role::SetItem, &args[..arity]);
+            return self.call_linked(frame, role, None, method.as_borrowed(), args, None).map(drop);
         }
         if self.kind(owner) == Kind::List && self.origin(owner) != Some(Origin::Fresh) {
             return self.set_list_item(frame, owner, key, value);
@@ -276,6 +279,9 @@ impl Recorder {
             let name = pyo3::intern!(frame.py(), "__contains__").as_any().as_borrowed();
             self.lookup(frame, &meta, name);
         }
+        if let Some(found) = self.python_contains(frame, container, item) {
+            return found;
+        }
         match self.kind(container) {
             Kind::Dict | Kind::Set | Kind::FrozenSet | Kind::Constant => {
                 ops::contains(container, item)
@@ -320,6 +326,9 @@ impl Recorder {
             return self.iterate_tensor(frame, iterable);
         }
         self.take_elements(frame, iterable);
+        if let Some(iterator) = self.python_iter(frame, iterable) {
+            return iterator;
+        }
         let iterator = match self.kind(iterable) {
             Kind::Object => self.with_mode(frame, || ops::get_iter(iterable))?,
             _ => ops::get_iter(iterable)?,
@@ -375,6 +384,9 @@ impl Recorder {
     ) -> Result<Option<Object<'py>>> {
         if self.is_stopped() {
             return ops::next(iterator);
+        }
+        if let Some(item) = self.python_next(frame, iterator) {
+            return item;
         }
         if self.origin(iterator) != Some(Origin::Fresh) {
             self.stop(frame, Reason::OutsideIterator, heap::type_name(iterator));

@@ -78,11 +78,7 @@ impl Recorder {
     }
 
     pub(super) fn is_allowed_by_torch(&self, callable: Borrowed<'_, '_>) -> bool {
-        let py = callable.py();
-        self.allowed_by_torch.as_ref().is_some_and(|allowed| {
-            let allowed = allowed.bind(py);
-            !allowed.is_empty() && allowed.contains(callable.as_ptr() as usize).unwrap_or(false)
-        })
+        self.allowed_by_torch.contains(&(callable.as_ptr() as usize))
     }
 
     /// The call as one node: its Python isn't traced. Replays make it again, so nothing it reads

@@ -24,16 +24,20 @@ mod dimensions;
 mod dynamic;
 mod effects;
 mod emissions;
+mod exceptions;
 mod getters;
 mod identity;
+mod instance_dicts;
 mod items;
 pub mod kinds;
+mod links;
 mod look;
 mod lookups;
 mod marked;
 mod members;
 mod mode;
 mod models;
+mod module_calls;
 mod names;
 mod objects;
 mod operators;
@@ -41,6 +45,7 @@ mod outcome;
 mod recipes;
 mod roots;
 mod sites;
+mod special;
 mod state;
 mod stores;
 mod symbols;
@@ -53,15 +58,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyo3::types::PySet;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stator_cpython::frame::Frame;
 use stator_cpython::generic::WithoutGc;
 use stator_cpython::object::Borrowed;
 use stator_cpython::thread::Thread;
 
 pub use abandoning::GraphBreak;
-pub use outcome::{Broken, Ending, FrameRecipe, Traced, record};
+pub use outcome::{Broken, Ending, FrameRecipe, Raised, TracebackEntry, Traced, record};
 use state::ActiveFrame;
 pub use state::{Origin, State, Stop};
 
@@ -70,7 +74,7 @@ use crate::functions::Functions;
 use crate::logs::Log;
 use crate::policy::Carried;
 use crate::resume::anatomy::Anatomy;
-use crate::resume::point::Point;
+use crate::resume::point::{Point, Waiting};
 use crate::resume::session::Session;
 use crate::resume::testing::Breaks;
 use crate::rollback::Generators;
@@ -85,18 +89,18 @@ pub struct Recorder {
     resume: Cell<usize>,
     /// The resume point that the trace began at; none: the compiled function's entry.
     point: RefCell<Option<Arc<Point>>>,
+    /// Where it began in the innermost frame then: the frame's address, and the unit.
+    began: Cell<(usize, usize)>,
     /// Whether the trace is known already: it's followed to its break, then dropped.
     watching: Cell<bool>,
     /// [`ops::executed`] before the current instruction.
     baseline: Cell<u64>,
-    /// Whether what the current instruction calls gives its result, as it is.
-    is_tail: Cell<bool>,
+    /// What the current instruction's frame waits for.
+    links: links::Links,
     /// What was symbolic when the trace before this one broke.
     carried: RefCell<Carried>,
     /// The frame that waits for C code which reads what Python code called from there returns.
     consumer: Cell<usize>,
-    /// The frame that is about to call a Python function whose result it passes on, by address.
-    caller: Cell<usize>,
     /// The exception that the compiled function's caller is handling, by address.
     handled_at_entry: usize,
     anatomies: RefCell<FxHashMap<usize, Option<Rc<Anatomy>>>>,
@@ -116,7 +120,7 @@ pub struct Recorder {
     entered_root: Cell<bool>,
     trace_log: bool,
     /// The ids of functions under `torch.compiler.allow_in_graph`.
-    allowed_by_torch: Option<Py<PySet>>,
+    allowed_by_torch: FxHashSet<usize>,
     /// For each frame being evaluated, how many of Stator's modes it suspended.
     suspended_modes: RefCell<Vec<usize>>,
 }
@@ -167,10 +171,13 @@ impl Recorder {
         let result = match self.state.try_borrow_mut() {
             Ok(mut state) => {
                 state.locate(frame);
-                let result = notes(&mut state);
-                match state.failure.take() {
-                    Some(stop) => result.and(Err(stop)),
-                    None => result,
+                match notes(&mut state) {
+                    // Nearly always: nothing is moved about for what hardly happens.
+                    Ok(value) if state.failure.is_none() => return Some(value),
+                    result => match state.failure.take() {
+                        Some(stop) => result.and(Err(stop)),
+                        None => result,
+                    },
                 }
             }
             Err(_) => Err((Reason::Instruction, "code that runs while another is recorded".into())),
@@ -247,30 +254,31 @@ impl Recorder {
         Ok(Rc::new(Self::with_state(py, root, State::new(py)?, handled, session)?))
     }
 
-    /// A recorder that begins at the next instruction of the innermost of `frames`, if it can.
+    /// A recorder that begins at the next instruction of the innermost of `chain`, if it can.
     ///
     /// # Errors
     /// As [`Recorder::new`].
     pub fn behind_break(
         py: Python<'_>,
-        frames: &[Frame<'_>],
+        chain: &[Waiting<'_>],
         handled: usize,
         session: Rc<Session>,
     ) -> PyResult<Rc<Self>> {
         let mut state = State::with_room(py, 0)?;
-        for frame in frames {
+        for Waiting { frame, .. } in chain {
             let code = state.code_id(frame.code().object());
             let id = frame.id();
             state.frames.push(ActiveFrame { id, code, parent: None, is_direct: true });
         }
-        let root = frames.first().map_or(0, |frame| frame.code().as_ptr() as usize);
+        let root = chain.first().map_or(0, |first| first.frame.code().as_ptr() as usize);
         let mut recorder = Self::with_state(py, root, state, handled, session)?;
         if let Breaks::At(_) = recorder.asked {
             recorder.asked = Breaks::None;
         }
         recorder.stopped.set(true);
         recorder.entered_root.set(true);
-        recorder.resume.set(frames.last().map_or(0, Frame::id));
+        recorder.resume.set(chain.last().map_or(0, |last| last.frame.id()));
+        recorder.links.wait_already(chain);
         Ok(Rc::new(recorder))
     }
 
@@ -287,12 +295,12 @@ impl Recorder {
             stopped: Cell::new(false),
             resume: Cell::new(0),
             point: RefCell::new(None),
+            began: Cell::default(),
             watching: Cell::new(false),
             baseline: Cell::new(0),
-            is_tail: Cell::new(false),
+            links: links::Links::default(),
             carried: RefCell::default(),
             consumer: Cell::new(0),
-            caller: Cell::new(0),
             handled_at_entry,
             anatomies: RefCell::default(),
             generators: RefCell::default(),

@@ -141,6 +141,9 @@ impl Recorder {
                     }
                     Ok(())
                 });
+                if let Some(result) = self.python_binary(frame, op, names, [left, right]) {
+                    return result;
+                }
                 let result = self.with_mode(frame, || ops::binary(op, left, right))?;
                 self.note(frame, |state| state.register(result.as_borrowed()));
                 Ok(result)
@@ -174,6 +177,9 @@ impl Recorder {
             }
             Operands::Others => {
                 self.guard_operands(frame, &[operand], &[name]);
+                if let Some(result) = self.python_unary(frame, name, operand) {
+                    return result;
+                }
                 let result = ops::unary(op, operand)?;
                 self.note(frame, |state| state.register(result.as_borrowed()));
                 Ok(result)
@@ -251,6 +257,9 @@ impl Recorder {
                     }
                     Ok(())
                 });
+                if let Some(result) = self.python_compare(frame, op, names, [left, right]) {
+                    return result;
+                }
                 let result = self.with_mode(frame, || ops::compare(op, left, right))?;
                 self.note(frame, |state| state.register(result.as_borrowed()));
                 Ok(result)
@@ -323,6 +332,9 @@ impl Recorder {
                     self.note(frame, |state| state.refuse_native_state(operand));
                 }
                 self.guard_protocol_of(frame, operand, &["__bool__", "__len__"]);
+                if let Some(truth) = self.python_truth(frame, operand) {
+                    return truth;
+                }
             }
             Kind::Opaque => self.stop(
                 frame,

@@ -1,6 +1,7 @@
 //! From notes to a cache entry: runs the call, then turns its result into recipes.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -18,7 +19,7 @@ use super::{Recorder, Recording};
 use crate::breaks::{Break, Place};
 use crate::effects::{Part, Store};
 use crate::emission::Emission;
-use crate::evaluator::evaluate;
+use crate::evaluator::{Link, evaluate};
 use crate::policy::Policy;
 use crate::recipe::{GraphOutputs, Recipe, RecipeId, Recipes};
 use crate::resume::anatomy::Anatomy;
@@ -83,6 +84,27 @@ pub struct Broken {
     pub frames: Box<[FrameRecipe]>,
     /// The exception being handled.
     pub handled: Option<RecipeId>,
+    /// Exceptions that the trace raised.
+    pub raised: Vec<Raised>,
+}
+
+/// An exception that is made again with its traceback.
+pub struct Raised {
+    /// The exception.
+    pub exception: RecipeId,
+    /// Its traceback, outermost first.
+    pub traceback: Box<[TracebackEntry]>,
+}
+
+/// A part of a traceback.
+#[derive(Clone, Copy, Debug)]
+pub struct TracebackEntry {
+    /// Which of the frames that are made.
+    pub frame: u32,
+    /// `tb_lasti`
+    pub last: i32,
+    /// `tb_lineno`
+    pub line: i32,
 }
 
 /// How one frame is made again.
@@ -101,6 +123,8 @@ pub struct FrameRecipe {
     pub next: u32,
     /// The innermost frame: the unit of the instruction that is to be executed natively.
     pub last: u32,
+    /// The others: how the instruction ends that waits for the next frame.
+    pub link: Link,
 }
 
 impl Ending {
@@ -118,7 +142,9 @@ impl Ending {
                 .chain(frame.stack.iter().copied().flatten())
         });
         let handled = broken.and_then(|broken| broken.handled);
-        result.into_iter().chain(frames).chain(handled)
+        let raised = broken.into_iter().flat_map(|broken| &broken.raised);
+        let raised = raised.map(|raised| raised.exception);
+        result.into_iter().chain(frames).chain(handled).chain(raised)
     }
 }
 
@@ -140,14 +166,12 @@ pub struct Standing<'py> {
     pub last: usize,
     /// Its code.
     pub anatomy: Rc<Anatomy>,
-    /// Whether it waits for another frame.
-    pub waits: bool,
 }
 
 impl Standing<'_> {
     /// Whether the program may still read a fast local when the frame goes on.
     pub fn is_live(&self, slot: usize) -> bool {
-        if self.waits {
+        if self.waiting.link.is_some() {
             self.anatomy.is_live_behind(self.waiting.frame.unit(), slot)
         } else {
             self.anatomy.is_live_before(self.waiting.next, slot)
@@ -164,7 +188,7 @@ pub fn record<'py>(
     function: Borrowed<'_, 'py>,
     args: Borrowed<'_, 'py>,
     kwargs: Option<Borrowed<'_, 'py>>,
-    global: GlobalState,
+    global: Arc<GlobalState>,
     session: Rc<Session>,
     policy: Policy,
 ) -> PyResult<Result<Object<'py>>> {
@@ -176,7 +200,7 @@ pub fn record<'py>(
         let mut state = recorder.state.borrow_mut();
         state.policy = policy;
         let source = state.sources.intern(Source::GlobalState);
-        state.guard(source, GuardKind::GlobalState(Box::new(global)));
+        state.guard(source, GuardKind::GlobalState(global));
     }
     *recorder.generators.borrow_mut() = rollback::generators(py)?;
     *recorder.gc.borrow_mut() = Some(WithoutGc::new(py));
@@ -220,6 +244,12 @@ pub struct Finish {
     pub(super) made: FxHashMap<usize, RecipeId>,
     /// The keys of `made`, in the order in which they came.
     pub(super) order: Vec<usize>,
+    /// The frame objects of the frames that are made, by address; 0 where there is none.
+    pub(super) standing: Vec<usize>,
+    /// The exceptions that the trace raised.
+    pub(super) raised: Vec<Raised>,
+    /// Recipes of instance dictionaries.
+    pub(super) instance_dicts: FxHashSet<RecipeId>,
     pub(super) outputs: GraphOutputs,
     pub(super) rebuilt: Vec<SourceId>,
     pub(super) kept: FxHashSet<ObjectId>,
@@ -243,6 +273,9 @@ impl Finish {
             recipes: Recipes::new(),
             made: FxHashMap::default(),
             order: Vec::new(),
+            standing: Vec::new(),
+            raised: Vec::new(),
+            instance_dicts: FxHashSet::default(),
             outputs: GraphOutputs::default(),
             rebuilt: Vec::new(),
             kept,
@@ -251,10 +284,13 @@ impl Finish {
         let ending = match end {
             End::Return(result) => Ending::Return(finish.recipe(result)?),
             End::Break(frames) => {
+                finish.standing =
+                    frames.iter().map(|standing| standing.waiting.frame.object_address()).collect();
                 let frames = frames.iter().map(|frame| finish.frame(frame)).collect::<Made<_>>()?;
                 let handled =
                     handled.map(|handled| finish.recipe(handled.as_borrowed())).transpose()?;
-                Ending::Break(Box::new(Broken { frames, handled }))
+                let raised = std::mem::take(&mut finish.raised);
+                Ending::Break(Box::new(Broken { frames, handled, raised }))
             }
         };
         let effects = finish.effects(py)?;
@@ -330,6 +366,7 @@ impl Finish {
             current: *current as u32,
             next: waiting.next as u32,
             last: *last as u32,
+            link: waiting.link.unwrap_or(Link::Push),
         })
     }
 

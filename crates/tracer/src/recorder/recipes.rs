@@ -1,12 +1,14 @@
 //! How the objects are made again that a trace leaves behind: recipes of results, of what effects
 //! write, and of everything that is alive at a graph break.
 
+use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::object::{Borrowed, Object, references};
 use stator_cpython::ops;
 use stator_guards::ObjectId;
 
+use super::exceptions;
 use super::kinds::Kind;
 use super::look as heap;
 use super::outcome::{Finish, Made};
@@ -65,7 +67,9 @@ impl Finish {
                 let id = self.recipes.reserve();
                 self.insert(address, id);
                 let recipe = self.fresh(object, kind)?;
-                self.recipes.set(id, recipe);
+                if !self.instance_dicts.contains(&id) {
+                    self.recipes.set(id, recipe);
+                }
                 Ok(id)
             }
             // A tuple or a code object out of a code object's constants.
@@ -78,6 +82,10 @@ impl Finish {
                     let id = self.source(source);
                     self.insert(address, id);
                     Ok(id)
+                }
+                None if exceptions::is_raised_by_c_code(object) => {
+                    self.state.set_fresh(object);
+                    self.recipe(object)
                 }
                 None => {
                     let detail = format!("a {} in the result", heap::type_name(object));
@@ -166,6 +174,7 @@ impl Finish {
                 let callable = self.keep(class.as_any().as_borrowed());
                 Ok(Recipe::Call { callable, args })
             }
+            Kind::Object if object.is_instance_of::<PyBaseException>() => self.exception(object),
             Kind::Dict | Kind::Object => self.instance(object),
             Kind::Cell => {
                 let contents = ops::load_cell(object);
@@ -267,6 +276,26 @@ impl Finish {
         Ok(Recipe::Reduced { callable, args, state })
     }
 
+    /// The program may hold an instance's dictionary: what is made of it is the instance's.
+    fn share_dict(&mut self, object: Borrowed<'_, '_>, dict: &Object<'_>) {
+        // The instance and `dict` hold it.
+        if references(dict.as_borrowed()) <= 2 {
+            return;
+        }
+        let Some(&owner) = self.made.get(&(object.as_ptr() as usize)) else { return };
+        let address = dict.as_ptr() as usize;
+        let id = match self.made.get(&address) {
+            Some(&id) => id,
+            None => {
+                let id = self.recipes.reserve();
+                self.insert(address, id);
+                id
+            }
+        };
+        self.instance_dicts.insert(id);
+        self.recipes.set(id, Recipe::InstanceDict(owner));
+    }
+
     fn instance(&mut self, object: Borrowed<'_, '_>) -> Made<Recipe> {
         let class = object.get_type();
         let refuse = || (Reason::Result, heap::type_name(object));
@@ -276,10 +305,11 @@ impl Finish {
                 Items::Entries(self.entries(object)?)
             }
             Storage::Plain => Items::None,
-            Storage::List | Storage::Set => return Err(refuse()),
+            Storage::List | Storage::Set | Storage::Exception => return Err(refuse()),
         };
         let mut attributes = Vec::new();
         if let Some(dict) = heap::instance_dict(object) {
+            self.share_dict(object, &dict);
             for (name, value) in heap::dict_items(dict.as_borrowed()) {
                 let name = self.keep(name.as_borrowed());
                 attributes.push((name, self.recipe(value.as_borrowed())?));
@@ -330,6 +360,6 @@ fn is_reducible(iterator: Borrowed<'_, '_>) -> bool {
     NAMES.contains(&heap::type_name(iterator).as_str())
 }
 
-fn refused(error: PyErr) -> (Reason, String) {
+pub(super) fn refused(error: PyErr) -> (Reason, String) {
     (Reason::Result, error.to_string())
 }

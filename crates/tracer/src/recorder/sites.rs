@@ -19,7 +19,8 @@ use super::names::variadic_slots;
 use super::state::{ActiveFrame, Origin};
 use super::unread::only_adds_to;
 use crate::breaks::Reason;
-use crate::evaluator::sites::{Sites, Step};
+use crate::evaluator::Role;
+use crate::evaluator::sites::{Sites, Skip, Step};
 
 impl<'py> Sites<'py> for Recorder {
     const STEPS: bool = true;
@@ -39,7 +40,7 @@ impl<'py> Sites<'py> for Recorder {
             }
         }
         self.baseline.set(ops::executed());
-        self.is_tail.set(false);
+        self.links.clear();
         if self.has_marks
             && let Some(stop) = self.known_break(frame)
         {
@@ -73,8 +74,7 @@ impl<'py> Sites<'py> for Recorder {
         let is_root = !self.entered_root.get() && frame.code().as_ptr() as usize == self.root;
         self.entered_root.set(true);
         self.baseline.set(EXECUTED);
-        let caller = self.caller.replace(0);
-        let is_direct = is_root || frame.previous().is_some_and(|previous| previous.id() == caller);
+        let is_direct = is_root || self.links.enters(frame);
         self.note(frame, |state| {
             let parent = match (frame.previous(), state.frames.last().copied()) {
                 (Some(caller), Some(active)) if caller.id() == active.id => state.place(&caller),
@@ -98,6 +98,14 @@ impl<'py> Sites<'py> for Recorder {
         self.left(frame);
         self.baseline.set(EXECUTED);
         self.resume_mode(frame.py());
+    }
+
+    fn skips(&self, frame: &Frame<'py>) -> Option<Skip<'py>> {
+        self.skip_module_call(frame)
+    }
+
+    fn interrupts(&self, frame: &Frame<'py>, what: &'static str) {
+        self.stop(frame, Reason::Instruction, what);
     }
 
     fn load_global(&self, frame: &Frame<'py>, name: Borrowed<'_, 'py>) -> Result<Object<'py>> {
@@ -278,7 +286,7 @@ impl<'py> Sites<'py> for Recorder {
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
-        self.is_tail.set(true);
+        self.links.expect(Role::Callee);
         self.call_object(frame, callable, args, names)
     }
 
@@ -292,7 +300,7 @@ impl<'py> Sites<'py> for Recorder {
         if self.is_stopped() {
             return ops::call_ex(callable, args, kwargs);
         }
-        self.is_tail.set(true);
+        self.links.expect(Role::Callee);
         self.call_unpacked(frame, callable, args, kwargs)
     }
 
@@ -321,7 +329,9 @@ impl<'py> Sites<'py> for Recorder {
             state.set_fresh(exit.as_borrowed());
             Ok(())
         });
-        let entered = self.call_object(frame, enter.as_borrowed(), &[manager], None)?;
+        let held = Some(exit.clone());
+        let entered =
+            self.call_linked(frame, Role::Enter, held, enter.as_borrowed(), &[manager], None)?;
         Ok((exit, entered))
     }
 

@@ -14,7 +14,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_graph::{Graph, NodeId, StackId};
-use stator_guards::{Guard, GuardKind, ObjectId, Source, SourceId, Sources};
+use stator_guards::{Guard, GuardKind, ObjectId, Printed, Source, SourceId, Sources};
 
 use super::context::Token;
 use super::effects::{Effect, KEYS};
@@ -22,6 +22,7 @@ use super::emissions::Emitted;
 use super::kinds::{Kind, Kinds};
 use super::look as heap;
 use super::lookups::RecentLookups;
+use super::module_calls::ModuleCalls;
 use super::objects::{Adopted, Mark, Objects, canonical_key};
 use super::symbols::Symbols;
 use super::tensors::tensor_guard;
@@ -80,7 +81,7 @@ pub struct State {
     /// Placeholders by source, in the order they were made.
     pub placeholders: FxHashMap<SourceId, NodeId>,
     /// For [`Sources::print_next`] of placeholders.
-    pub last_printed: Option<(SourceId, String)>,
+    pub last_printed: Printed,
     /// Sources of the placeholders, in the graph's order.
     pub inputs: Vec<SourceId>,
     /// The inputs with the version of their data when they were first used.
@@ -117,6 +118,8 @@ pub struct State {
     pub effects: Vec<Effect>,
     /// Warnings and log records that were given.
     pub emissions: Vec<Emitted>,
+    /// What is known of calls of modules.
+    pub module_calls: ModuleCalls,
     /// Special methods of types that are guarded already: type and name.
     pub protocols: FxHashSet<Slot>,
     distinct: FxHashSet<Slot>,
@@ -175,7 +178,7 @@ impl State {
             graph_objects: Vec::new(),
             graph_object_ids: FxHashMap::default(),
             placeholders: FxHashMap::default(),
-            last_printed: None,
+            last_printed: Printed::default(),
             inputs: Vec::new(),
             input_versions: Vec::new(),
             frames: Vec::new(),
@@ -195,6 +198,7 @@ impl State {
             rekeyed: FxHashMap::default(),
             effects: Vec::new(),
             emissions: Vec::new(),
+            module_calls: ModuleCalls::default(),
             protocols: FxHashSet::default(),
             distinct: FxHashSet::default(),
             unread: FxHashMap::default(),
@@ -626,27 +630,6 @@ impl State {
         let key = (a.index().min(b.index()), a.index().max(b.index()));
         if self.distinct.insert(key) {
             self.guard(a, GuardKind::Distinct(Box::new([b])));
-        }
-    }
-
-    /// The instance dictionary of an object; from outside if the object is.
-    pub fn instance_dict<'py>(&mut self, object: Borrowed<'_, 'py>) -> Option<Object<'py>> {
-        let dict = heap::instance_dict(object)?;
-        self.know_instance_dict(object, dict.as_borrowed());
-        Some(dict)
-    }
-
-    /// Says where an object's instance dictionary came from.
-    pub fn know_instance_dict(&mut self, object: Borrowed<'_, '_>, dict: Borrowed<'_, '_>) {
-        if self.source(dict).is_some() {
-            return;
-        }
-        match self.origin(object) {
-            Some(Origin::Source(owner)) => {
-                let source = self.sources.intern(Source::Dict(owner));
-                self.objects.adopt(dict, source);
-            }
-            _ => self.set_fresh(dict),
         }
     }
 

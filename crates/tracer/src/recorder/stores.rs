@@ -11,6 +11,7 @@ use super::attributes::Descriptor;
 use super::kinds::Kind;
 use super::look as heap;
 use crate::breaks::Reason;
+use crate::evaluator::Role;
 
 impl Recorder {
     /// `STORE_ATTR` and `DELETE_ATTR`.
@@ -36,7 +37,8 @@ impl Recorder {
         {
             let none = py.None().into_bound(py);
             let args = [owner, name, value.unwrap_or(none.as_borrowed())];
-            return self.call_object(frame, setter.as_borrowed(), &args[..arity], None).map(drop);
+            let (role, args) = (Role::Setter, &args[..arity]);
+            return self.call_linked(frame, role, None, setter.as_borrowed(), args, None).map(drop);
         }
         if self.kind(owner) == Kind::Type {
             return self.set_class_attr(frame, owner, name, value);
@@ -101,8 +103,9 @@ impl Recorder {
                             }
                             Ok(())
                         });
+                        let (role, args) = (Role::Setter, [owner, value]);
                         return self
-                            .call_object(frame, setter.as_borrowed(), &[owner, value], None)
+                            .call_linked(frame, role, None, setter.as_borrowed(), &args, None)
                             .map(drop);
                     }
                 }
@@ -111,8 +114,9 @@ impl Recorder {
                     let setter = self.lookup(frame, &descriptor.get_type(), hook);
                     if let (Some(setter), Some(value)) = (setter, value) {
                         let args = [descriptor.as_borrowed(), owner, value];
+                        let role = Role::Setter;
                         return self
-                            .call_object(frame, setter.as_borrowed(), &args, None)
+                            .call_linked(frame, role, None, setter.as_borrowed(), &args, None)
                             .map(drop);
                     }
                     self.stop(frame, Reason::Unsupported, "deletion through a descriptor");

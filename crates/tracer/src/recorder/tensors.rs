@@ -61,7 +61,7 @@ impl State {
                 let value = info.map_or(Value::Unknown, |info| graph_meta(self, &info));
                 self.place_symbols(source);
                 let text = self.sources.print_next(source, &mut self.last_printed);
-                let node = self.graph.placeholder(&text, value);
+                let node = self.graph.placeholder(text, value);
                 self.placeholders.insert(source, node);
                 self.inputs.push(source);
                 self.input_versions.push((tensor.to_owned().unbind(), version));

@@ -69,6 +69,29 @@ impl Anatomy {
             && !self.at(unit).is_some_and(is_names)
     }
 
+    /// Whether the code goes from `unit` to a `FOR_ITER` at `last` and does nothing on the way.
+    pub fn is_idle(&self, unit: usize, last: usize) -> bool {
+        const LONGEST: usize = 8;
+        let Some((mut at, _)) = self.at(unit) else { return false };
+        for _ in 0..LONGEST {
+            let Some(instruction) = self.instructions.get(at) else { return false };
+            if instruction.offset as usize == last {
+                return instruction.opcode == Opcode::FOR_ITER;
+            }
+            at = match instruction.opcode {
+                Opcode::NOP | Opcode::POP_TOP | Opcode::STORE_FAST => at + 1,
+                Opcode::JUMP_FORWARD
+                | Opcode::JUMP_BACKWARD
+                | Opcode::JUMP_BACKWARD_NO_INTERRUPT => {
+                    let Some(InstrId(target)) = instruction.target else { return false };
+                    target as usize
+                }
+                _ => return false,
+            };
+        }
+        false
+    }
+
     /// The unit behind the instruction at `unit`.
     pub fn next(&self, unit: usize) -> Option<usize> {
         self.at(unit).map(|(_, instruction)| instruction.end() as usize)
@@ -79,17 +102,9 @@ impl Anatomy {
         self.at(unit).map(|(_, instruction)| instruction.opcode_unit() as usize)
     }
 
-    /// How many values the call at `unit` takes off the stack before it pushes its result; `None`:
-    /// the instruction is none.
-    pub fn operands(&self, unit: usize) -> Option<usize> {
-        let (_, instruction) = self.at(unit)?;
-        match instruction.opcode {
-            // Callable and a `NULL`, or function and receiver.
-            Opcode::CALL => Some(instruction.arg as usize + 2),
-            Opcode::CALL_FUNCTION_EX => Some(3 + (instruction.arg as usize & 1)),
-            Opcode::WITH_EXCEPT_START => Some(0),
-            _ => None,
-        }
+    /// The argument of the instruction at `unit`, its `EXTENDED_ARG`s included.
+    pub fn arg(&self, unit: usize) -> Option<u32> {
+        self.at(unit).map(|(_, instruction)| instruction.arg)
     }
 
     /// Whether a fast local may still be read when evaluation goes on at `unit`.

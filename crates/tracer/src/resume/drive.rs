@@ -26,11 +26,20 @@ use stator_cpython::{Raised, Result};
 use super::point::{Chain, Key, Point, Points, Waiting, handled_beyond, roots};
 use super::session::Session;
 use super::stage::Staged;
+use super::tracebacks;
 use crate::compiled::Compiled;
 use crate::emission;
-use crate::entry::{FrameState, Replay, State};
-use crate::evaluator::{Flow, Resumed, resume};
+use crate::entry::{Entry, FrameState, Replay, State};
+use crate::evaluator::{Flow, Link, Plain, Resumed, resume};
 use crate::recorder::Recorder;
+
+/// How a frame goes on.
+enum Next<'py> {
+    /// It has left.
+    Left(Evaluated<'py>),
+    /// It stands at another break.
+    Moved(FrameState),
+}
 
 /// How the frames were left when a replay took over.
 enum Signal {
@@ -46,6 +55,8 @@ struct Moved {
     id: usize,
     /// Where it goes on; known while it waits for another frame.
     next: usize,
+    /// How the instruction ends that waits.
+    link: Link,
 }
 
 /// One run behind a break.
@@ -63,6 +74,10 @@ struct Driver {
     recording: RefCell<Option<(Rc<Recorder>, Rc<Session>)>>,
     /// The exception that the compiled function's caller is handling, by address.
     handled_at_entry: usize,
+    /// Exceptions that get tracebacks once the frames are there.
+    raised: RefCell<Vec<tracebacks::Raised>>,
+    /// The trace that led to the break.
+    before: RefCell<Arc<Entry>>,
 }
 
 /// What came of the program behind a break.
@@ -93,7 +108,11 @@ impl Drop for Driving {
 }
 
 /// Goes on from a graph break until the compiled function returns.
-pub fn go_on<'py>(compiled: &Bound<'py, Compiled>, state: Box<State>) -> Continued<'py> {
+pub fn go_on<'py>(
+    compiled: &Bound<'py, Compiled>,
+    entry: &Arc<Entry>,
+    state: Box<State>,
+) -> Continued<'py> {
     let py = compiled.py();
     let thread = Thread::current(py);
     let outer = thread.handled_here();
@@ -106,6 +125,8 @@ pub fn go_on<'py>(compiled: &Bound<'py, Compiled>, state: Box<State>) -> Continu
         staged: RefCell::default(),
         recording: RefCell::default(),
         handled_at_entry: thread.handled().map_or(0, |handled| handled.as_ptr() as usize),
+        raised: RefCell::default(),
+        before: RefCell::new(entry.clone()),
     });
     let _driving = Driving::start(driver.clone());
     let mut state = Some(state);
@@ -147,6 +168,7 @@ impl Driver {
     /// Makes the frames and lets them run.
     fn round<'py>(&self, py: Python<'py>, state: State) -> Result<Object<'py>> {
         let function = state.frames[0].function.bind(py).clone();
+        *self.raised.borrow_mut() = state.raised;
         *self.states.borrow_mut() = state.frames.into_iter().collect();
         self.frames.borrow_mut().clear();
         let _active = Active::new(py, evaluate);
@@ -161,26 +183,36 @@ impl Driver {
             let message = "Stator has a bug: a frame of another function stands at a break";
             return resumed.raise(Raised::set(py, PySystemError::new_err(message)));
         }
-        let FrameState { locals, stack, current, next, last, .. } = state;
-        resumed.restore(py, locals, stack, current, next);
-        self.frames.borrow_mut().push(Moved { id: frame.id(), next });
-        let inner = self.states.borrow().front().map(|inner| inner.function.clone_ref(py));
-        let flow = match inner {
-            None => {
-                let _native = Suspended::new(py);
-                resumed.through(last)
-            }
-            Some(function) => {
-                let result = call_anew(function.bind(py).as_borrowed());
-                if self.signal.borrow().is_some() {
-                    return resumed.abandon();
+        self.frames.borrow_mut().push(Moved { id: frame.id(), next: state.next, link: state.link });
+        let mut state = state;
+        let evaluated = loop {
+            let FrameState { locals, stack, current, next, last, link, .. } = state;
+            resumed.restore(py, locals, stack, current, next);
+            let inner = self.states.borrow().front().map(|inner| inner.function.clone_ref(py));
+            let flow = match inner {
+                None => {
+                    let _native = Suspended::new(py);
+                    if let Err(error) = self.attach_tracebacks(resumed) {
+                        return resumed.raise(Raised::set(py, error));
+                    }
+                    self.through(resumed, last)
                 }
-                resumed.complete(result)
+                Some(function) => {
+                    let result = call_anew(function.bind(py).as_borrowed());
+                    if self.signal.borrow().is_some() {
+                        return resumed.abandon();
+                    }
+                    self.complete(resumed, result, link)
+                }
+            };
+            let next = match flow {
+                Flow::Left(evaluated) => Next::Left(evaluated),
+                Flow::Next => self.go_on(resumed),
+            };
+            match next {
+                Next::Left(evaluated) => break evaluated,
+                Next::Moved(next) => state = next,
             }
-        };
-        let evaluated = match flow {
-            Flow::Left(evaluated) => evaluated,
-            Flow::Next => self.go_on(resumed),
         };
         self.frames.borrow_mut().pop();
         if let Some((recorder, _)) = &*self.recording.borrow() {
@@ -189,20 +221,41 @@ impl Driver {
         evaluated
     }
 
+    /// Ends the instruction that has waited for a frame.
+    fn complete<'py>(
+        &self,
+        resumed: &mut Resumed<'_, 'py>,
+        result: Result<Object<'py>>,
+        link: Link,
+    ) -> Flow<'py> {
+        let py = resumed.frame().py();
+        let recorder = self.recording.borrow().as_ref().map(|(recorder, _)| recorder.clone());
+        match recorder {
+            Some(recorder) => {
+                recorder.evaluating(py, || resumed.complete(result, link, &*recorder))
+            }
+            None => {
+                let _native = Suspended::new(py);
+                resumed.complete(result, link, &Plain)
+            }
+        }
+    }
+
     /// The rest of a frame.
-    fn go_on<'py>(&self, resumed: &mut Resumed<'_, 'py>) -> Evaluated<'py> {
+    fn go_on<'py>(&self, resumed: &mut Resumed<'_, 'py>) -> Next<'py> {
         let py = resumed.frame().py();
         if let Some(evaluated) = self.record(resumed) {
-            return evaluated;
+            return Next::Left(evaluated);
         }
         let found = loop {
-            let Some(chain) = self.chain(resumed) else { return natively(py, resumed) };
+            let Some(chain) = self.chain(resumed) else { return Next::Left(natively(py, resumed)) };
             let handled = handled_beyond(py, self.handled_at_entry);
             let key = Key::of(&chain, handled.is_some());
             let point = self.points.get(&key);
             let found = {
                 let values = roots(&chain, handled.as_ref());
-                point.as_ref().and_then(|point| point.find(py, &values))
+                let before = self.before.borrow().clone();
+                point.as_ref().and_then(|point| point.find_behind(py, &before, &values))
             };
             let code = resumed.frame().code().as_ptr() as usize;
             let last = match (found, point) {
@@ -211,48 +264,109 @@ impl Driver {
                     let is_small = entry.is_small();
                     match entry.breaks_at(chain.len(), code).filter(|_| is_small) {
                         Some(last) => last,
-                        None => break Ok((entry, resolved)),
+                        None => break Ok((entry, resolved, handled.is_some())),
                     }
                 }
                 // No more traces: natively to where others have broken.
                 (None, Some(point)) if !self.has_room(py, &point) => {
                     match point.breaks_at(chain.len(), code) {
                         Some(last) => last,
-                        None => return natively(py, resumed),
+                        None => return Next::Left(natively(py, resumed)),
                     }
                 }
                 (None, _) => break Err(chain),
             };
             drop(chain);
             let _native = Suspended::new(py);
-            if let Flow::Left(evaluated) = resumed.through(last) {
-                return evaluated;
+            if let Flow::Left(evaluated) = self.through(resumed, last) {
+                return Next::Left(evaluated);
             }
         };
-        let (entry, resolved) = match found {
+        let (entry, resolved, handles) = match found {
             Ok(found) => found,
             Err(chain) => {
                 if !self.begin(py, &chain) {
-                    return natively(py, resumed);
+                    return Next::Left(natively(py, resumed));
                 }
-                return match self.record(resumed) {
+                return Next::Left(match self.record(resumed) {
                     Some(evaluated) => evaluated,
                     None => natively(py, resumed),
-                };
+                });
             }
         };
         let mut staged = Vec::new();
         let backend = self.compiled.get().backend();
         let replayed = entry.replay(py, &resolved, backend, &mut staged);
+        // These are given when the frames are gone.
+        let is_silent = staged.is_empty();
         *self.staged.borrow_mut() = staged;
         let signal = match replayed {
             Replay::Done(value) => Signal::Returned(value.unbind()),
-            Replay::Broke(state) => Signal::Broke(state),
+            Replay::Broke(mut state) => {
+                *self.before.borrow_mut() = entry;
+                let stays = is_silent && !handles && state.handled.is_none();
+                if stays && self.stands(resumed, &state) {
+                    *self.raised.borrow_mut() = state.raised;
+                    let Some(innermost) = state.frames.pop() else { unreachable!("it has frames") };
+                    return Next::Moved(innermost);
+                }
+                Signal::Broke(state)
+            }
             Replay::Failed(error) => Signal::Failed(error),
-            Replay::Restart(_) => return natively(py, resumed),
+            Replay::Restart(_) => return Next::Left(natively(py, resumed)),
         };
         *self.signal.borrow_mut() = Some(signal);
-        resumed.abandon()
+        Next::Left(resumed.abandon())
+    }
+
+    /// The frames are there: exceptions get the tracebacks that speak of them.
+    fn attach_tracebacks(&self, resumed: &Resumed<'_, '_>) -> PyResult<()> {
+        let raised = self.raised.take();
+        if raised.is_empty() {
+            return Ok(());
+        }
+        let py = resumed.frame().py();
+        let innermost = resumed.object().map_err(|raised| raised.take(py))?;
+        tracebacks::attach(&innermost, self.frames.borrow().len(), &raised)
+    }
+
+    /// Evaluates natively up to and including an instruction, and further to the next that breaks if
+    /// nothing is done in between.
+    fn through<'py>(&self, resumed: &mut Resumed<'_, 'py>, last: usize) -> Flow<'py> {
+        let code = resumed.frame().code();
+        let mut flow = resumed.through(last);
+        while matches!(flow, Flow::Next)
+            && self.recording.borrow().is_none()
+            && let Some(last) = self.points.idle(&code, resumed.next_unit())
+        {
+            flow = resumed.through(last);
+        }
+        flow
+    }
+
+    /// Whether the frames of a state are those there are, and all but the last one stand as it says:
+    /// then that one alone is to be moved.
+    fn stands(&self, resumed: &Resumed<'_, '_>, state: &State) -> bool {
+        let moved = self.frames.borrow();
+        if moved.len() != state.frames.len() {
+            return false;
+        }
+        let mut frames = std::iter::successors(Some(resumed.frame()), Frame::previous);
+        let same = |frame: &Frame<'_>, wanted: &FrameState| {
+            frame.function().as_ptr() == wanted.function.as_ptr()
+                && frame.code().as_ptr() as usize == wanted.code
+        };
+        let innermost = moved.len() - 1;
+        (0..moved.len()).rev().all(|index| {
+            let (known, wanted) = (&moved[index], &state.frames[index]);
+            let Some(frame) = frames.find(|frame| frame.id() == known.id) else { return false };
+            same(&frame, wanted)
+                && (index == innermost
+                    || (known.next == wanted.next
+                        && known.link == wanted.link
+                        && frame.unit() == wanted.current
+                        && holds(&frame, wanted)))
+        })
     }
 
     /// Whether another trace may start at a resume point.
@@ -271,8 +385,7 @@ impl Driver {
     /// Begins a recording behind the break, if it is allowed.
     fn begin(&self, py: Python<'_>, chain: &[Waiting<'_>]) -> bool {
         let Some(session) = self.compiled.get().begin(py) else { return false };
-        let frames: Vec<_> = chain.iter().map(|waiting| waiting.frame).collect();
-        match Recorder::behind_break(py, &frames, self.handled_at_entry, session.clone()) {
+        match Recorder::behind_break(py, chain, self.handled_at_entry, session.clone()) {
             Ok(recorder) => {
                 *self.recording.borrow_mut() = Some((recorder, session));
                 true
@@ -292,12 +405,25 @@ impl Driver {
         for (index, known) in moved.iter().enumerate().rev() {
             let frame = callers.find(|caller| caller.id() == known.id)?;
             let is_last = index + 1 == moved.len();
-            let next = if is_last { resumed.next_unit() } else { known.next };
-            chain.push(Waiting { frame, next, depth: frame.stack().len() });
+            let (next, link) =
+                if is_last { (resumed.next_unit(), None) } else { (known.next, Some(known.link)) };
+            chain.push(Waiting { frame, next, depth: frame.stack().len(), held: None, link });
         }
         chain.reverse();
         Some(chain)
     }
+}
+
+/// Whether the slots of a frame that waits hold these very objects.
+fn holds(frame: &Frame<'_>, wanted: &FrameState) -> bool {
+    let mut locals = wanted.locals.iter().peekable();
+    let same_locals = (0..frame.code().nlocalsplus()).all(|slot| {
+        let wanted = locals.next_if(|(wanted, _)| *wanted as usize == slot);
+        frame.local(slot).map(|local| local.as_ptr()) == wanted.map(|(_, value)| value.as_ptr())
+    });
+    let address = |value: &Option<Py<PyAny>>| value.as_ref().map(|value| value.as_ptr());
+    let stack = frame.stack().iter().map(|value| value.map(|value| value.as_ptr()));
+    same_locals && stack.eq(wanted.stack.iter().map(address))
 }
 
 fn natively<'py>(py: Python<'py>, resumed: &mut Resumed<'_, 'py>) -> Evaluated<'py> {

@@ -122,6 +122,10 @@ impl Listing<'_> {
                 self.constant(*callable);
                 self.all(args, "CALL");
             }
+            Recipe::InstanceDict(owner) => {
+                self.recipe(*owner);
+                self.line("LOAD_ATTR", "__dict__");
+            }
             Recipe::Cell(contents) => {
                 contents.iter().for_each(|contents| self.recipe(*contents));
                 self.line("MAKE_CELL", "");

@@ -7,3 +7,4 @@ pub mod point;
 pub mod session;
 pub mod stage;
 pub mod testing;
+mod tracebacks;

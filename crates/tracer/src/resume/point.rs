@@ -8,13 +8,14 @@
 
 use std::collections::hash_map::Entry as Slot;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
+use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Thread;
@@ -23,11 +24,12 @@ use crate::breaks::Break;
 use crate::check::Resolved;
 use crate::entries::Entries;
 use crate::entry::Entry;
+use crate::evaluator::Link;
 use crate::lock;
 use crate::policy::Policy;
 
 /// A frame that waits, seen from outside.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Waiting<'py> {
     /// The frame.
     pub frame: Frame<'py>,
@@ -35,6 +37,10 @@ pub struct Waiting<'py> {
     pub next: usize,
     /// How many values of its stack count: the operands of a call it waits for don't.
     pub depth: usize,
+    /// What counts as one more value of the stack: what the instruction has made.
+    pub held: Option<Object<'py>>,
+    /// How the instruction ends that waits for another frame.
+    pub link: Option<Link>,
 }
 
 /// The frames of a resume point, outermost first.
@@ -47,7 +53,9 @@ struct FrameKey {
     next: usize,
     /// A bit for each fast local and each value of the stack: whether there is one.
     present: SmallVec<[u64; 2]>,
-    depth: usize,
+    /// How many these are.
+    slots: usize,
+    link: Option<Link>,
 }
 
 /// Where the frames of a resume point stand.
@@ -76,7 +84,8 @@ impl Key {
                 code: waiting.frame.code().as_ptr() as usize,
                 next: waiting.next,
                 present,
-                depth: waiting.depth,
+                slots: slots.len(),
+                link: waiting.link,
             }
         });
         Self { frames: frames.collect(), handles: handled }
@@ -89,7 +98,8 @@ pub fn slots<'a, 'py>(waiting: &'a Waiting<'py>) -> SmallVec<[Option<Borrowed<'a
     let stack = waiting.frame.stack();
     let depth = waiting.depth.min(stack.len());
     let locals = (0..locals).map(|index| waiting.frame.local(index));
-    locals.chain(stack[..depth].iter().copied()).collect()
+    let held = waiting.held.iter().map(|held| Some(held.as_borrowed()));
+    locals.chain(stack[..depth].iter().copied()).chain(held).collect()
 }
 
 /// The roots of a resume point.
@@ -114,8 +124,9 @@ pub fn handled_beyond(py: Python<'_>, at_entry: usize) -> Option<Object<'_>> {
 }
 
 /// What is known of one resume point.
-#[derive(Default)]
 pub struct Point {
+    /// Tells it from every other one there has been.
+    id: u64,
     entries: Mutex<Entries>,
     /// Whether the program runs natively from here on.
     given_up: AtomicBool,
@@ -126,6 +137,35 @@ pub struct Point {
 }
 
 impl Point {
+    /// A point without traces, whose frames have these code objects.
+    fn new(codes: Vec<Py<PyAny>>) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            entries: Mutex::default(),
+            given_up: AtomicBool::default(),
+            full: AtomicU32::default(),
+            codes,
+        }
+    }
+
+    /// As [`Point::find`], behind the break of `before`: what followed it the last time comes first.
+    pub fn find_behind<'py>(
+        &self,
+        py: Python<'py>,
+        before: &Entry,
+        roots: &[Borrowed<'_, 'py>],
+    ) -> Option<(Arc<Entry>, Resolved<'py>)> {
+        if let Some(entry) = before.follower(self.id)
+            && let Some(resolved) = entry.check_fast(py, roots)
+        {
+            return Some((entry, resolved));
+        }
+        let found = self.find(py, roots)?;
+        before.is_followed_by(self.id, &found.0);
+        Some(found)
+    }
+
     /// The entry whose guards hold for these values.
     pub fn find<'py>(
         &self,
@@ -208,6 +248,9 @@ struct Marks {
 pub struct Points {
     points: Mutex<FxHashMap<Key, Arc<Point>>>,
     marks: Mutex<Marks>,
+    /// Where nothing is done but to go to a break: code object and unit, and the breaking
+    /// instruction's unit.
+    idle: Mutex<FxHashMap<(usize, usize), usize>>,
 }
 
 /// How many resume points a compiled function may have: beyond that it isn't worth it.
@@ -229,10 +272,19 @@ impl Points {
             Slot::Vacant(slot) => {
                 let codes =
                     chain.iter().map(|waiting| waiting.frame.code().object().to_owned().unbind());
-                let point = Point { codes: codes.collect(), ..Point::default() };
-                Some(slot.insert(Arc::new(point)).clone())
+                Some(slot.insert(Arc::new(Point::new(codes.collect()))).clone())
             }
         }
+    }
+
+    /// From `unit` on, the code does nothing but go to the instruction at `last`, which breaks.
+    pub fn is_idle(&self, code: &Code<'_>, unit: usize, last: usize) {
+        lock(&self.idle).insert((code.as_ptr() as usize, unit), last);
+    }
+
+    /// The instruction to which the code goes from `unit` on without doing anything.
+    pub fn idle(&self, code: &Code<'_>, unit: usize) -> Option<usize> {
+        lock(&self.idle).get(&(code.as_ptr() as usize, unit)).copied()
     }
 
     /// Every trace that starts at a resume point.
@@ -271,6 +323,7 @@ impl Points {
     pub fn clear(&self) {
         let points = std::mem::take(&mut *lock(&self.points));
         *lock(&self.marks) = Marks::default();
+        lock(&self.idle).clear();
         drop(points);
     }
 

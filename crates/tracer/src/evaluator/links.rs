@@ -1,0 +1,300 @@
+//! What an instruction does with the result of a Python function that it has called: a property's
+//! getter, `__init__`, `__add__`, ...
+//!
+//! While such a function runs, its caller's frame waits in the middle of the instruction. A frame
+//! that is made again behind a graph break waits in the same way: when the function returns,
+//! [`Evaluation::finish`] does the rest of the instruction.
+
+use pyo3::prelude::*;
+use stator_cpython::object::Object;
+use stator_cpython::ops::{self, Asked, BinaryOp, CompareOp};
+use stator_cpython::{Raised, Result, generic, opcode as op};
+
+use super::{Done, Evaluation, Sites, Stop};
+
+/// What the function is to the instruction that calls it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// What is called.
+    Callee,
+    /// `__init__`; the instance waits beside the operands.
+    Init,
+    /// `__enter__`; the bound `__exit__` waits beside the operands.
+    Enter,
+    /// It gives an attribute. If it raises `AttributeError`, `__getattr__` is asked `next`.
+    Getter {
+        /// Whether there is a `__getattr__`.
+        next: bool,
+    },
+    /// `__setattr__`, `__delattr__`, a property's setter.
+    Setter,
+    /// `__getitem__`.
+    Item,
+    /// `__setitem__`, `__delitem__`.
+    SetItem,
+    /// The method of an operator; `NotImplemented` makes CPython ask others.
+    Operator(Asked),
+    /// `__contains__`.
+    Contains,
+    /// `__iter__`.
+    Iter,
+    /// `__next__`.
+    Next,
+    /// `__bool__`.
+    Bool,
+    /// `__len__`, for the truth value.
+    Length,
+}
+
+/// What becomes of a truth value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Truth {
+    /// `POP_JUMP_*_IF_*`: a jump over so many units.
+    Jump {
+        /// For which value.
+        when: bool,
+        /// Forward.
+        forward: bool,
+        /// How far.
+        units: u32,
+    },
+    /// `JUMP_IF_*_OR_POP`.
+    JumpOrPop {
+        /// For which value.
+        when: bool,
+        /// How far.
+        units: u32,
+    },
+    /// `UNARY_NOT`.
+    Not,
+}
+
+/// How the instruction ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Link {
+    /// The result is pushed.
+    Push,
+    /// The result is `None`; the instance lies on the stack.
+    Init,
+    /// The result takes the place of so many operands.
+    Replace(u8),
+    /// So many operands go, and the result.
+    Drop(u8),
+    /// The result is an attribute, or `AttributeError` isn't the last word.
+    Attribute {
+        /// Index of the attribute's name.
+        name: u32,
+        /// Whether `CALL` comes next.
+        is_method: bool,
+        /// Whether there is a `__getattr__`.
+        next: bool,
+    },
+    /// A binary operator's.
+    Binary(BinaryOp, Asked),
+    /// A comparison's.
+    Compare(CompareOp, Asked),
+    /// `in`, or `not in`.
+    Contains {
+        /// `not in`.
+        inverted: bool,
+    },
+    /// An iterator.
+    Iterator,
+    /// The next item; behind the last one, a jump.
+    Next(u32),
+    /// `__bool__`'s.
+    Bool(Truth),
+    /// `__len__`'s.
+    Length(Truth),
+}
+
+impl Link {
+    /// How an instruction ends whose function has this role, and how many of its operands it is done
+    /// with when it calls; `None`: it has no such function.
+    #[must_use]
+    pub fn of(opcode: u8, arg: u32, role: Role) -> Option<(Self, usize)> {
+        let operands = match opcode {
+            // Callable and a `NULL`, or function and receiver.
+            op::CALL => arg as usize + 2,
+            op::CALL_FUNCTION_EX => 3 + (arg as usize & 1),
+            op::BEFORE_WITH => 1,
+            _ => 0,
+        };
+        let link = match (opcode, role) {
+            (op::CALL | op::CALL_FUNCTION_EX | op::WITH_EXCEPT_START, Role::Callee)
+            | (op::BEFORE_WITH, Role::Enter) => Link::Push,
+            (op::CALL | op::CALL_FUNCTION_EX, Role::Init) => Link::Init,
+            (op::LOAD_ATTR | op::LOAD_METHOD, Role::Getter { next }) => {
+                Link::Attribute { name: arg, is_method: opcode == op::LOAD_METHOD, next }
+            }
+            (op::STORE_ATTR, Role::Setter) => Link::Drop(2),
+            (op::DELETE_ATTR, Role::Setter) => Link::Drop(1),
+            (op::BINARY_SUBSCR, Role::Item) => Link::Replace(2),
+            (op::STORE_SUBSCR, Role::SetItem) => Link::Drop(3),
+            (op::DELETE_SUBSCR, Role::SetItem) => Link::Drop(2),
+            (op::BINARY_OP, Role::Operator(asked)) => Link::Binary(BinaryOp::from_arg(arg)?, asked),
+            (op::COMPARE_OP, Role::Operator(asked)) => {
+                Link::Compare(CompareOp::from_arg(arg)?, asked)
+            }
+            (
+                op::UNARY_POSITIVE | op::UNARY_NEGATIVE | op::UNARY_INVERT,
+                Role::Operator(Asked::Only),
+            ) => Link::Replace(1),
+            (op::CONTAINS_OP, Role::Contains) => Link::Contains { inverted: arg != 0 },
+            (op::GET_ITER, Role::Iter) => Link::Iterator,
+            (op::FOR_ITER, Role::Next) => Link::Next(arg),
+            (_, Role::Bool) => Link::Bool(Truth::of(opcode, arg)?),
+            (_, Role::Length) => Link::Length(Truth::of(opcode, arg)?),
+            _ => return None,
+        };
+        Some((link, operands))
+    }
+}
+
+impl Truth {
+    fn of(opcode: u8, units: u32) -> Option<Self> {
+        Some(match opcode {
+            op::POP_JUMP_FORWARD_IF_FALSE => Truth::Jump { when: false, forward: true, units },
+            op::POP_JUMP_FORWARD_IF_TRUE => Truth::Jump { when: true, forward: true, units },
+            op::POP_JUMP_BACKWARD_IF_FALSE => Truth::Jump { when: false, forward: false, units },
+            op::POP_JUMP_BACKWARD_IF_TRUE => Truth::Jump { when: true, forward: false, units },
+            op::JUMP_IF_FALSE_OR_POP => Truth::JumpOrPop { when: false, units },
+            op::JUMP_IF_TRUE_OR_POP => Truth::JumpOrPop { when: true, units },
+            op::UNARY_NOT => Truth::Not,
+            _ => return None,
+        })
+    }
+}
+
+impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
+    /// Ends the instruction that has waited for `result`.
+    pub(super) fn finish(&mut self, link: Link, result: Result<Object<'py>>) -> Done {
+        match link {
+            Link::Push => self.run.push(result?),
+            Link::Init => {
+                let result = result?;
+                if !result.is_none() {
+                    return Err(generic::raise_init_result(result.as_borrowed()).into());
+                }
+            }
+            Link::Replace(1) => self.run.finish_one(result)?,
+            Link::Replace(_) => self.run.finish_two(result)?,
+            Link::Drop(count) => {
+                self.run.drop_many(usize::from(count));
+                result?;
+            }
+            Link::Attribute { name, is_method, next } => {
+                let result = if next { self.or_getattr(name, result) } else { result };
+                if is_method {
+                    let attribute = result?;
+                    let owner = self.run.take(1);
+                    self.run.push(attribute);
+                    drop(owner);
+                } else {
+                    let value = result?;
+                    drop(self.run.replace(1, value));
+                }
+            }
+            Link::Binary(operator, asked) => {
+                let result = self.or_others(result, asked, |run| {
+                    ops::binary_rest(operator, asked, run.peek(2), run.peek(1))
+                });
+                self.run.finish_two(result)?;
+            }
+            Link::Compare(operator, asked) => {
+                let result = self.or_others(result, asked, |run| {
+                    ops::compare_rest(operator, asked, run.peek(2), run.peek(1))
+                });
+                self.run.finish_two(result)?;
+            }
+            Link::Contains { inverted } => {
+                let found = result.and_then(|result| self.truth_of(&result));
+                let result = found.map(|found| self.bool_object(found ^ inverted));
+                self.run.finish_two(result)?;
+            }
+            Link::Iterator => {
+                let result = result.and_then(ops::checked_iterator);
+                self.run.finish_one(result)?;
+            }
+            Link::Next(units) => match result {
+                Ok(item) => self.run.push(item),
+                Err(raised) => {
+                    if !ops::is_exhausted(self.py()) {
+                        return Err(raised.into());
+                    }
+                    drop(self.run.pop());
+                    self.run.jump_forward(units);
+                }
+            },
+            Link::Bool(truth) => {
+                let value = result.and_then(|result| ops::checked_bool(result.as_borrowed()));
+                return self.take_truth(truth, value);
+            }
+            Link::Length(truth) => {
+                let value = result.and_then(|result| ops::checked_length(result.as_borrowed()));
+                return self.take_truth(truth, value.map(|length| length > 0));
+            }
+        }
+        Ok(())
+    }
+
+    /// `__getattr__`, where what was asked first has raised `AttributeError`.
+    fn or_getattr(&self, name: u32, result: Result<Object<'py>>) -> Result<Object<'py>> {
+        let py = self.py();
+        if result.is_ok() || !generic::exception_matches::<pyo3::exceptions::PyAttributeError>(py) {
+            return result;
+        }
+        self.sites.interrupts(&self.frame, "an attribute that __getattr__ gives");
+        let code = self.code();
+        ops::getattr_hook(self.run.peek(1), code.name_at(name as usize)).unwrap_or(Err(Raised))
+    }
+
+    /// What CPython asks next, where the result is `NotImplemented`.
+    fn or_others(
+        &self,
+        result: Result<Object<'py>>,
+        asked: Asked,
+        rest: impl FnOnce(&stator_cpython::frame::Running<'py>) -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        let refused = result.as_ref().is_ok_and(|result| ops::is_not_implemented(result));
+        if !refused || asked == Asked::Only {
+            return result;
+        }
+        self.sites.interrupts(&self.frame, "an operator whose first operand refuses it");
+        rest(self.run)
+    }
+
+    /// The truth value of any result.
+    fn truth_of(&self, result: &Object<'py>) -> Result<bool> {
+        if result.is_exact_instance_of::<pyo3::types::PyBool>() || result.is_none() {
+            return result.is_truthy().map_err(|error| Raised::set(self.py(), error));
+        }
+        self.sites.interrupts(&self.frame, "the truth value of what __contains__ gives");
+        ops::truth(result.as_borrowed())
+    }
+
+    /// Goes where a truth value leads; the operand is on top.
+    fn take_truth(&mut self, truth: Truth, value: Result<bool>) -> Done {
+        match truth {
+            Truth::Jump { when, forward, units } => {
+                drop(self.run.pop());
+                match (value? == when, forward) {
+                    (false, _) => Ok(()),
+                    (true, true) => self.jump_forward(units),
+                    (true, false) => self.jump_backward(units),
+                }
+            }
+            Truth::JumpOrPop { when, units } => {
+                if value? == when {
+                    return self.jump_forward(units);
+                }
+                drop(self.run.pop());
+                Ok(())
+            }
+            Truth::Not => {
+                let result = value.map(|value| self.bool_object(!value));
+                self.run.finish_one(result).map_err(Stop::from)
+            }
+        }
+    }
+}

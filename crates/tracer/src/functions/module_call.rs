@@ -1,0 +1,196 @@
+//! How `torch.nn.Module.__call__` gets to `forward`: two frames, each of which begins with a stretch of
+//! instructions that finds no hooks and goes on. The recorder does the work of such a stretch at once.
+//!
+//! The stretches are found in PyTorch's own bytecode, and what they read with them: a PyTorch that
+//! does something else has none, and its frames are evaluated like any other.
+
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use stator_bytecode::{Instruction, Opcode, Version, decode};
+
+use super::python::KnownFunction;
+
+/// Both frames. Names are interned strings.
+pub struct ModuleCall {
+    /// `__call__`: goes on to the other one, unless the module was compiled by PyTorch.
+    pub outer: KnownFunction,
+    /// Where its stretch ends: with a `NULL` and the other one, bound, on the stack.
+    pub outer_end: usize,
+    /// The attribute that is `None` where the module wasn't compiled.
+    pub compiled: Py<PyAny>,
+    /// The attribute that is the other frame's function.
+    pub call: Py<PyAny>,
+    /// `_call_impl`: goes on to `forward`, unless there are hooks or PyTorch's JIT traces.
+    pub inner: KnownFunction,
+    /// Where its stretch ends: with `forward`, bound, in its cell.
+    pub inner_end: usize,
+    /// Fast locals that are the cells of the module and of `forward`.
+    pub cells: [usize; 2],
+    /// The attribute that is called.
+    pub forward: Py<PyAny>,
+    /// The attributes that are dictionaries of hooks.
+    pub hooks: Vec<Py<PyAny>>,
+    /// The globals that are such dictionaries.
+    pub global_hooks: Vec<Py<PyAny>>,
+    /// A global, an attribute of it and so on: the function that says whether the JIT traces.
+    pub tracing: Vec<Py<PyAny>>,
+}
+
+impl ModuleCall {
+    /// Finds the stretches; `None` if PyTorch's functions don't begin with them.
+    ///
+    /// # Errors
+    /// If something isn't where Python or PyTorch have it.
+    pub fn find(torch: &Bound<'_, PyModule>) -> PyResult<Option<Self>> {
+        let module = torch.getattr("nn")?.getattr("Module")?;
+        let (Some(outer), Some(inner)) =
+            (module.getattr_opt("__call__")?, module.getattr_opt("_call_impl")?)
+        else {
+            return Ok(None);
+        };
+        let (Some(mut first), Some(mut second)) = (Reader::of(&outer)?, Reader::of(&inner)?) else {
+            return Ok(None);
+        };
+        let known = [&outer, &inner]
+            .map(|function| Ok(KnownFunction::new(function, &function.getattr("__code__")?)));
+        let [outer, inner] = known;
+        let (Some((compiled, call, outer_end)), Some(stretch)) = (first.outer(), second.inner())
+        else {
+            return Ok(None);
+        };
+        let Stretch { tracing, cells, forward, hooks, global_hooks, end } = stretch;
+        let (outer, inner): (PyResult<_>, PyResult<_>) = (outer, inner);
+        let (outer, inner) = (outer?, inner?);
+        Ok(Some(Self {
+            outer,
+            outer_end,
+            compiled,
+            call,
+            inner,
+            inner_end: end,
+            cells,
+            forward,
+            hooks,
+            global_hooks,
+            tracing,
+        }))
+    }
+}
+
+/// What the second frame's stretch reads.
+struct Stretch {
+    tracing: Vec<Py<PyAny>>,
+    cells: [usize; 2],
+    forward: Py<PyAny>,
+    hooks: Vec<Py<PyAny>>,
+    global_hooks: Vec<Py<PyAny>>,
+    end: usize,
+}
+
+/// The whole name of the function that says whether the JIT traces.
+const TRACING: [&str; 3] = ["torch", "_C", "_get_tracing_state"];
+
+/// Reads instructions one after the other.
+struct Reader<'py> {
+    instructions: Vec<Instruction>,
+    names: Bound<'py, PyTuple>,
+    at: usize,
+}
+
+impl<'py> Reader<'py> {
+    fn of(function: &Bound<'py, PyAny>) -> PyResult<Option<Self>> {
+        let Some(code) = function.getattr_opt("__code__")? else { return Ok(None) };
+        let bytes: Vec<u8> = code.getattr("co_code")?.extract()?;
+        let names = code.getattr("co_names")?.cast_into()?;
+        let instructions = decode(Version::TARGET, &bytes).ok();
+        Ok(instructions.map(|instructions| Self { instructions, names, at: 0 }))
+    }
+
+    /// The argument of the next instruction, if it is this one; moves behind it.
+    fn take(&mut self, opcode: Opcode) -> Option<usize> {
+        let found = self.instructions.get(self.at).filter(|found| found.opcode == opcode)?;
+        self.at += 1;
+        Some(found.arg as usize)
+    }
+
+    /// Takes a jump and goes where it leads.
+    fn jump(&mut self, opcode: Opcode) -> Option<()> {
+        let target = self.instructions.get(self.at)?.target;
+        self.take(opcode)?;
+        self.at = target?.index();
+        Some(())
+    }
+
+    fn name(&self, index: usize) -> Option<Py<PyAny>> {
+        self.names.get_item(index).ok().map(Bound::unbind)
+    }
+
+    /// The attribute of the fast local or cell that the next two instructions read.
+    fn attribute(&mut self, load: Opcode, owner: usize) -> Option<Py<PyAny>> {
+        let read = self.take(load)?;
+        let index = self.take(Opcode::LOAD_ATTR)?;
+        (read == owner).then(|| self.name(index)).flatten()
+    }
+
+    fn unit(&self) -> Option<usize> {
+        self.instructions.get(self.at).map(|next| next.offset as usize)
+    }
+
+    /// The two attributes that the first frame's stretch reads, and the unit behind it.
+    fn outer(&mut self) -> Option<(Py<PyAny>, Py<PyAny>, usize)> {
+        self.take(Opcode::RESUME)?;
+        let compiled = self.attribute(Opcode::LOAD_FAST, 0)?;
+        self.jump(Opcode::POP_JUMP_FORWARD_IF_NONE)?;
+        self.take(Opcode::PUSH_NULL)?;
+        let call = self.attribute(Opcode::LOAD_FAST, 0)?;
+        Some((compiled, call, self.unit()?))
+    }
+
+    fn inner(&mut self) -> Option<Stretch> {
+        while self.take(Opcode::MAKE_CELL).is_some() {}
+        self.take(Opcode::RESUME)?;
+        // The lowest bit asks for a NULL as well.
+        let global = self.take(Opcode::LOAD_GLOBAL).filter(|global| global & 1 == 0)? >> 1;
+        let indices = [global, self.take(Opcode::LOAD_ATTR)?, self.take(Opcode::LOAD_METHOD)?];
+        let tracing: Vec<_> =
+            indices.into_iter().map(|index| self.name(index)).collect::<Option<_>>()?;
+        let py = self.names.py();
+        let is_known = tracing
+            .iter()
+            .zip(TRACING)
+            .all(|(name, known)| name.bind(py).extract::<&str>().is_ok_and(|name| name == known));
+        if !is_known || self.take(Opcode::PRECALL)? != 0 || self.take(Opcode::CALL)? != 0 {
+            return None;
+        }
+        self.jump(Opcode::POP_JUMP_FORWARD_IF_FALSE)?;
+        let module = self.instructions.get(self.at)?.arg as usize;
+        let forward = self.attribute(Opcode::LOAD_DEREF, module)?;
+        let cell = self.take(Opcode::STORE_DEREF)?;
+        let (mut hooks, mut global_hooks) = (Vec::new(), Vec::new());
+        while let Some(hook) = self.attempt(|it| {
+            let hook = it.attribute(Opcode::LOAD_DEREF, module)?;
+            it.take(Opcode::POP_JUMP_FORWARD_IF_TRUE).map(|_| hook)
+        }) {
+            hooks.push(hook);
+        }
+        while let Some(hook) = self.attempt(|it| {
+            let index = it.take(Opcode::LOAD_GLOBAL).filter(|global| global & 1 == 0)? >> 1;
+            it.take(Opcode::POP_JUMP_FORWARD_IF_TRUE)?;
+            it.name(index)
+        }) {
+            global_hooks.push(hook);
+        }
+        let end = self.unit()?;
+        Some(Stretch { tracing, cells: [module, cell], forward, hooks, global_hooks, end })
+    }
+
+    /// Goes back if the instructions aren't those.
+    fn attempt<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+        let at = self.at;
+        let found = read(self);
+        if found.is_none() {
+            self.at = at;
+        }
+        found
+    }
+}

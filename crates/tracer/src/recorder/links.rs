@@ -1,0 +1,149 @@
+//! Which frames wait for a Python function that one of their instructions has called, and how that
+//! instruction goes on: what a graph break in the function needs to know of its callers.
+
+use std::cell::{Cell, RefCell};
+
+use pyo3::prelude::*;
+use stator_cpython::frame::Frame;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{Result, opcode, ops};
+
+use super::Recorder;
+use crate::evaluator::{Link, Role};
+use crate::resume::anatomy::Anatomy;
+use crate::resume::point::Waiting;
+
+/// The links between the frames of a recording.
+#[derive(Default)]
+pub(super) struct Links {
+    /// What the next Python function is to the current instruction, which does nothing but end when
+    /// the function returns; with [`ops::executed`] as it was when that was said.
+    expected: Cell<Option<(Role, u64)>>,
+    /// What the instruction has made so far.
+    held: RefCell<Option<Py<PyAny>>>,
+    /// The frame that is calling such a function, by address.
+    caller: Cell<usize>,
+    waiting: RefCell<Vec<Wait>>,
+    /// Frames that were made again in the middle of an instruction.
+    already: RefCell<Vec<(usize, Link)>>,
+}
+
+/// A frame that waits.
+struct Wait {
+    /// Its address.
+    frame: usize,
+    role: Role,
+    held: Option<Py<PyAny>>,
+}
+
+/// How a waiting frame goes on.
+pub(super) struct Linked<'py> {
+    /// How the instruction ends.
+    pub link: Link,
+    /// How many values of the stack are done with.
+    pub taken: usize,
+    /// What takes their place.
+    pub held: Option<Object<'py>>,
+}
+
+impl Links {
+    /// The next Python function that is called has this role.
+    #[inline]
+    pub fn expect(&self, role: Role) {
+        self.expected.set(Some((role, ops::executed())));
+    }
+
+    /// Nothing is known of what is called next.
+    #[inline]
+    pub fn clear(&self) {
+        self.expected.set(None);
+    }
+
+    /// `frame` calls a Python function; whether it only waits for it then.
+    pub fn wait(&self, frame: &Frame<'_>) -> bool {
+        let Some((role, executed)) = self.expected.take() else { return false };
+        if ops::executed() != executed {
+            return false;
+        }
+        self.caller.set(frame.id());
+        let held = self.held.take();
+        self.waiting.borrow_mut().push(Wait { frame: frame.id(), role, held });
+        true
+    }
+
+    /// The function has returned.
+    pub fn returned(&self, waited: bool) {
+        self.caller.set(0);
+        if waited {
+            let done = self.waiting.borrow_mut().pop();
+            drop(done);
+        }
+    }
+
+    /// A frame begins; whether its caller only waits for it.
+    pub fn enters(&self, frame: &Frame<'_>) -> bool {
+        let caller = self.caller.replace(0);
+        caller != 0 && frame.previous().is_some_and(|previous| previous.id() == caller)
+    }
+
+    /// Frames that waited before the recording began.
+    pub fn wait_already(&self, chain: &[Waiting<'_>]) {
+        let linked = |waiting: &Waiting<'_>| Some((waiting.frame.id(), waiting.link?));
+        *self.already.borrow_mut() = chain.iter().filter_map(linked).collect();
+    }
+
+    /// A frame has left: another may take its address.
+    pub fn forget(&self, frame: &Frame<'_>) {
+        let mut already = self.already.borrow_mut();
+        if !already.is_empty() {
+            already.retain(|(id, _)| *id != frame.id());
+        }
+    }
+
+    /// How a waiting frame goes on.
+    pub fn of<'py>(&self, frame: &Frame<'py>, anatomy: &Anatomy) -> Option<Linked<'py>> {
+        let id = frame.id();
+        let waiting = self.waiting.borrow();
+        if let Some(wait) = waiting.iter().rev().find(|wait| wait.frame == id) {
+            let unit = frame.unit();
+            let (link, taken) = Link::of(opcode_at(frame), anatomy.arg(unit)?, wait.role)?;
+            let held = wait.held.as_ref().map(|held| held.bind(frame.py()).clone());
+            return Some(Linked { link, taken, held });
+        }
+        let already = self.already.borrow();
+        let (_, link) = already.iter().find(|(frame, _)| *frame == id)?;
+        Some(Linked { link: *link, taken: 0, held: None })
+    }
+}
+
+/// The opcode that a frame stands at.
+fn opcode_at(frame: &Frame<'_>) -> u8 {
+    let unit = frame.code().units().get(frame.unit()).copied().unwrap_or(0);
+    opcode::deopt(unit.to_ne_bytes()[0])
+}
+
+impl Recorder {
+    /// Calls what has a role in the current instruction, which ends with it; `held` is what the
+    /// instruction has made so far.
+    pub(super) fn call_linked<'py>(
+        &self,
+        frame: &Frame<'py>,
+        role: Role,
+        held: Option<Object<'py>>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        self.links.clear();
+        // The same is done for other instructions' sake, as parts of what they do.
+        if !self.is_stopped() && Link::of(opcode_at(frame), 0, role).is_some() {
+            *self.links.held.borrow_mut() = held.map(Bound::unbind);
+            self.links.expect(role);
+        }
+        let result = self.call_object(frame, callable, args, names);
+        self.links.clear();
+        let unused = self.links.held.take();
+        drop(unused);
+        result
+    }
+}
