@@ -1,4 +1,4 @@
-"""Writes what PyTorch's operations give at several sizes: the cases of `crates/shapes/tests/rules.rs`.
+"""What PyTorch's operations give at several sizes: the cases of `crates/shapes/tests/rules.rs`.
 
     .venv/bin/python tools/gen_shape_cases.py
 
@@ -8,6 +8,7 @@ PyTorch runs it at each of `SIZES`; the result, or that there is none, is the ca
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -73,7 +74,14 @@ def run(name: str, arguments: str, sizes: tuple[int, ...]) -> str:
             break
     assert function is not None, name
     names = dict(zip("abcde", sizes, strict=True))
-    names |= {"T": tensor, "I": index, "M": mask, "S": slice, "E": ..., "call": lambda *a, **k: (a, k)}
+    names |= {
+        "T": tensor,
+        "I": index,
+        "M": mask,
+        "S": slice,
+        "E": ...,
+        "call": lambda *a, **k: (a, k),
+    }
     positional, named = eval(f"call({arguments})", names)
     try:
         result = function(*positional, **named)
@@ -85,6 +93,7 @@ def run(name: str, arguments: str, sizes: tuple[int, ...]) -> str:
 def main() -> None:
     """Writes one file for each file of calls."""
     torch.manual_seed(0)
+    warnings.simplefilter("ignore")
     for source in sorted(OUT.glob("*.calls")):
         lines = []
         for line in source.read_text().splitlines():

@@ -51,6 +51,7 @@ impl Context {
             self.known.holding.insert(c);
             let simple = self.simplify_condition(c);
             self.known.holding.insert(simple);
+            self.known.decided.clear();
         }
     }
 
@@ -404,8 +405,10 @@ impl Context {
         self.known.replaced.insert(symbol, replacement);
         self.known.has_values = true;
         self.known.forget_computed();
-        let Knowledge { bounds, congruences, nonzero, holding, values, .. } =
-            std::mem::take(&mut self.known).keeping_replaced(&mut self.known);
+        let tables = std::mem::take(&mut self.known);
+        let (mentioning, others) = self.divide_tables(tables, symbol);
+        self.known = others;
+        let Knowledge { bounds, congruences, nonzero, holding, values, .. } = mentioning;
         for (direction, bounds) in sorted(bounds) {
             self.relearn_bounds(direction, bounds);
         }
@@ -435,6 +438,19 @@ impl Context {
                 self.learn(simple);
             }
         }
+    }
+
+    /// The tables' entries that mention a symbol, and all else.
+    fn divide_tables(&self, mut tables: Knowledge, symbol: SymbolId) -> (Knowledge, Knowledge) {
+        let mut gone = Knowledge::default();
+        let mentions = |e: &ExprId| self.mentions(*e, symbol);
+        gone.bounds = tables.bounds.extract_if(|e, _| mentions(e)).collect();
+        gone.congruences = tables.congruences.extract_if(|e, _| mentions(e)).collect();
+        gone.values = tables.values.extract_if(|e, _| mentions(e)).collect();
+        gone.nonzero = tables.nonzero.extract_if(mentions).collect();
+        let in_condition = |c: &CondId| self.symbols_in(*c).contains(&symbol);
+        gone.holding = tables.holding.extract_if(in_condition).collect();
+        (gone, tables)
     }
 
     fn relearn_bounds(&mut self, direction: ExprId, bounds: Interval) {
@@ -469,15 +485,6 @@ impl Context {
         }
         self.known.forget_computed();
         true
-    }
-}
-
-impl Knowledge {
-    /// Moves the replacements to fresh tables; the others are to be learnt again.
-    fn keeping_replaced(mut self, fresh: &mut Knowledge) -> Knowledge {
-        fresh.replaced = std::mem::take(&mut self.replaced);
-        fresh.has_values = self.has_values;
-        self
     }
 }
 

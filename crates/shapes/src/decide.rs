@@ -13,6 +13,15 @@ use crate::{Cmp, CondId, Context, ExprId};
 impl Context {
     /// The condition's value for all values that the facts admit, if it is one and is found.
     pub fn decide(&mut self, c: CondId) -> Option<bool> {
+        if let Some(&decided) = self.known.decided.get(&c) {
+            return decided;
+        }
+        let decided = self.decide_afresh(c);
+        self.known.decided.insert(c, decided);
+        decided
+    }
+
+    fn decide_afresh(&mut self, c: CondId) -> Option<bool> {
         match self.condition(c).clone() {
             Condition::Bool(value) => Some(value),
             Condition::Int(op, a, b) => {

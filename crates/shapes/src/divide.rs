@@ -2,6 +2,7 @@
 
 use crate::arith;
 use crate::context::Node;
+use crate::knowledge::Operation;
 use crate::poly::Poly;
 use crate::{Cmp, Context, Error, ExprId, Result};
 
@@ -38,7 +39,10 @@ impl Context {
 
     /// The quotient by a divisor that is known not to be zero.
     pub(crate) fn floor_div(&mut self, a: ExprId, b: ExprId) -> Result<ExprId> {
-        let (a, b) = (self.simplify(a), self.simplify(b));
+        self.remembered(Operation::FloorDiv, a, b, Self::compute_quotient)
+    }
+
+    fn compute_quotient(&mut self, a: ExprId, b: ExprId) -> Result<ExprId> {
         match (self.as_constant(a), self.as_constant(b)) {
             (Some(0), _) => return Ok(a),
             (Some(x), Some(y)) => return Ok(self.constant(arith::floor_div(x, y)?)),
@@ -117,6 +121,7 @@ impl Context {
         if k == 1 {
             return self.poly_expr(varying.add(&Poly::constant(constant))?);
         }
+        let constant = self.aligned(&varying, constant, k)?;
         // (x // j + constant) // k == (x + constant * j) // (j * k)
         if let Some(atom) = varying.as_atom()
             && let Some(opaque) = atom.as_opaque()
@@ -138,9 +143,25 @@ impl Context {
         })
     }
 
+    /// The smallest constant that gives the same quotient: with an even `x`, `(x + 1) // 2` is
+    /// `x // 2`.
+    fn aligned(&mut self, varying: &Poly, constant: i64, k: i64) -> Result<i64> {
+        if self.known.congruences.is_empty() {
+            return Ok(constant);
+        }
+        let e = self.poly_expr(varying.clone())?;
+        let class = self.congruence(e);
+        let step = i64::try_from(arith::gcd(class.modulus, k)).unwrap_or(1);
+        let rest = class.rest.checked_add(constant).ok_or(Error::Overflow)?;
+        Ok((constant - arith::modulo(rest, step.max(1))?).max(0))
+    }
+
     /// The rest by a divisor that is known not to be zero.
     pub(crate) fn modulo(&mut self, a: ExprId, b: ExprId) -> Result<ExprId> {
-        let (a, b) = (self.simplify(a), self.simplify(b));
+        self.remembered(Operation::Mod, a, b, Self::compute_rest)
+    }
+
+    fn compute_rest(&mut self, a: ExprId, b: ExprId) -> Result<ExprId> {
         match (self.as_constant(a), self.as_constant(b)) {
             (Some(0), _) => return Ok(a),
             (Some(x), Some(y)) => return Ok(self.constant(arith::modulo(x, y)?)),

@@ -3,25 +3,28 @@
 use crate::congruence::Congruence;
 use crate::context::Node;
 use crate::interval::Interval;
+use crate::knowledge::Operation;
 use crate::poly::{Atom, Poly, Term};
 use crate::{Context, Error, ExprId, Result};
 
 impl Context {
     /// `a + b`
     pub fn add(&mut self, a: ExprId, b: ExprId) -> Result<ExprId> {
-        let (a, b) = (self.simplify(a), self.simplify(b));
-        if let (Some(x), Some(y)) = (self.as_constant(a), self.as_constant(b)) {
-            return Ok(self.constant(x.checked_add(y).ok_or(Error::Overflow)?));
-        }
-        let sum = self.poly(a).add(&self.poly(b))?;
-        self.poly_expr(sum)
+        self.remembered(Operation::Add, a, b, |ctx, a, b| {
+            if let (Some(x), Some(y)) = (ctx.as_constant(a), ctx.as_constant(b)) {
+                return Ok(ctx.constant(x.checked_add(y).ok_or(Error::Overflow)?));
+            }
+            let sum = ctx.poly(a).add(&ctx.poly(b))?;
+            ctx.poly_expr(sum)
+        })
     }
 
     /// `a - b`
     pub fn sub(&mut self, a: ExprId, b: ExprId) -> Result<ExprId> {
-        let (a, b) = (self.simplify(a), self.simplify(b));
-        let difference = self.poly(a).sub(&self.poly(b))?;
-        self.poly_expr(difference)
+        self.remembered(Operation::Sub, a, b, |ctx, a, b| {
+            let difference = ctx.poly(a).sub(&ctx.poly(b))?;
+            ctx.poly_expr(difference)
+        })
     }
 
     /// `-a`
@@ -33,16 +36,17 @@ impl Context {
 
     /// `a * b`
     pub fn mul(&mut self, a: ExprId, b: ExprId) -> Result<ExprId> {
-        let (a, b) = (self.simplify(a), self.simplify(b));
-        if let (Some(x), Some(y)) = (self.as_constant(a), self.as_constant(b)) {
-            return Ok(self.constant(x.checked_mul(y).ok_or(Error::Overflow)?));
-        }
-        let (left, right) = (self.poly(a), self.poly(b));
-        if left.terms.len() * right.terms.len() > crate::MAX_SIZE as usize {
-            return Err(Error::TooComplex);
-        }
-        let product = left.mul(&right)?;
-        self.poly_expr(product)
+        self.remembered(Operation::Mul, a, b, |ctx, a, b| {
+            if let (Some(x), Some(y)) = (ctx.as_constant(a), ctx.as_constant(b)) {
+                return Ok(ctx.constant(x.checked_mul(y).ok_or(Error::Overflow)?));
+            }
+            let (left, right) = (ctx.poly(a), ctx.poly(b));
+            if left.terms.len() * right.terms.len() > crate::MAX_SIZE as usize {
+                return Err(Error::TooComplex);
+            }
+            let product = left.mul(&right)?;
+            ctx.poly_expr(product)
+        })
     }
 
     /// `a ** exponent`

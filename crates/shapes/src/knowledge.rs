@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::congruence::Congruence;
 use crate::interval::Interval;
-use crate::{CondId, Context, ExprId, SymbolId};
+use crate::{CondId, Context, ExprId, Result, SymbolId};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Knowledge {
@@ -32,6 +32,10 @@ pub(crate) struct Knowledge {
     pub(crate) resolved: FxHashMap<ExprId, ExprId>,
     /// Intervals that were computed. Empty after each new fact.
     pub(crate) intervals: FxHashMap<ExprId, Interval>,
+    /// Results of operations. Empty after each new fact.
+    pub(crate) results: FxHashMap<(Operation, ExprId, ExprId), ExprId>,
+    /// What was decided, and what couldn't be. Empty after each new fact.
+    pub(crate) decided: FxHashMap<CondId, Option<bool>>,
 }
 
 impl Knowledge {
@@ -39,12 +43,24 @@ impl Knowledge {
     pub(crate) fn forget_computed(&mut self) {
         self.resolved.clear();
         self.intervals.clear();
+        self.results.clear();
+        self.decided.clear();
     }
 
     /// Whether expressions may now have other normal forms than when they were built.
     pub(crate) fn is_blank(&self) -> bool {
         self.replaced.is_empty() && self.congruences.is_empty()
     }
+}
+
+/// An operation whose results are remembered: traces ask for the same sizes again and again.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Operation {
+    Add,
+    Sub,
+    Mul,
+    FloorDiv,
+    Mod,
 }
 
 /// An expression as `scale * direction + offset`.
@@ -69,6 +85,23 @@ impl Context {
         let direction = poly.split(|term| !term.is_constant()).0.divide_by(scale);
         let direction = self.intern_poly_unhinted(direction)?;
         Some(Line { direction, scale, offset })
+    }
+
+    /// The operation's result, computed once.
+    pub(crate) fn remembered(
+        &mut self,
+        operation: Operation,
+        a: ExprId,
+        b: ExprId,
+        compute: impl FnOnce(&mut Self, ExprId, ExprId) -> Result<ExprId>,
+    ) -> Result<ExprId> {
+        let (a, b) = (self.simplify(a), self.simplify(b));
+        if let Some(&result) = self.known.results.get(&(operation, a, b)) {
+            return Ok(result);
+        }
+        let result = compute(self, a, b)?;
+        self.known.results.insert((operation, a, b), result);
+        Ok(result)
     }
 
     /// Bounds of the expression's value, for all values of the symbols that the facts admit.

@@ -133,7 +133,7 @@ fn config() -> ProptestConfig {
     }
 }
 
-const CASES: u32 = 12_000;
+const CASES: u32 = 6_000;
 
 #[test]
 fn programs_do_as_python_does() {
@@ -217,7 +217,7 @@ fn nothing_wraps() {
     let steps = steps().prop_filter("no floats", |steps| !format!("{steps:?}").contains("Round("));
     let others = prop::collection::vec(large_symbols(), 60);
     let mut runner =
-        proptest::test_runner::TestRunner::new(ProptestConfig { cases: 4000, ..config() });
+        proptest::test_runner::TestRunner::new(ProptestConfig { cases: 2000, ..config() });
     let outcome = runner.run(&(large_symbols(), others, steps), |(hints, others, steps)| {
         check_large(&hints, &others, &steps);
         Ok(())

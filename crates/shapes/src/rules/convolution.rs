@@ -141,15 +141,17 @@ impl Window {
         call.plus(steps, 1)
     }
 
-    /// Rounded up, but the last window starts inside the input or its left padding.
+    /// Rounded up, but the last window starts inside the input or its left padding. PyTorch takes one
+    /// window away if it doesn't; as padding is at most half the kernel, that is always enough.
     fn count_up(&self, call: &mut Call<'_>, size: ExprId) -> Attempt<ExprId> {
         let room = self.room(call, size)?;
         let steps = call.ceil_div(room, self.stride)?;
+        let count = call.plus(steps, 1)?;
         let two = call.constant(2);
         let left = call.floor_div(self.padding, two)?;
-        let start = call.mul(steps, self.stride)?;
         let edge = call.add(size, left)?;
-        if call.holds(Cmp::Ge, start, edge) { Ok(steps) } else { call.plus(steps, 1) }
+        let starts = call.ceil_div(edge, self.stride)?;
+        Ok(call.ctx.min(&[count, starts])?)
     }
 }
 

@@ -49,6 +49,9 @@ pub(super) fn span(call: &mut Call<'_>, start: ExprId, end: ExprId, step: i64) -
         return Ok(call.constant(0));
     }
     let length = call.sub(end, start)?;
+    if step == 1 {
+        return Ok(length);
+    }
     let step = call.constant(step);
     call.ceil_div(length, step)
 }

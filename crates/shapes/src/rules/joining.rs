@@ -10,6 +10,7 @@ pub(super) const ROWS: &[Row] = &[
     Row { names: "stack", parameters: "tensors, dim", rule: stack },
     Row { names: "hstack", parameters: "tensors", rule: |call| stacked(call, 1, 1, 0) },
     Row { names: "vstack row_stack", parameters: "tensors", rule: |call| stacked(call, 2, 0, 0) },
+    Row { names: "column_stack", parameters: "tensors", rule: column_stack },
     Row { names: "dstack", parameters: "tensors", rule: |call| stacked(call, 3, 2, 2) },
     Row {
         names: "split unsafe_split split_with_sizes",
@@ -106,6 +107,22 @@ fn stacked(call: &mut Call<'_>, rank: usize, dim: usize, flat: usize) -> Outcome
         .collect();
     let vectors = raised.first().is_some_and(|sizes| sizes.len() == 1);
     Ok(vec![join(call, &raised, if vectors { flat } else { dim })?])
+}
+
+/// Vectors are columns.
+fn column_stack(call: &mut Call<'_>) -> Outcome {
+    let tensors = call.tensor_list("tensors")?;
+    let one = call.constant(1);
+    let columns: Vec<Sizes> = tensors
+        .into_iter()
+        .map(|mut sizes| {
+            while sizes.len() < 2 {
+                sizes.push(one);
+            }
+            sizes
+        })
+        .collect();
+    Ok(vec![join(call, &columns, 1)?])
 }
 
 /// The tensor with one size replaced, for each of the sizes.

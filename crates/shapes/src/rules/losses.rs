@@ -18,11 +18,22 @@ pub(super) const ROWS: &[Row] = &[
         parameters: PAIR,
         rule: |call| loss(call, classified),
     },
+    Row {
+        names: "margin_ranking_loss hinge_embedding_loss cosine_embedding_loss gaussian_nll_loss \
+            triplet_margin_loss multi_margin_loss multilabel_margin_loss \
+            multilabel_soft_margin_loss",
+        parameters: "input, ...",
+        rule: |call| loss(call, |_| refuse("losses of each element")),
+    },
 ];
 
 /// What becomes of the losses of the elements. Functions say it by name, ATen by number.
 fn loss(call: &mut Call<'_>, unreduced: fn(&mut Call<'_>) -> Attempt<Sizes>) -> Outcome {
     let named = call.named.iter().find(|(name, _)| *name == "reduction").map(|(_, arg)| arg);
+    let old_style = |name: &str| matches!(name, "reduce" | "size_average");
+    if call.named.iter().any(|(name, arg)| old_style(name) && *arg != super::Arg::None) {
+        return refuse("a reduction of another kind");
+    }
     // ATen's functions take it by place: which one depends on the loss.
     let reduced = match named {
         Some(super::Arg::Text(text)) => match text.as_str() {
@@ -35,8 +46,9 @@ fn loss(call: &mut Call<'_>, unreduced: fn(&mut Call<'_>) -> Attempt<Sizes>) -> 
         None => return refuse("a reduction that isn't named"),
     };
     if reduced {
-        // What is required of the arguments is required of them in any case.
-        unreduced(call)?;
+        // What is required of the arguments is required of them in any case, if it is known. Where
+        // it isn't, the operation itself fails.
+        let _ = unreduced(call);
         return Ok(vec![Sizes::new()]);
     }
     Ok(vec![unreduced(call)?])

@@ -12,6 +12,7 @@
 mod call;
 mod convolution;
 mod creation;
+mod decompositions;
 mod fourier;
 mod indexing;
 mod joining;

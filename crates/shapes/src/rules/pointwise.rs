@@ -14,7 +14,12 @@ pub(super) const ROWS: &[Row] = &[
             bitwise_left_shift bitwise_right_shift truediv floordiv mod and or xor lshift rshift \
             __and__ __or__ __xor__ and_ or_ \
             lerp addcmul addcdiv clamp clip clamp_min clamp_max clamp_max_ clamp_min_ masked_fill \
-            polygamma special_polygamma special_zeta igamma igammac complex polar ",
+            polygamma special_polygamma special_zeta \
+            special_chebyshev_polynomial_t special_chebyshev_polynomial_u \
+            special_chebyshev_polynomial_v special_chebyshev_polynomial_w \
+            special_hermite_polynomial_h special_hermite_polynomial_he \
+            special_laguerre_polynomial_l special_legendre_polynomial_p \
+            special_gammainc special_gammaincc igamma igammac complex polar ",
         parameters: "...",
         rule: pointwise,
     },
@@ -39,7 +44,14 @@ pub(super) const ROWS: &[Row] = &[
             masked_softmax normalize local_response_norm batch_norm instance_norm group_norm \
             channel_shuffle native_channel_shuffle linalg_inv inverse linalg_cholesky cholesky \
             linalg_matrix_exp matrix_exp linalg_matrix_power matrix_power \
-            bucketize",
+            bucketize chalf _safe_softmax special_ndtr special_log_ndtr special_ndtri special_erfcx \
+            special_bessel_j0 special_bessel_j1 special_bessel_y0 special_bessel_y1 \
+            special_modified_bessel_i0 special_modified_bessel_i1 special_modified_bessel_k0 \
+            special_modified_bessel_k1 special_scaled_modified_bessel_k0 \
+            special_scaled_modified_bessel_k1 special_spherical_bessel_j0 special_airy_ai \
+            special_i0 special_i0e special_i1 special_i1e special_entr special_digamma special_psi \
+            special_gammaln special_multigammaln special_expm1 special_exp2 special_log1p \
+            special_sinc special_round special_logit special_erfinv",
         parameters: "input|self|x, ...",
         rule: same,
     },

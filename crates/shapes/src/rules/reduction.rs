@@ -50,7 +50,7 @@ pub(super) const ROWS: &[Row] = &[
         rule: quantile,
     },
     Row {
-        names: "trace dist linalg_cond vdot",
+        names: "trace dist vdot",
         parameters: "input|self, ...",
         rule: |_| Ok(vec![Sizes::new()]),
     },
@@ -64,9 +64,14 @@ pub(super) const ROWS: &[Row] = &[
         parameters: "x1|input, x2|other, p, eps, keepdim",
         rule: pairwise_distance,
     },
+    Row { names: "trapezoid trapz", parameters: "y, x, *, dx, dim", rule: trapezoid },
+    Row { names: "cov corrcoef", parameters: "input|self, ...", rule: covariance },
+    Row { names: "histc", parameters: "input|self, bins, min, max", rule: histc },
+    Row { names: "sum_to_size", parameters: "self|input, *size", rule: sum_to_size },
+    Row { names: "pdist", parameters: "input|self, p", rule: pdist },
     Row { names: "diff", parameters: "input|self, n, dim, prepend, append", rule: diff },
     Row {
-        names: "det logdet linalg_det linalg_matrix_rank",
+        names: "det logdet linalg_det linalg_matrix_rank linalg_cond",
         parameters: "input|self|A, ...",
         rule: of_matrices,
     },
@@ -192,6 +197,9 @@ fn diff(call: &mut Call<'_>) -> Outcome {
             length = call.add(length, extra)?;
         }
     }
+    if n == 0 {
+        return Ok(vec![sizes]);
+    }
     let bound = call.constant(n);
     let enough = call.holds(crate::Cmp::Ge, length, bound);
     sizes[dim] = if enough { call.plus(length, -n)? } else { call.constant(0) };
@@ -215,4 +223,54 @@ fn of_matrices(call: &mut Call<'_>) -> Outcome {
 fn slogdet(call: &mut Call<'_>) -> Outcome {
     let sizes = batch(call)?;
     Ok(vec![sizes.clone(), sizes])
+}
+
+fn trapezoid(call: &mut Call<'_>) -> Outcome {
+    let mut sizes = call.tensor("y")?;
+    let dim = call.dim_or("dim", -1, sizes.len())?;
+    if let Some(x) = call.optional_tensor("x") {
+        match x[..] {
+            [length] if dim < sizes.len() => sizes[dim] = call.unify(sizes[dim], length)?,
+            _ => return refuse("distances of more than one dimension"),
+        }
+    }
+    if !sizes.is_empty() {
+        sizes.remove(dim);
+    }
+    Ok(vec![sizes])
+}
+
+fn covariance(call: &mut Call<'_>) -> Outcome {
+    let input = call.tensor("input")?;
+    let one = call.constant(1);
+    match input[..] {
+        // One variable's is a number.
+        [variables, _] if !call.holds(crate::Cmp::Eq, variables, one) => {
+            Ok(vec![[variables, variables].into_iter().collect()])
+        }
+        _ => Ok(vec![Sizes::new()]),
+    }
+}
+
+fn histc(call: &mut Call<'_>) -> Outcome {
+    let bins = call.expr_or("bins", 100)?;
+    Ok(vec![[bins].into_iter().collect()])
+}
+
+fn sum_to_size(call: &mut Call<'_>) -> Outcome {
+    let input = call.tensor("self")?;
+    let sizes = call.exprs("size")?;
+    call.broadcast_to(&sizes, &input)?;
+    Ok(vec![sizes])
+}
+
+/// The distances of all pairs.
+fn pdist(call: &mut Call<'_>) -> Outcome {
+    let input = call.tensor("input")?;
+    let Some(&rows) = input.first() else { return refuse("there is no such dimension") };
+    let others = call.plus(rows, -1)?;
+    let ordered = call.mul(rows, others)?;
+    let two = call.constant(2);
+    let pairs = call.floor_div(ordered, two)?;
+    Ok(vec![[pairs].into_iter().collect()])
 }

@@ -6,8 +6,8 @@ use rustc_hash::FxHashMap;
 
 use super::call::Call;
 use super::{
-    Arg, Outcome, convolution, creation, fourier, indexing, joining, linear, losses, normalization,
-    pointwise, reduction, refuse, resampling, selecting, views,
+    Arg, Outcome, convolution, creation, decompositions, fourier, indexing, joining, linear,
+    losses, normalization, pointwise, reduction, refuse, resampling, selecting, views,
 };
 use crate::Context;
 
@@ -31,6 +31,7 @@ const FAMILIES: &[&[Row]] = &[
     selecting::ROWS,
     reduction::ROWS,
     linear::ROWS,
+    decompositions::ROWS,
     convolution::ROWS,
     resampling::ROWS,
     normalization::ROWS,
@@ -198,12 +199,37 @@ fn find(name: &str) -> Option<(usize, bool)> {
         return Some((place, false));
     }
     if let Some(word) = base.strip_prefix("__").and_then(|base| base.strip_suffix("__")) {
-        return get(word)
-            .map(|place| (place, false))
-            .or_else(|| word.strip_prefix('i').and_then(get).map(|place| (place, true)))
-            .or_else(|| word.strip_prefix('r').and_then(get).map(|place| (place, false)));
+        return find_method(word).and_then(|(word, in_place)| Some((get(word)?, in_place)));
     }
-    base.strip_suffix('_').and_then(get).map(|place| (place, true))
+    // Views that are copied, and operations that write to their first argument.
+    base.strip_suffix("_copy")
+        .and_then(get)
+        .map(|place| (place, false))
+        .or_else(|| base.strip_suffix('_').and_then(get).map(|place| (place, true)))
+}
+
+/// Operators with two operands; their methods may be reflected (`__radd__`) or in place.
+const BINARY: &[&str] = &[
+    "add", "sub", "mul", "div", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor",
+    "lshift", "rshift",
+];
+/// Methods of other operators. Others, such as `__bool__`, don't give tensors.
+const OTHER_METHODS: &[&str] =
+    &["getitem", "setitem", "neg", "pos", "abs", "invert", "eq", "ne", "lt", "le", "gt", "ge"];
+
+/// The operation of a method without its underscores, and whether it is in place.
+fn find_method(word: &str) -> Option<(&str, bool)> {
+    let binary = |word: &&str| BINARY.contains(word);
+    if BINARY.contains(&word) || OTHER_METHODS.contains(&word) {
+        return Some((word, false));
+    }
+    if word == "rsub" {
+        return Some((word, false));
+    }
+    word.strip_prefix('i')
+        .filter(binary)
+        .map(|word| (word, true))
+        .or_else(|| word.strip_prefix('r').filter(binary).map(|word| (word, false)))
 }
 
 /// The sizes of an operation's results, in order; None if it has no rule. The operation is named as

@@ -23,7 +23,7 @@ pub(super) const ROWS: &[Row] = &[
         rule: interpolate,
     },
     Row {
-        names: "upsample",
+        names: "upsample torch.nn.functional.upsample_nearest torch.nn.functional.upsample_bilinear",
         parameters: "input, size, scale_factor, mode, align_corners",
         rule: interpolate,
     },
@@ -34,7 +34,11 @@ pub(super) const ROWS: &[Row] = &[
         rule: pixel_unshuffle,
     },
     Row { names: "glu", parameters: "input|self, dim", rule: glu },
-    Row { names: "grid_sample", parameters: "input, grid, ...", rule: grid_sample },
+    Row {
+        names: "grid_sample grid_sampler grid_sampler_2d grid_sampler_3d",
+        parameters: "input, grid, ...",
+        rule: grid_sample,
+    },
     Row { names: "affine_grid", parameters: "theta, size, align_corners", rule: affine_grid },
 ];
 

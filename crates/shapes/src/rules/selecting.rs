@@ -12,19 +12,30 @@ pub(super) const ROWS: &[Row] = &[
     Row { names: "index_select", parameters: "input|self, dim, index", rule: index_select },
     Row {
         names: "scatter scatter_add scatter_reduce index_add index_copy index_fill index_reduce \
-            masked_scatter put diagonal_scatter select_scatter slice_scatter",
+            put diagonal_scatter select_scatter slice_scatter",
         parameters: "input|self, ...",
         rule: written,
     },
-    Row { names: "sort msort", parameters: "input|self, dim, descending, stable", rule: sort },
-    Row { names: "argsort", parameters: "input|self, dim, descending, stable", rule: argsort },
+    Row { names: "sort", parameters: "input|self, dim, descending, stable", rule: sort },
+    Row {
+        names: "argsort msort",
+        parameters: "input|self, dim, descending, stable",
+        rule: argsort,
+    },
     Row { names: "topk", parameters: "input|self, k, dim, largest, sorted", rule: topk },
-    Row { names: "cummax cummin", parameters: "input|self, dim", rule: |call| twice(call) },
+    Row { names: "cummax cummin", parameters: "input|self, dim", rule: twice },
     Row {
         names: "searchsorted",
         parameters: "sorted_sequence, input|self, *, out_int32, right, side, sorter",
         rule: searchsorted,
     },
+    Row {
+        names: "multinomial",
+        parameters: "input|self, num_samples, replacement",
+        rule: multinomial,
+    },
+    Row { names: "masked_scatter", parameters: "input|self, mask, source", rule: masked_scatter },
+    Row { names: "frexp", parameters: "input|self", rule: twice },
     Row { names: "one_hot", parameters: "tensor|self, num_classes", rule: one_hot },
     Row {
         names: "torch.nn.functional.embedding",
@@ -149,4 +160,23 @@ fn embedding(call: &mut Call<'_>) -> Outcome {
     let [_, width] = weight[..] else { return refuse("a table of two dimensions is expected") };
     sizes.push(width);
     Ok(vec![sizes])
+}
+
+fn multinomial(call: &mut Call<'_>) -> Outcome {
+    let mut sizes = call.tensor("input")?;
+    let samples = call.expr("num_samples")?;
+    if sizes.pop().is_none() {
+        return refuse("there is no such dimension");
+    }
+    sizes.push(samples);
+    Ok(vec![sizes])
+}
+
+fn masked_scatter(call: &mut Call<'_>) -> Outcome {
+    let (input, mask) = (call.tensor("input")?, call.tensor("mask")?);
+    if call.in_place {
+        call.broadcast_to(&mask, &input)?;
+        return Ok(vec![input]);
+    }
+    Ok(vec![call.broadcast(&input, &mask)?])
 }

@@ -40,6 +40,15 @@ pub(super) const ROWS: &[Row] = &[
         rule: |call| diagonal(call, (-2, -1)),
     },
     Row { names: "diag_embed", parameters: "input|self, offset, dim1, dim2", rule: diag_embed },
+    Row { names: "diagflat", parameters: "input|self, offset", rule: diagflat },
+    Row {
+        names: "as_strided",
+        parameters: "input|self, size, stride, storage_offset",
+        rule: as_strided,
+    },
+    Row { names: "atleast_1d", parameters: "tensor|input", rule: |call| at_least(call, 1) },
+    Row { names: "atleast_2d", parameters: "tensor|input", rule: |call| at_least(call, 2) },
+    Row { names: "atleast_3d", parameters: "tensor|input", rule: |call| at_least(call, 3) },
     Row { names: "diag", parameters: "input|self, diagonal", rule: diag },
     Row {
         names: "unfold aten::unfold",
@@ -330,6 +339,34 @@ fn rot90(call: &mut Call<'_>) -> Outcome {
     let [a, b] = dims[..] else { return refuse("there is no such dimension") };
     if turns % 2 != 0 {
         sizes.swap(a, b);
+    }
+    Ok(vec![sizes])
+}
+
+fn diagflat(call: &mut Call<'_>) -> Outcome {
+    let input = call.tensor("input")?;
+    let numel = call.numel(&input)?;
+    let offset = call.int_or("offset", 0)?;
+    let side = call.plus(numel, offset.abs())?;
+    Ok(vec![[side, side].into_iter().collect()])
+}
+
+/// What the storage must hold is an error of the operation itself, at each call.
+fn as_strided(call: &mut Call<'_>) -> Outcome {
+    Ok(vec![call.exprs("size")?])
+}
+
+fn at_least(call: &mut Call<'_>, rank: usize) -> Outcome {
+    let mut sizes = call.tensor("tensor")?;
+    let one = call.constant(1);
+    if sizes.is_empty() {
+        sizes.push(one);
+    }
+    if rank >= 2 && sizes.len() == 1 {
+        sizes.insert(0, one);
+    }
+    if rank >= 3 && sizes.len() == 2 {
+        sizes.push(one);
     }
     Ok(vec![sizes])
 }

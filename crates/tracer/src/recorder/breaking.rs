@@ -164,8 +164,9 @@ impl Recorder {
         };
         let Some(outermost) = chain.iter().position(is_special) else { return false };
         chain.truncate(outermost + 1);
-        let Some(spot) = Spot::of(&chain) else { return false };
-        self.session.points.mark_spot(spot, stop.clone());
+        if let Some(spot) = Spot::of(&chain) {
+            self.session.points.mark_spot(spot, stop.clone());
+        }
         if self.point.borrow().is_none() {
             self.session.retry(stop.clone());
         }

@@ -116,10 +116,10 @@ pub struct State {
     pub rekeyed: FxHashMap<usize, Vec<Py<PyAny>>>,
     /// The writes, in the order of the first write to each part.
     pub effects: Vec<Effect>,
-    /// Warnings and log records that were given.
-    pub emissions: Vec<Emitted>,
     /// What is known of calls of modules.
     pub module_calls: ModuleCalls,
+    /// Warnings and log records that were given.
+    pub emissions: Vec<Emitted>,
     /// Special methods of types that are guarded already: type and name.
     pub protocols: FxHashSet<Slot>,
     distinct: FxHashSet<Slot>,
@@ -197,8 +197,8 @@ impl State {
             written_dicts: FxHashSet::default(),
             rekeyed: FxHashMap::default(),
             effects: Vec::new(),
-            emissions: Vec::new(),
             module_calls: ModuleCalls::default(),
+            emissions: Vec::new(),
             protocols: FxHashSet::default(),
             distinct: FxHashSet::default(),
             unread: FxHashMap::default(),

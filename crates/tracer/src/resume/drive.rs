@@ -298,15 +298,14 @@ impl Driver {
         let mut staged = Vec::new();
         let backend = self.compiled.get().backend();
         let replayed = entry.replay(py, &resolved, backend, &mut staged);
-        // These are given when the frames are gone.
-        let is_silent = staged.is_empty();
         *self.staged.borrow_mut() = staged;
         let signal = match replayed {
             Replay::Done(value) => Signal::Returned(value.unbind()),
             Replay::Broke(mut state) => {
                 *self.before.borrow_mut() = entry;
-                let stays = is_silent && !handles && state.handled.is_none();
-                if stays && self.stands(resumed, &state) {
+                // Warnings are given where no frame stands.
+                let gives = !self.staged.borrow().is_empty();
+                if !gives && !handles && state.handled.is_none() && self.stands(resumed, &state) {
                     *self.raised.borrow_mut() = state.raised;
                     let Some(innermost) = state.frames.pop() else { unreachable!("it has frames") };
                     return Next::Moved(innermost);

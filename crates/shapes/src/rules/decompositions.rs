@@ -1,0 +1,130 @@
+//! Decompositions of matrices and what solves equations with them.
+
+use super::call::{Attempt, Call};
+use super::registry::Row;
+use super::{Outcome, Sizes, refuse};
+use crate::{Cmp, ExprId};
+
+pub(super) const ROWS: &[Row] = &[
+    Row { names: "linalg_qr", parameters: "A|input, mode", rule: qr },
+    Row { names: "qr", parameters: "input|self, some", rule: |call| thin_or_full(call, qr_sizes) },
+    Row {
+        names: "linalg_svd",
+        parameters: "A|input, full_matrices, *, driver",
+        rule: |call| {
+            let full = call.flag_or("full_matrices", true)?;
+            svd_sizes(call, full, true)
+        },
+    },
+    Row {
+        names: "svd",
+        parameters: "A|input|self, some",
+        rule: |call| thin_or_full(call, |call, full| svd_sizes(call, full, false)),
+    },
+    Row { names: "linalg_svdvals", parameters: "A|input, *, driver", rule: singular_values },
+    Row {
+        names: "linalg_eig linalg_eigh",
+        parameters: "A|input, UPLO",
+        rule: |call| Ok(vec![eigenvalues(call)?, call.tensor("A")?]),
+    },
+    Row {
+        names: "linalg_eigvals linalg_eigvalsh",
+        parameters: "A|input, UPLO",
+        rule: |call| Ok(vec![eigenvalues(call)?]),
+    },
+    Row {
+        names: "linalg_cholesky_ex linalg_inv_ex",
+        parameters: "A|input|self, *, upper, check_errors",
+        rule: with_status,
+    },
+    Row { names: "linalg_pinv pinverse", parameters: "A|input|self, ...", rule: pseudo_inverse },
+    Row { names: "linalg_solve", parameters: "A|input, B|other, *, left", rule: solve },
+    Row { names: "cholesky_solve", parameters: "B|input|self, A|input2|L, upper", rule: solve },
+];
+
+/// Batch, rows and columns of matrices.
+fn matrices(call: &mut Call<'_>, name: &str) -> Attempt<(Sizes, ExprId, ExprId)> {
+    let sizes = call.tensor(name)?;
+    match sizes.split_last_chunk::<2>() {
+        Some((batch, &[rows, columns])) => Ok((batch.iter().copied().collect(), rows, columns)),
+        None => refuse("there is no such dimension"),
+    }
+}
+
+fn with(batch: &Sizes, last: &[ExprId]) -> Sizes {
+    batch.iter().chain(last).copied().collect()
+}
+
+/// The smaller of two; which one that is, is a guard.
+fn smaller(call: &mut Call<'_>, a: ExprId, b: ExprId) -> ExprId {
+    if call.holds(Cmp::Le, a, b) { a } else { b }
+}
+
+fn thin_or_full(
+    call: &mut Call<'_>,
+    sizes: impl FnOnce(&mut Call<'_>, bool) -> Outcome,
+) -> Outcome {
+    let some = call.flag_or("some", true)?;
+    sizes(call, !some)
+}
+
+fn qr(call: &mut Call<'_>) -> Outcome {
+    match call.text("mode") {
+        None | Some("reduced") => qr_sizes(call, false),
+        Some("complete") => qr_sizes(call, true),
+        Some(_) => refuse("a decomposition of another kind"),
+    }
+}
+
+fn qr_sizes(call: &mut Call<'_>, full: bool) -> Outcome {
+    let name = if call.get("A").is_some() { "A" } else { "input" };
+    let (batch, rows, columns) = matrices(call, name)?;
+    let inner = if full { rows } else { smaller(call, rows, columns) };
+    Ok(vec![with(&batch, &[rows, inner]), with(&batch, &[inner, columns])])
+}
+
+fn svd_sizes(call: &mut Call<'_>, full: bool, adjoint: bool) -> Outcome {
+    let (batch, rows, columns) = matrices(call, "A")?;
+    let rank = smaller(call, rows, columns);
+    let (left, right) = if full { (rows, columns) } else { (rank, rank) };
+    let right = if adjoint { [right, columns] } else { [columns, right] };
+    Ok(vec![with(&batch, &[rows, left]), with(&batch, &[rank]), with(&batch, &right)])
+}
+
+fn singular_values(call: &mut Call<'_>) -> Outcome {
+    let (batch, rows, columns) = matrices(call, "A")?;
+    let rank = smaller(call, rows, columns);
+    Ok(vec![with(&batch, &[rank])])
+}
+
+fn eigenvalues(call: &mut Call<'_>) -> Attempt<Sizes> {
+    let (batch, rows, columns) = matrices(call, "A")?;
+    let side = call.unify(rows, columns)?;
+    Ok(with(&batch, &[side]))
+}
+
+/// The result, and a number for each matrix.
+fn with_status(call: &mut Call<'_>) -> Outcome {
+    let (batch, ..) = matrices(call, "A")?;
+    Ok(vec![call.tensor("A")?, batch])
+}
+
+fn pseudo_inverse(call: &mut Call<'_>) -> Outcome {
+    let (batch, rows, columns) = matrices(call, "A")?;
+    Ok(vec![with(&batch, &[columns, rows])])
+}
+
+fn solve(call: &mut Call<'_>) -> Outcome {
+    let (batch, rows, columns) = matrices(call, "A")?;
+    call.unify(rows, columns)?;
+    // Whether fewer dimensions are vectors or matrices to broadcast depends on their sizes.
+    let right = call.tensor("B")?;
+    if right.len() != batch.len() + 2 {
+        return refuse("vectors on the right");
+    }
+    let (right_batch, height, width) = matrices(call, "B")?;
+    let left = call.flag_or("left", true).unwrap_or(true);
+    call.unify(if left { height } else { width }, rows)?;
+    let batch = call.broadcast(&batch, &right_batch)?;
+    Ok(vec![with(&batch, &[height, width])])
+}
