@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import gc
+import logging
 import os
 import random
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -106,6 +108,18 @@ def node(x: Tensor, k: int) -> Tensor:
     return by_data(x + k) - k
 
 
+LOG = logging.getLogger("stator-test-stress")
+LOG.setLevel(logging.INFO)
+LOG.propagate = False
+LOG.addHandler(logging.NullHandler())
+
+
+def logs(x: Tensor, k: int) -> Tensor:
+    LOG.info("once %d", k)
+    warnings.warn("twice", stacklevel=2)
+    return helper(x, k)
+
+
 class Net(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -134,6 +148,7 @@ def cases() -> list[Case]:
         Case(raises, [(x, k) for k in range(4)]),
         Case(made_inside, [(x, n) for n in range(4)]),
         Case(writes, [(x, k) for k in (1, 2, 3)]),
+        Case(logs, [(x, k) for k in (1, 2, 3)]),
         Case(node, [(x, k) for k in (1, 2)]),
         Case(shared, [(net, wide) for net in nets], grad),
         Case(nets[0], [(wide,), (wide[:1],)], grad),

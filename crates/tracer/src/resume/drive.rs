@@ -35,7 +35,7 @@ use crate::evaluator::{Flow, Link, Plain, Resumed, resume};
 use crate::recorder::Recorder;
 
 /// How a frame goes on.
-#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
+#[expect(clippy::large_enum_variant, reason = "it lives for a moment, and a box costs more")]
 enum Next<'py> {
     /// It has left.
     Left(Evaluated<'py>),
