@@ -300,3 +300,39 @@ def masked(x):
     length = x.shape[0]
     mask = torch.full((length, length), float("-inf")).triu(1)
     return mask + torch.ones(length, length)
+
+
+@program(a_matrix)
+def changed_in_place(x):
+    y = x + 1
+    before, rows = y.numel(), y.shape[0]
+    y.unsqueeze_(0)
+    y.transpose_(0, 1)
+    return x * rows + before, y * y.shape[0] + y.shape[1]
+
+
+@program(lambda n: (ones(n, 4), n))
+def written(x, n):
+    y = x.clone()
+    y[: n - 1] = n
+    y += n
+    y[n - 1, 1] = x.shape[0]
+    return y
+
+
+@program(lambda n: ([ones(n), ones(n + 1)], {"n": n}))
+def in_given_containers(tensors, given):
+    return torch.cat(tensors) * given["n"]
+
+
+@program(lambda n: (ones(2, n, 3),))
+def by_einsum(x):
+    return torch.einsum("bij,bkj->bik", x, x).reshape(-1, x.size(1)).sum(0)
+
+
+@program(lambda n: (ones(n, 2, 6),))
+def chunks(x):
+    first, second = x.chunk(2, dim=-1)
+    parts = x.split([2, 4], dim=-1)
+    stacked = torch.stack([first, second], dim=1)
+    return stacked.permute(1, 0, 2, 3).flatten(1, 2), parts[1].unsqueeze(0).squeeze(0)

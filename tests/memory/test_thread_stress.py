@@ -96,7 +96,7 @@ def _inner_writes(counter: Counter, x: Tensor, k: int) -> Tensor:
     return counter.last + counter.n
 
 
-inner_writes = stator.compile(_inner_writes, recompile_limit=LIMIT)
+inner_writes = stator.compile(_inner_writes, recompile_limit=LIMIT, dynamic=False)
 
 
 @stator.allow_in_graph
@@ -174,7 +174,8 @@ class Stress:
     def __init__(self) -> None:
         self.cases = cases()
         for case in self.cases:
-            case.compiled = stator.compile(case.fn, recompile_limit=LIMIT)
+            # Symbols would let one entry serve several variants.
+            case.compiled = stator.compile(case.fn, recompile_limit=LIMIT, dynamic=False)
         self.wrong: list[str] = []
         self.calls = [0] * THREADS
         self.until = time.monotonic() + SECONDS
@@ -209,7 +210,7 @@ class Stress:
     def own(self, chosen: random.Random) -> None:
         """A function that no other thread knows; it dies with the step."""
         k = chosen.randrange(5)
-        own = stator.compile(lambda v: loop(v, k) * k)
+        own = stator.compile(lambda v: loop(v, k) * k, dynamic=k % 2 == 0)
         x = torch.randn(3)
         results = [own(x) for _ in range(3)]
         stats = stator.stats(own)

@@ -63,6 +63,17 @@ pub(super) const ROWS: &[Row] = &[
         parameters: "query, key, value, attn_mask, dropout_p, is_causal, *, scale, enable_gqa",
         rule: attention,
     },
+    Row {
+        names: "_native_multi_head_attention",
+        parameters: "query, key, value, embed_dim, num_head, qkv_weight, qkv_bias, proj_weight, \
+            proj_bias, mask, need_weights, average_attn_weights, mask_type",
+        rule: multi_head_attention,
+    },
+    Row {
+        names: "_transformer_encoder_layer_fwd",
+        parameters: "src, ...",
+        rule: |call| Ok(vec![call.tensor("src")?]),
+    },
     Row { names: "cdist", parameters: "x1, x2, p, compute_mode", rule: cdist },
     Row {
         names: "linalg_solve_triangular",
@@ -70,6 +81,24 @@ pub(super) const ROWS: &[Row] = &[
         rule: |call| Ok(vec![call.tensor("B")?]),
     },
 ];
+
+/// The kernel below `nn.MultiheadAttention`: batch first; weights only if they are asked for.
+fn multi_head_attention(call: &mut Call<'_>) -> Outcome {
+    let (query, key) = (call.tensor("query")?, call.tensor("key")?);
+    let (&[batch, length, _], &[_, source, _]) = (&query[..], &key[..]) else {
+        return refuse("attention without batches");
+    };
+    let mut results = vec![query.clone()];
+    if call.flag_or("need_weights", true)? {
+        let mut weights = Sizes::from_slice(&[batch]);
+        if !call.flag_or("average_attn_weights", true)? {
+            weights.push(call.expr("num_head")?);
+        }
+        weights.extend([length, source]);
+        results.push(weights);
+    }
+    Ok(results)
+}
 
 /// The sizes of a product of tensors, as `@` computes it.
 fn product(call: &mut Call<'_>, a: &Sizes, b: &Sizes) -> Attempt<Sizes> {

@@ -45,7 +45,10 @@ pub(super) fn explain(
         (Found::Numbers(text), _) => format!("found {text}"),
     };
     let says = guard.map_or_else(
-        || "all objects known by identity are alive".to_owned(),
+        || match failure.found {
+            Found::Numbers(_) => "all numbers are within the bounds of symbols".to_owned(),
+            _ => "all objects known by identity are alive".to_owned(),
+        },
         |guard| facts.sources.print_guard(guard, printer),
     );
     vec![(says, found)]

@@ -31,6 +31,7 @@ use crate::check::{has_foreign_modes, read_global_state};
 use crate::entry::Entry;
 use crate::evaluator::Link;
 use crate::logs::Log;
+use crate::policy::Policy;
 use crate::resume::anatomy::Anatomy;
 use crate::resume::point::{Chain, Key, Spot, Waiting, handled_beyond, roots, slots};
 use crate::resume::settle::settles;
@@ -333,7 +334,12 @@ impl Recorder {
         self.watching.set(is_known);
         *self.point.borrow_mut() = Some(point.clone());
         *self.gc.borrow_mut() = Some(WithoutGc::new(py));
-        let policy = point.policy(py, self.session.dynamic).carrying(self.carried.take());
+        let carried = self.carried.take();
+        let policy = if is_known {
+            Policy::default()
+        } else {
+            point.policy(py, self.session.dynamic).carrying(carried)
+        };
         let mut state = State::with_room(py, ROOM).ok()?;
         state.policy = policy;
         state.begins = Log::Bytecode.is_on().then(|| place(frame));

@@ -9,6 +9,7 @@ use stator_cpython::{Result, generic, ops};
 use stator_guards::GuardKind;
 
 use super::Recorder;
+use super::deep::is_plain;
 use super::kinds::Kind;
 use super::look as heap;
 use super::marked::break_message;
@@ -774,30 +775,3 @@ const UNORDERED: &[&str] = &[
     "__contains__",
     "__len__",
 ];
-
-/// Constants, and containers of builtin types that hold only such (functions and classes pass: they
-/// are known by identity).
-pub(super) fn is_plain(state: &mut super::State, object: Borrowed<'_, '_>) -> bool {
-    state.once(object, true, |state| has_plain_parts(state, object))
-}
-
-fn has_plain_parts(state: &mut super::State, object: Borrowed<'_, '_>) -> bool {
-    match state.kind(object) {
-        Kind::Constant | Kind::Type | Kind::Singleton | Kind::Builtin | Kind::Function => true,
-        Kind::List => {
-            heap::list_items(object).iter().all(|item| is_plain(state, item.as_borrowed()))
-        }
-        Kind::Tuple => {
-            heap::tuple_items(object).iter().all(|item| is_plain(state, item.as_borrowed()))
-        }
-        Kind::Set | Kind::FrozenSet => {
-            heap::set_items(object).iter().all(|item| is_plain(state, item.as_borrowed()))
-        }
-        Kind::Dict => heap::dict_items(object).iter().all(|(key, value)| {
-            is_plain(state, key.as_borrowed()) && is_plain(state, value.as_borrowed())
-        }),
-        // Generators made by this trace: their frames are traced.
-        Kind::Iterator => state.origin(object) == Some(Origin::Fresh),
-        _ => false,
-    }
-}

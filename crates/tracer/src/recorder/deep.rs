@@ -4,7 +4,7 @@ use stator_cpython::object::Borrowed;
 
 use super::kinds::Kind;
 use super::look as heap;
-use super::state::{State, Stop};
+use super::state::{Origin, State, Stop};
 use crate::breaks::Reason;
 
 impl State {
@@ -128,5 +128,32 @@ impl State {
             return Ok(());
         }
         self.register(function)
+    }
+}
+
+/// Constants, and containers of builtin types that hold only such (functions and classes pass: they
+/// are known by identity).
+pub(super) fn is_plain(state: &mut State, object: Borrowed<'_, '_>) -> bool {
+    state.once(object, true, |state| has_plain_parts(state, object))
+}
+
+fn has_plain_parts(state: &mut State, object: Borrowed<'_, '_>) -> bool {
+    match state.kind(object) {
+        Kind::Constant | Kind::Type | Kind::Singleton | Kind::Builtin | Kind::Function => true,
+        Kind::List => {
+            heap::list_items(object).iter().all(|item| is_plain(state, item.as_borrowed()))
+        }
+        Kind::Tuple => {
+            heap::tuple_items(object).iter().all(|item| is_plain(state, item.as_borrowed()))
+        }
+        Kind::Set | Kind::FrozenSet => {
+            heap::set_items(object).iter().all(|item| is_plain(state, item.as_borrowed()))
+        }
+        Kind::Dict => heap::dict_items(object).iter().all(|(key, value)| {
+            is_plain(state, key.as_borrowed()) && is_plain(state, value.as_borrowed())
+        }),
+        // Generators made by this trace: their frames are traced.
+        Kind::Iterator => state.origin(object) == Some(Origin::Fresh),
+        _ => false,
     }
 }

@@ -105,6 +105,14 @@ const SIZELESS: &[&str] = &[
     "is_quantized",
     "dense_dim",
     "sparse_dim",
+    "is_tensor_like",
+    "has_torch_function",
+    "has_torch_function_unary",
+    "has_torch_function_variadic",
+    "_has_torch_function",
+    "_has_torch_function_unary",
+    "_has_torch_function_variadic",
+    "_has_torch_function_subclass",
 ];
 
 /// Resets [`Recorder::consumer`] when dropped.
@@ -402,11 +410,28 @@ impl State {
         }
     }
 
+    /// An operation that is about to join the graph has changed a tensor's sizes in place: what was read of
+    /// them before has to be read before in the graph too.
+    pub fn settle_sizes(&mut self, tensor: Borrowed<'_, '_>) {
+        let Some(sizes) = self.symbolic_sizes(tensor) else { return };
+        if self.fits(&[sizes], &[tensor.to_owned()]) {
+            return;
+        }
+        if let Ok(node) = self.tensor_node(tensor) {
+            self.settle_elements(node);
+        }
+    }
+
     /// The name of what a node calls, as shape rules know it.
     pub fn operation_name(&self, target: stator_graph::Target) -> String {
         use stator_graph::Target;
         match target {
-            Target::Function { name, .. } => self.graph.text(name).to_string(),
+            Target::Function { name, .. } => match self.graph.text(name) {
+                name @ ("abs" | "pow") => name.to_string(),
+                name if name.contains('.') => name.to_string(),
+                // A user's function, whatever its name.
+                name => format!("({name})"),
+            },
             Target::Method { name, .. } | Target::GetAttr { name } => {
                 format!("Tensor.{}", self.graph.text(name))
             }

@@ -299,7 +299,7 @@ impl Kinds {
     /// The kind of an object's type.
     fn of_type(&mut self, ty: &Bound<'_, PyType>) -> Kind {
         let address = ty.as_ptr() as usize;
-        if let Some(&kind) = self.exact.get(&address).or_else(|| self.by_type.get(&address)) {
+        if let Some(&kind) = self.by_type.get(&address).or_else(|| self.exact.get(&address)) {
             return kind;
         }
         let kind = bases(ty.py()).and_then(|bases| bases.classify(ty)).unwrap_or(Kind::Opaque);

@@ -10,7 +10,7 @@ use stator_graph::{Arg, NodeId, Operator, Target, Value};
 use stator_guards::GuardKind;
 
 use super::Recorder;
-use super::calls::is_plain;
+use super::deep::is_plain;
 use super::kinds::Kind;
 use super::look as heap;
 use super::state::{Origin, State, Stop};

@@ -28,6 +28,7 @@ mod dynamic;
 mod effects;
 mod emissions;
 mod exceptions;
+mod facts;
 mod getters;
 mod identity;
 mod instance_dicts;

@@ -106,6 +106,16 @@ impl Recorder {
         }
         match self.operands(&[left, right]) {
             Operands::Constants => {
+                let is_text =
+                    |operand: Borrowed<'_, '_>| operand.is_exact_instance_of::<PyString>();
+                if matches!(op, BinaryOp::Add | BinaryOp::InPlaceAdd)
+                    && is_text(left)
+                    && is_text(right)
+                {
+                    let text = ops::binary(op, left, right)?;
+                    self.spells(frame, &[left, right], text.as_borrowed());
+                    return Ok(text);
+                }
                 self.concrete(frame, &[left, right], "an operator");
                 ops::binary(op, left, right)
             }

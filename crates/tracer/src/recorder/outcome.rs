@@ -210,8 +210,13 @@ pub fn record<'py>(
     *recorder.generators.borrow_mut() = rollback::generators(py)?;
     *recorder.gc.borrow_mut() = Some(WithoutGc::new(py));
     let result = recorder.evaluating(py, || ops::call_ex(function, args, kwargs));
-    let plain = result.as_ref().ok().and_then(|value| recorder.state.borrow().plain_result(value));
+    let mut later = Vec::new();
+    let plain = |value| recorder.state.borrow().plain_result(value, &mut later);
+    let plain = result.as_ref().ok().and_then(plain);
     recorder.close(py, result.as_ref().ok().map(|value| value.as_borrowed()));
+    for (list, index, number) in later {
+        list.set_item(index, number)?;
+    }
     Ok(plain.map_or(result, Ok))
 }
 

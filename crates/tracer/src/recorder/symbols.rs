@@ -15,13 +15,13 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use stator_cpython::object::{Borrowed, Object};
 use stator_graph::{Arg, NodeId, StackId, Target, Value as NodeValue};
-use stator_guards::{Guard, GuardKind, SourceId};
+use stator_guards::{GuardKind, SourceId};
 use stator_shapes::{Cmp, CondId, Context, Duck, ExprId, FloatId, SIZE_LIMIT, Style, SymbolId};
 
 use super::look as heap;
 use super::state::{Origin, State};
 use crate::locate::{Places, shown_path};
-use crate::symbolic::{Fact, Part, Slot, Symbolic};
+use crate::symbolic::{Part, Slot};
 
 /// A number's expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,12 +105,12 @@ struct Marked {
 pub struct Symbols {
     /// The expressions, and what is assumed of them.
     pub context: Context,
-    slots: Vec<Slot>,
-    names: Vec<String>,
+    pub(super) slots: Vec<Slot>,
+    pub(super) names: Vec<String>,
     /// The number in the names `s0`, `s1`, ... of symbols that no other one stands for.
     numbers: Vec<Option<u32>>,
     /// Where the graph takes sizes in: the placeholder's position, and the slot.
-    inputs: Vec<(usize, usize)>,
+    pub(super) inputs: Vec<(usize, usize)>,
     placeholders: FxHashMap<u32, NodeId>,
     entries: Vec<Entry>,
     known: FxHashMap<usize, NumberId>,
@@ -118,7 +118,7 @@ pub struct Symbols {
     outside: FxHashMap<SourceId, NumberId>,
     /// Objects that fast locals of the frame are to hold.
     pub substitutes: Vec<(usize, Py<PyAny>)>,
-    sizes: FxHashMap<TensorKey, Sizes>,
+    pub(super) sizes: FxHashMap<TensorKey, Sizes>,
     strides: FxHashMap<TensorKey, Sizes>,
     elements: FxHashMap<(NodeId, &'static str), NodeId>,
     slot_sources: FxHashMap<super::state::Slot, SourceId>,
@@ -183,26 +183,29 @@ impl State {
         }
     }
 
-    /// As [`State::plain`], also of what new tuples and lists hold.
-    pub fn plain_result<'py>(&self, object: &Object<'py>) -> Option<Object<'py>> {
+    /// As [`State::plain`], also of what new tuples and lists hold. Lists are changed by `later`, once
+    /// the trace is complete.
+    pub fn plain_result<'py>(
+        &self,
+        object: &Object<'py>,
+        later: &mut Vec<(Bound<'py, PyList>, usize, Object<'py>)>,
+    ) -> Option<Object<'py>> {
         self.symbols.as_ref()?;
+        let is_fresh = || self.origin(object.as_borrowed()) == Some(Origin::Fresh);
         if let Ok(list) = object.cast_exact::<PyList>() {
-            if self.origin(object.as_borrowed()) == Some(Origin::Fresh) {
-                for (index, item) in list.iter().enumerate() {
-                    if let Some(plain) = self.plain_result(&item) {
-                        list.set_item(index, plain).ok()?;
-                    }
+            let items = if is_fresh() { heap::list_items(object.as_borrowed()) } else { vec![] };
+            for (index, item) in items.iter().enumerate() {
+                if let Some(plain) = self.plain_result(item, later) {
+                    later.push((list.clone(), index, plain));
                 }
             }
             return None;
         }
-        if !heap::is_plain_tuple(object.as_borrowed())
-            || self.origin(object.as_borrowed()) != Some(Origin::Fresh)
-        {
+        if !heap::is_plain_tuple(object.as_borrowed()) || !is_fresh() {
             return self.plain(object);
         }
         let items = heap::tuple_items(object.as_borrowed());
-        let plain: Vec<_> = items.iter().map(|item| self.plain_result(item)).collect();
+        let plain: Vec<_> = items.iter().map(|item| self.plain_result(item, later)).collect();
         if plain.iter().all(Option::is_none) {
             return None;
         }
@@ -416,6 +419,27 @@ impl State {
         let symbols = self.symbols.as_mut().expect("a number of this trace");
         symbols.entries[id.0 as usize].node = Some(node);
         node
+    }
+
+    /// Makes nodes of the sizes that were read of a tensor; later reads get nodes of their own.
+    pub fn settle_elements(&mut self, of: NodeId) {
+        for id in self.all_numbers() {
+            let symbols = self.symbols.as_ref().expect("there are numbers");
+            let entry = &symbols.entries[id.0 as usize];
+            let reads = match &entry.made {
+                Made::Element { tensor, .. } => *tensor == of,
+                Made::Call { operands, .. } => operands.iter().any(
+                    |operand| matches!(operand, Operand::Other(Arg::Node(node)) if *node == of),
+                ),
+                Made::Outside(_) => false,
+            };
+            if reads {
+                self.number_node(id);
+            }
+        }
+        if let Some(symbols) = self.symbols.as_mut() {
+            symbols.elements.retain(|(tensor, _), _| *tensor != of);
+        }
     }
 
     fn dimensions_node(
@@ -665,7 +689,7 @@ impl Symbols {
     }
 
     /// How a symbol prints in logs.
-    fn short(&self, symbol: SymbolId) -> String {
+    pub(super) fn short(&self, symbol: SymbolId) -> String {
         match self.numbers.get(symbol.index()).copied().flatten() {
             Some(number) => format!("s{number}"),
             None => self.names.get(symbol.index()).cloned().unwrap_or_default(),
@@ -688,74 +712,6 @@ impl Symbols {
     pub fn broken_mark(&self) -> Option<(String, String)> {
         let broken = self.marked.iter().find(|marked| marked.fixed.is_some())?;
         Some((broken.name.clone(), broken.fixed.clone().unwrap_or_default()))
-    }
-}
-
-/// The end of a trace.
-impl State {
-    /// Turns what was assumed into guards, and gives the graph its symbolic sizes.
-    pub fn finish_symbols(&mut self) -> Option<Box<Symbolic>> {
-        let mut symbols = self.symbols.take()?;
-        self.print_sizes(&mut symbols);
-        let facts = symbols.context.facts();
-        let slot = |symbol: SymbolId| symbol.index();
-        let program = symbols.context.compile(&facts, &slot);
-        let mut compiled = Vec::with_capacity(facts.len());
-        for fact in facts {
-            let context = &symbols.context;
-            let Some(&first) = context.symbols_in(fact.cond).first() else { continue };
-            let name = |symbol: SymbolId| symbols.names[symbol.index()].clone().into();
-            let text = context.display_cond(fact.cond, Style::Math, &name);
-            let program = context.compile(std::slice::from_ref(&fact), &slot);
-            let guard = (!fact.implicit).then(|| {
-                let source = symbols.slots[first.index()].source;
-                let kind = GuardKind::Symbolic { text: text.as_str().into() };
-                self.guards.push(Guard { source, kind, location: None });
-                self.guards.len() - 1
-            });
-            compiled.push(Fact { guard, text, program });
-        }
-        let Symbols { slots, names, inputs, log, .. } = *symbols;
-        Some(Box::new(Symbolic {
-            slots: slots.into(),
-            names: names.into(),
-            program,
-            facts: compiled.into(),
-            inputs: inputs.into(),
-            log,
-        }))
-    }
-
-    /// How symbolic sizes print in the `graph_sizes` log.
-    fn print_sizes(&mut self, symbols: &mut Symbols) {
-        let sizes = std::mem::take(&mut symbols.sizes);
-        for (key, sizes) in sizes {
-            let node = match key {
-                TensorKey::Source(source) => {
-                    let found =
-                        self.placeholders.iter().find(|(id, _)| id.index() as u32 == source);
-                    match found {
-                        Some((_, node)) => *node,
-                        None => continue,
-                    }
-                }
-                TensorKey::Node(node) => NodeId::new(node as usize),
-            };
-            let texts: SmallVec<[Option<String>; 5]> = sizes
-                .iter()
-                .map(|size| {
-                    let size = symbols.context.simplify(*size);
-                    symbols.context.as_constant(size).is_none().then(|| {
-                        symbols.context.display(size, &|symbol| symbols.short(symbol).into())
-                    })
-                })
-                .collect();
-            if texts.iter().any(Option::is_some) {
-                let texts: SmallVec<[Option<&str>; 5]> =
-                    texts.iter().map(Option::as_deref).collect();
-                self.graph.set_symbolic_sizes(node, &texts);
-            }
-        }
     }
 }
 

@@ -263,6 +263,9 @@ impl Recorder {
             self.note(frame, |state| {
                 let target = target(state);
                 let stack = state.place(frame);
+                if given.is_some() {
+                    args.iter().for_each(|arg| state.settle_sizes(*arg));
+                }
                 let node =
                     state.graph.call_with_keywords(target, &recorded.args, &recorded.names, stack);
                 state.bind_result(node, object.as_borrowed(), args)?;
