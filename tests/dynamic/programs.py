@@ -188,6 +188,11 @@ def as_key(x, n):
     return x * {n: 2}.get(n, 3)
 
 
+@program(lambda n: (ones(n, 2), 5), traces=22)
+def equal_keys(x, n):
+    return x + len({n, x.shape[0]}) + len({n: 1, x.shape[0]: 2}) + len({*[n, x.shape[0]]})
+
+
 @program(lambda n: (ones(3), n % 3), traces=4)
 def as_index(x, n):
     return x + [1, 2, 3][n]

@@ -27,12 +27,16 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     }
 
     pub(super) fn build_set(&mut self, count: usize) -> Done {
+        self.sites.takes_keys(&self.frame, self.run.peek_many(count));
         let set = ops::build_set(self.py(), self.run.peek_many(count));
         self.run.drop_many(count);
         self.push_new(set?)
     }
 
     pub(super) fn build_map(&mut self, count: usize) -> Done {
+        for entry in self.run.peek_many(2 * count).chunks_exact(2) {
+            self.sites.takes_keys(&self.frame, &entry[..1]);
+        }
         let map = ops::build_map(self.py(), self.run.peek_many(2 * count))?;
         self.run.drop_many(2 * count);
         self.push_new(map)
@@ -95,6 +99,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     #[inline(always)]
     pub(super) fn set_add(&mut self, depth: usize) -> Done {
         self.sites.grows(&self.frame, self.run.peek(depth + 1));
+        self.sites.takes_keys(&self.frame, self.run.peek_many(1));
         let result = ops::set_add(self.run.peek(depth + 1), self.run.peek(1));
         self.sites.hashes(&self.frame, self.run.peek(1));
         self.finish_extending(1, depth, result)
@@ -103,6 +108,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     pub(super) fn set_update(&mut self, depth: usize) -> Done {
         self.sites.grows(&self.frame, self.run.peek(depth + 1));
         self.consume()?;
+        self.sites.takes_keys(&self.frame, self.run.peek_many(1));
         let result = ops::set_update(self.run.peek(depth + 1), self.run.peek(1));
         self.sites.hashes(&self.frame, self.run.peek(depth + 1));
         self.finish_extending(1, depth, result)
@@ -112,6 +118,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     pub(super) fn map_add(&mut self, depth: usize) -> Done {
         self.sites.grows(&self.frame, self.run.peek(depth + 2));
         let (key, value) = (self.run.peek(2), self.run.peek(1));
+        self.sites.takes_keys(&self.frame, &[key]);
         let result = ops::map_add(self.run.peek(depth + 2), key, value);
         self.sites.hashes(&self.frame, self.run.peek(2));
         self.finish_extending(2, depth, result)

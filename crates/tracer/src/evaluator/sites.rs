@@ -55,6 +55,8 @@ pub trait Sites<'py>: Sized {
     fn substitutes(&self, frame: &Frame<'py>) -> Vec<(usize, Object<'py>)> {
         Vec::new()
     }
+    /// These, or what they hold, are about to be keys of a dictionary or elements of a set.
+    fn takes_keys(&self, frame: &Frame<'py>, values: &[Borrowed<'_, 'py>]) {}
     /// Parts of an f-string became one.
     fn joins(&self, frame: &Frame<'py>, parts: &[Borrowed<'_, 'py>], text: Borrowed<'_, 'py>) {}
     /// The frame is about to return or yield this value.

@@ -15,7 +15,6 @@ use stator_shapes::ExprId;
 use stator_shapes::rules::{self, Arg, Element};
 
 use super::Recorder;
-use super::kinds::Kind;
 use super::look as heap;
 use super::state::State;
 use super::symbols::{Made, Number, Sizes};
@@ -559,21 +558,6 @@ impl State {
             for part in heap::plain_parts(object) {
                 self.fix_sizes_in(part.as_borrowed(), why, depth + 1);
             }
-        }
-    }
-
-    /// Fixes the numbers that a dictionary or set hashes.
-    pub fn fix_hashed(&mut self, container: Borrowed<'_, '_>) {
-        if !self.has_symbols() {
-            return;
-        }
-        let keys: Vec<_> = match self.kind_alone(container) {
-            Kind::Dict => heap::dict_items(container).into_iter().map(|(key, _)| key).collect(),
-            Kind::Set | Kind::FrozenSet => heap::set_items(container),
-            _ => return,
-        };
-        for key in keys {
-            self.fix(key.as_borrowed(), "a key", 0);
         }
     }
 }

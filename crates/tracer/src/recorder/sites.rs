@@ -67,6 +67,10 @@ impl<'py> Sites<'py> for Recorder {
         found.map(|(index, value)| (index, value.into_bound(frame.py()))).collect()
     }
 
+    fn takes_keys(&self, frame: &Frame<'py>, values: &[Borrowed<'_, 'py>]) {
+        self.concrete(frame, values, "a key");
+    }
+
     fn joins(&self, frame: &Frame<'py>, parts: &[Borrowed<'_, 'py>], text: Borrowed<'_, 'py>) {
         self.spells(frame, parts, text);
     }
@@ -425,7 +429,6 @@ impl<'py> Sites<'py> for Recorder {
             if matches!(state.kind_alone(object), Kind::Set | Kind::FrozenSet | Kind::Dict) {
                 state.note_hashed(object);
             }
-            state.fix_hashed(object);
             Ok(())
         });
     }
@@ -442,10 +445,6 @@ impl<'py> Sites<'py> for Recorder {
     }
 
     fn extends(&self, frame: &Frame<'py>, container: Borrowed<'_, 'py>) {
-        self.note(frame, |state| {
-            state.fix_hashed(container);
-            Ok(())
-        });
         self.note(frame, |state| match state.kind(container) {
             Kind::List | Kind::Dict => heap::children(container)
                 .iter()

@@ -1,0 +1,147 @@
+"""C code and Python's own machinery read a number that may be a symbol: never a wrong result.
+
+Each program runs with numbers and sizes that vary independently, equal ones among them, and must give
+plain Python's results however often it is traced.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import math
+import operator
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import stator
+
+from .test_programs import same
+
+
+def an_own_length(x: Any, n: int) -> Any:
+    class Sized:
+        def __len__(self) -> int:
+            return n
+
+        def __bool__(self) -> bool:
+            return n > 4
+
+        def __index__(self) -> int:
+            return n
+
+    sized = Sized()
+    return x + len(sized) + (1 if sized else 0) + len(list(range(9))[sized:])  # type: ignore[misc]
+
+
+def a_generator(x: Any, n: int) -> Any:
+    def numbers() -> Any:
+        for k in range(n):
+            yield x.shape[0] * k
+
+    return x + sum(numbers())
+
+
+def a_frozen_dataclass(x: Any, n: int) -> Any:
+    @dataclasses.dataclass(frozen=True)
+    class Pair:
+        a: int
+        b: int
+
+    return x + (1 if Pair(n, 2) == Pair(5, 2) else 0)
+
+
+def changed_lists(x: Any, n: int) -> Any:
+    numbers = list(range(10))
+    numbers.insert(n, 99)
+    del numbers[n]
+    numbers[n] = 7
+    return x + numbers[n] + numbers.pop(n)
+
+
+def dictionaries(x: Any, n: int) -> Any:
+    found = {n: 1}
+    found[x.shape[0]] = 2
+    return x + len(found) + found.get(5, 0) + (n in found) + (4 in found)
+
+
+def a_match(x: Any, n: int) -> Any:
+    match n:
+        case 4:
+            return x
+        case 5 | 6:
+            return x + 1
+        case _:
+            return x + 2
+
+
+def a_shape_that_fails(x: Any, n: int) -> Any:
+    try:
+        return x.view(n * 2, -1)
+    except RuntimeError:
+        return x + 1
+
+
+PROGRAMS: dict[str, Callable[[Any, int], Any]] = {
+    "sorted": lambda x, n: x + sorted([n, 5, 2])[0],
+    "max by key": lambda x, n: x + max([x, x * 2], key=lambda t: t.shape[0] + n).sum(),
+    "comprehension": lambda x, n: x + len([i for i in range(n)]),  # noqa: C416
+    "set": lambda x, n: x + len({n, 3, x.shape[0]}),
+    "equal keys": lambda x, n: x + len({n: 1, x.shape[0]: 2}) + len({*[n, x.shape[0]]}),
+    "in a tuple": lambda x, n: x * (3 if n in (4, 5, 6) else 2),
+    "index": lambda x, n: x + [10, 20, 30, 40, 50, 60, 70, 80, 90][n],
+    "sum of a generator": lambda x, n: x + sum(i for i in (n, n + 1, x.shape[0])),
+    "reduce": lambda x, n: x + functools.reduce(operator.mul, (n, 2, x.size(0)), 1),
+    "repeated text": lambda x, n: x + int("1" * n),
+    "bits": lambda x, n: x + (n & 3) + (n << 1) + (n ^ 1) + (~n),
+    "divmod, round, hash": lambda x, n: x + divmod(n, 3)[1] + round(n / 3) + hash(n),
+    "attributes": lambda x, n: x + n.bit_length() + n.real + n.numerator,
+    "special methods": an_own_length,
+    "dataclass": a_frozen_dataclass,
+    "counter": lambda x, n: x + collections.Counter([n, n, 4])[4],
+    "tuple methods": lambda x, n: x + (n, x.shape[0]).index(n) + (n, x.shape[0]).count(4),
+    "slices": lambda x, n: x[n - 1 :].sum() + x[:n].numel() + x[-1, 0],
+    "iterators": lambda x, n: x + sum(iter(range(n))) + next(iter(range(n, 99))),
+    "format": lambda x, n: x + float(str(n)) + len(f"{n:>{n}}"),
+    "lists": changed_lists,
+    "slice objects": lambda x, n: x + len(list(range(20))[slice(0, n)]),
+    "math": lambda x, n: x + math.factorial(n) + math.gcd(n, 6) + math.comb(n, 2),
+    "factories": lambda x, n: torch.full((n, 2), n) + torch.eye(n)[:, :2],
+    "repeat": lambda x, n: (x.repeat(n, 1).view(n, -1).sum(1), torch.linspace(0, n, n)),
+    "generator": a_generator,
+    "min and max": lambda x, n: x + max(n, x.shape[0], 3) + min(n, 2),
+    "in place": lambda x, n: (x.new_zeros(n).add_(n), x.flatten()[n], x.t().reshape(3, -1)),
+    "a failing view": a_shape_that_fails,
+    "signs": lambda x, n: x + (n % 2 == 0) + (n // 2) + (-n // 3) + n % -3,
+    "powers": lambda x, n: x.sum() + 10**n + n**2 + 2**n,
+    "truth": lambda x, n: x + bool(n - 5) + (not n - 4),
+    "match": a_match,
+    "dictionaries": dictionaries,
+}
+
+NUMBERS = (4, 5, 6, 7, 5, 4, 8, 3, 2, 6)
+
+
+def outcome(function: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return function(*arguments)
+    except Exception as error:
+        return type(error)
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_equals_plain_python(name: str, dynamic: bool | None) -> None:
+    function = PROGRAMS[name]
+    compiled = stator.compile(function, dynamic=dynamic, recompile_limit=40)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for n in NUMBERS:
+            for rows in (n, 8):
+                x = torch.arange(rows * 3.0).reshape(rows, 3)
+                expected, found = outcome(function, x, n), outcome(compiled, x.clone(), n)
+                assert same(expected, found), f"n = {n}, {rows} rows: {expected} != {found}"
