@@ -282,6 +282,22 @@ def test_nothing_symbolic_is_left_in_the_users_objects() -> None:
     assert traces(compiled) == 2
 
 
+def test_a_result_that_holds_itself() -> None:
+    def loops(x: Any, n: int) -> Any:
+        pair = (x.shape[0], [n + 1])
+        found = [n, pair, pair]
+        found.append(found)
+        return found
+
+    compiled = stator.compile(loops)
+    for n in (2, 3, 4):
+        number, pair, again, found = result = compiled(torch.ones(n, 2), n)
+        assert found is result and again is pair
+        assert (number, pair) == (n, (n, [n + 1]))
+        assert number is n
+    assert traces(compiled) == 2
+
+
 def test_what_c_code_reads_is_fixed(log: list[str]) -> None:
     def reads(x: Any, n: int) -> Any:
         return x + len(list(range(n)))

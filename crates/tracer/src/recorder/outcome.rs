@@ -15,6 +15,7 @@ use stator_guards::{GlobalState, Guard, GuardKind, ObjectId, Source, SourceId, S
 use super::effects::{self, Last};
 use super::look as heap;
 use super::state::{State, Stop};
+use super::symbols::PlainLists;
 use super::{Recorder, Recording};
 use crate::breaks::{Break, Place};
 use crate::effects::{Part, Store};
@@ -210,13 +211,11 @@ pub fn record<'py>(
     *recorder.generators.borrow_mut() = rollback::generators(py)?;
     *recorder.gc.borrow_mut() = Some(WithoutGc::new(py));
     let result = recorder.evaluating(py, || ops::call_ex(function, args, kwargs));
-    let mut later = Vec::new();
-    let plain = |value| recorder.state.borrow().plain_result(value, &mut later);
+    let mut lists = PlainLists::default();
+    let plain = |value| recorder.state.borrow().plain_result(value, &mut lists);
     let plain = result.as_ref().ok().and_then(plain);
     recorder.close(py, result.as_ref().ok().map(|value| value.as_borrowed()));
-    for (list, index, number) in later {
-        list.set_item(index, number)?;
-    }
+    lists.settle()?;
     Ok(plain.map_or(result, Ok))
 }
 

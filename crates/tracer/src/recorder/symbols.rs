@@ -79,6 +79,24 @@ struct Entry {
     object: Py<PyAny>,
 }
 
+/// New lists with numbers of their own, and what is to stand there.
+#[derive(Default)]
+pub struct PlainLists<'py> {
+    items: Vec<(Bound<'py, PyList>, usize, Object<'py>)>,
+    /// What stands for each tuple and list that was looked into, by address.
+    seen: FxHashMap<usize, Option<Object<'py>>>,
+}
+
+impl PlainLists<'_> {
+    /// Puts plain numbers into the lists.
+    ///
+    /// # Errors
+    /// None, as long as the lists are as long as they were.
+    pub fn settle(self) -> PyResult<()> {
+        self.items.into_iter().try_for_each(|(list, index, plain)| list.set_item(index, plain))
+    }
+}
+
 /// Sizes of a tensor.
 pub type Sizes = SmallVec<[ExprId; 5]>;
 
@@ -183,38 +201,46 @@ impl State {
         }
     }
 
-    /// As [`State::plain`], also of what new tuples and lists hold. Lists are changed by `later`, once
-    /// the trace is complete.
+    /// As [`State::plain`], also of what new tuples and lists hold. Lists are changed by who gets
+    /// `plain`, once the trace is complete.
     pub fn plain_result<'py>(
         &self,
         object: &Object<'py>,
-        later: &mut Vec<(Bound<'py, PyList>, usize, Object<'py>)>,
+        plain: &mut PlainLists<'py>,
     ) -> Option<Object<'py>> {
         self.symbols.as_ref()?;
-        let is_fresh = || self.origin(object.as_borrowed()) == Some(Origin::Fresh);
+        let is_list = object.is_exact_instance_of::<PyList>();
+        if !is_list && !heap::is_plain_tuple(object.as_borrowed())
+            || self.origin(object.as_borrowed()) != Some(Origin::Fresh)
+        {
+            return self.plain(object);
+        }
+        let address = object.as_ptr() as usize;
+        if let Some(known) = plain.seen.get(&address) {
+            return known.clone();
+        }
+        // It may hold itself.
+        plain.seen.insert(address, None);
+        let items = heap::children(object.as_borrowed());
+        let found: Vec<_> = items.iter().map(|item| self.plain_result(item, plain)).collect();
         if let Ok(list) = object.cast_exact::<PyList>() {
-            let items = if is_fresh() { heap::list_items(object.as_borrowed()) } else { vec![] };
-            for (index, item) in items.iter().enumerate() {
-                if let Some(plain) = self.plain_result(item, later) {
-                    later.push((list.clone(), index, plain));
-                }
+            for (index, item) in found.into_iter().enumerate() {
+                plain.items.extend(item.map(|item| (list.clone(), index, item)));
             }
             return None;
         }
-        if !heap::is_plain_tuple(object.as_borrowed()) || !is_fresh() {
-            return self.plain(object);
-        }
-        let items = heap::tuple_items(object.as_borrowed());
-        let plain: Vec<_> = items.iter().map(|item| self.plain_result(item, later)).collect();
-        if plain.iter().all(Option::is_none) {
+        if found.iter().all(Option::is_none) {
             return None;
         }
-        let items = items.into_iter().zip(plain).map(|(item, plain)| plain.unwrap_or(item));
+        let items = items.into_iter().zip(found).map(|(item, plain)| plain.unwrap_or(item));
         let tuple = PyTuple::new(object.py(), items.collect::<Vec<_>>()).ok()?;
-        if object.is_exact_instance_of::<PyTuple>() {
-            return Some(tuple.into_any());
-        }
-        object.get_type().call1((tuple,)).ok()
+        let made = if object.is_exact_instance_of::<PyTuple>() {
+            Some(tuple.into_any())
+        } else {
+            object.get_type().call1((tuple,)).ok()
+        };
+        plain.seen.insert(address, made.clone());
+        made
     }
 
     /// Gives an object of its own to a number that was computed or read.
