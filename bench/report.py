@@ -108,14 +108,24 @@ def _line(cells: list[str]) -> str:
 def _first_call(bench: Bench, results: Results) -> list[str]:
     ours, peer = _both(bench, results)
     return [
+        *_first_cells(bench, ours, peer),
+        _cell(peer, lambda row: _times(row["first"] / row["eager"])),
+        _above_eager(ours, peer, "first"),
+    ]
+
+
+def _first_cells(bench: Bench, ours: Result, peer: Result) -> list[str]:
+    return [
         bench.title,
         _cell(ours, lambda row: _ms(row["eager"])),
         _cell(ours, lambda row: _ms(row["first"])),
         _cell(ours, lambda row: _times(row["first"] / row["eager"])),
         _cell(peer, lambda row: _ms(row["first"])),
-        _cell(peer, lambda row: _times(row["first"] / row["eager"])),
-        _ratio(ours, peer, lambda row: max(row["first"] - row["eager"], 0.0)),
     ]
+
+
+def _above_eager(ours: Result, peer: Result, figure: str) -> str:
+    return _ratio(ours, peer, lambda row: max(row[figure] - row["eager"], 0.0))
 
 
 def _warm(bench: Bench, results: Results) -> list[str]:
@@ -162,7 +172,7 @@ def _breaking(bench: Bench, results: Results) -> list[str]:
         _cell(ours, lambda row: _times(row["replay"] / row["eager"])),
         _cell(peer, lambda row: _us(row["replay"])),
         _cell(peer, lambda row: _times(row["replay"] / row["eager"])),
-        _ratio(ours, peer, lambda row: max(row["replay"] - row["eager"], 0.0)),
+        _above_eager(ours, peer, "replay"),
     ]
 
 
@@ -173,12 +183,8 @@ def _dynamic(bench: Bench, results: Results) -> list[str]:
     if not isinstance(ours, str) and not isinstance(static, str):
         warm = _times(ours["warm"] / static["warm"])
     return [
-        bench.title,
-        _cell(ours, lambda row: _ms(row["eager"])),
-        _cell(ours, lambda row: _ms(row["first"])),
-        _cell(ours, lambda row: _times(row["first"] / row["eager"])),
-        _cell(peer, lambda row: _ms(row["first"])),
-        _ratio(ours, peer, lambda row: max(row["first"] - row["eager"], 0.0)),
+        *_first_cells(bench, ours, peer),
+        _above_eager(ours, peer, "first"),
         _cell(ours, lambda row: _us(row["warm"])),
         warm,
     ]
