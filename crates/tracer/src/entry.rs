@@ -297,11 +297,11 @@ impl Entry {
         resolved: &Resolved<'py>,
     ) -> SmallVec<[(usize, Object<'py>); 4]> {
         let Some(symbolic) = &self.traced.symbolic else { return SmallVec::new() };
-        if symbolic.inputs.is_empty() {
-            return SmallVec::new();
-        }
-        let numbers = symbolic.read(self.slots(resolved)).expect("the numbers were checked");
-        let size = |slot| PyInt::new(py, numbers.integer(slot)).into_any();
+        let objects = self.slots(resolved);
+        let size = |slot: usize| {
+            let size = symbolic.slots[slot].integer(&objects[slot]);
+            PyInt::new(py, size.expect("the numbers were checked")).into_any()
+        };
         symbolic.inputs.iter().map(|(position, slot)| (*position, size(*slot))).collect()
     }
 

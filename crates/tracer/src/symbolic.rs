@@ -65,10 +65,15 @@ pub struct Numbers {
     floats: SmallVec<[f64; 8]>,
 }
 
-impl Numbers {
-    /// The integer in a slot.
-    pub fn integer(&self, slot: usize) -> i64 {
-        self.integers[slot]
+impl Slot {
+    /// The integer in what its source holds; `None` if there is none of 64 bits, or it's a float.
+    pub fn integer(&self, object: &Object<'_>) -> Option<i64> {
+        match self.part {
+            Part::Integer => object.extract().ok(),
+            Part::Size(index) => tensor::size(object.as_borrowed(), index),
+            Part::Stride(index) => tensor::stride(object.as_borrowed(), index),
+            Part::Float => None,
+        }
     }
 }
 
@@ -77,13 +82,10 @@ impl Symbolic {
     pub fn read(&self, objects: &[Object<'_>]) -> Option<Numbers> {
         let mut numbers = Numbers::default();
         for (slot, object) in self.slots.iter().zip(objects) {
-            let (mut integer, mut float) = (0, 0.0);
-            match slot.part {
-                Part::Integer => integer = object.extract().ok()?,
-                Part::Float => float = object.extract().ok()?,
-                Part::Size(index) => integer = tensor::size(object.as_borrowed(), index)?,
-                Part::Stride(index) => integer = tensor::stride(object.as_borrowed(), index)?,
-            }
+            let (integer, float) = match slot.part {
+                Part::Float => (0, object.extract().ok()?),
+                _ => (slot.integer(object)?, 0.0),
+            };
             numbers.integers.push(integer);
             numbers.floats.push(float);
         }

@@ -270,18 +270,17 @@ impl Recorder {
         left: Borrowed<'_, 'py>,
         right: Borrowed<'_, 'py>,
     ) -> Option<bool> {
-        let is_sequence = |object: Borrowed<'_, 'py>| heap::is_plain_tuple(object);
-        if !is_sequence(left) || !is_sequence(right) {
+        if !heap::is_plain_tuple(left) || !heap::is_plain_tuple(right) {
             return None;
         }
         let (left, right) = (heap::tuple_items(left), heap::tuple_items(right));
         let mut state = self.state.borrow_mut();
-        let all = left.iter().chain(&right);
-        let fits = all.clone().all(|item| {
+        let mut all = left.iter().chain(&right);
+        let is_plain = |item: &Object<'_>| {
             item.is_exact_instance_of::<PyInt>() || item.is_exact_instance_of::<PyFloat>()
-        });
-        let mut all = all;
-        if !fits || !all.any(|item| state.number(item.as_borrowed()).is_some()) {
+        };
+        if !all.clone().all(is_plain) || !all.any(|item| state.number(item.as_borrowed()).is_some())
+        {
             return None;
         }
         if left.len() != right.len() {
@@ -331,14 +330,14 @@ impl Recorder {
         &self,
         frame: &Frame<'py>,
         callable: Borrowed<'_, 'py>,
+        name: &str,
         args: &[Borrowed<'_, 'py>],
     ) -> Option<Result<Object<'py>>> {
-        let name = heap::callable_name(callable).into_owned();
-        if matches!(&*name, "sum" | "prod" | "min" | "max" | "len") && args.len() == 1 {
-            return self.fold(frame, &name, args[0]);
+        if matches!(name, "sum" | "prod" | "min" | "max") && args.len() == 1 {
+            return self.fold(frame, name, args[0]);
         }
         let is_known = matches!(
-            &*name,
+            name,
             "min" | "max" | "int" | "float" | "abs" | "ceil" | "floor" | "trunc" | "sqrt" | "index"
         );
         if !is_known || args.is_empty() {
@@ -346,14 +345,14 @@ impl Recorder {
         }
         let terms = self.state.borrow_mut().terms(args)?;
         let number = terms[0].number;
-        match (&*name, number) {
+        match (name, number) {
             ("int" | "index" | "ceil" | "floor" | "trunc", Number::Integer(_))
                 if args.len() == 1 =>
             {
                 return Some(Ok(args[0].to_owned()));
             }
             ("float", Number::Float(_)) if args.len() == 1 => return Some(Ok(args[0].to_owned())),
-            ("min" | "max", _) => return self.extreme(frame, &name, args),
+            ("min" | "max", _) => return self.extreme(frame, name, args, &terms),
             _ if args.len() > 1 => return None,
             _ => {}
         }
@@ -366,15 +365,15 @@ impl Recorder {
         };
         let target = {
             let mut state = self.state.borrow_mut();
-            let printed = match &*name {
+            let printed = match name {
                 "ceil" | "floor" | "trunc" | "sqrt" => format!("math.{name}"),
-                _ => name.clone(),
+                _ => name.to_string(),
             };
             let text = state.graph.intern(&printed);
             Target::Function { name: text, object: state.graph_object(callable, || printed) }
         };
         self.computed(frame, args, value, target, &terms, |context| {
-            Some(match (&*name, number) {
+            Some(match (name, number) {
                 ("float", Number::Integer(expr)) => context.float_from_int(expr).map(Number::Float),
                 ("int" | "trunc", Number::Float(float)) => {
                     context.round(Rounding::Trunc, float).map(Number::Integer)
@@ -389,7 +388,7 @@ impl Recorder {
                 ("abs", Number::Float(float)) => {
                     context.float_unary(FloatUnary::Abs, float).map(Number::Float)
                 }
-                ("sqrt", _) => float_of(context, number)
+                ("sqrt", _) => float(context, number)
                     .and_then(|float| context.float_unary(FloatUnary::Sqrt, float))
                     .map(Number::Float),
                 _ => return None,
@@ -403,18 +402,13 @@ impl Recorder {
         frame: &Frame<'py>,
         name: &str,
         args: &[Borrowed<'_, 'py>],
+        terms: &[Term],
     ) -> Option<Result<Object<'py>>> {
-        let integers: Option<Vec<ExprId>> = {
-            let mut state = self.state.borrow_mut();
-            let terms = state.terms(args)?;
-            terms
-                .iter()
-                .map(|term| match term.number {
-                    Number::Integer(expr) => Some(expr),
-                    Number::Float(_) => None,
-                })
-                .collect()
+        let integer = |term: &Term| match term.number {
+            Number::Integer(expr) => Some(expr),
+            Number::Float(_) => None,
         };
+        let integers: Option<Vec<ExprId>> = terms.iter().map(integer).collect();
         let is_max = name == "max";
         let Some(integers) = integers else {
             // Floats: the first of the largest, by comparisons.
@@ -433,11 +427,11 @@ impl Recorder {
             }
             return Some(Ok(best.to_owned()));
         };
-        let values: Option<Vec<i64>> = args.iter().map(|arg| arg.extract().ok()).collect();
-        let values = values?;
-        let best = if is_max { values.iter().max() } else { values.iter().min() };
-        let at = values.iter().position(|value| Some(value) == best)?;
-        let terms = self.state.borrow_mut().terms(args)?;
+        // PyTorch's function takes two.
+        let [first, second] = *args else { return None };
+        let (a, b): (i64, i64) = (first.extract().ok()?, second.extract().ok()?);
+        let is_second = if is_max { b > a } else { b < a };
+        let best = if is_second { second } else { first };
         let target = {
             let mut state = self.state.borrow_mut();
             let torch = heap::loaded_module(frame.py(), "torch")?;
@@ -447,8 +441,7 @@ impl Recorder {
             let object = state.graph_object(function.as_borrowed(), || printed);
             Target::Function { name: text, object }
         };
-        let terms: SmallVec<[Term; 2]> = if terms.len() == 2 { terms } else { return None };
-        self.computed(frame, args, args[at].to_owned(), target, &terms, |context| {
+        self.computed(frame, args, best.to_owned(), target, terms, |context| {
             let result = if is_max { context.max(&integers) } else { context.min(&integers) };
             Some(result.map(Number::Integer))
         })
@@ -461,7 +454,7 @@ impl Recorder {
         name: &str,
         sequence: Borrowed<'_, 'py>,
     ) -> Option<Result<Object<'py>>> {
-        if name == "len" || !(heap::is_plain_tuple(sequence) || heap::is_exact_list(sequence)) {
+        if !heap::is_plain_tuple(sequence) && !heap::is_exact_list(sequence) {
             return None;
         }
         let items = heap::children(sequence);
@@ -480,7 +473,8 @@ impl Recorder {
             _ => {
                 let borrowed: SmallVec<[Borrowed<'_, 'py>; 8]> =
                     items.iter().map(|item| item.as_borrowed()).collect();
-                return self.extreme(frame, name, &borrowed);
+                let terms = self.state.borrow_mut().terms(&borrowed)?;
+                return self.extreme(frame, name, &borrowed, &terms);
             }
         };
         let mut total: Object<'py> = start?.into_pyobject(py).ok()?.into_any();
@@ -529,10 +523,6 @@ impl Recorder {
             state.fix(*object, why, 0);
         }
     }
-}
-
-fn float_of(context: &mut Context, number: Number) -> std::result::Result<FloatId, Error> {
-    float(context, number)
 }
 
 /// How deep containers are searched for symbolic numbers.

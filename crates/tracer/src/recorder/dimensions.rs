@@ -136,42 +136,37 @@ impl Recorder {
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
+        let name = heap::callable_name(callable);
         if names.is_none()
-            && let Some(result) = self.symbolic_function(frame, callable, args)
+            && let Some(result) = self.symbolic_function(frame, callable, &name, args)
         {
             return result;
         }
-        let name = heap::callable_name(callable).into_owned();
-        if matches!(class, Class::StateRead) {
-            if let Some(result) = self.symbolic_metadata(frame, &name, args, names) {
-                return result;
+        let is_len = matches!(class, Class::Model(Model::Len)) && args.len() == 1;
+        let known = match class {
+            Class::StateRead => {
+                let found = self.symbolic_metadata(frame, &name, args, names);
+                Some(found.unwrap_or_else(|| self.call_known(frame, class, callable, args, names)))
             }
-        } else if matches!(class, Class::Model(Model::Len)) && args.len() == 1 {
-            if let Some(length) = self.symbolic_length(frame, args[0]) {
-                return length;
-            }
-            let consuming = self.consuming(frame);
-            let result = self.call_known(frame, class, callable, args, names);
-            drop(consuming);
-            return result;
-        } else {
-            if matches!(class, Class::Model(Model::Repr)) && args.len() == 1 {
+            Class::Model(Model::Repr) if args.len() == 1 => {
                 let text = self.call_known(frame, class, callable, args, names)?;
                 self.spells(frame, args, text.as_borrowed());
-                return Ok(text);
+                Some(Ok(text))
             }
-            let moves = MOVERS.contains(&&*name) && (name != "enumerate" || args.len() == 1);
-            if moves && name.ends_with("attr") {
-                self.concrete(frame, &args[1..args.len().min(2)], "the name of an attribute");
-            }
-            if !moves {
-                self.concrete(frame, args, &format!("read by {name}"));
-            }
-            let consuming = (!moves).then(|| self.consuming(frame));
-            let result = self.call_known(frame, class, callable, args, names);
-            drop(consuming);
+            _ if is_len => self.symbolic_length(frame, args[0]),
+            _ => None,
+        };
+        if let Some(result) = known {
             return result;
         }
+        let moves = MOVERS.contains(&&*name) && (name != "enumerate" || args.len() == 1);
+        if moves && name.ends_with("attr") {
+            self.concrete(frame, &args[1..args.len().min(2)], "the name of an attribute");
+        }
+        if !moves && !is_len {
+            self.concrete(frame, args, &format!("read by {name}"));
+        }
+        let _consuming = (!moves).then(|| self.consuming(frame));
         self.call_known(frame, class, callable, args, names)
     }
 
@@ -186,7 +181,9 @@ impl Recorder {
         }
         let reads = |caller: Frame<'_>| caller.id() == self.consumer.get();
         let is_read = self.consumer.get() != 0 && frame.previous().is_some_and(reads);
-        if is_read || is_converted(&heap::text(frame.code().name())) {
+        let is_converted =
+            || heap::is_number(value) && is_converted(&heap::text(frame.code().name()));
+        if is_read || is_converted() {
             self.concrete(frame, &[value], "returned to C code");
         }
     }
@@ -285,7 +282,7 @@ impl Recorder {
         };
         let tensor = args[0];
         let all = match name {
-            "size" | "__get__" => sizes.clone(),
+            "size" => sizes,
             "stride" => match self.state.borrow_mut().symbolic_strides(tensor) {
                 Some(strides) => strides,
                 None => {
@@ -413,7 +410,7 @@ impl State {
     /// them before has to be read before in the graph too.
     pub fn settle_sizes(&mut self, tensor: Borrowed<'_, '_>) {
         let Some(sizes) = self.symbolic_sizes(tensor) else { return };
-        if self.fits(&[sizes], &[tensor.to_owned()]) {
+        if self.has_sizes(tensor, &sizes) {
             return;
         }
         if let Ok(node) = self.tensor_node(tensor) {
@@ -452,18 +449,17 @@ impl State {
 
     /// Whether sizes are those of these tensors in this call.
     fn fits(&self, sizes: &[Sizes], tensors: &[Object<'_>]) -> bool {
-        let Some(symbols) = self.symbols.as_ref() else { return false };
+        let mut pairs = sizes.iter().zip(tensors);
         sizes.len() == tensors.len()
-            && sizes.iter().zip(tensors).all(|(sizes, tensor)| {
-                tensor::info(tensor.as_borrowed()).is_some_and(|info| {
-                    info.sizes.len() == sizes.len()
-                        && info
-                            .sizes
-                            .iter()
-                            .zip(sizes)
-                            .all(|(size, expr)| symbols.context.hint(*expr) == *size)
-                })
-            })
+            && pairs.all(|(sizes, tensor)| self.has_sizes(tensor.as_borrowed(), sizes))
+    }
+
+    fn has_sizes(&self, tensor: Borrowed<'_, '_>, sizes: &Sizes) -> bool {
+        let (Some(symbols), Some(info)) = (self.symbols.as_ref(), tensor::info(tensor)) else {
+            return false;
+        };
+        let hints = sizes.iter().map(|size| symbols.context.hint(*size));
+        info.sizes.iter().copied().eq(hints)
     }
 
     fn infer_sizes(

@@ -263,8 +263,8 @@ impl Recorder {
             self.note(frame, |state| {
                 let target = target(state);
                 let stack = state.place(frame);
-                if given.is_some() {
-                    args.iter().for_each(|arg| state.settle_sizes(*arg));
+                if let (Some(_), Some(changed)) = (&given, args.first()) {
+                    state.settle_sizes(*changed);
                 }
                 let node =
                     state.graph.call_with_keywords(target, &recorded.args, &recorded.names, stack);
