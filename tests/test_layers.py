@@ -50,7 +50,7 @@ MODULES = {
     "_config": {"_suggest", "errors"},
     "_logs": {"_suggest", "_warnings", "errors"},
     "_fx": {"errors"},
-    "_symbolic_backend": {"_fx", "errors"},
+    "_symbolic_backend": {"_fx"},
     "_backends": {"_fx", "_suggest", "_symbolic_backend", "errors"},
     "_settings": {"_backends", "_config", "errors"},
     "_disable": {"_suggest", "errors"},

@@ -150,17 +150,20 @@ def _compile_graph(
 ) -> Callable[..., Any]:
     from stator._fx import graph_module
 
+    def compile_module(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        compiled = fn(module, inputs, **arguments)
+        if not callable(compiled):
+            raise BackendError(
+                f"The backend {name} returned {compiled!r}. A backend takes a torch.fx.GraphModule "
+                "and example inputs, and returns a callable that takes the graph's inputs."
+            )
+        return compiled
+
     if is_torch:
         from stator._symbolic_backend import SymbolicBackend, is_symbolic
 
         if is_symbolic(description):
-            symbolic = SymbolicBackend(name, fn, arguments, description)
+            symbolic = SymbolicBackend(compile_module, description)
             symbolic.compile(example_inputs)
             return symbolic
-    compiled = fn(graph_module(description, example_inputs), example_inputs, **arguments)
-    if not callable(compiled):
-        raise BackendError(
-            f"The backend {name} returned {compiled!r}. A backend takes a torch.fx.GraphModule and "
-            "example inputs, and returns a callable that takes the graph's inputs."
-        )
-    return compiled
+    return compile_module(graph_module(description, example_inputs), example_inputs)

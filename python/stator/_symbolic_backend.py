@@ -8,7 +8,7 @@ again, from the same graph, where a call meets sizes that it doesn't serve.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -23,7 +23,6 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 
 from stator._fx import Row, graph_module
-from stator.errors import BackendError
 
 __all__ = ["SymbolicBackend", "is_symbolic"]
 
@@ -58,14 +57,10 @@ class SymbolicBackend:
 
     def __init__(
         self,
-        name: str,
-        backend: Callable[..., Any],
-        arguments: Mapping[str, Any],
+        compile_module: Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]],
         description: Sequence[Row],
     ) -> None:
-        self._name = name
-        self._backend = backend
-        self._arguments = arguments
+        self._compile_module = compile_module
         self._description = description
         self._versions: list[_Version] = []
 
@@ -84,9 +79,7 @@ class SymbolicBackend:
         examples = _examples(environment, mode, sizes, inputs)
         module = graph_module(self._description, examples)
         with tracing(TracingContext(mode)):
-            run = self._backend(module, examples, **self._arguments)
-        if not callable(run):
-            raise BackendError(f"The backend {self._name} returned {run!r}, no callable.")
+            run = self._compile_module(module, examples)
         fixed = {
             index: example for index, example in enumerate(examples) if isinstance(example, float)
         }
