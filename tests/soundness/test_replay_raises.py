@@ -227,3 +227,23 @@ def test_batch_norm_before() -> None:
     with pytest.raises(RuntimeError):
         fn(BAD)
     assert torch.equal(found, mean)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("by_name", [True, False])
+def test_batch_norm_in_a_try(training: bool, by_name: bool) -> None:
+    """In training it writes statistics, which are taken back; in evaluation it only reads them."""
+
+    def fn(x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+        norm = torch.nn.functional.batch_norm
+        try:
+            if by_name:
+                y = norm(x, mean, var, training=training)
+            else:
+                y = norm(x, mean, var, None, None, training)
+            return torch.linalg.cholesky(x) + y
+        except RuntimeError:
+            return x + mean
+
+    statistics = (torch.zeros(2), torch.ones(2))
+    _check(fn, (GOOD, *statistics), (BAD, *statistics))

@@ -10,7 +10,7 @@ use pyo3::sync::PyOnceLock;
 use smallvec::SmallVec;
 use stator_cpython::heap::tensor;
 use stator_cpython::object::Borrowed;
-use stator_graph::{Graph, NodeId, NodeKind, Target};
+use stator_graph::{Arg, Graph, NodeId, NodeKind, Target, TextId};
 use stator_guards::{GlobalState, Guard, GuardKind, Value};
 
 use crate::locate::Places;
@@ -186,10 +186,28 @@ pub fn writes_silently(graph: &Graph, failed: Option<NodeId>) -> bool {
         NodeKind::Call { target: Target::GetAttr { name }, .. } => graph.text(*name) == "data",
         NodeKind::Call {
             target: Target::Function { name, .. } | Target::Method { name, .. },
-            ..
-        } => is_silent(graph.text(*name)),
+            args,
+            keywords,
+        } => {
+            let name = graph.text(*name);
+            is_silent(name)
+                && !(name.ends_with("batch_norm")
+                    && is_evaluating(graph, graph.args(*args), graph.keywords(*keywords)))
+        }
         _ => false,
     })
+}
+
+/// Whether a batch normalisation leaves its statistics alone: `training`, the sixth argument of
+/// both `torch`'s and `torch.nn.functional`'s, is false.
+fn is_evaluating(graph: &Graph, args: &[Arg], keywords: &[TextId]) -> bool {
+    let first_named = args.len() - keywords.len();
+    let named = keywords.iter().position(|name| graph.text(*name) == "training");
+    let training = match named {
+        Some(at) => Some(first_named + at),
+        None => (first_named > 5).then_some(5),
+    };
+    training.is_some_and(|at| args[at] == Arg::bool(false))
 }
 
 /// Whether a function writes to arguments without counting the write.
