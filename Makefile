@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # PyO3 and the C shim are built against this interpreter, and tests written in Rust start it.
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 # The crates that need no interpreter.
-PURE := -p stator-bytecode -p stator-graph -p stator-guards -p stator-shapes
+PURE := -p stator-bytecode -p stator-federated -p stator-graph -p stator-guards -p stator-shapes
 SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates -type f \
 	\( -name '*.rs' -o -name '*.toml' -o -name '*.c' -o -name '*.h' \))
 STYLED := python tests tools examples bench

@@ -16,6 +16,7 @@ PACKAGE = ROOT / "python" / "stator"
 # What each crate may depend on, among the crates of the workspace.
 CRATES = {
     "stator-bytecode": set(),
+    "stator-federated": set(),
     "stator-graph": set(),
     "stator-guards": set(),
     "stator-shapes": set(),
@@ -30,6 +31,7 @@ CRATES = {
     "stator-py": {
         "stator-bytecode",
         "stator-cpython",
+        "stator-federated",
         "stator-graph",
         "stator-guards",
         "stator-shapes",
@@ -37,7 +39,7 @@ CRATES = {
     },
 }
 # These build and test without an interpreter.
-PURE = ("stator-bytecode", "stator-graph", "stator-guards", "stator-shapes")
+PURE = ("stator-bytecode", "stator-federated", "stator-graph", "stator-guards", "stator-shapes")
 INTERPRETER = {"pyo3", "pyo3-ffi", "pyo3-build-config"}
 
 # What each Python module may import from the package, itself and `_stator` (the native module,

@@ -1,6 +1,7 @@
 //! The `_stator` extension module: exposes the crates below, owns no algorithm.
 
 mod bytecode;
+mod federated;
 mod steering;
 mod testing;
 
@@ -41,6 +42,7 @@ fn _stator(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_set_min_graph_ops, module)?)?;
     module.add_function(wrap_pyfunction!(_breaks_page, module)?)?;
     bytecode::register(module)?;
+    federated::register(module)?;
     steering::register(module)?;
     stator_tracer::check::testing::register(module)?;
     stator_tracer::resume::testing::register(module)?;

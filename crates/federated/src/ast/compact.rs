@@ -1,0 +1,98 @@
+//! The tree as one line.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::{BlockKind, BuildingBlock, Key};
+
+/// What is left to print of a tree.
+enum Step<'a> {
+    Block(&'a BuildingBlock),
+    Text(Cow<'a, str>),
+}
+
+impl fmt::Display for BuildingBlock {
+    /// One line: `(x -> x[0])`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The last step is the next one.
+        let mut steps = vec![Step::Block(self)];
+        while let Some(step) = steps.pop() {
+            match step {
+                Step::Text(text) => f.write_str(&text)?,
+                Step::Block(block) => {
+                    let start = steps.len();
+                    expand(block, &mut steps);
+                    steps[start..].reverse();
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Adds the texts of a block and the blocks below it, in the order of reading.
+fn expand<'a>(block: &'a BuildingBlock, steps: &mut Vec<Step<'a>>) {
+    let text = |text: &'a str| Step::Text(Cow::Borrowed(text));
+    match block.kind() {
+        BlockKind::Reference(reference) => {
+            steps.push(text(&reference.name));
+            if let Some(context) = &reference.context {
+                steps.extend([text("@"), text(context)]);
+            }
+        }
+        BlockKind::Selection(selection) => {
+            steps.push(Step::Block(&selection.source));
+            match &selection.key {
+                Key::Name(name) => steps.extend([text("."), text(name)]),
+                Key::Index(index) => steps.push(Step::Text(Cow::Owned(format!("[{index}]")))),
+            }
+        }
+        BlockKind::Struct(structure) => {
+            steps.push(text("<"));
+            for (at, (name, value)) in structure.elements.iter().enumerate() {
+                if at > 0 {
+                    steps.push(text(","));
+                }
+                if let Some(name) = name {
+                    steps.extend([text(name), text("=")]);
+                }
+                steps.push(Step::Block(value));
+            }
+            steps.push(text(">"));
+        }
+        BlockKind::Call(call) => {
+            steps.extend([Step::Block(&call.function), text("(")]);
+            steps.extend(call.argument.as_ref().map(Step::Block));
+            steps.push(text(")"));
+        }
+        BlockKind::Lambda(lambda) => {
+            let name = lambda.parameter.as_ref().map_or("", |(name, _)| name);
+            steps.extend([text("("), text(name), text(" -> ")]);
+            steps.extend([Step::Block(&lambda.result), text(")")]);
+        }
+        BlockKind::Block(block) => {
+            steps.push(text("(let "));
+            for (at, (name, value)) in block.locals.iter().enumerate() {
+                if at > 0 {
+                    steps.push(text(","));
+                }
+                steps.extend([text(name), text("="), Step::Block(value)]);
+            }
+            steps.extend([text(" in "), Step::Block(&block.result), text(")")]);
+        }
+        BlockKind::Intrinsic(uri) => steps.push(text(uri)),
+        BlockKind::Placement(placement) => steps.push(text(placement.name())),
+        BlockKind::Compiled(compiled) => steps.extend([text("comp#"), text(&compiled.name)]),
+        BlockKind::Literal(array) => steps.push(Step::Text(Cow::Owned(array.to_string()))),
+        BlockKind::Data(data) => {
+            let address = data.value.as_ptr() as usize;
+            steps.push(Step::Text(Cow::Owned(address.to_string())));
+        }
+    }
+}
+
+impl fmt::Debug for BuildingBlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
