@@ -4,6 +4,7 @@ mod assign;
 mod container;
 mod intern;
 mod print;
+mod repr;
 mod shape;
 
 use std::sync::Arc;

@@ -3,13 +3,20 @@
 //! Everything that calls Python code of the user, or that the user calls, is native: a traceback
 //! shows the user's frames and no others.
 
-mod errors;
+pub mod errors;
+pub mod structure;
+pub mod types;
 
 use pyo3::prelude::*;
 
 /// Adds the module `_stator.federated`.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    let federated = PyModule::new(module.py(), "federated")?;
+    let federated = PyModule::new(module.py(), "stator._stator.federated")?;
     errors::register(&federated)?;
-    module.add_submodule(&federated)
+    structure::register(&federated)?;
+    types::register(&federated)?;
+    // So that `from stator._stator.federated import ...` finds it.
+    let modules = module.py().import("sys")?.getattr("modules")?;
+    modules.set_item("stator._stator.federated", &federated)?;
+    module.add("federated", federated)
 }
