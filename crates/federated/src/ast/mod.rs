@@ -173,6 +173,19 @@ impl Payload for WirePayload {
     }
 }
 
+impl Selection {
+    /// The position of the field.
+    pub fn position(&self) -> usize {
+        match &self.key {
+            Key::Index(index) => *index as usize,
+            Key::Name(name) => {
+                let structure = self.source.ty().as_struct().expect("selections are from structs");
+                structure.position(name).expect("the field was there when it was selected")
+            }
+        }
+    }
+}
+
 impl BuildingBlock {
     fn new(kind: BlockKind, ty: Type) -> Self {
         let hash = same::shallow_hash(&kind, &ty);
@@ -379,6 +392,11 @@ impl BuildingBlock {
         }
     }
 
+    /// A hash that equal trees share.
+    pub fn structural_hash(&self) -> u64 {
+        self.0.hash
+    }
+
     /// As a reference.
     pub fn as_reference(&self) -> Option<&Reference> {
         match self.kind() {
@@ -391,6 +409,38 @@ impl BuildingBlock {
     pub fn as_lambda(&self) -> Option<&Lambda> {
         match self.kind() {
             BlockKind::Lambda(lambda) => Some(lambda),
+            _ => None,
+        }
+    }
+
+    /// As a selection.
+    pub fn as_selection(&self) -> Option<&Selection> {
+        match self.kind() {
+            BlockKind::Selection(selection) => Some(selection),
+            _ => None,
+        }
+    }
+
+    /// As a call.
+    pub fn as_call(&self) -> Option<&Call> {
+        match self.kind() {
+            BlockKind::Call(call) => Some(call),
+            _ => None,
+        }
+    }
+
+    /// As names for values with a result.
+    pub fn as_block(&self) -> Option<&Block> {
+        match self.kind() {
+            BlockKind::Block(block) => Some(block),
+            _ => None,
+        }
+    }
+
+    /// The uri of an operation.
+    pub fn as_intrinsic(&self) -> Option<&Name> {
+        match self.kind() {
+            BlockKind::Intrinsic(uri) => Some(uri),
             _ => None,
         }
     }

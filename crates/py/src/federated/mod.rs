@@ -3,6 +3,7 @@
 //! Everything that calls Python code of the user, or that the user calls, is native: a traceback
 //! shows the user's frames and no others.
 
+pub mod blocks;
 pub mod errors;
 pub mod structure;
 pub mod types;
@@ -15,6 +16,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     errors::register(&federated)?;
     structure::register(&federated)?;
     types::register(&federated)?;
+    blocks::register(&federated)?;
     // So that `from stator._stator.federated import ...` finds it.
     let modules = module.py().import("sys")?.getattr("modules")?;
     modules.set_item("stator._stator.federated", &federated)?;
