@@ -2,7 +2,7 @@
 //!
 //! A computation is a typed abstract syntax tree of [`ast::BuildingBlock`]s. Types and trees are
 //! immutable and shared. Layers, lowest first: `dtype`, `placement`, `error` < `types`, `array` <
-//! `ast` < `intrinsics`, `wire` < `tracing`, `execution`. Nothing here knows of Python: what
+//! `ast` < `intrinsics`, `wire`, `factory` < `tracing`, `execution`. Nothing here knows of Python: what
 //! belongs to it (container classes, callables) passes through as opaque handles.
 
 pub mod array;
@@ -10,7 +10,9 @@ pub mod ast;
 pub mod dtype;
 pub mod error;
 pub mod intrinsics;
+pub mod factory;
 pub mod placement;
+pub mod tracing;
 pub mod types;
 
 use std::sync::Arc;

@@ -3,6 +3,7 @@
 mod assign;
 mod container;
 mod intern;
+mod leaves;
 mod print;
 mod repr;
 mod shape;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 pub use container::{Container, ContainerClass};
+pub use leaves::WithoutContainers;
 pub use shape::Shape;
 
 use crate::Name;
