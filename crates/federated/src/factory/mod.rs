@@ -23,7 +23,12 @@ use crate::error::{Class, Error, Result};
 use crate::types::{FederatedType, FunctionType, Type};
 
 /// The operation `uri` of type `(parameter -> result)`, applied to `argument`.
-fn apply(uri: &str, parameter: Type, result: Type, argument: BuildingBlock) -> Result<BuildingBlock> {
+fn apply(
+    uri: &str,
+    parameter: Type,
+    result: Type,
+    argument: BuildingBlock,
+) -> Result<BuildingBlock> {
     let intrinsic = BuildingBlock::intrinsic(uri, Type::function(Some(parameter), result));
     BuildingBlock::call(intrinsic, Some(argument))
 }

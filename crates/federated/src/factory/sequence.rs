@@ -27,8 +27,7 @@ pub fn sequence_reduce(
     let element = element_type(&value)?.clone();
     let op = with_unnamed_parameter(op, &Type::unnamed([zero.ty().clone(), element]))?;
     let result = function_type(&op)?.result.clone();
-    let arguments =
-        [(value.ty().clone(), value), (zero.ty().clone(), zero), (op.ty().clone(), op)];
+    let arguments = [(value.ty().clone(), value), (zero.ty().clone(), zero), (op.ty().clone(), op)];
     apply_many("sequence_reduce", result, arguments)
 }
 
@@ -52,7 +51,8 @@ pub fn curried(function: BuildingBlock) -> Result<BuildingBlock> {
         return Err(Error::new(Class::Value, "only a function of a struct can be curried")
             .found(function.ty()));
     };
-    let reference = |(at, ty): (usize, &Type)| BuildingBlock::reference(format!("arg{at}"), ty.clone());
+    let reference =
+        |(at, ty): (usize, &Type)| BuildingBlock::reference(format!("arg{at}"), ty.clone());
     let types = structure.fields().iter().map(|field| &field.ty);
     let references: Vec<_> = types.enumerate().map(reference).collect();
     let call = BuildingBlock::call(function, Some(unnamed(references.clone())?))?;

@@ -40,9 +40,12 @@ fn common_placement(ty: &Type) -> Result<Placement> {
     let mut common = None;
     for leaf in ty.leaves() {
         let Some(of) = leaf.as_federated() else {
-            return Err(Error::new(Class::Type, "a struct with a value that isn't federated can't be zipped")
-                .expected("federated values only")
-                .found(format_args!("{leaf} in {ty}")));
+            return Err(Error::new(
+                Class::Type,
+                "a struct with a value that isn't federated can't be zipped",
+            )
+            .expected("federated values only")
+            .found(format_args!("{leaf} in {ty}")));
         };
         match common {
             None => common = Some(of.placement),
@@ -77,11 +80,7 @@ pub fn zip_to_match(value: &BuildingBlock, target: &Type) -> Result<Option<Build
 }
 
 /// One level of [`zip_to_match`]. Levels are those of `target` whose fields don't fit as they are.
-fn zip_at(
-    value: &BuildingBlock,
-    target: &Type,
-    names: &mut u32,
-) -> Result<Option<BuildingBlock>> {
+fn zip_at(value: &BuildingBlock, target: &Type, names: &mut u32) -> Result<Option<BuildingBlock>> {
     enum Step<'a> {
         Fit { value: BuildingBlock, target: &'a Type },
         Build { around: Around, target: &'a Type },

@@ -39,8 +39,8 @@ pub fn by_name(value: &BuildingBlock, name: &str) -> Result<BuildingBlock> {
 }
 
 fn no_such_field(value: &BuildingBlock, of: &StructType, name: &str) -> Error {
-    let error = Error::new(Class::Attribute, format!("the value has no field `{name}`"))
-        .found(value.ty());
+    let error =
+        Error::new(Class::Attribute, format!("the value has no field `{name}`")).found(value.ty());
     let names: Vec<&str> = of.fields().iter().filter_map(|field| field.name.as_deref()).collect();
     match nearest(name, &names) {
         Some(nearest) => error.hint(format_args!("there is a field `{nearest}`")),

@@ -6,10 +6,10 @@
 //! function, and everything else that needs its language, is the caller's.
 
 pub mod fields;
+mod finished;
 pub mod intrinsics;
 pub mod packing;
 pub mod parameters;
-mod finished;
 mod scope;
 
 pub use finished::finished;

@@ -44,9 +44,12 @@ pub fn pack(parameter: Option<&Type>, positional: usize, keywords: &[&str]) -> R
         (1, []) => Ok(Packing::Whole),
         _ => {
             let Some(structure) = parameter.as_struct() else {
-                return Err(Error::new(Class::Type, "the computation takes one positional argument")
-                    .expected(parameter)
-                    .found(count(positional, keywords)));
+                return Err(Error::new(
+                    Class::Type,
+                    "the computation takes one positional argument",
+                )
+                .expected(parameter)
+                .found(count(positional, keywords)));
             };
             pack_fields(structure, parameter, positional, keywords).map(Packing::Fields)
         }

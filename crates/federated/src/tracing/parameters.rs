@@ -106,7 +106,8 @@ fn struct_for(names: &[Name], ty: Option<&Type>) -> Result<Type> {
                 0 => error.expected("no type: the function has no parameters").found(ty),
                 _ => {
                     let fields = plural(names.len(), "field");
-                    let expected = format!("a struct of {fields}, or a type for each of {}", list(names));
+                    let expected =
+                        format!("a struct of {fields}, or a type for each of {}", list(names));
                     error.expected(expected).found(ty)
                 }
             });
@@ -183,7 +184,8 @@ pub fn bind(
     let any = parameters.iter().any(|parameter| parameter.kind == Kind::Keywords);
     for (keyword, name) in keywords.iter().enumerate() {
         let by_name = |parameter: &Parameter| {
-            matches!(parameter.kind, Kind::Ordinary | Kind::KeywordOnly) && *parameter.name == **name
+            matches!(parameter.kind, Kind::Ordinary | Kind::KeywordOnly)
+                && *parameter.name == **name
         };
         match parameters.iter().position(by_name) {
             Some(at) if bound[at].is_none() => bound[at] = Some(From::Keyword(keyword)),

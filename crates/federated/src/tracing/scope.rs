@@ -65,7 +65,10 @@ impl Scope {
         let taken = |name: &str| around.iter().any(|other| **other == *name);
         let numbered = |number: u32| format!("{suggested}_{number}");
         let name = if taken(suggested) {
-            (1..).map(numbered).find(|name| !taken(name)).expect("there are more numbers than scopes")
+            (1..)
+                .map(numbered)
+                .find(|name| !taken(name))
+                .expect("there are more numbers than scopes")
         } else {
             suggested.to_owned()
         };

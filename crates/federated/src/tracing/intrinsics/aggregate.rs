@@ -86,7 +86,9 @@ pub(super) fn check_summable(
     let number = |dtype: DType| !matches!(dtype.kind(), Kind::Bool | Kind::String);
     for leaf in summed.leaves() {
         let problem = match leaf.kind() {
-            TypeKind::Tensor(tensor) if !number(tensor.dtype) => "holds something that isn't a number",
+            TypeKind::Tensor(tensor) if !number(tensor.dtype) => {
+                "holds something that isn't a number"
+            }
             TypeKind::Tensor(tensor) if !tensor.shape.is_fully_defined() => {
                 "holds an array whose shape may differ from client to client"
             }
@@ -107,8 +109,9 @@ pub(super) fn check_summable(
 pub fn mean(value: BuildingBlock, weight: Option<BuildingBlock>) -> Result<BuildingBlock> {
     const NAME: &str = "federated_mean";
     let value = federated(NAME, "value", value, Some(Placement::Clients))?;
-    let has_mean =
-        |dtype: DType| dtype != DType::BFloat16 && matches!(dtype.kind(), Kind::Float | Kind::Complex);
+    let has_mean = |dtype: DType| {
+        dtype != DType::BFloat16 && matches!(dtype.kind(), Kind::Float | Kind::Complex)
+    };
     if let Some(leaf) = first_not(&of(&value).member, has_mean) {
         return Err(wrong(Class::Type, NAME, "value", "has no mean")
             .expected("floating-point or complex numbers")
@@ -172,9 +175,14 @@ pub fn bound(
 ) -> Result<(BuildingBlock, bool)> {
     let value = federated(operation, "value", value, Some(Placement::Clients))?;
     if let Some(leaf) = first_not(&of(&value).member, DType::is_integer) {
-        return Err(wrong(Class::Type, operation, "value", "holds something that isn't an integer")
-            .expected("integers at CLIENTS")
-            .found(shown(leaf, value.ty())));
+        return Err(wrong(
+            Class::Type,
+            operation,
+            "value",
+            "holds something that isn't an integer",
+        )
+        .expected("integers at CLIENTS")
+        .found(shown(leaf, value.ty())));
     }
     let member = &of(&value).member;
     if !bounds(bound.ty(), member) {

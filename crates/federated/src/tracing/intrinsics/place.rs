@@ -75,7 +75,9 @@ pub fn eval(fn_: BuildingBlock, placement: Placement) -> Result<BuildingBlock> {
         return Err(wrong(Class::Value, "federated_eval", "fn", "needs a parameter")
             .expected("a function without parameter")
             .found(fn_.ty())
-            .hint(format_args!("`federated_map(fn, value)` applies it to a value at {placement}")));
+            .hint(format_args!(
+                "`federated_map(fn, value)` applies it to a value at {placement}"
+            )));
     }
     factory::federated_eval(fn_, placement)
 }
@@ -95,9 +97,8 @@ pub fn value(value: BuildingBlock, placement: Placement) -> Result<BuildingBlock
         return Err(error(&format!("has a placement, so it can't be placed at {placement}")));
     }
     if facts.any(Facts::FUNCTION) {
-        return Err(error("is or contains a function").hint(format_args!(
-            "`federated_eval(fn, {placement})` places what a function gives"
-        )));
+        return Err(error("is or contains a function")
+            .hint(format_args!("`federated_eval(fn, {placement})` places what a function gives")));
     }
     factory::federated_value(value, placement)
 }
