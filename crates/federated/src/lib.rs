@@ -14,6 +14,7 @@ pub mod intrinsics;
 pub mod placement;
 pub mod tracing;
 pub mod types;
+pub mod wire;
 
 use std::sync::Arc;
 

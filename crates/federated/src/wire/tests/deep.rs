@@ -1,0 +1,1 @@
+//! Deep trees and types.
