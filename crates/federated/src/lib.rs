@@ -9,6 +9,7 @@ pub mod array;
 pub mod ast;
 pub mod dtype;
 pub mod error;
+pub mod execution;
 pub mod factory;
 pub mod intrinsics;
 pub mod placement;

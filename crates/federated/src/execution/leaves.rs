@@ -1,0 +1,96 @@
+//! Doing something at each tensor of structs.
+
+use super::value::Value;
+use crate::error::{Class, Error};
+use crate::types::{TensorType, Type, TypeKind};
+
+/// The value of type `ty`, a struct of tensors, whose tensors `leaf` makes from those at the same
+/// place in each of the structs `of`.
+pub(super) fn leafwise<L, E: From<Error>, const N: usize>(
+    ty: &Type,
+    of: [&Value<L>; N],
+    mut leaf: impl FnMut(&TensorType, [&L; N]) -> Result<L, E>,
+) -> Result<Value<L>, E> {
+    enum Todo<'a, L, const N: usize> {
+        Visit(&'a Type, [&'a Value<L>; N]),
+        Build(usize),
+    }
+    let mut todo = vec![Todo::Visit(ty, of)];
+    let mut done: Vec<Value<L>> = Vec::new();
+    while let Some(next) = todo.pop() {
+        match next {
+            Todo::Build(fields) => {
+                let fields = done.split_off(done.len() - fields);
+                done.push(Value::structure(fields));
+            }
+            Todo::Visit(ty, of) => match ty.kind() {
+                TypeKind::Tensor(tensor) => {
+                    if let Some(other) = of.iter().find(|value| !matches!(value, Value::Leaf(_))) {
+                        return Err(unlike(ty, other).into());
+                    }
+                    let leaves = of.map(|value| match value {
+                        Value::Leaf(leaf) => leaf,
+                        _ => unreachable!("checked above"),
+                    });
+                    done.push(Value::Leaf(leaf(tensor, leaves)?));
+                }
+                TypeKind::Struct(structure) => {
+                    let count = structure.len();
+                    let is_like = |value: &&&Value<L>| match value {
+                        Value::Struct(fields) => fields.len() == count,
+                        _ => false,
+                    };
+                    if let Some(other) = of.iter().find(|value| !is_like(value)) {
+                        return Err(unlike(ty, other).into());
+                    }
+                    todo.push(Todo::Build(count));
+                    for (at, field) in structure.fields().iter().enumerate().rev() {
+                        let fields = of.map(|value| match value {
+                            Value::Struct(fields) => &fields[at],
+                            _ => unreachable!("checked above"),
+                        });
+                        todo.push(Todo::Visit(&field.ty, fields));
+                    }
+                }
+                _ => {
+                    return Err(Error::new(Class::Type, "this works on structs of tensors only")
+                        .expected("a struct of tensors")
+                        .found(ty)
+                        .into());
+                }
+            },
+        }
+    }
+    Ok(done.pop().expect("the root is left"))
+}
+
+fn unlike<L>(ty: &Type, value: &Value<L>) -> Error {
+    Error::new(Class::Type, "a value isn't of its type").expected(ty).found(value.describe())
+}
+
+/// The struct with `part` of what is in the fields for each field, through all its structs.
+pub(super) fn rebuild<L, E>(
+    value: &Value<L>,
+    mut part: impl FnMut(&Value<L>) -> Result<Value<L>, E>,
+) -> Result<Value<L>, E> {
+    enum Todo<'a, L> {
+        Visit(&'a Value<L>),
+        Build(usize),
+    }
+    let mut todo = vec![Todo::Visit(value)];
+    let mut done: Vec<Value<L>> = Vec::new();
+    while let Some(next) = todo.pop() {
+        match next {
+            Todo::Build(fields) => {
+                let fields = done.split_off(done.len() - fields);
+                done.push(Value::structure(fields));
+            }
+            Todo::Visit(Value::Struct(fields)) => {
+                todo.push(Todo::Build(fields.len()));
+                todo.extend(fields.iter().rev().map(Todo::Visit));
+            }
+            Todo::Visit(other) => done.push(part(other)?),
+        }
+    }
+    Ok(done.pop().expect("the root is left"))
+}

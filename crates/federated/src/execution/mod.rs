@@ -1,0 +1,183 @@
+//! Running computations in this process.
+//!
+//! A tree is lowered to [`code`] first, then a machine of explicit frames runs it: neither deep
+//! trees nor deep calls use Rust's stack. What is done with tensors is up to [`Kernels`]; this
+//! module knows structs, sequences, functions and placements only, so it is tested without Python.
+//!
+//! Everything is evaluated once where it stands, in order, used or not: what a user's function
+//! raises is raised. Results don't depend on the number of threads: members of federated values
+//! are combined in the order of the clients.
+
+mod clients;
+mod code;
+mod leaves;
+mod lower;
+mod machine;
+mod operation;
+mod perform;
+mod value;
+
+use crate::array::Array;
+use crate::ast::{BuildingBlock, Compiled, Data};
+use crate::error::Error;
+use crate::types::{TensorType, Type};
+
+pub use code::Code;
+pub use operation::{Operation, ZERO};
+pub use value::{Function, Items, Value};
+
+/// What is done with tensors and with computations that are no trees.
+///
+/// Each tensor that is made has the given type; that of a value, where one is given.
+pub trait Kernels: Sync {
+    /// What stands for one tensor.
+    type Leaf: Clone + Send + Sync;
+    /// What goes wrong: errors of the language among others.
+    type Error: From<Error> + Send + Sync;
+
+    /// The tensor with this content.
+    fn literal(&self, array: &Array, ty: &Type) -> Result<Self::Leaf, Self::Error>;
+
+    /// What data stands for.
+    fn data(&self, data: &Data, ty: &Type) -> Result<Value<Self::Leaf>, Self::Error>;
+
+    /// Runs a compiled computation of function type `ty`.
+    fn compiled(
+        &self,
+        compiled: &Compiled,
+        ty: &Type,
+        argument: Option<Value<Self::Leaf>>,
+    ) -> Result<Value<Self::Leaf>, Self::Error>;
+
+    /// The tensor of zeros.
+    fn zero(&self, ty: &TensorType) -> Result<Self::Leaf, Self::Error>;
+
+    /// The tensor of what is greater (`Bound::Most`) or less than every number of the type.
+    fn bound(&self, bound: Bound, ty: &TensorType) -> Result<Self::Leaf, Self::Error>;
+
+    /// Combines two tensors, element by element.
+    fn combine(
+        &self,
+        how: Combine,
+        left: &Self::Leaf,
+        right: &Self::Leaf,
+        ty: &TensorType,
+    ) -> Result<Self::Leaf, Self::Error>;
+
+    /// Multiplies by a number.
+    fn scale(&self, leaf: &Self::Leaf, by: f64, ty: &TensorType)
+    -> Result<Self::Leaf, Self::Error>;
+
+    /// Divides by a number, also by zero.
+    fn share(&self, leaf: &Self::Leaf, by: f64, ty: &TensorType)
+    -> Result<Self::Leaf, Self::Error>;
+
+    /// A scalar as a number.
+    fn number(&self, leaf: &Self::Leaf) -> Result<f64, Self::Error>;
+
+    /// A scalar as an integer.
+    fn integer(&self, leaf: &Self::Leaf) -> Result<i128, Self::Error>;
+
+    /// The least and the greatest of integers, if there are any.
+    fn range(&self, leaf: &Self::Leaf) -> Result<Option<(i128, i128)>, Self::Error>;
+
+    /// The scalars in a tensor of one dimension.
+    fn scalars(&self, leaf: &Self::Leaf) -> Result<Vec<Self::Leaf>, Self::Error>;
+
+    /// The same error, saying at which client it happened.
+    fn at_client(&self, error: Self::Error, client: usize) -> Self::Error {
+        let _ = client;
+        error
+    }
+
+    /// Runs what waits for other threads, with everything let go that they need.
+    fn waiting<R: Send>(&self, wait: impl FnOnce() -> R + Send) -> R {
+        wait()
+    }
+
+    /// Runs all the work of another thread.
+    fn working(&self, work: &mut (dyn FnMut() + Send)) {
+        work();
+    }
+
+    /// Asked now and then while other threads work: whether to give up.
+    fn interrupted(&self) -> Result<(), Self::Error> {
+        Ok(())
+    }
+}
+
+/// How two tensors are combined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Combine {
+    /// `a + b`
+    Add,
+    /// `a * b`
+    Multiply,
+    /// `a / b`
+    Divide,
+    /// The lesser of both.
+    Min,
+    /// The greater of both.
+    Max,
+}
+
+/// The end of an element type's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Bound {
+    /// The least number, or minus infinity.
+    Least,
+    /// The greatest number, or infinity.
+    Most,
+}
+
+/// Runs computations.
+#[derive(Debug)]
+pub struct Interpreter<'a, K> {
+    kernels: &'a K,
+    clients: Option<usize>,
+    threads: usize,
+    /// Whether this is the work of one client, which uses one thread.
+    at_client: bool,
+}
+
+impl<'a, K: Kernels> Interpreter<'a, K> {
+    /// An interpreter that does not know how many clients there are, and uses one thread.
+    pub fn new(kernels: &'a K) -> Self {
+        Self { kernels, clients: None, threads: 1, at_client: false }
+    }
+
+    /// With so many clients.
+    #[must_use]
+    pub fn clients(mut self, clients: Option<usize>) -> Self {
+        self.clients = clients;
+        self
+    }
+
+    /// With up to so many threads for the work of clients.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// The value of a block whose names are all bound in it.
+    ///
+    /// # Errors
+    /// What the kernels say; a name that is bound nowhere; an operation that isn't known.
+    pub fn evaluate(&self, block: &BuildingBlock) -> Result<Value<K::Leaf>, K::Error> {
+        let code = lower::lower(block)?;
+        self.call(Function::Closure { code, captured: Items::new(Vec::new()) }, None)
+    }
+
+    /// What a function gives for its argument.
+    ///
+    /// # Errors
+    /// As for [`Self::evaluate`].
+    pub fn call(
+        &self,
+        function: Function<K::Leaf>,
+        argument: Option<Value<K::Leaf>>,
+    ) -> Result<Value<K::Leaf>, K::Error> {
+        self.run(function, argument)
+    }
+}

@@ -1,0 +1,165 @@
+//! What running computations work on.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::code::Code;
+use super::operation::Operation;
+use crate::ast::Compiled;
+use crate::placement::Placement;
+use crate::types::Type;
+
+/// A value at run time. `L` is what stands for one tensor.
+#[derive(Clone, Debug)]
+pub enum Value<L> {
+    /// A tensor.
+    Leaf(L),
+    /// The fields of a struct. The type has their names.
+    Struct(Items<L>),
+    /// The elements of a sequence.
+    Sequence(Items<L>),
+    /// A function.
+    Function(Function<L>),
+    /// A placement.
+    Placement(Placement),
+    /// The one value that every place of a placement holds. It is the only item.
+    Everywhere(Items<L>),
+    /// What each client holds, in the order of the clients.
+    Each(Items<L>),
+}
+
+/// A function at run time.
+#[derive(Clone, Debug)]
+pub enum Function<L> {
+    /// A lambda with the values of the names from around it.
+    Closure {
+        /// What it does.
+        code: Arc<Code>,
+        /// The values, in the order of the code's captures.
+        captured: Items<L>,
+    },
+    /// An operation of the language, and its type.
+    Operation(Operation, Type),
+    /// A computation that is no tree of blocks, and its type.
+    Compiled(Compiled, Type),
+}
+
+/// Values in a row, shared.
+pub struct Items<L>(Arc<Vec<Value<L>>>);
+
+impl<L> Value<L> {
+    /// A struct of these fields.
+    pub fn structure(fields: Vec<Self>) -> Self {
+        Self::Struct(Items::new(fields))
+    }
+
+    /// A sequence of these elements.
+    pub fn sequence(elements: Vec<Self>) -> Self {
+        Self::Sequence(Items::new(elements))
+    }
+
+    /// A federated value that is the same at every place.
+    pub fn everywhere(member: Self) -> Self {
+        Self::Everywhere(Items::new(vec![member]))
+    }
+
+    /// A federated value with one member for each client.
+    pub fn each(members: Vec<Self>) -> Self {
+        Self::Each(Items::new(members))
+    }
+}
+
+impl<L> Items<L> {
+    /// These values.
+    pub fn new(values: Vec<Value<L>>) -> Self {
+        Self(Arc::new(values))
+    }
+}
+
+impl<L> std::ops::Deref for Items<L> {
+    type Target = [Value<L>];
+
+    fn deref(&self) -> &[Value<L>] {
+        &self.0
+    }
+}
+
+impl<L> Clone for Items<L> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<L: fmt::Debug> fmt::Debug for Items<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl<L> Drop for Items<L> {
+    /// What only it held dies in a loop, not by recursion: structs and closures nest deeply.
+    fn drop(&mut self) {
+        let Some(values) = Arc::get_mut(&mut self.0) else { return };
+        let mut dying = std::mem::take(values);
+        while let Some(mut value) = dying.pop() {
+            if let Some(values) = value.items_mut().and_then(|items| Arc::get_mut(&mut items.0)) {
+                dying.append(values);
+            }
+        }
+    }
+}
+
+impl<L> Value<L> {
+    /// The values directly in it.
+    fn items_mut(&mut self) -> Option<&mut Items<L>> {
+        match self {
+            Self::Struct(items)
+            | Self::Sequence(items)
+            | Self::Everywhere(items)
+            | Self::Each(items)
+            | Self::Function(Function::Closure { captured: items, .. }) => Some(items),
+            Self::Leaf(_) | Self::Placement(_) | Self::Function(_) => None,
+        }
+    }
+
+    /// What it is, for messages.
+    pub(super) fn describe(&self) -> &'static str {
+        match self {
+            Self::Leaf(_) => "a tensor",
+            Self::Struct(_) => "a struct",
+            Self::Sequence(_) => "a sequence",
+            Self::Function(_) => "a function",
+            Self::Placement(_) => "a placement",
+            Self::Everywhere(_) => "a federated value, the same everywhere",
+            Self::Each(_) => "a federated value, one per client",
+        }
+    }
+}
+
+impl<L> Function<L> {
+    /// Whether it may run a compiled computation, which is work that is worth a thread.
+    pub(super) fn is_heavy(&self) -> bool {
+        let captured = match self {
+            Self::Compiled(..) => return true,
+            Self::Operation(..) => return false,
+            Self::Closure { code, .. } if code.runs_compiled => return true,
+            Self::Closure { captured, .. } => captured,
+        };
+        let mut left: Vec<&Items<L>> = vec![captured];
+        while let Some(items) = left.pop() {
+            for value in items.iter() {
+                match value {
+                    Value::Function(Self::Compiled(..)) => return true,
+                    Value::Function(Self::Closure { code, .. }) if code.runs_compiled => {
+                        return true;
+                    }
+                    // Tensors in federated values and sequences are data: no functions there.
+                    Value::Function(Self::Closure { captured, .. }) => left.push(captured),
+                    Value::Struct(items) => left.push(items),
+                    _ => {}
+                }
+            }
+        }
+        false
+    }
+}
