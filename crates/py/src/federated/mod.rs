@@ -4,7 +4,10 @@
 //! shows the user's frames and no others.
 
 pub mod blocks;
+mod build;
+pub mod describe;
 pub mod errors;
+mod nest;
 pub mod structure;
 pub mod types;
 
@@ -16,6 +19,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     errors::register(&federated)?;
     structure::register(&federated)?;
     types::register(&federated)?;
+    nest::register(&federated)?;
     blocks::register(&federated)?;
     // So that `from stator._stator.federated import ...` finds it.
     let modules = module.py().import("sys")?.getattr("modules")?;

@@ -1,15 +1,18 @@
 //! The classes of types.
 
 use pyo3::PyClass;
-use pyo3::exceptions::{PyAttributeError, PyIndexError, PyTypeError};
+use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyIterator, PyList, PySlice, PyString, PyTuple, PyType};
+use pyo3::types::{PyDict, PyIterator, PyList, PySlice, PyString, PyTuple, PyType};
 use stator_federated::types::{FederatedType, Field, Shape, StructType, Type, TypeKind};
 
 use super::containers;
 use super::convert::{self, to_type_or_err};
 use super::{dtypes, forget, placements, unwrap, wrap};
+use crate::federated::describe::{index_error, index_key};
 use crate::federated::errors::IntoPython;
+use crate::federated::nest;
+use crate::federated::structure::StructBase;
 
 /// The type of a value: what all types have.
 #[pyclass(name = "Type", module = "stator.federated", subclass, frozen, weakref)]
@@ -286,6 +289,35 @@ impl StructTypeObject {
         )
     }
 
+    /// A struct type of named elements.
+    #[classmethod]
+    #[pyo3(signature = (**kwargs))]
+    fn named<'py>(
+        cls: &Bound<'py, PyType>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let elements = kwargs.map_or_else(|| PyList::empty(cls.py()), PyDictMethods::items);
+        cls.call1((elements,))
+    }
+
+    /// A struct type of elements without names.
+    #[classmethod]
+    #[pyo3(signature = (*args))]
+    fn unnamed<'py>(
+        cls: &Bound<'py, PyType>,
+        args: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = cls.py();
+        let elements = args.iter().map(|element| (py.None(), element));
+        cls.call1((PyList::new(py, elements.collect::<Vec<_>>())?,))
+    }
+
+    /// The types of the elements as an `OrderedDict`; with `recursive`, of structs in it too.
+    #[pyo3(signature = (recursive=false))]
+    fn _asdict<'py>(slf: &Bound<'py, Self>, recursive: bool) -> PyResult<Bound<'py, PyAny>> {
+        nest::to_odict(slf.as_any(), recursive)
+    }
+
     /// The class that values of the type come in, or `None`.
     #[getter]
     fn python_container<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, PyType>>> {
@@ -299,6 +331,10 @@ impl StructTypeObject {
 
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyIterator>> {
         iterate(slf.py(), Self::structure(slf).fields().iter().map(|field| &field.ty))
+    }
+
+    fn __reversed__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyIterator>> {
+        iterate(slf.py(), Self::structure(slf).fields().iter().rev().map(|field| &field.ty))
     }
 
     fn __getitem__<'py>(
@@ -349,27 +385,6 @@ fn field<'py>(
             of(slf)
         ))),
     }
-}
-
-/// An index into something with fields; negative ones are for the caller to refuse.
-pub fn index_key(key: &Bound<'_, PyAny>, of: &str) -> PyResult<i64> {
-    key.extract::<i64>().map_err(|_| {
-        let class = key.get_type();
-        PyTypeError::new_err(format!(
-            "fields of {of} are selected by an int, a str or a slice\n  found:    {}",
-            class.name().map_or_else(|_| class.to_string(), |name| name.to_string())
-        ))
-    })
-}
-
-/// The error for a field that isn't there.
-pub fn index_error(of: &str, at: i64, len: usize) -> PyErr {
-    let has = match len {
-        0 => "no fields".to_owned(),
-        1 => "one field, 0".to_owned(),
-        _ => format!("{len} fields, 0 to {}", len - 1),
-    };
-    PyIndexError::new_err(format!("there is no field {at}: {of} has {has}"))
 }
 
 #[pymethods]
@@ -514,6 +529,11 @@ impl<'py> FromPyObject<'_, 'py> for ShapeArgument {
 
 /// Adds the classes of types.
 pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    // A struct type is a container of types. `StructBase` has no fields of its own, which makes
+    // it fit in beside the base that PyO3 knows.
+    let bases = (py.get_type::<TypeObject>(), py.get_type::<StructBase>());
+    py.get_type::<StructTypeObject>().setattr("__bases__", bases)?;
     module.add_class::<TypeObject>()?;
     module.add_class::<TensorTypeObject>()?;
     module.add_class::<StructTypeObject>()?;

@@ -2,31 +2,16 @@
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyMapping, PyString, PyTuple};
-use rustc_hash::FxHashSet;
+use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PySequence, PyString, PyTuple, PyType};
 use stator_federated::Name;
+use stator_federated::dtype::DType;
 use stator_federated::types::{Container, Field, Shape, Type};
 
 use super::{containers, dtypes, unwrap, wrap};
+use crate::federated::build::{Step, build, path};
+use crate::federated::describe::describe;
 use crate::federated::errors::IntoPython;
-
-/// An object in a message: its `repr`, cut if it is long, and its class.
-pub fn describe(object: &Bound<'_, PyAny>) -> String {
-    const LONG: usize = 80;
-    if object.is_none() {
-        return "None".to_owned();
-    }
-    let class = object.get_type();
-    let class = class.name().map_or_else(|_| class.to_string(), |name| name.to_string());
-    let Ok(text) = object.repr() else { return class };
-    let text = text.to_string_lossy();
-    if text.chars().count() > LONG || text.contains('\n') {
-        let line = text.lines().next().unwrap_or_default();
-        let cut: String = line.chars().take(LONG).collect();
-        return format!("{cut}... ({class})");
-    }
-    format!("{text} ({class})")
-}
+use crate::federated::nest::{Fields, attrs_fields, dataclass_fields, field_names, fields_of};
 
 /// The type that the argument `name` is.
 pub fn expect_type(object: &Bound<'_, PyAny>, name: &str) -> PyResult<Type> {
@@ -44,178 +29,135 @@ pub fn to_type(object: &Bound<'_, PyAny>) -> PyResult<Option<Type>> {
 }
 
 /// A struct whose fields are being converted.
-struct Open<'py> {
-    object: Bound<'py, PyAny>,
+struct Open {
     names: Vec<Option<Name>>,
-    /// What is left to convert, last first.
-    left: Vec<Bound<'py, PyAny>>,
-    done: Vec<Type>,
     container: Option<Container>,
-}
-
-impl<'py> Open<'py> {
-    fn new(
-        object: &Bound<'py, PyAny>,
-        elements: Vec<(Option<Name>, Bound<'py, PyAny>)>,
-        container: Option<Container>,
-    ) -> Self {
-        let (names, mut left): (Vec<_>, Vec<_>) = elements.into_iter().unzip();
-        left.reverse();
-        Self {
-            object: object.clone(),
-            done: Vec::with_capacity(names.len()),
-            names,
-            left,
-            container,
-        }
-    }
-
-    fn build(self) -> PyResult<Type> {
-        let fields = self.names.into_iter().zip(self.done);
-        let fields = fields.map(|(name, ty)| Field { name, ty }).collect();
-        Type::structure(fields, self.container).py()
-    }
-}
-
-/// What an object says by itself.
-enum Said<'py> {
-    Type(Type),
-    Struct(Open<'py>),
-    Nothing,
 }
 
 /// The type that the argument `name` says.
 pub fn to_type_or_err(object: &Bound<'_, PyAny>, name: &str) -> PyResult<Type> {
-    let mut open: Vec<Open<'_>> = Vec::new();
-    let mut inside: FxHashSet<usize> = FxHashSet::default();
-    let mut next = object.clone();
-    loop {
-        let mut made = match read(&next)? {
-            Said::Type(ty) => ty,
-            Said::Struct(structure) => {
-                if !inside.insert(next.as_ptr() as usize) {
-                    return Err(PyValueError::new_err(format!(
-                        "`{name}`{} contains itself",
-                        path(&open)
-                    )));
-                }
-                open.push(structure);
-                match open.last_mut().and_then(|top| top.left.pop()) {
-                    Some(first) => {
-                        next = first;
-                        continue;
-                    }
-                    None => close(&mut open, &mut inside)?,
-                }
+    build(
+        object,
+        |object, frames| match read(object)? {
+            Some(step) => Ok(step),
+            None => {
+                let place = path(frames, |open: &Open, at| open.names.get(at)?.as_ref());
+                Err(no_type(object, name, &place))
             }
-            Said::Nothing => return Err(no_type(&next, name, &path(&open))),
-        };
-        // Upwards, until a struct has a field left.
-        loop {
-            let Some(top) = open.last_mut() else { return Ok(made) };
-            top.done.push(made);
-            if let Some(field) = top.left.pop() {
-                next = field;
-                break;
-            }
-            made = close(&mut open, &mut inside)?;
-        }
-    }
-}
-
-fn close(open: &mut Vec<Open<'_>>, inside: &mut FxHashSet<usize>) -> PyResult<Type> {
-    let top = open.pop().expect("a struct is open");
-    inside.remove(&(top.object.as_ptr() as usize));
-    top.build()
-}
-
-/// Where in the object the field stands that is being converted.
-fn path(open: &[Open<'_>]) -> String {
-    let mut text = String::new();
-    for structure in open {
-        let at = structure.done.len();
-        match structure.names.get(at) {
-            Some(Some(name)) => text.push_str(&format!("['{name}']")),
-            _ => text.push_str(&format!("[{at}]")),
-        }
-    }
-    text
+        },
+        |open, types| {
+            let fields = open.names.into_iter().zip(types);
+            let fields = fields.map(|(name, ty)| Field { name, ty }).collect();
+            Type::structure(fields, open.container).py()
+        },
+    )
 }
 
 fn no_type(object: &Bound<'_, PyAny>, name: &str, path: &str) -> PyErr {
     let mut text = format!(
-        "`{name}`{path} says no type\n  expected: a type, a NumPy dtype, a pair (dtype, shape), or a \
-         container of such\n  found:    {}",
+        "`{name}{path}` says no type\n  expected: a type, a NumPy dtype, a pair (dtype, shape), or \
+         a container of such\n  found:    {}",
         describe(object)
     );
-    if object.cast::<PyString>().is_ok() {
-        text.push_str("\n  hint:     write `numpy.int32`, not 'int32'");
+    if let Some(hint) = hint(object) {
+        text.push_str("\n  hint:     ");
+        text.push_str(&hint);
     }
     PyTypeError::new_err(text)
 }
 
-/// What an object says, but for the fields of a struct.
-fn read<'py>(object: &Bound<'py, PyAny>) -> PyResult<Said<'py>> {
-    if let Some(ty) = unwrap(object) {
-        return Ok(Said::Type(ty));
+/// What the user may have meant.
+fn hint(object: &Bound<'_, PyAny>) -> Option<String> {
+    let py = object.py();
+    if let Ok(text) = object.cast::<PyString>() {
+        let text = text.to_str().ok()?;
+        DType::from_name(text)?;
+        return Some(format!("the dtype itself, as `numpy.{text}`, says a type; its name doesn't"));
     }
-    if dtypes::is_dtype_like(object)? {
-        return Ok(Said::Type(Type::scalar(dtypes::from_object(object)?)));
-    }
-    if let Some(tensor) = shaped(object)? {
-        return Ok(Said::Type(tensor));
-    }
-    let class = object.get_type();
-    if object.cast::<PyTuple>().is_ok() && object.hasattr("_fields")? {
-        let names = object.getattr("_fields")?;
-        let elements = object
-            .try_iter()?
-            .zip(names.try_iter()?)
-            .map(|(value, name)| Ok((Some(to_name(&name?)?), value?)));
-        let elements = elements.collect::<PyResult<_>>()?;
-        return Ok(Said::Struct(Open::new(
-            object,
-            elements,
-            Some(containers::from_class(&class)?),
-        )));
-    }
-    if object.cast::<PyList>().is_ok() || object.cast::<PyTuple>().is_ok() {
-        let values = object.try_iter()?.collect::<PyResult<Vec<_>>>()?;
-        let mut named = false;
-        for value in &values {
-            named |= pair(value)?.is_some_and(|(name, _)| name.is_some());
-        }
-        if named {
-            let elements = values.into_iter().map(element).collect::<PyResult<_>>()?;
-            return Ok(Said::Struct(Open::new(object, elements, None)));
-        }
-        let elements = values.into_iter().map(|value| (None, value)).collect();
-        return Ok(Said::Struct(Open::new(
-            object,
-            elements,
-            Some(containers::from_class(&class)?),
-        )));
-    }
-    if let Ok(mapping) = object.cast::<PyMapping>() {
-        let elements = mapping_elements(mapping)?;
-        return Ok(Said::Struct(Open::new(
-            object,
-            elements,
-            Some(containers::from_class(&class)?),
-        )));
-    }
-    Ok(Said::Nothing)
+    let class = object.cast::<PyType>().ok()?;
+    let meant = if class.is(py.get_type::<PyInt>()) {
+        "`numpy.int32` or `numpy.int64`"
+    } else if class.is(py.get_type::<PyFloat>()) {
+        "`numpy.float32` or `numpy.float64`"
+    } else if class.is(py.get_type::<PyBool>()) {
+        "`numpy.bool_`"
+    } else if class.is(py.get_type::<PyString>()) || class.is(py.get_type::<PyBytes>()) {
+        "`numpy.str_`"
+    } else {
+        return None;
+    };
+    Some(format!("write {meant}"))
 }
 
-fn mapping_elements<'py>(
-    mapping: &Bound<'py, PyMapping>,
-) -> PyResult<Vec<(Option<Name>, Bound<'py, PyAny>)>> {
-    let items = mapping.items()?;
-    let element = |item: Bound<'py, PyAny>| {
-        let (name, value) = item.extract::<(Bound<'py, PyAny>, Bound<'py, PyAny>)>()?;
-        Ok((Some(to_name(&name)?), value))
+type Opened<'py> = Step<'py, Open, Type>;
+
+/// What an object says by itself; `None` if it says no type.
+fn read<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Opened<'py>>> {
+    if let Some(ty) = unwrap(object) {
+        return Ok(Some(Step::Leaf(ty)));
+    }
+    if dtypes::is_dtype_like(object)? {
+        return Ok(Some(Step::Leaf(Type::scalar(dtypes::from_object(object)?))));
+    }
+    if let Some(tensor) = shaped(object)? {
+        return Ok(Some(Step::Leaf(tensor)));
+    }
+    if let Ok(class) = object.cast::<PyType>() {
+        return annotated(class);
+    }
+    let opened = |names, container, values| Ok(Some(Step::Open(Open { names, container }, values)));
+    if let Some((kind, fields)) = fields_of(object)? {
+        let container = match kind {
+            Fields::Struct => None,
+            _ => Some(containers::from_class(&object.get_type())?),
+        };
+        let mut names = Vec::with_capacity(fields.len());
+        let mut values = Vec::with_capacity(fields.len());
+        for (name, value) in fields {
+            names.push(name.as_ref().map(to_name).transpose()?);
+            values.push(value);
+        }
+        return opened(names, container, values);
+    }
+    if object.cast::<PyList>().is_err() && object.cast::<PyTuple>().is_err() {
+        return Ok(None);
+    }
+    let values = object.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+    let mut named = false;
+    for value in &values {
+        named |= pair(value)?.is_some_and(|(name, _)| name.is_some());
+    }
+    if named {
+        let elements = values.into_iter().map(element).collect::<PyResult<Vec<_>>>()?;
+        let (names, values) = elements.into_iter().unzip();
+        return opened(names, None, values);
+    }
+    opened(vec![None; values.len()], Some(containers::from_class(&object.get_type())?), values)
+}
+
+/// The struct type that the annotations of a class of named fields say: of a named tuple, a data
+/// class or one that attrs made.
+fn annotated<'py>(class: &Bound<'py, PyType>) -> PyResult<Option<Opened<'py>>> {
+    let py = class.py();
+    let fields = if class.is_subclass_of::<PyTuple>()? {
+        field_names(class)?
+    } else {
+        match attrs_fields(class)? {
+            Some(names) => Some(names),
+            None => dataclass_fields(class)?,
+        }
     };
-    items.iter().map(element).collect()
+    let Some(fields) = fields else { return Ok(None) };
+    let annotations = py.import("typing")?.call_method1("get_type_hints", (class,))?;
+    let mut names = Vec::with_capacity(fields.len());
+    let mut values = Vec::with_capacity(fields.len());
+    for name in fields {
+        let Ok(value) = annotations.get_item(&name) else { return Ok(None) };
+        names.push(Some(to_name(name.as_any())?));
+        values.push(dtypes::of_scalar_class(&value)?.unwrap_or(value));
+    }
+    let container = Some(containers::from_class(class)?);
+    Ok(Some(Step::Open(Open { names, container }, values)))
 }
 
 fn to_name(object: &Bound<'_, PyAny>) -> PyResult<Name> {
@@ -259,9 +201,14 @@ fn element(object: Bound<'_, PyAny>) -> PyResult<(Option<Name>, Bound<'_, PyAny>
 
 /// The fields that the argument `elements` of a struct type says.
 pub fn to_fields(elements: &Bound<'_, PyAny>, convert: bool) -> PyResult<Vec<Field>> {
-    let elements: Vec<_> = match elements.cast::<PyMapping>() {
-        Ok(mapping) => mapping_elements(mapping)?,
-        Err(_) => elements.try_iter()?.map(|object| element(object?)).collect::<PyResult<_>>()?,
+    let elements: Vec<_> = match fields_of(elements)? {
+        Some((Fields::Mapping, pairs)) => {
+            let pair = |(name, value): (Option<Bound<'_, PyAny>>, _)| {
+                Ok((name.as_ref().map(to_name).transpose()?, value))
+            };
+            pairs.into_iter().map(pair).collect::<PyResult<_>>()?
+        }
+        _ => elements.try_iter()?.map(|object| element(object?)).collect::<PyResult<_>>()?,
     };
     let field = |(at, (name, value)): (usize, (Option<Name>, Bound<'_, PyAny>))| {
         let argument = match &name {
@@ -285,10 +232,10 @@ fn shaped(object: &Bound<'_, PyAny>) -> PyResult<Option<Type>> {
     }
     let shape = pair.get_item(1)?;
     let sizes = shape.is_none()
-        || shape.cast::<pyo3::types::PySequence>().is_ok()
-            && shape.try_iter()?.all(|size| {
-                size.is_ok_and(|size| size.is_none() || size.cast::<pyo3::types::PyInt>().is_ok())
-            });
+        || shape.cast::<PySequence>().is_ok()
+            && shape
+                .try_iter()?
+                .all(|size| size.is_ok_and(|size| size.is_none() || size.cast::<PyInt>().is_ok()));
     if !sizes {
         return Ok(None);
     }

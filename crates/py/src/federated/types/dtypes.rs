@@ -3,7 +3,7 @@
 use pyo3::exceptions::PyNotImplementedError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyType, PyTypeMethods};
+use pyo3::types::{PyBool, PyBytes, PyComplex, PyFloat, PyInt, PyString, PyType};
 use stator_federated::dtype::DType;
 
 /// What is looked up in NumPy often. NumPy is imported at the first use.
@@ -123,4 +123,16 @@ pub fn to_numpy(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyAny>> {
             numpy.dtype.bind(py).call1((class,))
         }
     }
+}
+
+/// NumPy's dtype for a class of Python's own numbers or strings, as in annotations.
+pub fn of_scalar_class<'py>(class: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = class.py();
+    let known = class.is(py.get_type::<PyBool>())
+        || class.is(py.get_type::<PyInt>())
+        || class.is(py.get_type::<PyFloat>())
+        || class.is(py.get_type::<PyComplex>())
+        || class.is(py.get_type::<PyString>())
+        || class.is(py.get_type::<PyBytes>());
+    if known { numpy(py)?.dtype.bind(py).call1((class,)).map(Some) } else { Ok(None) }
 }

@@ -17,9 +17,9 @@ use pyo3::types::PyWeakrefReference;
 use rustc_hash::FxHashMap;
 use stator_federated::types::Type;
 
+pub use super::describe::{describe, index_error, index_key};
 pub use classes::TypeObject;
-pub use classes::{index_error, index_key};
-pub use convert::{describe, expect_type, to_type, to_type_or_err};
+pub use convert::{expect_type, to_type, to_type_or_err};
 
 /// The object of each type that has one, by the address of the type's node. An object takes its
 /// entry out when it dies; it holds the type, so no other type gets that address before.

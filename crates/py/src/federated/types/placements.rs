@@ -5,6 +5,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use stator_federated::placement::Placement;
 
+use crate::federated::describe::describe;
+
 /// Where a federated value lives: `CLIENTS` or `SERVER`.
 #[pyclass(name = "PlacementLiteral", module = "stator.federated.framework", frozen, weakref)]
 pub struct PlacementLiteral {
@@ -75,7 +77,7 @@ pub fn expect(object: &Bound<'_, PyAny>, name: &str) -> PyResult<Placement> {
     unwrap(object).ok_or_else(|| {
         PyTypeError::new_err(format!(
             "`{name}` must be a placement\n  expected: CLIENTS or SERVER\n  found:    {}",
-            super::convert::describe(object)
+            describe(object)
         ))
     })
 }

@@ -1,0 +1,1 @@
+"""What the language is built on: the container of values with and without names."""
