@@ -10,6 +10,7 @@ pub mod errors;
 mod nest;
 pub mod structure;
 pub mod types;
+pub mod wire;
 
 use pyo3::prelude::*;
 

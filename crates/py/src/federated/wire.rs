@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyType};
 use stator_federated::ast::BuildingBlock;
-use stator_federated::types::{Type, TypeKind};
+use stator_federated::types::Type;
 use stator_federated::wire;
 
 use super::errors::IntoPython;
@@ -45,7 +45,7 @@ pub fn type_from_message<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = class.py();
     let bytes = bytes_of(message, "message")?;
-    let ty = if class.is(types::abstract_type_class(py)) {
+    let ty = if class.is(py.get_type::<types::AbstractTypeObject>()) {
         wire::decode_template(&bytes)
     } else {
         wire::decode_type(&bytes)
@@ -56,7 +56,10 @@ pub fn type_from_message<'py>(
 }
 
 /// The message of a tree.
-pub fn block_to_bytes<'py>(py: Python<'py>, block: &BuildingBlock) -> PyResult<Bound<'py, PyBytes>> {
+pub fn block_to_bytes<'py>(
+    py: Python<'py>,
+    block: &BuildingBlock,
+) -> PyResult<Bound<'py, PyBytes>> {
     Ok(PyBytes::new(py, &wire::encode_block(block).py()?))
 }
 

@@ -111,5 +111,10 @@ fn errors_in_deep_trees_have_short_places() {
     assert_eq!(error.class(), Class::Malformed);
     let text = error.to_string();
     assert!(text.contains(&format!("byte {at} of the message")), "{text}");
-    assert!(text.contains("in:       block.result.block.result.block.result.(99989 more).block.result."), "{text}");
+    assert!(
+        text.contains(
+            "in:       block.result.block.result.block.result.(99989 more).block.result."
+        ),
+        "{text}"
+    );
 }

@@ -2,7 +2,7 @@
 
 use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyIterator, PyList, PySlice, PyString, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyIterator, PyList, PySlice, PyString, PyTuple, PyType};
 use stator_federated::Name;
 use stator_federated::ast::{self, BlockKind, BuildingBlock, Key};
 
@@ -11,6 +11,7 @@ use crate::federated::errors::IntoPython;
 use crate::federated::types::{
     self, containers, describe, index_error, index_key, placements, to_type_or_err,
 };
+use crate::federated::wire;
 
 /// A node of the syntax tree with everything below it: what all kinds of nodes have.
 #[pyclass(
@@ -116,6 +117,34 @@ impl BlockObject {
     /// The tree as one line.
     fn compact_representation(&self) -> String {
         self.block.to_string()
+    }
+
+    /// The message `Computation`, as bytes.
+    fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        wire::block_to_bytes(py, &self.block)
+    }
+
+    /// The tree in a message, given as bytes. It has to be of this class.
+    #[classmethod]
+    fn from_bytes<'py>(
+        cls: &Bound<'py, PyType>,
+        message: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        wire::block_from_message(cls, message)
+    }
+
+    /// As `to_bytes`.
+    fn to_proto<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        wire::block_to_bytes(py, &self.block)
+    }
+
+    /// As `from_bytes`; a message of the protobuf library will do too.
+    #[classmethod]
+    fn from_proto<'py>(
+        cls: &Bound<'py, PyType>,
+        message: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        wire::block_from_message(cls, message)
     }
 
     fn __str__(&self) -> String {

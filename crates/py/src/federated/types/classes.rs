@@ -3,7 +3,7 @@
 use pyo3::PyClass;
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyIterator, PyList, PySlice, PyString, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PySlice, PyString, PyTuple, PyType};
 use stator_federated::types::{FederatedType, Field, Shape, StructType, Type, TypeKind};
 
 use super::containers;
@@ -13,6 +13,7 @@ use crate::federated::describe::{index_error, index_key};
 use crate::federated::errors::IntoPython;
 use crate::federated::nest;
 use crate::federated::structure::StructBase;
+use crate::federated::wire;
 
 /// The type of a value: what all types have.
 #[pyclass(name = "Type", module = "stator.federated", subclass, frozen, weakref)]
@@ -155,6 +156,34 @@ impl TypeObject {
     /// Raises `TypesNotEquivalentError` if `is_equivalent_to` is false.
     fn check_equivalent_to(&self, other: &Bound<'_, PyAny>) -> PyResult<()> {
         self.ty.check_equivalent_to(&convert::expect_type(other, "other")?).py()
+    }
+
+    /// The message `Type`, as bytes.
+    fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        wire::type_to_bytes(py, &self.ty)
+    }
+
+    /// The type in a message, given as bytes. It has to be of this class.
+    #[classmethod]
+    fn from_bytes<'py>(
+        cls: &Bound<'py, PyType>,
+        message: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        wire::type_from_message(cls, message)
+    }
+
+    /// As `to_bytes`.
+    fn to_proto<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        wire::type_to_bytes(py, &self.ty)
+    }
+
+    /// As `from_bytes`; a message of the protobuf library will do too.
+    #[classmethod]
+    fn from_proto<'py>(
+        cls: &Bound<'py, PyType>,
+        message: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        wire::type_from_message(cls, message)
     }
 
     fn __copy__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
