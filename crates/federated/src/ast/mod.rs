@@ -4,8 +4,10 @@
 //! cycles. Walks, passes, comparing, hashing and dropping use no recursion, and look at a shared
 //! block once where its place doesn't matter: a program of 100,000 nested calls is an ordinary one.
 
-mod compact;
+mod print;
+mod repr;
 mod same;
+mod structural;
 
 use std::fmt;
 use std::sync::Arc;

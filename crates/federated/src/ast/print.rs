@@ -1,4 +1,4 @@
-//! The tree as one line.
+//! The tree as a line of text, and spread over several.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,25 +9,51 @@ use super::{BlockKind, BuildingBlock, Key};
 enum Step<'a> {
     Block(&'a BuildingBlock),
     Text(Cow<'a, str>),
+    /// In the spread form a line break, indented by as many steps more or less than before.
+    Line(i8),
+    /// In the form of one line, a blank.
+    Blank,
+}
+
+impl BuildingBlock {
+    /// The text over several lines: each field of a struct and each local on its own, indented by
+    /// two.
+    pub fn formatted(&self) -> String {
+        let mut text = String::new();
+        print(self, &mut text, true).expect("writing to a string");
+        text
+    }
 }
 
 impl fmt::Display for BuildingBlock {
     /// One line: `(x -> x[0])`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The last step is the next one.
-        let mut steps = vec![Step::Block(self)];
-        while let Some(step) = steps.pop() {
-            match step {
-                Step::Text(text) => f.write_str(&text)?,
-                Step::Block(block) => {
-                    let start = steps.len();
-                    expand(block, &mut steps);
-                    steps[start..].reverse();
-                }
+        print(self, f, false)
+    }
+}
+
+fn print(block: &BuildingBlock, f: &mut impl fmt::Write, lines: bool) -> fmt::Result {
+    let mut depth = 0usize;
+    // The last step is the next one.
+    let mut steps = vec![Step::Block(block)];
+    while let Some(step) = steps.pop() {
+        match step {
+            Step::Text(text) => f.write_str(&text)?,
+            Step::Line(_) if !lines => {}
+            Step::Blank if lines => {}
+            Step::Blank => f.write_char(' ')?,
+            Step::Line(change) => {
+                depth = depth.saturating_add_signed(change.into());
+                write!(f, "\n{:1$}", "", 2 * depth)?;
+            }
+            Step::Block(block) => {
+                let start = steps.len();
+                expand(block, &mut steps);
+                steps[start..].reverse();
             }
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// Adds the texts of a block and the blocks below it, in the order of reading.
@@ -53,10 +79,14 @@ fn expand<'a>(block: &'a BuildingBlock, steps: &mut Vec<Step<'a>>) {
                 if at > 0 {
                     steps.push(text(","));
                 }
+                steps.push(Step::Line(i8::from(at == 0)));
                 if let Some(name) = name {
                     steps.extend([text(name), text("=")]);
                 }
                 steps.push(Step::Block(value));
+            }
+            if !structure.elements.is_empty() {
+                steps.push(Step::Line(-1));
             }
             steps.push(text(">"));
         }
@@ -71,13 +101,16 @@ fn expand<'a>(block: &'a BuildingBlock, steps: &mut Vec<Step<'a>>) {
             steps.extend([Step::Block(&lambda.result), text(")")]);
         }
         BlockKind::Block(block) => {
-            steps.push(text("(let "));
+            steps.push(text("(let"));
+            steps.push(Step::Blank);
+            steps.push(Step::Line(1));
             for (at, (name, value)) in block.locals.iter().enumerate() {
                 if at > 0 {
-                    steps.push(text(","));
+                    steps.extend([text(","), Step::Line(0)]);
                 }
                 steps.extend([text(name), text("="), Step::Block(value)]);
             }
+            steps.push(Step::Line(-1));
             steps.extend([text(" in "), Step::Block(&block.result), text(")")]);
         }
         BlockKind::Intrinsic(uri) => steps.push(text(uri)),
