@@ -6,8 +6,10 @@
 
 mod print;
 mod repr;
+pub mod names;
 mod same;
 mod structural;
+pub mod walk;
 
 use std::fmt;
 use std::sync::Arc;
