@@ -1,15 +1,33 @@
 //! Arrays of numbers or strings that stand in a program as they are.
 
+use std::hash::{Hash, Hasher};
+
 use crate::dtype::{DType, Kind};
 use crate::error::{Class, Error, Result};
 use crate::types::{Shape, Type};
 
 /// An array. Equal arrays have equal bytes: a NaN equals itself.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub struct Array {
     dtype: DType,
     dims: Box<[u64]>,
     content: Content,
+    /// Whether it was given as a number or string of Python's own: then it is shown as one.
+    plain: bool,
+}
+
+impl PartialEq for Array {
+    fn eq(&self, other: &Self) -> bool {
+        (self.dtype, &self.dims, &self.content) == (other.dtype, &other.dims, &other.content)
+    }
+}
+
+impl Eq for Array {}
+
+impl Hash for Array {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.dtype, &self.dims, &self.content).hash(state);
+    }
 }
 
 /// The elements of an array in C order.
@@ -47,7 +65,19 @@ impl Array {
         if elements != wanted {
             return bad(format!("shape {dims:?} needs {wanted} elements, not {elements}"));
         }
-        Ok(Self { dtype, dims, content })
+        Ok(Self { dtype, dims, content, plain: false })
+    }
+
+    /// The same, given as a number or string of Python's own.
+    #[must_use]
+    pub fn into_plain(mut self) -> Self {
+        self.plain = self.dims.is_empty();
+        self
+    }
+
+    /// Whether it was given as a number or string of Python's own, not as one of NumPy's.
+    pub fn is_plain(&self) -> bool {
+        self.plain
     }
 
     /// The element type.

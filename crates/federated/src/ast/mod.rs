@@ -4,9 +4,9 @@
 //! cycles. Walks, passes, comparing, hashing and dropping use no recursion, and look at a shared
 //! block once where its place doesn't matter: a program of 100,000 nested calls is an ordinary one.
 
+pub mod names;
 mod print;
 mod repr;
-pub mod names;
 mod same;
 mod structural;
 pub mod walk;

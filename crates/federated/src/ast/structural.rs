@@ -100,10 +100,7 @@ fn leaf<'a>(text: impl Into<Cow<'a, str>>) -> Drawing<'a> {
 }
 
 /// Drawings side by side, each after its name, in brackets.
-fn row<'a>(
-    names: impl Iterator<Item = Option<&'a Name>>,
-    parts: Vec<Drawing<'a>>,
-) -> Drawing<'a> {
+fn row<'a>(names: impl Iterator<Item = Option<&'a Name>>, parts: Vec<Drawing<'a>>) -> Drawing<'a> {
     let mut row: Option<Drawing<'a>> = None;
     for (name, mut part) in names.zip(parts) {
         if let Some(name) = name {

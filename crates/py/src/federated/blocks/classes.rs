@@ -147,8 +147,29 @@ impl BlockObject {
         wire::block_from_message(cls, message)
     }
 
+    /// The text over several lines: each field of a struct and each local on its own.
+    fn formatted_representation(&self) -> String {
+        self.block.formatted()
+    }
+
+    /// The tree as a drawing.
+    fn structural_representation(&self) -> String {
+        self.block.structural()
+    }
+
     fn __str__(&self) -> String {
         self.block.to_string()
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let mut failed = None;
+        let text = self.block.repr(&mut |array| {
+            literals::repr(py, array).unwrap_or_else(|error| {
+                failed.get_or_insert(error);
+                String::new()
+            })
+        });
+        failed.map_or(Ok(text), Err)
     }
 
     fn __hash__(&self) -> u64 {
@@ -541,8 +562,7 @@ impl LiteralObject {
         type_signature: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let ty = types::expect_type(type_signature, "type_signature")?;
-        let array = literals::to_array(value, &ty)?;
-        wrap(value.py(), &BuildingBlock::literal(array, ty).py()?)
+        wrap(value.py(), &literals::literal(value, &ty)?)
     }
 
     /// The value: a scalar or an array.

@@ -2,13 +2,19 @@
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyComplex, PyFloat, PyInt, PyList, PyString, PyTuple};
 use stator_federated::array::{Array, Content};
-use stator_federated::dtype::DType;
-use stator_federated::types::Type;
+use stator_federated::ast::BuildingBlock;
+use stator_federated::dtype::{DType, Kind};
+use stator_federated::types::{TensorType, Type};
 
 use crate::federated::errors::IntoPython;
 use crate::federated::types::{describe, dtypes};
+
+/// `value` as a literal of type `ty`.
+pub fn literal(value: &Bound<'_, PyAny>, ty: &Type) -> PyResult<BuildingBlock> {
+    BuildingBlock::literal(to_array(value, ty)?, ty.clone()).py()
+}
 
 /// The array that `value` is as a literal of type `ty`.
 pub fn to_array(value: &Bound<'_, PyAny>, ty: &Type) -> PyResult<Array> {
@@ -18,48 +24,138 @@ pub fn to_array(value: &Bound<'_, PyAny>, ty: &Type) -> PyResult<Array> {
         )));
     };
     let py = value.py();
-    let numpy = py.import("numpy")?;
-    if tensor.dtype == DType::Str {
-        return strings(value);
+    let of_numpy =
+        value.is_instance(dtypes::generic(py)?)? || value.is_instance(dtypes::ndarray(py)?)?;
+    let fits = if of_numpy { numpy_fits(value, tensor)? } else { plain_fits(value, tensor)? };
+    if !fits {
+        return Err(PyValueError::new_err(format!(
+            "the literal's value is not of its type\n  expected: a value of type {ty}\n  \
+             found:    {}",
+            describe(value)
+        )));
     }
-    let array = numpy.call_method1("asarray", (value, dtypes::to_numpy(py, tensor.dtype)?))?;
+    let array = match tensor.dtype {
+        DType::Str => strings(value, of_numpy)?,
+        dtype => numbers(value, dtype)?,
+    };
+    Ok(if of_numpy { array } else { array.into_plain() })
+}
+
+/// Whether one of NumPy's values is of the kind of a type's elements, and each fits.
+fn numpy_fits(value: &Bound<'_, PyAny>, tensor: &TensorType) -> PyResult<bool> {
+    let py = value.py();
+    let from = value.getattr("dtype")?;
+    let kind: String = from.getattr("kind")?.extract()?;
+    let wanted = match tensor.dtype.kind() {
+        Kind::Bool => "b",
+        Kind::Signed | Kind::Unsigned => "iu",
+        Kind::Float if tensor.dtype == DType::BFloat16 => {
+            return from.eq(dtypes::to_numpy(py, DType::BFloat16)?);
+        }
+        Kind::Float => "f",
+        Kind::Complex => "c",
+        Kind::String => "SUO",
+    };
+    if !wanted.contains(&kind) {
+        return Ok(false);
+    }
+    if tensor.dtype == DType::Str {
+        return Ok(true);
+    }
+    let numpy = py.import("numpy")?;
+    let to = dtypes::to_numpy(py, tensor.dtype)?;
+    numpy.call_method1("can_cast", (from, to))?.extract()
+}
+
+/// Whether one of Python's own values is of the kind of a type's elements, and fits.
+fn plain_fits(value: &Bound<'_, PyAny>, tensor: &TensorType) -> PyResult<bool> {
+    let size = tensor.dtype.size() as u32;
+    Ok(match tensor.dtype.kind() {
+        Kind::Bool => value.is_instance_of::<PyBool>(),
+        kind @ (Kind::Signed | Kind::Unsigned) => {
+            let Some(number) = integer(value) else { return Ok(false) };
+            let Some(number) = number else { return Ok(false) };
+            let bits = 8 * size;
+            if kind == Kind::Signed {
+                let end = 1i128 << (bits - 1);
+                (-end..end).contains(&number)
+            } else {
+                (0..1i128 << bits).contains(&number)
+            }
+        }
+        Kind::Float if tensor.dtype == DType::BFloat16 => false,
+        Kind::Float => match value.cast::<PyFloat>() {
+            Ok(number) => in_range(number.value(), tensor.dtype),
+            Err(_) => false,
+        },
+        Kind::Complex => match value.cast::<PyComplex>() {
+            Ok(number) => {
+                in_range(number.real(), tensor.dtype) && in_range(number.imag(), tensor.dtype)
+            }
+            Err(_) => false,
+        },
+        Kind::String => value.is_instance_of::<PyString>() || value.is_instance_of::<PyBytes>(),
+    })
+}
+
+/// A number of Python's that is no boolean; `None` inside if it is of more than 128 bits.
+fn integer(value: &Bound<'_, PyAny>) -> Option<Option<i128>> {
+    if value.is_instance_of::<PyBool>() {
+        return None;
+    }
+    let number = value.cast::<PyInt>().ok()?;
+    Some(number.extract().ok())
+}
+
+/// Whether a finite number stays finite.
+fn in_range(number: f64, dtype: DType) -> bool {
+    // From here numbers round to infinity.
+    const HALF_END: f64 = 65520.0;
+    !number.is_finite()
+        || match dtype {
+            DType::Float16 => number.abs() < HALF_END,
+            DType::Float32 | DType::Complex64 => (number as f32).is_finite(),
+            _ => true,
+        }
+}
+
+fn numbers(value: &Bound<'_, PyAny>, dtype: DType) -> PyResult<Array> {
+    let py = value.py();
+    let numpy = py.import("numpy")?;
+    let array = numpy.call_method1("asarray", (value, dtypes::to_numpy(py, dtype)?))?;
     let dims: Vec<u64> = array.getattr("shape")?.extract()?;
     let bytes = array.call_method0("tobytes")?;
     let content = Content::Numbers(bytes.cast::<PyBytes>()?.as_bytes().into());
-    Array::new(tensor.dtype, dims, content).py()
+    Array::new(dtype, dims, content).py()
 }
 
-fn strings(value: &Bound<'_, PyAny>) -> PyResult<Array> {
-    let py = value.py();
-    let wrong = || {
-        PyValueError::new_err(format!(
-            "the literal isn't of strings\n  found:    {}",
-            describe(value)
-        ))
-    };
+fn strings(value: &Bound<'_, PyAny>, of_numpy: bool) -> PyResult<Array> {
     let one = |value: &Bound<'_, PyAny>| -> PyResult<Box<[u8]>> {
         if let Ok(text) = value.cast::<PyString>() {
             Ok(text.to_str()?.as_bytes().into())
         } else if let Ok(bytes) = value.cast::<PyBytes>() {
             Ok(bytes.as_bytes().into())
         } else {
-            Err(wrong())
+            Err(PyValueError::new_err(format!(
+                "a literal of strings holds something else\n  found:    {}",
+                describe(value)
+            )))
         }
     };
-    if value.is_instance(dtypes::ndarray(py)?)? {
-        let dims: Vec<u64> = value.getattr("shape")?.extract()?;
-        let flat = value.call_method0("ravel")?.call_method0("tolist")?;
-        let elements: PyResult<Vec<_>> =
-            flat.cast::<PyList>()?.iter().map(|one_| one(&one_)).collect();
-        return Array::new(DType::Str, dims, Content::Strings(elements?.into())).py();
+    if !of_numpy {
+        return Array::new(DType::Str, [], Content::Strings([one(value)?].into())).py();
     }
-    Array::new(DType::Str, [], Content::Strings([one(value)?].into())).py()
+    let dims: Vec<u64> = value.getattr("shape")?.extract()?;
+    let numpy = value.py().import("numpy")?;
+    let flat = numpy.call_method1("ravel", (value,))?.call_method0("tolist")?;
+    let elements: PyResult<Vec<_>> =
+        flat.cast::<PyList>()?.iter().map(|element| one(&element)).collect();
+    Array::new(DType::Str, dims, Content::Strings(elements?.into())).py()
 }
 
-/// The value of an array: a scalar of NumPy, or an array.
+/// The value of an array: a scalar, or an array of NumPy.
 pub fn from_array<'py>(py: Python<'py>, array: &Array) -> PyResult<Bound<'py, PyAny>> {
     let numpy = py.import("numpy")?;
-    let shape = PyTuple::new(py, array.dims())?;
     let flat = match array.content() {
         Content::Numbers(bytes) => {
             let dtype = dtypes::to_numpy(py, array.dtype())?;
@@ -73,5 +169,33 @@ pub fn from_array<'py>(py: Python<'py>, array: &Array) -> PyResult<Bound<'py, Py
             numpy.call_method1("array", (PyList::new(py, strings)?, "object"))?
         }
     };
-    if array.dims().is_empty() { flat.get_item(0) } else { flat.call_method1("reshape", (shape,)) }
+    if !array.dims().is_empty() {
+        return flat.call_method1("reshape", (PyTuple::new(py, array.dims())?,));
+    }
+    let scalar = flat.get_item(0)?;
+    if !array.is_plain() {
+        return Ok(scalar);
+    }
+    match array.dtype().kind() {
+        // The shortest number that is this one in its own precision.
+        Kind::Float => py.get_type::<PyFloat>().call1((scalar.str()?,)),
+        Kind::Complex if array.dtype() == DType::Complex64 => {
+            py.get_type::<PyComplex>().call1((scalar.str()?,))
+        }
+        _ => scalar.call_method0("item"),
+    }
+}
+
+/// The value of an array as Python's `repr`, with NumPy's names after `np.`.
+pub fn repr(py: Python<'_>, array: &Array) -> PyResult<String> {
+    let value = from_array(py, array)?;
+    if array.dims().is_empty() {
+        return Ok(value.repr()?.to_string());
+    }
+    let elements = value.call_method0("tolist")?.repr()?;
+    let dtype = match array.dtype() {
+        DType::Str => "object_",
+        dtype => dtype.name(),
+    };
+    Ok(format!("np.array({elements}, dtype=np.{dtype})"))
 }

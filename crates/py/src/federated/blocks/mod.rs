@@ -5,7 +5,7 @@
 
 mod classes;
 mod data;
-mod literals;
+pub mod literals;
 
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -16,7 +16,6 @@ use rustc_hash::FxHashMap;
 use stator_federated::ast::BuildingBlock;
 
 pub use classes::BlockObject;
-pub use data::AnyMessage;
 
 /// The object of each block that has one, by the address of the block's node. An object takes its
 /// entry out when it dies; it holds the block, so no other block gets that address before.
