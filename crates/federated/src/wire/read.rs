@@ -241,7 +241,7 @@ fn field(input: &[u8], at: &mut usize) -> Read<Field> {
                 return malformed(
                     start,
                     format!(
-                        "field {number} is cut short: it has {length} bytes, {} are left",
+                        "field {number} is cut short: {length} bytes long, {} left",
                         input.len() - *at
                     ),
                 );

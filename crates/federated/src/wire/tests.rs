@@ -3,6 +3,7 @@
 mod deep;
 mod fuzz;
 mod golden;
+mod rules;
 
 use super::*;
 use crate::dtype::DType;
