@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// The result of whatever checks its input.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The class of an error: each is an exception class of Python.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,6 +1,8 @@
 //! The types of federated computations: immutable and interned, so that equality is identity.
 
+mod analysis;
 mod assign;
+mod concrete;
 mod container;
 mod intern;
 mod leaves;

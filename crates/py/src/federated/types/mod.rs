@@ -3,6 +3,7 @@
 //! There is one object for each type as long as it lives, so that `is` says whether two types are
 //! equal, as it does in the core.
 
+mod analysis;
 mod classes;
 pub mod containers;
 mod convert;
@@ -74,5 +75,6 @@ fn forget(ty: &Type) {
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     classes::register(module)?;
     convert::register(module)?;
+    analysis::register(module)?;
     placements::register(module)
 }

@@ -1,0 +1,1 @@
+"""Types, and what can be asked of them."""
