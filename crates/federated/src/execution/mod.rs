@@ -10,6 +10,7 @@
 
 mod clients;
 mod code;
+mod embedded;
 mod leaves;
 mod lower;
 mod machine;
@@ -23,6 +24,7 @@ use crate::error::Error;
 use crate::types::{TensorType, Type};
 
 pub use code::Code;
+pub use embedded::{embed, embedded};
 pub use operation::{Operation, ZERO};
 pub use value::{Function, Items, Value};
 

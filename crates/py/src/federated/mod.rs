@@ -7,6 +7,7 @@ pub mod blocks;
 mod build;
 pub mod describe;
 pub mod errors;
+mod execution;
 mod nest;
 pub mod structure;
 pub mod types;
@@ -22,6 +23,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     types::register(&federated)?;
     nest::register(&federated)?;
     blocks::register(&federated)?;
+    execution::register(&federated)?;
     // So that `from stator._stator.federated import ...` finds it.
     let modules = module.py().import("sys")?.getattr("modules")?;
     modules.set_item("stator._stator.federated", &federated)?;

@@ -1,0 +1,123 @@
+//! The context in which calling a computation runs it, in this process.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use stator_federated::ast::BuildingBlock;
+use stator_federated::execution::{Interpreter, Value};
+use stator_federated::types::Type;
+use stator_federated::{Class, Error};
+
+use super::arguments::Conversion;
+use super::kernels::{Python as PythonKernels, Raised};
+use super::leaf::Leaf;
+use super::results::{Tensors, to_python};
+use crate::federated::errors::raise;
+use crate::federated::{blocks, types};
+
+/// Runs computations in this process.
+///
+/// The number of clients is that of the values in client arguments. `clients` says it for
+/// computations without such. The work of clients runs in up to `threads` threads: as many as
+/// there are cores, unless it says otherwise.
+#[pyclass(module = "stator.federated.execution", frozen, subclass, weakref)]
+pub struct LocalContext {
+    clients: Option<usize>,
+    threads: usize,
+}
+
+#[pymethods]
+impl LocalContext {
+    #[new]
+    #[pyo3(signature = (clients=None, *, threads=None))]
+    fn new(clients: Option<i64>, threads: Option<i64>) -> PyResult<Self> {
+        let clients = clients.map(usize::try_from).transpose().map_err(|_| {
+            PyValueError::new_err("`clients` must be 0 or more, or None to see from the arguments")
+        })?;
+        let threads = match threads.map(usize::try_from) {
+            None => std::thread::available_parallelism().map_or(1, usize::from),
+            Some(Ok(threads)) if threads > 0 => threads,
+            Some(_) => {
+                return Err(PyValueError::new_err(
+                    "`threads` must be 1 or more, or None for as many as there are cores",
+                ));
+            }
+        };
+        Ok(Self { clients, threads })
+    }
+
+    /// How many clients there are, where arguments don't say.
+    #[getter]
+    fn clients(&self) -> Option<usize> {
+        self.clients
+    }
+
+    /// In how many threads clients work at most.
+    #[getter]
+    fn threads(&self) -> usize {
+        self.threads
+    }
+
+    fn __repr__(&self) -> String {
+        let clients = self.clients.map_or("None".to_owned(), |clients| clients.to_string());
+        format!("LocalContext({clients}, threads={})", self.threads)
+    }
+
+    /// Runs a computation: the result, in the containers that its type says, with NumPy's scalars
+    /// and arrays; a list for what differs between clients, and for sequences.
+    #[pyo3(signature = (comp, arg=None))]
+    fn invoke<'py>(
+        &self,
+        py: Python<'py>,
+        comp: &Bound<'py, PyAny>,
+        arg: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (block, ty) = computation(comp)?;
+        let Some(function) = ty.as_function() else {
+            let error =
+                Error::new(Class::Value, "only a computation of a function type can be run");
+            return Err(raise(&error.expected("a function").found(&ty)));
+        };
+        let kernels = PythonKernels::new(py)?;
+        let interpreter =
+            |clients| Interpreter::new(&kernels).clients(clients).threads(self.threads);
+        let evaluate = |block: &BuildingBlock| {
+            interpreter(self.clients).evaluate(block).map_err(|Raised(error)| error)
+        };
+        let known = self.clients.map(|clients| (clients, "this context".to_owned()));
+        let mut conversion = Conversion::new("the argument", &evaluate, known);
+        let argument = match (&function.parameter, arg) {
+            (Some(parameter), Some(arg)) => Some(conversion.convert(arg, parameter)?),
+            (None, None) => None,
+            (Some(parameter), None) => {
+                let error = Error::new(Class::Type, "the computation needs an argument");
+                return Err(raise(&error.expected(parameter).found("no argument")));
+            }
+            (None, Some(_)) => {
+                let error = Error::new(Class::Type, "the computation takes no argument");
+                return Err(raise(&error.expected("no argument").found("an argument")));
+            }
+        };
+        let interpreter = interpreter(conversion.clients());
+        let run = || -> Result<Value<Leaf>, Raised> {
+            let Value::Function(function) = interpreter.evaluate(&block)? else {
+                let error = Error::new(Class::Type, "the computation is no function");
+                return Err(error.found(block.ty()).into());
+            };
+            interpreter.call(function, argument)
+        };
+        let value = run().map_err(|Raised(error)| error)?;
+        to_python(py, &value, &function.result, Tensors::Numpy)
+    }
+}
+
+/// The tree and the type of a computation.
+fn computation(comp: &Bound<'_, PyAny>) -> PyResult<(BuildingBlock, Type)> {
+    let ty = types::expect_type(&comp.getattr("type_signature")?, "comp.type_signature")?;
+    let block = comp.call_method0("to_building_block")?;
+    Ok((blocks::unwrap_or_err(&block, "comp.to_building_block()")?, ty))
+}
+
+/// Adds `LocalContext`.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<LocalContext>()
+}

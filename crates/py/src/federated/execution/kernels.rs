@@ -1,0 +1,293 @@
+//! What is done with tensors: NumPy's operators, and PyTorch's for its tensors.
+
+use std::cell::RefCell;
+
+use pyo3::exceptions::PyNotImplementedError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple};
+use stator_federated::array::Array;
+use stator_federated::ast::{Compiled, Data};
+use stator_federated::dtype::{DType, Kind};
+use stator_federated::execution::{Bound as End, Combine, Kernels, Value};
+use stator_federated::types::{TensorType, Type};
+use stator_federated::{Class, Error};
+
+use super::leaf::{Leaf, is_torch, numpy, torch, torch_to_numpy};
+use super::payload;
+use crate::federated::blocks::literals;
+use crate::federated::errors::raise;
+use crate::federated::types::dtypes;
+
+/// An exception, ours or the user's.
+pub struct Raised(pub PyErr);
+
+impl From<Error> for Raised {
+    fn from(error: Error) -> Self {
+        Self(raise(&error))
+    }
+}
+
+impl From<PyErr> for Raised {
+    fn from(error: PyErr) -> Self {
+        Self(error)
+    }
+}
+
+/// Kernels for one call of a computation.
+pub struct Python {
+    /// The caller's context variables, for the threads that work for it.
+    context: Py<PyAny>,
+    /// Whether the caller records gradients, which PyTorch remembers for each thread.
+    gradients: Option<bool>,
+}
+
+thread_local! {
+    /// In a thread that works for a call: its copy of the caller's context variables.
+    static CONTEXT: RefCell<Option<Py<PyAny>>> = const { RefCell::new(None) };
+}
+
+/// Calls a user's function, with the caller's context variables where this thread works for it.
+pub fn in_context<'py>(
+    function: &Bound<'py, PyAny>,
+    arguments: Bound<'py, PyTuple>,
+    named: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = function.py();
+    let context = CONTEXT.with_borrow(|of| of.as_ref().map(|of| of.bind(py).clone()));
+    let Some(context) = context else { return function.call(arguments, named) };
+    let function = PyTuple::new(py, [function])?;
+    let arguments = function.add(arguments)?.cast_into::<PyTuple>()?;
+    context.getattr("run")?.call(arguments, named)
+}
+
+impl Python {
+    pub fn new(py: pyo3::Python<'_>) -> PyResult<Self> {
+        static COPY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let context = COPY.import(py, "contextvars", "copy_context")?.call0()?.unbind();
+        let gradients = match torch(py)? {
+            Some(torch) => Some(torch.call_method0("is_grad_enabled")?.extract()?),
+            None => None,
+        };
+        Ok(Self { context, gradients })
+    }
+
+    /// Makes the current thread like the caller's.
+    fn enter(&self, py: pyo3::Python<'_>) -> PyResult<()> {
+        let copy = self.context.call_method0(py, "copy")?;
+        CONTEXT.set(Some(copy));
+        if let (Some(gradients), Some(torch)) = (self.gradients, torch(py)?) {
+            torch.call_method1("set_grad_enabled", (gradients,))?;
+        }
+        Ok(())
+    }
+}
+
+/// The size of each dimension of a tensor that is made from nothing.
+fn dims(ty: &TensorType) -> Result<Vec<u64>, Error> {
+    let sizes = ty.shape.dims().and_then(|dims| dims.iter().copied().collect());
+    sizes.ok_or_else(|| {
+        Error::new(Class::Value, "a tensor of unknown size can't be made from nothing")
+            .expected("a shape that is known")
+            .found(Type::tensor(ty.dtype, ty.shape.clone()))
+    })
+}
+
+/// A tensor of one number.
+fn full(py: pyo3::Python<'_>, value: &Bound<'_, PyAny>, ty: &TensorType) -> PyResult<Leaf> {
+    let dims = PyTuple::new(py, dims(ty).map_err(|error| raise(&error))?)?;
+    let dtype = dtypes::to_numpy(py, ty.dtype)?;
+    let made = numpy(py)?.call_method1("full", (dims, value, dtype))?;
+    Ok(Leaf::new(made.get_item(PyTuple::empty(py))?))
+}
+
+/// Two tensors of the same library.
+fn alike<'py>(
+    left: &Bound<'py, PyAny>,
+    right: &Bound<'py, PyAny>,
+) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>, bool)> {
+    let numpy = |tensor: &Bound<'py, PyAny>| -> PyResult<Bound<'py, PyAny>> {
+        torch_to_numpy(tensor)?.ok_or_else(|| {
+            PyNotImplementedError::new_err(
+                "bfloat16 tensors of PyTorch can't be combined with NumPy's without ml_dtypes",
+            )
+        })
+    };
+    Ok(match (is_torch(left)?, is_torch(right)?) {
+        (true, true) => (left.clone(), right.clone(), true),
+        (false, false) => (left.clone(), right.clone(), false),
+        (true, false) => (numpy(left)?, right.clone(), false),
+        (false, true) => (left.clone(), numpy(right)?, false),
+    })
+}
+
+/// A number of a tensor's element type, so that the result has that type too.
+fn number_like<'py>(
+    tensor: &Bound<'py, PyAny>,
+    number: f64,
+    ty: &TensorType,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = tensor.py();
+    let number = pyo3::types::PyFloat::new(py, number);
+    if is_torch(tensor)? {
+        return Ok(number.into_any());
+    }
+    dtypes::to_numpy(py, ty.dtype)?.getattr("type")?.call1((number,))
+}
+
+impl Kernels for Python {
+    type Leaf = Leaf;
+    type Error = Raised;
+
+    fn literal(&self, array: &Array, _: &Type) -> Result<Leaf, Raised> {
+        pyo3::Python::attach(|py| Ok(Leaf::new(literals::from_array(py, array)?)))
+    }
+
+    fn data(&self, data: &Data, ty: &Type) -> Result<Value<Leaf>, Raised> {
+        pyo3::Python::attach(|py| Ok(payload::data(py, data, ty)?))
+    }
+
+    fn compiled(
+        &self,
+        compiled: &Compiled,
+        ty: &Type,
+        argument: Option<Value<Leaf>>,
+    ) -> Result<Value<Leaf>, Raised> {
+        pyo3::Python::attach(|py| Ok(payload::run(py, compiled, ty, argument)?))
+    }
+
+    fn zero(&self, ty: &TensorType) -> Result<Leaf, Raised> {
+        pyo3::Python::attach(|py| {
+            let zero = match ty.dtype {
+                DType::Str => pyo3::types::PyBytes::new(py, b"").into_any(),
+                _ => 0i64.into_pyobject(py).expect("ints are objects").into_any(),
+            };
+            Ok(full(py, &zero, ty)?)
+        })
+    }
+
+    fn bound(&self, bound: End, ty: &TensorType) -> Result<Leaf, Raised> {
+        pyo3::Python::attach(|py| {
+            let value = match ty.dtype.kind() {
+                Kind::Float => {
+                    let end = if bound == End::Most { f64::INFINITY } else { f64::NEG_INFINITY };
+                    pyo3::types::PyFloat::new(py, end).into_any()
+                }
+                _ => {
+                    let dtype = dtypes::to_numpy(py, ty.dtype)?;
+                    let info = numpy(py)?.call_method1("iinfo", (dtype,))?;
+                    info.getattr(if bound == End::Most { "max" } else { "min" })?
+                }
+            };
+            Ok(full(py, &value, ty)?)
+        })
+    }
+
+    fn combine(
+        &self,
+        how: Combine,
+        left: &Leaf,
+        right: &Leaf,
+        ty: &TensorType,
+    ) -> Result<Leaf, Raised> {
+        pyo3::Python::attach(|py| {
+            let (left, right, in_torch) = alike(left.bind(py), right.bind(py))?;
+            let of_two = |name| -> PyResult<_> {
+                match torch(py)? {
+                    Some(torch) if in_torch => torch.call_method1(name, (&left, &right)),
+                    _ => numpy(py)?.call_method1(name, (&left, &right)),
+                }
+            };
+            let made = match how {
+                Combine::Add => left.add(&right)?,
+                Combine::Multiply => left.mul(&right)?,
+                Combine::Divide if ty.dtype.is_integer() => left.floor_div(&right)?,
+                Combine::Divide => left.div(&right)?,
+                Combine::Min => of_two("minimum")?,
+                Combine::Max => of_two("maximum")?,
+            };
+            if in_torch {
+                return Ok(Leaf::new(made));
+            }
+            // Integers divide to floats of another size, and operators turn arrays of one element
+            // without dimensions into scalars.
+            let dtype = dtypes::to_numpy(py, ty.dtype)?;
+            Ok(Leaf::new(match made.getattr("dtype")?.eq(&dtype)? {
+                true => made,
+                false => made.call_method1("astype", (dtype,))?,
+            }))
+        })
+    }
+
+    fn scale(&self, leaf: &Leaf, by: f64, ty: &TensorType) -> Result<Leaf, Raised> {
+        pyo3::Python::attach(|py| {
+            let leaf = leaf.bind(py);
+            Ok(Leaf::new(leaf.mul(number_like(leaf, by, ty)?)?))
+        })
+    }
+
+    fn share(&self, leaf: &Leaf, by: f64, ty: &TensorType) -> Result<Leaf, Raised> {
+        pyo3::Python::attach(|py| {
+            let leaf = leaf.bind(py);
+            Ok(Leaf::new(leaf.div(number_like(leaf, by, ty)?)?))
+        })
+    }
+
+    fn number(&self, leaf: &Leaf) -> Result<f64, Raised> {
+        pyo3::Python::attach(|py| Ok(leaf.bind(py).call_method0("__float__")?.extract()?))
+    }
+
+    fn integer(&self, leaf: &Leaf) -> Result<i128, Raised> {
+        pyo3::Python::attach(|py| Ok(leaf.bind(py).call_method0("__int__")?.extract()?))
+    }
+
+    fn range(&self, leaf: &Leaf) -> Result<Option<(i128, i128)>, Raised> {
+        pyo3::Python::attach(|py| {
+            let leaf = leaf.bind(py);
+            let count: u64 = match is_torch(leaf)? {
+                true => leaf.call_method0("numel")?.extract()?,
+                false => leaf.getattr("size")?.extract()?,
+            };
+            if count == 0 {
+                return Ok(None);
+            }
+            let end = |name| -> PyResult<i128> {
+                leaf.call_method0(name)?.call_method0("__int__")?.extract()
+            };
+            Ok(Some((end("min")?, end("max")?)))
+        })
+    }
+
+    fn scalars(&self, leaf: &Leaf) -> Result<Vec<Leaf>, Raised> {
+        pyo3::Python::attach(|py| {
+            let items = leaf.bind(py).try_iter()?;
+            Ok(items.map(|item| item.map(Leaf::new)).collect::<PyResult<_>>()?)
+        })
+    }
+
+    fn at_client(&self, error: Raised, client: usize) -> Raised {
+        pyo3::Python::attach(|py| {
+            let note = format!("at client {client}");
+            // An exception that takes no notes is still the user's.
+            let _ = error.0.value(py).call_method1("add_note", (note,));
+        });
+        error
+    }
+
+    fn waiting<R: Send>(&self, wait: impl FnOnce() -> R + Send) -> R {
+        pyo3::Python::attach(|py| py.detach(wait))
+    }
+
+    fn working(&self, work: &mut (dyn FnMut() + Send)) {
+        pyo3::Python::attach(|py| {
+            // Without the caller's settings the work is still the work.
+            let _ = self.enter(py);
+            work();
+            drop(CONTEXT.take());
+        });
+    }
+
+    fn interrupted(&self) -> Result<(), Raised> {
+        pyo3::Python::attach(|py| Ok(py.check_signals()?))
+    }
+}

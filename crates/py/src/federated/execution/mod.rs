@@ -1,0 +1,19 @@
+//! Running computations: the context in which calling one just works, and the interfaces for
+//! executors that others write.
+
+mod arguments;
+mod cardinalities;
+mod context;
+mod kernels;
+mod leaf;
+mod payload;
+mod results;
+
+use pyo3::prelude::*;
+
+/// Adds what users see of execution.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    cardinalities::register(module)?;
+    payload::register(module)?;
+    context::register(module)
+}

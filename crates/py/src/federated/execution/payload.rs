@@ -1,0 +1,211 @@
+//! Compiled computations that Python runs.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::exceptions::PyNotImplementedError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyTuple};
+use rustc_hash::FxHashMap;
+use stator_federated::ast::{BuildingBlock, Compiled, Data, Payload, WirePayload};
+use stator_federated::execution::{Value, embed, embedded};
+use stator_federated::types::Type;
+use stator_federated::{Class, Error, Name};
+
+use super::arguments::{Conversion, no_functions};
+use super::kernels::in_context;
+use super::leaf::Leaf;
+use super::results::{Tensors, to_python};
+use crate::federated::errors::IntoPython;
+use crate::federated::{blocks, types};
+
+/// A Python function as a compiled computation.
+#[derive(Debug)]
+pub struct Callable {
+    function: Py<PyAny>,
+    /// Whether the fields of the argument are passed one by one.
+    unpack: bool,
+    /// Names the function, and where it is.
+    declared: Option<Name>,
+    /// The program that it runs, where it is one that can leave this process.
+    program: Option<Data>,
+}
+
+impl Payload for Callable {
+    fn to_wire(&self) -> stator_federated::Result<WirePayload> {
+        if let Some(program) = &self.program {
+            return Ok(embed(program));
+        }
+        let error = Error::new(Class::Type, "a Python function can't be serialized")
+            .expected("a computation that is made of operations, or a tensor program");
+        Err(match &self.declared {
+            Some(declared) => error.declared(declared),
+            None => error,
+        })
+    }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+}
+
+/// How programs of some type, by its address, are made into functions; the functions made so far.
+#[derive(Default)]
+struct Loaders {
+    loaders: FxHashMap<String, Py<PyAny>>,
+    /// With the content, which keeps its address from being used again.
+    loaded: FxHashMap<usize, (Arc<[u8]>, Py<PyAny>)>,
+}
+
+static LOADERS: Mutex<Option<Loaders>> = Mutex::new(None);
+
+fn with_loaders<R>(f: impl FnOnce(&mut Loaders) -> R) -> R {
+    f(LOADERS.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default())
+}
+
+/// The loader of programs of this type.
+fn loader(py: Python<'_>, type_url: &str) -> Option<Py<PyAny>> {
+    with_loaders(|of| of.loaders.get(type_url).map(|loader| loader.clone_ref(py)))
+}
+
+/// What a program's loader made of it, once for as long as this process runs.
+fn load(
+    py: Python<'_>,
+    key: usize,
+    bytes: &Arc<[u8]>,
+    program: &Data,
+) -> PyResult<Option<Py<PyAny>>> {
+    if let Some(made) = with_loaders(|of| of.loaded.get(&key).map(|(_, made)| made.clone_ref(py))) {
+        return Ok(Some(made));
+    }
+    let Some(loader) = loader(py, &program.type_url) else { return Ok(None) };
+    let made = loader.call1(py, (PyBytes::new(py, &program.value),))?;
+    let entry = (Arc::clone(bytes), made.clone_ref(py));
+    let old = with_loaders(|of| of.loaded.insert(key, entry));
+    drop(old);
+    Ok(Some(made))
+}
+
+/// Runs a compiled computation of function type `ty`.
+pub fn run(
+    py: Python<'_>,
+    compiled: &Compiled,
+    ty: &Type,
+    argument: Option<Value<Leaf>>,
+) -> PyResult<Value<Leaf>> {
+    let payload = compiled.payload.as_any();
+    if let Some(callable) = payload.downcast_ref::<Callable>() {
+        let what = match &callable.declared {
+            Some(declared) => format!("the result of {declared}"),
+            None => format!("the result of `{}`", compiled.name),
+        };
+        return call(callable.function.bind(py), callable.unpack, &what, ty, argument);
+    }
+    if let Some(payload) = payload.downcast_ref::<WirePayload>()
+        && let Some(program) = embedded(payload)
+    {
+        let key = Arc::as_ptr(&payload.bytes).cast::<u8>() as usize;
+        if let Some(function) = load(py, key, &payload.bytes, &program)? {
+            let what = format!("the result of program `{}`", compiled.name);
+            return call(function.bind(py), true, &what, ty, argument);
+        }
+        return Err(PyNotImplementedError::new_err(format!(
+            "`{}` is a program of a type that nothing here can run\n  found:    {}",
+            compiled.name, program.type_url
+        )));
+    }
+    Err(PyNotImplementedError::new_err(format!(
+        "`{}` is a compiled computation that nothing here can run\n  expected: a Python function \
+         or a tensor program",
+        compiled.name
+    )))
+}
+
+/// Calls a function with its argument, and checks what it returns.
+fn call(
+    function: &Bound<'_, PyAny>,
+    unpack: bool,
+    what: &str,
+    ty: &Type,
+    argument: Option<Value<Leaf>>,
+) -> PyResult<Value<Leaf>> {
+    let py = function.py();
+    let of = ty.as_function().expect("a compiled computation is of a function type");
+    let mut positional = Vec::new();
+    let mut named = None;
+    if let (Some(argument), Some(parameter)) = (&argument, &of.parameter) {
+        match (unpack, argument, parameter.as_struct()) {
+            (true, Value::Struct(values), Some(structure)) => {
+                for (value, field) in values.iter().zip(structure.fields()) {
+                    let object = to_python(py, value, &field.ty, Tensors::Kept)?;
+                    match &field.name {
+                        None => positional.push(object),
+                        Some(name) => {
+                            named
+                                .get_or_insert_with(|| PyDict::new(py))
+                                .set_item(&**name, object)?;
+                        }
+                    }
+                }
+            }
+            _ => positional.push(to_python(py, argument, parameter, Tensors::Kept)?),
+        }
+    }
+    // The values may be large, and the function may want to reuse their memory.
+    drop(argument);
+    let positional = PyTuple::new(py, positional)?;
+    let result = in_context(function, positional, named.as_ref())?;
+    Conversion::new(what, &no_functions, None).convert(&result, &of.result)
+}
+
+/// The value of data, by the loader of its type.
+pub fn data(py: Python<'_>, data: &Data, ty: &Type) -> PyResult<Value<Leaf>> {
+    let Some(loader) = loader(py, &data.type_url) else {
+        return Err(PyNotImplementedError::new_err(format!(
+            "nothing here knows data of this type\n  found:    {}",
+            data.type_url
+        )));
+    };
+    let object = loader.call1(py, (PyBytes::new(py, &data.value),))?;
+    let what = format!("the data `{}`", data.type_url);
+    Conversion::new(&what, &no_functions, None).convert(object.bind(py), ty)
+}
+
+/// A compiled computation of function type `type_signature` that runs `function`: with the fields
+/// of its argument one by one if `unpack`, with its one argument otherwise. `program` is the type's
+/// address and the content of a program that does the same, which is what is serialized.
+#[pyfunction]
+#[pyo3(signature = (function, type_signature, *, name, declared=None, unpack=false, program=None))]
+fn callable_computation<'py>(
+    function: Py<PyAny>,
+    type_signature: &Bound<'py, PyAny>,
+    name: &str,
+    declared: Option<&str>,
+    unpack: bool,
+    program: Option<(String, Vec<u8>)>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let ty = types::expect_type(type_signature, "type_signature")?;
+    if ty.as_function().is_none() {
+        let error = Error::new(Class::Type, "a computation is of a function type");
+        return Err(error.expected("a function").found(&ty)).py();
+    }
+    let declared = declared.map(Name::from);
+    let program =
+        program.map(|(type_url, value)| Data { type_url: type_url.into(), value: value.into() });
+    let payload = Arc::new(Callable { function, unpack, declared, program });
+    let compiled = Compiled { name: name.into(), payload };
+    blocks::wrap(type_signature.py(), &BuildingBlock::compiled(compiled, ty))
+}
+
+/// Says how programs and data of a type, by its address, become functions and values: `loader`
+/// gets the content. A program's function gets the fields of its argument one by one.
+#[pyfunction]
+fn register_loader(type_url: String, loader: Py<PyAny>) {
+    let old = with_loaders(|of| of.loaders.insert(type_url, loader));
+    drop(old);
+}
+
+/// Adds what those use who bring programs.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(callable_computation, module)?)?;
+    module.add_function(wrap_pyfunction!(register_loader, module)?)
+}
