@@ -85,10 +85,16 @@ impl Error {
         self.note("found", what)
     }
 
-    /// Where the computation concerned was declared.
+    /// Where the computation concerned was declared; what was said of it before stays. It stands
+    /// before the hint.
     #[must_use]
-    pub fn declared(self, place: impl fmt::Display) -> Self {
-        self.note("declared", place)
+    pub fn declared(mut self, place: impl fmt::Display) -> Self {
+        let notes = &mut self.0.notes;
+        if notes.iter().all(|(title, _)| *title != "declared") {
+            let hint = notes.iter().position(|(title, _)| *title == "hint");
+            notes.insert(hint.unwrap_or(notes.len()), ("declared", place.to_string()));
+        }
+        self
     }
 
     /// What the user can do. Only what is sure to help.

@@ -10,6 +10,7 @@ pub mod errors;
 mod execution;
 mod nest;
 pub mod structure;
+pub mod tracing;
 pub mod types;
 pub mod wire;
 
@@ -24,6 +25,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     nest::register(&federated)?;
     blocks::register(&federated)?;
     execution::register(&federated)?;
+    tracing::register(&federated)?;
     // So that `from stator._stator.federated import ...` finds it.
     let modules = module.py().import("sys")?.getattr("modules")?;
     modules.set_item("stator._stator.federated", &federated)?;

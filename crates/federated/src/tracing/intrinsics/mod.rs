@@ -16,7 +16,9 @@ pub use aggregate::{
 };
 pub use place::{broadcast, eval, map, map_all_equal, value, zip};
 pub use select::{select, select_hint};
-pub use sequence::{SequenceMap, sequence_map, sequence_reduce, sequence_sum};
+pub use sequence::{
+    SequenceMap, element_hint, reduce_hint, sequence_map, sequence_reduce, sequence_sum,
+};
 
 use crate::ast::BuildingBlock;
 use crate::error::{Class, Error, Result};

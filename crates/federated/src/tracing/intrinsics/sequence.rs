@@ -136,3 +136,15 @@ fn no_sequence(class: Class, operation: &str, argument: &str, value: &BuildingBl
         .expected("a sequence, or a sequence at a placement")
         .found(value.ty())
 }
+
+/// What `fn` of `sequence_map` is given, if `arg` holds sequences.
+pub fn element_hint(arg: &BuildingBlock) -> Option<&Type> {
+    let member = arg.ty().as_federated().map_or(arg.ty(), |of| &of.member);
+    member.as_sequence()
+}
+
+/// What `op` of `sequence_reduce` is given, if `value` holds sequences.
+pub fn reduce_hint(value: &BuildingBlock, zero: &BuildingBlock) -> Option<Type> {
+    let start = zero.ty().as_federated().map_or(zero.ty(), |of| &of.member);
+    Some(Type::unnamed([start.clone(), element_hint(value)?.clone()]))
+}

@@ -1,0 +1,78 @@
+"""The abstract classes of the language, from which users derive their own."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+from stator._stator import federated as _native
+
+
+class TypedObject(abc.ABC):
+    """An object with a type of the language."""
+
+    @property
+    @abc.abstractmethod
+    def type_signature(self) -> _native.Type:
+        """Its type."""
+
+
+class Computation(TypedObject):
+    """A computation: something typed that can be called."""
+
+    @abc.abstractmethod
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls it in the current context."""
+
+    @abc.abstractmethod
+    def __hash__(self) -> int:
+        """Equal computations have equal hashes."""
+
+
+class Serializable(abc.ABC):
+    """An object that can be written as bytes, and read again."""
+
+    @classmethod
+    @abc.abstractmethod
+    def from_bytes(cls, data: bytes) -> Serializable:
+        """The object in `data`."""
+
+    @abc.abstractmethod
+    def to_bytes(self) -> bytes:
+        """The object as bytes."""
+
+
+class SyncContext(abc.ABC):
+    """What calling a computation means."""
+
+    @abc.abstractmethod
+    def invoke(self, comp: Any, arg: Any) -> Any:
+        """The result of `comp` for `arg`, which is None if it takes nothing."""
+
+
+class AsyncContext(abc.ABC):
+    """What calling a computation means, where the result is awaited."""
+
+    @abc.abstractmethod
+    async def invoke(self, comp: Any, arg: Any) -> Any:
+        """The result of `comp` for `arg`, which is None if it takes nothing."""
+
+
+class SymbolBindingContext(SyncContext):
+    """A context that gives names to what is computed in it."""
+
+    @abc.abstractmethod
+    def bind_computation_to_reference(self, comp: Any) -> Any:
+        """A reference to `comp`."""
+
+    @property
+    @abc.abstractmethod
+    def symbol_bindings(self) -> list[tuple[str, Any]]:
+        """The names given so far, with what they stand for."""
+
+
+for _class in (_native.Value, _native.ComputationBuildingBlock):  # type: ignore[attr-defined]
+    TypedObject.register(_class)
+Computation.register(_native.ConcreteComputation)
+SyncContext.register(_native.RuntimeErrorContext)
+SymbolBindingContext.register(_native.FederatedComputationContext)
