@@ -91,6 +91,18 @@ class Quiet:
         self.value = y * 2
         return NotImplemented
 
+    def __pow__(self, other: Any, modulus: Any = None) -> Quiet:
+        return self._binary(other, "pow")
+
+    def __rpow__(self, other: Any) -> Quiet:
+        return self._binary(other, "rpow")
+
+    def __ipow__(self, other: Any) -> Quiet:
+        y = self.value**other
+        show("ipow")
+        self.value = y + 1
+        return self
+
     def __neg__(self) -> Quiet:
         y = -self.value
         show("neg")
@@ -146,6 +158,11 @@ class Quiet:
 class Reflected:
     def __init__(self, value: Tensor) -> None:
         self.value = value
+
+    def __pow__(self, other: Any) -> Any:
+        self.value = self.value + 1
+        show("pow")
+        return NotImplemented
 
     def __rmul__(self, other: Any) -> Tensor:
         y = self.value + (other.value if isinstance(other, Quiet) else other)
@@ -285,6 +302,24 @@ def adds_in_place(x: Tensor) -> Tensor:
     quiet = Quiet(x)
     quiet += 2
     return quiet.value * x
+
+
+def raises_to_power(x: Tensor) -> Tensor:
+    return x + (Quiet(x) ** 3).value
+
+
+def raises_number(x: Tensor) -> Tensor:
+    return x + (3 ** Quiet(x)).value
+
+
+def raises_in_place(x: Tensor) -> Tensor:
+    quiet = Quiet(x)
+    quiet **= 2
+    return quiet.value * x
+
+
+def refuses_power(x: Tensor) -> Tensor:
+    return x + (Reflected(x) ** Quiet(x)).value
 
 
 def refuses(x: Tensor) -> Tensor:
@@ -542,6 +577,9 @@ ONCE: list[Callable[[Tensor], Any]] = [
     adds,
     adds_reflected,
     adds_in_place,
+    raises_to_power,
+    raises_number,
+    raises_in_place,
     reflects,
     negates,
     gets,
@@ -606,7 +644,7 @@ def iterates_noisily(x: Tensor) -> Tensor:
     return total
 
 
-MORE: list[Callable[[Tensor], Any]] = [refuses, misses, iterates_noisily]
+MORE: list[Callable[[Tensor], Any]] = [refuses, refuses_power, misses, iterates_noisily]
 
 
 @pytest.mark.parametrize("function", MORE, ids=lambda function: function.__name__)
@@ -638,6 +676,10 @@ class Wrong:
 
     def __add__(self, other: object) -> Any:
         show("add")
+        return NotImplemented
+
+    def __pow__(self, other: object) -> Any:
+        show("pow")
         return NotImplemented
 
     def __lt__(self, other: object) -> Any:
@@ -692,6 +734,17 @@ def add_refuses(x: Tensor) -> Any:
     return y, Wrong(x) + 3
 
 
+def power_refuses(x: Tensor) -> Any:
+    y = x + 1
+    return y, Wrong(x) ** 3
+
+
+def power_in_place_refuses(x: Tensor) -> Any:
+    wrong, y = Wrong(x), x + 1
+    wrong **= 3
+    return y, wrong
+
+
 def less_refuses(x: Tensor) -> Any:
     y = x + 1
     return y, Wrong(x) < Wrong(x)
@@ -725,6 +778,8 @@ WRONG: list[Callable[[Tensor], Any]] = [
     property_raises_in_try,
     enter_raises,
     add_refuses,
+    power_refuses,
+    power_in_place_refuses,
     less_refuses,
     bool_is_int,
     length_is_negative,

@@ -46,12 +46,40 @@ fn type_of(object: Borrowed<'_, '_>) -> *mut ffi::PyTypeObject {
     unsafe { ffi::Py_TYPE(object.as_ptr()) }
 }
 
+/// The function in a slot of numbers.
+#[derive(Clone, Copy)]
+enum NumberSlot {
+    Binary(ffi::binaryfunc),
+    /// `**`, whose third operand is `None` where it is written as an operator.
+    Ternary(ffi::ternaryfunc),
+}
+
+impl NumberSlot {
+    fn address(self) -> usize {
+        match self {
+            Self::Binary(slot) => slot as usize,
+            Self::Ternary(slot) => slot as usize,
+        }
+    }
+
+    fn call<'py>(self, left: Borrowed<'_, 'py>, right: Borrowed<'_, 'py>) -> Result<Object<'py>> {
+        let (py, left, right) = (left.py(), left.as_ptr(), right.as_ptr());
+        // SAFETY: slots take objects, any of which may be the slot's own.
+        unsafe {
+            match self {
+                Self::Binary(slot) => owned(py, slot(left, right)),
+                Self::Ternary(slot) => owned(py, slot(left, right, ffi::Py_None())),
+            }
+        }
+    }
+}
+
 /// The slot that an operator calls, not the one of its augmented assignment.
-fn number_slot(op: BinaryOp, object: Borrowed<'_, '_>) -> Option<ffi::binaryfunc> {
+fn number_slot(op: BinaryOp, object: Borrowed<'_, '_>) -> Option<NumberSlot> {
     use BinaryOp as B;
     // SAFETY: a live type's table of number slots, if it has one.
     let slots = unsafe { (*type_of(object)).tp_as_number.as_ref() }?;
-    match op {
+    let slot = match op {
         B::Add | B::InPlaceAdd => slots.nb_add,
         B::And | B::InPlaceAnd => slots.nb_and,
         B::FloorDivide | B::InPlaceFloorDivide => slots.nb_floor_divide,
@@ -64,9 +92,9 @@ fn number_slot(op: BinaryOp, object: Borrowed<'_, '_>) -> Option<ffi::binaryfunc
         B::Subtract | B::InPlaceSubtract => slots.nb_subtract,
         B::TrueDivide | B::InPlaceTrueDivide => slots.nb_true_divide,
         B::Xor | B::InPlaceXor => slots.nb_xor,
-        // Three operands.
-        B::Power | B::InPlacePower => None,
-    }
+        B::Power | B::InPlacePower => return slots.nb_power.map(NumberSlot::Ternary),
+    };
+    slot.map(NumberSlot::Binary)
 }
 
 /// The name of the method that the right operand is asked for.
@@ -107,7 +135,7 @@ pub fn asks_right_first(left: Borrowed<'_, '_>, right: Borrowed<'_, '_>) -> bool
 }
 
 /// A binary operator whose first method has returned `NotImplemented`: the others, or the error.
-/// Neither operand has methods of sequences, and the operator isn't `**`.
+/// Neither operand has methods of sequences.
 ///
 /// # Errors
 /// What the methods raise; `TypeError` if none takes the operands.
@@ -121,10 +149,8 @@ pub fn binary_rest<'py>(
     let py = left.py();
     let (of_left, of_right) = (number_slot(op, left), number_slot(op, right));
     let same_type = type_of(left) == type_of(right);
-    let same_slot = of_left.map(|slot| slot as usize) == of_right.map(|slot| slot as usize);
-    // SAFETY: slots take two objects, either of which may be the slot's own.
-    let call = |slot: ffi::binaryfunc| unsafe { owned(py, slot(left.as_ptr(), right.as_ptr())) };
-    let mut asks: [Option<ffi::binaryfunc>; 2] = [None, None];
+    let same_slot = of_left.map(NumberSlot::address) == of_right.map(NumberSlot::address);
+    let mut asks: [Option<NumberSlot>; 2] = [None, None];
     match asked {
         Asked::Both | Asked::Only => {}
         // One slot function serves both operands: it would begin with the left one again.
@@ -144,12 +170,15 @@ pub fn binary_rest<'py>(
         }
     }
     for slot in asks.into_iter().flatten() {
-        let result = call(slot)?;
+        let result = slot.call(left, right)?;
         if !is_not_implemented(&result) {
             return Ok(result);
         }
     }
-    let symbol = op.symbol();
+    let symbol = match op {
+        BinaryOp::Power => "** or pow()",
+        _ => op.symbol(),
+    };
     let (left, right) = (type_name(left), type_name(right));
     let message = format!("unsupported operand type(s) for {symbol}: '{left}' and '{right}'");
     Err(Raised::set(py, PyTypeError::new_err(message)))

@@ -51,9 +51,7 @@ impl Recorder {
         [left, right]: [Borrowed<'_, 'py>; 2],
     ) -> Option<Result<Object<'py>>> {
         let [.., plain, reflected] = names else { return None };
-        if matches!(op, BinaryOp::Power | BinaryOp::InPlacePower)
-            || !(self.is_operand(left) && self.is_operand(right))
-        {
+        if !(self.is_operand(left) && self.is_operand(right)) {
             return None;
         }
         let in_place = names.first().filter(|_| names.len() == 3);
