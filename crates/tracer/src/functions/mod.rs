@@ -48,8 +48,10 @@ pub enum Class {
     StateRead,
     /// Gives a warning or a log record.
     Emitter(Emitter),
-    /// Another function does the same, and can be traced.
+    /// Another function does the same, and can be traced; its own result is what is used.
     Instead(Arc<KnownFunction>),
+    /// Another function does the same, and is run and traced in its place.
+    Replaced(Arc<KnownFunction>),
     /// Known to be untraceable, with the reason for the user.
     Untraceable(crate::breaks::Reason),
 }
@@ -99,6 +101,10 @@ pub enum Model {
     ObjectGetAttr,
     /// `torch._C._set_grad_enabled` and such: a node without tensors.
     StateSwitch,
+    /// `_enter_inference_mode`: a node whose value is the handle that the mode is left by.
+    InferenceEnter,
+    /// `_exit_inference_mode`.
+    InferenceExit,
     /// `ContextVar.get`.
     ContextGet,
     /// `ContextVar.set`.
@@ -199,6 +205,9 @@ impl Functions {
                 }
                 if let Ok(torch) = PyModule::import(py, "torch") {
                     torch::add(&torch, &mut table)?;
+                    for known in KnownFunction::inference_mode(&torch)? {
+                        table.classes.insert(known.address(), Class::Replaced(Arc::new(known)));
+                    }
                     table.module_member = python::KnownFunction::module_member(&torch)?;
                     table.tensor_hash = python::KnownFunction::tensor_hash(&torch)?;
                     table.module_call = ModuleCall::find(&torch)?;

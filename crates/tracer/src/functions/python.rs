@@ -1,7 +1,8 @@
 //! Python functions whose work the recorder does itself, or has another function do:
 //! * `nn.Module.__getattr__`: each parameter and submodule that a module reads ends in one, and
 //!   evaluating its frame costs more than all else about the read;
-//! * `logging.Logger.isEnabledFor`, whose cache and lock would be all that a trace sees of it.
+//! * `logging.Logger.isEnabledFor`, whose cache and lock would be all that a trace sees of it;
+//! * `torch.inference_mode`'s entry and exit, which end in methods of a C++ object.
 //!
 //! A function is taken for a known one if its bytecode is that of the source below, compiled by this
 //! interpreter. Where PyTorch's differs it is traced, like any other.
@@ -65,6 +66,25 @@ def isEnabledFor(self, level):
     return level >= self.getEffectiveLevel()
 ";
 
+/// What `torch.inference_mode` does when it is entered and left; and what is traced for it.
+const INFERENCE_MODE: &std::ffi::CStr = c"
+import torch
+from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
+
+def known_enter(self):
+    self._inference_mode_context = torch._C._InferenceMode(self.mode)
+    self._inference_mode_context.__enter__()
+
+def known_exit(self, exc_type, exc_value, traceback):
+    self._inference_mode_context.__exit__(exc_type, exc_value, traceback)
+
+def __enter__(self):
+    self._inference_mode_context = _enter_inference_mode(self.mode)
+
+def __exit__(self, exc_type, exc_value, traceback):
+    _exit_inference_mode(self._inference_mode_context)
+";
+
 /// What makes two code objects do the same; names of local variables and lines don't.
 const BEHAVIOUR: [&str; 11] = [
     "co_code",
@@ -120,6 +140,26 @@ impl KnownFunction {
         let function = py.import("logging")?.getattr("Logger")?.getattr("isEnabledFor")?;
         let known = PyModule::from_code(py, IS_ENABLED_FOR, c"<stator>", c"_stator_logging")?;
         Self::of(&function, &known.getattr("known")?, Some(known.getattr("isEnabledFor")?))
+    }
+
+    /// Entry and exit of `torch.inference_mode`, if they are the known ones.
+    ///
+    /// # Errors
+    /// As [`KnownFunction::module_member`].
+    pub fn inference_mode(torch: &Bound<'_, PyModule>) -> PyResult<Vec<Self>> {
+        let class = torch.getattr("inference_mode")?;
+        let known =
+            PyModule::from_code(torch.py(), INFERENCE_MODE, c"<stator>", c"_stator_inference")?;
+        let mut found = Vec::new();
+        for (name, known_name) in [("__enter__", "known_enter"), ("__exit__", "known_exit")] {
+            let instead = known.getattr(name)?;
+            found.extend(Self::of(
+                &class.getattr(name)?,
+                &known.getattr(known_name)?,
+                Some(instead),
+            )?);
+        }
+        Ok(found)
     }
 
     fn of<'py>(

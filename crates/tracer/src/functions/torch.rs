@@ -175,6 +175,10 @@ pub fn add(torch: &Bound<'_, PyModule>, functions: &mut Functions) -> PyResult<(
     }
     named(py, functions, STATE_READS, &Class::StateRead)?;
     named(py, functions, STATE_SWITCHES, &Class::Model(Model::StateSwitch))?;
+    let grad_mode = "torch.autograd.grad_mode";
+    let (enter, exit) = (Model::InferenceEnter, Model::InferenceExit);
+    named(py, functions, &[(grad_mode, "_enter_inference_mode")], &Class::Model(enter))?;
+    named(py, functions, &[(grad_mode, "_exit_inference_mode")], &Class::Model(exit))?;
     named(py, functions, IS_COMPILING, &Class::IsCompiling)?;
     let constructors = ["Size", "device", "finfo", "iinfo"];
     for name in constructors {

@@ -88,10 +88,17 @@ impl Recorder {
                     return self.call_instead(frame, &function, callable, args, names);
                 }
             }
+            // What other backends make of a graph doesn't give inference tensors.
+            Some(Class::Replaced(known)) if self.session.is_eager => {
+                if let Some(function) = known.instead(callable) {
+                    self.vouch(frame, function.as_borrowed());
+                    return self.call_function(frame, function.as_borrowed(), args, names);
+                }
+            }
             // Copies that aren't plain are followed, like any other function.
             Some(Class::Model(Model::DeepCopy)) if !self.copies_plainly(args, names) => {}
+            Some(Class::Replaced(_)) | None => {}
             Some(class) => return self.call_class(frame, class, callable, args, names),
-            None => {}
         }
         if let Some(result) = self.call_marked(frame, callable, args, names) {
             return result;
@@ -299,7 +306,7 @@ impl Recorder {
                 ops::call(callable, args, names)
             }
             Class::Emitter(emitter) => self.emit(frame, *emitter, callable, args, names),
-            Class::Instead(_) => {
+            Class::Instead(_) | Class::Replaced(_) => {
                 self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
                 ops::call(callable, args, names)
             }

@@ -41,6 +41,7 @@ mod marked;
 mod members;
 mod mode;
 mod models;
+mod modes;
 mod module_calls;
 mod names;
 mod objects;

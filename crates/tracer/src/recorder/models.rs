@@ -6,7 +6,6 @@ use stator_cpython::frame::Frame;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, generic, ops};
-use stator_graph::Target;
 use stator_guards::GuardKind;
 
 use super::Recorder;
@@ -202,16 +201,10 @@ impl Recorder {
                 let name = heap::interned(*name);
                 self.generic_attr_value(frame, *owner, name.as_borrowed())
             }
-            (Model::StateSwitch, _) => {
-                let target = |state: &mut State| {
-                    let operation = Operation {
-                        name: heap::qualified_name_of(callable).into(),
-                        is_method: false,
-                        determined: Determined::Always,
-                    };
-                    operation.target(state, callable)
-                };
-                self.state_switch(frame, target, args, native)
+            (Model::StateSwitch, _) => self.state_switch(frame, callable, args, native),
+            (Model::InferenceEnter, [mode]) => self.enter_inference(frame, callable, *mode, native),
+            (Model::InferenceExit, [handle]) => {
+                self.exit_inference(frame, callable, *handle, native)
             }
             (Model::ContextGet, [variable] | [variable, _]) => {
                 self.context_get(frame, *variable, args.len() == 2, native)
@@ -431,32 +424,6 @@ impl Recorder {
             }
         }
         self.registered(frame, native)
-    }
-
-    /// A switch of grad mode or autocast: a node, executed for real.
-    fn state_switch<'py>(
-        &self,
-        frame: &Frame<'py>,
-        target: impl FnOnce(&mut State) -> Target,
-        args: &[Borrowed<'_, 'py>],
-        native: impl FnOnce() -> Result<Object<'py>>,
-    ) -> Result<Object<'py>> {
-        let result = native()?;
-        self.note(frame, |state| {
-            let args = args
-                .iter()
-                .map(|arg| state.graph_arg(*arg))
-                .collect::<std::result::Result<Vec<_>, _>>()?;
-            let target = target(state);
-            let stack = state.place(frame);
-            let node = state.graph.call(target, &args, stack);
-            state.graph.set_value(node, stator_graph::Value::Nothing);
-            match state.kind(result.as_borrowed()) {
-                Kind::Constant => Ok(()),
-                _ => Err((Reason::OpaqueCall, "a switch of PyTorch's state".into())),
-            }
-        });
-        Ok(result)
     }
 }
 

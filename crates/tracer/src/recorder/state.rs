@@ -142,6 +142,8 @@ pub struct State {
     pub only_changed: bool,
     /// The tokens that this trace got for writes of context variables.
     pub tokens: Vec<Token>,
+    /// The node by which this trace has entered inference mode, until it leaves it.
+    pub inference: Option<NodeId>,
     /// Why the contents of one of them could not be guarded.
     pub failure: Option<Stop>,
     /// Containers that are being looked into.
@@ -219,6 +221,7 @@ impl State {
             unread: FxHashMap::default(),
             only_changed: false,
             tokens: Vec::new(),
+            inference: None,
             failure: None,
             visiting: FxHashSet::default(),
             shared_cells: FxHashSet::default(),
