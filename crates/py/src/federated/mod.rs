@@ -3,6 +3,7 @@
 //! Everything that calls Python code of the user, or that the user calls, is native: a traceback
 //! shows the user's frames and no others.
 
+pub mod arrays;
 pub mod blocks;
 mod build;
 pub mod describe;
@@ -24,6 +25,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     types::register(&federated)?;
     nest::register(&federated)?;
     blocks::register(&federated)?;
+    arrays::register(&federated)?;
     execution::register(&federated)?;
     tracing::register(&federated)?;
     // So that `from stator._stator.federated import ...` finds it.

@@ -2,11 +2,13 @@
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyComplex, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{
+    PyBool, PyByteArray, PyBytes, PyComplex, PyFloat, PyInt, PyList, PyString, PyTuple,
+};
 use stator_federated::array::{Array, Content};
 use stator_federated::ast::BuildingBlock;
 use stator_federated::dtype::{DType, Kind};
-use stator_federated::types::{TensorType, Type};
+use stator_federated::types::Type;
 
 use crate::federated::errors::IntoPython;
 use crate::federated::types::{describe, dtypes};
@@ -23,33 +25,53 @@ pub fn to_array(value: &Bound<'_, PyAny>, ty: &Type) -> PyResult<Array> {
             "a literal is of a tensor type\n  expected: a TensorType\n  found:    {ty}"
         )));
     };
-    let py = value.py();
-    let of_numpy =
-        value.is_instance(dtypes::generic(py)?)? || value.is_instance(dtypes::ndarray(py)?)?;
-    let fits = if of_numpy { numpy_fits(value, tensor)? } else { plain_fits(value, tensor)? };
-    if !fits {
+    if !fits(value, tensor.dtype)? {
         return Err(PyValueError::new_err(format!(
             "the literal's value is not of its type\n  expected: a value of type {ty}\n  \
              found:    {}",
             describe(value)
         )));
     }
-    let array = match tensor.dtype {
-        DType::Str => strings(value, of_numpy)?,
-        dtype => numbers(value, dtype)?,
-    };
-    Ok(if of_numpy { array } else { array.into_plain() })
+    let array = convert(value, tensor.dtype, Text::Utf8)?;
+    Ok(if is_of_numpy(value)? { array } else { array.into_plain() })
+}
+
+/// How text becomes bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Text {
+    /// Without the zeros at its end. Other text is an error.
+    Ascii,
+    Utf8,
+}
+
+/// The array that `value` is when it is taken for one of this element type, which it fits.
+pub fn convert(value: &Bound<'_, PyAny>, dtype: DType, text: Text) -> PyResult<Array> {
+    match dtype {
+        DType::Str => strings(value, text),
+        dtype => numbers(value, dtype),
+    }
+}
+
+/// Whether a value is a scalar or an array of NumPy.
+pub fn is_of_numpy(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = value.py();
+    Ok(value.is_instance(dtypes::generic(py)?)? || value.is_instance(dtypes::ndarray(py)?)?)
+}
+
+/// Whether a value is of the kind of an element type, and each of its elements has a place in it.
+pub fn fits(value: &Bound<'_, PyAny>, dtype: DType) -> PyResult<bool> {
+    if is_of_numpy(value)? { numpy_fits(value, dtype) } else { plain_fits(value, dtype) }
 }
 
 /// Whether one of NumPy's values is of the kind of a type's elements, and each fits.
-fn numpy_fits(value: &Bound<'_, PyAny>, tensor: &TensorType) -> PyResult<bool> {
+fn numpy_fits(value: &Bound<'_, PyAny>, dtype: DType) -> PyResult<bool> {
     let py = value.py();
     let from = value.getattr("dtype")?;
     let kind: String = from.getattr("kind")?.extract()?;
-    let wanted = match tensor.dtype.kind() {
+    let wanted = match dtype.kind() {
         Kind::Bool => "b",
         Kind::Signed | Kind::Unsigned => "iu",
-        Kind::Float if tensor.dtype == DType::BFloat16 => {
+        Kind::Float if dtype == DType::BFloat16 => {
             return from.eq(dtypes::to_numpy(py, DType::BFloat16)?);
         }
         Kind::Float => "f",
@@ -59,18 +81,18 @@ fn numpy_fits(value: &Bound<'_, PyAny>, tensor: &TensorType) -> PyResult<bool> {
     if !wanted.contains(&kind) {
         return Ok(false);
     }
-    if tensor.dtype == DType::Str {
+    if dtype == DType::Str {
         return Ok(true);
     }
     let numpy = py.import("numpy")?;
-    let to = dtypes::to_numpy(py, tensor.dtype)?;
+    let to = dtypes::to_numpy(py, dtype)?;
     numpy.call_method1("can_cast", (from, to))?.extract()
 }
 
 /// Whether one of Python's own values is of the kind of a type's elements, and fits.
-fn plain_fits(value: &Bound<'_, PyAny>, tensor: &TensorType) -> PyResult<bool> {
-    let size = tensor.dtype.size() as u32;
-    Ok(match tensor.dtype.kind() {
+fn plain_fits(value: &Bound<'_, PyAny>, dtype: DType) -> PyResult<bool> {
+    let size = dtype.size() as u32;
+    Ok(match dtype.kind() {
         Kind::Bool => value.is_instance_of::<PyBool>(),
         kind @ (Kind::Signed | Kind::Unsigned) => {
             let Some(number) = integer(value) else { return Ok(false) };
@@ -83,15 +105,13 @@ fn plain_fits(value: &Bound<'_, PyAny>, tensor: &TensorType) -> PyResult<bool> {
                 (0..1i128 << bits).contains(&number)
             }
         }
-        Kind::Float if tensor.dtype == DType::BFloat16 => false,
+        Kind::Float if dtype == DType::BFloat16 => false,
         Kind::Float => match value.cast::<PyFloat>() {
-            Ok(number) => in_range(number.value(), tensor.dtype),
+            Ok(number) => in_range(number.value(), dtype),
             Err(_) => false,
         },
         Kind::Complex => match value.cast::<PyComplex>() {
-            Ok(number) => {
-                in_range(number.real(), tensor.dtype) && in_range(number.imag(), tensor.dtype)
-            }
+            Ok(number) => in_range(number.real(), dtype) && in_range(number.imag(), dtype),
             Err(_) => false,
         },
         Kind::String => value.is_instance_of::<PyString>() || value.is_instance_of::<PyBytes>(),
@@ -129,28 +149,36 @@ fn numbers(value: &Bound<'_, PyAny>, dtype: DType) -> PyResult<Array> {
     Array::new(dtype, dims, content).py()
 }
 
-fn strings(value: &Bound<'_, PyAny>, of_numpy: bool) -> PyResult<Array> {
-    let one = |value: &Bound<'_, PyAny>| -> PyResult<Box<[u8]>> {
-        if let Ok(text) = value.cast::<PyString>() {
-            Ok(text.to_str()?.as_bytes().into())
-        } else if let Ok(bytes) = value.cast::<PyBytes>() {
-            Ok(bytes.as_bytes().into())
-        } else {
-            Err(PyValueError::new_err(format!(
-                "a literal of strings holds something else\n  found:    {}",
-                describe(value)
-            )))
-        }
-    };
-    if !of_numpy {
-        return Array::new(DType::Str, [], Content::Strings([one(value)?].into())).py();
+fn strings(value: &Bound<'_, PyAny>, text: Text) -> PyResult<Array> {
+    if !value.is_instance(dtypes::ndarray(value.py())?)? {
+        return Array::new(DType::Str, [], Content::Strings([string(value, text)?].into())).py();
     }
     let dims: Vec<u64> = value.getattr("shape")?.extract()?;
-    let numpy = value.py().import("numpy")?;
-    let flat = numpy.call_method1("ravel", (value,))?.call_method0("tolist")?;
-    let elements: PyResult<Vec<_>> =
-        flat.cast::<PyList>()?.iter().map(|element| one(&element)).collect();
-    Array::new(DType::Str, dims, Content::Strings(elements?.into())).py()
+    let flat = value.call_method0("ravel")?.call_method0("tolist")?;
+    let elements = flat.cast::<PyList>()?.iter().map(|element| string(&element, text));
+    let elements: Vec<_> = elements.collect::<PyResult<_>>()?;
+    Array::new(DType::Str, dims, Content::Strings(elements.into())).py()
+}
+
+fn string(value: &Bound<'_, PyAny>, text: Text) -> PyResult<Box<[u8]>> {
+    if let Ok(bytes) = value.cast::<PyBytes>() {
+        return Ok(bytes.as_bytes().into());
+    }
+    let Ok(string) = value.cast::<PyString>() else {
+        return Err(PyTypeError::new_err(format!(
+            "an array of strings holds something else\n  expected: str or bytes\n  found:    {}",
+            describe(value)
+        )));
+    };
+    if text == Text::Utf8 {
+        return Ok(string.to_str()?.as_bytes().into());
+    }
+    let encoded = string.call_method1("encode", ("ascii",))?;
+    let mut bytes = encoded.cast::<PyBytes>()?.as_bytes();
+    while let [rest @ .., 0] = bytes {
+        bytes = rest;
+    }
+    Ok(bytes.into())
 }
 
 /// The value of an array: a scalar, or an array of NumPy.
@@ -159,7 +187,8 @@ pub fn from_array<'py>(py: Python<'py>, array: &Array) -> PyResult<Bound<'py, Py
     let flat = match array.content() {
         Content::Numbers(bytes) => {
             let dtype = dtypes::to_numpy(py, array.dtype())?;
-            numpy.call_method1("frombuffer", (PyBytes::new(py, bytes), dtype))?
+            // Over bytes that can be written, so that the array can be.
+            numpy.call_method1("frombuffer", (PyByteArray::new(py, bytes), dtype))?
         }
         Content::Strings(strings) => {
             if array.dims().is_empty() {

@@ -251,7 +251,7 @@ fn items<'py>(py: Python<'py>, fields: &[Field]) -> PyResult<Bound<'py, PyList>>
 }
 
 /// The shape as a tuple of sizes, or `None` if the rank isn't known.
-pub(crate) fn shape_object<'py>(py: Python<'py>, shape: &Shape) -> PyResult<Bound<'py, PyAny>> {
+pub fn shape_object<'py>(py: Python<'py>, shape: &Shape) -> PyResult<Bound<'py, PyAny>> {
     match shape.dims() {
         Some(dims) => Ok(PyTuple::new(py, dims)?.into_any()),
         None => Ok(py.None().into_bound(py)),
