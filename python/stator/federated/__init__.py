@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
 from stator._stator.federated import (
     CLIENTS,
     SERVER,
@@ -15,6 +20,20 @@ from stator._stator.federated import (
     TensorType,
     Type,
     Value,
+    array_from_proto,
+    array_from_proto_content,
+    array_is_compatible_dtype,
+    array_is_compatible_shape,
+    array_shape_from_proto,
+    array_shape_is_compatible_with,
+    array_shape_is_fully_defined,
+    array_shape_is_scalar,
+    array_shape_to_proto,
+    array_to_proto,
+    array_to_proto_content,
+    can_cast_dtype,
+    dtype_from_proto,
+    dtype_to_proto,
     federated_aggregate,
     federated_broadcast,
     federated_computation,
@@ -30,6 +49,9 @@ from stator._stator.federated import (
     federated_sum,
     federated_value,
     federated_zip,
+    infer_dtype,
+    is_valid_dtype,
+    num_elements_in_array_shape,
     sequence_map,
     sequence_reduce,
     sequence_sum,
@@ -42,10 +64,17 @@ from stator.federated._abstract import (
     TypedObject,
 )
 
+#: What stands for an array: NumPy's values, and Python's own numbers and strings.
+Array: TypeAlias = bool | int | float | complex | str | bytes | np.generic | np.ndarray[Any, Any]
+#: The size of each dimension, `None` where it isn't known; `None` if the rank isn't known.
+ArrayShape: TypeAlias = Sequence[int | None] | None
+
 __all__ = [
     "CLIENTS",
     "SERVER",
     "AbstractType",
+    "Array",
+    "ArrayShape",
     "Computation",
     "FederatedType",
     "FunctionType",
@@ -58,6 +87,20 @@ __all__ = [
     "Type",
     "TypedObject",
     "Value",
+    "array_from_proto",
+    "array_from_proto_content",
+    "array_is_compatible_dtype",
+    "array_is_compatible_shape",
+    "array_shape_from_proto",
+    "array_shape_is_compatible_with",
+    "array_shape_is_fully_defined",
+    "array_shape_is_scalar",
+    "array_shape_to_proto",
+    "array_to_proto",
+    "array_to_proto_content",
+    "can_cast_dtype",
+    "dtype_from_proto",
+    "dtype_to_proto",
     "federated_aggregate",
     "federated_broadcast",
     "federated_computation",
@@ -73,6 +116,9 @@ __all__ = [
     "federated_sum",
     "federated_value",
     "federated_zip",
+    "infer_dtype",
+    "is_valid_dtype",
+    "num_elements_in_array_shape",
     "sequence_map",
     "sequence_reduce",
     "sequence_sum",

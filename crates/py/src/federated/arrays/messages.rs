@@ -1,9 +1,9 @@
 //! Arrays as messages.
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyNotImplementedError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use stator_federated::array::Array;
+use stator_federated::dtype::DType;
 use stator_federated::wire;
 
 use super::dtypes;
@@ -12,12 +12,10 @@ use crate::federated::errors::IntoPython;
 use crate::federated::types::describe;
 use crate::federated::wire::bytes_of;
 
-/// The array that a value is, of the element type that the class `dtype_hint` is for, or of its
-/// own. Text is ASCII.
-fn to_array(value: &Bound<'_, PyAny>, dtype_hint: Option<&Bound<'_, PyAny>>) -> PyResult<Array> {
-    let Some(class) = dtype_hint else {
-        return literals::convert(value, dtypes::of_value(value)?, Text::Ascii);
-    };
+/// The element type that the class `dtype_hint` is for, if the value fits it; without a hint, the
+/// value's own.
+fn dtype_of(value: &Bound<'_, PyAny>, dtype_hint: Option<&Bound<'_, PyAny>>) -> PyResult<DType> {
+    let Some(class) = dtype_hint else { return dtypes::of_value(value) };
     let Some(dtype) = dtypes::from_class(class)? else {
         return Err(PyValueError::new_err(format!(
             "`dtype_hint` is no element type\n  expected: a class of NumPy's scalars, as \
@@ -32,7 +30,7 @@ fn to_array(value: &Bound<'_, PyAny>, dtype_hint: Option<&Bound<'_, PyAny>>) -> 
             describe(value)
         )));
     }
-    literals::convert(value, dtype, Text::Ascii)
+    Ok(dtype)
 }
 
 /// The message of an array, as bytes, with its elements in the list for its element type.
@@ -42,7 +40,7 @@ fn array_to_proto<'py>(
     value: &Bound<'py, PyAny>,
     dtype_hint: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let array = to_array(value, dtype_hint)?;
+    let array = literals::convert(value, dtype_of(value, dtype_hint)?, Text::Ascii)?;
     Ok(PyBytes::new(value.py(), &wire::encode_array(&array).py()?))
 }
 
@@ -53,7 +51,15 @@ fn array_to_proto_content<'py>(
     value: &Bound<'py, PyAny>,
     dtype_hint: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let array = to_array(value, dtype_hint)?;
+    let dtype = dtype_of(value, dtype_hint)?;
+    if dtype == DType::Str {
+        return Err(PyNotImplementedError::new_err(format!(
+            "strings have no content of a fixed length: only `array_to_proto` takes them\n  \
+             found:    {}",
+            describe(value)
+        )));
+    }
+    let array = literals::convert(value, dtype, Text::Ascii)?;
     Ok(PyBytes::new(value.py(), &wire::encode_array_content(&array).py()?))
 }
 
