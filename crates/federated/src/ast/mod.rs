@@ -5,6 +5,7 @@
 //! block once where its place doesn't matter: a program of 100,000 nested calls is an ordinary one.
 
 pub mod names;
+pub mod passes;
 mod print;
 mod repr;
 mod same;

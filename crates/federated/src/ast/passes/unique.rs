@@ -1,0 +1,267 @@
+//! One name for one thing.
+
+use std::collections::hash_map::Entry;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::ast::names::FreeNames;
+use crate::ast::walk::{Transformed, distinct, with_children};
+use crate::ast::{BlockKind, BuildingBlock};
+use crate::{Name, Result};
+
+/// Every name that a tree uses or binds.
+pub fn all_names(root: &BuildingBlock) -> FxHashSet<Name> {
+    let mut names = FxHashSet::default();
+    for block in distinct(root) {
+        match block.kind() {
+            BlockKind::Reference(reference) => names.extend([reference.name.clone()]),
+            BlockKind::Lambda(lambda) => {
+                names.extend(lambda.parameter.as_ref().map(|(name, _)| name.clone()));
+            }
+            BlockKind::Block(of) => names.extend(of.locals.iter().map(|(name, _)| name.clone())),
+            _ => {}
+        }
+    }
+    names
+}
+
+/// Names that a tree doesn't have: `_var1`, `_var2`, ...
+#[derive(Clone, Debug)]
+pub struct NameGenerator {
+    prefix: String,
+    count: u64,
+}
+
+impl NameGenerator {
+    /// Names that begin with `prefix`. Where it is `None`, or a name of the tree begins so, three
+    /// letters after a line stand for it.
+    pub fn new(root: &BuildingBlock, prefix: Option<&str>) -> Self {
+        let names = all_names(root);
+        let free = |prefix: &str| !names.iter().any(|name| name.starts_with(prefix));
+        let prefix = match prefix {
+            Some(prefix) if free(prefix) => prefix.to_owned(),
+            // More prefixes than the tree has names.
+            _ => prefixes().find(|prefix| free(prefix)).expect("a prefix is free"),
+        };
+        Self { prefix, count: 0 }
+    }
+}
+
+/// `_aaa`, `_aab`, ..., then longer ones.
+fn prefixes() -> impl Iterator<Item = String> {
+    (0u64..).map(|number| {
+        let mut letters = Vec::new();
+        let mut rest = number;
+        while rest > 0 || letters.len() < 3 {
+            letters.push(b'a' + (rest % 26) as u8);
+            rest /= 26;
+        }
+        letters.push(b'_');
+        letters.reverse();
+        String::from_utf8(letters).expect("letters")
+    })
+}
+
+impl Iterator for NameGenerator {
+    type Item = Name;
+
+    fn next(&mut self) -> Option<Name> {
+        self.count += 1;
+        Some(format!("{}{}", self.prefix, self.count).into())
+    }
+}
+
+/// Gives everything that is bound a name of its own, from `fresh`, which must give names that the
+/// tree doesn't have. Where a block occurs several times and binds something, each occurrence
+/// becomes another block.
+///
+/// # Errors
+/// None that a tree of fitting types can cause.
+pub fn uniquify_reference_names<E: From<crate::Error>>(
+    root: &BuildingBlock,
+    mut fresh: impl FnMut() -> std::result::Result<Name, E>,
+) -> std::result::Result<Transformed, E> {
+    let mut binds: FxHashSet<usize> = FxHashSet::default();
+    for block in distinct(root) {
+        let own = match block.kind() {
+            BlockKind::Lambda(lambda) => lambda.parameter.is_some(),
+            BlockKind::Block(of) => !of.locals.is_empty(),
+            _ => false,
+        };
+        if own || block.children().iter().any(|child| binds.contains(&child.address())) {
+            binds.insert(block.address());
+        }
+    }
+    rename(root, |_| fresh(), |block| !binds.contains(&block.address()))
+}
+
+/// Renames what is bound so that no two blocks bind one name, and none binds a name that the tree
+/// leaves open. A name that is bound once stays. Blocks stay shared as far as can be. Also the
+/// former name of each new one.
+///
+/// # Errors
+/// None that a tree of fitting types can cause.
+pub fn separate_names(root: &BuildingBlock) -> Result<(Transformed, FxHashMap<Name, Name>)> {
+    let mut free = FreeNames::default();
+    let open = free.of(root);
+    let mut taken: FxHashSet<Name> = free.names(open).into_iter().cloned().collect();
+    let mut former = FxHashMap::default();
+    let mut is_clear = true;
+    for block in distinct(root) {
+        match block.kind() {
+            BlockKind::Lambda(lambda) => {
+                let name = lambda.parameter.as_ref().map(|(name, _)| name);
+                is_clear &= name.is_none_or(|name| taken.insert(name.clone()));
+            }
+            BlockKind::Block(of) => {
+                for (name, _) in &of.locals {
+                    is_clear &= taken.insert(name.clone());
+                }
+            }
+            _ => {}
+        }
+    }
+    if is_clear {
+        return Ok(((root.clone(), false), former));
+    }
+    let mut fresh = NameGenerator::new(root, Some("_var"));
+    let mut taken: FxHashSet<Name> = free.names(open).into_iter().cloned().collect();
+    let choose = |name: &Name| -> Result<Name> {
+        if taken.insert(name.clone()) {
+            return Ok(name.clone());
+        }
+        let made = fresh.next().expect("names don't end");
+        former.insert(made.clone(), name.clone());
+        Ok(made)
+    };
+    let renamed = rename(root, choose, |_| true)?;
+    Ok((renamed, former))
+}
+
+/// A scope of names that was opened: the higher, the later.
+type Scope = u64;
+
+/// Renames what is bound. Occurrences of a block that `may_share`, and whose open names mean the
+/// same, become one block.
+fn rename<E: From<crate::Error>>(
+    root: &BuildingBlock,
+    mut choose: impl FnMut(&Name) -> std::result::Result<Name, E>,
+    may_share: impl Fn(&BuildingBlock) -> bool,
+) -> std::result::Result<Transformed, E> {
+    enum Step<'a> {
+        Visit(&'a BuildingBlock),
+        Bind(&'a Name),
+        Unbind(&'a Name),
+        Build(&'a BuildingBlock, Scope),
+    }
+    let mut free = FreeNames::default();
+    let mut meanings: FxHashMap<&Name, Vec<(Name, Scope)>> = FxHashMap::default();
+    let mut opened: Scope = 0;
+    let mut open_scopes: Vec<Scope> = vec![0];
+    let mut known: FxHashMap<(usize, Scope), BuildingBlock> = FxHashMap::default();
+    let mut chosen: Vec<Name> = Vec::new();
+    let mut done: Vec<BuildingBlock> = Vec::new();
+    let mut steps = vec![Step::Visit(root)];
+    while let Some(step) = steps.pop() {
+        match step {
+            Step::Bind(name) => {
+                let new = choose(name)?;
+                opened += 1;
+                open_scopes.push(opened);
+                meanings.entry(name).or_default().push((new.clone(), opened));
+                chosen.push(new);
+            }
+            Step::Unbind(name) => {
+                open_scopes.pop();
+                meanings.get_mut(name).expect("the name was bound").pop();
+            }
+            Step::Visit(block) => {
+                if let BlockKind::Reference(reference) = block.kind() {
+                    let meaning = meanings.get(&reference.name).and_then(|all| all.last());
+                    done.push(match meaning {
+                        Some((new, _)) if *new != reference.name => BuildingBlock::reference_in(
+                            new.clone(),
+                            block.ty().clone(),
+                            reference.context.clone(),
+                        ),
+                        _ => block.clone(),
+                    });
+                    continue;
+                }
+                // The innermost scope that the block depends on.
+                const MANY: usize = 32;
+                let names = free.of(block);
+                let scope = if free.len(names) > MANY {
+                    *open_scopes.last().expect("the outermost")
+                } else {
+                    let scopes = free.names(names).into_iter();
+                    let scopes = scopes.filter_map(|name| Some(meanings.get(name)?.last()?.1));
+                    scopes.max().unwrap_or_default()
+                };
+                if let Some(made) = known.get(&(block.address(), scope)) {
+                    done.push(made.clone());
+                    continue;
+                }
+                let start = steps.len();
+                match block.kind() {
+                    BlockKind::Lambda(lambda) => {
+                        let name = lambda.parameter.as_ref().map(|(name, _)| name);
+                        steps.extend(name.map(Step::Bind));
+                        steps.push(Step::Visit(&lambda.result));
+                        steps.extend(name.map(Step::Unbind));
+                    }
+                    BlockKind::Block(of) => {
+                        for (name, value) in &of.locals {
+                            steps.extend([Step::Visit(value), Step::Bind(name)]);
+                        }
+                        steps.push(Step::Visit(&of.result));
+                        steps.extend(of.locals.iter().rev().map(|(name, _)| Step::Unbind(name)));
+                    }
+                    _ => steps.extend(block.children().into_iter().map(Step::Visit)),
+                }
+                steps.push(Step::Build(block, scope));
+                steps[start..].reverse();
+            }
+            Step::Build(block, scope) => {
+                let before = block.children();
+                let children = done.split_off(done.len() - before.len());
+                let names = match block.kind() {
+                    BlockKind::Lambda(lambda) => usize::from(lambda.parameter.is_some()),
+                    BlockKind::Block(of) => of.locals.len(),
+                    _ => 0,
+                };
+                let names = chosen.split_off(chosen.len() - names);
+                let same = children.iter().zip(&before).all(|(now, before)| now.is(before));
+                let made = match block.kind() {
+                    BlockKind::Lambda(lambda) => match (&lambda.parameter, names.first()) {
+                        (Some((old, ty)), Some(new)) if !same || old != new => {
+                            let parameter = Some((new.clone(), ty.clone()));
+                            BuildingBlock::lambda(parameter, children[0].clone())
+                        }
+                        (None, _) if !same => BuildingBlock::lambda(None, children[0].clone()),
+                        _ => block.clone(),
+                    },
+                    BlockKind::Block(of)
+                        if !same
+                            || of.locals.iter().zip(&names).any(|(old, new)| old.0 != *new) =>
+                    {
+                        let mut children = children;
+                        let result = children.pop().expect("a block has a result");
+                        BuildingBlock::block(names.into_iter().zip(children).collect(), result)
+                    }
+                    _ if same => block.clone(),
+                    _ => with_children(block, children)?,
+                };
+                if may_share(block)
+                    && let Entry::Vacant(entry) = known.entry((block.address(), scope))
+                {
+                    entry.insert(made.clone());
+                }
+                done.push(made);
+            }
+        }
+    }
+    let made = done.pop().expect("the root was visited");
+    let changed = !made.is(root);
+    Ok((made, changed))
+}
