@@ -5,6 +5,7 @@
 //! `ast` < `intrinsics`, `wire`, `factory` < `tracing`, `execution`. Nothing here knows of Python: what
 //! belongs to it (container classes, callables) passes through as opaque handles.
 
+pub mod analysis;
 pub mod array;
 pub mod ast;
 pub mod dtype;

@@ -401,8 +401,14 @@ fn deep_trees_pass() {
         assert_eq!(made.ty(), &int());
     }
     assert!(root.to_string().len() > 100_000);
-    assert!(root.formatted().len() > 100_000);
     assert!(root.repr(&mut |_| String::new()).len() > 100_000);
+    // Structs in structs would be indented deeper and deeper.
+    let root = (0..100_000).fold(BuildingBlock::reference("x", int()), |root, _| {
+        let f = BuildingBlock::reference("f", function());
+        let call = BuildingBlock::call(f, Some(root)).unwrap();
+        BuildingBlock::block(vec![("x".into(), BuildingBlock::reference("y", int()))], call)
+    });
+    assert!(root.formatted().len() > 100_000);
 }
 
 /// Each level uses the one below twice: as a tree it is of 2^depth blocks.
