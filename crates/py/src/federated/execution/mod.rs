@@ -4,6 +4,7 @@
 mod arguments;
 mod cardinalities;
 mod context;
+mod hidden;
 mod kernels;
 mod leaf;
 mod payload;
@@ -14,6 +15,7 @@ use pyo3::prelude::*;
 /// Adds what users see of execution.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     cardinalities::register(module)?;
+    hidden::register(module)?;
     payload::register(module)?;
     context::register(module)
 }
