@@ -74,5 +74,6 @@ class SymbolBindingContext(SyncContext):
 for _class in (_native.Value, _native.ComputationBuildingBlock):  # type: ignore[attr-defined]
     TypedObject.register(_class)
 Computation.register(_native.ConcreteComputation)
-SyncContext.register(_native.RuntimeErrorContext)
+for _class in (_native.RuntimeErrorContext, _native.LocalContext):
+    SyncContext.register(_class)
 SymbolBindingContext.register(_native.FederatedComputationContext)

@@ -26,8 +26,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     nest::register(&federated)?;
     blocks::register(&federated)?;
     arrays::register(&federated)?;
-    execution::register(&federated)?;
     tracing::register(&federated)?;
+    execution::register(&federated)?;
     // So that `from stator._stator.federated import ...` finds it.
     let modules = module.py().import("sys")?.getattr("modules")?;
     modules.set_item("stator._stator.federated", &federated)?;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyMapping, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use stator_federated::Name;
 use stator_federated::ast::BuildingBlock;
 use stator_federated::execution::Value;
@@ -14,7 +14,7 @@ use stator_federated::{Class, Error};
 
 use super::leaf::{Leaf, to_leaf};
 use crate::federated::errors::raise;
-use crate::federated::structure::Struct;
+use crate::federated::tracing::elements::{Elements, elements};
 use crate::federated::types::{describe, placements};
 use crate::federated::{blocks, errors};
 
@@ -216,31 +216,9 @@ impl<'e> Conversion<'e> {
         ty: &Type,
         path: usize,
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        let py = object.py();
         let wrong = |expected: &str| Err(self.unlike(path, expected, ty, object));
         let count = structure.len();
-        let elements: Vec<(Option<Name>, Bound<'py, PyAny>)> = if let Ok(of) =
-            object.cast::<Struct>()
-        {
-            let element =
-                |(name, value): &(Option<Name>, Py<PyAny>)| (name.clone(), value.bind(py).clone());
-            of.get().elements().iter().map(element).collect()
-        } else if let Some(names) = names_of(object)? {
-            let value = |name: Name| Ok((Some(name.clone()), object.getattr(&*name)?));
-            names.into_iter().map(value).collect::<PyResult<_>>()?
-        } else if let Ok(mapping) = object.cast::<PyMapping>() {
-            let mut elements = Vec::with_capacity(count);
-            for item in mapping.items()?.iter() {
-                let (key, value) = item.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>()?;
-                let Ok(key) = key.cast::<PyString>() else { return wrong("str keys") };
-                elements.push((Some(Name::from(key.to_str()?)), value));
-            }
-            elements
-        } else if let Ok(list) = object.cast::<PyList>() {
-            list.iter().map(|value| (None, value)).collect()
-        } else if let Ok(tuple) = object.cast::<PyTuple>() {
-            tuple.iter().map(|value| (None, value)).collect()
-        } else {
+        let Some(Elements { elements, .. }) = elements(object)? else {
             return wrong("a struct");
         };
         if elements.len() != count {
@@ -301,25 +279,6 @@ impl<'e> Conversion<'e> {
         let error = error.expected(format!("{expected}, for {ty}")).found(describe(object));
         PyTypeError::new_err(error.to_string())
     }
-}
-
-/// The names of the fields of a named tuple, or of an object of a class that dataclasses or attrs
-/// made.
-fn names_of(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<Name>>> {
-    let class = object.get_type();
-    let names = |names: Bound<'_, PyAny>| -> PyResult<Vec<Name>> {
-        names.try_iter()?.map(|name| Ok(Name::from(name?.extract::<String>()?))).collect()
-    };
-    if object.cast::<PyTuple>().is_ok() {
-        return class.getattr_opt("_fields")?.map(names).transpose();
-    }
-    if let Some(fields) = class.getattr_opt("__attrs_attrs__")? {
-        let name = |field: PyResult<Bound<'_, PyAny>>| -> PyResult<Name> {
-            Ok(Name::from(field?.getattr("name")?.extract::<String>()?))
-        };
-        return fields.try_iter()?.map(name).collect::<PyResult<_>>().map(Some);
-    }
-    class.getattr_opt("__dataclass_fields__")?.map(names).transpose()
 }
 
 /// For values that can't hold functions.

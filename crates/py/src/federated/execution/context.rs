@@ -12,6 +12,7 @@ use super::kernels::{Python as PythonKernels, Raised};
 use super::leaf::Leaf;
 use super::results::{Tensors, to_python};
 use crate::federated::errors::raise;
+use crate::federated::tracing::contexts;
 use crate::federated::{blocks, types};
 
 /// Runs computations in this process.
@@ -34,7 +35,7 @@ impl LocalContext {
             PyValueError::new_err("`clients` must be 0 or more, or None to see from the arguments")
         })?;
         let threads = match threads.map(usize::try_from) {
-            None => std::thread::available_parallelism().map_or(1, usize::from),
+            None => cores(),
             Some(Ok(threads)) if threads > 0 => threads,
             Some(_) => {
                 return Err(PyValueError::new_err(
@@ -117,7 +118,16 @@ fn computation(comp: &Bound<'_, PyAny>) -> PyResult<(BuildingBlock, Type)> {
     Ok((blocks::unwrap_or_err(&block, "comp.to_building_block()")?, ty))
 }
 
-/// Adds `LocalContext`.
+/// How many threads can run at the same time.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Adds `LocalContext`, and makes one the context in which calls run unless others are installed.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<LocalContext>()
+    module.add_class::<LocalContext>()?;
+    let py = module.py();
+    let context = Py::new(py, LocalContext { clients: None, threads: cores() })?;
+    contexts::set_initial(py, context.into_any());
+    Ok(())
 }

@@ -13,7 +13,7 @@ use stator_federated::execution::{Bound as End, Combine, Kernels, Value};
 use stator_federated::types::{TensorType, Type};
 use stator_federated::{Class, Error};
 
-use super::leaf::{Leaf, is_torch, numpy, torch, torch_to_numpy};
+use super::leaf::{Leaf, is_torch, numpy, to_leaf, torch, torch_to_numpy};
 use super::payload;
 use crate::federated::blocks::literals;
 use crate::federated::errors::raise;
@@ -140,7 +140,12 @@ impl Kernels for Python {
     type Error = Raised;
 
     fn literal(&self, array: &Array, _: &Type) -> Result<Leaf, Raised> {
-        pyo3::Python::attach(|py| Ok(Leaf::new(literals::from_array(py, array)?)))
+        pyo3::Python::attach(|py| {
+            let ty = array.tensor_type();
+            let ty = ty.as_tensor().expect("an array's type is a tensor type");
+            let object = literals::from_array(py, array)?;
+            Ok(to_leaf(&object, ty).map_err(|misfit| misfit.raise("the literal"))?)
+        })
     }
 
     fn data(&self, data: &Data, ty: &Type) -> Result<Value<Leaf>, Raised> {

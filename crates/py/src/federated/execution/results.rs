@@ -1,15 +1,16 @@
 //! Values as Python objects: what users get, and what their functions are called with.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyMapping, PyTuple};
-use stator_federated::Name;
+use pyo3::types::{PyList, PyTuple};
 use stator_federated::execution::{Items, Value};
-use stator_federated::types::{Container, StructType, Type, TypeKind};
+use stator_federated::types::{StructType, Type, TypeKind};
 use stator_federated::{Class, Error};
 
 use super::leaf::{Leaf, is_torch, torch_to_numpy};
 use crate::federated::errors::raise;
 use crate::federated::structure::Struct;
+use crate::federated::tracing::elements::field_names;
+use crate::federated::tracing::pycontainer::make;
 use crate::federated::types::{containers, placements};
 
 /// What tensors come as.
@@ -98,49 +99,17 @@ fn container<'py>(
     structure: &StructType,
     values: Vec<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let names: Vec<Option<&Name>> =
-        structure.fields().iter().map(|field| field.name.as_ref()).collect();
-    let all_named = names.iter().all(Option::is_some);
-    let none_named = names.iter().all(Option::is_none);
-    let mapping = |class: Bound<'py, PyAny>| -> PyResult<Bound<'py, PyAny>> {
-        let dict = PyDict::new(py);
-        for (name, value) in names.iter().zip(&values) {
-            dict.set_item(name.map(|name| &**name), value)?;
-        }
-        class.call1((dict,))
-    };
-    match structure.container() {
-        None if none_named => Ok(PyTuple::new(py, values)?.into_any()),
-        None if all_named => mapping(containers::ordered_dict(py)?.clone().into_any()),
+    let names = structure.fields().iter().map(|field| field.name.clone());
+    let named = structure.fields().iter().filter(|field| field.name.is_some()).count();
+    let class = match structure.container() {
+        Some(container) => containers::class_of(py, container)?,
+        None if named == 0 => return Ok(PyTuple::new(py, values)?.into_any()),
+        None if named == values.len() => containers::ordered_dict(py)?.clone(),
         None => {
-            let names = names.into_iter().map(|name| name.cloned());
             let elements = names.zip(values.into_iter().map(Bound::unbind)).collect();
-            Ok(Struct::create(py, elements)?.into_any())
+            return Ok(Struct::create(py, elements)?.into_any());
         }
-        Some(Container::List) => Ok(PyList::new(py, values)?.into_any()),
-        Some(Container::Tuple) => Ok(PyTuple::new(py, values)?.into_any()),
-        Some(of @ (Container::Dict | Container::OrderedDict)) => {
-            mapping(containers::class_of(py, of)?.into_any())
-        }
-        Some(of @ Container::Other(_)) => {
-            let class = containers::class_of(py, of)?;
-            let is_mapping = class.is_subclass(&py.get_type::<PyMapping>()).unwrap_or(false)
-                || class.is_subclass_of::<PyDict>()?;
-            if is_mapping {
-                return mapping(class.into_any());
-            }
-            if class.is_subclass_of::<PyTuple>()? || class.is_subclass_of::<PyList>()? {
-                // A named tuple takes its fields one by one, another class one row of them.
-                return match class.getattr_opt("_make")? {
-                    Some(make) => make.call1((PyTuple::new(py, values)?,)),
-                    None => class.call1((PyTuple::new(py, values)?,)),
-                };
-            }
-            let keywords = PyDict::new(py);
-            for (name, value) in names.iter().zip(&values) {
-                keywords.set_item(name.map(|name| &**name), value)?;
-            }
-            class.call((), Some(&keywords))
-        }
-    }
+    };
+    let by_name = field_names(&class)?.is_some();
+    make(&class, by_name, named > 0, names.zip(values).collect())
 }

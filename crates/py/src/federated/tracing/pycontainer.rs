@@ -93,10 +93,11 @@ fn contained<'py>(
     make(&class, by_name, named > 0, converted)
 }
 
-type Converted<'py> = Vec<(Option<stator_federated::Name>, Bound<'py, PyAny>)>;
+/// Names and values of a container's elements.
+pub type Converted<'py> = Vec<(Option<stator_federated::Name>, Bound<'py, PyAny>)>;
 
 /// A container of a class.
-fn make<'py>(
+pub fn make<'py>(
     class: &Bound<'py, PyType>,
     by_name: bool,
     named: bool,
