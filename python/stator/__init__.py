@@ -11,10 +11,8 @@ def mse(x, y):
 
 from __future__ import annotations
 
-from importlib import metadata
-
 from stator import _interpreter as _interpreter
-from stator import errors
+from stator import errors, federated
 from stator._backends import list_backends, register_backend
 from stator._compile import compile, reset, stats
 from stator._config import config
@@ -22,6 +20,7 @@ from stator._disable import disable
 from stator._dynamic import mark_dynamic, mark_static, maybe_mark_dynamic
 from stator._logs import LOGS, read_environment, set_logs
 from stator._stator import Compiled, Stats, graph_break, is_compiling
+from stator._stator import __version__ as __version__
 from stator._steering import (
     allow_in_graph,
     assume_constant_result,
@@ -53,6 +52,7 @@ __all__ = [
     "config",
     "disable",
     "errors",
+    "federated",
     "graph_break",
     "is_compiling",
     "list_backends",
@@ -67,6 +67,5 @@ __all__ = [
     "substitute_in_graph",
 ]
 
-__version__ = metadata.version("stator")
 
 read_environment()

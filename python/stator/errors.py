@@ -14,7 +14,8 @@ import linecache
 import platform
 import sys
 from collections.abc import Sequence
-from importlib import metadata
+
+from stator._stator import __version__
 
 __all__ = [
     "ApiError",
@@ -178,7 +179,7 @@ def _versions() -> str:
     torch = sys.modules.get("torch")
     return ", ".join(
         (
-            f"stator {metadata.version('stator')}",
+            f"stator {__version__}",
             f"CPython {platform.python_version()}",
             f"torch {torch.__version__ if torch else 'not imported'}",
             platform.platform(),

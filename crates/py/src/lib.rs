@@ -35,6 +35,7 @@ fn _set_min_graph_ops(operations: u64) {
 
 #[pymodule]
 fn _stator(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<Compiled>()?;
     module.add_class::<Stats>()?;
     module.add_function(wrap_pyfunction!(_set_log_mask, module)?)?;

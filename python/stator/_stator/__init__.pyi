@@ -4,6 +4,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Self
 
+__version__: str
+
 class Stats:
     """Counters of one compiled function."""
 

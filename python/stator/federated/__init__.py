@@ -58,6 +58,7 @@ from stator._stator.federated import (
     to_type,
     to_value,
 )
+from stator.federated import framework
 from stator.federated._abstract import (
     Computation,
     Serializable,
@@ -116,6 +117,7 @@ __all__ = [
     "federated_sum",
     "federated_value",
     "federated_zip",
+    "framework",
     "infer_dtype",
     "is_valid_dtype",
     "num_elements_in_array_shape",
