@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stator._stator.federated import (
+    Arguments,
     ComputationReturnedNoneError,
     ComputationWrapper,
     ConcreteComputation,
@@ -17,10 +18,14 @@ from stator._stator.federated import (
     TypesNotEquivalentError,
     UnexpectedBlockError,
     UnexpectedTypeError,
+    after,
+    around,
+    before,
     check_concrete_instance_of,
     check_is_structure_of_integers,
     contains_federated_types,
     contains_tensor_types,
+    ensure_federated_value,
     get_context_stack,
     infer_type,
     is_generic_op_compatible_type,
@@ -32,6 +37,8 @@ from stator._stator.federated import (
     preorder_types,
     set_default_context,
     set_no_default_context,
+    structure_with_type,
+    to_structure_with_type,
     transform_type_postorder,
     type_contains,
     type_contains_only,
@@ -40,6 +47,7 @@ from stator._stator.federated import (
     unpack_arg,
     unpack_args_from_struct,
     uri_to_placement_literal,
+    with_context,
     wrap_as_zero_or_one_arg_callable,
 )
 from stator.federated._abstract import (
@@ -50,6 +58,7 @@ from stator.federated._abstract import (
 )
 
 __all__ = [
+    "Arguments",
     "AsyncContext",
     "Computation",
     "ComputationReturnedNoneError",
@@ -68,10 +77,14 @@ __all__ = [
     "TypesNotEquivalentError",
     "UnexpectedBlockError",
     "UnexpectedTypeError",
+    "after",
+    "around",
+    "before",
     "check_concrete_instance_of",
     "check_is_structure_of_integers",
     "contains_federated_types",
     "contains_tensor_types",
+    "ensure_federated_value",
     "get_context_stack",
     "infer_type",
     "is_generic_op_compatible_type",
@@ -83,6 +96,8 @@ __all__ = [
     "preorder_types",
     "set_default_context",
     "set_no_default_context",
+    "structure_with_type",
+    "to_structure_with_type",
     "transform_type_postorder",
     "type_contains",
     "type_contains_only",
@@ -91,5 +106,6 @@ __all__ = [
     "unpack_arg",
     "unpack_args_from_struct",
     "uri_to_placement_literal",
+    "with_context",
     "wrap_as_zero_or_one_arg_callable",
 ]

@@ -313,6 +313,33 @@ fn sequence_sum(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Value> {
     bound(py, "sequence_sum", intrinsics::sequence_sum(value))
 }
 
+/// `value`, or the zip of it, which must be at `placement`, if one is given; `label` names it in
+/// errors.
+#[pyfunction]
+#[pyo3(signature = (value, placement=None, label=None))]
+fn ensure_federated_value(
+    py: Python<'_>,
+    value: &Bound<'_, PyAny>,
+    placement: Option<&Bound<'_, PyAny>>,
+    label: Option<&str>,
+) -> PyResult<Value> {
+    let placement = placement.filter(|placement| !placement.is_none());
+    let placement =
+        placement.map(|placement| placements::expect(placement, "placement")).transpose()?;
+    let made = to_value(value, &Wanted::default())?;
+    let name = label.unwrap_or("value");
+    let block = intrinsics::federated("ensure_federated_value", name, made.block, placement);
+    Ok(Value::create(block.here(py)?, made.scope))
+}
+
+/// A function value of a struct as one that takes the fields one after another.
+#[pyfunction]
+#[pyo3(signature = (r#fn))]
+fn get_curried(py: Python<'_>, r#fn: &Bound<'_, PyAny>) -> PyResult<Value> {
+    let made = to_value(r#fn, &Wanted::default())?;
+    Ok(Value::create(stator_federated::factory::curried(made.block).here(py)?, made.scope))
+}
+
 /// Adds the operations.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(federated_aggregate, module)?)?;
@@ -330,6 +357,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(federated_secure_select, module)?)?;
     module.add_function(wrap_pyfunction!(federated_value, module)?)?;
     module.add_function(wrap_pyfunction!(federated_zip, module)?)?;
+    module.add_function(wrap_pyfunction!(ensure_federated_value, module)?)?;
+    module.add_function(wrap_pyfunction!(get_curried, module)?)?;
     module.add_function(wrap_pyfunction!(sequence_map, module)?)?;
     module.add_function(wrap_pyfunction!(sequence_reduce, module)?)?;
     module.add_function(wrap_pyfunction!(sequence_sum, module)?)

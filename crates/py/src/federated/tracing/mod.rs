@@ -1,6 +1,8 @@
 //! Tracing: calling the user's function with stand-ins, and making a computation of what it did.
 
 mod abstracts;
+mod around;
+mod awaiting;
 mod calls;
 pub mod computation;
 pub mod contexts;
@@ -12,6 +14,7 @@ mod polymorphic;
 pub mod pycontainer;
 pub mod scope;
 mod signature;
+mod structures;
 mod trace;
 mod unpack;
 pub mod value;
@@ -54,6 +57,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     wrapper::register(module)?;
     unpack::register(module)?;
     pycontainer::register(module)?;
+    structures::register(module)?;
+    around::register(module)?;
     module.add_function(wrap_pyfunction!(trace::zero_or_one_arg_fn_to_building_block, module)?)?;
     intrinsics::register(module)
 }
