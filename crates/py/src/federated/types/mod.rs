@@ -19,7 +19,9 @@ use rustc_hash::FxHashMap;
 use stator_federated::types::Type;
 
 pub use super::describe::{describe, index_error, index_key};
-pub use classes::{AbstractTypeObject, TypeObject, shape_object};
+pub use classes::{
+    AbstractTypeObject, StructTypeObject, StructWithPythonTypeObject, TypeObject, shape_object,
+};
 pub use convert::{expect_type, to_shape, to_type, to_type_or_err};
 
 /// The object of each type that has one, by the address of the type's node. An object takes its
