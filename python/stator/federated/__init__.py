@@ -58,7 +58,7 @@ from stator._stator.federated import (
     to_type,
     to_value,
 )
-from stator.federated import framework
+from stator.federated import execution, framework
 from stator.federated._abstract import (
     Computation,
     Serializable,
@@ -102,6 +102,7 @@ __all__ = [
     "can_cast_dtype",
     "dtype_from_proto",
     "dtype_to_proto",
+    "execution",
     "federated_aggregate",
     "federated_broadcast",
     "federated_computation",

@@ -170,8 +170,7 @@ async def _ingest(executor: Executor, value: Any, type_spec: Any) -> ExecutorVal
         return await executor.create_value(value, type_spec)
     if not isinstance(type_spec, _native.StructType):
         raise ValueError(
-            "a Struct is given for something else\n"
-            f"  expected: {type_spec}\n  found:    {value}"
+            f"a Struct is given for something else\n  expected: {type_spec}\n  found:    {value}"
         )
     names = [name for name, _ in type_spec.items()]
     elements = _native.to_elements(value)
@@ -180,8 +179,7 @@ async def _ingest(executor: Executor, value: Any, type_spec: Any) -> ExecutorVal
     )
     if not fits:
         raise TypeError(
-            "a struct has other fields than its type\n"
-            f"  expected: {type_spec}\n  found:    {value}"
+            f"a struct has other fields than its type\n  expected: {type_spec}\n  found:    {value}"
         )
     parts = await asyncio.gather(
         *(
@@ -220,7 +218,6 @@ def _transform(transform: Callable[[Any], Any], arg: Any) -> Any:
     kwargs = transform(_plain(dict(kwargs)))
     if not isinstance(kwargs, Mapping):
         raise ValueError(
-            "`transform_args` must give a mapping for the named arguments\n"
-            f"  found:    {kwargs!r}"
+            f"`transform_args` must give a mapping for the named arguments\n  found:    {kwargs!r}"
         )
     return _native.pack_args_into_struct(args, kwargs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from stator._stator.federated import (
     Arguments,
     ComputationReturnedNoneError,
@@ -27,6 +29,7 @@ from stator._stator.federated import (
     contains_tensor_types,
     ensure_federated_value,
     get_context_stack,
+    infer_cardinalities,
     infer_type,
     is_generic_op_compatible_type,
     is_single_integer_or_matches_structure,
@@ -56,23 +59,41 @@ from stator.federated._abstract import (
     SymbolBindingContext,
     SyncContext,
 )
+from stator.federated._executors import (
+    Executor,
+    ExecutorFactory,
+    ExecutorValue,
+    RetryableError,
+)
+
+if TYPE_CHECKING:
+    from stator.federated._execution_contexts import (
+        AsyncExecutionContext,
+        SyncExecutionContext,
+    )
 
 __all__ = [
     "Arguments",
     "AsyncContext",
+    "AsyncExecutionContext",
     "Computation",
     "ComputationReturnedNoneError",
     "ComputationWrapper",
     "ConcreteComputation",
     "ContextError",
     "ContextStack",
+    "Executor",
+    "ExecutorFactory",
+    "ExecutorValue",
     "FederatedComputationContext",
     "NonuniqueNameError",
     "PlacementLiteral",
     "PolymorphicComputation",
+    "RetryableError",
     "RuntimeErrorContext",
     "SymbolBindingContext",
     "SyncContext",
+    "SyncExecutionContext",
     "TypeNotAssignableError",
     "TypesNotEquivalentError",
     "UnexpectedBlockError",
@@ -86,6 +107,7 @@ __all__ = [
     "contains_tensor_types",
     "ensure_federated_value",
     "get_context_stack",
+    "infer_cardinalities",
     "infer_type",
     "is_generic_op_compatible_type",
     "is_single_integer_or_matches_structure",
@@ -109,3 +131,12 @@ __all__ = [
     "with_context",
     "wrap_as_zero_or_one_arg_callable",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # These need asyncio, whose import would take most of the time that this one takes.
+    if name in ("AsyncExecutionContext", "SyncExecutionContext"):
+        from stator.federated import _execution_contexts
+
+        return getattr(_execution_contexts, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

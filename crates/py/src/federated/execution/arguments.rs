@@ -12,11 +12,12 @@ use stator_federated::placement::Placement;
 use stator_federated::types::{FederatedType, StructType, Type, TypeKind};
 use stator_federated::{Class, Error};
 
+use super::context::tree;
 use super::leaf::{Leaf, to_leaf};
+use crate::federated::errors;
 use crate::federated::errors::raise;
 use crate::federated::tracing::elements::{Elements, elements};
 use crate::federated::types::{describe, placements};
-use crate::federated::{blocks, errors};
 
 /// Where in an argument something stands.
 enum Part {
@@ -194,11 +195,7 @@ impl<'e> Conversion<'e> {
     }
 
     fn function(&self, object: &Bound<'_, PyAny>, ty: &Type, path: usize) -> PyResult<Value<Leaf>> {
-        let block = match object.getattr_opt("to_building_block")? {
-            Some(method) => blocks::unwrap(&method.call0()?),
-            None => None,
-        };
-        let Some(block) = block else {
+        let Some(block) = tree(object)? else {
             return Err(self.unlike(path, "a computation", ty, object));
         };
         if !ty.is_assignable_from(block.ty()).map_err(|error| raise(&error))? {

@@ -12,7 +12,9 @@ use super::kernels::{Python as PythonKernels, Raised};
 use super::leaf::Leaf;
 use super::results::{Tensors, to_python};
 use crate::federated::errors::raise;
+use crate::federated::tracing::computation::ConcreteComputation;
 use crate::federated::tracing::contexts;
+use crate::federated::types::describe;
 use crate::federated::{blocks, types};
 
 /// Runs computations in this process.
@@ -114,8 +116,27 @@ impl LocalContext {
 /// The tree and the type of a computation.
 fn computation(comp: &Bound<'_, PyAny>) -> PyResult<(BuildingBlock, Type)> {
     let ty = types::expect_type(&comp.getattr("type_signature")?, "comp.type_signature")?;
-    let block = comp.call_method0("to_building_block")?;
-    Ok((blocks::unwrap_or_err(&block, "comp.to_building_block()")?, ty))
+    match tree(comp)? {
+        Some(block) => Ok((block, ty)),
+        None => {
+            let error = Error::new(Class::Type, "`comp` must be a computation");
+            Err(raise(
+                &error.expected("an object with `to_building_block()`").found(describe(comp)),
+            ))
+        }
+    }
+}
+
+/// The tree of a computation, if the object is one.
+pub fn tree(comp: &Bound<'_, PyAny>) -> PyResult<Option<BuildingBlock>> {
+    // As it was traced: a user's function in it gets the containers that its types say.
+    if let Ok(comp) = comp.cast::<ConcreteComputation>() {
+        return Ok(Some(comp.get().state()?.block.clone()));
+    }
+    match comp.getattr_opt("to_building_block")? {
+        Some(method) => Ok(blocks::unwrap(&method.call0()?)),
+        None => Ok(None),
+    }
 }
 
 /// How many threads can run at the same time.
