@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Generator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from stator._stator import federated as _native
@@ -70,6 +72,33 @@ class SymbolBindingContext(SyncContext):
     def symbol_bindings(self) -> list[tuple[str, Any]]:
         """The names given so far, with what they stand for."""
 
+
+class TracingProvider(abc.ABC):
+    """Is told of spans."""
+
+    @abc.abstractmethod
+    def span(
+        self,
+        scope: str,
+        sub_scope: str,
+        nonce: int,
+        parent_span_yield: Any,
+        fn_args: tuple[Any, ...] | None,
+        fn_kwargs: dict[str, Any] | None,
+        trace_opts: dict[str, Any],
+    ) -> Generator[Any, TraceResult, None]:
+        """Runs up to its `yield` when a span begins, and gets out of it how the span ended."""
+
+    def wrap_rpc(self, parent_span_yield: Any) -> AbstractContextManager[None]:
+        """What is entered around a call of another process."""
+        return nullcontext()
+
+    def receive_rpc(self) -> Any:
+        """What stands for the caller's span in a process that was called."""
+        return None
+
+
+TraceResult = _native.TracedSpan | _native.TracedFunctionReturned | _native.TracedFunctionThrew
 
 for _class in (_native.Value, _native.ComputationBuildingBlock):  # type: ignore[attr-defined]
     TypedObject.register(_class)

@@ -53,6 +53,10 @@ pub fn federated(
             let error = wrong(Class::Type, operation, argument, problem)
                 .expected(asked(placement))
                 .found(&found);
+            if found.as_function().is_some() && operation.starts_with("federated_map") {
+                return error
+                    .hint(format_args!("the function comes first: `{operation}(fn, arg)`"));
+            }
             match (found.as_tensor(), placement) {
                 (Some(_), Some(placement)) => error.hint(format_args!(
                     "`federated_value(value, {placement})` places a constant there"

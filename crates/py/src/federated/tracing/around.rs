@@ -96,7 +96,7 @@ impl Wrapping {
 }
 
 /// Whether calling a function gives something to await.
-fn is_async(function: &Bound<'_, PyAny>) -> PyResult<bool> {
+pub fn is_async(function: &Bound<'_, PyAny>) -> PyResult<bool> {
     const COROUTINE: u32 = 0x80;
     match function.getattr_opt("__code__")? {
         Some(code) => Ok(code.getattr("co_flags")?.extract::<u32>()? & COROUTINE != 0),
@@ -176,7 +176,7 @@ impl Wrapped {
     }
 
     #[getter]
-    fn __doc__<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    fn _doc<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, PyAny>>> {
         Self::parts(slf)?.2.getattr_opt("__doc__")
     }
 
@@ -382,6 +382,7 @@ fn with_context(context_fn: Py<PyAny>) -> Wrapping {
 
 /// Adds the decorators.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    super::add_documented::<Wrapped>(module)?;
     module.add_class::<Arguments>()?;
     module.add_function(wrap_pyfunction!(before, module)?)?;
     module.add_function(wrap_pyfunction!(after, module)?)?;

@@ -103,8 +103,8 @@ pub fn invoke_computation<'py>(
     let py = computation.py();
     let tracing = contexts::tracing(py);
     let function = computation_value(computation, tracing.as_ref().map(|context| context.get()))?;
-    let what = computation.get().state()?.declared.as_deref();
-    invoke(py, function, argument, what)
+    let what = computation.get().state()?.declared.clone();
+    invoke(py, function, argument, what.as_deref())
 }
 
 /// Traces a call of a function: the call, bound to a name. `what` is the function, for errors.
@@ -121,11 +121,14 @@ pub fn invoke<'py>(
     };
     let argument = match (argument, &of.parameter) {
         (Some(argument), Some(parameter)) => {
-            let named = what.map(|what| format!("the argument of {what}"));
+            // The function's name; where it is declared is a line of its own.
+            let name = what.map(|what| what.split(',').next().unwrap_or(what));
+            let named = name.map(|name| format!("the argument of {name}"));
             let wanted = Wanted {
                 ty: Some(parameter),
                 zip: true,
                 what: named.as_deref().or(Some("the argument")),
+                callee: what,
                 ..Wanted::default()
             };
             Some(to_value(argument, &wanted)?.block)

@@ -218,7 +218,7 @@ impl ConcreteComputation {
     }
 
     #[getter]
-    fn __doc__(slf: &Bound<'_, Self>) -> Option<Py<PyAny>> {
+    fn _doc(slf: &Bound<'_, Self>) -> Option<Py<PyAny>> {
         let py = slf.py();
         let doc = slf.get().state.get().and_then(|state| state.doc.as_ref());
         doc.map(|doc| doc.clone_ref(py))
@@ -304,5 +304,5 @@ impl ConcreteComputation {
 
 /// Adds the class.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<ConcreteComputation>()
+    super::add_documented::<ConcreteComputation>(module)
 }

@@ -13,7 +13,7 @@ use super::elements::{Visit, elements, fold};
 use super::polymorphic::PolymorphicComputation;
 use super::scope::{FederatedComputationContext, over};
 use super::value::Value;
-use super::{Here, contexts, infer, raise_here};
+use super::{Here, contexts, declared_here, infer, raise_here};
 use crate::federated::blocks::{self, literals};
 use crate::federated::errors::raise;
 use crate::federated::types::{self, describe, dtypes, placements};
@@ -31,6 +31,21 @@ pub struct Wanted<'a> {
     pub result: bool,
     /// What it is, for errors: "the argument `arg`".
     pub what: Option<&'a str>,
+    /// The function whose argument it is, and where it is declared.
+    pub callee: Option<&'a str>,
+}
+
+impl Wanted<'_> {
+    /// The exception for an error about the object.
+    fn wrong(&self, py: Python<'_>, error: Error) -> PyErr {
+        raise_here(
+            py,
+            match self.callee {
+                Some(callee) => error.note("callee", callee),
+                None => error,
+            },
+        )
+    }
 }
 
 /// A value of a computation, before it is a Python object.
@@ -69,7 +84,7 @@ pub fn to_value(object: &Bound<'_, PyAny>, wanted: &Wanted<'_>) -> PyResult<Conv
     let what = wanted.what.unwrap_or("the value");
     let error =
         Error::new(Class::NotAssignable, format!("{what} is of another type than asked for"));
-    Err(raise_here(py, error.expected(ty).found(made.block.ty())))
+    Err(wanted.wrong(py, error.expected(ty).found(made.block.ty())))
 }
 
 fn nest(
@@ -100,7 +115,7 @@ fn nest(
                     Class::Index,
                     format!("{what}{path} has {} fields, more than its type", found.elements.len()),
                 );
-                return Err(raise_here(py, error.expected(ty.as_ref().expect("it has fields"))));
+                return Err(wanted.wrong(py, error.expected(ty.as_ref().expect("it has fields"))));
             }
             let known = |at: usize| of.map(|of| of.fields()[at].ty.clone());
             let elements = found.elements.into_iter().enumerate();
@@ -165,7 +180,7 @@ fn leaf(
                 let error = Error::new(Class::Value, format!("{what} is an array or number"))
                     .expected(ty)
                     .found(describe(object));
-                return Err(raise_here(py, error));
+                return Err(wanted.wrong(py, error));
             }
             Some(ty) => ty,
             None => {
@@ -173,7 +188,8 @@ fn leaf(
                 &inferred
             }
         };
-        return Ok(Some(Converted::constant(literals::literal(object, ty)?)));
+        let block = literals::literal(object, ty).map_err(|error| declared_here(py, error))?;
+        return Ok(Some(Converted::constant(block)));
     }
     Ok(None)
 }
@@ -229,7 +245,7 @@ fn no_value(object: &Bound<'_, PyAny>, wanted: &Wanted<'_>, path: &str) -> PyErr
     } else {
         error
     };
-    raise_here(object.py(), error)
+    wanted.wrong(object.py(), error)
 }
 
 /// The type that an argument named `name` says; none for `None`.
@@ -263,7 +279,7 @@ fn to_value_function(
         hint: hint.as_ref(),
         zip: zip_if_needed,
         what: Some("the argument `arg`"),
-        result: false,
+        ..Wanted::default()
     };
     let made = to_value(arg, &wanted)?;
     Ok(Value::create(made.block, made.scope))

@@ -7,10 +7,10 @@ use stator_federated::placement::Placement;
 use stator_federated::tracing::intrinsics::{self, SequenceMap};
 use stator_federated::types::Type;
 
-use super::Here;
 use super::convert::{Wanted, to_value};
 use super::scope::bind;
 use super::value::Value;
+use super::{Here, declared_here};
 use crate::federated::types::placements;
 
 /// The block of an argument of an operation.
@@ -75,7 +75,8 @@ fn federated_eval(
     placement: &Bound<'_, PyAny>,
 ) -> PyResult<Value> {
     let fn_ = argument("federated_eval", "fn", r#fn, None)?;
-    let placement = placements::expect(placement, "placement")?;
+    let placement =
+        placements::expect(placement, "placement").map_err(|error| declared_here(py, error))?;
     bound(py, "federated_eval", intrinsics::eval(fn_, placement))
 }
 
@@ -257,7 +258,8 @@ fn federated_value(
         PyErr::warn(py, &category, message, 1)?;
     }
     let value = argument("federated_value", "value", value, None)?;
-    let placement = placements::expect(placement, "placement")?;
+    let placement =
+        placements::expect(placement, "placement").map_err(|error| declared_here(py, error))?;
     bound(py, "federated_value", intrinsics::value(value, placement))
 }
 

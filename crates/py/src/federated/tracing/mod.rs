@@ -14,14 +14,16 @@ mod polymorphic;
 pub mod pycontainer;
 pub mod scope;
 mod signature;
+mod spans;
 mod structures;
 mod trace;
 mod unpack;
 pub mod value;
 pub mod wrapper;
 
+use pyo3::exceptions::{PyNotImplementedError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use stator_federated::Error;
+use stator_federated::{Class, Error};
 
 use super::errors::raise;
 
@@ -45,6 +47,44 @@ pub fn raise_here(py: Python<'_>, error: Error) -> PyErr {
     })
 }
 
+/// An exception of ours that was made without knowing of the function that is being traced, with
+/// it.
+pub fn declared_here(py: Python<'_>, error: PyErr) -> PyErr {
+    const CLASSES: [fn(&PyErr, Python<'_>) -> Option<Class>; 3] = [
+        |error, py| error.get_type(py).is(py.get_type::<PyTypeError>()).then_some(Class::Type),
+        |error, py| error.get_type(py).is(py.get_type::<PyValueError>()).then_some(Class::Value),
+        |error, py| {
+            let class = py.get_type::<PyNotImplementedError>();
+            error.get_type(py).is(class).then_some(Class::NotImplemented)
+        },
+    ];
+    // One with a traceback comes from Python code.
+    if error.traceback(py).is_some() {
+        return error;
+    }
+    let Some(what) = scope::declared(py) else { return error };
+    let Some(class) = CLASSES.iter().find_map(|of| of(&error, py)) else { return error };
+    let text = error.value(py).to_string();
+    if text.contains("\n  declared:") {
+        return error;
+    }
+    let line = format!("\n  declared: {what}");
+    let text = match text.find("\n  hint:") {
+        Some(at) => format!("{}{line}{}", &text[..at], &text[at..]),
+        None => text + &line,
+    };
+    raise(&Error::new(class, text))
+}
+
+/// Adds a class whose objects say their own docstrings, with a getter `_doc`.
+fn add_documented<T: pyo3::PyClass>(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<T>()?;
+    let class = module.py().get_type::<T>();
+    let getter = class.getattr("__dict__")?.get_item("_doc")?;
+    // The class's own docstring would hide a getter of this name.
+    class.setattr("__doc__", getter)
+}
+
 /// Adds what users see of tracing.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     contexts::register(module)?;
@@ -59,6 +99,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     pycontainer::register(module)?;
     structures::register(module)?;
     around::register(module)?;
+    spans::register(module)?;
     module.add_function(wrap_pyfunction!(trace::zero_or_one_arg_fn_to_building_block, module)?)?;
     intrinsics::register(module)
 }

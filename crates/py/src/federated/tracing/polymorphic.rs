@@ -168,7 +168,7 @@ impl PolymorphicComputation {
     }
 
     #[getter]
-    fn __doc__(slf: &Bound<'_, Self>) -> PyResult<Option<Py<PyAny>>> {
+    fn _doc(slf: &Bound<'_, Self>) -> PyResult<Option<Py<PyAny>>> {
         let py = slf.py();
         let function = match &slf.borrow().factory {
             Some(Factory::Wrapper { function, .. }) => function.clone_ref(py),
@@ -212,5 +212,5 @@ impl PolymorphicComputation {
 
 /// Adds the class.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<PolymorphicComputation>()
+    super::add_documented::<PolymorphicComputation>(module)
 }

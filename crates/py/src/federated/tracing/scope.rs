@@ -13,7 +13,6 @@ use super::value::Value;
 use super::{abstracts, calls, contexts};
 use crate::federated::blocks;
 use crate::federated::errors::raise;
-use crate::federated::types::describe;
 
 /// The context in which the body of a federated computation runs: it gives names to the values
 /// that are computed.
@@ -106,7 +105,7 @@ pub fn bind(py: Python<'_>, block: BuildingBlock, doing: &str) -> PyResult<Value
         let error =
             Error::new(Class::Context, format!("{doing} needs a computation to be part of"))
                 .expected("a call inside a function that `federated_computation` traces")
-                .found(format_args!("the context {}", describe(&context)))
+                .found(format_args!("a {} as context", context.get_type().name()?))
                 .hint("decorate the function around it with `@federated_computation(...)`");
         return Err(raise(&error));
     }

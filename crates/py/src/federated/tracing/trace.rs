@@ -70,7 +70,8 @@ pub fn trace<'py>(
     if result.is_none() {
         let error = Error::new(Class::ReturnedNone, "the function of a computation returned None")
             .expected("the value that the computation computes")
-            .declared(declared);
+            .declared(declared)
+            .hint("end the function with `return value`");
         return Err(raise(&error));
     }
     let wanted = Wanted { what: Some("the result"), result: true, ..Wanted::default() };

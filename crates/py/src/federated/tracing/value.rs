@@ -116,6 +116,14 @@ impl Value {
         (slf.as_ptr() as usize >> 4) as isize
     }
 
+    fn __copy__<'py>(slf: Bound<'py, Self>) -> Bound<'py, Self> {
+        slf
+    }
+
+    fn __deepcopy__<'py>(slf: Bound<'py, Self>, _memo: &Bound<'py, PyAny>) -> Bound<'py, Self> {
+        slf
+    }
+
     fn __dir__(&self) -> Vec<String> {
         let own = ["type_signature", "comp"].map(str::to_owned);
         let of = fields::struct_type(self.block.ty());

@@ -91,7 +91,7 @@ impl ComputationWrapper {
     }
 
     #[getter]
-    fn __doc__(&self) -> Option<&'static str> {
+    fn _doc(&self) -> Option<&'static str> {
         self.doc
     }
 
@@ -128,7 +128,7 @@ impl ComputationWrapper {
     /// The types that were given.
     fn types(&self, objects: &Bound<'_, PyTuple>) -> PyResult<Vec<Option<Type>>> {
         let py = objects.py();
-        let one = |object: Bound<'_, PyAny>| {
+        let one = |(at, object): (usize, Bound<'_, PyAny>)| {
             if object.is_none() {
                 return Ok(None);
             }
@@ -140,9 +140,9 @@ impl ComputationWrapper {
                 }
                 None => &object,
             };
-            types::to_type_or_err(object, "type").map(Some)
+            types::to_type_or_err(object, &format!("types[{at}]")).map(Some)
         };
-        objects.iter().map(one).collect()
+        objects.iter().enumerate().map(one).collect()
     }
 
     /// A computation of a function, polymorphic if it has parameters and no types are given.
@@ -225,5 +225,5 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     };
     module.add("federated_computation", Bound::new(module.py(), federated)?)?;
     module.add_class::<Decorator>()?;
-    module.add_class::<ComputationWrapper>()
+    super::add_documented::<ComputationWrapper>(module)
 }

@@ -1,0 +1,11 @@
+@fw.around
+def guarded(*args):
+    return args
+
+
+@guarded
+def f(x):
+    return x
+
+
+f(1)

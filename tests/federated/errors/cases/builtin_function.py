@@ -1,0 +1,1 @@
+fc(max, np.int32)

@@ -1,0 +1,6 @@
+@fc
+def one():
+    return 1
+
+
+one(1)

@@ -1,0 +1,3 @@
+@fc(np.int32)
+class F:
+    pass

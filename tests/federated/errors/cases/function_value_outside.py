@@ -1,0 +1,10 @@
+kept = []
+
+
+@fc(fl.FunctionType(None, np.int32))
+def f(g):
+    kept.append(g)
+    return g()
+
+
+kept[0]()

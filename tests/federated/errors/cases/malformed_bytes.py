@@ -1,0 +1,1 @@
+fw.ConcreteComputation.from_bytes(b"\xff\xff")

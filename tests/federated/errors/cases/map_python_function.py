@@ -1,0 +1,3 @@
+@fc(fl.FederatedType(np.int32, fl.CLIENTS))
+def f(values):
+    return fl.federated_map(lambda x: x, values)

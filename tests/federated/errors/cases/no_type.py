@@ -1,0 +1,3 @@
+@fc("int32")
+def f(x):
+    return x

@@ -1,0 +1,1 @@
+fl.federated_value(1, fl.SERVER)

@@ -1,0 +1,3 @@
+@fc(np.int32)
+def f(x, /):
+    return x

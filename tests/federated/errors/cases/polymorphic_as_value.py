@@ -1,0 +1,2 @@
+double = fc(lambda x: (x, x))
+fl.to_value(double, None)

@@ -1,0 +1,6 @@
+double = fc(lambda x: (x, x))
+
+
+@fc
+def f():
+    return double(object())

@@ -1,0 +1,3 @@
+@fc(fl.FederatedType(np.int32, fl.SERVER))
+def total(values):
+    return fl.federated_sum(values)

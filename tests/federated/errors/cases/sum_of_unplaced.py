@@ -1,0 +1,3 @@
+@fc(np.int32)
+def total(value):
+    return fl.federated_sum(value)

@@ -1,0 +1,3 @@
+@fc(np.int32)
+def f(a, b):
+    return a

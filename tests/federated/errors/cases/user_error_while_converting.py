@@ -1,0 +1,8 @@
+class Broken(dict):
+    def items(self):
+        raise ValueError("the user's own")
+
+
+@fc(np.int32)
+def f(x):
+    return Broken(a=x)

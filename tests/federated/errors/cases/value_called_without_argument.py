@@ -1,0 +1,3 @@
+@fc(fl.FunctionType(np.int32, np.int32))
+def f(g):
+    return g()

@@ -1,0 +1,3 @@
+@fc((np.int32, np.float32))
+def f(pair):
+    return pair[1.0]

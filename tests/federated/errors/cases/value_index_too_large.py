@@ -1,0 +1,3 @@
+@fc(fl.FederatedType((np.int32, np.float32), fl.CLIENTS))
+def f(pair):
+    return pair[2]

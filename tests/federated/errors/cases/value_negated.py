@@ -1,0 +1,3 @@
+@fc(np.float32)
+def f(x):
+    return -x

@@ -1,0 +1,3 @@
+@fc([("weights", np.float32), ("bias", np.float32)])
+def f(model):
+    return model.weight

@@ -1,0 +1,3 @@
+@fc
+def f():
+    return fl.federated_value(1, "server")
