@@ -11,6 +11,8 @@ pub mod intrinsics;
 pub mod packing;
 pub mod parameters;
 mod scope;
+#[cfg(test)]
+mod tests;
 
 pub use finished::finished;
 pub use scope::{Open, Scope};

@@ -1,0 +1,1 @@
+"""Computations, and how their arguments are packed."""

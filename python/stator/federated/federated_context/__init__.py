@@ -1,0 +1,1 @@
+"""The context in which federated computations are traced."""
