@@ -2,6 +2,9 @@
 
 use std::hash::{Hash, Hasher};
 
+mod decimal;
+mod print;
+
 use crate::dtype::{DType, Kind};
 use crate::error::{Class, Error, Result};
 use crate::types::{Shape, Type};
@@ -99,12 +102,5 @@ impl Array {
     pub fn tensor_type(&self) -> Type {
         let dims: Vec<Option<u64>> = self.dims.iter().map(|&dim| Some(dim)).collect();
         Type::tensor(self.dtype, Shape::new(dims))
-    }
-}
-
-impl std::fmt::Display for Array {
-    /// As NumPy prints it: `1`, `[1 2]`, `b'hi'`.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?}", self.content)
     }
 }
