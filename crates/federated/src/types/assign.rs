@@ -84,8 +84,7 @@ impl Type {
             Class::NotAssignable,
             "a value of one type can't stand where the other is asked for",
         )
-        .expected(self)
-        .found(source))
+        .types(self, source))
     }
 
     /// # Errors
@@ -94,9 +93,16 @@ impl Type {
         if self.is_equivalent_to(other)? {
             return Ok(());
         }
-        Err(Error::new(Class::NotEquivalent, "two types must be equivalent")
-            .expected(self)
-            .found(other))
+        let error = Error::new(Class::NotEquivalent, "two types must be equivalent");
+        if !self.is_assignable_from(other)? {
+            return Err(error.types(self, other));
+        }
+        // Only the other way round does it not fit.
+        let error = error.expected(self.brief()).found(other.brief());
+        Err(match other.misfit(self) {
+            Some(text) => error.note("because", format!("conversely, {text}")),
+            None => error,
+        })
     }
 }
 

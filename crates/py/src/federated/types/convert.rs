@@ -270,7 +270,14 @@ fn to_type_function<'py>(obj: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>
     wrap(obj.py(), &to_type_or_err(obj, "obj")?)
 }
 
-/// Adds `to_type`.
+/// The type that a text in the notation of types says: `<a=int32,{bool[2,?]}@CLIENTS>`.
+#[pyfunction]
+fn parse_type<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
+    wrap(py, &Type::parse(text).py()?)
+}
+
+/// Adds `to_type` and `parse_type`.
 pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(to_type_function, module)?)
+    module.add_function(wrap_pyfunction!(to_type_function, module)?)?;
+    module.add_function(wrap_pyfunction!(parse_type, module)?)
 }
