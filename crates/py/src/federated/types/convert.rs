@@ -122,17 +122,16 @@ fn read<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Opened<'py>>> {
     if object.cast::<PyList>().is_err() && object.cast::<PyTuple>().is_err() {
         return Ok(None);
     }
-    let values = object.try_iter()?.collect::<PyResult<Vec<_>>>()?;
     let mut named = false;
-    for value in &values {
-        named |= pair(value)?.is_some_and(|(name, _)| name.is_some());
+    for value in object.try_iter()? {
+        named |= pair(&value?)?.is_some_and(|(name, _)| name.is_some());
     }
-    if named {
-        let elements = values.into_iter().map(element).collect::<PyResult<Vec<_>>>()?;
-        let (names, values) = elements.into_iter().unzip();
-        return opened(names, None, values);
-    }
-    opened(vec![None; values.len()], Some(containers::from_class(&object.get_type())?), values)
+    let container = match named {
+        true => None,
+        false => Some(containers::from_class(&object.get_type())?),
+    };
+    let (names, values) = elements(object)?.into_iter().unzip();
+    opened(names, container, values)
 }
 
 /// The struct type that the annotations of a class of named fields say: of a named tuple, a data
@@ -194,9 +193,17 @@ fn pair<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<(Option<Name>, Bound
     }
 }
 
-/// An element of a struct as users write it: a pair with a name, or something without one.
-fn element(object: Bound<'_, PyAny>) -> PyResult<(Option<Name>, Bound<'_, PyAny>)> {
-    Ok(pair(&object)?.unwrap_or((None, object)))
+/// The elements of a struct as users write them: each a pair with a name or `None`, or something
+/// without a name. Such a pair by itself is one element.
+fn elements<'py>(object: &Bound<'py, PyAny>) -> PyResult<Vec<(Option<Name>, Bound<'py, PyAny>)>> {
+    if let Some(element) = pair(object)? {
+        return Ok(vec![element]);
+    }
+    let element = |object: PyResult<Bound<'py, PyAny>>| {
+        let object = object?;
+        Ok(pair(&object)?.unwrap_or((None, object)))
+    };
+    object.try_iter()?.map(element).collect()
 }
 
 /// The fields that the argument `elements` of a struct type says.
@@ -208,7 +215,7 @@ pub fn to_fields(elements: &Bound<'_, PyAny>, convert: bool) -> PyResult<Vec<Fie
             };
             pairs.into_iter().map(pair).collect::<PyResult<_>>()?
         }
-        _ => elements.try_iter()?.map(|object| element(object?)).collect::<PyResult<_>>()?,
+        _ => self::elements(elements)?,
     };
     let field = |(at, (name, value)): (usize, (Option<Name>, Bound<'_, PyAny>))| {
         let argument = match &name {
