@@ -8,14 +8,14 @@ import pytest
 
 import stator.federated
 
-from . import programs
+from . import failures, programs
 
 peer = pytest.importorskip("federated_language")
 
 
 def shown(result: Any, fl: Any) -> Any:
     """Everything that can be seen of a result."""
-    framework = programs._framework(fl)
+    framework = programs.framework(fl)
     if isinstance(result, framework.ConcreteComputation):
         block = result.to_building_block()
         message = result.to_proto()
@@ -56,9 +56,9 @@ def raised(program: Any, fl: Any) -> str:
     return caught.type.__name__
 
 
-@pytest.mark.parametrize("name", programs.FAILING)
+@pytest.mark.parametrize("name", failures.FAILING)
 def test_same_error_class(name: str) -> None:
-    program = programs.FAILING[name]
+    program = failures.FAILING[name]
     found = raised(program, stator.federated), raised(program, peer)
     if name in OTHER_CLASS:
         assert found == OTHER_CLASS[name]
