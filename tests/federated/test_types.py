@@ -117,6 +117,12 @@ def test_references_are_counted() -> None:
     assert abs(sys.getrefcount(sf.CLIENTS) - before) < 10
 
 
+def test_attributes_of_struct_types_name_no_fields() -> None:
+    for name in [*dir(sf.StructWithPythonType), *dir(object), "_hash"]:
+        with pytest.raises(ValueError, match=f"can't be named `{name}`"):
+            sf.StructType([(name, np.int32)])
+
+
 def test_data_classes_say_types() -> None:
     ty = sf.to_type(Data([np.int32], Data(np.int8, np.bool_)))
     assert str(ty) == "<x=<int32>,y=<x=int8,y=bool>>"

@@ -138,9 +138,52 @@ impl Facts {
     }
 }
 
-/// Names that fields can't have: attributes of the Python class of struct types.
+/// Names that fields can't have: attributes of the Python class of struct types, and names that
+/// elements of a `Struct` can't have. Sorted.
 pub const RESERVED_NAMES: &[&str] = &[
+    "__class__",
+    "__class_getitem__",
+    "__copy__",
+    "__deepcopy__",
+    "__delattr__",
+    "__dict__",
+    "__dir__",
+    "__doc__",
+    "__eq__",
+    "__format__",
+    "__ge__",
+    "__getattr__",
+    "__getattribute__",
+    "__getitem__",
+    "__getstate__",
+    "__gt__",
+    "__hash__",
+    "__init__",
+    "__init_subclass__",
+    "__iter__",
+    "__le__",
+    "__len__",
+    "__lt__",
+    "__module__",
+    "__ne__",
+    "__new__",
+    "__reduce__",
+    "__reduce_ex__",
+    "__repr__",
+    "__reversed__",
+    "__setattr__",
+    "__setstate__",
+    "__sizeof__",
+    "__slots__",
+    "__str__",
+    "__subclasshook__",
+    "__weakref__",
     "_asdict",
+    "_element_array",
+    "_elements_cache",
+    "_hash",
+    "_name_array",
+    "_name_to_index",
     "check_assignable_from",
     "check_equivalent_to",
     "children",
@@ -346,7 +389,7 @@ impl StructType {
     fn check_names(&self) -> Result<()> {
         for (at, field) in self.fields.iter().enumerate() {
             let Some(name) = &field.name else { continue };
-            if RESERVED_NAMES.contains(&&**name) {
+            if RESERVED_NAMES.binary_search(&&**name).is_ok() {
                 return Err(Error::new(
                     Class::Value,
                     format!(
@@ -359,5 +402,15 @@ impl StructType {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RESERVED_NAMES;
+
+    #[test]
+    fn reserved_names_are_sorted() {
+        assert!(RESERVED_NAMES.is_sorted());
     }
 }
