@@ -183,6 +183,31 @@ def test_threads_have_the_callers_context_variables(threads: int) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
+def test_functions_cannot_write_to_what_others_have_too(threads: int) -> None:
+    row = fl.TensorType(np.float32, [2])
+
+    def work(rows):
+        rows[0] += 1
+        return rows[0]
+
+    both = fl.to_type([row, row])
+    block = native.callable_computation(work, fl.FunctionType(both, row), name="work")
+    added = fl.framework.ConcreteComputation.from_building_block(block)
+
+    @fl.federated_computation(fl.FederatedType(row, fl.SERVER), fl.FederatedType(row, fl.CLIENTS))
+    def mapped(sent, values):
+        return fl.federated_map(added, [fl.federated_broadcast(sent), values])
+
+    sent, values = np.zeros(2, np.float32), [np.ones(2, np.float32)] * 3
+    with (
+        fl.framework.get_context_stack().install(LocalContext(threads=threads)),
+        pytest.raises(ValueError, match="read-only"),
+    ):
+        mapped(sent, values)
+    assert not sent.any() and sent.flags.writeable
+
+
+@pytest.mark.parametrize("threads", [1, 2])
 def test_an_interrupt_ends_the_work(threads: int) -> None:
     import _thread
 

@@ -1,6 +1,6 @@
 //! Compiled computations that Python runs.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use pyo3::exceptions::PyNotImplementedError;
 use pyo3::prelude::*;
@@ -52,8 +52,8 @@ impl Payload for Callable {
 #[derive(Default)]
 struct Loaders {
     loaders: FxHashMap<String, Py<PyAny>>,
-    /// With the content, which keeps its address from being used again.
-    loaded: FxHashMap<usize, (Arc<[u8]>, Py<PyAny>)>,
+    /// By the address of the content, for as long as something else holds it.
+    loaded: FxHashMap<usize, (Weak<[u8]>, Py<PyAny>)>,
 }
 
 static LOADERS: Mutex<Option<Loaders>> = Mutex::new(None);
@@ -67,21 +67,27 @@ fn loader(py: Python<'_>, type_url: &str) -> Option<Py<PyAny>> {
     with_loaders(|of| of.loaders.get(type_url).map(|loader| loader.clone_ref(py)))
 }
 
-/// What a program's loader made of it, once for as long as this process runs.
-fn load(
-    py: Python<'_>,
-    key: usize,
-    bytes: &Arc<[u8]>,
-    program: &Data,
-) -> PyResult<Option<Py<PyAny>>> {
-    if let Some(made) = with_loaders(|of| of.loaded.get(&key).map(|(_, made)| made.clone_ref(py))) {
-        return Ok(Some(made));
+/// What a program's loader made of it, once for as long as the program lives.
+fn load(py: Python<'_>, bytes: &Arc<[u8]>, program: &Data) -> PyResult<Option<Py<PyAny>>> {
+    let key = Arc::as_ptr(bytes).cast::<u8>() as usize;
+    // An entry whose content is gone isn't that of the content which has its address now.
+    let found = with_loaders(|of| {
+        let (content, made) = of.loaded.get(&key)?;
+        (content.strong_count() > 0).then(|| made.clone_ref(py))
+    });
+    if found.is_some() {
+        return Ok(found);
     }
     let Some(loader) = loader(py, &program.type_url) else { return Ok(None) };
     let made = loader.call1(py, (PyBytes::new(py, &program.value),))?;
-    let entry = (Arc::clone(bytes), made.clone_ref(py));
-    let old = with_loaders(|of| of.loaded.insert(key, entry));
-    drop(old);
+    let entry = (Arc::downgrade(bytes), made.clone_ref(py));
+    let dead: Vec<_> = with_loaders(|of| {
+        let dead = of.loaded.extract_if(|_, (content, _)| content.strong_count() == 0);
+        let mut dead: Vec<_> = dead.map(|(_, entry)| entry).collect();
+        dead.extend(of.loaded.insert(key, entry));
+        dead
+    });
+    drop(dead);
     Ok(Some(made))
 }
 
@@ -98,15 +104,18 @@ pub fn run(
             Some(declared) => format!("the result of {declared}"),
             None => format!("the result of `{}`", compiled.name),
         };
-        return call(callable.function.bind(py), callable.unpack, &what, ty, argument);
+        // A program doesn't write to what it gets.
+        let tensors = if callable.program.is_some() { Tensors::Kept } else { Tensors::ReadOnly };
+        let how = How { unpack: callable.unpack, tensors, what: &what };
+        return call(callable.function.bind(py), &how, ty, argument);
     }
     if let Some(payload) = payload.downcast_ref::<WirePayload>()
         && let Some(program) = embedded(payload)
     {
-        let key = Arc::as_ptr(&payload.bytes).cast::<u8>() as usize;
-        if let Some(function) = load(py, key, &payload.bytes, &program)? {
+        if let Some(function) = load(py, &payload.bytes, &program)? {
             let what = format!("the result of program `{}`", compiled.name);
-            return call(function.bind(py), true, &what, ty, argument);
+            let how = How { unpack: true, tensors: Tensors::Kept, what: &what };
+            return call(function.bind(py), &how, ty, argument);
         }
         return Err(PyNotImplementedError::new_err(format!(
             "`{}` is a program of a type that nothing here can run\n  found:    {}",
@@ -120,11 +129,19 @@ pub fn run(
     )))
 }
 
+/// How a function is called.
+struct How<'a> {
+    /// Whether it gets the fields of its argument one by one.
+    unpack: bool,
+    tensors: Tensors,
+    /// What its result is, for messages.
+    what: &'a str,
+}
+
 /// Calls a function with its argument, and checks what it returns.
 fn call(
     function: &Bound<'_, PyAny>,
-    unpack: bool,
-    what: &str,
+    how: &How<'_>,
     ty: &Type,
     argument: Option<Value<Leaf>>,
 ) -> PyResult<Value<Leaf>> {
@@ -133,10 +150,10 @@ fn call(
     let mut positional = Vec::new();
     let mut named = None;
     if let (Some(argument), Some(parameter)) = (&argument, &of.parameter) {
-        match (unpack, argument, parameter.as_struct()) {
+        match (how.unpack, argument, parameter.as_struct()) {
             (true, Value::Struct(values), Some(structure)) => {
                 for (value, field) in values.iter().zip(structure.fields()) {
-                    let object = to_python(py, value, &field.ty, Tensors::Kept)?;
+                    let object = to_python(py, value, &field.ty, how.tensors)?;
                     match &field.name {
                         None => positional.push(object),
                         Some(name) => {
@@ -147,14 +164,14 @@ fn call(
                     }
                 }
             }
-            _ => positional.push(to_python(py, argument, parameter, Tensors::Kept)?),
+            _ => positional.push(to_python(py, argument, parameter, how.tensors)?),
         }
     }
     // The values may be large, and the function may want to reuse their memory.
     drop(argument);
     let positional = PyTuple::new(py, positional)?;
     let result = in_context(function, positional, named.as_ref())?;
-    Conversion::new(what, &no_functions, None).convert(&result, &of.result)
+    Conversion::new(how.what, &no_functions, None).convert(&result, &of.result)
 }
 
 /// The value of data, by the loader of its type.

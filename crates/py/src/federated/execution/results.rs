@@ -11,13 +11,16 @@ use crate::federated::errors::raise;
 use crate::federated::structure::Struct;
 use crate::federated::tracing::elements::field_names;
 use crate::federated::tracing::pycontainer::make;
-use crate::federated::types::{containers, placements};
+use crate::federated::types::{containers, dtypes, placements};
 
 /// What tensors come as.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Tensors {
     /// As they are.
     Kept,
+    /// As they are, but NumPy's arrays can't be written to: several clients may get the same one at
+    /// the same time, and it may be the caller's.
+    ReadOnly,
     /// As NumPy's scalars and arrays.
     Numpy,
 }
@@ -88,6 +91,11 @@ fn object<'py>(py: Python<'py>, leaf: &Leaf, tensors: Tensors) -> PyResult<Bound
         && let Some(array) = torch_to_numpy(object)?
     {
         return Ok(array);
+    }
+    if tensors == Tensors::ReadOnly && object.is_instance(dtypes::ndarray(py)?)? {
+        let view = object.call_method0("view")?;
+        view.call_method1("setflags", (false,))?;
+        return Ok(view);
     }
     Ok(object.clone())
 }
