@@ -367,6 +367,11 @@ impl BuildingBlock {
         Arc::as_ptr(&self.0) as usize
     }
 
+    /// Whether the node has other owners: if not, it is at one place of one tree only.
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
     /// Whether both are one node.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

@@ -1,21 +1,24 @@
 //! From types and trees to messages.
 //!
-//! Each node is described by the steps that write it, of which some are other nodes. A node is
-//! described twice: to measure it, when all nodes in it have been measured, and to write it.
+//! A message is written from its end to its beginning: the length of a field is known once the
+//! field is written, and then stands before it. What is left to write is a stack of steps, of
+//! which the last one is the next: pushed in the order of the fields, they are taken from the end.
+//! Nodes at more than one place are written once and then copied.
 
-use std::borrow::Cow;
-use std::cell::Cell;
-
-use prost::encoding::{WireType, encode_varint, encoded_len_varint};
+use prost::encoding::{WireType, encode_varint};
 use rustc_hash::FxHashMap;
 
 use super::{MAX_LENGTH, array, too_long, wire_dim};
-use crate::ast::{BlockKind, BuildingBlock, Key, WirePayload};
+use crate::ast::{BlockKind, BuildingBlock, WirePayload};
 use crate::error::Result;
 use crate::placement::Placement;
 use crate::types::{Type, TypeKind};
 
-/// What is a message of its own, shared by whatever contains it.
+/// Messages up to this length are written without knowing it before. Others might fill the
+/// memory, so they are measured first.
+const SHORT: u64 = 16 << 20;
+
+/// What is a message of its own.
 #[derive(Clone, Copy)]
 pub enum Node<'a> {
     Type(&'a Type),
@@ -24,313 +27,364 @@ pub enum Node<'a> {
     Payload(&'a WirePayload, &'a Type),
 }
 
-/// What is known of a node's message.
-struct Known<'a> {
-    length: u64,
-    /// What is in it beside names and nodes.
-    content: Cow<'a, [u8]>,
-    /// The member of `Computation` that a compiled computation is.
-    language: u32,
-    /// Where it begins in the output, once it is there.
-    start: Cell<Option<usize>>,
-}
-
-/// Nodes by their addresses.
-type Table<'a> = FxHashMap<usize, Known<'a>>;
-
-/// What is left to write.
-enum Step<'a> {
-    Varint(u64),
-    Bytes(&'a [u8]),
-    Node(Node<'a>),
+impl Node<'_> {
+    /// Different for different nodes; none for a node that is at one place only.
+    fn address(self) -> Option<usize> {
+        match self {
+            Self::Type(ty) => Some(ty.address()),
+            Self::Block(block) => block.is_shared().then(|| block.address()),
+            Self::Payload(..) => None,
+        }
+    }
 }
 
 /// The message of a node.
 pub fn encode(root: Node<'_>) -> Result<Vec<u8>> {
-    let table = measure(root)?;
-    let mut output = Vec::with_capacity(table[&root.address()].length as usize);
-    // The last step is the next one.
-    let mut steps = vec![Step::Node(root)];
-    while let Some(step) = steps.pop() {
-        match step {
-            Step::Varint(value) => encode_varint(value, &mut output),
-            Step::Bytes(bytes) => output.extend_from_slice(bytes),
-            Step::Node(node) => {
-                let known = &table[&node.address()];
-                if let Some(start) = known.start.get() {
-                    output.extend_from_within(start..start + known.length as usize);
-                    continue;
-                }
-                known.start.set(Some(output.len()));
-                let first = steps.len();
-                Description { table: &table, steps: &mut steps, length: 0 }.node(node, known);
-                steps[first..].reverse();
-            }
-        }
+    if let Some(bytes) = write(root, Output::new(Keep::All, SHORT))?.into_bytes() {
+        return Ok(bytes);
     }
-    Ok(output)
+    let measured = write(root, Output::new(Keep::Length, MAX_LENGTH))?;
+    if measured.full {
+        return Err(too_long());
+    }
+    let output = write(root, Output::new(Keep::All, measured.length))?;
+    Ok(output.into_bytes().expect("it is as long as it was"))
 }
 
-/// The lengths of a node and of all below it, each after those in it.
-fn measure(root: Node<'_>) -> Result<Table<'_>> {
-    let mut table: Table<'_> = FxHashMap::default();
-    let mut nodes = vec![(root, false)];
-    while let Some((node, ready)) = nodes.pop() {
-        if table.contains_key(&node.address()) {
-            continue;
+fn write(root: Node<'_>, output: Output) -> Result<Output> {
+    let mut writer = Writer { output, steps: Vec::new(), written: FxHashMap::default() };
+    writer.node(root)?;
+    while let Some(step) = writer.steps.pop() {
+        writer.step(step)?;
+        if writer.output.full {
+            break;
         }
-        if !ready {
-            nodes.push((node, true));
-            node.push_children(&mut nodes);
-            continue;
-        }
-        let mut known = node.unmeasured()?;
-        let mut steps = Vec::new();
-        let mut description = Description { table: &table, steps: &mut steps, length: 0 };
-        description.node(node, &known);
-        known.length = description.length;
-        if known.length > MAX_LENGTH {
-            return Err(too_long());
-        }
-        table.insert(node.address(), known);
     }
-    Ok(table)
+    Ok(writer.output)
 }
 
-impl<'a> Node<'a> {
-    /// Different for different nodes.
-    fn address(self) -> usize {
-        match self {
-            Self::Type(ty) => ty.address(),
-            Self::Block(block) => block.address(),
-            Self::Payload(payload, _) => std::ptr::from_ref(payload) as usize,
-        }
-    }
-
-    /// Adds the nodes in it, as not yet ready.
-    fn push_children(self, nodes: &mut Vec<(Self, bool)>) {
-        match self {
-            Self::Type(ty) => nodes.extend(ty.children().map(|ty| (Self::Type(ty), false))),
-            Self::Block(block) => {
-                nodes.push((Self::Type(block.ty()), false));
-                let children = block.children().into_iter();
-                nodes.extend(children.map(|block| (Self::Block(block), false)));
-            }
-            Self::Payload(_, ty) => nodes.push((Self::Type(ty), false)),
-        }
-    }
-
-    /// What has to be known of it before it can be described.
-    fn unmeasured(self) -> Result<Known<'a>> {
-        let mut language = 0;
-        let content = match self {
-            Self::Type(ty) => match ty.as_tensor() {
-                Some(tensor) => {
-                    let mut dims = Vec::new();
-                    for &dim in tensor.shape.dims().unwrap_or_default() {
-                        encode_varint(wire_dim(dim)? as u64, &mut dims);
-                    }
-                    Cow::Owned(dims)
-                }
-                None => Cow::default(),
-            },
-            Self::Block(block) => match block.kind() {
-                BlockKind::Literal(array) => Cow::Owned(array::encode(array)?),
-                BlockKind::Compiled(compiled) => {
-                    let payload = compiled.payload.to_wire()?;
-                    language = payload.language as u32;
-                    Cow::Owned(payload.bytes.to_vec())
-                }
-                _ => Cow::default(),
-            },
-            Self::Payload(payload, _) => {
-                language = payload.language as u32;
-                Cow::Borrowed(&*payload.bytes)
-            }
-        };
-        Ok(Known { length: 0, content, language, start: Cell::new(None) })
-    }
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keep {
+    All,
+    /// Nothing is kept but the number of bytes.
+    Length,
 }
 
-/// The steps that write a node, in their order, and the length of what they write.
-struct Description<'s, 'a> {
-    table: &'a Table<'a>,
-    steps: &'s mut Vec<Step<'a>>,
+/// The end of a message, as far as it is written.
+struct Output {
+    keep: Keep,
+    /// The last `length` bytes are written.
+    buffer: Vec<u8>,
     length: u64,
+    limit: u64,
+    /// More was written than `limit` bytes. Then what is written is worth nothing.
+    full: bool,
 }
 
-impl<'a> Description<'_, 'a> {
-    fn varint(&mut self, value: u64) {
-        self.steps.push(Step::Varint(value));
-        self.length += encoded_len_varint(value) as u64;
+impl Output {
+    fn new(keep: Keep, limit: u64) -> Self {
+        Self { keep, buffer: Vec::new(), length: 0, limit, full: false }
     }
 
-    fn key(&mut self, number: u32, wire: WireType) {
-        self.varint(u64::from(number << 3 | wire as u32));
+    fn into_bytes(mut self) -> Option<Vec<u8>> {
+        if self.full {
+            return None;
+        }
+        let start = self.buffer.len() - self.length as usize;
+        self.buffer.drain(..start);
+        Some(self.buffer)
     }
 
-    /// A field of bytes or text, empty or not.
-    fn bytes(&mut self, number: u32, bytes: &'a [u8]) {
-        self.key(number, WireType::LengthDelimited);
-        self.varint(bytes.len() as u64);
-        self.steps.push(Step::Bytes(bytes));
-        self.length += bytes.len() as u64;
+    /// Makes place for bytes, and says where in the buffer.
+    fn place(&mut self, length: u64) -> Option<usize> {
+        if self.full || length > self.limit - self.length {
+            self.full = true;
+            return None;
+        }
+        self.length += length;
+        if self.keep == Keep::Length {
+            return None;
+        }
+        if self.length > self.buffer.len() as u64 {
+            self.grow(length);
+        }
+        Some(self.buffer.len() - self.length as usize)
+    }
+
+    /// A longer buffer, with what was written before the last `new` bytes at its end.
+    fn grow(&mut self, new: u64) {
+        const FIRST: u64 = 1 << 10;
+        let capacity = (2 * self.length).max(FIRST).min(self.limit) as usize;
+        let written = (self.length - new) as usize;
+        let mut buffer = vec![0; capacity];
+        buffer[capacity - written..].copy_from_slice(&self.buffer[self.buffer.len() - written..]);
+        self.buffer = buffer;
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        if let Some(at) = self.place(bytes.len() as u64) {
+            self.buffer[at..at + bytes.len()].copy_from_slice(bytes);
+        }
+    }
+
+    /// Again what was written between two lengths.
+    fn put_again(&mut self, from: u64, to: u64) {
+        if let Some(at) = self.place(to - from) {
+            let end = self.buffer.len();
+            self.buffer.copy_within(end - to as usize..end - from as usize, at);
+        }
+    }
+
+    fn put_varint(&mut self, value: u64) {
+        if value < 0x80 {
+            return self.put(&[value as u8]);
+        }
+        const LONGEST: usize = 10;
+        let mut bytes = [0; LONGEST];
+        let mut rest = &mut bytes[..];
+        encode_varint(value, &mut rest);
+        let left = rest.len();
+        self.put(&bytes[..LONGEST - left]);
+    }
+
+    fn put_key(&mut self, number: u32, wire: WireType) {
+        self.put_varint(u64::from(number << 3 | wire as u32));
+    }
+
+    /// The key and length of a field that was written from the length `mark` on.
+    fn put_header(&mut self, number: u32, mark: u64) {
+        self.put_varint(self.length - mark);
+        self.put_key(number, WireType::LengthDelimited);
+    }
+
+    fn put_bytes(&mut self, number: u32, bytes: &[u8]) {
+        self.put(bytes);
+        self.put_varint(bytes.len() as u64);
+        self.put_key(number, WireType::LengthDelimited);
     }
 
     /// A field of bytes or text, left out where it is empty.
-    fn some_bytes(&mut self, number: u32, bytes: &'a [u8]) {
+    fn put_some(&mut self, number: u32, bytes: &[u8]) {
         if !bytes.is_empty() {
-            self.bytes(number, bytes);
+            self.put_bytes(number, bytes);
         }
     }
 
     /// A field of a number, left out where it is zero.
-    fn some_number(&mut self, number: u32, value: u64) {
+    fn put_number(&mut self, number: u32, value: u64) {
         if value != 0 {
-            self.key(number, WireType::Varint);
-            self.varint(value);
-        }
-    }
-
-    /// A field that holds the message of another node.
-    fn child(&mut self, number: u32, node: Node<'a>) {
-        let length = self.table[&node.address()].length;
-        self.key(number, WireType::LengthDelimited);
-        self.varint(length);
-        self.steps.push(Step::Node(node));
-        self.length += length;
-    }
-
-    /// A field that holds a message with these fields.
-    fn message(&mut self, number: u32, fields: impl FnOnce(&mut Self)) {
-        self.key(number, WireType::LengthDelimited);
-        let place = self.steps.len();
-        self.steps.push(Step::Varint(0));
-        let before = self.length;
-        fields(self);
-        let length = self.length - before;
-        self.steps[place] = Step::Varint(length);
-        self.length += encoded_len_varint(length) as u64;
-    }
-
-    fn ty(&mut self, number: u32, ty: &'a Type) {
-        self.child(number, Node::Type(ty));
-    }
-
-    fn block(&mut self, number: u32, block: &'a BuildingBlock) {
-        self.child(number, Node::Block(block));
-    }
-
-    /// A field that holds a value with a name.
-    fn named(&mut self, number: u32, name: &'a str, value: Node<'a>) {
-        self.message(number, |element| {
-            element.some_bytes(1, name.as_bytes());
-            element.child(2, value);
-        });
-    }
-
-    fn placement(&mut self, number: u32, placement: Placement) {
-        self.message(number, |it| it.bytes(1, placement.uri().as_bytes()));
-    }
-
-    fn node(&mut self, node: Node<'a>, known: &'a Known<'a>) {
-        match node {
-            Node::Type(ty) => self.type_fields(ty, &known.content),
-            Node::Block(block) => {
-                self.ty(1, block.ty());
-                self.block_fields(block, known);
-            }
-            Node::Payload(_, ty) => {
-                self.ty(1, ty);
-                self.bytes(known.language, &known.content);
-            }
-        }
-    }
-
-    /// The message `Type`.
-    fn type_fields(&mut self, ty: &'a Type, dims: &'a [u8]) {
-        match ty.kind() {
-            TypeKind::Function(function) => self.message(1, |it| {
-                if let Some(parameter) = &function.parameter {
-                    it.ty(1, parameter);
-                }
-                it.ty(2, &function.result);
-            }),
-            TypeKind::Struct(structure) => self.message(2, |it| {
-                for field in structure.fields() {
-                    it.named(1, field.name.as_deref().unwrap_or(""), Node::Type(&field.ty));
-                }
-            }),
-            TypeKind::Sequence(element) => self.message(3, |it| it.ty(1, element)),
-            TypeKind::Tensor(tensor) => self.message(4, |it| {
-                it.some_number(1, tensor.dtype.wire() as u64);
-                it.some_bytes(2, dims);
-                it.some_number(3, u64::from(tensor.shape.dims().is_none()));
-            }),
-            TypeKind::Abstract(label) => self.message(5, |it| it.some_bytes(1, label.as_bytes())),
-            TypeKind::Placement => self.message(6, |_| {}),
-            TypeKind::Federated(federated) => self.message(7, |it| {
-                it.message(1, |spec| spec.placement(2, federated.placement));
-                it.some_number(2, u64::from(federated.all_equal));
-                it.ty(3, &federated.member);
-            }),
-        }
-    }
-
-    /// The message `Computation`, without the type.
-    fn block_fields(&mut self, block: &'a BuildingBlock, known: &'a Known<'a>) {
-        match block.kind() {
-            BlockKind::Intrinsic(uri) => self.message(3, |it| it.some_bytes(1, uri.as_bytes())),
-            BlockKind::Lambda(lambda) => self.message(4, |it| {
-                if let Some((name, _)) = &lambda.parameter {
-                    it.some_bytes(1, name.as_bytes());
-                }
-                it.block(2, &lambda.result);
-            }),
-            BlockKind::Block(block) => self.message(5, |it| {
-                for (name, value) in &block.locals {
-                    it.named(1, name, Node::Block(value));
-                }
-                it.block(2, &block.result);
-            }),
-            BlockKind::Reference(reference) => {
-                self.message(6, |it| it.some_bytes(1, reference.name.as_bytes()));
-            }
-            BlockKind::Call(call) => self.message(7, |it| {
-                it.block(1, &call.function);
-                if let Some(argument) = &call.argument {
-                    it.block(2, argument);
-                }
-            }),
-            BlockKind::Struct(structure) => self.message(8, |it| {
-                for (name, value) in &structure.elements {
-                    it.named(1, name.as_deref().unwrap_or(""), Node::Block(value));
-                }
-            }),
-            BlockKind::Selection(selection) => self.message(9, |it| {
-                it.block(1, &selection.source);
-                it.some_number(3, index(&selection.source, &selection.key));
-            }),
-            BlockKind::Data(data) => self.message(10, |it| {
-                it.message(3, |any| {
-                    any.some_bytes(1, data.type_url.as_bytes());
-                    any.some_bytes(2, &data.value);
-                });
-            }),
-            BlockKind::Placement(placement) => self.placement(11, *placement),
-            BlockKind::Literal(_) => self.message(14, |it| it.bytes(1, &known.content)),
-            BlockKind::Compiled(_) => self.bytes(known.language, &known.content),
+            self.put_varint(value);
+            self.put_key(number, WireType::Varint);
         }
     }
 }
 
-/// The position that a key means: messages have no other.
-fn index(source: &BuildingBlock, key: &Key) -> u64 {
-    match key {
-        Key::Index(index) => u64::from(*index),
-        Key::Name(name) => {
-            let position = source.ty().as_struct().and_then(|of| of.position(name));
-            position.expect("a selection is checked when it is made") as u64
+/// What is left to write.
+enum Step<'a> {
+    /// A field that holds a node's message.
+    Child(u32, Node<'a>),
+    /// A field that holds a message of a name and a node's message.
+    Named(u32, &'a str, Node<'a>),
+    /// A field of text, left out where it is empty.
+    Text(u32, &'a str),
+    /// A field of a number, left out where it is zero.
+    Number(u32, u64),
+    /// A field `PlacementSpec`.
+    Spec(u32, Placement),
+    /// The key and length of a field written from this length on.
+    Header(u32, u64),
+    /// As `Header`, of the message of the node at this address.
+    Close(u32, u64, usize),
+}
+
+struct Writer<'a> {
+    output: Output,
+    steps: Vec<Step<'a>>,
+    /// From which length to which the messages of shared nodes were written.
+    written: FxHashMap<usize, (u64, u64)>,
+}
+
+impl<'a> Writer<'a> {
+    fn step(&mut self, step: Step<'a>) -> Result<()> {
+        match step {
+            Step::Child(number, node) => return self.child(number, node),
+            Step::Named(number, name, node) => {
+                self.steps.push(Step::Header(number, self.output.length));
+                self.steps.push(Step::Text(1, name));
+                return self.child(2, node);
+            }
+            Step::Text(number, text) => self.output.put_some(number, text.as_bytes()),
+            Step::Number(number, value) => self.output.put_number(number, value),
+            Step::Spec(number, placement) => {
+                let mark = self.output.length;
+                self.output.put_bytes(1, placement.uri().as_bytes());
+                self.output.put_header(2, mark);
+                self.output.put_header(number, mark);
+            }
+            Step::Header(number, mark) => self.output.put_header(number, mark),
+            Step::Close(number, mark, address) => {
+                self.written.insert(address, (mark, self.output.length));
+                self.output.put_header(number, mark);
+            }
         }
+        Ok(())
+    }
+
+    fn child(&mut self, number: u32, node: Node<'a>) -> Result<()> {
+        let mark = self.output.length;
+        match node.address() {
+            None => self.steps.push(Step::Header(number, mark)),
+            Some(address) => {
+                if let Some(&(from, to)) = self.written.get(&address) {
+                    self.output.put_again(from, to);
+                    self.output.put_header(number, mark);
+                    return Ok(());
+                }
+                self.steps.push(Step::Close(number, mark, address));
+            }
+        }
+        self.node(node)
+    }
+
+    /// Writes or pushes the fields of a node's message.
+    fn node(&mut self, node: Node<'a>) -> Result<()> {
+        match node {
+            Node::Type(ty) => self.type_fields(ty),
+            Node::Block(block) => {
+                self.steps.push(Step::Child(1, Node::Type(block.ty())));
+                self.block_fields(block)
+            }
+            Node::Payload(payload, ty) => {
+                self.steps.push(Step::Child(1, Node::Type(ty)));
+                self.output.put_bytes(payload.language as u32, &payload.bytes);
+                Ok(())
+            }
+        }
+    }
+
+    /// Begins the last field, which holds a message: its fields are pushed after it.
+    fn last(&mut self, number: u32) {
+        self.steps.push(Step::Header(number, self.output.length));
+    }
+
+    fn ty(&mut self, number: u32, ty: &'a Type) {
+        self.steps.push(Step::Child(number, Node::Type(ty)));
+    }
+
+    fn block(&mut self, number: u32, block: &'a BuildingBlock) {
+        self.steps.push(Step::Child(number, Node::Block(block)));
+    }
+
+    /// A last field that holds a message of nothing but a text, left out where it is empty.
+    fn only_text(&mut self, number: u32, text: &str) {
+        let mark = self.output.length;
+        self.output.put_some(1, text.as_bytes());
+        self.output.put_header(number, mark);
+    }
+
+    /// The message `Type`.
+    fn type_fields(&mut self, ty: &'a Type) -> Result<()> {
+        match ty.kind() {
+            TypeKind::Function(function) => {
+                self.last(1);
+                if let Some(parameter) = &function.parameter {
+                    self.ty(1, parameter);
+                }
+                self.ty(2, &function.result);
+            }
+            TypeKind::Struct(structure) => {
+                self.last(2);
+                for field in structure.fields() {
+                    let name = field.name.as_deref().unwrap_or("");
+                    self.steps.push(Step::Named(1, name, Node::Type(&field.ty)));
+                }
+            }
+            TypeKind::Sequence(element) => {
+                self.last(3);
+                self.ty(1, element);
+            }
+            TypeKind::Tensor(tensor) => {
+                let mark = self.output.length;
+                let dims = tensor.shape.dims();
+                self.output.put_number(3, u64::from(dims.is_none()));
+                let dims_mark = self.output.length;
+                for &dim in dims.unwrap_or_default().iter().rev() {
+                    self.output.put_varint(wire_dim(dim)? as u64);
+                }
+                if self.output.length > dims_mark {
+                    self.output.put_header(2, dims_mark);
+                }
+                self.output.put_number(1, tensor.dtype.wire() as u64);
+                self.output.put_header(4, mark);
+            }
+            TypeKind::Abstract(label) => self.only_text(5, label),
+            TypeKind::Placement => self.only_text(6, ""),
+            TypeKind::Federated(federated) => {
+                self.last(7);
+                self.steps.push(Step::Spec(1, federated.placement));
+                self.steps.push(Step::Number(2, u64::from(federated.all_equal)));
+                self.ty(3, &federated.member);
+            }
+        }
+        Ok(())
+    }
+
+    /// The message `Computation`, without the type.
+    fn block_fields(&mut self, block: &'a BuildingBlock) -> Result<()> {
+        match block.kind() {
+            BlockKind::Intrinsic(uri) => self.only_text(3, uri),
+            BlockKind::Lambda(lambda) => {
+                self.last(4);
+                if let Some((name, _)) = &lambda.parameter {
+                    self.steps.push(Step::Text(1, name));
+                }
+                self.block(2, &lambda.result);
+            }
+            BlockKind::Block(block) => {
+                self.last(5);
+                for (name, value) in &block.locals {
+                    self.steps.push(Step::Named(1, name, Node::Block(value)));
+                }
+                self.block(2, &block.result);
+            }
+            BlockKind::Reference(reference) => self.only_text(6, &reference.name),
+            BlockKind::Call(call) => {
+                self.last(7);
+                self.block(1, &call.function);
+                if let Some(argument) = &call.argument {
+                    self.block(2, argument);
+                }
+            }
+            BlockKind::Struct(structure) => {
+                self.last(8);
+                for (name, value) in &structure.elements {
+                    let name = name.as_deref().unwrap_or("");
+                    self.steps.push(Step::Named(1, name, Node::Block(value)));
+                }
+            }
+            BlockKind::Selection(selection) => {
+                self.last(9);
+                self.block(1, &selection.source);
+                self.steps.push(Step::Number(3, selection.position() as u64));
+            }
+            BlockKind::Data(data) => {
+                let mark = self.output.length;
+                self.output.put_some(2, &data.value);
+                self.output.put_some(1, data.type_url.as_bytes());
+                self.output.put_header(3, mark);
+                self.output.put_header(10, mark);
+            }
+            BlockKind::Placement(placement) => self.only_text(11, placement.uri()),
+            BlockKind::Literal(array) => {
+                let mark = self.output.length;
+                self.output.put_bytes(1, &array::encode(array)?);
+                self.output.put_header(14, mark);
+            }
+            BlockKind::Compiled(compiled) => {
+                let payload = compiled.payload.to_wire()?;
+                self.output.put_bytes(payload.language as u32, &payload.bytes);
+            }
+        }
+        Ok(())
     }
 }

@@ -118,3 +118,14 @@ fn errors_in_deep_trees_have_short_places() {
         "{text}"
     );
 }
+
+/// Longer messages are measured before they are written.
+#[test]
+fn long_messages() {
+    let strings = crate::array::Content::Strings([vec![7; 5 << 20].into()].into());
+    let array = Array::new(DType::Str, [], strings).unwrap();
+    let literal = BuildingBlock::literal(array, Type::scalar(DType::Str)).unwrap();
+    let elements = (0..4).map(|_| (None, literal.clone())).collect();
+    let structure = BuildingBlock::structure(elements, None).unwrap();
+    assert!(check(&structure).len() > 20 << 20);
+}
