@@ -19,6 +19,7 @@ demo: $(VENV)/built
 
 bench: $(VENV)/built
 	$(BIN)/python -m bench
+	$(BIN)/python -m bench.federated
 
 # pytest comes last: its closing lines are the ones a reader of the output looks for.
 test: test-rust test-cpython-fast test-python

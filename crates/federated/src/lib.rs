@@ -2,8 +2,8 @@
 //!
 //! A computation is a typed abstract syntax tree of [`ast::BuildingBlock`]s. Types and trees are
 //! immutable and shared. Layers, lowest first: `dtype`, `placement`, `error` < `types`, `array` <
-//! `ast` < `intrinsics`, `wire`, `factory` < `tracing`, `execution`. Nothing here knows of Python: what
-//! belongs to it (container classes, callables) passes through as opaque handles.
+//! `ast` < `intrinsics` < `wire`, `factory` < `tracing`, `execution`. Nothing here knows of Python:
+//! what belongs to it (container classes, callables) passes through as opaque handles.
 
 pub mod analysis;
 pub mod array;

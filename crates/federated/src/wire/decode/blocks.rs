@@ -9,6 +9,7 @@ use crate::Name;
 use crate::array::Array;
 use crate::ast::{BuildingBlock, Compiled, Data, Language, WirePayload};
 use crate::error::{Class, Error, Result};
+use crate::intrinsics;
 use crate::placement::Placement;
 use crate::types::Type;
 
@@ -235,12 +236,26 @@ impl Decoder<'_> {
         Ok(())
     }
 
+    /// An operation of the language has a type that fits its template.
+    fn check_intrinsic(&mut self, uri: &str, ty: &Type) -> Result<()> {
+        let Some(def) = intrinsics::by_uri(uri) else { return Ok(()) };
+        if !self.checked.contains(&(def.uri, ty.clone())) {
+            ty.check_concrete_instance_of(&def.ty)?;
+            self.checked.insert((def.uri, ty.clone()));
+        }
+        Ok(())
+    }
+
     fn build(&mut self, kind: Kind, declared: Option<&Type>) -> Result<BuildingBlock> {
         let ty = || declared.expect("its type doesn't follow from its parts").clone();
-        let mut next = || self.blocks.pop().expect("the blocks in it were read");
+        let blocks = &mut self.blocks;
+        let mut next = || blocks.pop().expect("the blocks in it were read");
         Ok(match kind {
             Kind::Reference(name) => BuildingBlock::reference(name, ty()),
-            Kind::Intrinsic(uri) => BuildingBlock::intrinsic(uri, ty()),
+            Kind::Intrinsic(uri) => {
+                self.check_intrinsic(&uri, &ty())?;
+                BuildingBlock::intrinsic(uri, ty())
+            }
             Kind::Data(data) => BuildingBlock::data(data, ty()),
             Kind::Placement(placement) => BuildingBlock::placement(placement),
             Kind::Literal(array) => BuildingBlock::literal(array, ty())?,

@@ -7,7 +7,7 @@
 mod blocks;
 mod types;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::read::{Fault, Message, Read, Span};
 use crate::Name;
@@ -45,6 +45,8 @@ struct Decoder<'a> {
     /// once for every type around them.
     known_types: FxHashMap<&'a [u8], Type>,
     names: FxHashMap<&'a [u8], Name>,
+    /// Operations with types that were found to fit their templates.
+    checked: FxHashSet<(&'static str, Type)>,
 }
 
 /// Something to be done for a message.
@@ -87,6 +89,7 @@ impl<'a> Decoder<'a> {
             blocks: Vec::new(),
             known_types: FxHashMap::default(),
             names: FxHashMap::default(),
+            checked: FxHashSet::default(),
         }
     }
 

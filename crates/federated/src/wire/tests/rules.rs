@@ -1,6 +1,7 @@
 //! What protobuf says of messages that are not written as we write them, and what is refused.
 
 use super::*;
+use crate::placement::Placement;
 
 /// A field of bytes.
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
@@ -271,6 +272,16 @@ fn arrays_that_are_none() {
         Class::Malformed,
         "byte 4 of the message: an array has a shape without gaps, not `(shape=None)`",
     );
+}
+
+#[test]
+fn operations_have_types_that_fit_their_templates() {
+    let bytes = encode_block(&BuildingBlock::intrinsic("federated_sum", int32())).unwrap();
+    assert_eq!(decode_block(&bytes).unwrap_err().class(), Class::MismatchedStructure);
+    let clients = Type::federated(int32(), Placement::Clients, None).unwrap();
+    let server = Type::federated(int32(), Placement::Server, None).unwrap();
+    let sum = BuildingBlock::intrinsic("federated_sum", Type::function(Some(clients), server));
+    assert_eq!(decode_block(&encode_block(&sum).unwrap()).unwrap(), sum);
 }
 
 /// A length that the bytes don't have costs nothing.
