@@ -3,6 +3,8 @@
 //! Everything that calls Python code of the user, or that the user calls, is native: a traceback
 //! shows the user's frames and no others.
 
+#![allow(clippy::new_ret_no_self, reason = "there is one object for equal types, blocks, ...")]
+
 pub mod arrays;
 pub mod blocks;
 mod build;

@@ -1,7 +1,7 @@
 //! Python's containers of named things: named tuples, data classes, attrs, mappings, structs.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyMapping, PyString, PyTuple};
+use pyo3::types::{PyDict, PyList, PyMapping, PyString, PyTuple};
 use stator_federated::Name;
 
 use crate::federated::structure::Struct;
@@ -64,6 +64,9 @@ pub fn dataclass_fields<'py>(
 /// Something in a container, with its name if it has one.
 pub type Item<'py> = (Option<Name>, Bound<'py, PyAny>);
 
+/// Something in a container, with its key or name if it has one.
+pub type Pair<'py> = (Option<Bound<'py, PyAny>>, Bound<'py, PyAny>);
+
 /// The elements of a struct, or of a struct type.
 pub fn struct_elements<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Vec<Item<'py>>>> {
     let py = object.py();
@@ -84,10 +87,11 @@ pub fn struct_elements<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Vec<I
 
 /// The fields of an object that has named ones, in their order; also of a struct without names.
 /// The keys of a mapping are as they are: the caller looks for what isn't a name.
-pub fn fields_of<'py>(
-    object: &Bound<'py, PyAny>,
-) -> PyResult<Option<(Fields, Vec<(Option<Bound<'py, PyAny>>, Bound<'py, PyAny>)>)>> {
+pub fn fields_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<(Fields, Vec<Pair<'py>>)>> {
     let py = object.py();
+    if object.cast_exact::<PyList>().is_ok() || object.cast_exact::<PyTuple>().is_ok() {
+        return Ok(None);
+    }
     if let Some(elements) = struct_elements(object)? {
         let pair = |(name, value): Item<'py>| {
             (name.map(|name| PyString::new(py, &name).into_any()), value)

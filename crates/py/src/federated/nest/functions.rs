@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyList, PyString, PyTuple};
 use stator_federated::Name;
 
-use super::containers::{Fields, Item, fields_of, struct_elements};
+use super::containers::{Fields, Item, Pair, fields_of, struct_elements};
 use super::tree;
 use crate::federated::build::{self, Step};
 use crate::federated::describe::describe;
@@ -288,7 +288,7 @@ fn map_structure<'py>(
 /// What a struct made of a container consists of; `None` for an object that is no container.
 fn container_elements<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Vec<Item<'py>>>> {
     if let Some((_, fields)) = fields_of(object)? {
-        let element = |(name, value): (Option<Bound<'py, PyAny>>, Bound<'py, PyAny>)| {
+        let element = |(name, value): Pair<'py>| {
             let Some(key) = name else { return Ok((None, value)) };
             match key.cast::<PyString>() {
                 Ok(name) => Ok((Some(Name::from(name.to_str()?)), value)),
@@ -377,7 +377,7 @@ fn update_struct<'py>(
     }
     match kind {
         Fields::Struct => {
-            let element = |(name, value): (Option<Bound<'py, PyAny>>, Bound<'py, PyAny>)| {
+            let element = |(name, value): Pair<'py>| {
                 let Some(name) = name else { return Ok((None, value.unbind())) };
                 let value = names.get_item(&name)?.unwrap_or(value).unbind();
                 Ok((Some(Name::from(name.extract::<&str>()?)), value))

@@ -23,11 +23,6 @@ pub fn expect_type(object: &Bound<'_, PyAny>, name: &str) -> PyResult<Type> {
     })
 }
 
-/// The type that an object says; `None` for `None`.
-pub fn to_type(object: &Bound<'_, PyAny>) -> PyResult<Option<Type>> {
-    if object.is_none() { Ok(None) } else { to_type_or_err(object, "type").map(Some) }
-}
-
 /// A struct whose fields are being converted.
 struct Open {
     names: Vec<Option<Name>>,

@@ -22,7 +22,7 @@ pub use super::describe::{describe, index_error, index_key};
 pub use classes::{
     AbstractTypeObject, StructTypeObject, StructWithPythonTypeObject, TypeObject, shape_object,
 };
-pub use convert::{expect_type, to_shape, to_type, to_type_or_err};
+pub use convert::{expect_type, to_shape, to_type_or_err};
 
 /// The object of each type that has one, by the address of the type's node. An object takes its
 /// entry out when it dies; it holds the type, so no other type gets that address before.
