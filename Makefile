@@ -12,10 +12,14 @@ SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates -type f \
 	\( -name '*.rs' -o -name '*.toml' -o -name '*.c' -o -name '*.h' \))
 STYLED := python tests tools examples bench
 
-.PHONY: demo bench test test-rust test-cpython test-python check bless clean
+.PHONY: demo demo-federated bench test test-rust test-cpython test-python check bless clean
 
 demo: $(VENV)/built
 	$(BIN)/python -m examples.demo
+
+demo-federated: $(VENV)/built
+	$(BIN)/python -m examples.federated_linear_regression
+	$(BIN)/python -m examples.federated_averaging
 
 bench: $(VENV)/built
 	$(BIN)/python -m bench

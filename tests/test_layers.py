@@ -73,6 +73,7 @@ LATE_IMPORTS = {
     ("_dynamic.py", "torch"): "Stator can be imported without it",
     ("_backends.py", "torch._dynamo.backends.registry"): "needs torch; seconds to import",
     ("_backends.py", "torch._inductor"): "needs torch; seconds to import",
+    ("framework.py", "stator.federated"): "it needs asyncio, which takes longer than all else",
 }
 
 MAX_LINES = 800

@@ -1,0 +1,35 @@
+"""The examples of federated computations, on less data and in fewer rounds than `make` runs them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+pytest.importorskip("torch")
+
+import stator.federated as fl
+
+if not hasattr(fl, "local_computation"):
+    pytest.skip("needs local computations", allow_module_level=True)
+
+from examples import federated_averaging, federated_linear_regression
+
+
+@pytest.mark.parametrize("clients", [1, 5])
+def test_linear_regression(clients: int, capsys: pytest.CaptureFixture[str]) -> None:
+    model, pooled = federated_linear_regression.run(clients)
+    np.testing.assert_allclose(model, pooled, rtol=0, atol=1e-3)
+    printed = capsys.readouterr().out
+    assert "fc_fit_symbol_1=federated_sum(fc_fit_symbol_0)" in printed
+    assert f"{clients} clients with" in printed
+
+
+def test_averaging(capsys: pytest.CaptureFixture[str]) -> None:
+    # Also that another process reads the computation and gets the same.
+    accuracy = federated_averaging.run(clients=4, rounds=6)
+    assert accuracy > 0.85
+    printed = capsys.readouterr().out
+    assert "fc_train_round_symbol_0=federated_broadcast(train_round_arg[0])" in printed
+    assert printed.count("round ") >= 6
+    assert "another process read the round" in printed
