@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import re
 import subprocess
 import sys
 import traceback
@@ -57,8 +58,6 @@ def printed(name: str) -> str:
 
 
 def masked(text: str) -> str:
-    import re
-
     return re.sub(r"0x[0-9a-f]{6,}", "0x...", text)
 
 
@@ -90,8 +89,14 @@ def test_as_a_program(tmp_path: Path) -> None:
     """The same in a process of its own, as users see it."""
     name = "sum_at_server"
     (tmp_path / f"{name}.py").write_text(HEADER + (CASES / f"{name}.py").read_text())
+    package = str(Path(fl.__file__).resolve().parents[2])
     done = subprocess.run(
-        [sys.executable, f"{name}.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, f"{name}.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": package},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 1
     lines = HEADER.count("\n")

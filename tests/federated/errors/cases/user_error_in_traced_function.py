@@ -1,0 +1,6 @@
+@fw.trace
+def f(x):
+    raise ValueError("the user's own")
+
+
+f(1)

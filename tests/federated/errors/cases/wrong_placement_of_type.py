@@ -1,0 +1,3 @@
+@fc(fl.FederatedType(np.int32, "clients"))
+def f(x):
+    return x
