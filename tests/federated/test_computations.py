@@ -347,3 +347,23 @@ def test_keyword_order_of_named_tuples() -> None:
     f = fc(lambda p: p.y, point(np.int32, np.float32))
     g = fc(lambda a, b: f(y=b, x=a), np.int32, np.float32)
     assert "(<x=<lambda>_arg[0],y=<lambda>_arg[1]>)" in str(g.to_building_block())
+
+
+def test_too_deep_for_pythons_containers() -> None:
+    ty: Any = fl.to_type(np.int32)
+    for _ in range(50_000):
+        ty = fl.StructType([ty])
+    with pytest.raises(RecursionError, match="containers in each other"):
+        fw.structure_with_type(str, ty)
+    value: Any = 1
+    for _ in range(50_000):
+        value = fw.pack_args_into_struct([value], {})
+    with pytest.raises(RecursionError, match="containers in each other"):
+        fw.type_to_py_container(value, ty)
+
+
+def test_least_index() -> None:
+    with pytest.raises(IndexError):
+        fc(lambda x: x[-(2**63)], (np.int32,))
+    with pytest.raises(IndexError):
+        fc(lambda x: x[2**70], (np.int32,))

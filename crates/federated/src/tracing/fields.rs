@@ -68,7 +68,8 @@ pub fn by_index(value: &BuildingBlock, index: i64) -> Result<BuildingBlock> {
                 count => format!("0 to {}", count - 1),
             })
             .found(value.ty());
-        let from_end = usize::try_from(-index).ok().filter(|&back| 0 < back && back <= of.len());
+        let from_end = index.checked_neg().and_then(|back| usize::try_from(back).ok());
+        let from_end = from_end.filter(|&back| 0 < back && back <= of.len());
         return Err(match from_end {
             Some(back) => error.hint(format_args!(
                 "positions count from the front: this field is `value[{}]`",

@@ -104,6 +104,13 @@ impl ContextStack {
     }
 }
 
+impl Drop for ContextStack {
+    fn drop(&mut self) {
+        let left = STACKS.try_with(|stacks| stacks.borrow_mut().remove(&self.id));
+        drop(left);
+    }
+}
+
 #[pymethods]
 impl ContextStack {
     #[new]

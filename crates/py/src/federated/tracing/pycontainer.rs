@@ -1,6 +1,6 @@
 //! Values in the Python containers that their types say.
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyRecursionError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 use stator_federated::types::{StructType, Type, TypeKind};
@@ -9,13 +9,28 @@ use super::elements::field_names;
 use crate::federated::structure::Struct;
 use crate::federated::types::{containers, describe};
 
+/// How deep Python's own containers can be to be of use: printing or comparing deeper ones is a
+/// RecursionError too.
+const DEEPEST: usize = 1000;
+
+/// Fails where containers would be too deep.
+pub fn check_depth(depth: usize) -> PyResult<()> {
+    if depth < DEEPEST {
+        return Ok(());
+    }
+    Err(PyRecursionError::new_err(format!("more than {DEEPEST} containers in each other")))
+}
+
 /// A value whose Structs are the containers that its type says.
-///
-/// Nests as deep as the type: each level of structs calls itself.
 pub fn type_to_py_container<'py>(
     value: &Bound<'py, PyAny>,
     ty: &Type,
 ) -> PyResult<Bound<'py, PyAny>> {
+    convert(value, ty, 0)
+}
+
+fn convert<'py>(value: &Bound<'py, PyAny>, ty: &Type, depth: usize) -> PyResult<Bound<'py, PyAny>> {
+    check_depth(depth)?;
     let py = value.py();
     let of = match ty.kind() {
         TypeKind::Federated(of) if !of.all_equal => {
@@ -26,26 +41,26 @@ pub fn type_to_py_container<'py>(
                     describe(value)
                 )));
             };
-            return each(list, &of.member);
+            return each(list, &of.member, depth);
         }
         TypeKind::Federated(of) => &of.member,
         _ => ty,
     };
     match of.kind() {
         TypeKind::Sequence(element) => match value.cast::<PyList>() {
-            Ok(list) => each(list, element),
+            Ok(list) => each(list, element, depth),
             Err(_) => Ok(value.clone()),
         },
         TypeKind::Struct(structure) => match value.cast::<Struct>() {
-            Ok(found) => contained(py, found, structure, of),
+            Ok(found) => contained(py, found, structure, of, depth),
             Err(_) => Ok(value.clone()),
         },
         _ => Ok(value.clone()),
     }
 }
 
-fn each<'py>(list: &Bound<'py, PyList>, ty: &Type) -> PyResult<Bound<'py, PyAny>> {
-    let made = list.iter().map(|value| type_to_py_container(&value, ty));
+fn each<'py>(list: &Bound<'py, PyList>, ty: &Type, depth: usize) -> PyResult<Bound<'py, PyAny>> {
+    let made = list.iter().map(|value| convert(&value, ty, depth + 1));
     Ok(PyList::new(list.py(), made.collect::<PyResult<Vec<_>>>()?)?.into_any())
 }
 
@@ -54,6 +69,7 @@ fn contained<'py>(
     value: &Bound<'py, Struct>,
     structure: &StructType,
     ty: &Type,
+    depth: usize,
 ) -> PyResult<Bound<'py, PyAny>> {
     let wrong = |what: String| PyValueError::new_err(format!("{what}\n  expected: {ty}"));
     let elements = value.get().elements();
@@ -87,7 +103,7 @@ fn contained<'py>(
     }
     let fields = structure.fields().iter().zip(elements);
     let converted = fields.map(|(field, (_, value))| {
-        Ok((field.name.clone(), type_to_py_container(value.bind(py), &field.ty)?))
+        Ok((field.name.clone(), convert(value.bind(py), &field.ty, depth + 1)?))
     });
     let converted: Vec<_> = converted.collect::<PyResult<_>>()?;
     make(&class, by_name, named > 0, converted)

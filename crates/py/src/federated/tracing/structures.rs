@@ -7,6 +7,7 @@ use stator_federated::Name;
 use stator_federated::types::{Container, StructType, Type, TypeKind};
 
 use super::elements::{elements, field_names};
+use super::pycontainer::check_depth;
 use crate::federated::types::{self, containers};
 
 /// The class for the values of a struct type: its own, `dict` for names, `list` without.
@@ -71,18 +72,23 @@ fn structure_with_type<'py>(
     factory: &Bound<'py, PyAny>,
     type_spec: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    fn make<'py>(factory: &Bound<'py, PyAny>, ty: &Type) -> PyResult<Bound<'py, PyAny>> {
+    fn make<'py>(
+        factory: &Bound<'py, PyAny>,
+        ty: &Type,
+        depth: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        check_depth(depth)?;
         let py = factory.py();
         let Some(structure) = ty.as_struct() else {
             return factory.call1((types::wrap(py, ty)?,));
         };
         let class = class_for(py, structure, ty)?;
         let field = |field: &stator_federated::types::Field| {
-            Ok((field.name.clone(), make(factory, &field.ty)?))
+            Ok((field.name.clone(), make(factory, &field.ty, depth + 1)?))
         };
         build(&class, structure.fields().iter().map(field).collect::<PyResult<_>>()?)
     }
-    make(factory, &types::expect_type(type_spec, "type_spec")?)
+    make(factory, &types::expect_type(type_spec, "type_spec")?, 0)
 }
 
 /// The structure `obj` with the containers that `type_spec` says.
@@ -91,11 +97,16 @@ fn to_structure_with_type<'py>(
     obj: &Bound<'py, PyAny>,
     type_spec: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    fn make<'py>(object: &Bound<'py, PyAny>, ty: &Type) -> PyResult<Bound<'py, PyAny>> {
+    fn make<'py>(
+        object: &Bound<'py, PyAny>,
+        ty: &Type,
+        depth: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        check_depth(depth)?;
         let py = object.py();
         let Some(found) = elements(object)? else { return Ok(object.clone()) };
         let (class, known): (_, Vec<(Option<Name>, Type)>) = match ty.kind() {
-            TypeKind::Federated(of) if of.all_equal => return make(object, &of.member),
+            TypeKind::Federated(of) if of.all_equal => return make(object, &of.member, depth),
             TypeKind::Federated(of) => (
                 py.get_type::<PyList>(),
                 found.elements.iter().map(|_| (None, of.member.clone())).collect(),
@@ -127,12 +138,12 @@ fn to_structure_with_type<'py>(
         let mut made = Vec::with_capacity(known.len());
         for (at, (name, ty)) in known.iter().enumerate() {
             if let Some(value) = value(at, name) {
-                made.push((name.clone(), make(value, ty)?));
+                made.push((name.clone(), make(value, ty, depth + 1)?));
             }
         }
         build(&class, made)
     }
-    make(obj, &types::expect_type(type_spec, "type_spec")?)
+    make(obj, &types::expect_type(type_spec, "type_spec")?, 0)
 }
 
 /// Adds the functions.
