@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import os
 import sys
-import time
 import types
 import unittest
 import warnings
@@ -25,8 +25,9 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_map
 
 SAMPLES = 3
-SECONDS = 50.0
 SHARDS = 4
+# Every second operator; all of them take minutes: STATOR_ALL_OPERATORS=1.
+STEP = 1 if os.environ.get("STATOR_ALL_OPERATORS") else 2
 
 
 def operator_database() -> Any:
@@ -164,16 +165,13 @@ def problems(op: Any) -> Iterator[str]:
 @pytest.mark.skipif(api.PLAIN, reason="asks what is recorded")
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_operator_database(shard: int) -> None:
-    op_db = operator_database()
-    end = time.monotonic() + SECONDS / SHARDS
+    op_db = operator_database()[::STEP]
     found: list[str] = []
     done = 0
     chosen = op_db[shard::SHARDS]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for op in chosen:
-            if time.monotonic() > end:
-                break
             try:
                 found += problems(op)
             except Exception as error:
