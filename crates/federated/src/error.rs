@@ -1,6 +1,6 @@
 //! What went wrong, for the user: what happened, what was expected and found, what to do.
 
-use std::fmt;
+use std::fmt::{self, Write};
 
 /// The result of whatever checks its input.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -106,7 +106,8 @@ impl Error {
     /// A further line below the message: its title and text.
     #[must_use]
     pub fn note(mut self, title: &'static str, what: impl fmt::Display) -> Self {
-        self.0.notes.push((title, what.to_string()));
+        const LONG: usize = 2000;
+        self.0.notes.push((title, brief(what, LONG)));
         self
     }
 
@@ -125,6 +126,31 @@ impl Error {
     /// The first line.
     pub fn message(&self) -> &str {
         &self.0.message
+    }
+}
+
+/// A text of at most so many letters, with `...` for what is cut off. Types and trees with shared
+/// parts may be longer than any memory, so they must not be printed first and cut then.
+pub fn brief(what: impl fmt::Display, letters: usize) -> String {
+    let mut limited = Limited { text: String::new(), left: letters };
+    match write!(limited, "{what}") {
+        Ok(()) => limited.text,
+        Err(_) => limited.text + "...",
+    }
+}
+
+struct Limited {
+    text: String,
+    left: usize,
+}
+
+impl Write for Limited {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for letter in text.chars() {
+            self.left = self.left.checked_sub(1).ok_or(fmt::Error)?;
+            self.text.push(letter);
+        }
+        Ok(())
     }
 }
 

@@ -74,7 +74,11 @@ impl Type {
                         Some(defined) => {
                             return Err(failed(
                                 Class::MismatchedConcreteTypes,
-                                format!("`{name}` can't be both {defined} and {concrete}"),
+                                format!(
+                                    "`{name}` can't be both {} and {}",
+                                    defined.brief(),
+                                    concrete.brief()
+                                ),
                             ));
                         }
                     }
@@ -123,7 +127,11 @@ impl Type {
                 Some(defined) => {
                     return Err(failed(
                         Class::UnassignableConcreteTypes,
-                        format!("`{name}` is {defined}, which {used} doesn't accept"),
+                        format!(
+                            "`{name}` is {}, which {} doesn't accept",
+                            defined.brief(),
+                            used.brief()
+                        ),
                     ));
                 }
                 None if labels[&name].uses == 1 => {}

@@ -1,27 +1,11 @@
 //! Where and how two types differ, for messages.
 
-use std::fmt::{self, Write};
+use std::fmt::Write;
 
 use rustc_hash::FxHashSet;
 
 use super::{StructType, Type, TypeKind};
-use crate::error::Error;
-
-/// What printing stops at.
-struct Limited {
-    text: String,
-    left: usize,
-}
-
-impl Write for Limited {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        for letter in text.chars() {
-            self.left = self.left.checked_sub(1).ok_or(fmt::Error)?;
-            self.text.push(letter);
-        }
-        Ok(())
-    }
-}
+use crate::error::{Error, brief};
 
 /// A step from a type to one in it.
 #[derive(Clone, Copy)]
@@ -47,11 +31,7 @@ impl Type {
     /// The notation, cut if it is long.
     pub fn brief(&self) -> String {
         const LONG: usize = 200;
-        let mut limited = Limited { text: String::new(), left: LONG };
-        match write!(limited, "{self}") {
-            Ok(()) => limited.text,
-            Err(_) => limited.text + "...",
-        }
+        brief(self, LONG)
     }
 
     /// What keeps a value of type `found` from standing where this type is asked for: where the

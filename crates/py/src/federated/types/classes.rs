@@ -411,7 +411,7 @@ fn field<'py>(
         Some(ty) => wrap(py, ty),
         None => Err(PyAttributeError::new_err(format!(
             "the struct type has no field '{name}'\n  found:    {}",
-            of(slf)
+            of(slf).brief()
         ))),
     }
 }

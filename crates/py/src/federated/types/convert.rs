@@ -9,7 +9,7 @@ use stator_federated::types::{Container, Field, Shape, Type};
 
 use super::{containers, dtypes, unwrap, wrap};
 use crate::federated::build::{Step, build, path};
-use crate::federated::describe::describe;
+use crate::federated::describe::{class_name, describe};
 use crate::federated::errors::IntoPython;
 use crate::federated::nest::{Fields, attrs_fields, dataclass_fields, field_names, fields_of};
 
@@ -142,7 +142,14 @@ fn annotated<'py>(class: &Bound<'py, PyType>) -> PyResult<Option<Opened<'py>>> {
         }
     };
     let Some(fields) = fields else { return Ok(None) };
-    let annotations = py.import("typing")?.call_method1("get_type_hints", (class,))?;
+    let annotations = py.import("typing")?.call_method1("get_type_hints", (class,));
+    // The traceback would show the frames of `typing`.
+    let annotations = annotations.map_err(|error| {
+        PyTypeError::new_err(format!(
+            "the annotations of class {} can't be read: {error}",
+            class_name(class)
+        ))
+    })?;
     let mut names = Vec::with_capacity(fields.len());
     let mut values = Vec::with_capacity(fields.len());
     for name in fields {
