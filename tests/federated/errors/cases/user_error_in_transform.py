@@ -1,6 +1,5 @@
-def change(block):
+def change(ty):
     raise ValueError("the user's own")
 
 
-block = fc(lambda x: (x, x), np.int32).to_building_block()
-fw.transform_postorder(block, change)
+fw.transform_type_postorder(fl.to_type([np.int32]), change)
