@@ -60,7 +60,7 @@ impl FreeNames {
                 continue;
             }
             if ready {
-                let set = self.from_children(&block);
+                let set = self.of_children(&block);
                 self.of.insert(block.address(), (block, set));
             } else {
                 let children = block.children().into_iter().rev();
@@ -73,7 +73,7 @@ impl FreeNames {
     }
 
     /// Of a block whose parts are known.
-    fn from_children(&mut self, block: &BuildingBlock) -> NameSet {
+    fn of_children(&mut self, block: &BuildingBlock) -> NameSet {
         let known = |free: &Self, block: &BuildingBlock| free.of[&block.address()].1;
         match block.kind() {
             BlockKind::Reference(reference) => self.one(&reference.name),
