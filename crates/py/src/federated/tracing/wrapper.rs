@@ -1,5 +1,6 @@
 //! `federated_computation`, and other decorators of its form.
 
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 use stator_federated::tracing::parameters;
@@ -109,6 +110,14 @@ impl ComputationWrapper {
         }
         let types = slf.get().types(args)?;
         Ok(Bound::new(py, Decorator { wrapper: slf.clone().unbind(), types })?.into_any())
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if let Wrapper::Python(wrapper) = &self.wrapper {
+            visit.call(wrapper)?;
+        }
+        visit.call(&self.to_type)?;
+        visit.call(&self.infer_type)
     }
 
     fn __repr__(&self) -> &'static str {
