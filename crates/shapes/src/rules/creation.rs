@@ -1,9 +1,9 @@
 //! New tensors.
 
-use super::call::Call;
+use super::call::{Attempt, Call};
 use super::registry::Row;
 use super::{Arg, Outcome, Sizes, refuse};
-use crate::{Cmp, FloatOp, FloatUnary, Rounding};
+use crate::{Cmp, ExprId, FloatOp, FloatUnary, Rounding};
 
 pub(super) const ROWS: &[Row] = &[
     Row {
@@ -53,6 +53,18 @@ pub(super) const ROWS: &[Row] = &[
         names: "hann_window hamming_window bartlett_window blackman_window kaiser_window",
         parameters: "window_length, ...",
         rule: |call| sized(call, "window_length"),
+    },
+    Row { names: "tensor as_tensor", parameters: "data, ...", rule: of_data },
+    Row { names: "new_tensor", parameters: "self|input, data, ...", rule: of_data },
+    Row {
+        names: "tril_indices",
+        parameters: "row, col, offset",
+        rule: |call| indices(call, Triangle::Lower),
+    },
+    Row {
+        names: "triu_indices",
+        parameters: "row, col, offset",
+        rule: |call| indices(call, Triangle::Upper),
     },
     Row { names: "vander", parameters: "x, N, increasing", rule: vander },
 ];
@@ -120,6 +132,80 @@ fn linspace(call: &mut Call<'_>) -> Outcome {
     }
     sizes.insert(0, steps);
     Ok(vec![sizes])
+}
+
+/// Numbers, and sequences of as many each.
+fn of_data(call: &mut Call<'_>) -> Outcome {
+    let Some(data) = call.get("data").cloned() else { return refuse("there is no data") };
+    let mut sizes = Sizes::new();
+    let mut at = &data;
+    loop {
+        match at {
+            Arg::Int(_) | Arg::Float(_) | Arg::Bool(_) => return Ok(vec![sizes]),
+            Arg::Tensor { sizes: inner, .. } => {
+                sizes.extend_from_slice(inner);
+                return Ok(vec![sizes]);
+            }
+            Arg::List(items) | Arg::Tuple(items) => {
+                #[allow(clippy::cast_possible_wrap)]
+                sizes.push(call.constant(items.len() as i64));
+                let Some(first) = items.first() else { return Ok(vec![sizes]) };
+                at = first;
+            }
+            _ => return refuse("data of another type"),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Triangle {
+    Lower,
+    Upper,
+}
+
+/// Two rows of coordinates: those of a triangle's elements.
+fn indices(call: &mut Call<'_>, triangle: Triangle) -> Outcome {
+    let (rows, columns) = (call.expr("row")?, call.expr("col")?);
+    let offset = call.int_or("offset", 0)?;
+    let count = match triangle {
+        Triangle::Lower => below(call, rows, columns, offset)?,
+        Triangle::Upper => {
+            let others = below(call, rows, columns, offset - 1)?;
+            let all = call.mul(rows, columns)?;
+            call.sub(all, others)?
+        }
+    };
+    let two = call.constant(2);
+    Ok(vec![[two, count].into_iter().collect()])
+}
+
+/// How many elements are on the diagonal or below it: a trapezoid, and whole rows under it.
+fn below(call: &mut Call<'_>, rows: ExprId, columns: ExprId, offset: i64) -> Attempt<ExprId> {
+    let (zero, one) = (call.constant(0), call.constant(1));
+    let first = if offset > 0 {
+        let first = call.constant(offset + 1);
+        call.ctx.min(&[columns, first])?
+    } else {
+        let reached = call.plus(rows, offset)?;
+        if call.holds(Cmp::Gt, reached, zero) { one } else { zero }
+    };
+    let reached = call.plus(rows, offset)?;
+    let last = call.ctx.min(&[columns, reached])?;
+    let last = call.ctx.max(&[zero, last])?;
+    let all = call.ctx.min(&[rows, reached])?;
+    let all = call.ctx.max(&[zero, all])?;
+    let sloped = call.sub(last, first)?;
+    let sloped = call.plus(sloped, 1)?;
+    let ends = call.add(first, last)?;
+    let twice = call.mul(ends, sloped)?;
+    let two = call.constant(2);
+    let trapezoid = call.floor_div(twice, two)?;
+    let whole = call.sub(all, sloped)?;
+    if call.holds(Cmp::Gt, whole, zero) {
+        let rest = call.mul(whole, columns)?;
+        return call.add(trapezoid, rest);
+    }
+    Ok(trapezoid)
 }
 
 fn vander(call: &mut Call<'_>) -> Outcome {

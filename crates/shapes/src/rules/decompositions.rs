@@ -6,6 +6,17 @@ use super::{Outcome, Sizes, refuse};
 use crate::{Cmp, ExprId};
 
 pub(super) const ROWS: &[Row] = &[
+    Row { names: "linalg_lu", parameters: "A|input, *, pivot", rule: lu },
+    Row {
+        names: "linalg_lu_factor lu",
+        parameters: "A|input|self, pivot",
+        rule: |call| lu_factor(call, false),
+    },
+    Row {
+        names: "linalg_lu_factor_ex",
+        parameters: "A|input, *, pivot, check_errors",
+        rule: |call| lu_factor(call, true),
+    },
     Row { names: "linalg_qr", parameters: "A|input, mode", rule: qr },
     Row { names: "qr", parameters: "input|self, some", rule: |call| thin_or_full(call, qr_sizes) },
     Row {
@@ -66,6 +77,33 @@ fn thin_or_full(
 ) -> Outcome {
     let some = call.flag_or("some", true)?;
     sizes(call, !some)
+}
+
+/// A matrix's batch, its rows and columns, and the smaller of them.
+fn matrix(call: &mut Call<'_>) -> Attempt<(Sizes, ExprId, ExprId, ExprId)> {
+    let mut batch = call.tensor("A")?;
+    let (Some(columns), Some(rows)) = (batch.pop(), batch.pop()) else {
+        return refuse("there is no such dimension");
+    };
+    let rank = call.ctx.min(&[rows, columns])?;
+    Ok((batch, rows, columns, rank))
+}
+
+fn lu(call: &mut Call<'_>) -> Outcome {
+    let (batch, rows, columns, rank) = matrix(call)?;
+    let with = |last: [ExprId; 2]| batch.iter().copied().chain(last).collect::<Sizes>();
+    let zero = call.constant(0);
+    let permutation =
+        if call.flag_or("pivot", true)? { with([rows, rows]) } else { Sizes::from_slice(&[zero]) };
+    Ok(vec![permutation, with([rows, rank]), with([rank, columns])])
+}
+
+fn lu_factor(call: &mut Call<'_>, info: bool) -> Outcome {
+    let (batch, _, _, rank) = matrix(call)?;
+    let pivots = batch.iter().copied().chain([rank]).collect();
+    let mut results = vec![call.tensor("A")?, pivots];
+    results.extend(info.then_some(batch));
+    Ok(results)
 }
 
 fn qr(call: &mut Call<'_>) -> Outcome {

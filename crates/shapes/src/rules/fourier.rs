@@ -2,8 +2,8 @@
 
 use super::call::{Attempt, Call};
 use super::registry::Row;
-use super::{Outcome, Sizes, refuse};
-use crate::ExprId;
+use super::{Arg, Element, Outcome, Sizes, refuse};
+use crate::{Cmp, ExprId};
 
 const ONE: &str = "input|self, n, dim, norm";
 const MANY: &str = "input|self, s, dim, norm";
@@ -25,6 +25,18 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row { names: "fft_fftfreq", parameters: "n, d", rule: |call| frequencies(call, false) },
     Row { names: "fft_rfftfreq", parameters: "n, d", rule: |call| frequencies(call, true) },
+    Row {
+        names: "stft",
+        parameters: "input|self, n_fft, hop_length, win_length, window, center, pad_mode, \
+            normalized, onesided, return_complex, align_to_window",
+        rule: windowed,
+    },
+    Row {
+        names: "istft",
+        parameters: "input|self, n_fft, hop_length, win_length, window, center, normalized, \
+            onesided, length, return_complex",
+        rule: unwindowed,
+    },
 ];
 
 /// What becomes of the last transformed dimension.
@@ -111,4 +123,73 @@ fn frequencies(call: &mut Call<'_>, half: bool) -> Outcome {
     let n = call.expr("n")?;
     let last = if half { Last::Half } else { Last::Whole };
     Ok(vec![[last.length(call, n, None)?].into_iter().collect()])
+}
+
+/// How far windows move: a quarter of their length, unless it is said.
+fn hop(call: &mut Call<'_>, length: ExprId) -> Attempt<ExprId> {
+    if call.get("hop_length").is_some() {
+        return call.expr("hop_length");
+    }
+    let four = call.constant(4);
+    call.floor_div(length, four)
+}
+
+/// What `center` adds on both sides together.
+fn margins(call: &mut Call<'_>, length: ExprId) -> Attempt<ExprId> {
+    let two = call.constant(2);
+    let half = call.floor_div(length, two)?;
+    call.times(half, 2)
+}
+
+/// `torch.stft`: frequencies, then windows.
+fn windowed(call: &mut Call<'_>) -> Outcome {
+    let mut sizes = call.tensor("input")?;
+    let Some(mut signal) = sizes.pop() else { return refuse("there is no such dimension") };
+    let length = call.expr("n_fft")?;
+    let hop = hop(call, length)?;
+    if call.flag_or("center", true)? {
+        let margins = margins(call, length)?;
+        signal = call.add(signal, margins)?;
+    }
+    let room = call.sub(signal, length)?;
+    let zero = call.constant(0);
+    call.require(Cmp::Ge, room, zero, "the window is larger than the input")?;
+    let steps = call.floor_div(room, hop)?;
+    let is_real = matches!(call.get("input"), Some(Arg::Tensor { element: Element::Number, .. }));
+    let frequencies = if call.flag_or("onesided", is_real)? {
+        let two = call.constant(2);
+        let half = call.floor_div(length, two)?;
+        call.plus(half, 1)?
+    } else {
+        length
+    };
+    sizes.push(frequencies);
+    sizes.push(call.plus(steps, 1)?);
+    if !call.flag_or("return_complex", false)? {
+        sizes.push(call.constant(2));
+    }
+    Ok(vec![sizes])
+}
+
+/// `torch.istft`
+fn unwindowed(call: &mut Call<'_>) -> Outcome {
+    let mut sizes = call.tensor("input")?;
+    let (Some(windows), Some(_)) = (sizes.pop(), sizes.pop()) else {
+        return refuse("there is no such dimension");
+    };
+    if call.get("length").is_some() {
+        sizes.push(call.expr("length")?);
+        return Ok(vec![sizes]);
+    }
+    let length = call.expr("n_fft")?;
+    let hop = hop(call, length)?;
+    let steps = call.plus(windows, -1)?;
+    let moved = call.mul(hop, steps)?;
+    let mut signal = call.add(moved, length)?;
+    if call.flag_or("center", true)? {
+        let margins = margins(call, length)?;
+        signal = call.sub(signal, margins)?;
+    }
+    sizes.push(signal);
+    Ok(vec![sizes])
 }

@@ -16,6 +16,7 @@ mod decompositions;
 mod fourier;
 mod indexing;
 mod joining;
+mod layers;
 mod linear;
 mod losses;
 mod normalization;
@@ -25,6 +26,7 @@ mod registry;
 mod resampling;
 mod selecting;
 mod views;
+mod windows;
 
 use std::fmt;
 

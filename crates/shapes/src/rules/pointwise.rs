@@ -33,7 +33,7 @@ pub(super) const ROWS: &[Row] = &[
             resolve_conj resolve_neg angle deg2rad rad2deg nan_to_num \
             relu relu6 elu selu celu gelu silu mish leaky_relu rrelu prelu hardtanh hardswish \
             hardsigmoid hardshrink softshrink softplus softsign tanhshrink logsigmoid log_sigmoid \
-            threshold dropout alpha_dropout feature_dropout feature_alpha_dropout \
+            threshold _threshold dropout alpha_dropout feature_dropout feature_alpha_dropout \
             dropout1d dropout2d dropout3d bernoulli normal_ uniform_ \
             exponential_ geometric_ cauchy_ log_normal_ random_ fill fill_ zero zero_ fill_diagonal_ \
             clone contiguous detach detach_ to type type_as float double half bfloat16 int long \

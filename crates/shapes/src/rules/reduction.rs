@@ -3,6 +3,7 @@
 use super::call::{Attempt, Call};
 use super::registry::Row;
 use super::{Outcome, Sizes, refuse};
+use crate::Cmp;
 
 pub(super) const ROWS: &[Row] = &[
     Row {
@@ -69,6 +70,11 @@ pub(super) const ROWS: &[Row] = &[
     Row { names: "histc", parameters: "input|self, bins, min, max", rule: histc },
     Row { names: "sum_to_size", parameters: "self|input, *size", rule: sum_to_size },
     Row { names: "pdist", parameters: "input|self, p", rule: pdist },
+    Row {
+        names: "gradient",
+        parameters: "input|self, *, spacing, dim, edge_order",
+        rule: gradient,
+    },
     Row { names: "diff", parameters: "input|self, n, dim, prepend, append", rule: diff },
     Row {
         names: "det logdet linalg_det linalg_matrix_rank linalg_cond",
@@ -182,6 +188,19 @@ fn pairwise_distance(call: &mut Call<'_>) -> Outcome {
         sizes.push(call.constant(1));
     }
     Ok(vec![sizes])
+}
+
+/// `torch.gradient`: a tensor for each dimension, at least `edge_order + 1` long.
+fn gradient(call: &mut Call<'_>) -> Outcome {
+    let sizes = call.tensor("input")?;
+    let dims = call.dims("dim", sizes.len())?;
+    let dims = dims.unwrap_or_else(|| (0..sizes.len()).collect());
+    let order = call.int_or("edge_order", 1)?;
+    let least = call.constant(order + 1);
+    for &dim in &dims {
+        call.require(Cmp::Ge, sizes[dim], least, "a dimension is too short")?;
+    }
+    Ok(vec![sizes; dims.len()])
 }
 
 fn diff(call: &mut Call<'_>) -> Outcome {

@@ -6,8 +6,9 @@ use rustc_hash::FxHashMap;
 
 use super::call::Call;
 use super::{
-    Arg, Outcome, convolution, creation, decompositions, fourier, indexing, joining, linear,
-    losses, normalization, pointwise, reduction, refuse, resampling, selecting, views,
+    Arg, Outcome, convolution, creation, decompositions, fourier, indexing, joining, layers,
+    linear, losses, normalization, pointwise, reduction, refuse, resampling, selecting, views,
+    windows,
 };
 use crate::Context;
 
@@ -38,6 +39,8 @@ const FAMILIES: &[&[Row]] = &[
     losses::ROWS,
     creation::ROWS,
     fourier::ROWS,
+    layers::ROWS,
+    windows::ROWS,
 ];
 
 /// A row's parameters, taken apart.
