@@ -20,15 +20,16 @@ from stator.errors import BackendError, OptionError
 if TYPE_CHECKING:
     import torch.fx
 
-    from stator._fx import Row
+    from stator._fx import Code, Row
 
 __all__ = ["list_backends", "register_backend", "resolve_backend"]
 
 Backend: TypeAlias = "Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]]"
 """What users write. The callable it returns takes the graph's inputs and returns its outputs."""
 
-Prepared: TypeAlias = "Callable[[Sequence[Row], Sequence[Any]], Callable[..., Any]]"
-"""What the native side asks, with a description of the graph (`stator._fx`) and example inputs."""
+Prepared: TypeAlias = "Callable[[Sequence[Row], Sequence[Any]], Callable[..., Any] | Code]"
+"""What the native side asks, with a description of the graph (`stator._fx`) and example inputs.
+Code that doesn't serve all inputs that the graph does says so."""
 
 EAGER = "eager"
 
@@ -147,7 +148,7 @@ def _compile_graph(
     arguments: Mapping[str, Any],
     description: Sequence[Row],
     example_inputs: Sequence[Any],
-) -> Callable[..., Any]:
+) -> Callable[..., Any] | Code:
     from stator._fx import graph_module
 
     def compile_module(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -160,10 +161,8 @@ def _compile_graph(
         return compiled
 
     if is_torch:
-        from stator._symbolic_backend import SymbolicBackend, is_symbolic
+        from stator._symbolic_backend import compile_symbolic, is_symbolic
 
         if is_symbolic(description):
-            symbolic = SymbolicBackend(compile_module, description)
-            symbolic.compile(example_inputs)
-            return symbolic
+            return compile_symbolic(name, compile_module, description, example_inputs)
     return compile_module(graph_module(description, example_inputs), example_inputs)

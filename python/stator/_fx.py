@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -26,6 +26,16 @@ class Reference:
     """Stands for another node in the arguments of a row."""
 
     name: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Code:
+    """What a backend has made of a graph with symbols: what runs it, the backend's name, and which
+    conditions on the numbers in the inputs have to hold (`stator._assumptions`)."""
+
+    run: Callable[..., Any]
+    backend: str
+    assumptions: Sequence[Any]
 
 
 def graph_module(description: Sequence[Row], example_inputs: Sequence[Any]) -> torch.fx.GraphModule:

@@ -1,8 +1,8 @@
 """Graphs with symbolic sizes for PyTorch's own backends.
 
 Inductor and AOTAutograd learn of symbols from example inputs whose sizes are `torch.SymInt`s of a
-shape environment, and leave there what they assume of them. What they assume holds for their code
-only: the graph itself serves every size that Stator's guards admit. So their code is compiled
+shape environment, and leave there what they assume of them. That goes with the code, as guards of
+it: the graph itself serves every size that the trace's guards admit. So their code is compiled
 again, from the same graph, where a call meets sizes that it doesn't serve.
 """
 
@@ -16,15 +16,15 @@ from torch._dynamo.source import LocalSource
 from torch._guards import TracingContext, tracing
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import (
-    SYMPY_INTERP,
     DimDynamic,
     ShapeEnv,
     StatelessSymbolicContext,
 )
 
-from stator._fx import Row, graph_module
+from stator._assumptions import Tree, assumption
+from stator._fx import Code, Row, graph_module
 
-__all__ = ["SymbolicBackend", "is_symbolic"]
+__all__ = ["compile_symbolic", "is_symbolic"]
 
 
 def is_symbolic(description: Sequence[Row]) -> bool:
@@ -32,62 +32,33 @@ def is_symbolic(description: Sequence[Row]) -> bool:
     return any(args for op, _, _, args, _, _ in description if op == "placeholder")
 
 
-class _Version:
-    """The code for one set of assumptions."""
-
-    def __init__(
-        self, run: Callable[..., Any], guards: str | None, fixed: dict[int, float]
-    ) -> None:
-        self.run = run
-        self._fixed = fixed
-        # What a shape environment prints reads `L['t0']`, `L['t1']`, ...
-        code = compile(guards or "True", "<guards of the backend>", "eval")
-        self._holds: Callable[[dict[str, Any]], bool] = lambda local: eval(
-            code, SYMPY_INTERP, {"L": local}
-        )
-
-    def serves(self, inputs: Sequence[Any]) -> bool:
-        if any(repr(inputs[index]) != repr(value) for index, value in self._fixed.items()):
-            return False
-        return bool(self._holds({f"t{index}": value for index, value in enumerate(inputs)}))
-
-
-class SymbolicBackend:
-    """One graph with symbols, and the code that a backend of PyTorch has made of it so far."""
-
-    def __init__(
-        self,
-        compile_module: Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]],
-        description: Sequence[Row],
-    ) -> None:
-        self._compile_module = compile_module
-        self._description = description
-        self._versions: list[_Version] = []
-
-    def __call__(self, *inputs: Any) -> Any:
-        for version in self._versions:
-            if version.serves(inputs):
-                return version.run(*inputs)
-        version = self.compile(inputs)
-        return version.run(*inputs)
-
-    def compile(self, inputs: Sequence[Any]) -> _Version:
-        """Compiles the graph for sizes like those of `inputs`."""
-        environment = ShapeEnv()
-        mode = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
-        sizes = [args for op, _, _, args, _, _ in self._description if op == "placeholder"]
-        examples = _examples(environment, mode, sizes, inputs)
-        module = graph_module(self._description, examples)
-        with tracing(TracingContext(mode)):
-            run = self._compile_module(module, examples)
-        fixed = {
-            index: example for index, example in enumerate(examples) if isinstance(example, float)
-        }
-        placeholders: Any = [0 if index in fixed else at for index, at in enumerate(examples)]
-        guards = environment.produce_guards_expression(placeholders)
-        version = _Version(run, guards, fixed)
-        self._versions.append(version)
-        return version
+def compile_symbolic(
+    name: str,
+    compile_module: Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]],
+    description: Sequence[Row],
+    inputs: Sequence[Any],
+) -> Code:
+    """The code that a backend of PyTorch makes of a graph for sizes like those of `inputs`."""
+    environment = ShapeEnv()
+    mode = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
+    sizes = [args for op, _, _, args, _, _ in description if op == "placeholder"]
+    examples = _examples(environment, mode, sizes, inputs)
+    module = graph_module(description, examples)
+    with tracing(TracingContext(mode)):
+        run = compile_module(module, examples)
+    # Floats are constants of the code, and nothing to the environment.
+    same: list[Tree] = [
+        ("same", ("input", index), example)
+        for index, example in enumerate(examples)
+        if isinstance(example, float)
+    ]
+    others = [index for index, example in enumerate(examples) if not isinstance(example, float)]
+    printed = environment.produce_guards(
+        [examples[index] for index in others],
+        [LocalSource(f"t{index}") for index in others],
+        ignore_static=True,
+    )
+    return Code(run, name, [*same, *map(assumption, printed)])
 
 
 def _examples(

@@ -165,6 +165,27 @@ def unread_text(x, n):
     return x + n if x is not None else message
 
 
+@program(a_number)
+def low_bits(x, n):
+    return x + (n & 3) + (n | 1) * 2 + (n ^ 1) * 3 + (n & -4) + (n << 2) + (n >> 1) + (~n)
+
+
+@program(a_number)
+def powers(x, n):
+    return x + n**2 + pow(n, 3) + n**-1 + n**0.5 + math.sqrt(n)
+
+
+@program(a_number)
+def quotients(x, n):
+    quotient, rest = divmod(n, 3)
+    return x + quotient - rest + round(n) + n * (n > 1) + (n == None)  # noqa: E711
+
+
+@program(a_number)
+def truth_values(x, n):
+    return x + bool(n) + operator.truth(n + 1) if math.isfinite(n) and not math.isnan(n) else x
+
+
 @program(lambda n: (ones(3), n), traces=22)
 def read_text(x, n):
     return x + len(f"{n}") + int(str(n))

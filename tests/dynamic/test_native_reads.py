@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import itertools
 import math
 import operator
 import warnings
@@ -21,6 +22,8 @@ import torch
 import stator
 
 from .test_programs import same
+
+RANGE = [1, 2, 3, 4, 5, 6, 7]
 
 
 def an_own_length(x: Any, n: int) -> Any:
@@ -121,6 +124,43 @@ PROGRAMS: dict[str, Callable[[Any, int], Any]] = {
     "truth": lambda x, n: x + bool(n - 5) + (not n - 4),
     "match": a_match,
     "dictionaries": dictionaries,
+    "islice": lambda x, n: x + sum(itertools.islice([1, 2, 3, 4, 5, 6, 7, 8, 9], n)),
+    "islice of a generator": lambda x, n: x + len(list(itertools.islice((i for i in RANGE), n))),
+    "repeat times": lambda x, n: x + len(list(itertools.repeat(1, n))),
+    "repeat for ever": lambda x, n: x + next(itertools.repeat(n)),
+    "set add": lambda x, n: (lambda s: (s.add(n), x + len(s))[1])({4, 5}),
+    "filter": lambda x, n: x + len(list(filter(None, [n - 4, 1]))),
+    "filter by": lambda x, n: x + len(list(filter(lambda _: n - 4, [1, 2]))),
+    "map str": lambda x, n: x + int(next(map(str, [n]))),
+    "map str lazily": lambda x, n: x + int(next(map(str, (i for i in [n])))),
+    "map": lambda x, n: x + next(map(lambda k: k * n, [n, 2])),
+    "map float": lambda x, n: x + next(map(float, [n])),
+    "takewhile": lambda x, n: x + len(list(itertools.takewhile(lambda _: n - 4, [1, 2]))),
+    "accumulate": lambda x, n: x + list(itertools.accumulate(i for i in [n, 1]))[-1],
+    "count": lambda x, n: x + next(itertools.count(n)),
+    "starmap": lambda x, n: x + next(itertools.starmap(pow, [(n, 2)])),
+    "pow": lambda x, n: x + pow(n, 2) + pow(n, 2, 7) + math.pow(n, 2),
+    "round": lambda x, n: x + round(n / 3),
+    "round to digits": lambda x, n: x + round(n / 3, 2) + round(n, -1),
+    "floor of a float": lambda x, n: x + (n / 2) // 1 + (n / 2) % 1 + divmod(n / 2, 1)[1],
+    "is_integer": lambda x, n: x + (n / 2).is_integer(),
+    "text of a float": lambda x, n: x + float(str(n / 3)),
+    "float as key": lambda x, n: x + {2.0: 5}.get(n / 2, 1),
+    "masks": lambda x, n: x + (n & 3) + (n | 7) * 9 + (n ^ 1) * 99 + (n & -4) + (n | -8) + (5 & n),
+    "turned bits": lambda x, n: x + (n ^ -1) + (n ^ -4) * 9 + (n & n) + (n & x.shape[0]),
+    "masks below 0": lambda x, n: x + (-n & 3) + (-n | 7) * 9 + (-n ^ 1) * 99 + (-n & -4),
+    "set bits below 0": lambda x, n: x + (-n | -8) + (-n ^ -1) * 9 + (-n ^ -4) * 99,
+    "shifts": lambda x, n: x + (n << 2) + (n >> 1) + (-n >> 2) + (1 << n) + (n << 0) + (n >> 70),
+    "negative powers": lambda x, n: x + n**-1 + (-n) ** -2 + n**0 + n**0.5,
+    "divmod": lambda x, n: x + divmod(n, 3)[0] * 9 + divmod(-n, 3)[1] + divmod(7, n)[0],
+    "truth of floats": lambda x, n: x + bool(n / 2 - 2) + operator.truth(n - 5),
+    "zero division": lambda x, n: x + divmod(1, n - 4)[0] + 1 // (n - 4),
+    "roots of negatives": lambda x, n: x + math.sqrt(n - 5),
+    "sums": lambda x, n: x + sum([1, 2], n) + sum([n], n) + math.fsum([n, 0.5]),
+    "members of int": lambda x, n: x + n.denominator + n.conjugate() + n.__add__(1) + n.bit_count(),
+    "rounded functions": lambda x, n: (
+        x + math.isqrt(n) + math.log(n) + math.sin(n) + math.gcd(n, 4)
+    ),
 }
 
 NUMBERS = (4, 5, 6, 7, 5, 4, 8, 3, 2, 6)

@@ -55,9 +55,29 @@ def test_two_traces_for_twenty_sizes(name: str) -> None:
     assert stats.traces <= 2
 
 
-@pytest.mark.parametrize("make", [build._llama, build._gpt2], ids=["llama", "gpt2"])
+def test_a_resolution_change_in_resnet50() -> None:
+    torch.manual_seed(0)
+    model = build._resnet50().eval()
+    compiled = stator.compile(model)
+    with torch.no_grad():
+        for side in (64, 96, 128, 96):
+            given = picture(2, side)["x"]
+            torch.testing.assert_close(compiled(given), model(given), rtol=1e-4, atol=1e-4)
+    stats = stator.stats(compiled)
+    assert (stats.traces, stats.native) == (2, 0), stats.reason
+
+
+STEPS = 64
+
+# The reduced model knows too few positions.
+_long_gpt2 = build._of_transformers(
+    "GPT2", "LMHeadModel", n_layer=2, n_head=2, n_embd=32, n_positions=STEPS + 8
+)
+
+
+@pytest.mark.parametrize("make", [build._llama, _long_gpt2], ids=["llama", "gpt2"])
 def test_a_cache_that_grows(make: Any) -> None:
-    """Greedy decoding, 24 steps: at most 3 traces."""
+    """Greedy decoding, 64 steps: at most 3 traces."""
     from transformers import DynamicCache
 
     torch.manual_seed(0)
@@ -68,7 +88,7 @@ def test_a_cache_that_grows(make: Any) -> None:
     def decode(target: Any) -> torch.Tensor:
         cache, current, chosen = DynamicCache(), start, []
         with torch.no_grad():
-            for _ in range(24):
+            for _ in range(STEPS):
                 output = target(input_ids=current, past_key_values=cache, use_cache=True)
                 current = output.logits[:, -1:].argmax(-1)
                 chosen.append(current)

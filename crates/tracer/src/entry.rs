@@ -13,6 +13,7 @@ use stator_guards::{Guard, GuardKind};
 
 use crate::breaks::Place;
 use crate::check::{Checker, Facts, Failure, Found, Resolved};
+use crate::codes::{Code, Codes, Search};
 use crate::config;
 use crate::effects;
 use crate::emission::{self, Emission};
@@ -35,8 +36,8 @@ pub struct Entry {
     traced: Traced,
     checker: Checker,
     program: OnceLock<Program>,
-    /// What the backend has made of the graph, for inputs that share memory in this way.
-    backend: Mutex<Vec<(Sharing, Py<PyAny>)>>,
+    /// What the backend has made of the graph.
+    codes: Codes,
     undo: OnceLock<undo::Plan>,
     follower: Mutex<Option<Follower>>,
 }
@@ -111,7 +112,7 @@ impl Entry {
             traced,
             checker,
             program: OnceLock::new(),
-            backend: Mutex::default(),
+            codes: Codes::default(),
             undo: OnceLock::new(),
             follower: Mutex::default(),
         }))
@@ -171,6 +172,15 @@ impl Entry {
                     };
                     if let Some(seen) = seen {
                         history.add_number(traced.sources.print(guard.source), seen);
+                    }
+                    // A `torch.Size` is a constant as a whole.
+                    for (index, size) in
+                        constant.cast::<PyTuple>().iter().flat_map(|all| all.iter().enumerate())
+                    {
+                        if let Ok(size) = size.extract() {
+                            let source = traced.sources.print(guard.source);
+                            history.add_number(format!("{source}[{index}]"), Seen::Integer(size));
+                        }
                     }
                 }
                 _ => {}
@@ -417,12 +427,10 @@ impl Entry {
         let may_write = self.undo(py).may_write;
         let sharing = if may_write { Sharing::of(inputs) } else { Some(Sharing::ignored()) };
         let Some(sharing) = sharing else { return Ok(None) };
-        let known = |made: &[(Sharing, Py<PyAny>)]| {
-            let found = made.iter().find(|(known, _)| *known == sharing);
-            found.map(|(_, callable)| callable.clone_ref(py))
-        };
-        if let Some(callable) = known(&lock(&self.backend)) {
-            return Ok(Some(callable));
+        match self.codes.find(py, &sharing, inputs) {
+            Search::Found(callable) => return Ok(Some(callable)),
+            Search::Enough => return Ok(None),
+            Search::Missing => {}
         }
         let reference = py.import("stator._fx")?.getattr("Reference")?;
         let places = Places { py, codes: &self.traced.codes };
@@ -434,15 +442,10 @@ impl Entry {
             &reference,
         )?;
         let example = PyList::new(py, inputs)?;
-        let made = backend.bind(py).call1((description, example))?.unbind();
-        let mut all = lock(&self.backend);
-        if let Some(callable) = known(&all) {
-            // Another thread was quicker. What dies here may run code.
-            drop(all);
-            return Ok(Some(callable));
-        }
-        all.push((sharing, made.clone_ref(py)));
-        Ok(Some(made))
+        let made = backend.bind(py).call1((description, example))?;
+        let code = Code::new(&made, sharing, inputs, &self.traced)?;
+        code.log(py);
+        Ok(Some(self.codes.add(py, code, inputs)))
     }
 
     /// The graph as code.
@@ -468,7 +471,8 @@ impl Entry {
     #[must_use]
     pub fn guards(&self, py: Python<'_>) -> Vec<String> {
         let print = |guard| self.checker.print(py, &self.traced.sources, guard);
-        self.traced.guards.iter().flat_map(print).collect()
+        let own = self.traced.guards.iter().flat_map(print);
+        own.chain(self.codes.guards()).collect()
     }
 
     /// As [`Entry::guards`], each with the place where the value was read.
@@ -484,7 +488,8 @@ impl Entry {
             let lines = self.checker.print(py, &self.traced.sources, guard);
             lines.into_iter().map(move |line| line + &place)
         };
-        self.traced.guards.iter().flat_map(print).collect()
+        let own = self.traced.guards.iter().flat_map(print);
+        own.chain(self.codes.guards()).collect()
     }
 
     /// What a replay writes to outside objects, one line each with the place of the last write.
@@ -556,10 +561,8 @@ impl Entry {
     /// What `visit` says.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         let objects = self.traced.objects.iter().chain(&self.traced.graph_objects);
-        // Whoever holds the lock is no collection.
-        let made = self.backend.try_lock();
-        let made = made.iter().flat_map(|made| made.iter().map(|(_, callable)| callable));
-        objects.chain(made).try_for_each(|object| visit.call(object))
+        objects.into_iter().try_for_each(|object| visit.call(object))?;
+        self.codes.traverse(visit)
     }
 }
 

@@ -9,9 +9,11 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+mod assumptions;
 mod bind;
 pub mod breaks;
 pub mod check;
+mod codes;
 pub mod compiled;
 pub mod config;
 pub mod disabled;

@@ -4,7 +4,7 @@
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 use stator_cpython::heap::tensor;
-use stator_cpython::object::Object;
+use stator_cpython::object::{Borrowed, Object};
 use stator_guards::SourceId;
 use stator_shapes::Program;
 
@@ -28,6 +28,8 @@ pub enum Part {
     Size(usize),
     /// A stride of a tensor.
     Stride(usize),
+    /// Where in its storage a tensor begins.
+    Offset,
 }
 
 /// A fact, compiled.
@@ -48,6 +50,8 @@ pub struct Symbolic {
     pub slots: Box<[Slot]>,
     /// How each slot's source and part print.
     pub names: Box<[String]>,
+    /// What the `dynamic` log calls each: `s0`, `s1`, ... where it has such a name.
+    pub short: Box<[String]>,
     /// Whether all facts hold.
     pub program: Program,
     /// The facts, each by itself, for messages.
@@ -65,15 +69,33 @@ pub struct Numbers {
     floats: SmallVec<[f64; 8]>,
 }
 
+impl Part {
+    /// The integer in an object; `None` if there is none of 64 bits, or it's a float.
+    pub fn integer(self, object: Borrowed<'_, '_>) -> Option<i64> {
+        match self {
+            Self::Integer => object.extract().ok(),
+            Self::Size(index) => tensor::size(object, index),
+            Self::Stride(index) => tensor::stride(object, index),
+            Self::Offset => tensor::info(object).map(|info| info.storage_offset),
+            Self::Float => None,
+        }
+    }
+
+    /// How the number prints that is this of an object.
+    pub fn print(self, object: String) -> String {
+        match self {
+            Self::Stride(index) => format!("{object}.stride()[{index}]"),
+            Self::Size(index) => format!("{object}.size()[{index}]"),
+            Self::Offset => format!("{object}.storage_offset()"),
+            Self::Integer | Self::Float => object,
+        }
+    }
+}
+
 impl Slot {
     /// The integer in what its source holds; `None` if there is none of 64 bits, or it's a float.
     pub fn integer(&self, object: &Object<'_>) -> Option<i64> {
-        match self.part {
-            Part::Integer => object.extract().ok(),
-            Part::Size(index) => tensor::size(object.as_borrowed(), index),
-            Part::Stride(index) => tensor::stride(object.as_borrowed(), index),
-            Part::Float => None,
-        }
+        self.part.integer(object.as_borrowed())
     }
 }
 

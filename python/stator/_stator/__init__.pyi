@@ -59,7 +59,8 @@ class Compiled:
         dynamic: bool | None,
     ) -> None:
         """`backend=None` replays from Rust. Otherwise `backend(description, example_inputs)`
-        returns the callable that replaces the replay; it is asked for lazily.
+        returns the callable that replaces the replay, or a `stator._fx.Code` for the inputs that
+        its assumptions admit; it is asked for lazily.
         `recompile_limit=None` reads `stator._config.config` at each miss."""
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any: ...
     def __get__(self, instance: object, owner: type | None = None, /) -> Any: ...

@@ -2,7 +2,7 @@
 //! trace follows through them.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyFloat, PyInt};
+use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
 use smallvec::SmallVec;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
@@ -12,6 +12,7 @@ use stator_graph::{Arg, Operator, Target};
 use stator_shapes::{Cmp, CondId, Context, Error, ExprId, FloatId, FloatOp, FloatUnary, Rounding};
 
 use super::Recorder;
+use super::kinds::Kind;
 use super::look as heap;
 use super::state::State;
 use super::symbols::{Made, Number, NumberId, Operand, comparison};
@@ -32,6 +33,11 @@ impl State {
         let context = &mut self.symbols.as_mut()?.context;
         if object.is_exact_instance_of::<PyInt>() {
             let value = object.extract::<i64>().ok()?;
+            let number = Number::Integer(context.constant(value));
+            return Some(Term { number, operand: Operand::Other(Arg::int(value)) });
+        }
+        if let Ok(value) = object.cast_exact::<PyBool>() {
+            let value = i64::from(value.is_true());
             let number = Number::Integer(context.constant(value));
             return Some(Term { number, operand: Operand::Other(Arg::int(value)) });
         }
@@ -75,6 +81,17 @@ fn binary(
             let result = if is_quotient { context.floordiv(a, b) } else { context.modulus(a, b) };
             return Some(result.map(Number::Integer));
         }
+        B::Lshift | B::InPlaceLshift | B::Rshift | B::InPlaceRshift => {
+            let (Number::Integer(a), Number::Integer(b)) = (left, right) else { return None };
+            let factor = power_of_two(context, b)?;
+            let factor = context.constant(factor);
+            let is_left = matches!(op, B::Lshift | B::InPlaceLshift);
+            let result = if is_left { context.mul(a, factor) } else { context.floordiv(a, factor) };
+            return Some(result.map(Number::Integer));
+        }
+        B::And | B::InPlaceAnd | B::Or | B::InPlaceOr | B::Xor | B::InPlaceXor => {
+            return bits(context, op, left, right);
+        }
         _ => return None,
     };
     if let (Number::Integer(a), Number::Integer(b)) = (left, right) {
@@ -84,8 +101,14 @@ fn binary(
             FloatOp::Mul => context.mul(a, b),
             FloatOp::Div => return Some(context.truediv(a, b).map(Number::Float)),
             FloatOp::Pow => {
-                let exponent = context.as_constant(b).and_then(|power| u32::try_from(power).ok());
-                context.pow(a, exponent?)
+                let exponent = context.as_constant(b)?;
+                if exponent < 0 {
+                    // A float, as Python computes it.
+                    let floats = (context.float_from_int(a), context.float_from_int(b));
+                    let (Ok(a), Ok(b)) = floats else { return None };
+                    return Some(context.float_binary(FloatOp::Pow, a, b).map(Number::Float));
+                }
+                context.pow(a, u32::try_from(exponent).ok()?)
             }
             _ => return None,
         };
@@ -97,6 +120,56 @@ fn binary(
             .and_then(|(left, right)| context.float_binary(float_op, left, right))
             .map(Number::Float),
     )
+}
+
+/// `&`, `|` and `^` with a constant that says of low bits that they are kept, set or turned, or that is -1.
+///
+/// With the mask `2^k - 1`, `n & mask` is `n % 2^k`; the others follow from that.
+fn bits(
+    context: &mut Context,
+    op: BinaryOp,
+    left: Number,
+    right: Number,
+) -> Option<std::result::Result<Number, Error>> {
+    use BinaryOp as B;
+    let (Number::Integer(a), Number::Integer(b)) = (left, right) else { return None };
+    let (n, mask) = match (context.as_constant(a), context.as_constant(b)) {
+        (None, Some(mask)) => (a, mask),
+        (Some(mask), None) => (b, mask),
+        _ => return None,
+    };
+    // The bits below 2^k that the mask has, or all but those.
+    let (is_low, low) = if mask >= 0 { (true, mask) } else { (false, !mask) };
+    if low & (low + 1) != 0 || low > i64::MAX >> 2 {
+        return None;
+    }
+    let mut build = || {
+        let modulus = context.constant(low + 1);
+        let rest = context.modulus(n, modulus)?;
+        let most = context.constant(low);
+        match op {
+            B::And | B::InPlaceAnd if is_low => Ok(rest),
+            B::And | B::InPlaceAnd => context.sub(n, rest),
+            B::Or | B::InPlaceOr if is_low => {
+                let high = context.sub(n, rest)?;
+                context.add(high, most)
+            }
+            // Above all bits are set: `rest - 2^k`.
+            B::Or | B::InPlaceOr => context.sub(rest, modulus),
+            // Turning the low bits: `high + (2^k - 1 - rest)`; turning the others: `-high - 2^k + rest`.
+            _ => {
+                let high = context.sub(n, rest)?;
+                if is_low {
+                    let turned = context.sub(most, rest)?;
+                    context.add(high, turned)
+                } else {
+                    let kept = context.sub(rest, modulus)?;
+                    context.sub(kept, high)
+                }
+            }
+        }
+    };
+    Some(build().map(Number::Integer))
 }
 
 fn condition(
@@ -112,6 +185,22 @@ fn condition(
         (Number::Integer(a), Number::Float(b)) => context.compare_mixed(op, a, b),
         (Number::Float(a), Number::Integer(b)) => context.compare_mixed(swapped(op), b, a),
     }
+}
+
+fn boolean(py: Python<'_>, value: bool) -> Object<'_> {
+    pyo3::types::PyBool::new(py, value).to_owned().into_any()
+}
+
+/// Whether a callable is the builtin function of this name, not one of `math` or another module.
+fn is_builtin(callable: Borrowed<'_, '_>, name: &str) -> bool {
+    let builtins = heap::loaded_module(callable.py(), "builtins");
+    builtins.and_then(|all| all.getattr(name).ok()).is_some_and(|builtin| builtin.is(callable))
+}
+
+/// The power of two that an integer is multiplied by where it is shifted by so much.
+fn power_of_two(context: &Context, shift: ExprId) -> Option<i64> {
+    let shift = context.as_constant(shift).and_then(|shift| u32::try_from(shift).ok());
+    shift.filter(|shift| *shift < 62).map(|shift| 1 << shift)
 }
 
 /// The comparison with its sides exchanged.
@@ -130,6 +219,11 @@ impl Recorder {
     #[inline]
     pub(super) fn has_symbols(&self) -> bool {
         self.state.try_borrow().is_ok_and(|state| state.has_symbols())
+    }
+
+    /// Whether what is read next may bring the first one.
+    pub(super) fn meets_symbols(&self) -> bool {
+        self.state.try_borrow().is_ok_and(|state| state.has_symbols() || !state.policy.is_static())
     }
 
     /// `left op right` of numbers of which one is symbolic; `None`: not for this to do.
@@ -250,6 +344,17 @@ impl Recorder {
             return answer(equal == (op == CompareOp::Eq));
         }
         let mut state = self.state.borrow_mut();
+        if matches!(op, CompareOp::Eq | CompareOp::Ne) {
+            let differs = |object: Borrowed<'_, '_>| {
+                object.is_none() || object.is_exact_instance_of::<PyString>()
+            };
+            let numbers = [state.number(left), state.number(right)];
+            if matches!(numbers, [Some(_), None] if differs(right))
+                || matches!(numbers, [None, Some(_)] if differs(left))
+            {
+                return answer(op == CompareOp::Ne);
+            }
+        }
         let terms = state.terms(&[left, right])?;
         state.locate(frame);
         let context = &mut state.symbols.as_mut()?.context;
@@ -338,7 +443,25 @@ impl Recorder {
         }
         let is_known = matches!(
             name,
-            "min" | "max" | "int" | "float" | "abs" | "ceil" | "floor" | "trunc" | "sqrt" | "index"
+            "min"
+                | "max"
+                | "int"
+                | "float"
+                | "abs"
+                | "ceil"
+                | "floor"
+                | "trunc"
+                | "round"
+                | "sqrt"
+                | "index"
+                | "bool"
+                | "truth"
+                | "not_"
+                | "isfinite"
+                | "isnan"
+                | "isinf"
+                | "pow"
+                | "divmod"
         );
         if !is_known || args.is_empty() {
             return None;
@@ -346,11 +469,24 @@ impl Recorder {
         let terms = self.state.borrow_mut().terms(args)?;
         let number = terms[0].number;
         match (name, number) {
-            ("int" | "index" | "ceil" | "floor" | "trunc", Number::Integer(_))
+            ("int" | "index" | "ceil" | "floor" | "trunc" | "round", Number::Integer(_))
                 if args.len() == 1 =>
             {
                 return Some(Ok(args[0].to_owned()));
             }
+            ("bool" | "truth" | "not_", _) if args.len() == 1 => {
+                let truth = self.symbolic_truth(frame, args[0])?;
+                return Some(Ok(boolean(frame.py(), truth == (name != "not_"))));
+            }
+            ("isfinite", Number::Integer(_)) => return Some(Ok(boolean(frame.py(), true))),
+            ("isnan" | "isinf", Number::Integer(_)) => {
+                return Some(Ok(boolean(frame.py(), false)));
+            }
+            ("pow", _) if is_builtin(callable, "pow") => {
+                let operands = args.try_into().ok()?;
+                return self.symbolic_binary(frame, BinaryOp::Power, Operator::Pow, operands);
+            }
+            ("divmod", _) if args.len() == 2 => return self.divided(frame, args),
             ("float", Number::Float(_)) if args.len() == 1 => return Some(Ok(args[0].to_owned())),
             ("min" | "max", _) => return self.extreme(frame, name, args, &terms),
             _ if args.len() > 1 => return None,
@@ -394,6 +530,35 @@ impl Recorder {
                 _ => return None,
             })
         })
+    }
+
+    /// `divmod` of two numbers: a quotient and a rest.
+    fn divided<'py>(
+        &self,
+        frame: &Frame<'py>,
+        args: &[Borrowed<'_, 'py>],
+    ) -> Option<Result<Object<'py>>> {
+        let operands: &[Borrowed<'_, 'py>; 2] = args.try_into().ok()?;
+        let mut parts = Vec::new();
+        for (op, operator) in
+            [(BinaryOp::FloorDivide, Operator::FloorDiv), (BinaryOp::Remainder, Operator::Mod)]
+        {
+            let part = match self.symbolic_binary(frame, op, operator, operands) {
+                Some(part) => part,
+                // Both are fixed by now.
+                None => ops::binary(op, operands[0], operands[1]),
+            };
+            match part {
+                Ok(part) => parts.push(part),
+                Err(raised) => return Some(Err(raised)),
+            }
+        }
+        let pair = pyo3::types::PyTuple::new(frame.py(), parts).ok()?.into_any();
+        self.note(frame, |state| {
+            state.set_fresh(pair.as_borrowed());
+            Ok(())
+        });
+        Some(Ok(pair))
     }
 
     /// `min` and `max` of several numbers: comparisons say which, as in Python.
@@ -454,10 +619,7 @@ impl Recorder {
         name: &str,
         sequence: Borrowed<'_, 'py>,
     ) -> Option<Result<Object<'py>>> {
-        if !heap::is_plain_tuple(sequence) && !heap::is_exact_list(sequence) {
-            return None;
-        }
-        let items = heap::children(sequence);
+        let items = elements(sequence)?;
         let symbolic = {
             let mut state = self.state.borrow_mut();
             items.iter().any(|item| state.number(item.as_borrowed()).is_some())
@@ -525,6 +687,14 @@ impl Recorder {
     }
 }
 
+/// What C code iterates in a tuple, a list or a view of a dictionary.
+fn elements<'py>(sequence: Borrowed<'_, 'py>) -> Option<Vec<Object<'py>>> {
+    let is_known = heap::is_plain_tuple(sequence)
+        || heap::is_exact_list(sequence)
+        || heap::is_named_tuple(sequence);
+    if is_known { Some(heap::children(sequence)) } else { heap::view_items(sequence) }
+}
+
 /// How deep containers are searched for symbolic numbers.
 const DEPTH: usize = 8;
 
@@ -541,9 +711,21 @@ impl State {
         for number in self.spelt(object) {
             self.specialise(object.py(), number, why);
         }
-        for part in heap::plain_parts(object) {
+        let viewed = heap::view_items(object);
+        if viewed.is_none() && self.reads_later(object) {
+            return self.fix_all(object.py(), why);
+        }
+        for part in viewed.unwrap_or_else(|| heap::plain_parts(object)) {
             self.fix(part.as_borrowed(), why, depth + 1);
         }
+    }
+
+    /// Whether an object is an iterator that holds or computes anything. What a generator yields is fixed
+    /// when it does, and a view of a dictionary shows what it holds.
+    pub(super) fn reads_later(&mut self, object: Borrowed<'_, '_>) -> bool {
+        self.kind_alone(object) == Kind::Iterator
+            && !matches!(&*heap::type_name(object), "generator" | "mappingproxy")
+            && heap::view_items(object).is_none()
     }
 
     /// The numbers in an object, those that its texts spell among them.
@@ -559,7 +741,8 @@ impl State {
         }
     }
 
-    fn fix_all(&mut self, py: Python<'_>, why: &str) {
+    /// Fixes every number there is.
+    pub fn fix_all(&mut self, py: Python<'_>, why: &str) {
         for id in self.all_numbers() {
             self.specialise(py, id, why);
         }

@@ -446,7 +446,7 @@ fn take_roots(
             }
             // Only the innermost frame's locals can be exchanged; the others' numbers stay as they are.
             let local = (at == innermost && slot < locals).then_some(slot);
-            match state.adopt_root_behind_break(source, *value, local) {
+            match state.moving(|state| state.adopt_root_behind_break(source, *value, local)) {
                 Ok(Some(own)) if local.is_some() => {
                     state.hold((frame.id(), slot), source, own.bind_borrowed(frame.py()));
                 }

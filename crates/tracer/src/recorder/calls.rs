@@ -256,7 +256,7 @@ impl Recorder {
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
         self.links.clear();
-        if self.has_symbols() && !matches!(class, Class::Operation(_) | Class::GraphBreak) {
+        if self.meets_symbols() && !matches!(class, Class::Operation(_) | Class::GraphBreak) {
             return self.symbolic_call(frame, class, callable, args, names);
         }
         self.call_known(frame, class, callable, args, names)

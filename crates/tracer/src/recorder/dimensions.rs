@@ -4,7 +4,7 @@
 use std::cell::Cell;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PySlice, PyString, PyTuple};
+use pyo3::types::{PyBool, PyFloat, PyFunction, PyInt, PyList, PySlice, PyString, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
@@ -15,20 +15,21 @@ use stator_shapes::ExprId;
 use stator_shapes::rules::{self, Arg, Element};
 
 use super::Recorder;
+use super::kinds::Kind;
 use super::look as heap;
-use super::state::State;
+use super::state::{Origin, State};
 use super::symbols::{Made, Number, Sizes};
 use crate::functions::{Class, Model};
 
 /// Functions that move what they are given, or ask for its type only.
 const MOVERS: &[&str] = &[
+    "dict",
     "list",
     "tuple",
     "iter",
     "next",
     "zip",
     "map",
-    "filter",
     "reversed",
     "append",
     "extend",
@@ -82,6 +83,21 @@ const MOVERS: &[&str] = &[
     "graph_break",
     "enumerate",
 ];
+
+/// Whether a call moves what it is given: other functions of these names read it.
+fn moves(class: &Class, name: &str, args: &[Borrowed<'_, '_>]) -> bool {
+    let fits = match (class, name) {
+        (Class::Pure | Class::Model(Model::Scalar | Model::Hash), _) => false,
+        (_, "add") => matches!(class, Class::Model(Model::Binary(_))),
+        // How often, from where on.
+        (_, "enumerate" | "repeat") => args.len() == 1,
+        // C functions read what they are called with.
+        (_, "dict") => args.len() == 1 && heap::is_exact_dict(args[0]),
+        (_, "map") => args.first().is_some_and(|called| called.is_instance_of::<PyFunction>()),
+        _ => true,
+    };
+    fits && MOVERS.contains(&name)
+}
 
 /// Metadata of tensors that doesn't depend on sizes.
 const SIZELESS: &[&str] = &[
@@ -137,6 +153,14 @@ impl Recorder {
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
         let name = heap::callable_name(callable);
+        let collected = match (args, names) {
+            ([generator], None) if matches!(&*name, "sum" | "min" | "max") => {
+                self.collected(frame, *generator)?
+            }
+            _ => None,
+        };
+        let collected = collected.as_ref().map(|list| [list.as_borrowed()]);
+        let args = collected.as_ref().map_or(args, |args| &args[..]);
         if names.is_none()
             && let Some(result) = self.symbolic_function(frame, callable, &name, args)
         {
@@ -159,15 +183,51 @@ impl Recorder {
         if let Some(result) = known {
             return result;
         }
-        let moves = MOVERS.contains(&&*name) && (name != "enumerate" || args.len() == 1);
+        let moves = moves(class, &name, args);
+        if moves {
+            self.note(frame, |state| {
+                args.iter().try_for_each(|arg| match state.kind_alone(*arg) {
+                    Kind::Dict => state.moving(|state| state.adopt_dict(*arg)),
+                    _ => Ok(()),
+                })
+            });
+        }
         if moves && name.ends_with("attr") {
             self.concrete(frame, &args[1..args.len().min(2)], "the name of an attribute");
         }
         if !moves && !is_len {
             self.concrete(frame, args, &format!("read by {name}"));
         }
+        if name == "islice" {
+            self.concrete(frame, args.get(1..).unwrap_or_default(), "read by islice");
+        }
         let _consuming = (!moves).then(|| self.consuming(frame));
-        self.call_known(frame, class, callable, args, names)
+        let result = self.call_known(frame, class, callable, args, names)?;
+        let mut state = self.state.borrow_mut();
+        if !moves && state.reads_later(result.as_borrowed()) {
+            // It goes on reading: what it iterates, and what it calls.
+            state.locate(frame);
+            state.fix_all(frame.py(), &format!("read by {name}"));
+        }
+        drop(state);
+        Ok(result)
+    }
+
+    /// A list of what a generator yields, for a function that reads it to its end.
+    fn collected<'py>(
+        &self,
+        frame: &Frame<'py>,
+        generator: Borrowed<'_, 'py>,
+    ) -> Result<Option<Object<'py>>> {
+        let is_known = heap::type_name(generator) == "generator"
+            && self.kind(generator) == Kind::Iterator
+            && self.origin(generator) == Some(Origin::Fresh);
+        if !is_known || self.is_stopped() {
+            return Ok(None);
+        }
+        let list = frame.py().get_type::<PyList>();
+        let list = list.as_any().as_borrowed();
+        self.transparent_call(frame, list, &[generator], None).map(Some)
     }
 
     fn consuming(&self, frame: &Frame<'_>) -> Consuming<'_> {

@@ -198,6 +198,9 @@ impl State {
         if self.policy.is_static() {
             return false;
         }
+        // What `*args` and `**kwargs` hold are arguments.
+        let parent = self.sources.get(source).parent();
+        let is_root = is_root || parent.is_some_and(|parent| self.variadic.contains(&parent));
         let number = if value.is_exact_instance_of::<PyInt>() {
             // Larger ones stay constants.
             value.extract::<i64>().ok().map(|value| value as f64)
@@ -217,10 +220,16 @@ impl State {
         value: Borrowed<'_, '_>,
         local: Option<usize>,
     ) -> Result<Option<Py<PyAny>>, super::state::Stop> {
-        if !self.takes_number(source, value, true) {
+        let own = if self.takes_number(source, value, true) {
+            self.adopt_number(source, value, local.is_none())
+        } else if local.is_some()
+            && let Some(copy) = self.adopt_tuple(source, value, false)?
+        {
+            copy
+        } else {
             return self.adopt(source, value).map(|()| None);
-        }
-        let own = self.adopt_number(source, value, local.is_none()).unbind();
+        };
+        let own = own.unbind();
         if let Some(local) = local {
             let own = own.clone_ref(value.py());
             self.symbols.as_mut().expect("just adopted").substitutes.push((local, own));
@@ -252,10 +261,7 @@ impl State {
         key: Borrowed<'_, 'py>,
         value: Borrowed<'_, 'py>,
     ) -> Result<Option<Object<'py>>, super::state::Stop> {
-        self.may_stand_in = true;
-        let read = self.read_dict_slot(dict, key, Some(value));
-        self.may_stand_in = false;
-        read?;
+        self.moving(|state| state.read_dict_slot(dict, key, Some(value)))?;
         let key = self.objects.canonical(key);
         let slot = (dict.as_ptr() as usize, key.as_ptr() as usize);
         let Some(source) = self.symbols.as_ref().and_then(|all| all.slot_source(slot)) else {
@@ -278,9 +284,8 @@ impl State {
         if !self.may_stand_in
             && let Some(source) = source
             && let Some(own) = self.stand_in(py, source)
-            && let Some(number) = self.number(own.as_borrowed())
         {
-            self.specialise(py, number, "read by C code");
+            self.fix(own.as_borrowed(), "read by C code", 0);
         }
     }
 

@@ -32,10 +32,12 @@ impl State {
             });
             compiled.push(Fact { guard, text, program });
         }
+        let short = (0..symbols.slots.len()).map(|slot| symbols.short_name(slot)).collect();
         let Symbols { slots, names, inputs, log, .. } = *symbols;
         Some(Box::new(Symbolic {
             slots: slots.into(),
             names: names.into(),
+            short,
             program,
             facts: compiled.into(),
             inputs: inputs.into(),

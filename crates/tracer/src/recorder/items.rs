@@ -297,7 +297,7 @@ impl Recorder {
     /// Guards an iterable whose elements C code is about to take.
     pub(super) fn take_elements(&self, frame: &Frame<'_>, iterable: Borrowed<'_, '_>) {
         self.note(frame, |state| match state.kind(iterable) {
-            Kind::Dict => state.adopt_dict(iterable),
+            Kind::Dict => state.moving(|state| state.adopt_dict(iterable)),
             Kind::Iterator if state.origin(iterable) != Some(Origin::Fresh) => {
                 Err((Reason::OutsideIterator, heap::type_name(iterable)))
             }

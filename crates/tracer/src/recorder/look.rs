@@ -11,7 +11,7 @@ use stator_cpython::generic;
 pub use stator_cpython::generic::bind_method;
 use stator_cpython::heap::dict::{InstanceDict, Lookup};
 use stator_cpython::heap::function::{Field, value};
-use stator_cpython::heap::{constant, container, dict};
+use stator_cpython::heap::{constant, container, dict, types};
 use stator_cpython::object::{Borrowed, Object};
 
 use super::attributes::Descriptor;
@@ -188,6 +188,41 @@ pub fn plain_parts<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
         return items.into_iter().flat_map(|(key, value)| [key, value]).collect();
     }
     Vec::new()
+}
+
+/// What a view of a dictionary shows; `None` if the object is none.
+pub fn view_items<'py>(object: Borrowed<'_, 'py>) -> Option<Vec<Object<'py>>> {
+    use pyo3::types::{PyDictItems, PyDictKeys, PyDictValues};
+    let is_view = object.is_instance_of::<PyDictValues>()
+        || object.is_instance_of::<PyDictItems>()
+        || object.is_instance_of::<PyDictKeys>();
+    is_view
+        .then(|| object.try_iter().map_or_else(|_| Vec::new(), |items| items.flatten().collect()))
+}
+
+/// Whether an object is an instance of a class that `collections.namedtuple` or `typing.NamedTuple` made:
+/// nothing but a tuple, and made without running anybody's code.
+pub fn is_named_tuple(object: Borrowed<'_, '_>) -> bool {
+    let ty = object.get_type();
+    object.is_instance_of::<PyTuple>()
+        && ty.bases().len() == 1
+        && ty.bases().get_item(0).is_ok_and(|base| base.is(object.py().get_type::<PyTuple>()))
+        && types::lookup(ty.as_borrowed(), pyo3::intern!(ty.py(), "_fields").as_any().as_borrowed())
+            .is_some()
+        && types::dict_offset(ty.as_borrowed()) == types::DictPlace::None
+}
+
+/// A tuple of the same type with other elements.
+pub fn tuple_like<'py>(tuple: Borrowed<'_, 'py>, items: Vec<Object<'py>>) -> Option<Object<'py>> {
+    let items = PyTuple::new(tuple.py(), items).ok()?;
+    if tuple.is_exact_instance_of::<PyTuple>() {
+        return Some(items.into_any());
+    }
+    if is_plain_tuple(tuple) {
+        return tuple.get_type().call1((items,)).ok();
+    }
+    let new = tuple.py().get_type::<PyTuple>().getattr("__new__").ok()?;
+    new.call1((tuple.get_type(), items)).ok()
 }
 
 /// Whether an object is a Python number.

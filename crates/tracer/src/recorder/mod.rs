@@ -34,6 +34,7 @@ mod identity;
 mod instance_dicts;
 mod items;
 pub mod kinds;
+mod lent;
 mod links;
 mod look;
 mod lookups;

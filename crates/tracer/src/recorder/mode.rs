@@ -126,7 +126,12 @@ impl Recorder {
         suspended.push(pushed);
         if pushed > 0 {
             PUSHED.set(0);
+            // A generator that is closed enters its frame with an exception.
+            let raised = PyErr::take(py);
             (0..pushed).for_each(|_| pop(py));
+            if let Some(raised) = raised {
+                raised.restore(py);
+            }
         }
     }
 

@@ -105,15 +105,24 @@ impl Recorder {
                 Ok(PyBool::new(frame.py(), found).to_owned().into_any())
             }
             (Model::DictSlotRead, [dict, key, ..]) => {
-                self.note(frame, |state| {
+                let gets = heap::callable_name(callable) != "__contains__";
+                let own = self.note(frame, |state| {
                     let value = heap::dict_get(*dict, *key);
-                    state.read_key(*dict, *key, value)
+                    if let Some(value) = &value
+                        && gets
+                        && state.takes_stand_ins(*dict)
+                        && let Some(own) =
+                            state.read_slot_value(*dict, *key, value.as_borrowed())?
+                    {
+                        return Ok(Some(own));
+                    }
+                    state.read_key(*dict, *key, value).map(|()| None)
                 });
-                native()
+                own.flatten().map_or_else(native, Ok)
             }
             (Model::DictRead, [dict, ..]) => {
                 self.note(frame, |state| {
-                    state.adopt_dict(*dict)?;
+                    state.moving(|state| state.adopt_dict(*dict))?;
                     args[1..].iter().try_for_each(|arg| state.adopt_deep(*arg))
                 });
                 self.registered(frame, native)

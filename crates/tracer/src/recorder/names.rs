@@ -67,14 +67,16 @@ impl Recorder {
         cell: Borrowed<'_, 'py>,
     ) -> Option<Object<'py>> {
         let value = ops::load_cell(cell);
-        self.note(frame, |state| {
+        let own = self.note(frame, |state| {
             if state.origin(cell) == Some(Origin::Fresh) {
-                return Ok(());
+                return Ok(None);
             }
             let source = state.cell_source(frame, cell)?;
-            state.read_cell(cell, source, value.as_ref().map(|value| value.as_borrowed()))
+            let held = value.as_ref().map(|value| value.as_borrowed());
+            state.moving(|state| state.read_cell(cell, source, held))?;
+            Ok(state.cell_stand_in(cell))
         });
-        value
+        own.flatten().or(value)
     }
 
     /// `STORE_DEREF` and `DELETE_DEREF`.
@@ -196,18 +198,36 @@ impl State {
     ) -> std::result::Result<(), Stop> {
         let slot = (cell.as_ptr() as usize, CELL);
         if self.written.contains_key(&slot) || !self.read_slots.insert(slot) {
+            self.reads_slot_natively(cell.py(), slot);
             return Ok(());
         }
         match value {
             Some(value) => {
                 let contents = self.sources.intern(Source::CellContents(source));
-                self.adopt(contents, value)
+                if self.may_stand_in && self.takes_number(contents, value, false) {
+                    self.adopt_number(contents, value, false);
+                } else if self.adopt_tuple(contents, value, false)?.is_none() {
+                    return self.adopt(contents, value);
+                }
+                let symbols = self.symbols.as_mut().expect("just adopted");
+                symbols.add_slot_source(slot, contents);
+                Ok(())
             }
             None => {
                 self.guard(source, GuardKind::CellEmpty);
                 Ok(())
             }
         }
+    }
+
+    /// What stands for the number in a cell, unless this trace wrote it.
+    fn cell_stand_in<'py>(&self, cell: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+        let slot = (cell.as_ptr() as usize, CELL);
+        let source = self.symbols.as_ref()?.slot_source(slot)?;
+        if self.written.contains_key(&slot) {
+            return None;
+        }
+        self.stand_in(cell.py(), source)
     }
 
     /// A function's frame starts: guards the parts of an outside function that its behaviour

@@ -531,17 +531,25 @@ impl Recorder {
                 };
                 state.locate_unit(first_use);
                 state.only_changed = only_adds_to(frame, index);
-                let adopted = state.adopt_root(source, value, Some(index));
+                if variadic.contains(&index) {
+                    state.variadic.push(source);
+                }
+                let adopted = state.moving(|state| state.adopt_root(source, value, Some(index)));
                 state.only_changed = false;
                 if let Some(own) = adopted? {
-                    state.hold((frame.id(), index), source, own.bind_borrowed(frame.py()));
+                    let own = own.bind_borrowed(frame.py());
+                    if variadic.contains(&index) {
+                        state.set_fresh(own);
+                    } else {
+                        state.hold((frame.id(), index), source, own);
+                    }
                     continue;
                 }
                 if variadic.contains(&index) {
                     // CPython made `*args` and `**kwargs` for this call: what they hold is from
                     // outside, they themselves aren't.
                     if state.kind(value) == Kind::Dict {
-                        state.adopt_dict(value)?;
+                        state.moving(|state| state.adopt_dict(value))?;
                     }
                     state.set_fresh(value);
                 }

@@ -169,6 +169,8 @@ pub struct State {
     pub symbols: Option<Box<Symbols>>,
     /// Whether who reads a slot now takes what stands for a number in its place.
     pub may_stand_in: bool,
+    /// The sources of `*args` and `**kwargs`.
+    pub variadic: smallvec::SmallVec<[SourceId; 2]>,
 }
 
 impl State {
@@ -234,6 +236,7 @@ impl State {
             policy: Policy::default(),
             symbols: None,
             may_stand_in: false,
+            variadic: smallvec::SmallVec::new(),
         })
     }
 
@@ -555,7 +558,9 @@ impl State {
         let slots = &mut self.read_slots;
         grow_in_leaps(slots.len(), slots.capacity(), |more| slots.reserve(more));
         if self.written.contains_key(&slot) || !slots.insert(slot) {
-            self.reads_slot_natively(dict.py(), slot);
+            if !self.is_lent(dict, key.as_borrowed()) {
+                self.reads_slot_natively(dict.py(), slot);
+            }
             return Ok(());
         }
         let by_value =
@@ -572,6 +577,11 @@ impl State {
                 let source = self.sources.new_dict_item(parent, id, text);
                 if self.may_stand_in && self.takes_number(source, value, false) {
                     self.adopt_number(source, value, false);
+                    let symbols = self.symbols.as_mut().expect("just adopted");
+                    symbols.add_slot_source(slot, source);
+                    return Ok(());
+                }
+                if self.may_stand_in && self.adopt_tuple(source, value, false)?.is_some() {
                     let symbols = self.symbols.as_mut().expect("just adopted");
                     symbols.add_slot_source(slot, source);
                     return Ok(());
@@ -633,7 +643,7 @@ impl State {
         }
         self.adopt_keys(dict)?;
         for (key, value) in heap::dict_items(dict) {
-            self.read_dict_slot(dict, key.as_borrowed(), Some(value.as_borrowed()))?;
+            self.adopt_value(dict, key.as_borrowed(), value.as_borrowed())?;
         }
         Ok(())
     }

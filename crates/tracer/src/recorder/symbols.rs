@@ -18,6 +18,7 @@ use stator_graph::{Arg, NodeId, StackId, Target, Value as NodeValue};
 use stator_guards::{GuardKind, SourceId};
 use stator_shapes::{Cmp, CondId, Context, Duck, ExprId, FloatId, SIZE_LIMIT, Style, SymbolId};
 
+use super::lent::Lending;
 use super::look as heap;
 use super::state::{Origin, State};
 use crate::locate::{Places, shown_path};
@@ -140,6 +141,12 @@ pub struct Symbols {
     strides: FxHashMap<TensorKey, Sizes>,
     elements: FxHashMap<(NodeId, &'static str), NodeId>,
     slot_sources: FxHashMap<super::state::Slot, SourceId>,
+    /// What outside containers hold in place of numbers.
+    pub lending: Lending,
+    /// Tuples that stand for outside ones, by source.
+    pub copies: FxHashMap<SourceId, Py<PyAny>>,
+    /// What they stand for, by their addresses.
+    pub originals: FxHashMap<usize, Py<PyAny>>,
     /// Texts that spell numbers, by address: who reads one reads those.
     texts: FxHashMap<usize, (Vec<NumberId>, Py<PyAny>)>,
     marked: Vec<Marked>,
@@ -173,6 +180,9 @@ impl State {
     /// The object that stands for an outside number.
     pub fn stand_in<'py>(&self, py: Python<'py>, source: SourceId) -> Option<Object<'py>> {
         let symbols = self.symbols.as_ref()?;
+        if let Some(copy) = symbols.copies.get(&source) {
+            return Some(copy.bind(py).clone());
+        }
         let id = symbols.outside.get(&source)?;
         Some(symbols.entries[id.0 as usize].object.bind(py).clone())
     }
@@ -181,6 +191,10 @@ impl State {
     pub fn stands_for(&self, object: Borrowed<'_, '_>) -> usize {
         let address = object.as_ptr() as usize;
         let symbols = self.symbols.as_ref();
+        let original = symbols.and_then(|symbols| symbols.originals.get(&address));
+        if let Some(original) = original {
+            return original.as_ptr() as usize;
+        }
         let id = symbols.and_then(|symbols| symbols.known.get(&address).map(|id| (symbols, *id)));
         let outside = id.and_then(|(symbols, id)| symbols.entries[id.0 as usize].outside.as_ref());
         outside.map_or(address, |outside| outside.as_ptr() as usize)
@@ -189,8 +203,11 @@ impl State {
     /// The object that a number of its own is for everybody else; `None`: the object is no such number.
     pub fn plain<'py>(&self, object: &Object<'py>) -> Option<Object<'py>> {
         let symbols = self.symbols.as_ref()?;
-        let id = *symbols.known.get(&(object.as_ptr() as usize))?;
         let py = object.py();
+        if let Some(original) = symbols.originals.get(&(object.as_ptr() as usize)) {
+            return Some(original.bind(py).clone());
+        }
+        let id = *symbols.known.get(&(object.as_ptr() as usize))?;
         let entry = &symbols.entries[id.0 as usize];
         match (&entry.outside, entry.number) {
             (Some(outside), _) => Some(outside.bind(py).clone()),
@@ -320,12 +337,7 @@ impl State {
         range: (i64, i64),
         ducks: bool,
     ) -> (SymbolId, ExprId) {
-        let tensor = self.sources.print(source);
-        let name = match part {
-            Part::Stride(index) => format!("{tensor}.stride()[{index}]"),
-            Part::Size(index) => format!("{tensor}.size()[{index}]"),
-            Part::Integer | Part::Float => tensor,
-        };
+        let name = part.print(self.sources.print(source));
         let symbols = self.begin_symbols(py);
         let is_size = matches!(part, Part::Size(_));
         let symbol = symbols.context.symbol(hint, range, (ducks && is_size).then_some(Duck::SIZE));
@@ -358,23 +370,33 @@ impl State {
         }
         match symbols.entries[id.0 as usize].number {
             Number::Integer(expr) => drop(symbols.context.specialize(expr)),
-            Number::Float(_) => self.fix_floats(py),
+            Number::Float(float) => self.fix_float(py, float),
         }
         self.log_specialised(py, why);
     }
 
-    /// Fixes every float that is a symbol, bit by bit: zeros have signs.
-    fn fix_floats(&mut self, py: Python<'_>) {
+    /// Fixes a float, bit by bit: zeros have signs. Those from outside that it was computed from are
+    /// fixed with it.
+    fn fix_float(&mut self, py: Python<'_>, float: FloatId) {
         let symbols = self.symbols.as_mut().expect("there is a float");
+        let context = &mut symbols.context;
+        let value = context.float_hint(float);
+        let same = context.float_is(float, value);
+        let within = context.symbols_in(same);
         let mut fixed = Vec::new();
         for entry in &symbols.entries {
-            if let (Number::Float(float), Made::Outside(source)) = (entry.number, &entry.made)
-                && symbols.context.as_float_constant(float).is_none()
+            if let (Number::Float(own), Made::Outside(source)) = (entry.number, &entry.made)
+                && context.as_float_constant(own).is_none()
             {
-                symbols.context.specialize_float(float);
-                fixed.push((*source, entry.object.clone_ref(py)));
+                let hint = context.float_hint(own);
+                let is = context.float_is(own, hint);
+                if context.symbols_in(is).iter().all(|symbol| within.contains(symbol)) {
+                    context.specialize_float(own);
+                    fixed.push((*source, entry.object.clone_ref(py)));
+                }
             }
         }
+        context.specialize_float(float);
         for (source, object) in fixed {
             let object = self.object(object.bind_borrowed(py));
             self.guard(source, GuardKind::Equals(object));
@@ -716,9 +738,14 @@ impl Symbols {
 
     /// How a symbol prints in logs.
     pub(super) fn short(&self, symbol: SymbolId) -> String {
-        match self.numbers.get(symbol.index()).copied().flatten() {
+        self.short_name(symbol.index())
+    }
+
+    /// The same, of a slot's symbol.
+    pub(super) fn short_name(&self, slot: usize) -> String {
+        match self.numbers.get(slot).copied().flatten() {
             Some(number) => format!("s{number}"),
-            None => self.names.get(symbol.index()).cloned().unwrap_or_default(),
+            None => self.names.get(slot).cloned().unwrap_or_default(),
         }
     }
 

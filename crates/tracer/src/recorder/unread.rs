@@ -60,9 +60,12 @@ impl State {
     pub fn read_unread(&mut self, object: Borrowed<'_, '_>) {
         let Some(unread) = self.unread.remove(&(object.as_ptr() as usize)) else { return };
         let before = heap::tuple_items(unread.before.bind(object.py()).as_any().as_borrowed());
+        // The trace may have moved them since: numbers among them are constants.
+        let may_stand_in = std::mem::replace(&mut self.may_stand_in, false);
         if let Err(stop) = self.read_elements(unread.source, object, &before) {
             self.failure.get_or_insert(stop);
         }
+        self.may_stand_in = may_stand_in;
     }
 
     /// Guards what a list, set or deque holds, and how much a deque may hold.
@@ -91,7 +94,7 @@ impl State {
                 _ => Source::DequeItem { parent: source, index },
             };
             let child = self.sources.intern(child);
-            self.adopt(child, item.as_borrowed())?;
+            self.adopt_element(object, index, child, item.as_borrowed())?;
         }
         if kind == Kind::List { Ok(()) } else { self.read_max_length(object) }
     }
