@@ -1,8 +1,8 @@
 """What a shape environment assumes, as trees that the native side compiles.
 
 PyTorch prints the guards of a shape environment as Python expressions over `L['t0']`,
-`L['t1'].size()[0]`, ...: the numbers in a graph's inputs. Here they are taken apart: a tuple for each
-operation, its name first, down to numbers and to `("size", input, dimension)`,
+`L['t1'].size()[0]`, ...: the numbers in a graph's inputs. Here they are taken apart: a tuple for
+each operation, its name first, down to numbers and to `("size", input, dimension)`,
 `("stride", input, dimension)`, `("offset", input)` and `("input", input)`.
 """
 

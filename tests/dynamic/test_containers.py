@@ -267,3 +267,42 @@ def test_native_reads_of_what_containers_hold(held: str) -> None:
             expected = outcome(program, x, given, *args)
             found = outcome(compiled, x.clone(), given, *args)
             assert same(expected, found), f"{name}, n = {n}: {expected} != {found}"
+
+
+def leaves_of(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [leaf for each in value.values() for leaf in leaves_of(each)]
+    if isinstance(value, list | tuple):
+        return [leaf for each in value for leaf in leaves_of(each)]
+    return [value]
+
+
+ENDS: dict[str, Callable[[Any, Any], Any]] = {
+    "returns": lambda x, c: x * sum(c["l"]) + c["t"][0] * c["d"]["k"],
+    "raises": lambda x, c: x.view(c["l"][0] * c["t"][0] * c["d"]["k"] + 1, -1),
+    "breaks": lambda x, c: (x * c["l"][0], stator.graph_break(), x * sum(c["d"].values())),
+    "fails half way": lambda x, c: [x * k for k in c["l"] if [][k] or True],
+    "leaves a generator": lambda x, c: (x * c["l"][0], (k for k in c["l"])),
+    "keeps a function": lambda x, c: (x * c["t"][0], lambda: c["l"][0] + c["t"][0]),
+    "an exception in flight": lambda x, c: (_ for _ in c["l"]).throw(KeyError(c["l"][0])),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_containers_hold_the_objects_that_they_held(end: str, backend: str) -> None:
+    function = ENDS[end]
+    compiled = stator.compile(function, backend=backend)
+    for n in (1004, 1005, 1006, 1007):
+        given = {"l": [n, n + 1, n], "t": (n + 2, 3), "d": {"k": n + 3, "m": n}, "n": [[n]]}
+        before = leaves_of(given)
+        x = torch.ones(2)
+        expected, found = outcome(function, x, given), outcome(compiled, x, given)
+        assert isinstance(found, type) == isinstance(expected, type)
+        after = leaves_of(given)
+        assert len(after) == len(before)
+        for old, new in zip(before, after, strict=True):
+            assert old is new and type(new) is int
+        results = [each for each in leaves_of(found) if not callable(each)]
+        numbers = (int, float, torch.Tensor, type(None))
+        assert all(type(each) in numbers or end == "leaves a generator" for each in results)

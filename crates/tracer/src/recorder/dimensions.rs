@@ -11,6 +11,7 @@ use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::ops;
 use stator_shapes::ExprId;
 use stator_shapes::rules::{self, Arg, Element};
 
@@ -161,6 +162,9 @@ impl Recorder {
         };
         let collected = collected.as_ref().map(|list| [list.as_borrowed()]);
         let args = collected.as_ref().map_or(args, |args| &args[..]);
+        if collected.is_some() && self.is_stopped() {
+            return ops::call(callable, args, names);
+        }
         if names.is_none()
             && let Some(result) = self.symbolic_function(frame, callable, &name, args)
         {
