@@ -2,7 +2,7 @@
 
 use super::call::{Attempt, Call};
 use super::registry::Row;
-use super::{Outcome, Sizes, refuse};
+use super::{Arg, Outcome, Sizes, refuse};
 use crate::{Cmp, ExprId};
 
 pub(super) const ROWS: &[Row] = &[
@@ -17,6 +17,13 @@ pub(super) const ROWS: &[Row] = &[
         parameters: "A|input, *, pivot, check_errors",
         rule: |call| lu_factor(call, true),
     },
+    Row {
+        names: "lu_unpack",
+        parameters: "A|LU_data, LU_pivots, unpack_data, unpack_pivots",
+        rule: lu_unpack,
+    },
+    Row { names: "lu_solve", parameters: "B|b|self|input, LU|LU_data, LU_pivots", rule: lu_solve },
+    Row { names: "linalg_lu_solve", parameters: "LU, pivots, B, *, left, adjoint", rule: lu_solve },
     Row { names: "linalg_qr", parameters: "A|input, mode", rule: qr },
     Row { names: "qr", parameters: "input|self, some", rule: |call| thin_or_full(call, qr_sizes) },
     Row {
@@ -96,6 +103,33 @@ fn lu(call: &mut Call<'_>) -> Outcome {
     let permutation =
         if call.flag_or("pivot", true)? { with([rows, rows]) } else { Sizes::from_slice(&[zero]) };
     Ok(vec![permutation, with([rows, rank]), with([rank, columns])])
+}
+
+fn lu_unpack(call: &mut Call<'_>) -> Outcome {
+    let (batch, rows, columns, rank) = matrix(call)?;
+    let empty = Sizes::from_slice(&[call.constant(0)]);
+    let data = call.flag_or("unpack_data", true)?;
+    let pivots = call.flag_or("unpack_pivots", true)?;
+    let with = |there: bool, last: [ExprId; 2]| -> Sizes {
+        if there { batch.iter().copied().chain(last).collect() } else { empty.clone() }
+    };
+    Ok(vec![with(pivots, [rows, rows]), with(data, [rows, rank]), with(data, [rank, columns])])
+}
+
+/// The right side's, for each of the batches.
+fn lu_solve(call: &mut Call<'_>) -> Outcome {
+    let (mut right, mut matrix) = (call.tensor("B")?, call.tensor("LU")?);
+    let (Some(columns), Some(rows)) = (right.pop(), right.pop()) else {
+        return refuse("there is no such dimension");
+    };
+    let (Some(size), Some(_)) = (matrix.pop(), matrix.pop()) else {
+        return refuse("there is no such dimension");
+    };
+    let left = call.named.iter().all(|(name, arg)| *name != "left" || *arg != Arg::Bool(false));
+    call.unify(size, if left { rows } else { columns })?;
+    let mut sizes = call.broadcast(&right, &matrix)?;
+    sizes.extend([rows, columns]);
+    Ok(vec![sizes])
 }
 
 fn lu_factor(call: &mut Call<'_>, info: bool) -> Outcome {
