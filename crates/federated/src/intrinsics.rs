@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use rustc_hash::FxHashMap;
 
 use crate::dtype::DType;
+use crate::error::Result;
 use crate::placement::Placement::{self, Clients, Server};
 use crate::types::{Field, Type};
 
@@ -153,6 +154,17 @@ pub fn by_uri(uri: &str) -> Option<&'static IntrinsicDef> {
     static BY_URI: LazyLock<FxHashMap<&'static str, usize>> =
         LazyLock::new(|| all().iter().enumerate().map(|(at, def)| (def.uri, at)).collect());
     Some(&all()[*BY_URI.get(uri)?])
+}
+
+/// Checks that a type is one that the operation with this uri can have. Nothing is known of
+/// other uris.
+///
+/// # Errors
+/// Those of [`Type::check_concrete_instance_of`].
+pub fn check(uri: &str, ty: &Type) -> Result<()> {
+    let Some(def) = by_uri(uri) else { return Ok(()) };
+    ty.check_concrete_instance_of(&def.ty)
+        .map_err(|error| error.in_context(format_args!("`{uri}` can't be of this type")))
 }
 
 impl IntrinsicDef {

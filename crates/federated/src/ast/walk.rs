@@ -147,9 +147,10 @@ pub fn transform_preorder<E: From<Error>>(
                 if changed {
                     done.insert(address, (made, true));
                 } else {
-                    let children = made.children().into_iter().rev().cloned();
+                    let block = alive.last().expect("it was just added").clone();
+                    let children = block.children().into_iter().rev().cloned();
                     let children: Vec<_> = children.map(Step::Visit).collect();
-                    steps.push(Step::Build(made, address));
+                    steps.push(Step::Build(block, address));
                     steps.extend(children);
                 }
             }

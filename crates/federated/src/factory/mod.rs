@@ -3,6 +3,7 @@
 
 mod aggregate;
 mod fields;
+mod functions;
 mod map;
 mod place;
 mod sequence;
@@ -13,6 +14,10 @@ pub use aggregate::{
     federated_secure_sum_bitwidth, federated_select, federated_sum,
 };
 pub use fields::{federated_field, federated_fields};
+pub use functions::{
+    federated_unzip, identity, member_field_function, member_fields_function, named_tuple,
+    select_output, select_outputs,
+};
 pub use map::{federated_apply, federated_map, federated_map_all_equal, federated_map_or_apply};
 pub use place::{federated_broadcast, federated_eval, federated_value};
 pub use sequence::{curried, sequence_map, sequence_reduce, sequence_sum};

@@ -6,6 +6,7 @@ use pyo3::types::{PyBytes, PyIterator, PyList, PySlice, PyString, PyTuple, PyTyp
 use stator_federated::Name;
 use stator_federated::ast::{self, BlockKind, BuildingBlock, Key};
 
+use super::intrinsics::IntrinsicDefObject;
 use super::{data, forget, literals, unwrap, unwrap_or_err, wrap};
 use crate::federated::errors::IntoPython;
 use crate::federated::types::{
@@ -501,6 +502,13 @@ impl LetObject {
     }
 }
 
+impl IntrinsicObject {
+    /// Which operation.
+    pub(super) fn uri_of<'a>(slf: &'a Bound<'_, Self>) -> &'a str {
+        of(slf).as_intrinsic().expect("an intrinsic")
+    }
+}
+
 #[pymethods]
 impl IntrinsicObject {
     #[new]
@@ -509,13 +517,18 @@ impl IntrinsicObject {
         type_signature: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let ty = to_type_or_err(type_signature, "type_signature")?;
-        wrap(uri.py(), &BuildingBlock::intrinsic(text(uri, "uri")?, ty))
+        wrap(uri.py(), &super::intrinsics::intrinsic(text(uri, "uri")?, ty).py()?)
     }
 
     /// Which operation.
     #[getter]
     fn uri<'a>(slf: &'a Bound<'_, Self>) -> &'a str {
-        of(slf).as_intrinsic().expect("an intrinsic")
+        Self::uri_of(slf)
+    }
+
+    /// The definition of the operation.
+    fn intrinsic_def<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, IntrinsicDefObject>> {
+        super::intrinsics::definition_or_err(slf.py(), Self::uri_of(slf))
     }
 }
 
@@ -600,14 +613,14 @@ fn named(object: &Bound<'_, PyAny>) -> PyResult<(Option<Name>, BuildingBlock)> {
 }
 
 /// The string that the argument `name` is.
-fn text(object: &Bound<'_, PyAny>, name: &str) -> PyResult<Name> {
+pub(super) fn text(object: &Bound<'_, PyAny>, name: &str) -> PyResult<Name> {
     match object.cast::<PyString>() {
         Ok(text) => Ok(text.to_str()?.into()),
         Err(_) => Err(expected(name, "a string", object)),
     }
 }
 
-fn expected(name: &str, what: &str, found: &Bound<'_, PyAny>) -> PyErr {
+pub(super) fn expected(name: &str, what: &str, found: &Bound<'_, PyAny>) -> PyErr {
     PyTypeError::new_err(format!(
         "`{name}` is of the wrong kind\n  expected: {what}\n  found:    {}",
         describe(found)

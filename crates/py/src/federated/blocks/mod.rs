@@ -3,9 +3,12 @@
 //! While the object of a block lives, asking for that block again gives the same object: `is` says
 //! whether two blocks are one node.
 
+mod callbacks;
 mod classes;
 mod data;
+pub mod intrinsics;
 pub mod literals;
+mod passes;
 
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -81,5 +84,7 @@ fn forget(block: &BuildingBlock) {
 /// Adds what users see of building blocks.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     classes::register(module)?;
-    data::register(module)
+    data::register(module)?;
+    intrinsics::register(module)?;
+    passes::register(module)
 }
