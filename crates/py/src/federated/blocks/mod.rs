@@ -3,12 +3,15 @@
 //! While the object of a block lives, asking for that block again gives the same object: `is` says
 //! whether two blocks are one node.
 
+mod analyses;
 mod callbacks;
 mod classes;
 mod data;
+mod factory;
 pub mod intrinsics;
 pub mod literals;
 mod passes;
+mod symbols;
 
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -86,5 +89,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     classes::register(module)?;
     data::register(module)?;
     intrinsics::register(module)?;
-    passes::register(module)
+    passes::register(module)?;
+    analyses::register(module)?;
+    symbols::register(module)?;
+    factory::register(module)
 }
