@@ -10,7 +10,7 @@ use crate::ast::{BlockKind, BuildingBlock, Call};
 use crate::error::{Class, Error, Result};
 use crate::intrinsics::{self, AggregationKind, IntrinsicDef};
 use crate::placement::Placement;
-use crate::types::{Facts, Type, TypeKind};
+use crate::types::Facts;
 
 /// The uri of the operation that a block is a call of.
 pub fn called_intrinsic(block: &BuildingBlock) -> Option<&Name> {
@@ -155,24 +155,18 @@ pub fn check_contains_no_new_unbound_references(
         .note("after", short(new)))
 }
 
+/// Looks at the blocks whose values are federated, not at functions of such, nor at structs.
+///
 /// # Errors
 /// `Class::Value`: a value of the tree is placed elsewhere.
 pub fn check_has_single_placement(root: &BuildingBlock, placement: Placement) -> Result<()> {
-    let mut seen: FxHashSet<&Type> = FxHashSet::default();
     for block in distinct(root) {
-        let mut types = vec![block.ty()];
-        while let Some(ty) = types.pop() {
-            if !ty.facts().any(Facts::FEDERATED) || !seen.insert(ty) {
-                continue;
-            }
-            if let TypeKind::Federated(of) = ty.kind()
-                && of.placement != placement
-            {
-                return Err(Error::new(Class::Value, "a value is placed elsewhere")
-                    .expected(format!("values at {placement} only"))
-                    .found(format!("{} of type {}", short(block), block.ty())));
-            }
-            types.extend(ty.children());
+        if let Some(of) = block.ty().as_federated()
+            && of.placement != placement
+        {
+            return Err(Error::new(Class::Value, "a value is placed elsewhere")
+                .expected(format!("values at {placement} only"))
+                .found(format!("{} of type {}", short(block), block.ty())));
         }
     }
     Ok(())

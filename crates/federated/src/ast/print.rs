@@ -34,17 +34,20 @@ impl fmt::Display for BuildingBlock {
 
 fn print(block: &BuildingBlock, f: &mut impl fmt::Write, lines: bool) -> fmt::Result {
     let mut depth = 0usize;
+    // Blanks come with what they are before: there are none at the end of a line.
+    let mut blanks = 0usize;
     // The last step is the next one.
     let mut steps = vec![Step::Block(block)];
     while let Some(step) = steps.pop() {
         match step {
-            Step::Text(text) => f.write_str(&text)?,
+            Step::Text(text) => write!(f, "{:1$}{text}", "", std::mem::take(&mut blanks))?,
             Step::Line(_) if !lines => {}
             Step::Blank if lines => {}
             Step::Blank => f.write_char(' ')?,
             Step::Line(change) => {
                 depth = depth.saturating_add_signed(change.into());
-                write!(f, "\n{:1$}", "", 2 * depth)?;
+                f.write_char('\n')?;
+                blanks = 2 * depth;
             }
             Step::Block(block) => {
                 let start = steps.len();

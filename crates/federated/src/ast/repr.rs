@@ -99,7 +99,7 @@ fn expand<'a>(
         }
         BlockKind::Data(data) => {
             let (url, size) = (quoted(&data.type_url), data.value.len());
-            steps.push(made(format!("Data(Any({url}, {size} bytes), {})", ty())));
+            steps.push(made(format!("Data(AnyMessage({url}, {size} bytes), {})", ty())));
         }
         BlockKind::Compiled(compiled) => {
             let name = quoted(&compiled.name);

@@ -7,7 +7,7 @@ use stator_federated::ast::Data;
 
 /// A message of any type: the type's address and the encoded message, as in
 /// `google.protobuf.Any`.
-#[pyclass(name = "Any", module = "stator.federated.framework", frozen, weakref)]
+#[pyclass(name = "AnyMessage", module = "stator.federated.framework", frozen, weakref)]
 pub struct AnyMessage {
     data: Data,
 }
@@ -30,7 +30,7 @@ impl AnyMessage {
     }
 
     fn __repr__(&self) -> String {
-        format!("Any('{}', {} bytes)", self.data.type_url, self.data.value.len())
+        format!("AnyMessage('{}', {} bytes)", self.data.type_url, self.data.value.len())
     }
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> PyResult<bool> {

@@ -1,0 +1,1 @@
+"""Building blocks, and what is done with them."""
