@@ -100,9 +100,9 @@ class TracingProvider(abc.ABC):
 
 TraceResult = _native.TracedSpan | _native.TracedFunctionReturned | _native.TracedFunctionThrew
 
-for _class in (_native.Value, _native.ComputationBuildingBlock):  # type: ignore[attr-defined]
+for _class in (_native.Value, _native.ComputationBuildingBlock):
     TypedObject.register(_class)
 Computation.register(_native.ConcreteComputation)
-for _class in (_native.RuntimeErrorContext, _native.LocalContext):
-    SyncContext.register(_class)
+for _context in (_native.RuntimeErrorContext, _native.LocalContext):
+    SyncContext.register(_context)
 SymbolBindingContext.register(_native.FederatedComputationContext)

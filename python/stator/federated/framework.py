@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from stator._stator.federated import (
     FEDERATED_AGGREGATE,
     FEDERATED_APPLY,
@@ -161,9 +163,13 @@ from stator.federated._executors import (
     ExecutorValue,
     RetryableError,
 )
-from stator.federated.compiler.transformation_utils import (
-    BoundVariableTracker,
-)
+from stator.federated.compiler.transformation_utils import BoundVariableTracker
+
+if TYPE_CHECKING:
+    from stator.federated._execution_contexts import (
+        AsyncExecutionContext,
+        SyncExecutionContext,
+    )
 
 __all__ = [
     "FEDERATED_AGGREGATE",
@@ -321,3 +327,12 @@ __all__ = [
     "wrap_coroutine_in_current_trace_context",
     "wrap_rpc_in_trace_context",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # These need asyncio, whose import would take most of the time that this one takes.
+    if name in ("AsyncExecutionContext", "SyncExecutionContext"):
+        from stator.federated import _execution_contexts
+
+        return getattr(_execution_contexts, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

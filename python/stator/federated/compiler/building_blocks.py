@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from stator._stator.federated import (
-    Any as AnyMessage,
-)
-from stator._stator.federated import (
+    AnyMessage,
     Block,
     Call,
     CompiledComputation,

@@ -73,7 +73,7 @@ class ReferenceCounter(BoundVariableTracker):
             return NotImplemented
         return self.count == other.count and super().__eq__(other)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
 
 __all__ = [
