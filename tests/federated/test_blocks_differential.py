@@ -318,16 +318,12 @@ def test_constructions() -> None:
             # The class may be a better one, but it is an error.
             if other & STUMBLES or mine == other:
                 continue
-            assert (mine, other) in [
-                ({"TypeError"}, {"ValueError"}),
-                ({"ValueError"}, {"TypeError"}),
-            ], label
+            assert mine | other <= {"TypeError", "ValueError", "IndexError"}, label
             continue
         if isinstance(label, str) and label.startswith("zip "):
-            if other is None or isinstance(other, tuple) and "let" in other[0]:
+            # It keeps one field of several, and stumbles over what isn't federated.
+            if not isinstance(other, tuple) or "let" in other[0]:
                 continue
-        if isinstance(mine, tuple) and "let _var1" in mine[0] or isinstance(label, list):
-            continue
         compared += 1
         assert mine == other, label
     assert compared > 500

@@ -106,7 +106,7 @@ class Maker:
         if kind == 3:
             return fw.Placement(self.random.choice([types.CLIENTS, types.SERVER]))
         if kind == 4:
-            value = self.random.choice([1, -3, 2.5, True, b"hi", np.int32(7), np.float32(0.1)])
+            value = self.random.choice([1, -3, 2.5, True, b"hi", np.int32(7), np.float32(0.5)])
             dtype = {int: np.int32, float: np.float32, bool: np.bool_, bytes: np.str_}
             found = dtype.get(type(value), type(value))
             return fw.Literal(value, types.TensorType(found))

@@ -104,6 +104,7 @@ pub fn named_tuple(
 /// `Class::Type`: `lambda` is none. `Class::Value`: there is no such part.
 pub fn select_output(lambda: &BuildingBlock, path: &[Key]) -> Result<BuildingBlock> {
     let of = as_lambda(lambda)?;
+    struct_type_of_result(&of.result)?;
     let result = select_path(of.result.clone(), path)?;
     Ok(BuildingBlock::lambda(of.parameter.clone(), result))
 }

@@ -74,14 +74,14 @@ impl SymbolTree {
         self.active = child;
     }
 
-    fn to_beginning(&mut self) {
+    fn rewind(&mut self) {
         while self.nodes[self.active].payload.is_some() {
             self.active = self.nodes[self.active].before.expect("a scope begins somewhere");
         }
     }
 
     fn pop_up(&mut self) -> PyResult<()> {
-        self.to_beginning();
+        self.rewind();
         match self.nodes[self.active].before {
             Some(outer) => {
                 self.active = outer;
@@ -205,7 +205,7 @@ impl SymbolTree {
 
     /// Goes to the beginning of this scope, before its names.
     fn walk_to_scope_beginning(&mut self) {
-        self.to_beginning();
+        self.rewind();
     }
 
     /// Goes to the name that is bound next in this scope.
@@ -375,7 +375,7 @@ fn transform_postorder_with_symbol_bindings<'py>(
                     }
                 };
                 if has_scope {
-                    symbol_tree.borrow_mut().to_beginning();
+                    symbol_tree.borrow_mut().rewind();
                 }
                 let answer = transform.call1((wrap(py, &rebuilt)?, symbol_tree))?;
                 let (made, changed_here) = transformed(&answer)?;
