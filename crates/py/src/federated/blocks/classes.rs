@@ -1,10 +1,5 @@
 //! The classes of building blocks.
 
-#![expect(
-    clippy::new_ret_no_self,
-    reason = "there is one object for each block: a constructor gives that"
-)]
-
 use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyIterator, PyList, PySlice, PyString, PyTuple, PyType};
