@@ -279,7 +279,7 @@ def test_programs_are_serialized_and_loaded() -> None:
 
 
 def test_data_is_loaded() -> None:
-    data = native.Any("example.org/data", b"7")
+    data = native.AnyMessage("example.org/data", b"7")
     block = native.Lambda(None, None, native.Data(data, fl.to_type(np.int32)))
     computation = fl.framework.ConcreteComputation.from_building_block(block)
     with pytest.raises(NotImplementedError, match=r"data of this type\n  found:    example.org"):
