@@ -373,6 +373,11 @@ impl Graph {
         self.text(self.objects[id.index()])
     }
 
+    /// The printed texts of all Python objects, in the order of their ids.
+    pub fn object_texts(&self) -> impl ExactSizeIterator<Item = &str> + '_ {
+        self.objects.iter().map(|&text| self.text(text))
+    }
+
     /// The frames that nodes were recorded in.
     pub fn stacks(&self) -> &StackTable {
         &self.stacks

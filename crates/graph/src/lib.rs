@@ -23,7 +23,7 @@
 //!
 //! Modules, each using only those above it: `ids`, `text`, `arg`, `operator`, `tensor`, `stack`,
 //! `graph`; on top of the graph and apart from each other `names`, `passes`, `verify`; then
-//! `print`.
+//! `print`, and `program`.
 
 #![forbid(unsafe_code)]
 
@@ -34,6 +34,7 @@ pub mod names;
 mod operator;
 mod passes;
 pub mod print;
+pub mod program;
 mod stack;
 mod tensor;
 mod text;

@@ -66,11 +66,35 @@ impl Dtype {
         let code = DTYPES.iter().position(|known| *known == name)?;
         i8::try_from(code).ok().map(Self)
     }
+
+    /// Its name (`float32`); `None` for a code that this list doesn't know.
+    pub fn known_name(self) -> Option<&'static str> {
+        usize::try_from(self.0).ok().and_then(|code| DTYPES.get(code)).copied()
+    }
+
+    /// Its name, or `unknown`.
+    pub fn name(self) -> &'static str {
+        self.known_name().unwrap_or("unknown")
+    }
+
+    /// The bytes that an element takes; `None` for types of which it isn't a whole number, or
+    /// that are quantised.
+    pub fn bytes(self) -> Option<u64> {
+        Some(match self.name() {
+            "uint8" | "int8" | "bool" | "float8_e5m2" | "float8_e4m3fn" | "float8_e5m2fnuz"
+            | "float8_e4m3fnuz" | "float8_e8m0fnu" => 1,
+            "int16" | "uint16" | "float16" | "bfloat16" => 2,
+            "int32" | "uint32" | "float32" | "complex32" => 4,
+            "int64" | "uint64" | "float64" | "complex64" => 8,
+            "complex128" => 16,
+            _ => return None,
+        })
+    }
 }
 
 impl fmt::Display for Dtype {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match usize::try_from(self.0).ok().and_then(|code| DTYPES.get(code)) {
+        match self.known_name() {
             Some(name) => write!(f, "torch.{name}"),
             None => write!(f, "dtype#{}", self.0),
         }

@@ -15,6 +15,7 @@ mod trace;
 pub(crate) mod raw;
 
 pub use code::graph_code;
+pub(crate) use constant::repr as constant_text;
 pub use constant::{repr_bytes, repr_float, repr_str};
 pub use sizes::graph_sizes;
 pub use table::graph_table;
