@@ -507,6 +507,9 @@ def test_every_error_class_has_a_message_in_the_tests(golden: Any) -> None:
         stator.DynamicDimensionError,  # in tests/dynamic
         stator.errors.MarkError,
         stator.errors.InternalError,
+        stator.errors.ProgramError,  # in tests/programs
+        stator.errors.ProgramInputError,
+        stator.errors.SpecError,
     }
     assert shown | tested_elsewhere == {
         getattr(stator.errors, name) for name in stator.errors.__all__

@@ -63,6 +63,11 @@ MODULES = {
     "_module": {"_settings", "_targets"},
     "_compile": {"_settings", "_suggest", "_targets", "errors"},
     "_testing": {"errors"},
+    "_program_table": set(),
+    "_program_autograd": set(),
+    "_program_tracing": {"_program_autograd", "_program_table", "_suggest", "errors"},
+    "programs": {"_program_table", "_program_tracing", "_suggest", "errors"},
+    "_local_computations": {"_program_tracing", "_suggest", "programs"},
 }
 NATIVE = "_stator"
 
@@ -72,6 +77,7 @@ LATE_IMPORTS = {
     ("_backends.py", "stator._fx"): "needs torch",
     ("_backends.py", "stator._symbolic_backend"): "needs torch",
     ("_dynamic.py", "torch"): "Stator can be imported without it",
+    ("_local_computations.py", "ml_dtypes"): "brings types that few need",
     ("_backends.py", "torch._dynamo.backends.registry"): "needs torch; seconds to import",
     ("_backends.py", "torch._inductor"): "needs torch; seconds to import",
     ("framework.py", "stator.federated"): "it needs asyncio, which takes longer than all else",

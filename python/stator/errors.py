@@ -28,7 +28,10 @@ __all__ = [
     "MarkError",
     "NotCompilableError",
     "OptionError",
+    "ProgramError",
+    "ProgramInputError",
     "RecompileError",
+    "SpecError",
     "StanceError",
     "StatorError",
     "SubstituteError",
@@ -65,6 +68,14 @@ class NotCompilableError(ApiError, TypeError):
 
 class OptionError(ApiError, ValueError):
     """An argument of `stator.compile` has a value it can't take."""
+
+
+class ProgramInputError(ApiError, ValueError):
+    """A tensor program was given what isn't of its types."""
+
+
+class SpecError(ApiError, TypeError):
+    """`TensorProgram.trace` was given what isn't a function and types for it."""
 
 
 class StanceError(ApiError, ValueError):
@@ -104,16 +115,29 @@ class GraphBreakError(StatorError):
         self.hint = hint
         self.stack = tuple(stack)
 
+    _head = "This function can't be one graph"
+    _tail = "; only with fullgraph=True is it an error"
+
     def __str__(self) -> str:
-        lines = [f"This function can't be one graph: {self.explanation}"]
+        lines = [f"{self._head}: {self.explanation}"]
         for file, line, function in self.stack:
             lines.append(f'  File "{file}", line {line}, in {function}')
             code = linecache.getline(file, line).strip()
             if code:
                 lines.append(f"    {code}")
         lines.append(f"Hint: {self.hint}")
-        lines.append(f"(graph break {self.id!r}; only with fullgraph=True is it an error)")
+        lines.append(f"(graph break {self.id!r}{self._tail})")
         return "\n".join(lines)
+
+
+class ProgramError(GraphBreakError):
+    """`TensorProgram.trace`, and something in the function can't be part of a program.
+
+    The function was left at that line. Nothing outside it has changed.
+    """
+
+    _head = "This function can't be a tensor program"
+    _tail = ""
 
 
 class DynamicDimensionError(StatorError):

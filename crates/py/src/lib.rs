@@ -2,6 +2,7 @@
 
 mod bytecode;
 mod federated;
+mod programs;
 mod steering;
 mod testing;
 
@@ -43,6 +44,7 @@ fn _stator(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_set_min_graph_ops, module)?)?;
     module.add_function(wrap_pyfunction!(_breaks_page, module)?)?;
     bytecode::register(module)?;
+    programs::register(module)?;
     federated::register(module)?;
     steering::register(module)?;
     stator_tracer::check::testing::register(module)?;

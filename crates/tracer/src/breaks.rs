@@ -116,6 +116,18 @@ breaks! {
     Told "SB020" "user code may learn of a warning or log record"
         "a handler, filter or text of its own may see or change anything at that moment"
         "nothing needs to be done: the graph is cut here, and the call is made as in plain Python"
+    /// A tensor program would change something.
+    Impure "SB021" "something outside the program would change"
+        "a program computes its outputs from its inputs, wherever it runs, and does nothing else"
+        "return the new value; take gradients of tensors made from the inputs"
+    /// A size that a tensor program is not told.
+    VaryingSize "SB022" "the value of a size that varies is needed"
+        "it is traced once, for all sizes of the dimensions that were declared unknown"
+        "declare the size, or compute with tensors of that size instead of with the number"
+    /// What has no name in the text of a program.
+    NotInProgram "SB023" "a tensor program has no place for this"
+        "a program holds tensor operations of PyTorch, tensors and plain values"
+        "move it out of the traced function"
     /// `stator._testing.break_everywhere()`.
     Asked "SB019" "a break that a test of Stator asked for"
         "stator._testing is in use"

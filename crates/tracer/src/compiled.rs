@@ -656,7 +656,7 @@ fn mark_error(py: Python<'_>, dimension: &str, reason: &str) -> PyErr {
     error.map_or_else(|error| error, PyErr::from_value)
 }
 
-fn graph_break_error(py: Python<'_>, stop: &Break) -> PyErr {
+pub(crate) fn graph_break_error(py: Python<'_>, stop: &Break) -> PyErr {
     let stack: Vec<_> = stop
         .stack
         .iter()

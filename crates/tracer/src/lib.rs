@@ -29,6 +29,7 @@ mod locate;
 pub mod logs;
 pub mod marks;
 mod policy;
+pub mod program;
 pub mod recipe;
 pub mod recorder;
 pub mod replay;

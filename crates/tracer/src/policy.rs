@@ -84,6 +84,13 @@ impl Policy {
         Self { dynamic, history: Rc::new(history), carried: Rc::default() }
     }
 
+    /// The policy for a tensor program: symbols are what is declared, and nothing is taken to be equal
+    /// because it is at hand.
+    pub fn for_program() -> Self {
+        let history = History { has_symbols: true, ..History::default() };
+        Self { dynamic: Some(false), history: Rc::new(history), carried: Rc::default() }
+    }
+
     /// The same, for a trace behind a graph break.
     #[must_use]
     pub fn carrying(mut self, carried: Carried) -> Self {

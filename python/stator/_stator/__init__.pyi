@@ -119,6 +119,50 @@ def _register_substitute(
 def reset_all() -> None:
     """`Compiled.reset` on every compiled function of the process."""
 
+# Tensor programs: `stator.programs` is their Python side.
+
+class Program:
+    """A tensor program as data: nothing in it has been resolved."""
+
+    @staticmethod
+    def parse(text: str, /) -> Program:
+        """Reads the text form. What is none is a `ValueError`."""
+    @staticmethod
+    def unpack(bytes: bytes, /) -> tuple[Program, list[bytes]]:
+        """Reads the byte form: the program, and the elements of each constant."""
+    def pack(self, constants: list[bytes], /) -> bytes: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def default_dtype(self) -> str: ...
+    @property
+    def inputs(self) -> list[tuple[str, list[int | None]]]: ...
+    @property
+    def outputs(self) -> list[tuple[str, list[int | None]]]: ...
+    @property
+    def constants(self) -> list[tuple[str, list[int | None], bool]]:
+        """Types, and whether gradients may be asked for them."""
+    @property
+    def takes(self) -> Any:
+        """Kind, a type's name or `None`, a list of names (or `None`) and the same of what is
+        within; `None` for a tensor."""
+    @property
+    def gives(self) -> Any: ...
+    def names(self) -> list[str]:
+        """The names that it mentions."""
+    def failing(self, sizes: list[list[int]], /) -> tuple[str, list[tuple[int, int]]] | None:
+        """The first condition that these sizes don't meet, and the inputs and dimensions in it."""
+    def link(self, objects: list[object], constants: list[Any], /) -> LinkedProgram:
+        """Makes it run: with what its names stand for, in their order, and its constants."""
+
+class LinkedProgram:
+    """A tensor program that runs."""
+
+    def run(self, inputs: tuple[Any, ...], /) -> list[Any]: ...
+
+def _trace_program(function: Callable[..., Any], specs: Any = None, kwargs: Any = None) -> Any:
+    """`stator.programs.TensorProgram.trace`."""
+
 # For tests alone.
 
 testing: ModuleType

@@ -28,7 +28,8 @@ pyo3::create_exception!(
 impl Recorder {
     /// Under `fullgraph`, ends the call instead of the trace; false where breaks are none.
     pub(super) fn abandon(&self, frame: &Frame<'_>, stop: &Break) -> bool {
-        if !self.session.fullgraph || stop.reason == Reason::Told {
+        let is_none = stop.reason == Reason::Told && self.session.program.is_none();
+        if !self.session.fullgraph || is_none {
             return false;
         }
         let py = frame.py();

@@ -79,6 +79,9 @@ impl Recorder {
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
+        if let Some(result) = self.call_in_program(frame, callable, args, names) {
+            return result;
+        }
         if let Some(result) = self.call_registered(frame, callable, args, names) {
             return result;
         }
@@ -303,6 +306,11 @@ impl Recorder {
             }
             Class::GraphBreak => {
                 self.stop(frame, Reason::Requested, break_message(args));
+                ops::call(callable, args, names)
+            }
+            // A program gives no warnings: they are given while it is traced.
+            Class::Emitter(_) if self.session.program.is_some() => {
+                let _native = stator_cpython::hook::Suspended::new(frame.py());
                 ops::call(callable, args, names)
             }
             Class::Emitter(emitter) => self.emit(frame, *emitter, callable, args, names),

@@ -18,6 +18,7 @@ use stator_shapes::rules::{self, Arg, Element};
 use super::Recorder;
 use super::kinds::Kind;
 use super::look as heap;
+use super::programs::GRADIENT;
 use super::state::{Origin, State};
 use super::symbols::{Made, Number, Sizes};
 use crate::functions::{Class, Model};
@@ -449,7 +450,13 @@ impl State {
     pub fn infer(&mut self, name: &str, given: &Given<'_>, result: Borrowed<'_, '_>) {
         let py = result.py();
         let results = self.result_tensors(result);
-        let why = match self.infer_sizes(name, given) {
+        let inferred = match given.args.get(1) {
+            Some(inputs) if self.program.is_some() && name == GRADIENT => {
+                self.gradient_sizes(inputs.as_borrowed(), result).map(Ok)
+            }
+            _ => self.infer_sizes(name, given),
+        };
+        let why = match inferred {
             Some(Ok(sizes)) if self.fits(&sizes, &results) => {
                 for (sizes, tensor) in sizes.into_iter().zip(&results) {
                     if let Some(key) = self.tensor_key(tensor.as_borrowed()) {

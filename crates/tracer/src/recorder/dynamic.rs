@@ -66,8 +66,8 @@ impl Marks {
         any.then_some(marks)
     }
 
-    fn range(&self, index: usize) -> (i64, i64) {
-        let (mut least, mut most) = SIZES;
+    fn range(&self, index: usize, sizes: (i64, i64)) -> (i64, i64) {
+        let (mut least, mut most) = sizes;
         for (_, min, max) in self.ranges.iter().filter(|range| range.0 == index) {
             least = least.max(min.unwrap_or(least));
             most = most.min(max.unwrap_or(most));
@@ -98,6 +98,8 @@ impl State {
             self.policy.takes_sizes(tensor, &sizes, &strides, print)
         };
         let rank = sizes.len();
+        // A program has no other trace for 0 and 1: where it matters, the operations say so.
+        let bounds = if self.program.is_some() { (0, SIZES.1) } else { SIZES };
         let (mut wanted, loose) = taken.unwrap_or_else(|| {
             (SmallVec::from_elem(false, rank), SmallVec::from_elem(false, rank))
         });
@@ -105,7 +107,7 @@ impl State {
             let is_marked = marks.dynamic.contains(&index);
             wanted[index] |= is_marked || marks.maybe.contains(&index);
             wanted[index] &= !marks.fixed.contains(&index);
-            let (least, most) = marks.range(index);
+            let (least, most) = marks.range(index, bounds);
             if wanted[index] && !(least..=most).contains(&sizes[index]) {
                 wanted[index] = false;
                 if is_marked {
@@ -129,7 +131,7 @@ impl State {
                 exprs.push(self.begin_symbols(py).context.constant(sizes[index]));
                 continue;
             }
-            let range = marks.range(index);
+            let range = marks.range(index, bounds);
             let part = Part::Size(index);
             let (symbol, expr) = self.adopt_dimension(py, source, part, sizes[index], range, ducks);
             if marks.dynamic.contains(&index) {
@@ -137,6 +139,11 @@ impl State {
             }
             exprs.push(expr);
             guard.sizes[index] = None;
+        }
+        if self.program.is_some() {
+            // Its inputs are made contiguous.
+            self.set_sizes(TensorKey::Source(source.index() as u32), exprs);
+            return;
         }
         let strides = self.loosen_strides(source, tensor, guard, &sizes, &strides, &exprs, &loose);
         let key = TensorKey::Source(source.index() as u32);

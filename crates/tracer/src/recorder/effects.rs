@@ -130,8 +130,12 @@ impl State {
         let next = self.effects.len();
         let at = *self.written.entry((object.as_ptr() as usize, slot)).or_insert(next);
         if at == next {
+            let part = part();
+            if self.program.is_some() {
+                self.wrote_in_program(object, &part);
+            }
             let object = object.to_owned().unbind();
-            self.effects.push(Effect { object, source, part: part(), slot, place });
+            self.effects.push(Effect { object, source, part, slot, place });
         }
         self.effects[at].place = place;
     }
@@ -257,6 +261,10 @@ impl State {
     pub fn write_call(&mut self, object: Borrowed<'_, '_>, call: Call) -> Result<(), Stop> {
         let unknown = || (Reason::UnknownOrigin, format!("a {}", heap::type_name(object)));
         let source = self.source(object).ok_or_else(unknown)?;
+        if self.program.is_some() {
+            let detail = format!("a {} from outside", heap::type_name(object));
+            return Err((Reason::Impure, detail));
+        }
         self.wrote(object, source, CONTENTS, || Part::Calls(Vec::new()));
         let at = self.written[&(object.as_ptr() as usize, CONTENTS)];
         if let Part::Calls(calls) = &mut self.effects[at].part {

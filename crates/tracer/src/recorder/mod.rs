@@ -48,6 +48,7 @@ mod names;
 mod objects;
 mod operators;
 mod outcome;
+mod programs;
 mod recipes;
 mod roots;
 mod sites;
@@ -74,6 +75,7 @@ use stator_cpython::thread::Thread;
 
 pub use abandoning::GraphBreak;
 pub use outcome::{Broken, Ending, FrameRecipe, Raised, TracebackEntry, Traced, record};
+pub use programs::{Recorded, record_program};
 use state::ActiveFrame;
 pub use state::{Origin, State, Stop};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stator_cpython::generic::WithoutGc;
-use stator_cpython::hook::Active;
+use stator_cpython::hook::{Active, Suspended};
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, ops};
 use stator_graph::Graph;
@@ -224,6 +224,10 @@ impl Recorder {
     pub fn evaluating<'py, T>(self: &Rc<Self>, py: Python<'py>, run: impl FnOnce() -> T) -> T {
         let _recording = Recording::start(self.clone());
         let _active = Active::new(py, |py, frame, throw| match super::current() {
+            Some(recorder) if recorder.is_weak_callback(&frame) => {
+                let _native = Suspended::new(py);
+                stator_cpython::hook::default(py, frame, throw)
+            }
             Some(recorder) if recorder.records(&frame) => evaluate(py, frame, throw, &*recorder),
             _ => stator_cpython::hook::default(py, frame, throw),
         });

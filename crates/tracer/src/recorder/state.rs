@@ -24,6 +24,7 @@ use super::look as heap;
 use super::lookups::RecentLookups;
 use super::module_calls::ModuleCalls;
 use super::objects::{Adopted, Mark, Objects, canonical_key};
+use super::programs::Notes;
 use super::symbols::Symbols;
 use super::tensors::tensor_guard;
 use super::unread::Unread;
@@ -169,6 +170,8 @@ pub struct State {
     pub symbols: Option<Box<Symbols>>,
     /// Whether who reads a slot now takes what stands for a number in its place.
     pub may_stand_in: bool,
+    /// Where a tensor program is traced: what that takes note of.
+    pub program: Option<Box<Notes>>,
     /// The sources of `*args` and `**kwargs`.
     pub variadic: smallvec::SmallVec<[SourceId; 2]>,
 }
@@ -236,6 +239,7 @@ impl State {
             policy: Policy::default(),
             symbols: None,
             may_stand_in: false,
+            program: None,
             variadic: smallvec::SmallVec::new(),
         })
     }

@@ -21,6 +21,7 @@ use stator_shapes::{Cmp, CondId, Context, Duck, ExprId, FloatId, SIZE_LIMIT, Sty
 use super::lent::Lending;
 use super::look as heap;
 use super::state::{Origin, State};
+use crate::breaks::Reason;
 use crate::locate::{Places, shown_path};
 use crate::symbolic::{Part, Slot};
 
@@ -676,6 +677,10 @@ impl State {
                 let _ = write!(line, " ({why})");
             }
             symbols.note_fixed(&line);
+            if let (Some((size, _)), Some(_)) = (symbols.broken_mark(), &self.program) {
+                let detail = format!("{size}, {}", why.unwrap_or("in a condition"));
+                self.failure.get_or_insert((Reason::VaryingSize, detail));
+            }
             if is_logged {
                 symbols.log.push(line);
             }
@@ -697,6 +702,16 @@ impl Symbols {
         let object = object.clone().unbind();
         self.entries.push(Entry { number, made, node: None, stack, outside, object });
         id
+    }
+
+    /// Where each symbol is found.
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    /// Where the graph takes sizes in: the placeholder's position, and the symbol's.
+    pub fn inputs(&self) -> &[(usize, usize)] {
+        &self.inputs
     }
 
     fn add_slot(&mut self, slot: Slot, name: String, is_named: bool) {

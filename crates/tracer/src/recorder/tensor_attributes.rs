@@ -94,7 +94,7 @@ impl Recorder {
         name: Borrowed<'_, 'py>,
         text: &str,
     ) -> Option<Object<'py>> {
-        let is_own = matches!(self.origin(owner), Some(Origin::Node(_)));
+        let is_own = matches!(self.origin(owner), Some(Origin::Node(_))) || self.is_stand_in(owner);
         let follows = match text {
             "is_leaf" | "grad_fn" => {
                 is_own || tensor::info(owner).is_some_and(|info| !info.requires_grad)
@@ -110,7 +110,8 @@ impl Recorder {
             return None;
         }
         let value = owner.getattr(name.cast::<PyString>().ok()?).ok()?;
-        (value.is_none() || value.is_instance_of::<PyBool>()).then_some(value)
+        let is_known = value.is_none() || value.is_instance_of::<PyBool>();
+        (is_known || self.is_known_gradient(value.as_borrowed())).then_some(value)
     }
 
     /// `STORE_ATTR` and `DELETE_ATTR` of a tensor.
@@ -127,6 +128,11 @@ impl Recorder {
             // What a program adds of its own.
             return self.generic_set_attr(frame, owner, name, value);
         };
+        if text == "grad"
+            && let Some(set) = self.set_gradient(frame, owner, name, value)
+        {
+            return set;
+        }
         let setter = match (&*text, value) {
             ("requires_grad" | "data" | "grad", Some(_)) => "__set__",
             ("grad", None) => "__delete__",

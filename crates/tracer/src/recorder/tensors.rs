@@ -235,6 +235,8 @@ impl Recorder {
         names: Option<Borrowed<'_, 'py>>,
         execute: impl FnOnce() -> Result<Object<'py>>,
     ) -> Result<Object<'py>> {
+        let mut target = Some(target);
+        let mut known = None;
         let before = self.note(frame, |state| {
             let mut recorded = RecordedArgs { args: SmallVec::new(), names: SmallVec::new() };
             for arg in args {
@@ -250,6 +252,15 @@ impl Recorder {
             }
             Ok(recorded)
         });
+        if self.session.program.is_some()
+            && let Some(recorded) = &before
+        {
+            known =
+                self.note(frame, |state| Ok(target.take().map(|target| target(state)))).flatten();
+            if let Some(known) = known {
+                self.refuses_operation(frame, known, args, &recorded.names);
+            }
+        }
         let given = self.note(frame, |state| Ok(state.given(args, names))).flatten();
         let result = {
             let _native = Suspended::new(frame.py());
@@ -259,9 +270,11 @@ impl Recorder {
             self.stop(frame, Reason::OperationRaised, "");
             return result;
         };
+        self.refuse_written(frame);
         if let Some(recorded) = before {
             self.note(frame, |state| {
-                let target = target(state);
+                let target = known.or_else(|| target.map(|target| target(state)));
+                let target = target.expect("it was taken for `known`, or is still there");
                 let stack = state.place(frame);
                 if let (Some(_), Some(changed)) = (&given, args.first()) {
                     state.settle_sizes(*changed);

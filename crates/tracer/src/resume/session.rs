@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::point::Points;
 use crate::breaks::Break;
 use crate::entry::Entry;
+use crate::program::rules::Rules;
 
 /// What came of the trace that began at the compiled function's entry.
 pub enum Root {
@@ -29,6 +30,8 @@ pub struct Session {
     pub fullgraph: bool,
     /// `stator.compile`'s `dynamic`.
     pub dynamic: Option<bool>,
+    /// Where a tensor program is traced: the rules for that.
+    pub program: Option<Rules>,
     root: RefCell<Option<Root>>,
     made: RefCell<Vec<Arc<Entry>>>,
     breaks: RefCell<Vec<Break>>,
@@ -67,12 +70,20 @@ impl Session {
             is_eager,
             fullgraph,
             dynamic,
+            program: None,
             root: RefCell::default(),
             made: RefCell::default(),
             breaks: RefCell::default(),
             tried_again: Cell::new(false),
             broken_mark: RefCell::default(),
         }
+    }
+
+    /// The session of a tensor program's trace.
+    #[must_use]
+    pub fn for_program(rules: Rules) -> Self {
+        let session = Self::new(Arc::default(), 0, true, Some(false), true);
+        Self { program: Some(rules), ..session }
     }
 
     /// The first trace is complete.

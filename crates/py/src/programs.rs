@@ -1,0 +1,192 @@
+//! Tensor programs, for `stator.programs`.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyTuple};
+use stator_graph::program::{self, Malformed, TensorType};
+use stator_tracer::program::{self as traced, Built, Linked};
+
+/// The type of a tensor: element type and sizes, `None` where one varies.
+type Type = (&'static str, Vec<Option<u64>>);
+
+/// A tensor program as data: nothing in it has been resolved.
+#[pyclass(frozen, module = "stator._stator")]
+struct Program {
+    program: program::Program,
+    text: String,
+}
+
+impl Program {
+    fn new(program: program::Program) -> Self {
+        let text = program.print();
+        Self { program, text }
+    }
+}
+
+fn malformed(error: Malformed) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+fn describe(ty: &TensorType) -> Type {
+    (ty.dtype.name(), ty.sizes.to_vec())
+}
+
+#[pymethods]
+impl Program {
+    /// Reads the text form.
+    #[staticmethod]
+    fn parse(text: &str) -> PyResult<Self> {
+        program::Program::parse(text).map(Self::new).map_err(malformed)
+    }
+
+    /// Reads the byte form: the program, and the elements of each constant.
+    #[staticmethod]
+    fn unpack<'py>(
+        py: Python<'py>,
+        bytes: &Bound<'py, PyBytes>,
+    ) -> PyResult<(Self, Vec<Bound<'py, PyBytes>>)> {
+        let (program, constants) = program::unpack(bytes.as_bytes()).map_err(malformed)?;
+        let constants = constants.into_iter().map(|bytes| PyBytes::new(py, bytes)).collect();
+        Ok((Self::new(program), constants))
+    }
+
+    /// The byte form.
+    fn pack<'py>(
+        &self,
+        py: Python<'py>,
+        constants: Vec<Bound<'py, PyBytes>>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let constants: Vec<&[u8]> = constants.iter().map(|bytes| bytes.as_bytes()).collect();
+        let packed = program::pack(&self.program, &constants).map_err(malformed)?;
+        Ok(PyBytes::new(py, &packed))
+    }
+
+    #[getter]
+    fn text(&self) -> &str {
+        &self.text
+    }
+
+    #[getter]
+    fn default_dtype(&self) -> &'static str {
+        self.program.default_dtype.name()
+    }
+
+    #[getter]
+    fn inputs(&self) -> Vec<Type> {
+        self.program.inputs.iter().map(describe).collect()
+    }
+
+    #[getter]
+    fn outputs(&self) -> Vec<Type> {
+        self.program.outputs.iter().map(describe).collect()
+    }
+
+    /// Types of the constants, and whether gradients may be asked for them.
+    #[getter]
+    fn constants(&self) -> Vec<(&'static str, Vec<Option<u64>>, bool)> {
+        let constants = self.program.constants.iter();
+        let describe = |constant: &program::ConstantType| {
+            let (dtype, sizes) = describe(&constant.tensor);
+            (dtype, sizes, constant.requires_grad)
+        };
+        constants.map(describe).collect()
+    }
+
+    #[getter]
+    fn takes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        traced::describe(py, &self.program.takes)
+    }
+
+    #[getter]
+    fn gives<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        traced::describe(py, &self.program.gives)
+    }
+
+    /// The names that it mentions.
+    fn names(&self) -> Vec<String> {
+        traced::names(&self.program)
+    }
+
+    /// The first condition that these sizes (one tuple for each input) don't meet, and the sizes that it
+    /// speaks of.
+    fn failing(&self, sizes: Vec<Vec<i64>>) -> Option<(String, Vec<(usize, usize)>)> {
+        let size = |input: usize, dim: usize| sizes[input][dim];
+        let failing = self.program.requirements.iter().find(|each| !each.holds(&size))?;
+        Some((failing.text().to_string(), failing.sizes()))
+    }
+
+    /// Makes it run: with what its names stand for, in their order, and its constants.
+    fn link(
+        slf: &Bound<'_, Self>,
+        objects: Vec<Py<PyAny>>,
+        constants: Vec<Py<PyAny>>,
+    ) -> PyResult<LinkedProgram> {
+        let program = &slf.get().program;
+        if objects.len() != program.graph.object_texts().len()
+            || constants.len() != program.constants.len()
+        {
+            return Err(PyValueError::new_err("one object for each name and constant"));
+        }
+        let linked = Linked::new(slf.py(), program, &objects, constants)?;
+        Ok(LinkedProgram { program: slf.clone().unbind(), linked })
+    }
+}
+
+/// A tensor program that runs.
+#[pyclass(frozen, module = "stator._stator")]
+struct LinkedProgram {
+    program: Py<Program>,
+    linked: Linked,
+}
+
+#[pymethods]
+impl LinkedProgram {
+    /// Runs it on a tuple of tensors. Any number of threads may.
+    fn run<'py>(&self, inputs: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
+        let program = &self.program.get().program;
+        if inputs.len() != program.inputs.len() {
+            return Err(PyValueError::new_err("one tensor for each input"));
+        }
+        self.linked.run(program, inputs)
+    }
+}
+
+/// Traces a call of a function on inputs without data: `TensorProgram.trace`.
+///
+/// It is native so that no frame of Stator's stands between the caller's and the function's.
+#[pyfunction]
+#[pyo3(signature = (function, specs = None, kwargs = None))]
+fn _trace_program<'py>(
+    function: &Bound<'py, PyAny>,
+    specs: Option<&Bound<'py, PyAny>>,
+    kwargs: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    trace(function, specs, kwargs).map(|(program, _)| program)
+}
+
+/// As [`_trace_program`], with the Python side's object of the trace.
+///
+/// # Errors
+/// What the function raises, or the error of what can't be part of a program.
+pub fn trace<'py>(
+    function: &Bound<'py, PyAny>,
+    specs: Option<&Bound<'py, PyAny>>,
+    kwargs: Option<&Bound<'py, PyAny>>,
+) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    let py = function.py();
+    let without_frames = |error: &PyErr| error.set_traceback(py, None);
+    traced::check_modes(py)?;
+    let begin = py.import("stator._program_tracing")?.getattr("Tracing")?;
+    let tracing = begin.call1((function, specs, kwargs)).inspect_err(without_frames)?;
+    let Built { program, constants } = traced::trace(&tracing)?;
+    let made = py.import("stator.programs")?.getattr("made")?;
+    let program = made.call1((Program::new(program), constants)).inspect_err(without_frames)?;
+    Ok((program, tracing))
+}
+
+/// Adds the classes and functions to the extension module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Program>()?;
+    module.add_class::<LinkedProgram>()?;
+    module.add_function(wrap_pyfunction!(_trace_program, module)?)
+}

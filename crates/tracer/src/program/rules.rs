@@ -1,0 +1,100 @@
+//! What tracing a tensor program knows of the functions it meets, beyond the function table. Its Python
+//! side, which knows PyTorch, says it.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyType};
+use rustc_hash::FxHashMap;
+use stator_cpython::object::{Borrowed, Object};
+
+use crate::functions::{Determined, Operation};
+
+/// How a call of a function is taken.
+#[derive(Debug)]
+pub enum Call {
+    /// As one operation.
+    Node(Operation),
+    /// It is made while tracing, and is no part of the program. It gives nothing, a truth value, a
+    /// list of tensors that the trace knows, or a text: why the trace can't go on.
+    Silent,
+    /// Another function does the same and is traced in its place.
+    Substitute(Py<PyAny>),
+}
+
+/// The rules of one trace.
+#[derive(Debug)]
+pub struct Rules {
+    /// The type of tensors without data.
+    stand_in: Py<PyType>,
+    calls: FxHashMap<usize, (Py<PyAny>, Call)>,
+    /// The code of functions that weak references call.
+    weak_callbacks: Vec<(usize, Py<PyAny>)>,
+    /// Texts that say what an operation has written to outside the program.
+    writes: Py<PyList>,
+}
+
+impl Rules {
+    /// Reads the rules from the Python side's object.
+    ///
+    /// # Errors
+    /// If it isn't what it should be.
+    pub fn read(tracing: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let mut calls = FxHashMap::default();
+        let mut add = |callable: &Bound<'_, PyAny>, call| {
+            calls.insert(callable.as_ptr() as usize, (callable.clone().unbind(), call));
+        };
+        for (name, callable) in tracing.getattr("nodes")?.cast_into::<PyDict>()?.iter() {
+            let name: String = name.extract()?;
+            let operation =
+                Operation { name: name.into(), is_method: false, determined: Determined::Always };
+            add(&callable, Call::Node(operation));
+        }
+        for callable in tracing.getattr("silent")?.cast_into::<PyList>()?.iter() {
+            add(&callable, Call::Silent);
+        }
+        for pair in tracing.getattr("substitutes")?.cast_into::<PyList>()?.iter() {
+            let (original, substitute): (Bound<'_, PyAny>, Py<PyAny>) = pair.extract()?;
+            add(&original, Call::Substitute(substitute));
+        }
+        Ok(Self {
+            stand_in: tracing.getattr("stand_in")?.cast_into()?.unbind(),
+            calls,
+            weak_callbacks: tracing
+                .getattr("weak_callbacks")?
+                .try_iter()?
+                .map(|code| code.map(|code| (code.as_ptr() as usize, code.unbind())))
+                .collect::<PyResult<_>>()?,
+            writes: tracing.getattr("writes")?.cast_into()?.unbind(),
+        })
+    }
+
+    /// How a call of this is taken; `None`: as any other.
+    pub fn call(&self, callable: Borrowed<'_, '_>) -> Option<&Call> {
+        self.calls.get(&(callable.as_ptr() as usize)).map(|(_, call)| call)
+    }
+
+    /// The type of tensors without data.
+    pub fn stand_in<'py>(&self, py: Python<'py>) -> Object<'py> {
+        self.stand_in.bind(py).clone().into_any()
+    }
+
+    /// Whether an object is a tensor without data: it belongs to the trace.
+    pub fn is_stand_in(&self, object: Borrowed<'_, '_>) -> bool {
+        object.get_type().is(&self.stand_in)
+    }
+
+    /// Whether weak references call a function with the code at this address.
+    pub fn is_weak_callback(&self, code: usize) -> bool {
+        self.weak_callbacks.iter().any(|(known, _)| *known == code)
+    }
+
+    /// What was written to outside the program since this was asked last.
+    pub fn take_write(&self, py: Python<'_>) -> Option<String> {
+        let writes = self.writes.bind(py);
+        if writes.is_empty() {
+            return None;
+        }
+        let first = writes.get_item(0).ok()?.extract().ok();
+        let _ = writes.set_slice(0, writes.len(), &PyList::empty(py));
+        first
+    }
+}

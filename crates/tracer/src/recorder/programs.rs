@@ -1,0 +1,350 @@
+//! Traces of tensor programs: inputs without data, and no effect on anything outside.
+//!
+//! The call is executed as any recorded call is, but its tensors have no data, and nothing of the user's
+//! may be changed by it: a write that couldn't be taken back ends the trace before it happens. Entries of
+//! dictionaries may be written if they are put back by the call itself (which is how PyTorch's
+//! `functional_call` lends a module other parameters); what isn't put back is taken back, and an error.
+
+use std::rc::Rc;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyList, PyString};
+use stator_cpython::frame::Frame;
+use stator_cpython::generic::WithoutGc;
+use stator_cpython::heap::tensor;
+use stator_cpython::hook::Suspended;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{Result, ops};
+use stator_graph::{Target, TextId};
+
+use super::Recorder;
+use super::effects::Part;
+use super::kinds::Kind;
+use super::look as heap;
+use super::state::{Origin, State, Stop};
+use super::symbols::Sizes;
+use crate::breaks::Reason;
+use crate::policy::Policy;
+use crate::program::rules::{Call, Rules};
+use crate::resume::session::Session;
+use crate::rollback;
+
+/// The operation that gives gradients.
+pub const GRADIENT: &str = "torch.autograd.grad";
+
+/// What a program's trace notes beside the rest.
+#[derive(Default)]
+pub struct Notes {
+    dicts: Vec<SavedDict>,
+}
+
+/// A dictionary before its first write.
+struct SavedDict {
+    dict: Py<PyAny>,
+    before: Vec<(Py<PyAny>, Py<PyAny>)>,
+    place: (u32, u32),
+}
+
+/// A call that was traced: what it returned or raised, and the notes.
+pub struct Recorded<'py> {
+    /// The result.
+    pub result: PyResult<Object<'py>>,
+    /// The notes. They end with the call.
+    pub state: State,
+}
+
+/// Traces a call of a Python function for a program.
+///
+/// # Errors
+/// If the tables that recording needs can't be built.
+pub fn record_program<'py>(
+    function: Borrowed<'_, 'py>,
+    args: Borrowed<'_, 'py>,
+    kwargs: Option<Borrowed<'_, 'py>>,
+    session: Rc<Session>,
+) -> PyResult<Recorded<'py>> {
+    let py = function.py();
+    super::prepare(py)?;
+    let code = heap::function_code(function).map_or(0, |code| code.as_ptr() as usize);
+    let recorder = Recorder::new(py, code, session)?;
+    {
+        let mut state = recorder.state.borrow_mut();
+        state.policy = Policy::for_program();
+        state.program = Some(Box::default());
+        if let Some(rules) = &recorder.session.program {
+            state.set_kind(&rules.stand_in(py), Kind::Tensor);
+        }
+    }
+    *recorder.gc.borrow_mut() = Some(WithoutGc::new(py));
+    let result = recorder.evaluating(py, || ops::call_ex(function, args, kwargs));
+    let result = result.map_err(|raised| raised.take(py));
+    recorder.stopped.set(true);
+    recorder.end_refusal(py);
+    drop(recorder.gc.take());
+    let state = recorder.state.replace(State::with_room(py, 0)?);
+    Ok(Recorded { result, state })
+}
+
+impl Recorder {
+    /// Takes a call as the program's rules say; `None`: they say nothing.
+    pub(super) fn call_in_program<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Option<Result<Object<'py>>> {
+        let rules = self.session.program.as_ref()?;
+        match rules.call(callable)? {
+            Call::Node(operation) => {
+                self.links.clear();
+                Some(self.tensor_call(frame, operation, callable, args, names))
+            }
+            Call::Silent => {
+                self.links.clear();
+                Some(self.call_silently(frame, callable, args, names))
+            }
+            Call::Substitute(function) => {
+                let function = function.bind_borrowed(frame.py());
+                self.vouch(frame, function);
+                Some(self.call_object(frame, function, args, names))
+            }
+        }
+    }
+
+    fn call_silently<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        let result = {
+            let _native = Suspended::new(frame.py());
+            ops::call(callable, args, names)?
+        };
+        if let Ok(text) = result.cast::<PyString>() {
+            let text = text.to_string_lossy().into_owned();
+            self.stop(frame, Reason::Impure, text);
+        } else if result.is_exact_instance_of::<PyList>() {
+            self.note(frame, |state| {
+                state.set_fresh(result.as_borrowed());
+                Ok(())
+            });
+        } else {
+            debug_assert!(result.is_none() || result.is_instance_of::<PyBool>());
+        }
+        Ok(result)
+    }
+
+    /// What an operation, before it is executed, would do that a program can't.
+    pub(super) fn refuses_operation(
+        &self,
+        frame: &Frame<'_>,
+        target: Target,
+        args: &[Borrowed<'_, '_>],
+        names: &[TextId],
+    ) {
+        let Some(rules) = &self.session.program else { return };
+        self.note(frame, |state| {
+            let written = if names.iter().any(|name| state.graph.text(*name) == "out") {
+                args.last()
+            } else if state.writes_first(target) {
+                args.first()
+            } else {
+                None
+            };
+            let Some(written) = written else { return Ok(()) };
+            state.refuse_outside(rules, *written)
+        });
+    }
+
+    /// What an operation has written to outside the program.
+    pub(super) fn refuse_written(&self, frame: &Frame<'_>) {
+        let Some(rules) = &self.session.program else { return };
+        if let Some(what) = rules.take_write(frame.py()) {
+            self.stop(frame, Reason::Impure, what);
+        }
+    }
+
+    /// The gradient of a tensor of the trace, which the trace made; and what may be put there.
+    pub(super) fn is_known_gradient(&self, value: Borrowed<'_, '_>) -> bool {
+        self.session.program.is_some() && matches!(self.origin(value), Some(Origin::Node(_)))
+    }
+
+    /// Whether a tensor is one of the trace's own, where a program is traced.
+    pub(super) fn is_stand_in(&self, tensor: Borrowed<'_, '_>) -> bool {
+        self.session.program.as_ref().is_some_and(|rules| rules.is_stand_in(tensor))
+    }
+
+    /// Sets the gradient of a tensor of the trace; `None`: this isn't a program's trace. Who reads it
+    /// finds the tensor that was put there, so it needs no node.
+    pub(super) fn set_gradient<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+        value: Option<Borrowed<'_, 'py>>,
+    ) -> Option<Result<()>> {
+        self.session.program.as_ref()?;
+        let is_known = value.is_none_or(|value| value.is_none() || self.is_known_gradient(value));
+        if !self.is_stand_in(owner) || !is_known {
+            self.stop(frame, Reason::Impure, "the gradient of a tensor from outside");
+        }
+        let _native = Suspended::new(frame.py());
+        Some(ops::set_attr(owner, name, value))
+    }
+}
+
+impl Recorder {
+    /// Runs a frame natively that weak references have entered from somewhere: it is no part of the
+    /// program, but tensors without data stand in such dictionaries of PyTorch's.
+    pub(super) fn is_weak_callback(&self, frame: &Frame<'_>) -> bool {
+        let Some(rules) = &self.session.program else { return false };
+        rules.is_weak_callback(frame.code().as_ptr() as usize)
+    }
+}
+
+impl State {
+    /// Gradients have the sizes of what they are asked for.
+    pub(super) fn gradient_sizes(
+        &mut self,
+        inputs: Borrowed<'_, '_>,
+        result: Borrowed<'_, '_>,
+    ) -> Option<Vec<Sizes>> {
+        let inputs = match self.kind(inputs) {
+            Kind::Tensor => vec![(*inputs).clone()],
+            Kind::List | Kind::Tuple => heap::children(inputs),
+            _ => return None,
+        };
+        let results = heap::tuple_items(result);
+        let mut all = Vec::with_capacity(inputs.len());
+        for (input, result) in inputs.iter().zip(&results) {
+            if result.is_none() {
+                continue;
+            }
+            let info = tensor::info(input.as_borrowed())?;
+            let sizes = match self.symbolic_sizes(input.as_borrowed()) {
+                Some(sizes) => sizes,
+                None => {
+                    let context = &mut self.symbols.as_mut()?.context;
+                    info.sizes.iter().map(|size| context.constant(*size)).collect()
+                }
+            };
+            all.push(sizes);
+        }
+        Some(all)
+    }
+
+    /// Takes note of a write in a program's trace: it must be one that can be taken back.
+    pub(super) fn wrote_in_program(&mut self, object: Borrowed<'_, '_>, part: &Part) {
+        let Some(notes) = self.program.as_mut() else { return };
+        let is_known = |saved: &SavedDict| saved.dict.as_ptr() == object.as_ptr();
+        match part {
+            Part::Item { .. } if heap::is_exact_dict(object) => {
+                if notes.dicts.iter().any(is_known) {
+                    return;
+                }
+                let items = heap::dict_items(object).into_iter();
+                let before = items.map(|(key, value)| (key.unbind(), value.unbind())).collect();
+                let dict = object.to_owned().unbind();
+                notes.dicts.push(SavedDict { dict, before, place: self.here });
+            }
+            _ => {
+                let what = match part {
+                    Part::Cell => "a variable of an enclosing function".to_string(),
+                    Part::Context => "a context variable".to_string(),
+                    Part::ClassAttribute(_) => "an attribute of a class".to_string(),
+                    _ => format!("a {} from outside", heap::type_name(object)),
+                };
+                self.failure.get_or_insert((Reason::Impure, what));
+            }
+        }
+    }
+
+    /// Puts back what dictionaries held before the call. The place of the first write to one that had
+    /// to be put back, and a key whose value had changed.
+    ///
+    /// # Errors
+    /// What writing to a dictionary raises.
+    pub fn take_back(&self, py: Python<'_>) -> PyResult<Option<((u32, u32), String)>> {
+        let mut changed = None;
+        let dicts = self.program.iter().flat_map(|notes| &notes.dicts);
+        for SavedDict { dict, before, place } in dicts {
+            let dict = dict.bind_borrowed(py);
+            let now = heap::dict_items(dict);
+            let is_same = now.len() == before.len()
+                && now.iter().zip(before).all(|((key, value), (old_key, old))| {
+                    heap::equal_keys(key.as_borrowed(), old_key.bind_borrowed(py)) && value.is(old)
+                });
+            if is_same {
+                continue;
+            }
+            let same_keys = now.len() == before.len()
+                && before
+                    .iter()
+                    .all(|(key, _)| heap::dict_get(dict, key.bind_borrowed(py)).is_some());
+            let same_values = same_keys
+                && before.iter().all(|(key, old)| {
+                    heap::dict_get(dict, key.bind_borrowed(py)).is_some_and(|now| now.is(old))
+                });
+            // Where only the order differs, the program can hardly be said to have changed it: but it is
+            // put back.
+            if !same_values && changed.is_none() {
+                let old = |key: Borrowed<'_, '_>| {
+                    let mut old = before.iter();
+                    old.find(|(old, _)| heap::equal_keys(old.bind_borrowed(py), key))
+                };
+                let differs = now.iter().find(|(key, value)| {
+                    !old(key.as_borrowed()).is_some_and(|(_, old)| value.is(old))
+                });
+                let gone = || {
+                    let gone = before
+                        .iter()
+                        .find(|(key, _)| heap::dict_get(dict, key.bind_borrowed(py)).is_none());
+                    gone.map(|(key, _)| key.bind(py).clone())
+                };
+                let key = differs.map(|(key, _)| key.clone()).or_else(gone);
+                let key = key.map_or_else(String::new, |key| heap::short_repr(key.as_borrowed()));
+                changed = Some((*place, key));
+            }
+            let dict = dict.cast::<PyDict>()?;
+            dict.clear();
+            for (key, value) in before {
+                dict.set_item(key, value)?;
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Fails for a tensor that isn't the trace's own.
+    fn refuse_outside(
+        &mut self,
+        rules: &Rules,
+        object: Borrowed<'_, '_>,
+    ) -> std::result::Result<(), Stop> {
+        match self.kind(object) {
+            Kind::Tensor if !rules.is_stand_in(object) => {
+                Err((Reason::Impure, "a tensor from outside".to_string()))
+            }
+            Kind::List | Kind::Tuple => heap::children(object)
+                .iter()
+                .try_for_each(|item| self.refuse_outside(rules, item.as_borrowed())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether an operation writes to its first argument, by PyTorch's convention for names.
+    fn writes_first(&self, target: Target) -> bool {
+        let name = match target {
+            Target::Operator(operator) => return operator.is_in_place(),
+            Target::GetAttr { .. } => return false,
+            Target::Function { name, .. } | Target::Method { name, .. } => self.graph.text(name),
+        };
+        name.split('.').any(|part| part.ends_with('_') && !part.ends_with("__"))
+            || name.starts_with("__i") && name != "__invert__" && name != "__index__"
+            || matches!(name, "__setitem__" | "__delitem__")
+            || rollback::is_silent(name)
+                && (name.contains(".__set__") || name.contains(".__delete__"))
+    }
+}

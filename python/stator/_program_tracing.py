@@ -1,0 +1,378 @@
+"""What the native side needs of PyTorch to trace a tensor program: inputs without data, a watch
+over what operations write, structures taken apart. `crates/tracer/src/program/mod.rs` says how.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import types
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.weak import WeakIdKeyDictionary, WeakTensorKeyDictionary
+
+from stator import _program_autograd, _program_table
+from stator._suggest import describe
+from stator.errors import ProgramError, SpecError
+
+__all__ = ["TensorSpec", "Tracing"]
+
+UNKNOWN = 5040
+"""The size that inputs have, while a program is traced, in dimensions whose size is unknown. It is
+divisible by many numbers, because programs split their inputs."""
+
+_DYNAMIC = "_dynamo_dynamic_indices"  # as `stator._dynamic` marks
+_FOLDER = str(Path(__file__).parent)
+_OWN_FILES = tuple(
+    str(Path(_FOLDER, name)) for name in ("_program_autograd.py", "_program_tracing.py")
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """The type of a tensor: an element type, and sizes, of which `None` is one that varies."""
+
+    dtype: torch.dtype
+    shape: tuple[int | None, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.dtype, torch.dtype):
+            raise SpecError(f"An element type is a torch.dtype, not {describe(self.dtype)}.")
+        try:
+            shape = tuple(self.shape)
+        except TypeError:
+            raise SpecError(f"A shape is a sequence, not {describe(self.shape)}.") from None
+        for size in shape:
+            if size is not None and (type(size) is not int or size < 0):
+                raise SpecError(f"A size is a number or None, not {describe(size)}.")
+        object.__setattr__(self, "shape", shape)
+
+    def __str__(self) -> str:
+        sizes = ", ".join("?" if size is None else str(size) for size in self.shape)
+        return f"{str(self.dtype).removeprefix('torch.')}[{sizes}]"
+
+
+Tree = tuple[str, str | None, list[tuple[str | None, Any]]] | None
+"""A structure: kind, a type's name, fields. `None` is a leaf."""
+
+
+def take_apart(value: Any, is_leaf: Callable[[Any], bool], leaves: list[Any], where: str) -> Tree:
+    """The structure of `value`; what it holds goes to `leaves`."""
+    if is_leaf(value):
+        leaves.append(value)
+        return None
+
+    def fields(pairs: Any, named: bool) -> list[tuple[str | None, Any]]:
+        found = []
+        for key, item in pairs:
+            if named and type(key) is not str:
+                raise SpecError(f"{where} has a dictionary with {describe(key)} as a key.")
+            inner = f"{where}[{key!r}]"
+            name = key if named else None
+            found.append((name, take_apart(item, is_leaf, leaves, inner)))
+        return found
+
+    if type(value) is list:
+        return "list", None, fields(enumerate(value), named=False)
+    if type(value) is tuple:
+        return "tuple", None, fields(enumerate(value), named=False)
+    names = getattr(type(value), "_fields", None)
+    if type(value).__module__ == "torch.return_types":
+        names = type(value).__match_args__
+    if isinstance(value, tuple) and names is not None:
+        pairs = list(zip(names, value, strict=True))
+        return "named_tuple", type(value).__qualname__, fields(pairs, named=True)
+    if type(value) is collections.OrderedDict:
+        return "ordered_dict", None, fields(value.items(), named=True)
+    if type(value) is dict:
+        return "dict", None, fields(value.items(), named=True)
+    if (attributes := _attribute_names(value)) is not None:
+        pairs = [(name, getattr(value, name)) for name in attributes]
+        return "named_tuple", type(value).__qualname__, fields(pairs, named=True)
+    raise SpecError(f"{where} is {describe(value)}.")
+
+
+def _attribute_names(value: Any) -> list[str] | None:
+    """The fields of a data class's or attrs class's object."""
+    if isinstance(value, type):
+        return None
+    if dataclasses.is_dataclass(value):
+        return [field.name for field in dataclasses.fields(value)]
+    attributes = getattr(type(value), "__attrs_attrs__", None)
+    return None if attributes is None else [attribute.name for attribute in attributes]
+
+
+def rebuilt(value: Any, leaves: Iterator[Any]) -> Any:
+    """The containers of `value` anew, around other leaves."""
+    if _is_spec(value) or _is_result(value):
+        return next(leaves)
+    if type(value) is list:
+        return [rebuilt(item, leaves) for item in value]
+    if type(value) is tuple:
+        return tuple([rebuilt(item, leaves) for item in value])
+    if isinstance(value, tuple):
+        items = [rebuilt(item, leaves) for item in value]
+        if type(value).__module__ == "torch.return_types":
+            names: Any = type(value)
+            return collections.OrderedDict(zip(names.__match_args__, items, strict=True))
+        return type(value)(*items)
+    if isinstance(value, dict):
+        return type(value)((key, rebuilt(item, leaves)) for key, item in value.items())
+    attributes = _attribute_names(value) or []
+    return type(value)(**{name: rebuilt(getattr(value, name), leaves) for name in attributes})
+
+
+class _Outside:
+    """A tensor of the user's, as it was."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._tensor = tensor
+        self._version = None if tensor.is_inference() else tensor._version
+        self._had_history = tensor.grad_fn is not None
+        self._requires_grad = tensor.requires_grad
+
+    def put_back(self) -> None:
+        tensor = self._tensor
+        if not self._had_history and tensor.grad_fn is not None:
+            tensor.detach_().requires_grad_(self._requires_grad)
+        if self._version is not None and tensor._version != self._version:
+            torch._C._autograd._unsafe_set_version_counter((tensor,), (self._version,))
+
+
+class _Watch(TorchDispatchMode):
+    """Sees every operation, and takes note of those that write to what isn't the program's own."""
+
+    def __init__(self, mode: Any, inputs: Sequence[Any], writes: list[str]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._mode = mode
+        self._writes = writes
+        # The inputs are alive as long as the watch is, so their memory's addresses are their own.
+        self._inputs = {_memory(value): index for index, value in enumerate(inputs)}
+        self._outside: dict[int, Any] = {}
+        self._found: dict[int, _Outside] = {}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        for value in (*args, *kwargs.values()):
+            self._note_outside(value)
+        for value in _written(func, args, kwargs):
+            self._check(value)
+        return func(*args, **kwargs)
+
+    def _note_outside(self, value: Any) -> None:
+        """What tensors without data share memory with the user's."""
+        if isinstance(value, (list, tuple)):
+            for item in value:
+                self._note_outside(item)
+        elif isinstance(value, FakeTensor) or id(value) in self._found:
+            return
+        elif isinstance(value, torch.Tensor):
+            fake = self._mode.from_tensor(value, static_shapes=True)
+            self._outside[_memory(fake)] = fake
+            self._found[id(value)] = _Outside(value)
+
+    def put_back(self) -> None:
+        """A write to a view of a user's tensor writes no data, but PyTorch counts it."""
+        for outside in self._found.values():
+            outside.put_back()
+
+    def _check(self, value: Any) -> None:
+        if isinstance(value, (list, tuple)):
+            for item in value:
+                self._check(item)
+        elif isinstance(value, torch.Tensor):
+            if not isinstance(value, FakeTensor) or _memory(value) in self._outside:
+                self._writes.append("a tensor from outside")
+            elif _memory(value) in self._inputs:
+                self._writes.append(f"its input {self._inputs[_memory(value)]}")
+
+
+def _memory(tensor: Any) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def _written(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+    """The arguments that an operation writes to."""
+    schema = func._schema
+    if not schema.is_mutable:
+        # Old schemas don't say that statistics are written.
+        if func._overloadpacket in _STATISTICS and len(args) > 5 and args[5]:
+            return list(args[3:5])
+        return []
+    found = []
+    for index, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            if index < len(args):
+                found.append(args[index])
+            elif argument.name in kwargs:
+                found.append(kwargs[argument.name])
+    return found
+
+
+_STATISTICS = {
+    torch.ops.aten.native_batch_norm,
+    torch.ops.aten.cudnn_batch_norm,
+    torch.ops.aten.miopen_batch_norm,
+}
+
+
+def _weak_callbacks() -> list[types.CodeType]:
+    """What weak dictionaries run when a tensor dies."""
+    tables: list[Any] = [
+        weakref.WeakValueDictionary(),
+        weakref.WeakKeyDictionary(),
+        weakref.WeakSet(),
+        WeakIdKeyDictionary(),
+        WeakTensorKeyDictionary(),
+    ]
+    callbacks = [getattr(table, "_remove", None) for table in tables]
+    return [each.__code__ for each in callbacks if isinstance(each, types.FunctionType)]
+
+
+class Tracing:
+    """One trace of a program. The attributes are those that the native side asks for."""
+
+    nodes = _program_autograd.NODES
+    silent = _program_autograd.SILENT
+    substitutes = _program_autograd.SUBSTITUTES
+    stand_in = FakeTensor
+    weak_callbacks = _weak_callbacks()
+    name = staticmethod(_program_table.name_of)
+    method = staticmethod(_program_table.is_method)
+
+    def __init__(self, function: Any, specs: Any, kwargs: Any) -> None:
+        if not callable(function):
+            raise SpecError(f"TensorProgram.trace takes a function, not {describe(function)}.")
+        specs = () if specs is None else specs
+        kwargs = {} if kwargs is None else kwargs
+        if type(specs) not in (tuple, list):
+            raise SpecError(
+                "TensorProgram.trace takes a tuple with a specification for each argument, not "
+                f"{describe(specs)}."
+            )
+        if type(kwargs) is not dict:
+            raise SpecError(f"kwargs is a dictionary, not {describe(kwargs)}.")
+        self.callee = function
+        self.writes: list[str] = []
+        self.default_dtype = _dtype_name(torch.get_default_dtype())
+        found: list[Any] = []
+        fields = [
+            (name, take_apart(spec, _is_spec, found, f"The specification of {where}"))
+            for name, spec, where in (
+                *((None, spec, f"argument {index}") for index, spec in enumerate(specs)),
+                *((name, spec, f"argument {name!r}") for name, spec in kwargs.items()),
+            )
+        ]
+        self.takes: Tree = ("arguments", None, fields)
+        leaves = [spec if isinstance(spec, TensorSpec) else TensorSpec(spec) for spec in found]
+        self.types = [(_dtype_name(spec.dtype), list(spec.shape)) for spec in leaves]
+        self._mode = FakeTensorMode(allow_non_fake_inputs=True)
+        self.inputs = [self._input(spec) for spec in leaves]
+        rest = iter(self.inputs)
+        self.args = tuple([rebuilt(spec, rest) for spec in specs])
+        self.kwargs = {name: rebuilt(spec, rest) for name, spec in kwargs.items()}
+        self.result: Any = None
+        self.function = function
+        if not isinstance(function, types.FunctionType):
+            self.function = _calling(function)
+        self._states = contextlib.ExitStack()
+
+    def _input(self, spec: TensorSpec) -> Any:
+        sizes = [UNKNOWN if size is None else size for size in spec.shape]
+        with self._mode:
+            tensor = torch.empty(sizes, dtype=spec.dtype)
+        unknown = {index for index, size in enumerate(spec.shape) if size is None}
+        if unknown:
+            setattr(tensor, _DYNAMIC, unknown)
+        return tensor
+
+    def enter(self) -> None:
+        """From here on operations run without data."""
+        watch = _Watch(self._mode, self.inputs, self.writes)
+        self._states.callback(watch.put_back)
+        for state in (
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            torch.autocast("cpu", enabled=False),
+            self._mode,
+            watch,
+        ):
+            self._states.enter_context(state)
+
+    def leave(self) -> None:
+        self._states.close()
+
+    def flatten(self, result: Any) -> tuple[list[Any], Tree]:
+        """The tensors and numbers in a result, and their structure."""
+        leaves: list[Any] = []
+        self.result = result
+        try:
+            return leaves, take_apart(result, _is_result, leaves, "The result")
+        except SpecError as error:
+            code = getattr(self.callee, "__code__", None)
+            stack = [] if code is None else [_declared(code)]
+            raise self.error(
+                "SB023",
+                f"what the function returns. {error}",
+                "return tensors and numbers, in tuples, lists, dictionaries and named tuples",
+                stack,
+            ) from None
+
+    def error(
+        self, id: str, explanation: str, hint: str, stack: Sequence[tuple[str, int, str]]
+    ) -> ProgramError:
+        places = [place for place in stack if place[0] not in _OWN_FILES]
+        hint = hint.replace("compiled function", "traced function")
+        return ProgramError(id, explanation, hint, places)
+
+    def clean(self, error: BaseException, trace: Any) -> Any:
+        """A traceback with the user's frames alone."""
+        kept = []
+        while trace is not None:
+            code = trace.tb_frame.f_code
+            if code is _Watch.__torch_dispatch__.__code__:
+                break  # below it is PyTorch's work on tensors without data
+            if code.co_filename not in _OWN_FILES:
+                kept.append(trace)
+            trace = trace.tb_next
+        for outer, inner in zip(kept, [*kept[1:], None], strict=False):
+            outer.tb_next = inner
+        if str(UNKNOWN) in str(error) and not isinstance(error, ProgramError):
+            error.add_note(
+                f"A tensor program was traced; {UNKNOWN} stands for the sizes that are unknown."
+            )
+        return kept[0] if kept else None
+
+
+def _declared(code: types.CodeType) -> tuple[str, int, str]:
+    return code.co_filename, code.co_firstlineno, code.co_qualname
+
+
+def _calling(callee: Any) -> types.FunctionType:
+    """A function that calls any other callable."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return callee(*args, **kwargs)
+
+    return call  # type: ignore[return-value]
+
+
+def _is_spec(value: Any) -> bool:
+    return isinstance(value, (TensorSpec, torch.dtype))
+
+
+def _is_result(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) or type(value) in (bool, int, float)
+
+
+def _dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

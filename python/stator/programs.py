@@ -1,0 +1,267 @@
+"""Tensor programs: functions over PyTorch tensors as graphs that stand on their own.
+
+    program = TensorProgram.trace(fn, (TensorSpec(torch.float32, (None, 64)),))
+    program(torch.ones(3, 64))
+    TensorProgram.from_bytes(program.to_bytes())
+
+Needs torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from stator import _stator
+from stator._program_table import resolve
+from stator._program_tracing import TensorSpec
+from stator._suggest import describe
+from stator.errors import ProgramInputError
+
+__all__ = ["Structure", "TensorProgram", "TensorSpec"]
+
+
+# Operations that may write to what they are given, in a program's text.
+_WRITES = re.compile(
+    r"(?<!requires_grad_)(?<!detach_)(?<=[a-z0-9]_)\(|operator\.i[a-z]|(?:set|del)item|__set__|__i[a-z]"
+    r"|_\.[A-Za-z]\w*\(|\bout=|inplace|_norm\("
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Structure:
+    """What a function takes or returns: containers around tensors.
+
+    `kind` is `"arguments"` (positional ones, then named ones), `"tuple"`, `"list"`, `"dict"`,
+    `"ordered_dict"` or `"named_tuple"`, whose type's name is `type_name`. Each field is a name, or
+    `None`, and a structure, or `None` for a tensor.
+    """
+
+    kind: str
+    type_name: str | None
+    fields: tuple[tuple[str | None, Structure | None], ...]
+
+
+class TensorProgram:
+    """A graph of tensor operations with everything it needs: it can be sent elsewhere and run.
+
+    Made by `trace`, or read by `from_bytes`. It can be used from several threads.
+    """
+
+    __slots__ = ("__weakref__", "_constants", "_copies", "_linked", "_native", "_types")
+
+    def __init__(
+        self, native: _stator.Program, constants: Sequence[torch.Tensor], *, traced: bool = False
+    ) -> None:
+        objects = [resolve(name) for name in native.names()]
+        self._native = native
+        self._constants = tuple(constants)
+        self._linked = native.link(objects, list(self._constants))
+        self._types = tuple(_spec(*each) for each in native.inputs)
+        # What was traced here doesn't write to its inputs; what was read may do anything to them.
+        self._copies = not traced and _WRITES.search(native.text) is not None
+
+    trace = staticmethod(_stator._trace_program)
+    """`TensorProgram.trace(fn, specs=(), kwargs=None)`: the program of a function.
+
+    specs, kwargs: for each argument a `TensorSpec`, an element type (which stands for a scalar), or
+        containers of these, as the function expects them.
+
+    The function is executed once, on tensors of these types that have no data. Tensors from outside
+    become constants with the values that they have now, and so do numbers. What the function would
+    change outside, and decisions that depend on data or on unknown sizes, raise
+    `stator.errors.ProgramError` with the line that did. Exceptions of the function's own come as
+    they are.
+    """
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> TensorProgram:
+        """Reads what `to_bytes` wrote. Runs nothing; what is no program is a `ValueError`."""
+        if not isinstance(data, bytes):
+            raise TypeError(f"TensorProgram.from_bytes takes bytes, not {describe(data)}.")
+        native, elements = _stator.Program.unpack(data)
+        constants = [
+            _tensor(_spec(dtype, sizes), data, requires_grad)
+            for (dtype, sizes, requires_grad), data in zip(native.constants, elements, strict=True)
+        ]
+        return cls(native, constants)
+
+    def to_bytes(self) -> bytes:
+        """The text form and the constants, for `from_bytes` in any process."""
+        return self._native.pack([_elements(constant) for constant in self._constants])
+
+    @property
+    def text(self) -> str:
+        """The program as text: a line for each node. Equal programs have equal texts."""
+        return self._native.text
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """The types of the tensors it takes, flat."""
+        return self._types
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """The types of the tensors it gives, flat. `None` is a size that follows from others."""
+        return tuple(_spec(*each) for each in self._native.outputs)
+
+    @property
+    def constants(self) -> tuple[torch.Tensor, ...]:
+        """Copies of the tensors from outside that it holds."""
+        return tuple(constant.detach().clone() for constant in self._constants)
+
+    @property
+    def takes(self) -> Structure:
+        """The structure of the function's arguments around its inputs."""
+        structure = _structure(self._native.takes)
+        assert structure is not None
+        return structure
+
+    @property
+    def gives(self) -> Structure | None:
+        """The structure of the function's result around its outputs; `None` for a single tensor."""
+        return _structure(self._native.gives)
+
+    def __call__(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
+        """Runs it on tensors of the types `inputs`, and returns those of `outputs`.
+
+        They have no place in a gradient's graph, and share no memory with the inputs.
+        """
+        given = self._checked(tensors)
+        with torch.inference_mode(False), torch.enable_grad():
+            results = self._linked.run(given)
+        shared = {_memory(tensor) for tensor in (*given, *self._constants)}
+        outputs = []
+        for result, (dtype, sizes) in zip(results, self._native.outputs, strict=True):
+            if isinstance(result, torch.Tensor):
+                output = result.detach()
+                outputs.append(output.clone() if _memory(output) in shared else output)
+            else:
+                outputs.append(torch.tensor(result, dtype=getattr(torch, dtype)))
+            if not _is_of(outputs[-1], _spec(dtype, sizes)):
+                raise RuntimeError(
+                    f"Output {len(outputs) - 1} of a tensor program is of type "
+                    f"{_type_of(outputs[-1])}, where its text says {_spec(dtype, sizes)}."
+                )
+            shared.add(_memory(outputs[-1]))
+        return outputs
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(str(spec) for spec in self.inputs)
+        outputs = ", ".join(str(spec) for spec in self.outputs)
+        return f"<tensor program ({inputs}) -> ({outputs})>"
+
+    def __reduce__(self) -> Any:
+        return TensorProgram.from_bytes, (self.to_bytes(),)
+
+    def _checked(self, tensors: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
+        """The inputs as the program takes them."""
+        if len(tensors) != len(self._types):
+            raise ProgramInputError(
+                f"The program takes {len(self._types)} tensors, not {len(tensors)}."
+            )
+        for index, (tensor, spec) in enumerate(zip(tensors, self._types, strict=True)):
+            _check(index, tensor, spec)
+        default = torch.get_default_dtype()
+        if default != getattr(torch, self._native.default_dtype):
+            raise ProgramInputError(
+                f"The program was traced with torch.{self._native.default_dtype} as the default "
+                f"element type. It is {default} now."
+            )
+        failing = self._native.failing([list(tensor.shape) for tensor in tensors])
+        if failing is not None:
+            condition, sizes = failing
+            found = ", ".join(
+                f"%{index}.size({dim}) is {tensors[index].shape[dim]}" for index, dim in sizes
+            )
+            raise ProgramInputError(
+                f"The program is for sizes with {condition}, as it was traced; {found}, where %0 "
+                "is its first input."
+            )
+        with torch.inference_mode(False):
+            own = [_own(tensor) for tensor in tensors]
+            return tuple([tensor.clone() for tensor in own] if self._copies else own)
+
+
+def _check(index: int, tensor: Any, spec: TensorSpec) -> None:
+    if not isinstance(tensor, torch.Tensor):
+        raise ProgramInputError(f"Input {index} is {describe(tensor)}, not a tensor.")
+    if not _is_of(tensor, spec):
+        raise ProgramInputError(
+            f"Input {index} is of type {_type_of(tensor)}, where the program takes {spec}."
+        )
+
+
+def _is_of(tensor: torch.Tensor, spec: TensorSpec) -> bool:
+    return (
+        tensor.dtype == spec.dtype
+        and len(tensor.shape) == len(spec.shape)
+        and all(
+            size is None or size == found
+            for size, found in zip(spec.shape, tensor.shape, strict=True)
+        )
+    )
+
+
+def _type_of(tensor: torch.Tensor) -> TensorSpec:
+    return TensorSpec(tensor.dtype, tuple(tensor.shape))
+
+
+def _own(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor apart from the caller's gradients. What the program does to it stays there."""
+    if tensor.is_inference():
+        return tensor.clone()
+    return tensor.detach().contiguous()
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    # Tensors without elements have no memory: nobody shares it.
+    return tensor.untyped_storage().data_ptr() or id(tensor)
+
+
+def made(native: _stator.Program, constants: Sequence[torch.Tensor]) -> TensorProgram:
+    """The program that was traced; for the native side."""
+    copies = []
+    for constant in constants:
+        copy = constant.detach().contiguous().clone(memory_format=torch.contiguous_format)
+        copies.append(copy.requires_grad_(constant.requires_grad))
+    return TensorProgram(native, copies, traced=True)
+
+
+def _spec(dtype: str, sizes: Sequence[int | None]) -> TensorSpec:
+    found = getattr(torch, dtype, None)
+    if not isinstance(found, torch.dtype):
+        raise ValueError(f"this PyTorch has no element type {dtype}")
+    return TensorSpec(found, tuple(sizes))
+
+
+def _structure(tree: Any) -> Structure | None:
+    if tree is None:
+        return None
+    kind, type_name, fields = tree
+    return Structure(kind, type_name, tuple((name, _structure(field)) for name, field in fields))
+
+
+def _elements(tensor: torch.Tensor) -> bytes:
+    """The elements of a tensor, little-endian."""
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    if flat.numel() == 0:
+        return b""
+    return flat.view(torch.uint8).numpy().tobytes()
+
+
+def _tensor(spec: TensorSpec, data: bytes, requires_grad: bool) -> torch.Tensor:
+    sizes = [size for size in spec.shape if size is not None]
+    if not data:
+        return torch.empty(sizes, dtype=spec.dtype).requires_grad_(requires_grad)
+    flat = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+    return flat.view(spec.dtype).reshape(sizes).requires_grad_(requires_grad)
+
+
+if sys.byteorder != "little":  # pragma: no cover
+    raise ImportError("tensor programs need a little-endian machine")
