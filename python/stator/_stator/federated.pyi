@@ -275,6 +275,11 @@ class ComputationWrapper:
 
 federated_computation: ComputationWrapper
 
+class LocalComputation:
+    def __call__(self, *args: Any, result: Any = None) -> Any: ...
+
+local_computation: LocalComputation
+
 def to_value(
     arg: Any,
     type_spec: Type | None,

@@ -11,6 +11,7 @@ mod build;
 pub mod describe;
 pub mod errors;
 mod execution;
+mod local;
 mod nest;
 pub mod structure;
 pub mod tracing;
@@ -30,6 +31,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     arrays::register(&federated)?;
     tracing::register(&federated)?;
     execution::register(&federated)?;
+    local::register(&federated)?;
     // So that `from stator._stator.federated import ...` finds it.
     let modules = module.py().import("sys")?.getattr("modules")?;
     modules.set_item("stator._stator.federated", &federated)?;

@@ -7,7 +7,7 @@ mod context;
 mod hidden;
 mod kernels;
 mod leaf;
-mod payload;
+pub mod payload;
 mod results;
 
 use pyo3::prelude::*;

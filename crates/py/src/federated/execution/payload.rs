@@ -213,10 +213,24 @@ fn callable_computation<'py>(
     blocks::wrap(type_signature.py(), &BuildingBlock::compiled(compiled, ty))
 }
 
+/// A Python function as a computation; see [`callable_computation`].
+pub fn embedded_function(
+    function: Py<PyAny>,
+    ty: Type,
+    name: &str,
+    declared: &Name,
+    unpack: bool,
+    program: Option<Data>,
+) -> BuildingBlock {
+    let payload =
+        Arc::new(Callable { function, unpack, declared: Some(declared.clone()), program });
+    BuildingBlock::compiled(Compiled { name: name.into(), payload }, ty)
+}
+
 /// Says how programs and data of a type, by its address, become functions and values: `loader`
 /// gets the content. A program's function gets the fields of its argument one by one.
 #[pyfunction]
-fn register_loader(type_url: String, loader: Py<PyAny>) {
+pub fn register_loader(type_url: String, loader: Py<PyAny>) {
     let old = with_loaders(|of| of.loaders.insert(type_url, loader));
     drop(old);
 }

@@ -13,11 +13,11 @@ mod intrinsics;
 mod polymorphic;
 pub mod pycontainer;
 pub mod scope;
-mod signature;
+pub mod signature;
 mod spans;
 mod structures;
 mod trace;
-mod unpack;
+pub mod unpack;
 pub mod value;
 pub mod wrapper;
 

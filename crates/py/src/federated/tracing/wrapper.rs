@@ -32,7 +32,17 @@ pub enum Wrapper {
     Federated,
     /// `wrapper_fn(fn, parameter_type, unpack=..., name=...)`
     Python(Py<PyAny>),
+    /// A function of ours, and the result's type, if the user gave one.
+    Native(Make, Option<Type>),
 }
+
+/// Makes a computation of a function, for a parameter, unpacked or not, with a declared result.
+pub type Make = for<'py> fn(
+    &Bound<'py, PyAny>,
+    Option<&Type>,
+    Option<bool>,
+    Option<&Type>,
+) -> PyResult<Bound<'py, PyAny>>;
 
 impl Wrapper {
     /// A computation of a function.
@@ -48,6 +58,7 @@ impl Wrapper {
             Self::Federated => {
                 Ok(computation(function, parameter, unpack, name.as_deref())?.into_any())
             }
+            Self::Native(make, result) => make(function, parameter, unpack, result.as_ref()),
             Self::Python(wrapper) => {
                 let parameter = parameter.map(|ty| types::wrap(py, ty)).transpose()?;
                 let kwargs = PyDict::new(py);
@@ -63,6 +74,7 @@ impl Wrapper {
         match self {
             Self::Federated => Self::Federated,
             Self::Python(wrapper) => Self::Python(wrapper.clone_ref(py)),
+            Self::Native(make, result) => Self::Native(*make, result.clone()),
         }
     }
 }
@@ -123,7 +135,7 @@ impl ComputationWrapper {
     fn __repr__(&self) -> &'static str {
         match self.wrapper {
             Wrapper::Federated => "<federated_computation>",
-            Wrapper::Python(_) => "<ComputationWrapper>",
+            Wrapper::Python(_) | Wrapper::Native(..) => "<ComputationWrapper>",
         }
     }
 }
@@ -134,6 +146,11 @@ fn is_function(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 impl ComputationWrapper {
+    /// One that a function of ours does the work of.
+    pub fn native(make: Make, result: Option<Type>) -> Self {
+        Self { wrapper: Wrapper::Native(make, result), to_type: None, infer_type: None, doc: None }
+    }
+
     /// The types that were given.
     fn types(&self, objects: &Bound<'_, PyTuple>) -> PyResult<Vec<Option<Type>>> {
         let py = objects.py();

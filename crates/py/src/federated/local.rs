@@ -1,0 +1,166 @@
+//! `local_computation`: PyTorch code becomes tensor programs, which travel with the computation. A
+//! function whose result is declared stays what it is: it runs here, whatever it is written with.
+
+use pyo3::exceptions::PyModuleNotFoundError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+use stator_federated::ast::Data;
+use stator_federated::types::Type;
+use stator_federated::{Class, Error, Name};
+
+use super::errors::raise;
+use super::execution::payload::{embedded_function, register_loader};
+use super::tracing::computation::{ConcreteComputation, Origin};
+use super::tracing::signature::{declared, name};
+use super::tracing::unpack::{check_takes_nothing, needs_unpacking};
+use super::tracing::wrapper::ComputationWrapper;
+use super::types;
+use crate::programs;
+
+/// What tensor programs are in messages.
+const TYPE_URL: &str = "type.googleapis.com/stator.TensorProgram";
+
+/// The part that knows PyTorch; imported where it is needed.
+const HELPER: &str = "stator._local_computations";
+
+/// Makes a computation of a function that works on tensors, at one client or at the server.
+///
+/// Its parameters' types are given as for `federated_computation`:
+///
+///     @local_computation(TensorType(np.float32, [None, 64]))
+///     def mean(x):
+///         return x.mean(0)
+///
+/// The function is PyTorch code. It is traced into a tensor program, on tensors of these types that
+/// have no data; the result's type follows. Sizes that are `None` vary.
+///
+/// With `result=` the type of the result is declared, and the function isn't traced: it is called
+/// when the computation runs, in this process, with NumPy's arrays. Such a computation can't be
+/// serialized.
+#[pyclass(module = "stator.federated", frozen, weakref)]
+struct LocalComputation;
+
+#[pymethods]
+impl LocalComputation {
+    #[pyo3(signature = (*args, result=None))]
+    fn __call__<'py>(
+        slf: &Bound<'py, Self>,
+        args: &Bound<'py, PyTuple>,
+        result: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let result = result.map(|result| types::to_type_or_err(result, "result")).transpose()?;
+        let wrapper = Bound::new(slf.py(), ComputationWrapper::native(make, result))?;
+        wrapper.call1(args.clone())
+    }
+
+    fn __repr__(&self) -> &'static str {
+        "<local_computation>"
+    }
+}
+
+fn make<'py>(
+    function: &Bound<'py, PyAny>,
+    parameter: Option<&Type>,
+    unpack: Option<bool>,
+    result: Option<&Type>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = function.py();
+    let declared = declared(function);
+    let spread = match parameter {
+        Some(parameter) => needs_unpacking(function, parameter, unpack)?,
+        None => {
+            check_takes_nothing(function)?;
+            false
+        }
+    };
+    let Body { callable, unpack, result, program } = match result {
+        Some(result) => Body {
+            callable: function.clone().unbind(),
+            unpack: spread,
+            result: result.clone(),
+            program: None,
+        },
+        None => trace(function, parameter, spread, &declared)?,
+    };
+    let ty = Type::function(parameter.cloned(), result);
+    let name = name(function).unwrap_or_else(|| "local".to_owned());
+    let block = embedded_function(callable, ty.clone(), &name, &declared, unpack, program);
+    let doc = function.getattr_opt("__doc__")?.map(Bound::unbind);
+    let origin = Origin { declared: Some(declared), doc, scope: None };
+    Ok(ConcreteComputation::create(py, block, ty, origin)?.into_any())
+}
+
+/// What a local computation runs.
+struct Body {
+    callable: Py<PyAny>,
+    /// Whether it takes the fields of its argument one by one.
+    unpack: bool,
+    result: Type,
+    program: Option<Data>,
+}
+
+fn helper<'py>(py: Python<'py>, declared: Option<&Name>) -> PyResult<Bound<'py, PyModule>> {
+    py.import(HELPER).map_err(|error| {
+        if !error.is_instance_of::<PyModuleNotFoundError>(py) {
+            return error;
+        }
+        let what = "local computations are PyTorch code, and PyTorch isn't installed";
+        let error = Error::new(Class::NotImplemented, what)
+            .hint("with `result=` the function is called as it is, whatever it is written with");
+        raise(&match declared {
+            Some(declared) => error.declared(declared),
+            None => error,
+        })
+    })
+}
+
+fn trace(
+    function: &Bound<'_, PyAny>,
+    parameter: Option<&Type>,
+    spread: bool,
+    declared: &Name,
+) -> PyResult<Body> {
+    let py = function.py();
+    let without_frames = |error: &PyErr| error.set_traceback(py, None);
+    let helper = helper(py, Some(declared))?;
+    let parameter = parameter.map(|parameter| types::wrap(py, parameter)).transpose()?;
+    let specs = helper.call_method1("specs", (parameter, spread, &**declared));
+    let specs = specs.inspect_err(without_frames)?;
+    let (specs, kwargs): (Bound<'_, PyAny>, Bound<'_, PyAny>) = specs.extract()?;
+    let traced = programs::trace(function, Some(&specs), Some(&kwargs));
+    let (program, tracing) = traced.inspect_err(|error| add_hint(py, error, declared))?;
+    let finished = helper.call_method1("finished", (program, tracing));
+    let finished = finished.inspect_err(without_frames)?;
+    let (result, callable, bytes): (Bound<'_, PyAny>, Py<PyAny>, Bound<'_, PyBytes>) =
+        finished.extract()?;
+    let result = types::expect_type(&result, "the result's type")?;
+    let value = bytes.as_bytes().into();
+    let program = Some(Data { type_url: TYPE_URL.into(), value });
+    Ok(Body { callable, unpack: false, result, program })
+}
+
+/// Says to what can't be traced what can be done.
+fn add_hint(py: Python<'_>, error: &PyErr, declared: &Name) {
+    let errors = py.import("stator.errors");
+    let class = errors.and_then(|errors| errors.getattr("ProgramError"));
+    if class.is_ok_and(|class| error.is_instance(py, &class)) {
+        let note = format!(
+            "The local computation {declared} was traced. With `result=` the function is called as \
+             it is, whatever it is written with."
+        );
+        let _ = error.value(py).call_method1("add_note", (note,));
+    }
+}
+
+/// What a program that was read runs as.
+#[pyfunction]
+fn _load_tensor_program<'py>(data: &Bound<'py, PyBytes>) -> PyResult<Bound<'py, PyAny>> {
+    helper(data.py(), None)?.call_method1("load", (data,))
+}
+
+/// Adds `local_computation`, and says how tensor programs are read.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let loader = wrap_pyfunction!(_load_tensor_program, module)?;
+    register_loader(TYPE_URL.to_owned(), loader.into_any().unbind());
+    module.add("local_computation", Bound::new(module.py(), LocalComputation)?)
+}
