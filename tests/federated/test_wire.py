@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import stator.federated as sf
-from stator._stator import federated as native
+from stator.federated import framework as fw
 
 fl = pytest.importorskip("federated_language")
 computation_pb2 = pytest.importorskip("federated_language.proto.computation_pb2")
@@ -24,9 +24,7 @@ DTYPES = [
     *(np.float16, ml_dtypes.bfloat16, np.float32, np.float64, np.complex64, np.complex128, np.str_),
 ]
 
-OURS = SimpleNamespace(
-    types=sf, blocks=SimpleNamespace(**{**vars(native), "Struct": native.StructBlock})
-)
+OURS = SimpleNamespace(types=sf, blocks=fw)
 THEIRS = SimpleNamespace(types=fl, blocks=fl.framework)
 
 
@@ -254,7 +252,7 @@ def test_literals(value: Any, of: Any) -> None:
     ours, theirs = build_block(OURS, spec), build_block(THEIRS, spec)
     bytes_ = message(theirs)
     assert ours.to_bytes() == bytes_
-    read = native.Literal.from_bytes(bytes_)
+    read = fw.Literal.from_bytes(bytes_)
     again = fl.framework.Literal.from_proto(computation_pb2.Computation.FromString(ours.to_bytes()))
     assert np.array_equal(read.value, again.value)
     assert type(read.value) is type(again.value)
@@ -278,12 +276,12 @@ def compiled_messages() -> list[Any]:
 @pytest.mark.parametrize("proto", compiled_messages())
 def test_compiled_computations_keep_their_bytes_and_are_named_after_them(proto: Any) -> None:
     theirs = fl.framework.CompiledComputation.from_proto(proto)
-    ours = native.CompiledComputation.from_proto(proto)
+    ours = fw.CompiledComputation.from_proto(proto)
     assert ours.to_bytes() == proto.SerializeToString(deterministic=True)
     assert (ours.name, str(ours)) == (theirs.name, str(theirs))
     # Inside a tree too.
     inside = fl.framework.Call(theirs, fl.framework.Reference("x", np.int32))
-    read = native.Call.from_proto(inside.to_proto())
+    read = fw.Call.from_proto(inside.to_proto())
     assert (str(read), read.to_bytes()) == (str(inside), message(inside))
 
 
@@ -435,7 +433,7 @@ def test_trees_as_deep_as_the_peer_reads_them(wrap: Any) -> None:
         except Exception:
             assert depth > 10
             ours = build_block(OURS, spec)
-            assert native.ComputationBuildingBlock.from_bytes(ours.to_bytes()).to_bytes() == (
+            assert fw.ComputationBuildingBlock.from_bytes(ours.to_bytes()).to_bytes() == (
                 ours.to_bytes()
             )
             return
@@ -446,20 +444,20 @@ def test_trees_as_deep_as_the_peer_reads_them(wrap: Any) -> None:
 
 def test_errors_name_the_argument_and_the_place() -> None:
     with pytest.raises(TypeError) as wrong:
-        native.Call.from_bytes(3)
+        fw.Call.from_bytes(3)
     assert str(wrong.value) == (
         "`message` is no message\n  expected: bytes, or a protobuf message\n  found:    3 (int)"
     )
     call = build_block(OURS, BLOCKS["call"]).to_bytes()
     with pytest.raises(ValueError, match="^byte 6 of the message: field 7 is cut short"):
-        native.Call.from_bytes(call[:-1])
+        fw.Call.from_bytes(call[:-1])
     broken = call[:-1] + b"\xff"
     with pytest.raises(ValueError) as text:
-        native.Call.from_bytes(broken)
+        fw.Call.from_bytes(broken)
     assert str(text.value) == (
         f"byte {len(call) - 1} of the message: the text is not UTF-8\n  in:       call.argument"
     )
     with pytest.raises(ValueError, match="expected: a Lambda\n  found:    a Call"):
-        native.Lambda.from_bytes(call)
+        fw.Lambda.from_bytes(call)
     with pytest.raises(NotImplementedError):
-        native.ComputationBuildingBlock.from_bytes(b"")
+        fw.ComputationBuildingBlock.from_bytes(b"")
