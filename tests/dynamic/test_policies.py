@@ -309,6 +309,29 @@ def test_what_c_code_reads_is_fixed(log: list[str]) -> None:
     assert any("s0 == 3" in line and "read by range" in line for line in log), log
 
 
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_symbols_stay_in_frames_around_a_break(dynamic: bool | None) -> None:
+    def inner(x: Any) -> Any:
+        y = x * 3
+        if y.sum() > 0:
+            return y + 1
+        return y - 1
+
+    def outer(x: Any) -> Any:
+        n = x.shape[0]
+        m = n * 2
+        z = inner(x)
+        return z.sum() * n + m + torch.ones(m).sum()
+
+    compiled = stator.compile(outer, dynamic=dynamic)
+    # The second side of the branch is met by a replay that has made both frames again.
+    for n in (3, 5, 7, 9, 11, 13):
+        for sign in (1, -1):
+            check(compiled, outer, sign * torch.rand(n, 4))
+    # Before the branch and on each side of it, and the same with symbols.
+    assert stator.stats(compiled).traces == (3 if dynamic else 6)
+
+
 def test_symbols_go_through_graph_breaks() -> None:
     def breaks(x: Any, n: int) -> Any:
         y = x * n

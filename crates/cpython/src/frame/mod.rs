@@ -148,6 +148,18 @@ impl<'py> Frame<'py> {
         self.borrow_opt(unsafe { *self.slots().add(index) })
     }
 
+    /// Puts another object in the place of a bound fast local, of a frame that waits for a call;
+    /// returns the old one.
+    pub fn exchange_local(&self, index: usize, value: Object<'py>) -> Option<Object<'py>> {
+        self.local(index)?;
+        // SAFETY: the slot exists and owns its object, as whoever evaluates the frame knows it: locals
+        // are read from their slots by each instruction, and none but the call is under way.
+        unsafe {
+            let old = std::ptr::replace(self.slots().add(index), value.into_ptr());
+            Some(Bound::from_owned_ptr(self.py, old))
+        }
+    }
+
     /// The value stack, bottom first; `None` are the `NULL`s that calls push.
     ///
     /// While a frame is being evaluated it is right at instruction boundaries; during an

@@ -444,10 +444,19 @@ fn take_roots(
             if !is_read {
                 continue;
             }
-            // Only the innermost frame's locals can be exchanged; the others' numbers stay as they are.
-            let local = (at == innermost && slot < locals).then_some(slot);
-            match state.moving(|state| state.adopt_root_behind_break(source, *value, local)) {
-                Ok(Some(own)) if local.is_some() => {
+            let adopted = state.moving(|state| {
+                if at < innermost && slot < locals {
+                    return state.adopt_waiting_local(source, *value);
+                }
+                let local = (slot < locals).then_some(slot);
+                state.adopt_root_behind_break(source, *value, local)
+            });
+            match adopted {
+                Ok(Some(own)) if slot < locals => {
+                    if at < innermost {
+                        // The table of objects keeps the old one.
+                        frame.exchange_local(slot, own.bind(frame.py()).clone());
+                    }
                     state.hold((frame.id(), slot), source, own.bind_borrowed(frame.py()));
                 }
                 Ok(_) => {}

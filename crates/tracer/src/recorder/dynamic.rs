@@ -261,6 +261,19 @@ impl State {
         }
     }
 
+    /// As [`State::adopt_root_behind_break`] of a local of a frame that waits for the innermost one.
+    pub fn adopt_waiting_local(
+        &mut self,
+        source: SourceId,
+        value: Borrowed<'_, '_>,
+    ) -> Result<Option<Py<PyAny>>, super::state::Stop> {
+        if self.takes_number(source, value, true) {
+            let keeps = self.policy.carries(value);
+            return Ok(Some(self.adopt_number(source, value, keeps).unbind()));
+        }
+        self.adopt(source, value).map(|()| None)
+    }
+
     /// What a read of a dictionary's slot gives: the stand-in of a number that is a symbol.
     pub fn read_slot_value<'py>(
         &mut self,
