@@ -359,7 +359,8 @@ impl Recorder {
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
         self.note(frame, |state| {
-            args.iter().try_for_each(|arg| {
+            state.hands_on = HANDS_ON.contains(&heap::name_of(callable).as_str());
+            let adopted = args.iter().try_for_each(|arg| {
                 if state.kind(*arg) == Kind::Iterator && state.source(*arg).is_some() {
                     return Err((Reason::OutsideIterator, heap::type_name(*arg)));
                 }
@@ -367,7 +368,9 @@ impl Recorder {
                     return Err((Reason::Unsupported, heap::type_name(*arg)));
                 }
                 state.adopt_deep(*arg)
-            })
+            });
+            state.hands_on = false;
+            adopted
         });
         for arg in args {
             if matches!(self.kind(*arg), Kind::Set | Kind::FrozenSet)
@@ -604,7 +607,7 @@ impl Recorder {
             all.extend_from_slice(args);
             return self.call_object(frame, found.as_borrowed(), &all, names);
         }
-        if heap::type_name(callable) == "ReferenceType" && args.is_empty() {
+        if heap::is_weak_reference(callable) && args.is_empty() {
             return self.call_weakref(frame, callable);
         }
         if names.is_none()
@@ -774,6 +777,9 @@ const CALLED_BACK: &[&str] = &[
     "__call__",
     "keys",
 ];
+
+/// C code that gives the items of its arguments without looking at them.
+const HANDS_ON: &[&str] = &["zip", "enumerate", "reversed", "iter", "tuple", "list"];
 
 /// Functions of sets that don't depend on the order of their elements.
 const UNORDERED: &[&str] = &[

@@ -48,6 +48,8 @@ impl State {
             Kind::Tuple => heap::tuple_items(object)
                 .iter()
                 .try_for_each(|item| self.adopt_deep(item.as_borrowed())),
+            // What one refers to is guarded when it is called.
+            Kind::Object if self.hands_on && heap::is_weak_reference(object) => Ok(()),
             Kind::Object => self.refuse_native_state(object),
             Kind::Iterator if self.source(object).is_some() => {
                 Err((Reason::OutsideIterator, heap::type_name(object)))

@@ -4,7 +4,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{
     PyBytes, PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PyModule, PySet, PySlice,
-    PyString, PyTuple, PyType,
+    PyString, PyTuple, PyType, PyWeakrefReference,
 };
 use stator_cpython::Result;
 use stator_cpython::generic;
@@ -33,6 +33,11 @@ pub fn tuple_items<'py>(tuple: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
 /// Whether an object is a `collections.deque`.
 pub fn is_deque(object: Borrowed<'_, '_>) -> bool {
     container::is_deque(object)
+}
+
+/// Whether an object is a `weakref.ref`, not an instance of a subclass.
+pub fn is_weak_reference(object: Borrowed<'_, '_>) -> bool {
+    object.is_exact_instance_of::<PyWeakrefReference>()
 }
 
 /// The elements of a list, set or deque, in iteration order.

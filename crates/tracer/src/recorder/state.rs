@@ -143,6 +143,8 @@ pub struct State {
     pub only_changed: bool,
     /// The tokens that this trace got for writes of context variables.
     pub tokens: Vec<Token>,
+    /// Whether the C code that reads containers now only hands on what they hold.
+    pub hands_on: bool,
     /// The node by which this trace has entered inference mode, until it leaves it.
     pub inference: Option<NodeId>,
     /// Why the contents of one of them could not be guarded.
@@ -226,6 +228,7 @@ impl State {
             unread: FxHashMap::default(),
             only_changed: false,
             tokens: Vec::new(),
+            hands_on: false,
             inference: None,
             failure: None,
             visiting: FxHashSet::default(),
