@@ -14,6 +14,8 @@ from torch import Tensor
 
 import stator
 from stator import _testing
+from stator.errors import ProgramError
+from stator.programs import TensorProgram, TensorSpec
 
 X = torch.arange(1.0, 5.0)
 TABLE = Path(__file__).resolve().parents[2] / "docs" / "breaks.md"
@@ -173,6 +175,28 @@ def test_a_break_that_a_test_asks_for() -> None:
     with _testing.break_everywhere():
         assert torch.equal(compiled(X), X + 1)
     assert "SB019" in ids(compiled)
+
+
+def writes_input(x: Tensor) -> Tensor:
+    """SB021"""
+    return x.add_(1)
+
+
+def needs_size(x: Tensor) -> Tensor:
+    """SB022"""
+    return x * sum(range(x.shape[0]))
+
+
+def looks_at_memory(x: Tensor) -> Tensor:
+    """SB023"""
+    return x.as_strided((2,), (1,))
+
+
+@pytest.mark.parametrize("function", [writes_input, needs_size, looks_at_memory])
+def test_what_no_program_does(function: Callable[[Tensor], Tensor]) -> None:
+    with pytest.raises(ProgramError) as raised:
+        TensorProgram.trace(function, (TensorSpec(torch.float32, (None,)),))
+    assert raised.value.id == function.__doc__
 
 
 def test_every_row_is_met_here() -> None:
