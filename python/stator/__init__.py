@@ -11,8 +11,11 @@ def mse(x, y):
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from stator import _interpreter as _interpreter
-from stator import errors, federated
+from stator import errors
 from stator._backends import list_backends, register_backend
 from stator._compile import compile, reset, stats
 from stator._config import config
@@ -34,6 +37,9 @@ from stator.errors import (
     RecompileError,
     StatorError,
 )
+
+if TYPE_CHECKING:
+    from stator import federated
 
 __all__ = [
     "LOGS",
@@ -69,3 +75,10 @@ __all__ = [
 
 
 read_environment()
+
+
+def __getattr__(name: str) -> Any:
+    # It needs NumPy, which the rest of Stator doesn't.
+    if name == "federated":
+        return importlib.import_module("stator.federated")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

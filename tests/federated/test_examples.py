@@ -8,11 +8,6 @@ import pytest
 pytest.importorskip("sklearn")
 pytest.importorskip("torch")
 
-import stator.federated as fl
-
-if not hasattr(fl, "local_computation"):
-    pytest.skip("needs local computations", allow_module_level=True)
-
 from examples import federated_averaging, federated_linear_regression
 
 

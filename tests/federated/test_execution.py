@@ -327,7 +327,7 @@ def test_values_at_places_and_calls_of_computations() -> None:
         return function(function(x))
 
     assert apply(computation(lambda x: np.int32(x + 1), np.int32, np.int32), 3) == 5
-    with pytest.raises(TypeError, match=r"'function'\] is another function"):
+    with pytest.raises(TypeError, match="`function` is another function"):
         apply(inner, 3)
 
 

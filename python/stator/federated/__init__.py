@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -132,3 +133,12 @@ __all__ = [
     "to_type",
     "to_value",
 ]
+
+#: Packages that are imported when they are first asked for.
+_PACKAGES = frozenset({"common_libs", "compiler", "computation", "federated_context", "types"})
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

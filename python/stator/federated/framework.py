@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stator._stator.federated import (
     FEDERATED_AGGREGATE,
@@ -165,6 +166,13 @@ from stator.federated._executors import (
 )
 from stator.federated.compiler.transformation_utils import BoundVariableTracker
 
+#: The number of clients, and of servers, that a call needs.
+CardinalitiesType: TypeAlias = MutableMapping[PlacementLiteral, int]
+#: One field of a struct, or the way to a field of fields.
+Path: TypeAlias = str | int | tuple[str | int, ...]
+#: What a transformation gives: a block, and whether it is another one than before.
+TransformReturnType: TypeAlias = tuple[ComputationBuildingBlock, bool]
+
 if TYPE_CHECKING:
     from stator.federated._execution_contexts import (
         AsyncExecutionContext,
@@ -203,6 +211,7 @@ __all__ = [
     "Block",
     "BoundVariableTracker",
     "Call",
+    "CardinalitiesType",
     "CompiledComputation",
     "Computation",
     "ComputationBuildingBlock",
@@ -221,6 +230,7 @@ __all__ = [
     "Lambda",
     "Literal",
     "NonuniqueNameError",
+    "Path",
     "Placement",
     "PlacementLiteral",
     "PolymorphicComputation",
@@ -235,6 +245,7 @@ __all__ = [
     "SyncExecutionContext",
     "TraceResult",
     "TracingProvider",
+    "TransformReturnType",
     "TypeNotAssignableError",
     "TypesNotEquivalentError",
     "UnexpectedBlockError",

@@ -243,7 +243,7 @@ impl<'e> Conversion<'e> {
         self.paths.len()
     }
 
-    /// What stands at a path: `the argument[2]['a'] at client 3`.
+    /// What stands at a path: ``the argument `model`['bias'][0] at client 3``.
     fn name(&self, path: usize) -> String {
         let mut parts = Vec::new();
         let mut at = path;
@@ -254,8 +254,9 @@ impl<'e> Conversion<'e> {
         }
         let mut text = self.what.to_owned();
         let mut client = None;
-        for part in parts.into_iter().rev() {
+        for (depth, part) in parts.into_iter().rev().enumerate() {
             match part {
+                Part::Field(name) if depth == 0 => write!(text, " `{name}`"),
                 Part::Field(name) => write!(text, "['{name}']"),
                 Part::Position(at) => write!(text, "[{at}]"),
                 Part::Client(at) => {
