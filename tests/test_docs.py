@@ -85,8 +85,9 @@ def test_architecture_names_every_crate_and_module() -> None:
 
 def test_every_documentation_page_is_listed() -> None:
     readme = (ROOT / "README.md").read_text()
-    for page in sorted((ROOT / "docs").glob("*.md")):
-        assert f"docs/{page.name}" in readme, f"README.md doesn't list docs/{page.name}"
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        name = page.relative_to(ROOT).as_posix()
+        assert f"]({name})" in readme, f"README.md doesn't list {name}"
 
 
 def test_the_page_of_break_reasons_is_current() -> None:
@@ -107,16 +108,18 @@ def test_make_targets_that_the_pages_name_exist() -> None:
             assert target in targets, f"{page.name} names `make {target}`"
 
 
-def test_the_readme_quotes_the_benchmarks() -> None:
+@pytest.mark.parametrize(
+    ("mark", "results"), [("bench", "results.md"), ("bench federated", "federated.md")]
+)
+def test_the_readme_quotes_the_benchmarks(mark: str, results: str) -> None:
     """README's tables of figures are those that `make bench` wrote."""
-    results = ROOT / "bench" / "results.md"
-    if not results.exists():
-        pytest.skip("`make bench` has not been run")
-    rows = {line for line in results.read_text().splitlines() if line.startswith("|")}
+    written = (ROOT / "bench" / results).read_text()
+    rows = {line for line in written.splitlines() if line.startswith("|")}
     readme = (ROOT / "README.md").read_text()
-    quoted = readme.partition("<!-- bench -->")[2].partition("<!-- /bench -->")[0]
+    quoted = readme.partition(f"<!-- {mark} -->")[2].partition(f"<!-- /{mark} -->")[0]
+    assert "|" in quoted
     for line in quoted.splitlines():
-        assert not line.startswith("|") or line in rows, f"not in bench/results.md: {line}"
+        assert not line.startswith("|") or line in rows, f"not in bench/{results}: {line}"
 
 
 def test_no_machine_path_is_left() -> None:
