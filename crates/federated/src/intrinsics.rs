@@ -4,10 +4,8 @@ use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
 
-use crate::dtype::DType;
 use crate::error::Result;
-use crate::placement::Placement::{self, Clients, Server};
-use crate::types::{Field, Type};
+use crate::types::Type;
 
 /// How an operation brings values of the clients together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,7 +40,7 @@ pub struct IntrinsicDef {
 
 /// Declares the uris as constants and the table of all operations.
 macro_rules! intrinsics {
-    ($($constant:ident $uri:literal $ty:expr, $aggregation:expr, $broadcast:expr;)*) => {
+    ($($constant:ident $uri:literal $ty:literal, $aggregation:expr, $broadcast:expr;)*) => {
         $(
             #[doc = concat!("The uri `", $uri, "`.")]
             pub const $constant: &str = $uri;
@@ -51,7 +49,7 @@ macro_rules! intrinsics {
         static ALL: LazyLock<Vec<IntrinsicDef>> = LazyLock::new(|| vec![
             $(IntrinsicDef {
                 uri: $constant,
-                ty: $ty,
+                ty: Type::parse($ty).expect("the table has types"),
                 aggregation: $aggregation,
                 broadcast: $broadcast,
             },)*
@@ -63,85 +61,62 @@ const SHOWN: Option<AggregationKind> = Some(AggregationKind::Default);
 const HIDDEN: Option<AggregationKind> = Some(AggregationKind::Secure);
 const NONE: Option<AggregationKind> = None;
 
-// Above each, its type in notation: a test compares.
+// The type in its notation, how it aggregates, how it broadcasts.
 intrinsics! {
-    // (<{T}@CLIENTS,U,(<U,T> -> U),(<U,U> -> U),(U -> R)> -> R@SERVER)
     FEDERATED_AGGREGATE "federated_aggregate"
-        of(&[
-            each("T"),
-            label("U"),
-            of(&[label("U"), label("T")], label("U")),
-            of(&[label("U"), label("U")], label("U")),
-            function(label("U"), label("R")),
-        ], server("R")), SHOWN, None;
-    // (<(T -> U),T@SERVER> -> U@SERVER)
+        "(<{T}@CLIENTS,U,(<U,T> -> U),(<U,U> -> U),(U -> R)> -> R@SERVER)", SHOWN, None;
     FEDERATED_APPLY "federated_apply"
-        of(&[function(label("T"), label("U")), server("T")], server("U")), NONE, None;
-    // (T@SERVER -> T@CLIENTS)
+        "(<(T -> U),T@SERVER> -> U@SERVER)", NONE, None;
     FEDERATED_BROADCAST "federated_broadcast"
-        function(server("T"), all_clients("T")), NONE, Some(BroadcastKind::Default);
-    // (( -> T) -> {T}@CLIENTS)
+        "(T@SERVER -> T@CLIENTS)", NONE, Some(BroadcastKind::Default);
     FEDERATED_EVAL_AT_CLIENTS "federated_eval_at_clients"
-        function(Type::function(None, label("T")), each("T")), NONE, None;
-    // (( -> T) -> T@SERVER)
+        "(( -> T) -> {T}@CLIENTS)", NONE, None;
     FEDERATED_EVAL_AT_SERVER "federated_eval_at_server"
-        function(Type::function(None, label("T")), server("T")), NONE, None;
-    // (<(T -> U),{T}@CLIENTS> -> {U}@CLIENTS)
+        "(( -> T) -> T@SERVER)", NONE, None;
     FEDERATED_MAP "federated_map"
-        of(&[function(label("T"), label("U")), each("T")], each("U")), NONE, None;
-    // (<(T -> U),T@CLIENTS> -> U@CLIENTS)
+        "(<(T -> U),{T}@CLIENTS> -> {U}@CLIENTS)", NONE, None;
     FEDERATED_MAP_ALL_EQUAL "federated_map_all_equal"
-        of(&[function(label("T"), label("U")), all_clients("T")], all_clients("U")), NONE, None;
-    // ({T}@CLIENTS -> T@SERVER)
-    FEDERATED_MAX "federated_max" function(each("T"), server("T")), SHOWN, None;
-    // ({T}@CLIENTS -> T@SERVER)
-    FEDERATED_MEAN "federated_mean" function(each("T"), server("T")), SHOWN, None;
-    // ({T}@CLIENTS -> T@SERVER)
-    FEDERATED_MIN "federated_min" function(each("T"), server("T")), SHOWN, None;
-    // (<{Ks}@CLIENTS,int32@SERVER,T@SERVER,(<T,int32> -> U)> -> {U*}@CLIENTS)
-    FEDERATED_SECURE_SELECT "federated_secure_select" select(), NONE, Some(BroadcastKind::Secure);
-    // (<{V}@CLIENTS,M> -> V@SERVER)
+        "(<(T -> U),T@CLIENTS> -> U@CLIENTS)", NONE, None;
+    FEDERATED_MAX "federated_max"
+        "({T}@CLIENTS -> T@SERVER)", SHOWN, None;
+    FEDERATED_MEAN "federated_mean"
+        "({T}@CLIENTS -> T@SERVER)", SHOWN, None;
+    FEDERATED_MIN "federated_min"
+        "({T}@CLIENTS -> T@SERVER)", SHOWN, None;
+    FEDERATED_SECURE_SELECT "federated_secure_select"
+        "(<{Ks}@CLIENTS,int32@SERVER,T@SERVER,(<T,int32> -> U)> -> {U*}@CLIENTS)", NONE, Some(BroadcastKind::Secure);
     FEDERATED_SECURE_SUM "federated_secure_sum"
-        of(&[each("V"), label("M")], server("V")), HIDDEN, None;
-    // (<{V}@CLIENTS,B> -> V@SERVER)
+        "(<{V}@CLIENTS,M> -> V@SERVER)", HIDDEN, None;
     FEDERATED_SECURE_SUM_BITWIDTH "federated_secure_sum_bitwidth"
-        of(&[each("V"), label("B")], server("V")), HIDDEN, None;
-    // (<{Ks}@CLIENTS,int32@SERVER,T@SERVER,(<T,int32> -> U)> -> {U*}@CLIENTS)
-    FEDERATED_SELECT "federated_select" select(), NONE, Some(BroadcastKind::Default);
-    // ({T}@CLIENTS -> T@SERVER)
-    FEDERATED_SUM "federated_sum" function(each("T"), server("T")), SHOWN, None;
-    // (T -> T@CLIENTS)
+        "(<{V}@CLIENTS,B> -> V@SERVER)", HIDDEN, None;
+    FEDERATED_SELECT "federated_select"
+        "(<{Ks}@CLIENTS,int32@SERVER,T@SERVER,(<T,int32> -> U)> -> {U*}@CLIENTS)", NONE, Some(BroadcastKind::Default);
+    FEDERATED_SUM "federated_sum"
+        "({T}@CLIENTS -> T@SERVER)", SHOWN, None;
     FEDERATED_VALUE_AT_CLIENTS "federated_value_at_clients"
-        function(label("T"), all_clients("T")), NONE, None;
-    // (T -> T@SERVER)
+        "(T -> T@CLIENTS)", NONE, None;
     FEDERATED_VALUE_AT_SERVER "federated_value_at_server"
-        function(label("T"), server("T")), NONE, None;
-    // (<{T}@CLIENTS,{U}@CLIENTS> -> T@SERVER)
+        "(T -> T@SERVER)", NONE, None;
     FEDERATED_WEIGHTED_MEAN "federated_weighted_mean"
-        of(&[each("T"), each("U")], server("T")), SHOWN, None;
-    // (T -> {U}@CLIENTS)
+        "(<{T}@CLIENTS,{U}@CLIENTS> -> T@SERVER)", SHOWN, None;
     FEDERATED_ZIP_AT_CLIENTS "federated_zip_at_clients"
-        function(label("T"), each("U")), NONE, None;
-    // (T -> U@SERVER)
+        "(T -> {U}@CLIENTS)", NONE, None;
     FEDERATED_ZIP_AT_SERVER "federated_zip_at_server"
-        function(label("T"), server("U")), NONE, None;
-    // (<T,T> -> U)
-    GENERIC_DIVIDE "generic_divide" of(&[label("T"), label("T")], label("U")), NONE, None;
-    // (<T,T> -> T)
-    GENERIC_MULTIPLY "generic_multiply" of(&[label("T"), label("T")], label("T")), NONE, None;
-    // (<T,T> -> T)
-    GENERIC_PLUS "generic_plus" of(&[label("T"), label("T")], label("T")), NONE, None;
-    // T
-    GENERIC_ZERO "generic_zero" label("T"), NONE, None;
-    // (<(T -> U),T*> -> U*)
+        "(T -> U@SERVER)", NONE, None;
+    GENERIC_DIVIDE "generic_divide"
+        "(<T,T> -> U)", NONE, None;
+    GENERIC_MULTIPLY "generic_multiply"
+        "(<T,T> -> T)", NONE, None;
+    GENERIC_PLUS "generic_plus"
+        "(<T,T> -> T)", NONE, None;
+    GENERIC_ZERO "generic_zero"
+        "T", NONE, None;
     SEQUENCE_MAP "sequence_map"
-        of(&[function(label("T"), label("U")), sequence("T")], sequence("U")), NONE, None;
-    // (<T*,U,(<U,T> -> U)> -> U)
+        "(<(T -> U),T*> -> U*)", NONE, None;
     SEQUENCE_REDUCE "sequence_reduce"
-        of(&[sequence("T"), label("U"), of(&[label("U"), label("T")], label("U"))], label("U")),
-        NONE, None;
-    // (T* -> T)
-    SEQUENCE_SUM "sequence_sum" function(sequence("T"), label("T")), NONE, None;
+        "(<T*,U,(<U,T> -> U)> -> U)", NONE, None;
+    SEQUENCE_SUM "sequence_sum"
+        "(T* -> T)", NONE, None;
 }
 
 /// All operations, in the order of their uris.
@@ -174,49 +149,6 @@ impl IntrinsicDef {
     }
 }
 
-fn label(label: &str) -> Type {
-    Type::abstract_type(label)
-}
-
-fn function(parameter: Type, result: Type) -> Type {
-    Type::function(Some(parameter), result)
-}
-
-/// A function of a struct of these.
-fn of(parameters: &[Type], result: Type) -> Type {
-    let field = |ty: &Type| Field { name: None, ty: ty.clone() };
-    let fields = parameters.iter().map(field).collect();
-    function(Type::structure(fields, None).expect("fields without names"), result)
-}
-
-fn sequence(of: &str) -> Type {
-    Type::sequence(label(of)).expect("a label may be an element")
-}
-
-fn at(member: Type, placement: Placement, all_equal: bool) -> Type {
-    Type::federated(member, placement, Some(all_equal)).expect("the member may be placed")
-}
-
-fn each(of: &str) -> Type {
-    at(label(of), Clients, false)
-}
-
-/// The same at all clients.
-fn all_clients(of: &str) -> Type {
-    at(label(of), Clients, true)
-}
-
-fn server(of: &str) -> Type {
-    at(label(of), Server, true)
-}
-
-fn select() -> Type {
-    let int32 = || Type::scalar(DType::Int32);
-    let pick = of(&[label("T"), int32()], label("U"));
-    let keys = each("Ks");
-    of(&[keys, at(int32(), Server, true), server("T"), pick], at(sequence("U"), Clients, false))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,7 +160,7 @@ mod tests {
         for def in all() {
             let start = format!("{} \"{}\"", def.name(), def.uri);
             let row = lines.iter().position(|line| line.starts_with(&start)).unwrap();
-            assert_eq!(lines[row - 1], format!("// {}", def.ty));
+            assert!(lines[row + 1].starts_with(&format!("\"{}\",", def.ty)), "{}", def.ty);
         }
     }
 
