@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::contexts;
+use super::coroutine::{AroundStep, Coroutine};
 
 /// An async function, each of whose calls has a context of its own.
 #[pyclass(module = "stator.federated.framework", frozen, weakref)]
@@ -26,10 +27,10 @@ impl AsyncWrapped {
         py: Python<'_>,
         args: &Bound<'_, PyTuple>,
         kwargs: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<InContext> {
+    ) -> PyResult<Coroutine> {
         let context = self.context.bind(py).call0()?.unbind();
         let coroutine = self.function.bind(py).call(args, kwargs)?.unbind();
-        Ok(InContext { context, coroutine })
+        Ok(Coroutine::new(coroutine, InContext(context)))
     }
 
     /// As a method, the function gets the object.
@@ -66,66 +67,20 @@ impl AsyncWrapped {
     }
 }
 
-/// A coroutine whose every step runs in a context.
-#[pyclass(module = "stator.federated.framework", frozen, weakref)]
-struct InContext {
-    context: Py<PyAny>,
-    coroutine: Py<PyAny>,
-}
+/// Each step runs in a context.
+struct InContext(Py<PyAny>);
 
-impl InContext {
+impl AroundStep for InContext {
     fn step<'py>(
         &self,
         py: Python<'py>,
-        method: &str,
-        args: impl pyo3::call::PyCallArgs<'py>,
+        run: &dyn Fn() -> PyResult<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let _guard = contexts::global(py).get().push(self.context.bind(py));
-        self.coroutine.bind(py).call_method1(method, args)
-    }
-}
-
-#[pymethods]
-impl InContext {
-    fn __await__<'py>(slf: Bound<'py, Self>) -> Bound<'py, Self> {
-        slf
+        let _guard = contexts::global(py).get().push(self.0.bind(py));
+        run()
     }
 
-    fn __iter__<'py>(slf: Bound<'py, Self>) -> Bound<'py, Self> {
-        slf
-    }
-
-    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.step(py, "send", (py.None(),))
-    }
-
-    /// One step, with what was awaited.
-    fn send<'py>(&self, py: Python<'py>, value: Py<PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        self.step(py, "send", (value,))
-    }
-
-    /// One step, with an exception.
-    #[pyo3(signature = (*error))]
-    fn throw<'py>(
-        &self,
-        py: Python<'py>,
-        error: &Bound<'py, PyTuple>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.step(py, "throw", error.clone())
-    }
-
-    /// Ends it.
-    fn close<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.step(py, "close", ())
-    }
-
-    fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-        // `cr_running`, `cr_frame`, ...
-        self.coroutine.bind(py).getattr(name)
-    }
-
-    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.context)?;
-        visit.call(&self.coroutine)
+    fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.0)
     }
 }

@@ -7,6 +7,7 @@ mod calls;
 pub mod computation;
 pub mod contexts;
 pub mod convert;
+mod coroutine;
 pub mod elements;
 pub mod infer;
 mod intrinsics;

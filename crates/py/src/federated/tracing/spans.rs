@@ -13,6 +13,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
+use super::coroutine::{AroundStep, Coroutine};
+
 static PROVIDERS: Mutex<Vec<Py<PyAny>>> = Mutex::new(Vec::new());
 
 fn providers(py: Python<'_>) -> Vec<Py<PyAny>> {
@@ -218,8 +220,8 @@ impl Traced {
         let function = of.function.bind(py);
         let kwargs = kwargs.cloned().unwrap_or_else(|| PyDict::new(py));
         if of.is_async {
-            let steps = Steps {
-                coroutine: function.call(args, Some(&kwargs))?.unbind(),
+            let coroutine = function.call(args, Some(&kwargs))?.unbind();
+            let around = AsSpan {
                 span: Mutex::new(Some(Pending {
                     traced: slf.clone().unbind(),
                     args: args.clone().unbind(),
@@ -227,7 +229,7 @@ impl Traced {
                 })),
                 open: Mutex::new(None),
             };
-            return Ok(Bound::new(py, steps)?.into_any());
+            return Ok(Bound::new(py, Coroutine::new(coroutine, around))?.into_any());
         }
         let open = of.begin(py, args, &kwargs)?;
         match function.call(args, Some(&kwargs)) {
@@ -298,27 +300,24 @@ struct Pending {
     kwargs: Py<PyDict>,
 }
 
-/// A coroutine that is a span, from its first step to its last.
-#[pyclass(module = "stator.federated.framework", frozen, weakref)]
-struct Steps {
-    coroutine: Py<PyAny>,
+/// The coroutine is a span, from its first step to its last.
+struct AsSpan {
     span: Mutex<Option<Pending>>,
     open: Mutex<Option<Open>>,
 }
 
-impl Steps {
+impl AroundStep for AsSpan {
     fn step<'py>(
         &self,
         py: Python<'py>,
-        method: &str,
-        args: impl pyo3::call::PyCallArgs<'py>,
+        run: &dyn Fn() -> PyResult<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let pending = self.span.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(Pending { traced, args, kwargs }) = pending {
             let open = traced.get().begin(py, args.bind(py), kwargs.bind(py))?;
             *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(open);
         }
-        let step = self.coroutine.bind(py).call_method1(method, args);
+        let step = run();
         let Err(error) = &step else { return step };
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(open) = open {
@@ -329,41 +328,6 @@ impl Steps {
             open.end(py, &result)?;
         }
         step
-    }
-}
-
-#[pymethods]
-impl Steps {
-    fn __await__<'py>(slf: Bound<'py, Self>) -> Bound<'py, Self> {
-        slf
-    }
-
-    fn __iter__<'py>(slf: Bound<'py, Self>) -> Bound<'py, Self> {
-        slf
-    }
-
-    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.step(py, "send", (py.None(),))
-    }
-
-    /// One step, with what was awaited.
-    fn send<'py>(&self, py: Python<'py>, value: Py<PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        self.step(py, "send", (value,))
-    }
-
-    /// One step, with an exception.
-    #[pyo3(signature = (*error))]
-    fn throw<'py>(
-        &self,
-        py: Python<'py>,
-        error: &Bound<'py, PyTuple>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.step(py, "throw", error.clone())
-    }
-
-    /// Ends it.
-    fn close<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.step(py, "close", ())
     }
 }
 
@@ -443,69 +407,33 @@ fn set_tracing_providers(tracing_providers: Vec<Py<PyAny>>) {
     drop(old);
 }
 
-/// A coroutine that runs `coro` inside the span that is current now.
-#[pyclass(module = "stator.federated.framework", frozen, weakref)]
-struct InSpan {
-    coroutine: Py<PyAny>,
-    span: Py<PyAny>,
-}
+/// Each step runs inside a span.
+struct InSpan(Py<PyAny>);
 
-impl InSpan {
+impl AroundStep for InSpan {
     fn step<'py>(
         &self,
         py: Python<'py>,
-        method: &str,
-        args: impl pyo3::call::PyCallArgs<'py>,
+        run: &dyn Fn() -> PyResult<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let variable = current(py)?;
         let outer = variable.call_method0("get")?;
-        variable.call_method1("set", (&self.span,))?;
-        let step = self.coroutine.bind(py).call_method1(method, args);
+        variable.call_method1("set", (&self.0,))?;
+        let step = run();
         variable.call_method1("set", (outer,))?;
         step
     }
-}
 
-#[pymethods]
-impl InSpan {
-    fn __await__<'py>(slf: Bound<'py, Self>) -> Bound<'py, Self> {
-        slf
-    }
-
-    fn __iter__<'py>(slf: Bound<'py, Self>) -> Bound<'py, Self> {
-        slf
-    }
-
-    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.step(py, "send", (py.None(),))
-    }
-
-    /// One step, with what was awaited.
-    fn send<'py>(&self, py: Python<'py>, value: Py<PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        self.step(py, "send", (value,))
-    }
-
-    /// One step, with an exception.
-    #[pyo3(signature = (*error))]
-    fn throw<'py>(
-        &self,
-        py: Python<'py>,
-        error: &Bound<'py, PyTuple>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.step(py, "throw", error.clone())
-    }
-
-    /// Ends it.
-    fn close<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.step(py, "close", ())
+    fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.0)
     }
 }
 
 /// A coroutine that runs `coro` inside the span that is current now.
 #[pyfunction]
-fn wrap_coroutine_in_current_trace_context(py: Python<'_>, coro: Py<PyAny>) -> PyResult<InSpan> {
+fn wrap_coroutine_in_current_trace_context(py: Python<'_>, coro: Py<PyAny>) -> PyResult<Coroutine> {
     let span = current(py)?.call_method0("get")?.unbind();
-    Ok(InSpan { coroutine: coro, span })
+    Ok(Coroutine::new(coro, InSpan(span)))
 }
 
 /// A task factory for event loops: tasks are in the span that was current when they were made.
