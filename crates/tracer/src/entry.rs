@@ -406,7 +406,14 @@ impl Entry {
     }
 
     fn undo(&self, py: Python<'_>) -> &undo::Plan {
-        self.undo.get_or_init(|| undo::Plan::of(py, &self.traced))
+        match self.undo.get() {
+            Some(plan) => plan,
+            None => {
+                // Made before the cell is taken: a collection may run, and with it other threads.
+                let plan = undo::Plan::of(py, &self.traced);
+                self.undo.get_or_init(|| plan)
+            }
+        }
     }
 
     fn program(&self, py: Python<'_>) -> PyResult<&Program> {

@@ -50,11 +50,7 @@ fn watch(object: Any<'_, '_>, flag: &Arc<AtomicBool>) -> PyResult<Py<PyAny>> {
     let py = object.py();
     let address = object.as_ptr() as usize;
     if let Some(watch) = watched().objects.get_mut(&address) {
-        if watch.flags.len() == watch.flags.capacity() {
-            watch.flags.retain(|flag| flag.strong_count() > 0);
-        }
-        watch.flags.push(Arc::downgrade(flag));
-        return Ok(watch.weak.clone_ref(py));
+        return Ok(watch.tell(py, flag));
     }
     let callback = callback(py)?.as_ptr();
     // SAFETY: both are live; the result is a new reference or null with an error set. No lock is
@@ -63,10 +59,25 @@ fn watch(object: Any<'_, '_>, flag: &Arc<AtomicBool>) -> PyResult<Py<PyAny>> {
         Bound::from_owned_ptr_or_err(py, ffi::PyWeakref_NewRef(object.as_ptr(), callback))?
     };
     let mut watched = watched();
+    if let Some(watch) = watched.objects.get_mut(&address) {
+        // What ran meanwhile watches it too; the reference that nobody knows dies unheard.
+        return Ok(watch.tell(py, flag));
+    }
     watched.addresses.insert(weak.as_ptr() as usize, address);
     let flags = vec![Arc::downgrade(flag)];
     watched.objects.insert(address, Watch { weak: weak.clone().unbind(), flags });
     Ok(weak.unbind())
+}
+
+impl Watch {
+    /// From now on `flag` is told of the object's death too. Returns the weak reference.
+    fn tell(&mut self, py: Python<'_>, flag: &Arc<AtomicBool>) -> Py<PyAny> {
+        if self.flags.len() == self.flags.capacity() {
+            self.flags.retain(|flag| flag.strong_count() > 0);
+        }
+        self.flags.push(Arc::downgrade(flag));
+        self.weak.clone_ref(py)
+    }
 }
 
 /// The callback of all weak references: it is given the reference whose object is dying.
