@@ -113,6 +113,8 @@ LOG = logging.getLogger("stator-test-stress")
 LOG.setLevel(logging.INFO)
 LOG.propagate = False
 LOG.addHandler(logging.NullHandler())
+# The first question is answered in another way, by a trace that never serves again.
+LOG.isEnabledFor(logging.INFO)
 
 
 def logs(x: Tensor, k: int) -> Tensor:
@@ -227,6 +229,9 @@ def main(seconds: float) -> None:
     faulthandler.dump_traceback_later(seconds + GRACE, exit=True)
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
+    # Wherever a collection may run, another thread may come in.
+    gc.callbacks.append(lambda phase, info: [].append(phase))
+    gc.set_threshold(50)
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -7,6 +7,7 @@
 //! CPython version.
 
 pub mod code;
+pub mod collector;
 mod ffi;
 pub mod frame;
 pub mod generic;

@@ -8,6 +8,7 @@
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use smallvec::SmallVec;
+use stator_cpython::collector::Paused;
 use stator_cpython::heap::tensor;
 use stator_cpython::object::Borrowed;
 use stator_graph::{Arg, Graph, NodeId, NodeKind, Target, TextId};
@@ -46,11 +47,15 @@ pub fn generators(py: Python<'_>) -> PyResult<Generators> {
 /// # Errors
 /// What PyTorch raises.
 pub fn save(py: Python<'_>, generators: &[Py<PyAny>]) -> PyResult<Generators> {
-    let state = |generator: &Py<PyAny>| {
-        let state = generator.call_method0(py, pyo3::intern!(py, "get_state"))?;
-        Ok((generator.clone_ref(py), state))
-    };
-    generators.iter().map(state).collect()
+    let save =
+        |generator: &Py<PyAny>| Ok((generator.clone_ref(py), state(generator.bind(py))?.unbind()));
+    generators.iter().map(save).collect()
+}
+
+/// A generator's state. PyTorch makes the object that holds it under the generator's lock.
+fn state<'py>(generator: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let _paused = Paused::new(generator.py());
+    generator.call_method0(pyo3::intern!(generator.py(), "get_state"))
 }
 
 /// Those of `before` whose state has changed.
@@ -59,12 +64,12 @@ pub fn save(py: Python<'_>, generators: &[Py<PyAny>]) -> PyResult<Generators> {
 /// What PyTorch raises.
 pub fn advanced(py: Python<'_>, before: Generators) -> PyResult<Vec<Py<PyAny>>> {
     let mut changed = Vec::new();
-    for (generator, state) in before {
-        let now = generator.bind(py).call_method0(pyo3::intern!(py, "get_state"))?;
-        let state = state.into_bound(py);
-        let same = match tensor::same_bytes(state.as_borrowed(), now.as_borrowed())? {
+    for (generator, then) in before {
+        let now = state(generator.bind(py))?;
+        let then = then.into_bound(py);
+        let same = match tensor::same_bytes(then.as_borrowed(), now.as_borrowed())? {
             Some(same) => same,
-            None => py.import("torch")?.call_method1("equal", (state, now))?.is_truthy()?,
+            None => py.import("torch")?.call_method1("equal", (then, now))?.is_truthy()?,
         };
         if !same {
             changed.push(generator);
