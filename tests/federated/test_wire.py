@@ -455,7 +455,8 @@ def test_errors_name_the_argument_and_the_place() -> None:
     with pytest.raises(ValueError) as text:
         fw.Call.from_bytes(broken)
     assert str(text.value) == (
-        f"byte {len(call) - 1} of the message: the text is not UTF-8\n  in:       call.argument"
+        f"byte {len(call) - 1} of the message: the text is not UTF-8\n"
+        "  expected: bytes that `to_bytes` wrote\n  in:       call.argument"
     )
     with pytest.raises(ValueError, match="expected: a Lambda\n  found:    a Call"):
         fw.Lambda.from_bytes(call)

@@ -20,3 +20,32 @@ def test_stress() -> None:
     ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS + 300)
     # Where the threads wait for each other, what each of them does.
     assert ended.returncode == 0, ended.stderr
+
+
+# A collection wherever one may start, and then another thread's turn.
+COLLECTIONS = """
+import faulthandler, gc, threading, time
+import torch, stator
+
+def run():
+    x = torch.ones(3)
+    for k in range(20):
+        own = stator.compile(lambda v: v * k + torch.rand(3))
+        own(x), own(x)
+
+faulthandler.dump_traceback_later(60, exit=True)
+gc.callbacks.append(lambda phase, info: time.sleep(0))
+gc.set_threshold(1, 1000, 1000)
+threads = [threading.Thread(target=run) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+
+@pytest.mark.skipif(api.PLAIN, reason="nothing is recorded")
+def test_threads_in_collections() -> None:
+    command = [sys.executable, "-c", COLLECTIONS]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stderr

@@ -20,6 +20,7 @@ pub fn by_name(value: &BuildingBlock, name: &str) -> Result<BuildingBlock> {
             Class::Attribute,
             format!("the value has no attribute `{name}`: it isn't a struct"),
         )
+        .expected("a struct, or a struct at a placement")
         .found(value.ty()));
     };
     let Some(position) = of.position(name) else {
@@ -62,11 +63,7 @@ pub fn by_index(value: &BuildingBlock, index: i64) -> Result<BuildingBlock> {
     let Some(at) = usize::try_from(index).ok().filter(|&at| at < of.len()) else {
         let class = if federated { Class::Value } else { Class::Index };
         let error = Error::new(class, format!("the value has no field {index}"))
-            .expected(match of.len() {
-                0 => "no field: the struct is empty".to_owned(),
-                1 => "0, the only field".to_owned(),
-                count => format!("0 to {}", count - 1),
-            })
+            .expected(positions(of.len()))
             .found(value.ty());
         let from_end = index.checked_neg().and_then(|back| usize::try_from(back).ok());
         let from_end = from_end.filter(|&back| 0 < back && back <= of.len());
@@ -87,7 +84,16 @@ pub fn by_index(value: &BuildingBlock, index: i64) -> Result<BuildingBlock> {
     }
 }
 
-/// The fields at these positions of a struct, one after another.
+/// Which positions a struct of `count` fields has.
+pub fn positions(count: usize) -> String {
+    match count {
+        0 => "no field: the struct is empty".to_owned(),
+        1 => "0, the only field".to_owned(),
+        count => format!("0 to {}", count - 1),
+    }
+}
+
+/// The struct type of a value that has fields.
 ///
 /// # Errors
 /// `Class::Type`: it isn't a struct.

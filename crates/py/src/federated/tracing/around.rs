@@ -232,8 +232,8 @@ fn around_call<'py>(
     let generator = wrapper.call(args, kwargs)?;
     if generator.getattr_opt("send")?.is_none() {
         return Err(PyTypeError::new_err(format!(
-            "`around` needs a generator function: one with a `yield` where the wrapped function \
-             runs\n  found:    {}",
+            "`around` needs a generator function\n  expected: a function with a `yield` where the \
+             wrapped function runs\n  found:    {}",
             describe(wrapper)
         )));
     }

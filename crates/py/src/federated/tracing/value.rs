@@ -407,7 +407,9 @@ impl Value {
             return self.part(py, block);
         }
         if chosen.is_empty() {
-            let error = Error::new(Class::Index, "the slice has no fields").found(self.block.ty());
+            let error = Error::new(Class::Index, "the slice has no fields")
+                .expected(fields::positions(count))
+                .found(self.block.ty());
             return Err(raise_here(py, error));
         }
         let field = |&at: &usize| Ok((None, fields::by_index(&self.block, at as i64)?));
