@@ -3,9 +3,12 @@
 use std::ptr;
 
 use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyType;
 
 use crate::ffi as shim;
-use crate::object::{Borrowed, Object, owned};
+use crate::generic::is_subtype;
+use crate::object::{Borrowed, Object, owned, status};
 use crate::raised::{Raised, Result};
 
 /// Calls `callable`; the last `names.len()` of `args` are keyword arguments of these names.
@@ -43,6 +46,44 @@ pub fn call_ex<'py>(
     let kwargs = kwargs.map_or(ptr::null_mut(), |kwargs| kwargs.as_ptr());
     // SAFETY: valid objects of the types the C API asks for.
     unsafe { owned(callable.py(), ffi::PyObject_Call(callable.as_ptr(), args.as_ptr(), kwargs)) }
+}
+
+/// What `type.__call__` does with what `__new__` has made: an instance of the class is initialised, as
+/// its own class says.
+pub fn initialized<'py>(
+    class: Borrowed<'_, 'py>,
+    object: Object<'py>,
+    args: &[Borrowed<'_, 'py>],
+    names: Option<Borrowed<'_, 'py>>,
+) -> Result<Object<'py>> {
+    super::begin()?;
+    let py = object.py();
+    let own = object.get_type();
+    if !class.cast::<PyType>().is_ok_and(|class| is_subtype(&own, &class)) {
+        return Ok(object);
+    }
+    // SAFETY: a live type's slot, called with an instance of it, a tuple, and a dict or null.
+    unsafe {
+        let Some(init) = (*own.as_type_ptr()).tp_init else { return Ok(object) };
+        let named = names.map_or(0, |names| ffi::PyTuple_GET_SIZE(names.as_ptr()) as usize);
+        let (positional, named) = args.split_at(args.len() - named);
+        let tuple = owned(py, ffi::PyTuple_New(positional.len() as isize))?;
+        for (index, arg) in positional.iter().enumerate() {
+            ffi::PyTuple_SET_ITEM(tuple.as_ptr(), index as isize, (*arg).to_owned().into_ptr());
+        }
+        let mut dict = None;
+        if let Some(names) = names.filter(|_| !named.is_empty()) {
+            let own = owned(py, ffi::PyDict_New())?;
+            for (index, value) in named.iter().enumerate() {
+                let name = ffi::PyTuple_GET_ITEM(names.as_ptr(), index as isize);
+                status(ffi::PyDict_SetItem(own.as_ptr(), name, value.as_ptr()))?;
+            }
+            dict = Some(own);
+        }
+        let kwargs = dict.as_ref().map_or(ptr::null_mut(), |dict| dict.as_ptr());
+        status(init(object.as_ptr(), tuple.as_ptr(), kwargs))?;
+    }
+    Ok(object)
 }
 
 /// The tuple of a `*args`; `None` if it is one already.

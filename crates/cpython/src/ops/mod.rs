@@ -21,11 +21,12 @@ mod iteration;
 mod matching;
 mod names;
 mod operators;
+mod results;
 mod special;
 
 pub use asynchronous::{before_async_with, get_aiter, get_anext, get_awaitable};
 pub use attributes::{Method, before_with, get_attr, get_method, set_attr};
-pub use calls::{call, call_ex, merge_kwargs, to_args_tuple, to_kwargs_dict};
+pub use calls::{call, call_ex, initialized, merge_kwargs, to_args_tuple, to_kwargs_dict};
 pub use containers::{
     build_const_key_map, build_map, build_set, build_slice, build_string, dict_update, list_append,
     list_extend, list_to_tuple, map_add, set_add, set_update,
@@ -46,6 +47,7 @@ pub use operators::{
     BinaryOp, CompareOp, UnaryOp, binary, compare, contains, format, get_item, set_item, truth,
     unary,
 };
+pub use results::Conversion;
 pub use special::{
     Asked, asks_right_first, binary_rest, checked_bool, checked_iterator, checked_length,
     compare_rest, getattr_hook, is_exhausted, is_not_implemented, is_sequence_operand,

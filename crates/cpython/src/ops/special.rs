@@ -34,11 +34,15 @@ pub fn is_not_implemented(object: &Object<'_>) -> bool {
     object.as_ptr() == unsafe { ffi::Py_NotImplemented() }
 }
 
-/// The name that error messages give a type.
-fn type_name(object: Borrowed<'_, '_>) -> String {
+/// The name that error messages give a type, no longer than that.
+pub(super) fn short_type_name(object: Borrowed<'_, '_>, most: usize) -> String {
     // SAFETY: a live object; a type's name is a C string that lives as long as the type.
     let name = unsafe { CStr::from_ptr((*ffi::Py_TYPE(object.as_ptr())).tp_name) };
-    name.to_string_lossy().chars().take(100).collect()
+    name.to_string_lossy().chars().take(most).collect()
+}
+
+fn type_name(object: Borrowed<'_, '_>) -> String {
+    short_type_name(object, 100)
 }
 
 fn type_of(object: Borrowed<'_, '_>) -> *mut ffi::PyTypeObject {

@@ -6,10 +6,12 @@
 //! [`Evaluation::finish`] does the rest of the instruction.
 
 use pyo3::prelude::*;
-use stator_cpython::object::Object;
+use pyo3::types::{PyDict, PyTuple, PyType};
+use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, Asked, BinaryOp, CompareOp};
 use stator_cpython::{Raised, Result, generic, opcode as op};
 
+use super::builtins::End;
 use super::{Done, Evaluation, Sites, Stop};
 
 /// What the function is to the instruction that calls it.
@@ -19,6 +21,8 @@ pub enum Role {
     Callee,
     /// `__init__`; the instance waits beside the operands.
     Init,
+    /// `__new__`; the operands wait.
+    New,
     /// `__enter__`; the bound `__exit__` waits beside the operands.
     Enter,
     /// It gives an attribute. If it raises `AttributeError`, `__getattr__` is asked `next`.
@@ -44,6 +48,8 @@ pub enum Role {
     Bool,
     /// `__len__`, for the truth value.
     Length,
+    /// What a builtin function calls, or a placeholder of an f-string.
+    Builtin(End),
 }
 
 /// What becomes of a truth value.
@@ -76,6 +82,18 @@ pub enum Link {
     Push,
     /// The result is `None`; the instance lies on the stack.
     Init,
+    /// What `__new__` made, which `__init__` is yet to be called on.
+    New {
+        /// How many arguments the class is called with.
+        count: u32,
+        /// The constant that names the last ones.
+        names: Option<u32>,
+    },
+    /// The same, of a call with unpacked arguments.
+    NewUnpacked {
+        /// Whether some are named.
+        has_kwargs: bool,
+    },
     /// The result takes the place of so many operands.
     Replace(u8),
     /// So many operands go, and the result.
@@ -106,6 +124,20 @@ pub enum Link {
     Bool(Truth),
     /// `__len__`'s.
     Length(Truth),
+    /// What a builtin function makes of it, whose operands wait on the stack.
+    Builtin {
+        /// What that is.
+        end: End,
+        /// How many arguments the function has.
+        count: u32,
+    },
+    /// What a placeholder of an f-string makes of it, whose operands wait on the stack.
+    Format {
+        /// What that is.
+        end: End,
+        /// `FORMAT_VALUE`'s argument.
+        arg: u32,
+    },
 }
 
 impl Link {
@@ -115,6 +147,7 @@ impl Link {
     pub fn of(opcode: u8, arg: u32, role: Role) -> Option<(Self, usize)> {
         let operands = match opcode {
             // Callable and a `NULL`, or function and receiver.
+            _ if matches!(role, Role::Builtin(_) | Role::New) => 0,
             op::CALL => arg as usize + 2,
             op::CALL_FUNCTION_EX => 3 + (arg as usize & 1),
             op::BEFORE_WITH => 1,
@@ -124,6 +157,8 @@ impl Link {
             (op::CALL | op::CALL_FUNCTION_EX | op::WITH_EXCEPT_START, Role::Callee)
             | (op::BEFORE_WITH, Role::Enter) => Link::Push,
             (op::CALL | op::CALL_FUNCTION_EX, Role::Init) => Link::Init,
+            (op::CALL, Role::New) => Link::New { count: arg, names: None },
+            (op::CALL_FUNCTION_EX, Role::New) => Link::NewUnpacked { has_kwargs: arg & 1 != 0 },
             (op::LOAD_ATTR | op::LOAD_METHOD, Role::Getter { next }) => {
                 Link::Attribute { name: arg, is_method: opcode == op::LOAD_METHOD, next }
             }
@@ -143,6 +178,8 @@ impl Link {
             (op::CONTAINS_OP, Role::Contains) => Link::Contains { inverted: arg != 0 },
             (op::GET_ITER, Role::Iter) => Link::Iterator,
             (op::FOR_ITER, Role::Next) => Link::Next(arg),
+            (op::CALL, Role::Builtin(end)) => Link::Builtin { end, count: arg },
+            (op::FORMAT_VALUE, Role::Builtin(end)) => Link::Format { end, arg },
             (_, Role::Bool) => Link::Bool(Truth::of(opcode, arg)?),
             (_, Role::Length) => Link::Length(Truth::of(opcode, arg)?),
             _ => return None,
@@ -176,6 +213,25 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
                 if !result.is_none() {
                     return Err(generic::raise_init_result(result.as_borrowed()).into());
                 }
+            }
+            Link::New { count, names } => {
+                let count = count as usize;
+                let code = self.code();
+                let names = names.map(|names| code.const_at(names as usize));
+                let (class, args) = (self.run.peek(count + 1), self.run.peek_many(count));
+                let class = called_class(class);
+                let made = result.and_then(|made| {
+                    self.sites.initialize(&self.frame, class.as_borrowed(), made, args, names)
+                });
+                self.run.finish_call(count, true, made)?;
+            }
+            Link::NewUnpacked { has_kwargs } => {
+                let at = 1 + usize::from(has_kwargs);
+                let kwargs = has_kwargs.then(|| self.run.peek(1));
+                let (class, args) = (self.run.peek(at + 1), self.run.peek(at));
+                let made =
+                    result.and_then(|made| self.initialize_unpacked(class, made, args, kwargs));
+                self.run.finish_call(at, true, made)?;
             }
             Link::Replace(1) => self.run.finish_one(result)?,
             Link::Replace(_) => self.run.finish_two(result)?,
@@ -234,8 +290,36 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
                 let value = result.and_then(|result| ops::checked_length(result.as_borrowed()));
                 return self.take_truth(truth, value.map(|length| length > 0));
             }
+            Link::Builtin { end, count } => {
+                let count = count as usize;
+                let interrupts = |what| self.sites.interrupts(&self.frame, what);
+                let result = end.finish(self.run.peek_many(count), result, interrupts);
+                self.run.finish_call(count, true, result)?;
+            }
+            Link::Format { end, arg } => self.finish_format(end, arg, result)?,
         }
         Ok(())
+    }
+
+    /// The rest of a class's call with unpacked arguments.
+    fn initialize_unpacked(
+        &self,
+        class: Borrowed<'_, 'py>,
+        made: Object<'py>,
+        args: Borrowed<'_, 'py>,
+        kwargs: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        let (py, class) = (self.py(), called_class(class));
+        let raise = |error: PyErr| Raised::set(py, error);
+        let positional = args.cast::<PyTuple>().map_err(|error| raise(error.into()))?;
+        let kwargs = kwargs.and_then(|kwargs| kwargs.cast::<PyDict>().ok());
+        let named: Vec<_> = kwargs.iter().flat_map(|kwargs| kwargs.iter()).collect();
+        let positional: Vec<_> = positional.iter().collect();
+        let values = positional.iter().chain(named.iter().map(|(_, value)| value));
+        let all: Vec<Borrowed<'_, 'py>> = values.map(Bound::as_borrowed).collect();
+        let names = PyTuple::new(py, named.iter().map(|(name, _)| name)).map_err(raise)?;
+        let names = (!named.is_empty()).then(|| names.as_any().as_borrowed());
+        self.sites.initialize(&self.frame, class.as_borrowed(), made, &all, names)
     }
 
     /// `__getattr__`, where what was asked first has raised `AttributeError`.
@@ -297,4 +381,12 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
             }
         }
     }
+}
+
+/// The class that a call makes an instance of: what is called, or what its `type.__call__` is bound to.
+pub fn called_class<'py>(callable: Borrowed<'_, 'py>) -> Object<'py> {
+    if callable.is_instance_of::<PyType>() {
+        return callable.to_owned();
+    }
+    generic::wrapper_parts(callable).map_or_else(|| callable.to_owned(), |(receiver, _)| receiver)
 }

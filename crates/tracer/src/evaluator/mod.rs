@@ -15,6 +15,7 @@
 #![deny(unsafe_code)]
 
 mod attributes;
+mod builtins;
 mod calls;
 mod containers;
 mod control;
@@ -37,7 +38,9 @@ use stator_cpython::object::Object;
 use stator_cpython::thread::Thread;
 use stator_cpython::{Raised, Result};
 
-pub use links::{Link, Role};
+pub use builtins::End;
+pub use links::{Link, Role, called_class};
+pub use operators::format_text;
 pub use sites::{Plain, Sites, Step};
 
 /// Evaluates `frame` until it returns, yields, raises or is handed over.

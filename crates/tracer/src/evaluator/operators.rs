@@ -1,11 +1,18 @@
 //! Unary, binary and comparison operators; formatting.
 
-use pyo3::types::PyBool;
-use stator_cpython::object::Object;
-use stator_cpython::ops::{BinaryOp, CompareOp, UnaryOp};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyString};
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::ops::{self, BinaryOp, CompareOp, UnaryOp};
 use stator_cpython::{Raised, Result};
 
+use super::builtins::End;
 use super::{Done, Evaluation, Sites};
+
+/// The bits of `FORMAT_VALUE`'s argument that name a conversion.
+pub const CONVERSION: u32 = 3;
+/// That which says that there is a specification.
+pub const HAS_SPEC: u32 = 4;
 
 impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     #[inline(always)]
@@ -63,8 +70,6 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     }
 
     pub(super) fn format_value(&mut self, arg: u32) -> Done {
-        const CONVERSION: u32 = 3;
-        const HAS_SPEC: u32 = 4;
         let (count, spec) = match arg & HAS_SPEC {
             0 => (1, None),
             _ => (2, Some(self.run.peek(1))),
@@ -76,4 +81,40 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
         self.run.push(result?);
         Ok(())
     }
+
+    /// Ends `FORMAT_VALUE` behind the method that it has called.
+    pub(super) fn finish_format(
+        &mut self,
+        end: End,
+        arg: u32,
+        result: Result<Object<'py>>,
+    ) -> Done {
+        let (count, spec) = match arg & HAS_SPEC {
+            0 => (1, None),
+            _ => (2, Some(self.run.peek(1))),
+        };
+        let interrupts = |what| self.sites.interrupts(&self.frame, what);
+        let text = end.finish(&[self.run.peek(count)], result, interrupts);
+        let converts = arg & CONVERSION != 0;
+        let result = text.and_then(|text| format_text(text, converts, spec, interrupts));
+        self.run.drop_many(count);
+        self.run.push(result?);
+        Ok(())
+    }
+}
+
+/// What a placeholder makes of the text that its conversion (`!r`, `!s`) has given.
+pub fn format_text<'py>(
+    text: Object<'py>,
+    converts: bool,
+    spec: Option<Borrowed<'_, 'py>>,
+    interrupts: impl Fn(&'static str),
+) -> Result<Object<'py>> {
+    if !converts {
+        return Ok(text);
+    }
+    if !text.is_exact_instance_of::<PyString>() {
+        interrupts("the format of a string's subclass");
+    }
+    ops::format(text.as_borrowed(), 0, spec)
 }

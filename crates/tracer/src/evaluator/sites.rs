@@ -240,6 +240,18 @@ pub trait Sites<'py>: Sized {
 
     // -- calls ---------------------------------------------------------------------------------
 
+    /// The rest of a class's call, whose `__new__` has returned `object`.
+    fn initialize(
+        &self,
+        frame: &Frame<'py>,
+        class: Borrowed<'_, 'py>,
+        object: Object<'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        ops::initialized(class, object, args, names)
+    }
+
     /// `CALL`. `names` is the `KW_NAMES` tuple: the last `names.len()` of `args` are keyword arguments.
     fn call(
         &self,

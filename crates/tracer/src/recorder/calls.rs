@@ -16,7 +16,6 @@ use super::marked::break_message;
 use super::state::Origin;
 use crate::breaks::Reason;
 use crate::disabled;
-use crate::evaluator::Role;
 use crate::functions::{Class, Determined, Model, Operation};
 use crate::marks;
 
@@ -250,7 +249,7 @@ impl Recorder {
     }
 
     /// Calls something the function table knows.
-    fn call_class<'py>(
+    pub(super) fn call_class<'py>(
         &self,
         frame: &Frame<'py>,
         class: &Class,
@@ -285,7 +284,10 @@ impl Recorder {
             }
             // What it makes only holds a callable: calls of that are met where they happen.
             Class::Constructor => self.transparent_call(frame, callable, args, names),
-            Class::Model(model) => self.model_call(frame, *model, callable, args, names),
+            Class::Model(model) => {
+                let _calling = self.calling(frame, *model, callable, args);
+                self.model_call(frame, *model, callable, args, names)
+            }
             Class::IsCompiling => {
                 if is_module_call(frame) {
                     return ops::call(callable, args, names);
@@ -632,122 +634,6 @@ impl Recorder {
             self.stop(frame, Reason::OpaqueCall, heap::type_name(callable));
         }
         ops::call(callable, args, names)
-    }
-
-    /// A class: `type.__call__` is followed to `__new__` and `__init__`.
-    fn construct<'py>(
-        &self,
-        frame: &Frame<'py>,
-        class: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
-    ) -> Result<Object<'py>> {
-        self.links.clear();
-        if let Some(known) = self.functions.class(class) {
-            return self.call_class(frame, known, class, args, names);
-        }
-        let ty = class.cast::<PyType>().expect("the kind says it is a class");
-        let py = frame.py();
-        let meta = ty.get_type();
-        if !meta.is(py.get_type::<PyType>()) {
-            let name = pyo3::intern!(py, "__call__").as_any().as_borrowed();
-            match self.lookup(frame, &meta, name) {
-                Some(found) if self.kind(found.as_borrowed()) == Kind::Function => {
-                    let mut all = Args::from_slice(&[class]);
-                    all.extend_from_slice(args);
-                    return self.call_linked(
-                        frame,
-                        Role::Callee,
-                        None,
-                        found.as_borrowed(),
-                        &all,
-                        names,
-                    );
-                }
-                _ => {}
-            }
-        }
-        self.instantiate(frame, &ty, args, names)
-    }
-
-    /// What `type.__call__` does.
-    pub(super) fn instantiate<'py>(
-        &self,
-        frame: &Frame<'py>,
-        ty: &Bound<'py, PyType>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
-    ) -> Result<Object<'py>> {
-        let py = frame.py();
-        let class = ty.as_any().as_borrowed();
-        let new = self.lookup(frame, ty, pyo3::intern!(py, "__new__").as_any().as_borrowed());
-        let init = self.lookup(frame, ty, pyo3::intern!(py, "__init__").as_any().as_borrowed());
-        let (Some(new), Some(init)) = (new, init) else { return ops::call(class, args, names) };
-        let new = heap::wrapped_function(new.as_borrowed());
-        self.vouch(frame, new.as_borrowed());
-        let new_kind = self.kind(new.as_borrowed());
-        let init_is_python = self.kind(init.as_borrowed()) == Kind::Function;
-        let known = self.functions.class(new.as_borrowed());
-        let new_is_default = matches!(known, Some(Class::Model(Model::New)));
-        if new_kind != Kind::Function && !new_is_default && known.is_none() {
-            let detail = heap::name_of(class);
-            self.stop(frame, Reason::OpaqueCall, format!("creation of a {detail}"));
-            return ops::call(class, args, names);
-        }
-        if !init_is_python {
-            let result = if new_kind == Kind::Function {
-                // `__new__` in Python (named tuples): traced; C's `__init__` does nothing of note.
-                let mut all = Args::from_slice(&[class]);
-                all.extend_from_slice(args);
-                let made = self.call_object(frame, new.as_borrowed(), &all, names)?;
-                if !made.get_type().is(ty) && !self.is_stopped() {
-                    return Ok(made);
-                }
-                if self.functions.class(init.as_borrowed()).is_none() {
-                    self.stop(frame, Reason::OpaqueCall, heap::name_of(init.as_borrowed()));
-                }
-                made
-            } else {
-                // Exceptions, plain objects, containers of builtin bases.
-                self.concrete(frame, args, "the creation of an object");
-                self.note(frame, |state| args.iter().try_for_each(|arg| state.adopt_deep(*arg)));
-                ops::call(class, args, names)?
-            };
-            self.note(frame, |state| {
-                if state.origin(result.as_borrowed()).is_none() {
-                    state.set_fresh(result.as_borrowed());
-                }
-                Ok(())
-            });
-            return Ok(result);
-        }
-        // `__new__` first, then `__init__` in Python on a known object.
-        let mut all = Args::from_slice(&[class]);
-        all.extend_from_slice(args);
-        let object = if new_is_default {
-            generic::new_object(ty, args, names)?
-        } else {
-            self.call_object(frame, new.as_borrowed(), &all, names)?
-        };
-        if !generic::is_subtype(&object.get_type(), ty) {
-            return Ok(object);
-        }
-        self.note(frame, |state| {
-            if !matches!(state.origin(object.as_borrowed()), Some(Origin::Source(_))) {
-                state.set_fresh(object.as_borrowed());
-            }
-            Ok(())
-        });
-        let result = {
-            let mut all = Args::from_slice(&[object.as_borrowed()]);
-            all.extend_from_slice(args);
-            let held = Some(object.clone());
-            self.call_linked(frame, Role::Init, held, init.as_borrowed(), &all, names)?
-        };
-        if !result.is_none() {
-            return Err(generic::raise_init_result(result.as_borrowed()));
-        }
-        Ok(object)
     }
 }
 

@@ -46,7 +46,7 @@ impl Recorder {
             && self.kind(own.as_borrowed()) == Kind::Function
             && !self.functions.is_tensor_hash(own.as_borrowed())
         {
-            return native();
+            return self.python_hash(frame, object).unwrap_or_else(native);
         }
         self.note(frame, |state| state.check_hash(object));
         native()

@@ -392,11 +392,7 @@ impl Recorder {
         if let Some(item) = self.python_next(frame, iterator) {
             return item;
         }
-        if self.origin(iterator) != Some(Origin::Fresh) {
-            self.stop(frame, Reason::OutsideIterator, heap::type_name(iterator));
-            return ops::next(iterator);
-        }
-        self.guard_protocol_of(frame, iterator, &["__next__"]);
+        self.check_advanced(frame, iterator);
         let item = if super::kinds::is_plain_iterator(&iterator.get_type()) {
             ops::next(iterator)?
         } else {
@@ -406,6 +402,35 @@ impl Recorder {
             self.note(frame, |state| state.register(item.as_borrowed()));
         }
         Ok(item)
+    }
+
+    /// `next(iterator)`: behind the last item the iterator's own `StopIteration` is raised, which may
+    /// carry a generator's result.
+    pub(super) fn next_item<'py>(
+        &self,
+        frame: &Frame<'py>,
+        iterator: Borrowed<'_, 'py>,
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        if let Some(method) = self.special(frame, iterator, "__next__") {
+            let role = Role::Next;
+            return self.call_linked(frame, role, None, method.as_borrowed(), &[iterator], None);
+        }
+        self.check_advanced(frame, iterator);
+        let item = self.with_mode(frame, native)?;
+        self.note(frame, |state| state.register(item.as_borrowed()));
+        Ok(item)
+    }
+
+    /// Ends the trace before an iterator is advanced that this trace didn't make.
+    fn check_advanced<'py>(&self, frame: &Frame<'py>, iterator: Borrowed<'_, 'py>) {
+        if self.is_stopped() {
+            return;
+        }
+        if self.origin(iterator) != Some(Origin::Fresh) {
+            return self.stop(frame, Reason::OutsideIterator, heap::type_name(iterator));
+        }
+        self.guard_protocol_of(frame, iterator, &["__next__"]);
     }
 }
 

@@ -9,6 +9,7 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, opcode, ops};
 
 use super::Recorder;
+use super::builtins::Builtin;
 use crate::evaluator::{Link, Role};
 use crate::resume::anatomy::Anatomy;
 use crate::resume::point::Waiting;
@@ -21,6 +22,8 @@ pub(super) struct Links {
     expected: Cell<Option<(Role, u64)>>,
     /// What the instruction has made so far.
     held: RefCell<Option<Py<PyAny>>>,
+    /// The builtin function that the current instruction calls, if it's one that calls methods.
+    pub builtin: Cell<Option<Builtin>>,
     /// The frame that is calling such a function, by address.
     caller: Cell<usize>,
     waiting: RefCell<Vec<Wait>>,
@@ -106,7 +109,10 @@ impl Links {
         let waiting = self.waiting.borrow();
         if let Some(wait) = waiting.iter().rev().find(|wait| wait.frame == id) {
             let unit = frame.unit();
-            let (link, taken) = Link::of(opcode_at(frame), anatomy.arg(unit)?, wait.role)?;
+            let (mut link, taken) = Link::of(opcode_at(frame), anatomy.arg(unit)?, wait.role)?;
+            if let Link::New { names, .. } = &mut link {
+                *names = anatomy.names(unit);
+            }
             let held = wait.held.as_ref().map(|held| held.bind(frame.py()).clone());
             return Some(Linked { link, taken, held });
         }
@@ -117,7 +123,7 @@ impl Links {
 }
 
 /// The opcode that a frame stands at.
-fn opcode_at(frame: &Frame<'_>) -> u8 {
+pub(super) fn opcode_at(frame: &Frame<'_>) -> u8 {
     let unit = frame.code().units().get(frame.unit()).copied().unwrap_or(0);
     opcode::deopt(unit.to_ne_bytes()[0])
 }
@@ -136,7 +142,11 @@ impl Recorder {
     ) -> Result<Object<'py>> {
         self.links.clear();
         // The same is done for other instructions' sake, as parts of what they do.
-        if !self.is_stopped() && Link::of(opcode_at(frame), 0, role).is_some() {
+        let role = Builtin::role(self.links.builtin.get(), frame, role);
+        let known = |role: &Role| Link::of(opcode_at(frame), 0, *role).is_some();
+        if let Some(role) = role.filter(known)
+            && !self.is_stopped()
+        {
             *self.links.held.borrow_mut() = held.map(Bound::unbind);
             self.links.expect(role);
         }

@@ -63,11 +63,7 @@ impl Recorder {
                 Ok(frame.py().None().into_bound(frame.py()))
             }
             (Model::Iter, [iterable]) => self.iterate(frame, *iterable),
-            (Model::Next, [iterator]) => match self.advance(frame, *iterator)? {
-                Some(item) => Ok(item),
-                // Ends with `StopIteration`, which carries a generator's result: natively.
-                None => native(),
-            },
+            (Model::Next, [iterator]) => self.next_item(frame, *iterator, native),
             (Model::Next, [iterator, default]) => {
                 Ok(self.advance(frame, *iterator)?.unwrap_or_else(|| (*default).to_owned()))
             }
@@ -85,8 +81,16 @@ impl Recorder {
                     _ => native(),
                 }
             }
-            (Model::Repr, [object]) => self.text_of(frame, *object, native),
-            (Model::Repr, [object, spec]) if is_str(*spec) => self.text_of(frame, *object, native),
+            (Model::Repr, [object]) => {
+                let conversion = conversion_of(callable);
+                let text = self.python_text(frame, *object, conversion, None);
+                text.unwrap_or_else(|| self.text_of(frame, *object, native))
+            }
+            (Model::Repr, [object, spec]) if is_str(*spec) => {
+                let formats = (conversion_of(callable) == 0)
+                    .then(|| self.python_text(frame, *object, 0, Some(*spec)));
+                formats.flatten().unwrap_or_else(|| self.text_of(frame, *object, native))
+            }
             (Model::Super, _) => {
                 let object = native()?;
                 self.note(frame, |state| {
@@ -273,7 +277,7 @@ impl Recorder {
             let _native = Suspended::new(frame.py());
             return native();
         }
-        native()
+        self.python_length(frame, object).unwrap_or_else(native)
     }
 
     /// Guards what the length and the truth value of a container depend on.
@@ -346,6 +350,12 @@ impl Recorder {
             // The checks of abstract classes and of PyTorch's are functions of the type.
             let _native = Suspended::new(frame.py());
             return native();
+        }
+        if let [object, class] = args
+            && let Some(found) =
+                self.python_is_instance(frame, &heap::callable_name(callable), [*object, *class])
+        {
+            return found;
         }
         native()
     }
@@ -432,6 +442,11 @@ impl Recorder {
                 ),
             }
         }
+        if let Some(result) = self.python_scalar(frame, &name, args) {
+            let result = result?;
+            self.note(frame, |state| state.register(result.as_borrowed()));
+            return Ok(result);
+        }
         self.registered(frame, native)
     }
 }
@@ -497,6 +512,16 @@ impl State {
             }
             _ => false,
         }
+    }
+}
+
+/// How `FORMAT_VALUE` numbers what a builtin function does.
+fn conversion_of(callable: Borrowed<'_, '_>) -> u32 {
+    match &*heap::callable_name(callable) {
+        "format" => 0,
+        "str" => 1,
+        "repr" => 2,
+        _ => 3,
     }
 }
 

@@ -413,6 +413,9 @@ impl Recorder {
         conversion: u32,
         spec: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
+        if let Some(text) = self.python_format(frame, value, conversion, spec) {
+            return text;
+        }
         let text = self.text_of(frame, value, || ops::format(value, conversion, spec))?;
         self.spells(frame, &[value], text.as_borrowed());
         Ok(text)

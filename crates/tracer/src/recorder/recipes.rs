@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 use stator_cpython::heap::dict::{self, Peek};
 use stator_cpython::object::{Borrowed, Object, references};
-use stator_cpython::ops;
+use stator_cpython::{generic, ops};
 use stator_guards::ObjectId;
 
 use super::exceptions;
@@ -231,7 +231,9 @@ impl Finish {
                 Ok(Recipe::Call { callable, args })
             }
             Kind::Builtin => {
+                // A method of C code, or a slot's.
                 let (receiver, descriptor) = heap::bound_builtin(object)
+                    .or_else(|| generic::wrapper_parts(object))
                     .ok_or_else(|| (Reason::Result, heap::name_of(object)))?;
                 let bind = descriptor.getattr("__get__").map_err(refused)?;
                 let callable = self.keep(bind.as_borrowed());

@@ -316,6 +316,17 @@ impl<'py> Sites<'py> for Recorder {
         self.call_unpacked(frame, callable, args, kwargs)
     }
 
+    fn initialize(
+        &self,
+        frame: &Frame<'py>,
+        class: Borrowed<'_, 'py>,
+        object: Object<'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        self.initialized(frame, class, object, args, names)
+    }
+
     fn before_with(
         &self,
         frame: &Frame<'py>,

@@ -18,7 +18,7 @@ use crate::evaluator::Role;
 
 impl Recorder {
     /// A special method of an object's class, if it is a Python function; its lookup is guarded.
-    fn special<'py>(
+    pub(super) fn special<'py>(
         &self,
         frame: &Frame<'py>,
         object: Borrowed<'_, 'py>,

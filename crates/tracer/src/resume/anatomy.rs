@@ -107,6 +107,12 @@ impl Anatomy {
         self.at(unit).map(|(_, instruction)| instruction.arg)
     }
 
+    /// The constant that names the last arguments of the `CALL` at `unit`.
+    pub fn names(&self, unit: usize) -> Option<u32> {
+        let (start, last) = self.start(unit)?;
+        (start != last).then(|| self.arg(start)).flatten()
+    }
+
     /// Whether a fast local may still be read when evaluation goes on at `unit`.
     pub fn is_live_before(&self, unit: usize, local: usize) -> bool {
         self.live.is_live_before(unit, local)
