@@ -13,6 +13,7 @@ from torch import Tensor
 
 import stator
 
+from .test_breaks import outcome, same
 from .test_special_methods import X, check
 
 
@@ -240,11 +241,99 @@ def missing_attribute(x: Tensor) -> Tensor:
     return y
 
 
-@pytest.mark.parametrize("function", [through_a_call, missing_attribute, swallowed])
-def test_runs_natively_where_it_must(function: Callable[..., Any]) -> None:
-    """Frames that have left can't be made again, nor can what C code keeps of an `AttributeError`."""
-    stats = check(function, X, calls=4)
-    assert stats.breaks >= 1
+def through_calls(x: Tensor) -> Tensor:
+    y = x + 1
+    try:
+        middle(y)
+    except ValueError as error:
+        show(error)
+        y = y * 2
+    return y
+
+
+def middle(x: Tensor) -> Tensor:
+    y = x * 3
+    stator.graph_break()
+    return thrower(y)
+
+
+def kept_from_a_call(x: Tensor) -> Tensor:
+    y, saved = x + 1, None
+    for number in range(3):
+        try:
+            y = y * number
+            thrower(y)
+        except ValueError as error:
+            saved = error
+    show(saved)
+    return y * len(saved.args)
+
+
+def wrapped_from_a_call(x: Tensor) -> Tensor:
+    y = x + 1
+    try:
+        try:
+            thrower(y)
+        except ValueError as error:
+            raise KeyError("second") from error
+    except KeyError as error:
+        show(error)
+        y = y + 3
+    return y
+
+
+def in_a_helper(x: Tensor) -> Tensor:
+    """The handler is in a function that the compiled one calls."""
+    y = through_a_call(x + 1)
+    return y + through_a_call(y)
+
+
+def sometimes(x: Tensor) -> Tensor:
+    y = x + 1
+    for number in range(3):
+        try:
+            if number == THROWS[0]:
+                thrower(y)
+            y = y * 2
+        except ValueError as error:
+            show(error)
+            y = y - 1
+    return y
+
+
+THROWS = [1]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        through_a_call,
+        missing_attribute,
+        swallowed,
+        through_calls,
+        kept_from_a_call,
+        wrapped_from_a_call,
+        in_a_helper,
+        sometimes,
+    ],
+)
+def test_ends_before_what_raises(function: Callable[..., Any]) -> None:
+    """Frames that have left can't be made again, nor can what C code keeps of an `AttributeError`: from
+    a later call on, what raises is a break.
+    """
+    stats = check(function, X, calls=6)
+    assert stats.breaks >= 1 and stats.hits >= 2, (stats.hits, stats.native, stats.reason)
+
+
+def test_throws_elsewhere() -> None:
+    compiled = stator.compile(sometimes)
+    try:
+        for number in (1, 1, 1, 1, 2, 2, 0, 5, 1, 5, 2):
+            THROWS[0] = number
+            expected, found = outcome(sometimes, X), outcome(compiled, X)
+            assert same(expected[0], found[0]) and expected[1] == found[1], number
+    finally:
+        THROWS[0] = 1
 
 
 def test_handled_by_the_caller() -> None:

@@ -129,7 +129,10 @@ impl Recorder {
             Err((reason, detail)) => {
                 let detail = format!("{stop}; behind it a trace can't begin: {detail}");
                 let stop = Break { reason, detail, ..stop };
-                if !self.avoid_generator(frame.py(), &stop) && !self.give_way(frame, &stop) {
+                let avoids = self.avoid_generator(frame.py(), &stop)
+                    || self.avoid_exception(frame, &stop)
+                    || self.give_way(frame, &stop);
+                if !avoids {
                     self.fail(&stop);
                 }
                 stop

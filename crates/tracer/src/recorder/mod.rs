@@ -61,6 +61,7 @@ mod switches;
 mod symbols;
 mod tensor_attributes;
 mod tensors;
+mod thrown;
 mod trace;
 mod unread;
 

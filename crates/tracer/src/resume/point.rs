@@ -301,6 +301,15 @@ impl Points {
         marks.chains.insert(spot.chain, stop);
     }
 
+    /// As [`Points::mark_spot`]; false: it is marked already.
+    pub fn mark_new_spot(&self, spot: Spot, stop: &Break) -> bool {
+        let is_new = !lock(&self.marks).chains.contains_key(&spot.chain);
+        if is_new {
+            self.mark_spot(spot, stop.clone());
+        }
+        is_new
+    }
+
     /// Whether any instruction is marked.
     pub fn has_marks(&self) -> bool {
         !lock(&self.marks).innermost.is_empty()
@@ -316,7 +325,8 @@ impl Points {
         if !marks.innermost.contains(&(frame.code().as_ptr() as usize, frame.unit())) {
             return None;
         }
-        marks.chains.get(&hash(&chain()?)).cloned()
+        let chain = chain()?;
+        marks.chains.get(&hash(&chain, frame.unit())).cloned()
     }
 
     /// Forgets everything.
@@ -353,17 +363,24 @@ impl Spot {
     /// Where the innermost of these frames stands.
     #[must_use]
     pub fn of(chain: &[Frame<'_>]) -> Option<Self> {
-        let innermost = chain.last()?;
-        let innermost = (innermost.code().as_ptr() as usize, innermost.unit());
-        Some(Self { innermost, chain: hash(chain) })
+        Self::at(chain, chain.last()?.unit())
+    }
+
+    /// The instruction at `unit` of the innermost of these frames, wherever that one stands now.
+    #[must_use]
+    pub fn at(chain: &[Frame<'_>], unit: usize) -> Option<Self> {
+        let innermost = (chain.last()?.code().as_ptr() as usize, unit);
+        Some(Self { innermost, chain: hash(chain, unit) })
     }
 }
 
-/// Identifies a chain of calls by code objects and instructions. A collision costs a graph break.
-fn hash(chain: &[Frame<'_>]) -> u64 {
+/// Identifies a chain of calls by code objects and instructions, the last one being at `unit`. A
+/// collision costs a graph break.
+fn hash(chain: &[Frame<'_>], unit: usize) -> u64 {
     let mut hasher = DefaultHasher::new();
-    for frame in chain {
-        (frame.code().as_ptr() as usize, frame.unit()).hash(&mut hasher);
+    for (index, frame) in chain.iter().enumerate() {
+        let unit = if index + 1 == chain.len() { unit } else { frame.unit() };
+        (frame.code().as_ptr() as usize, unit).hash(&mut hasher);
     }
     hasher.finish()
 }
