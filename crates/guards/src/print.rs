@@ -295,6 +295,7 @@ fn suffix(source: &Source) -> Option<&'static str> {
         Source::Cache(_) => ".cache",
         Source::CachedResult(_) => ".result",
         Source::DequeMaxLength(_) => ".maxlen",
+        Source::Gradient(_) => ".grad",
         Source::ContextValue(_) | Source::ContextDefault(_) => ".get()",
         _ => return None,
     })

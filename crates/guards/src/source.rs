@@ -160,6 +160,8 @@ pub enum Source {
     Cache(SourceId),
     /// The result that a link of such a dictionary holds.
     CachedResult(SourceId),
+    /// `grad` of a tensor that is a leaf.
+    Gradient(SourceId),
 }
 
 /// Fields of a function that its calls don't depend on.
@@ -282,7 +284,8 @@ impl Source {
             | Source::ContextValue(parent)
             | Source::ContextDefault(parent)
             | Source::Cache(parent)
-            | Source::CachedResult(parent) => Some(parent),
+            | Source::CachedResult(parent)
+            | Source::Gradient(parent) => Some(parent),
         }
     }
 
@@ -326,6 +329,7 @@ impl Source {
             Source::ContextValue(_) => (33, 0),
             Source::ContextDefault(_) => (34, 0),
             Source::ClassField { field, .. } => (35, *field as u64),
+            Source::Gradient(_) => (36, 0),
         };
         (tag, self.parent().map_or(NO_PARENT, SourceId::raw), payload)
     }

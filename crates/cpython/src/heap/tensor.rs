@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 
 use super::torch::{self, Torch};
 use super::{Any, words};
+use crate::generic::WithoutGc;
 
 /// Offset of the `TensorImpl*` in a tensor's Python object.
 pub(super) const CDATA: usize = 16;
@@ -150,6 +151,20 @@ pub fn memory(object: Any<'_, '_>) -> Option<Memory> {
         }
         offsets.memory(implementation)
     }
+}
+
+/// The gradient of a leaf (which may be `None`); nothing of other tensors: to ask them may give a
+/// warning. No code runs: the caller knows the tensor's exact type, and PyTorch's modes.
+#[must_use]
+pub fn gradient<'py>(tensor: Any<'_, 'py>) -> Option<Bound<'py, PyAny>> {
+    if !is_tensor(tensor) {
+        return None;
+    }
+    let py = tensor.py();
+    // A gradient that Python has not seen yet gets its object here.
+    let _uninterrupted = WithoutGc::new(py);
+    let is_leaf = tensor.getattr(pyo3::intern!(py, "is_leaf")).ok()?.is_truthy().ok()?;
+    if is_leaf { tensor.getattr(pyo3::intern!(py, "grad")).ok() } else { None }
 }
 
 /// One size of a tensor.

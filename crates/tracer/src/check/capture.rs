@@ -7,7 +7,7 @@ use stator_cpython::heap::address::AddressSet;
 use stator_cpython::heap::function::Field;
 use stator_cpython::heap::snapshot::{Builder, Node, Result, Snapshot, Unwatchable};
 use stator_cpython::heap::weak::Liveness;
-use stator_cpython::heap::{self, Any, constant, container, global_state};
+use stator_cpython::heap::{self, Any, constant, container, global_state, tensor};
 
 use super::Report;
 use super::plan::{Fetch, Key, Plan, Step, Test, TestKind, keys_are};
@@ -20,6 +20,9 @@ const KEPT: usize = 8;
 /// the roots are new objects at each call.
 const PATIENCE: u32 = 4;
 const RETRY: u64 = 32;
+
+/// So many arguments are compared with each other one by one.
+const FEW: usize = 16;
 
 /// The snapshots of a trace, and how they have done.
 #[derive(Debug, Default)]
@@ -45,6 +48,19 @@ struct Entry {
     distinct: Vec<Distinct>,
     /// Tests to ask again, of the extra objects the snapshot gives.
     again: Vec<(usize, usize)>,
+    gradients: Gradients,
+}
+
+/// Gradients, which are mostly new at each call: they are read and tested each time, and count as
+/// arguments behind those of the call.
+#[derive(Debug, Default)]
+struct Gradients {
+    /// The number of the first among arguments.
+    first: usize,
+    /// The step of each, and the extra object whose gradient it is.
+    steps: Vec<(usize, usize)>,
+    /// Which of the wanted objects are gradients: position, and which one.
+    wanted: Vec<(usize, usize)>,
 }
 
 /// Arguments that must be different objects from each other and from those at these addresses.
@@ -127,17 +143,30 @@ impl Entry {
         args: &[Any<'_, 'py>],
         objects: &mut Vec<Bound<'py, PyAny>>,
     ) -> bool {
+        if !self.snapshot.check(py, args, objects) {
+            return false;
+        }
+        let extras = objects.split_off(plan.wanted.len());
+        let Some(gradients) = self.gradients.read(plan, &extras) else { return false };
+        for (position, which) in &self.gradients.wanted {
+            objects[*position].clone_from(&gradients[*which]);
+        }
+        let with_gradients: Vec<_>;
+        let args = if gradients.is_empty() {
+            args
+        } else {
+            let own = args.iter().copied();
+            with_gradients = own.chain(gradients.iter().map(Bound::as_borrowed)).collect();
+            &with_gradients
+        };
         let address = |index: usize| args.get(index).map(|arg| arg.as_ptr() as usize);
-        if !self.snapshot.check(py, args, objects)
-            || !self.same.iter().all(|(arg, want)| address(*arg) == Some(*want))
+        if !self.same.iter().all(|(arg, want)| address(*arg) == Some(*want))
             || !self.pairs.iter().all(|(a, b)| address(*a) == address(*b))
             || !self.distinct.iter().all(|group| group.holds(args))
         {
             return false;
         }
-        let again = &self.again;
-        let extras = objects.split_off(plan.wanted.len());
-        again.iter().all(|(test, extra)| set_is(&plan.tests[*test].kind, &extras[*extra]))
+        self.again.iter().all(|(test, extra)| set_is(&plan.tests[*test].kind, &extras[*extra]))
     }
 
     fn take<'py>(
@@ -155,7 +184,11 @@ impl Entry {
         };
         for (index, step) in plan.steps.iter().enumerate() {
             let value = values[index].as_ref().ok_or(Unwatchable("a slot that wasn't reached"))?;
-            let node = if step.direct { None } else { Some(capture.reach(step, value)?) };
+            let node = if step.direct || matches!(step.fetch, Fetch::Gradient) {
+                None
+            } else {
+                Some(capture.reach(step, value)?)
+            };
             capture.nodes.push(node);
         }
         let mut entry = Entry {
@@ -164,8 +197,10 @@ impl Entry {
             pairs: Vec::new(),
             distinct: Vec::new(),
             again: Vec::new(),
+            gradients: Gradients::default(),
         };
         let mut extras = Vec::new();
+        entry.gradients.find(plan, &mut extras, &capture.nodes)?;
         for (index, step) in plan.steps.iter().enumerate() {
             for test in step.tests.clone() {
                 if plan.tests[test].kind.is_aliasing() {
@@ -178,10 +213,17 @@ impl Entry {
                 }
             }
         }
-        for step in &plan.wanted {
+        for (position, step) in plan.wanted.iter().enumerate() {
             match (capture.nodes[*step], &plan.steps[*step].fetch) {
                 (Some(node), _) => capture.builder.want(node),
                 (None, Fetch::Argument(index)) => capture.builder.want_argument(*index),
+                (None, Fetch::Gradient) => {
+                    let which = entry.gradients.which(*step);
+                    let which = which.ok_or(Unwatchable("a wanted object without a node"))?;
+                    entry.gradients.wanted.push((position, which));
+                    // Stands there until the gradient itself is read.
+                    capture.builder.want(extras[entry.gradients.steps[which].1]);
+                }
                 (None, _) => return Err(Unwatchable("a wanted object without a node")),
             }
         }
@@ -193,8 +235,12 @@ impl Entry {
     /// Aliasing among the snapshot's own objects follows from their pointers; what is left are
     /// arguments that are new at each call.
     fn alias(&mut self, plan: &Plan, step: usize, test: &Test, values: &Values<'_>) {
+        let gradients = &self.gradients;
         let argument = |step: usize| match plan.steps[step] {
             Step { direct: true, fetch: Fetch::Argument(index), .. } => Some(index),
+            Step { fetch: Fetch::Gradient, .. } => {
+                gradients.which(step).map(|which| gradients.first + which)
+            }
             _ => None,
         };
         let address = |step: usize| values[step].as_ref().map_or(0, |v| v.as_ptr() as usize);
@@ -224,9 +270,65 @@ impl Entry {
     }
 }
 
+impl Gradients {
+    /// Takes note of the gradients among a plan's steps.
+    fn find(&mut self, plan: &Plan, extras: &mut Vec<Node>, nodes: &[Option<Node>]) -> Result<()> {
+        self.first = plan.all_arguments();
+        for (index, step) in plan.steps.iter().enumerate() {
+            if !matches!(step.fetch, Fetch::Gradient) {
+                continue;
+            }
+            let tests = &plan.tests[step.tests.clone()];
+            if !tests.iter().all(|test| test.kind.is_direct()) {
+                return Err(Unwatchable("a gradient that isn't a plain tensor"));
+            }
+            let owner = nodes[step.parent].ok_or(Unwatchable("the gradient of a gradient"))?;
+            self.steps.push((index, extras.len()));
+            extras.push(owner);
+        }
+        Ok(())
+    }
+
+    /// Which gradient a step is.
+    fn which(&self, step: usize) -> Option<usize> {
+        self.steps.binary_search_by_key(&step, |(known, _)| *known).ok()
+    }
+
+    /// Reads and tests them.
+    #[inline]
+    fn read<'py>(
+        &self,
+        plan: &Plan,
+        extras: &[Bound<'py, PyAny>],
+    ) -> Option<Vec<Bound<'py, PyAny>>> {
+        let mut found = Vec::with_capacity(self.steps.len());
+        for (step, owner) in &self.steps {
+            let gradient = tensor::gradient(extras[*owner].as_borrowed())?;
+            let mut tests = plan.tests[plan.steps[*step].tests.clone()].iter();
+            let holds = |test: &Test| {
+                test.kind.is_aliasing() || test.kind.holds_alone(gradient.as_borrowed())
+            };
+            if !tests.all(holds) {
+                return None;
+            }
+            found.push(gradient);
+        }
+        Some(found)
+    }
+}
+
 impl Distinct {
     #[inline]
     fn holds(&self, args: &[Any<'_, '_>]) -> bool {
+        if self.args.len() > FEW {
+            let mut seen = AddressSet::default();
+            return self.args.iter().all(|arg| {
+                args.get(*arg).is_some_and(|object| {
+                    let address = object.as_ptr() as usize;
+                    !self.others.contains(&address) && seen.insert(address)
+                })
+            });
+        }
         self.args.iter().enumerate().all(|(position, arg)| {
             let Some(object) = args.get(*arg) else {
                 return false;
@@ -308,7 +410,7 @@ impl<'py> Capture<'_, 'py> {
                 Some(closure) => Some(builder.tuple_item(closure, *index)?),
                 None => None,
             },
-            Fetch::Argument(_) | Fetch::Known(_) | Fetch::Module(_) => None,
+            Fetch::Argument(_) | Fetch::Known(_) | Fetch::Module(_) | Fetch::Gradient => None,
         };
         let node = node.ok_or(Unwatchable("a slot that has emptied"))?;
         if !self.builder.object(node).is(&*value) {

@@ -82,6 +82,7 @@ pub(super) enum Fetch {
     TupleItem(usize),
     DequeItem(usize),
     DequeMaxLength,
+    Gradient,
     ContextValue,
     ContextDefault,
     Member(Member),
@@ -147,7 +148,7 @@ pub(super) struct VacantKeys {
 
 impl TestKind {
     /// Whether the test may be asked of an argument at each call, without a snapshot.
-    fn is_direct(&self) -> bool {
+    pub(super) fn is_direct(&self) -> bool {
         matches!(
             self,
             TestKind::Type(_)
@@ -394,6 +395,11 @@ impl Plan {
         own.chain(items.iter().map(Bound::as_borrowed)).collect()
     }
 
+    /// How many arguments there are, with the items of those taken apart.
+    pub(super) fn all_arguments(&self) -> usize {
+        self.own_arguments + self.spread.iter().map(|spread| spread.items.len()).sum::<usize>()
+    }
+
     /// Whether nothing happened that can't be undone and makes the guards fail.
     pub(super) fn can_hold(&self, py: Python<'_>) -> bool {
         self.abstract_classes.is_none_or(|(_, count)| abc::registrations(py) == Some(count))
@@ -608,6 +614,7 @@ impl<'py> Compiler<'_, 'py> {
             Source::TupleItem { index, .. } => Fetch::TupleItem(*index),
             Source::DequeItem { index, .. } => Fetch::DequeItem(*index),
             Source::DequeMaxLength(_) => Fetch::DequeMaxLength,
+            Source::Gradient(_) => Fetch::Gradient,
             Source::ContextValue(_) => Fetch::ContextValue,
             Source::ContextDefault(_) => Fetch::ContextDefault,
             Source::Slot { offset, .. } => Fetch::Member(Member::new(*offset)),

@@ -119,6 +119,7 @@ impl GuardSet {
             "deque" => Source::DequeItem { parent: parent()?, index },
             "deque_maxlen" => Source::DequeMaxLength(parent()?),
             "context" => Source::ContextValue(parent()?),
+            "grad" => Source::Gradient(parent()?),
             "context_default" => Source::ContextDefault(parent()?),
             _ => return Err(PyValueError::new_err(format!("no source {kind}"))),
         };

@@ -5,7 +5,7 @@ use pyo3::types::PyType;
 use stator_cpython::heap::address::AddressSet;
 use stator_cpython::heap::function::{self, Field};
 use stator_cpython::heap::weak::Liveness;
-use stator_cpython::heap::{self, Any, container, context, dict, member, types};
+use stator_cpython::heap::{self, Any, container, context, dict, member, tensor, types};
 
 use super::failure::{Failure, Found};
 use super::plan::{Fetch, Key, Plan, TestKind, keys_are};
@@ -110,6 +110,7 @@ impl<'py> Walk<'_, '_, 'py> {
             Fetch::TupleItem(index) => container::tuple_item(parent, *index),
             Fetch::DequeItem(index) => container::deque_item(parent, *index),
             Fetch::DequeMaxLength => container::deque_max_length(parent),
+            Fetch::Gradient => tensor::gradient(parent),
             Fetch::ContextValue => context::own_value(parent),
             Fetch::ContextDefault => context::default_value(parent),
             Fetch::Member(member) => match member.read(parent) {

@@ -180,6 +180,12 @@ pub fn add(torch: &Bound<'_, PyModule>, functions: &mut Functions) -> PyResult<(
     named(py, functions, &[(grad_mode, "_enter_inference_mode")], &Class::Model(enter))?;
     named(py, functions, &[(grad_mode, "_exit_inference_mode")], &Class::Model(exit))?;
     named(py, functions, IS_COMPILING, &Class::IsCompiling)?;
+    // Gives the same tensors in other lists.
+    if let Some(function) =
+        torch.getattr("_C")?.getattr_opt("_group_tensors_by_device_and_dtype")?
+    {
+        functions.insert(&function, Class::Transparent);
+    }
     let constructors = ["Size", "device", "finfo", "iinfo"];
     for name in constructors {
         functions.insert(&torch.getattr(name)?, Class::Pure);

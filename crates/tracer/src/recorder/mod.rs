@@ -32,6 +32,7 @@ mod emissions;
 mod exceptions;
 mod facts;
 mod getters;
+mod gradients;
 mod identity;
 mod instance_dicts;
 mod items;

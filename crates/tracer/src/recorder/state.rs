@@ -147,6 +147,8 @@ pub struct State {
     pub hands_on: bool,
     /// The node by which this trace has entered inference mode, until it leaves it.
     pub inference: Option<NodeId>,
+    /// Tensors whose gradients this trace has set.
+    pub written_gradients: Vec<Py<PyAny>>,
     /// Why the contents of one of them could not be guarded.
     pub failure: Option<Stop>,
     /// Containers that are being looked into.
@@ -230,6 +232,7 @@ impl State {
             tokens: Vec::new(),
             hands_on: false,
             inference: None,
+            written_gradients: Vec::new(),
             failure: None,
             visiting: FxHashSet::default(),
             shared_cells: FxHashSet::default(),

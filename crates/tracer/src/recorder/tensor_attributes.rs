@@ -82,6 +82,11 @@ impl Recorder {
         if let Some(value) = self.gradient_state(owner, name, text) {
             return Ok(Found::Value(value));
         }
+        if text == "grad"
+            && let Some(value) = self.outside_gradient(frame, owner)
+        {
+            return Ok(Found::Value(value));
+        }
         self.stop(frame, Reason::DataRead, format!("attribute {text} of a tensor"));
         ops::get_attr(owner, name).map(Found::Value)
     }
@@ -158,6 +163,13 @@ impl Recorder {
         self.operation(frame, target, &args, None, || {
             ops::set_attr(owner, name, value).map(|()| py.None().into_bound(py))
         })
-        .map(drop)
+        .map(|_| {
+            if &*text == "grad" {
+                self.note(frame, |state| {
+                    state.wrote_gradient(owner);
+                    Ok(())
+                });
+            }
+        })
     }
 }
