@@ -436,3 +436,21 @@ def shared_inner_list(x: Tensor, grid: list[list[int]]) -> Tensor:
 @case(lambda: (t(3), [1, 2], [1, 2]))
 def equal_but_distinct_lists(x: Tensor, a: list[int], b: list[int]) -> Tensor:
     return x + (a == b) + (a is b) * 10
+
+
+@case(one)
+def starred_names(x: Tensor) -> Any:
+    first, *rest = [x, x + 1, x * 2]
+    *most, last = (1, 2, 3)
+    left, *none, right = "ab"
+    (a, *b), c = range(3), x.shape
+    rest.append(last)
+    return first, rest, most, left, none, right, a, b, c
+
+
+@case(lambda: (t(3), [1, 2, 3]), again=lambda: (t(3), [1, 2, 3, 4]))
+def starred_names_of_an_argument(x: Tensor, items: list[int]) -> Any:
+    first, *rest = items
+    for a, *others in [(1, 2, 3), (4,)]:
+        rest = rest + others + [a]
+    return x * first, rest

@@ -586,3 +586,46 @@ def exception_with_traceback_object(x: Tensor) -> Tensor:
             depth += 1
             trace = trace.tb_next
         return x * depth
+
+
+@case(one)
+def group_of_one(x: Tensor) -> Any:
+    log = []
+    try:
+        raise ValueError("plain")
+    except* (ValueError, TypeError) as group:
+        log.append(repr(group))
+    try:
+        log.append("nothing")
+    except* OSError:
+        log.append("never")
+    return x + len(log), log
+
+
+@case(one)
+def group_within_a_group(x: Tensor) -> Any:
+    log = []
+    try:
+        try:
+            inner = ExceptionGroup("in", [KeyError("k"), ValueError("v")])
+            raise ExceptionGroup("out", [inner, TypeError("t")])
+        except* ValueError as group:
+            log.append(repr(group))
+            raise OSError("new") from None
+    except ExceptionGroup as rest:
+        log.append(type(rest).__name__)
+        log.append(repr(rest.message))
+    return x * len(log), log
+
+
+@case(one)
+def shape_error_in_a_generator(x: Tensor) -> Any:
+    def views() -> Any:
+        for rows in (2, 3, 5):
+            try:
+                yield x.view(rows, -1)
+            except RuntimeError as error:
+                yield len(str(error))
+
+    first, *rest = views()
+    return first, rest

@@ -2,8 +2,8 @@
 
 use pyo3::exceptions::PyAssertionError;
 use pyo3::prelude::*;
+use stator_cpython::Raised;
 use stator_cpython::ops::{self, Raise};
-use stator_cpython::{Raised, opcode};
 
 use super::{Done, Evaluation, Sites, Stop};
 
@@ -67,10 +67,14 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     pub(super) fn check_eg_match(&mut self) -> Done {
         let (exception, classes) = (self.run.peek(2), self.run.peek(1));
         self.sites.matches_exception(&self.frame, exception, classes);
+        self.sites.splits(&self.frame, &[exception.to_owned()]);
         let result = ops::check_except_star_type(classes)
             .and_then(|()| ops::match_group(exception, classes));
         drop(self.run.pop());
         let (taken, left) = result?;
+        for part in [&taken, &left].into_iter().filter(|part| !part.is_none()) {
+            self.sites.creates(&self.frame, part.as_borrowed());
+        }
         if !taken.is_none() {
             let exception = self.run.replace(1, left);
             drop(self.run.thread().swap_handled(Some(taken.clone())));
@@ -81,8 +85,16 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     }
 
     pub(super) fn prep_reraise_star(&mut self) -> Done {
-        self.sites.opaque(&self.frame, opcode::PREP_RERAISE_STAR);
-        let result = ops::prepare_reraise_star(self.run.peek(2), self.run.peek(1));
+        let (original, raised) = (self.run.peek(2), self.run.peek(1));
+        let mut exceptions = ops::list_parts(raised);
+        exceptions.push(original.to_owned());
+        self.sites.splits(&self.frame, &exceptions);
+        let result = ops::prepare_reraise_star(original, raised);
+        if let Ok(left) = &result
+            && !left.is_none()
+        {
+            self.sites.creates(&self.frame, left.as_borrowed());
+        }
         Ok(self.run.finish_two(result)?)
     }
 

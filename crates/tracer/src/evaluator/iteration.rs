@@ -38,6 +38,10 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
 
     pub(super) fn unpack_ex(&mut self, arg: usize) -> Done {
         self.consume()?;
-        Ok(self.run.unpack(arg & 0xFF, Some(arg >> 8))?)
+        let before = arg & 0xFF;
+        self.run.unpack(before, Some(arg >> 8))?;
+        // Behind the names before the star: the list for the one with it.
+        self.sites.creates(&self.frame, self.run.peek(before + 1));
+        Ok(())
     }
 }

@@ -360,6 +360,9 @@ pub trait Sites<'py>: Sized {
         classes: Borrowed<'_, 'py>,
     ) {
     }
+    /// `CHECK_EG_MATCH` is about to split `exceptions`, or `PREP_RERAISE_STAR` to put together what is left
+    /// of them; `None` is none.
+    fn splits(&self, frame: &Frame<'py>, exceptions: &[Object<'py>]) {}
     /// `RAISE_VARARGS` and `RERAISE` are about to raise `exception` (a class or an instance), or the
     /// one that is being handled. Raising changes an instance: its traceback grows.
     fn raises(&self, frame: &Frame<'py>, exception: Option<Borrowed<'_, 'py>>) {}

@@ -131,6 +131,7 @@ impl Recorder {
                 let stop = Break { reason, detail, ..stop };
                 let avoids = self.avoid_generator(frame.py(), &stop)
                     || self.avoid_exception(frame, &stop)
+                    || self.avoid_raising(&stop)
                     || self.give_way(frame, &stop);
                 if !avoids {
                     self.fail(&stop);
@@ -351,6 +352,7 @@ impl Recorder {
         take_roots(&mut state, &standing, handled.as_ref()).ok()?;
         let old = self.state.replace(state);
         self.suspended.borrow_mut().clear();
+        self.raised.borrow_mut().clear();
         if !is_known {
             *self.generators.borrow_mut() = rollback::generators(py).ok()?;
         }

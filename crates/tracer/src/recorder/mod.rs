@@ -51,6 +51,7 @@ mod objects;
 mod operators;
 mod outcome;
 mod programs;
+mod raising;
 mod recipes;
 mod roots;
 mod sites;
@@ -88,7 +89,7 @@ use crate::functions::Functions;
 use crate::logs::Log;
 use crate::policy::Carried;
 use crate::resume::anatomy::Anatomy;
-use crate::resume::point::{Point, Waiting};
+use crate::resume::point::{Point, Spot, Waiting};
 use crate::resume::session::Session;
 use crate::resume::testing::Breaks;
 use crate::rollback::Generators;
@@ -111,6 +112,8 @@ pub struct Recorder {
     baseline: Cell<u64>,
     /// Generators that the trace made.
     suspended: RefCell<Vec<suspended::Suspended>>,
+    /// Where operations have raised what the program has handled.
+    raised: RefCell<Vec<Spot>>,
     /// What the current instruction's frame waits for.
     links: links::Links,
     /// What was symbolic when the trace before this one broke.
@@ -323,6 +326,7 @@ impl Recorder {
             watching: Cell::new(false),
             baseline: Cell::new(0),
             suspended: RefCell::default(),
+            raised: RefCell::default(),
             links: links::Links::default(),
             carried: RefCell::default(),
             consumer: Cell::new(0),

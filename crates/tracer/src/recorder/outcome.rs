@@ -242,7 +242,9 @@ impl Recorder {
             && let Err((reason, detail)) = self.end_with(py, End::Return(value))
         {
             let stop = Break { reason, detail, stack: Vec::new() };
-            self.fail(&stop);
+            if !self.avoid_raising(&stop) {
+                self.fail(&stop);
+            }
             self.session.broke(stop);
         }
         self.end_refusal(py);

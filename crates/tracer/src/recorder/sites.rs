@@ -490,10 +490,19 @@ impl<'py> Sites<'py> for Recorder {
 
     fn matches_exception(
         &self,
-        _frame: &Frame<'py>,
-        _exception: Borrowed<'_, 'py>,
+        frame: &Frame<'py>,
+        exception: Borrowed<'_, 'py>,
         _classes: Borrowed<'_, 'py>,
     ) {
+        if !self.is_stopped() {
+            self.catches(frame, exception);
+        }
+    }
+
+    fn splits(&self, frame: &Frame<'py>, exceptions: &[Object<'py>]) {
+        if !self.is_stopped() {
+            self.splits_group(frame, exceptions);
+        }
     }
 
     fn raises(&self, frame: &Frame<'py>, exception: Option<Borrowed<'_, 'py>>) {

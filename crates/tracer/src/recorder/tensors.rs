@@ -267,7 +267,13 @@ impl Recorder {
             execute()
         };
         let Ok(object) = result else {
-            self.stop(frame, Reason::OperationRaised, "");
+            let target = known.or_else(|| {
+                before.as_ref()?;
+                self.note(frame, |state| Ok(target.take().map(|target| target(state)))).flatten()
+            });
+            if !self.goes_on(frame, target, args) {
+                self.stop(frame, Reason::OperationRaised, "");
+            }
             return result;
         };
         self.refuse_written(frame);
