@@ -89,6 +89,28 @@ def nested(x: Tensor) -> tuple[Tensor, Tensor]:
     return y, z
 
 
+def deeper(x: Tensor) -> tuple[Tensor, Tensor, Tensor, bool]:
+    with torch.inference_mode():
+        with torch.inference_mode():
+            y = x @ W
+        with torch.inference_mode(False), torch.inference_mode():
+            z = y + 1
+        with torch.inference_mode(False):
+            on = torch.is_inference_mode_enabled()
+            a = x * W
+    return y, z, a, on
+
+
+def fails_deeper(x: Tensor) -> tuple[Tensor, Tensor, bool]:
+    y = x
+    try:
+        with torch.inference_mode(), torch.inference_mode(False), torch.inference_mode():
+            y = torch.linalg.cholesky(x) @ W
+    except RuntimeError:
+        y = x - 1
+    return y, x @ W, torch.is_inference_mode_enabled()
+
+
 def broken(x: Tensor) -> tuple[Tensor, Tensor]:
     with torch.inference_mode():
         y = x @ W
@@ -136,6 +158,8 @@ TRACED: list[Callable[..., Any]] = [
     with_grad,
     leaves_by_return,
     leaves_by_exception,
+    nested,
+    deeper,
 ]
 
 
@@ -147,7 +171,7 @@ def test_is_one_graph(function: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "function", [fails, nested, broken, keeps_manager], ids=lambda function: function.__name__
+    "function", [fails, fails_deeper, broken, keeps_manager], ids=lambda function: function.__name__
 )
 def test_gives_what_python_gives(function: Callable[..., Any]) -> None:
     check(function)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import bisect
 import collections
 import contextvars
 import copy
 import dataclasses
 import enum
 import functools
+import heapq
 import inspect
 import itertools
 import math
 import operator
+import re
 import types
 import typing
 from collections import ChainMap, Counter, OrderedDict, defaultdict, deque, namedtuple
@@ -478,3 +481,114 @@ def builtin_conversions(x: Tensor) -> Tensor:
         bool([0]) + len(bytes(3)) + tuple("ab").index("b") + len(set([1, 1])) + len(list("abc"))
     )
     return x * score + round(3.14159, 2) + divmod(17, 5)[0] + sum(range(4)) + len(chr(97))
+
+
+@case(two)
+def operator_identity_and_sequences(x: Tensor, y: Tensor) -> Any:
+    items = operator.concat([1], [2])
+    items = operator.iconcat(items, [3])
+    operator.delitem(items, 0)
+    z = operator.itruediv(x + 1, 2)
+    z = operator.ipow(z, 2)
+    z = operator.ifloordiv(z, 0.5)
+    z = operator.imod(z, 3)
+    facts = operator.is_(x, x), operator.is_not(x, y), operator.is_(None, None)
+    counts = operator.countOf([1, 1, 2], 1), operator.indexOf([1, 2], 2), operator.rshift(8, 1)
+    return (
+        items,
+        z,
+        facts,
+        counts,
+        operator.pos(x),
+        operator.abs(-y),
+        operator.call(torch.add, x, y),
+    )
+
+
+HEAP = [5, 1, 4]
+
+
+@case(one, change=lambda: HEAP.append(-3))
+def heaps(x: Tensor) -> Any:
+    heap = list(HEAP)
+    heapq.heapify(heap)
+    heapq.heappush(heap, 2)
+    least = heapq.heappop(heap)
+    pairs = [(3, "c"), (1, "a")]
+    heapq.heapify(pairs)
+    return (
+        x * least,
+        heap,
+        heapq.heappushpop(heap, 0),
+        heapq.nsmallest(2, heap),
+        heapq.heappop(pairs),
+    )
+
+
+@case(one)
+def heap_from_outside(x: Tensor) -> Any:
+    heapq.heappush(HEAP, 0)
+    return x + heapq.heappop(HEAP), len(HEAP)
+
+
+@case(one)
+def bisection(x: Tensor) -> Any:
+    return (
+        x * bisect.bisect([1, 3, 5], 3),
+        bisect.bisect_left([1, 3, 5], 3),
+        bisect.bisect_right("abc", "b"),
+    )
+
+
+LAYER = re.compile(r"layer(\d+)")
+
+
+def _new_pattern() -> None:
+    globals()["LAYER"] = re.compile(r"l(ay)er(\d)")
+
+
+@case(one, change=_new_pattern)
+def patterns(x: Tensor) -> Any:
+    return (
+        LAYER.sub("l", "layer12.x"),
+        LAYER.findall("layer1 layer2"),
+        LAYER.split("a layer3 b"),
+        x + 1,
+    )
+
+
+@case(one)
+def pattern_with_a_function(x: Tensor) -> Any:
+    return LAYER.sub(lambda found: found.group(1) * 2, "a layer12"), x + 1
+
+
+class Ordered:
+    """Hashed and compared by its own methods."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __hash__(self) -> int:
+        return self.number % 2
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ordered) and other.number == self.number
+
+
+@case(one)
+def keys_with_methods(x: Tensor) -> Any:
+    table = {Ordered(1): x, Ordered(3): x + 1}
+    table[Ordered(1)] = x * 2
+    return table[Ordered(3)] + table.get(Ordered(1), x), Ordered(5) in table, len(table)
+
+
+@case(lambda: (t(3), Name.WIDE), again=lambda: (t(3), Name.NARROW))
+def text_of_a_member(x: Tensor, name: Any) -> Any:
+    return f"{name}", str(name), format(name, ">8"), x + 1
+
+
+class Name(str, enum.Enum):
+    """Members that are text."""
+
+    WIDE = "wide"
+    NARROW = "narrow"

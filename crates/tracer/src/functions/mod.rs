@@ -97,6 +97,8 @@ pub enum Model {
     Nothing,
     /// `object.__setattr__`.
     ObjectSetAttr,
+    /// `object.__delattr__`.
+    ObjectDelAttr,
     /// `object.__getattribute__`.
     ObjectGetAttr,
     /// `torch._C._set_grad_enabled` and such: a node without tensors.
@@ -117,6 +119,17 @@ pub enum Model {
     GeneratorStep,
     /// `operator.setitem`.
     SetItem,
+    /// `operator.delitem`.
+    DelItem,
+    /// `operator.call`.
+    Call,
+    /// `re.Pattern.sub` and such.
+    Substitute,
+    /// `operator.is_`, or `is_not`.
+    IsSame {
+        /// `is_not`
+        inverted: bool,
+    },
     /// `object.__reduce_ex__`.
     Reduce,
     /// `copy.deepcopy`: as one piece, or followed as any Python function is.

@@ -397,35 +397,6 @@ impl Recorder {
         Ok(result)
     }
 
-    /// Whether a special method of a type is asked for the first time in this trace.
-    pub(super) fn first_asks(&self, ty: &Bound<'_, PyType>, name: &'static str) -> bool {
-        let name = name.as_ptr() as usize ^ name.len() << 48;
-        self.state.borrow_mut().protocols.insert((ty.as_ptr() as usize, name))
-    }
-
-    /// Guards what C code finds on the type of a user's object before it calls it back.
-    pub(super) fn guard_protocol(
-        &self,
-        frame: &Frame<'_>,
-        object: Borrowed<'_, '_>,
-        names: &[&'static str],
-    ) {
-        if self.is_stopped() || self.kind(object) != Kind::Object {
-            return;
-        }
-        let ty = object.get_type();
-        if stator_cpython::heap::types::is_immutable(ty.as_borrowed()) {
-            return;
-        }
-        for name in names {
-            if !self.first_asks(&ty, name) {
-                continue;
-            }
-            let name = pyo3::types::PyString::intern(object.py(), name);
-            self.lookup(frame, &ty, name.as_any().as_borrowed());
-        }
-    }
-
     /// Ends the trace if nobody vouches for the receiver of a bound C method: a method that was
     /// bound outside is known by identity, but what it is bound to is not.
     fn know_receiver(&self, frame: &Frame<'_>, receiver: Borrowed<'_, '_>) {

@@ -32,7 +32,7 @@ impl Recorder {
         self.note(frame, |state| {
             match state.kind_alone(receiver) {
                 Kind::Set | Kind::Dict => args.iter().for_each(|arg| state.note_hashed(*arg)),
-                _ if matches!(&*name, "remove" | "index" | "count") => {
+                _ if matches!(&*name, "remove" | "index" | "count") || is_heap_function(&name) => {
                     args.iter().chain([&receiver]).for_each(|arg| state.note_equated(*arg));
                 }
                 _ => {}
@@ -47,7 +47,9 @@ impl Recorder {
                 );
                 if moves { Ok(()) } else { state.adopt_deep(*arg) }
             })?;
-            if matches!(&*name, "remove" | "index" | "sort") && holds_tensor(state, receiver) {
+            let compares = matches!(&*name, "remove" | "index" | "sort") || is_heap_function(&name);
+            let tensors = |state: &mut State, object| compares && holds_tensor(state, object);
+            if tensors(state, receiver) || args.iter().any(|arg| tensors(state, *arg)) {
                 return Err((Reason::DataRead, format!("{name} of a list of tensors")));
             }
             if state.origin(receiver) == Some(Origin::Fresh) {
@@ -101,6 +103,7 @@ impl Recorder {
         let names: &[&'static str] = match name {
             "remove" => &["__eq__"],
             "sort" => &["__lt__", "__gt__"],
+            name if is_heap_function(name) => &["__lt__"],
             _ => return,
         };
         for item in heap::list_items(receiver) {
@@ -187,6 +190,11 @@ const DEQUE_METHODS: &[&str] = &[
     "__setitem__",
     "__delitem__",
 ];
+
+/// Whether a function that changes a list is one of `heapq`, which compare its elements.
+fn is_heap_function(name: &str) -> bool {
+    name.starts_with("heap")
+}
 
 pub fn refuse(what: &str, container: Borrowed<'_, '_>) -> Stop {
     (Reason::OutsideWrite, format!("{what} of a {}", heap::type_name(container)))
@@ -300,7 +308,8 @@ impl State {
     ) -> std::result::Result<Py<PyAny>, Stop> {
         let items = match self.kind(iterable) {
             Kind::Tuple => heap::tuple_items(iterable),
-            Kind::List | Kind::Set | Kind::FrozenSet => heap::elements(iterable),
+            Kind::List if heap::is_exact_list(iterable) => heap::elements(iterable),
+            Kind::Set | Kind::FrozenSet => heap::elements(iterable),
             Kind::Dict => heap::dict_items(iterable).into_iter().map(|(key, _)| key).collect(),
             _ => {
                 let detail = format!("the elements of a {}", heap::type_name(iterable));

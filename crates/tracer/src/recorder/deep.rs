@@ -62,7 +62,12 @@ impl State {
     /// and iterators are fresh, deeply. Fails for tensors and objects nobody recorded.
     pub fn register(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
         let kind = self.kind_alone(object);
-        if kind == Kind::Constant || self.origin(object).is_some() {
+        let is_known = match self.origin(object) {
+            // A tensor that stood at this address has died: operations make no iterators.
+            Some(Origin::Node(_)) => kind != Kind::Iterator,
+            origin => origin.is_some(),
+        };
+        if kind == Kind::Constant || is_known {
             return Ok(());
         }
         match kind {

@@ -125,7 +125,9 @@ impl State {
                 self.adopt_dict(other)?;
                 heap::dict_items(other).into_iter().map(|(key, _)| key.unbind()).collect()
             }
-            Kind::List | Kind::Tuple => {
+            Kind::Tuple | Kind::List
+                if heap::is_builtin_type(other.get_type().as_any().as_borrowed()) =>
+            {
                 self.adopt_deep(other)?;
                 let pairs = heap::sequence_items(other).iter().map(pair).collect::<Option<_>>();
                 pairs.ok_or_else(|| refuse("update", dict))?

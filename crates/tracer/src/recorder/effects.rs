@@ -252,6 +252,11 @@ impl State {
     /// it was found.
     pub fn write_elements(&mut self, list: Borrowed<'_, '_>) -> Result<(), Stop> {
         let unknown = || (Reason::UnknownOrigin, format!("a {}", heap::type_name(list)));
+        if !heap::is_exact_list(list) {
+            // It may have its own way of being written to.
+            let detail = format!("the elements of a {}", heap::type_name(list));
+            return Err((Reason::OutsideWrite, detail));
+        }
         let source = self.source(list).ok_or_else(unknown)?;
         self.wrote(list, source, CONTENTS, || Part::Elements);
         Ok(())

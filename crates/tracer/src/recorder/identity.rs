@@ -67,7 +67,8 @@ impl State {
                 .iter()
                 .try_for_each(|item| self.check_hash(item.as_borrowed())),
             // Lists and such have no hash: `hash` raises.
-            Kind::List | Kind::Dict | Kind::Set => Ok(()),
+            Kind::Dict | Kind::Set => Ok(()),
+            Kind::List if heap::is_exact_list(object) => Ok(()),
             _ if self.is_identity_guarded(object) => Ok(()),
             _ => refuse(),
         }

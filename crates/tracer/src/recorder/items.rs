@@ -28,6 +28,7 @@ impl Recorder {
         let kind = self.kind(owner);
         if kind != Kind::Tensor {
             self.concrete(frame, &[key], "an index or key");
+            self.guard_key(frame, &[key]);
         }
         if kind != Kind::Tensor && self.kind(key) == Kind::Tensor && kind != Kind::Dict {
             self.stop(frame, Reason::DataRead, "a tensor as index");
@@ -134,26 +135,6 @@ impl Recorder {
         ops::get_item(owner, key)
     }
 
-    /// As `guard_protocol`, for instances of subclasses of containers too.
-    pub(super) fn guard_protocol_of(
-        &self,
-        frame: &Frame<'_>,
-        object: Borrowed<'_, '_>,
-        names: &[&'static str],
-    ) {
-        let ty = object.get_type();
-        if stator_cpython::heap::types::is_immutable(ty.as_borrowed()) {
-            return;
-        }
-        for name in names {
-            if !self.first_asks(&ty, name) {
-                continue;
-            }
-            let name = pyo3::types::PyString::intern(object.py(), name);
-            self.lookup(frame, &ty, name.as_any().as_borrowed());
-        }
-    }
-
     /// `STORE_SUBSCR` and `DELETE_SUBSCR`.
     pub(super) fn set_item<'py>(
         &self,
@@ -167,6 +148,7 @@ impl Recorder {
         }
         if self.kind(owner) != Kind::Tensor {
             self.concrete(frame, &[key], "an index or key");
+            self.guard_key(frame, &[key]);
         }
         if let (Kind::Tensor, Some(value)) = (self.kind(owner), value) {
             let problem = store_depends_on_data(&mut self.state.borrow_mut(), key);
@@ -239,6 +221,7 @@ impl Recorder {
             return ops::contains(container, item);
         }
         self.concrete(frame, &[container, item], "a search");
+        self.guard_key(frame, &[item]);
         self.note(frame, |state| {
             state.note_hashed(item);
             if matches!(state.kind(container), Kind::List | Kind::Tuple) {

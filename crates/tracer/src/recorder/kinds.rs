@@ -17,7 +17,7 @@ pub enum Kind {
     Constant,
     /// `torch.Tensor`, `Parameter` or `Buffer`.
     Tensor,
-    /// Exact `list`.
+    /// `list`, or a subclass with list storage.
     List,
     /// `tuple`, or a subclass with tuple storage (named tuples).
     Tuple,
@@ -134,6 +134,8 @@ impl Bases {
         named(&builtins, &["property", "staticmethod", "classmethod"], Kind::Descriptor)?;
         named(&builtins, &["enumerate", "zip", "map", "filter", "reversed"], Kind::Iterator)?;
         named(&PyModule::import(py, "functools")?, &["partial"], Kind::Partial)?;
+        // Immutable; the same text may give another one, with the same answers.
+        named(&PyModule::import(py, "re")?, &["Pattern"], Kind::Singleton)?;
         for example in [
             c"iter([])",
             c"iter(())",
@@ -232,10 +234,9 @@ impl Bases {
             Kind::Dict
         } else if storage(&py.get_type::<PyModule>()) {
             Kind::Module
-        } else if storage(&py.get_type::<PyList>())
-            || storage(&py.get_type::<PySet>())
-            || storage(&py.get_type::<PyFrozenSet>())
-        {
+        } else if storage(&py.get_type::<PyList>()) {
+            Kind::List
+        } else if storage(&py.get_type::<PySet>()) || storage(&py.get_type::<PyFrozenSet>()) {
             Kind::Opaque
         } else {
             Kind::Object

@@ -111,7 +111,10 @@ impl State {
         source: SourceId,
         item: Borrowed<'_, '_>,
     ) -> Result<(), Stop> {
-        let own = if !self.may_stand_in || self.kind_alone(list) != Kind::List {
+        let own = if !self.may_stand_in
+            || self.kind_alone(list) != Kind::List
+            || !heap::is_exact_list(list)
+        {
             None
         } else if self.takes_number(source, item, false) {
             Some(self.adopt_number(source, item, false))

@@ -327,6 +327,13 @@ pub fn property_setter<'py>(property: Borrowed<'_, 'py>) -> Option<Object<'py>> 
     value(property, Field::PropertySet).filter(|setter| !setter.is_none())
 }
 
+/// `fdel` of a property, which can't be changed.
+pub fn property_deleter<'py>(property: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+    let is_builtin = is_builtin_type(property.get_type().as_any().as_borrowed());
+    let property = is_builtin.then_some(property)?;
+    property.getattr("fdel").ok().filter(|deleter| !deleter.is_none())
+}
+
 /// What a static or class method wraps; anything else as it is.
 pub fn wrapped_function<'py>(wrapper: Borrowed<'_, 'py>) -> Object<'py> {
     value(wrapper, Field::StaticFunc)

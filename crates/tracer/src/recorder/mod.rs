@@ -51,6 +51,7 @@ mod objects;
 mod operators;
 mod outcome;
 mod programs;
+mod protocols;
 mod raising;
 mod recipes;
 mod roots;

@@ -179,6 +179,19 @@ impl Recorder {
                 self.set_item(frame, *owner, *key, Some(*value))?;
                 Ok(frame.py().None().into_bound(frame.py()))
             }
+            (Model::DelItem, [owner, key]) => {
+                self.set_item(frame, *owner, *key, None)?;
+                Ok(frame.py().None().into_bound(frame.py()))
+            }
+            (Model::Call, [function, args @ ..]) => self.call_object(frame, *function, args, names),
+            // What is put in by a function is told of matches.
+            (Model::Substitute, [_, text, ..]) if is_str(*text) => {
+                self.pure_call(frame, callable, args, names)
+            }
+            (Model::IsSame { inverted }, [left, right]) => {
+                let same = self.same(frame, *left, *right) != inverted;
+                Ok(PyBool::new(frame.py(), same).to_owned().into_any())
+            }
             (Model::Reduce, [object, ..]) => {
                 self.guard_protocol(frame, *object, REDUCED);
                 self.note(frame, |state| {
@@ -208,6 +221,11 @@ impl Recorder {
             (Model::ObjectSetAttr, [owner, name, value]) if is_str(*name) => {
                 let name = heap::interned(*name);
                 self.generic_set_attr(frame, *owner, name.as_borrowed(), Some(*value))?;
+                Ok(frame.py().None().into_bound(frame.py()))
+            }
+            (Model::ObjectDelAttr, [owner, name]) if is_str(*name) => {
+                let name = heap::interned(*name);
+                self.generic_set_attr(frame, *owner, name.as_borrowed(), None)?;
                 Ok(frame.py().None().into_bound(frame.py()))
             }
             (Model::ObjectGetAttr, [owner, name]) if is_str(*name) => {
@@ -410,6 +428,7 @@ impl Recorder {
                 Kind::Constant => {}
                 Kind::List | Kind::Tuple | Kind::Dict | Kind::Set | Kind::FrozenSet => {
                     self.guard_length(frame, *arg);
+                    self.guard_protocol(frame, *arg, &["__bool__"]);
                 }
                 Kind::Object if name == "bool" || name == "not_" || name == "truth" => {
                     self.guard_protocol(frame, *arg, &["__bool__", "__len__"]);
@@ -534,6 +553,8 @@ fn takes_keywords(model: Model) -> bool {
             | Model::Nothing
             | Model::Scalar
             | Model::Repr
+            | Model::Call
+            | Model::Substitute
     )
 }
 

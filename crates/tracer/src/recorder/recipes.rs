@@ -176,7 +176,9 @@ impl Finish {
         let py = object.py();
         let class = object.get_type();
         match kind {
-            Kind::List => Ok(Recipe::List(self.all(&heap::list_items(object))?)),
+            Kind::List if heap::is_exact_list(object) => {
+                Ok(Recipe::List(self.all(&heap::list_items(object))?))
+            }
             Kind::Tuple => {
                 let items = self.all(&heap::tuple_items(object))?;
                 if class.is(py.get_type::<pyo3::types::PyTuple>()) {
@@ -214,7 +216,7 @@ impl Finish {
                 Ok(Recipe::Call { callable, args: args.into() })
             }
             Kind::Object if object.is_instance_of::<PyBaseException>() => self.exception(object),
-            Kind::Dict | Kind::Object => self.instance(object),
+            Kind::List | Kind::Dict | Kind::Object => self.instance(object),
             Kind::Partial if class.is(&partial(py)?) => self.partial(object),
             Kind::Cell => {
                 let contents = ops::load_cell(object);
@@ -379,7 +381,8 @@ impl Finish {
                 let limit = object.getattr("maxlen").map_err(refused)?;
                 Items::Bounded(elements, self.recipe(limit.as_borrowed())?)
             }
-            Storage::List | Storage::Set | Storage::Exception => return Err(refuse()),
+            Storage::List => Items::Elements(self.all(&heap::list_items(object))?.into_vec()),
+            Storage::Set | Storage::Exception => return Err(refuse()),
         };
         let attributes = self.attributes(object)?;
         let mut slots = Vec::new();

@@ -69,6 +69,7 @@ impl<'py> Sites<'py> for Recorder {
 
     fn takes_keys(&self, frame: &Frame<'py>, values: &[Borrowed<'_, 'py>]) {
         self.concrete(frame, values, "a key");
+        self.guard_key(frame, values);
     }
 
     fn joins(&self, frame: &Frame<'py>, parts: &[Borrowed<'_, 'py>], text: Borrowed<'_, 'py>) {

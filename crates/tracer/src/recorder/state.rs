@@ -145,8 +145,9 @@ pub struct State {
     pub tokens: Vec<Token>,
     /// Whether the C code that reads containers now only hands on what they hold.
     pub hands_on: bool,
-    /// The node by which this trace has entered inference mode, until it leaves it.
-    pub inference: Option<NodeId>,
+    /// The nodes by which this trace has entered inference mode (or left it for a while), outermost
+    /// first, until their blocks end.
+    pub inference: Vec<NodeId>,
     /// Tensors whose gradients this trace has set.
     pub written_gradients: Vec<Py<PyAny>>,
     /// Why the contents of one of them could not be guarded.
@@ -231,7 +232,7 @@ impl State {
             only_changed: false,
             tokens: Vec::new(),
             hands_on: false,
-            inference: None,
+            inference: Vec::new(),
             written_gradients: Vec::new(),
             failure: None,
             visiting: FxHashSet::default(),
@@ -471,7 +472,7 @@ impl State {
             }
             Kind::List => {
                 self.guard_type(source, object);
-                if self.is_found_to_change() {
+                if self.is_found_to_change() && heap::is_exact_list(object) {
                     self.leave_unread(source, object);
                 } else {
                     self.read_elements(source, object, &heap::list_items(object))?;

@@ -2,12 +2,14 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyType;
+use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::Borrowed;
 use stator_cpython::{Result, generic, ops};
 
 use super::Recorder;
 use super::attributes::Descriptor;
+use super::calls::Args;
 use super::kinds::Kind;
 use super::look as heap;
 use crate::breaks::Reason;
@@ -93,31 +95,41 @@ impl Recorder {
         if let Some(descriptor) = self.lookup(frame, &ty, name) {
             match self.descriptor(descriptor.as_borrowed()) {
                 Descriptor::Property => {
-                    let setter = heap::property_setter(descriptor.as_borrowed());
-                    if let (Some(setter), Some(value)) = (setter, value) {
-                        self.note(frame, |state| {
-                            if state.origin(setter.as_borrowed()).is_none() {
-                                state.anchor(setter.as_borrowed());
-                            }
-                            Ok(())
-                        });
-                        let (role, args) = (Role::Setter, [owner, value]);
-                        return self
-                            .call_linked(frame, role, None, setter.as_borrowed(), &args, None)
-                            .map(drop);
-                    }
+                    let setter = match value {
+                        Some(_) => heap::property_setter(descriptor.as_borrowed()),
+                        None => heap::property_deleter(descriptor.as_borrowed()),
+                    };
+                    // Without one this raises.
+                    let Some(setter) = setter else {
+                        return generic::generic_set_attr(owner, name, value);
+                    };
+                    self.vouch(frame, setter.as_borrowed());
+                    let mut args: Args<'_, 'py> = SmallVec::from_slice(&[owner]);
+                    args.extend(value);
+                    let role = Role::Setter;
+                    return self
+                        .call_linked(frame, role, None, setter.as_borrowed(), &args, None)
+                        .map(drop);
                 }
                 Descriptor::UserData => {
-                    let hook = pyo3::intern!(py, "__set__").as_any().as_borrowed();
+                    let hook = match value {
+                        Some(_) => pyo3::intern!(py, "__set__"),
+                        None => pyo3::intern!(py, "__delete__"),
+                    };
+                    let hook = hook.as_any().as_borrowed();
                     let setter = self.lookup(frame, &descriptor.get_type(), hook);
-                    if let (Some(setter), Some(value)) = (setter, value) {
-                        let args = [descriptor.as_borrowed(), owner, value];
+                    if let Some(setter) = setter
+                        && self.kind(setter.as_borrowed()) == Kind::Function
+                    {
+                        let mut args: Args<'_, 'py> =
+                            SmallVec::from_slice(&[descriptor.as_borrowed(), owner]);
+                        args.extend(value);
                         let role = Role::Setter;
                         return self
                             .call_linked(frame, role, None, setter.as_borrowed(), &args, None)
                             .map(drop);
                     }
-                    self.stop(frame, Reason::Unsupported, "deletion through a descriptor");
+                    self.stop(frame, Reason::Unsupported, "a write through a descriptor");
                 }
                 Descriptor::Member if !self.is_fresh(owner) => {
                     match stator_cpython::heap::member::offset_of(descriptor.as_borrowed()) {

@@ -47,11 +47,6 @@ impl Recorder {
         mode: Borrowed<'_, 'py>,
         native: impl FnOnce() -> Result<Object<'py>>,
     ) -> Result<Object<'py>> {
-        self.note(frame, |state| match state.inference {
-            // A replay that fails leaves the modes by dropping their handles, in any order.
-            Some(_) => Err((Reason::Unsupported, "inference modes within each other".into())),
-            None => Ok(()),
-        });
         let handle = {
             let _native = Suspended::new(frame.py());
             native()?
@@ -61,7 +56,7 @@ impl Recorder {
             let stack = state.place_of_caller();
             let node = state.switch(callable, &[mode], stack);
             state.set_origin(handle.as_borrowed(), Origin::Node(node));
-            state.inference = Some(node);
+            state.inference.push(node);
             Ok(())
         });
         Ok(handle)
@@ -88,11 +83,11 @@ impl State {
         handle: Borrowed<'_, '_>,
     ) -> std::result::Result<(), Stop> {
         match self.origin(handle) {
-            Some(Origin::Node(entered)) if self.inference == Some(entered) => {
+            Some(Origin::Node(entered)) if self.inference.last() == Some(&entered) => {
                 let stack = self.place_of_caller();
                 let node = self.switch(callable, &[Arg::Node(entered)], stack);
                 self.graph.set_value(node, Value::Nothing);
-                self.inference = None;
+                self.inference.pop();
                 Ok(())
             }
             _ => Err((Reason::UnknownOrigin, "an inference mode that was on before".into())),

@@ -56,9 +56,15 @@ impl Program {
         assert_eq!(inputs.len(), self.input_count, "one input for each placeholder");
         let mut registers = Registers::with_capacity(self.register_count);
         registers.resize_with(self.register_count, || None);
-        for step in &self.steps {
+        for (index, step) in self.steps.iter().enumerate() {
             let frame = Frame { program: self, py, inputs, registers: &registers };
-            let result = frame.apply(step).map_err(|error| Failure { node: step.node, error })?;
+            let result = match frame.apply(step) {
+                Ok(result) => result,
+                Err(error) => {
+                    self.drop_latest_first(&mut registers, index);
+                    return Err(Failure { node: step.node, error });
+                }
+            };
             for &register in step.frees.of(&self.frees) {
                 registers[register as usize] = None;
             }
@@ -68,6 +74,19 @@ impl Program {
         }
         let frame = Frame { program: self, py, inputs, registers: &registers };
         Ok(self.outputs.iter().map(|&output| frame.read(output).to_owned()).collect())
+    }
+}
+
+impl Program {
+    /// Drops what the steps before `failed` have made: handles of modes within each other put back
+    /// what was on before them.
+    #[cold]
+    fn drop_latest_first(&self, registers: &mut Registers<'_>, failed: usize) {
+        for step in self.steps[..failed].iter().rev() {
+            if let Some(register) = step.result {
+                registers[register as usize] = None;
+            }
+        }
     }
 }
 
