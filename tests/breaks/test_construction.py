@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -346,3 +347,20 @@ def test_init_of_class_changes() -> None:
         assert same(expected[0], found[0]) and expected[1] == found[1]
     assert stator.stats(compiled).hits == 4
     assert torch.equal(compiled(X), (X + 1) * (X - 1))
+
+
+def test_a_function_without_builtins() -> None:
+    """As the `__new__` of a named tuple is: nothing can be imported by its builtins."""
+
+    def plain(x: Tensor, show: Callable[[str], None]) -> Tensor:
+        y = x + 1
+        show("bare")
+        return y * 2
+
+    bare = types.FunctionType(plain.__code__, {"__builtins__": {}}, "bare")
+
+    def function(x: Tensor) -> Tensor:
+        return bare(x + 1, show) + 1
+
+    stats = check(function, X)
+    assert (stats.breaks, stats.graphs, stats.native) == (1, 2, 0), stats.reason

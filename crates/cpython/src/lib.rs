@@ -14,6 +14,7 @@ pub mod generic;
 pub mod heap;
 pub mod hook;
 pub mod layout;
+pub mod modules;
 pub mod object;
 pub mod opcode;
 pub mod ops;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
+use stator_cpython::modules;
 use stator_cpython::object::Borrowed;
 
 use crate::assumptions::{Assumptions, Names};
@@ -98,7 +99,7 @@ impl Code {
         inputs: &[Borrowed<'_, '_>],
         traced: &Traced,
     ) -> PyResult<Self> {
-        let class = made.py().import("stator._fx")?.getattr("Code")?;
+        let class = modules::import(made.py(), "stator._fx")?.getattr("Code")?;
         if !made.get_type().is(&class) {
             let (callable, backend) = (made.clone().unbind(), String::new());
             return Ok(Self { callable, backend, sharing, assumptions: Assumptions::default() });

@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use stator_cpython::code::Code;
 use stator_cpython::generic::{self, WithoutGc};
 use stator_cpython::heap::function::{Field, value};
+use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::c_stack::{self, Room};
 
@@ -133,7 +134,7 @@ impl Compiled {
             let _gc = WithoutGc::new(py);
             Bound::new(py, this)?
         };
-        py.import("functools")?.call_method1("update_wrapper", (&this, r#fn))?;
+        modules::import(py, "functools")?.call_method1("update_wrapper", (&this, r#fn))?;
         register(&this)?;
         Ok(this)
     }
@@ -524,7 +525,8 @@ impl Compiled {
             return Ok(limit);
         }
         static CONFIG: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        let find = || Ok::<_, PyErr>(py.import("stator._config")?.getattr("config")?.unbind());
+        let find =
+            || Ok::<_, PyErr>(modules::import(py, "stator._config")?.getattr("config")?.unbind());
         let config = CONFIG.get_or_try_init(py, find)?.bind(py);
         config.getattr(pyo3::intern!(py, "recompile_limit"))?.extract()
     }
@@ -571,7 +573,7 @@ impl Compiled {
         let last = failures.first().and_then(|(entry, failure)| {
             entry.explain(py, failure).facts.into_iter().next().map(|(guard, _)| guard)
         });
-        let warnings = py.import("stator._warnings")?;
+        let warnings = modules::import(py, "stator._warnings")?;
         warnings
             .call_method1("recompile_limit", (name, file, line, limit, last.unwrap_or_default()))?;
         Ok(())
@@ -641,16 +643,14 @@ fn failure_lines(py: Python<'_>, failures: &[(&Arc<Entry>, Failure)]) -> Vec<Str
 fn recompile_error(this: &Bound<'_, Compiled>, failures: &[(&Arc<Entry>, Failure)]) -> PyErr {
     let py = this.py();
     let (file, line) = location(this.get().function.bind(py));
-    let error = py
-        .import("stator.errors")
+    let error = modules::import(py, "stator.errors")
         .and_then(|errors| errors.getattr("RecompileError"))
         .and_then(|class| class.call1((name(this), file, line, failure_lines(py, failures))));
     error.map_or_else(|error| error, PyErr::from_value)
 }
 
 fn mark_error(py: Python<'_>, dimension: &str, reason: &str) -> PyErr {
-    let error = py
-        .import("stator.errors")
+    let error = modules::import(py, "stator.errors")
         .and_then(|errors| errors.getattr("DynamicDimensionError"))
         .and_then(|class| class.call1((dimension, reason)));
     error.map_or_else(|error| error, PyErr::from_value)
@@ -662,10 +662,11 @@ pub(crate) fn graph_break_error(py: Python<'_>, stop: &Break) -> PyErr {
         .iter()
         .map(|place| (place.file.as_str(), place.line, place.function.as_str()))
         .collect();
-    let error =
-        py.import("stator.errors").and_then(|errors| errors.getattr("GraphBreakError")).and_then(
-            |class| class.call1((stop.reason.id(), stop.explanation(), stop.reason.hint(), stack)),
-        );
+    let error = modules::import(py, "stator.errors")
+        .and_then(|errors| errors.getattr("GraphBreakError"))
+        .and_then(|class| {
+            class.call1((stop.reason.id(), stop.explanation(), stop.reason.hint(), stack))
+        });
     error.map_or_else(|error| error, PyErr::from_value)
 }
 
@@ -720,7 +721,7 @@ fn log_bytecode(this: &Bound<'_, Compiled>, made: &[Arc<Entry>]) {
                 head("MODIFIED", &format!("resume_in_{name}"), &place.file, place.line)
             }
             None => {
-                let dis = py.import("dis").and_then(|dis| {
+                let dis = modules::import(py, "dis").and_then(|dis| {
                     dis.call_method1("Bytecode", (function,))?.call_method0("dis")?.extract()
                 });
                 let dis: String = dis.unwrap_or_default();

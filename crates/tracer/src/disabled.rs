@@ -6,6 +6,7 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFunction, PyTuple};
 use stator_cpython::generic::{self, WithoutGc};
+use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 
 thread_local! {
@@ -58,7 +59,7 @@ impl Disabled {
             let _gc = WithoutGc::new(py);
             Bound::new(py, this)?
         };
-        py.import("functools")?.call_method1("update_wrapper", (&this, function))?;
+        modules::import(py, "functools")?.call_method1("update_wrapper", (&this, function))?;
         Ok(this)
     }
 

@@ -6,6 +6,7 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt, PyList, PySequence, PySequenceMethods, PyTuple};
 use smallvec::SmallVec;
+use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::vectorcall;
 use stator_graph::print;
@@ -439,7 +440,7 @@ impl Entry {
             Search::Enough => return Ok(None),
             Search::Missing => {}
         }
-        let reference = py.import("stator._fx")?.getattr("Reference")?;
+        let reference = modules::import(py, "stator._fx")?.getattr("Reference")?;
         let places = Places { py, codes: &self.traced.codes };
         let description = replay::export::describe(
             py,

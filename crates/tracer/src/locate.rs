@@ -5,6 +5,7 @@ use std::path::Path;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use stator_cpython::code::Code;
+use stator_cpython::modules;
 use stator_cpython::object::Borrowed;
 use stator_graph::{Locate, Location};
 
@@ -47,8 +48,7 @@ pub fn shown_path(file: &str) -> String {
 /// A line of a source file, stripped; empty if it can't be found.
 #[must_use]
 pub fn source_line(py: Python<'_>, file: &str, line: u32) -> String {
-    let found = py
-        .import("linecache")
+    let found = modules::import(py, "linecache")
         .and_then(|linecache| linecache.call_method1("getline", (file, line)))
         .and_then(|text| text.extract::<String>());
     found.map_or_else(|_| String::new(), |text| text.trim().to_string())

@@ -13,6 +13,7 @@ use stator_cpython::code::Code;
 use stator_cpython::generic;
 use stator_cpython::heap::dict::{self, Lookup, Peek, peek_instance_dict};
 use stator_cpython::heap::function::{Field, value};
+use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 
 use crate::locate::text;
@@ -124,7 +125,7 @@ pub fn substitute_of_torch<'py>(callable: Borrowed<'_, 'py>) -> Option<Object<'p
     let py = callable.py();
     let _native = stator_cpython::hook::Suspended::new(py);
     let find = || -> PyResult<Option<Object<'py>>> {
-        let modules = py.import("sys")?.getattr("modules")?.cast_into::<PyDict>()?;
+        let modules = modules::import(py, "sys")?.getattr("modules")?.cast_into::<PyDict>()?;
         let Some(module) = modules.get_item("torch._dynamo.variables.functions")? else {
             return Ok(None);
         };

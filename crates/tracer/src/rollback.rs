@@ -10,6 +10,7 @@ use pyo3::sync::PyOnceLock;
 use smallvec::SmallVec;
 use stator_cpython::collector::Paused;
 use stator_cpython::heap::tensor;
+use stator_cpython::modules;
 use stator_cpython::object::Borrowed;
 use stator_graph::{Arg, Graph, NodeId, NodeKind, Target, TextId};
 use stator_guards::{GlobalState, Guard, GuardKind, Value};
@@ -29,7 +30,7 @@ pub fn generators(py: Python<'_>) -> PyResult<Generators> {
     }
     static KNOWN: PyOnceLock<(Py<PyAny>, Py<PyAny>)> = PyOnceLock::new();
     let find = || -> PyResult<_> {
-        let torch = py.import("torch")?;
+        let torch = modules::import(py, "torch")?;
         Ok((torch.getattr("default_generator")?.unbind(), torch.getattr("cuda")?.unbind()))
     };
     let (default, cuda) = KNOWN.get_or_try_init(py, find)?;
@@ -69,7 +70,9 @@ pub fn advanced(py: Python<'_>, before: Generators) -> PyResult<Vec<Py<PyAny>>> 
         let then = then.into_bound(py);
         let same = match tensor::same_bytes(then.as_borrowed(), now.as_borrowed())? {
             Some(same) => same,
-            None => py.import("torch")?.call_method1("equal", (then, now))?.is_truthy()?,
+            None => {
+                modules::import(py, "torch")?.call_method1("equal", (then, now))?.is_truthy()?
+            }
         };
         if !same {
             changed.push(generator);
@@ -83,7 +86,7 @@ pub fn explicit(py: Python<'_>, objects: &[Py<PyAny>]) -> PyResult<Vec<Py<PyAny>
     if objects.is_empty() || stator_cpython::heap::torch::get(py).is_none() {
         return Ok(Vec::new());
     }
-    let class = py.import("torch")?.getattr("Generator")?;
+    let class = modules::import(py, "torch")?.getattr("Generator")?;
     let found = objects.iter().filter(|object| object.bind(py).get_type().is(&class));
     Ok(found.map(|object| object.clone_ref(py)).collect())
 }
@@ -128,7 +131,7 @@ pub fn restore_modes(
     if !switched {
         return Ok(());
     }
-    let torch = py.import("torch")?;
+    let torch = modules::import(py, "torch")?;
     for _ in 0..nesting {
         let left: i64 = torch.call_method0("autocast_decrement_nesting")?.extract()?;
         if left == 0 {

@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use stator_cpython::heap::dict::{self, InstanceDict, Lookup};
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::heap::types;
+use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{generic, vectorcall};
 
@@ -44,8 +45,8 @@ impl Library {
     fn get(py: Python<'_>) -> Option<&Self> {
         static LIBRARY: PyOnceLock<Library> = PyOnceLock::new();
         let find = || -> PyResult<Self> {
-            let logging = PyModule::import(py, "logging")?;
-            let pattern = PyModule::import(py, "re")?.getattr("Pattern")?;
+            let logging = modules::import(py, "logging")?;
+            let pattern = modules::import(py, "re")?.getattr("Pattern")?;
             Ok(Self {
                 logging: logging.dict().unbind(),
                 record: logging.getattr("LogRecord")?.unbind(),

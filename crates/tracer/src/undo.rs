@@ -8,6 +8,7 @@
 
 use pyo3::prelude::*;
 use stator_cpython::heap::tensor;
+use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 use stator_graph::{Graph, Node, NodeId, NodeKind, Target};
 
@@ -133,7 +134,7 @@ impl Saved<'_> {
         }
         self.input.getattr("data")?.call_method1("copy_", (&self.copy,))?;
         if let Some(version) = self.version {
-            let autograd = py.import("torch._C._autograd")?;
+            let autograd = modules::import(py, "torch._C._autograd")?;
             let arguments = ((&self.input,), (version,));
             autograd.call_method1("_unsafe_set_version_counter", arguments)?;
         }
@@ -142,7 +143,7 @@ impl Saved<'_> {
 }
 
 fn no_grad(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    let quiet = py.import("torch")?.call_method0("no_grad")?;
+    let quiet = modules::import(py, "torch")?.call_method0("no_grad")?;
     quiet.call_method0("__enter__")?;
     Ok(quiet)
 }

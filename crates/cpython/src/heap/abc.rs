@@ -1,5 +1,6 @@
 //! How many classes were registered with abstract base classes (`abc.get_cache_token()`).
 
+use crate::modules;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -34,7 +35,7 @@ pub fn registrations(py: Python<'_>) -> Option<u64> {
 
 /// Locates the count, and looks whether it's the one that Python code sees.
 fn find(py: Python<'_>) -> PyResult<Option<Counter>> {
-    let module = py.import("_abc")?;
+    let module = modules::import(py, "_abc")?;
     let said: u64 = module.call_method0("get_cache_token")?.extract()?;
     // SAFETY: a live module.
     let state = unsafe { PyModule_GetState(module.as_ptr()) }.cast::<u64>().cast_const();

@@ -3,6 +3,7 @@
 //! The structs aren't public: their layout is tried out on a cache made for it, and where it isn't
 //! as expected no object is said to have these fields.
 
+use crate::modules;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -30,7 +31,7 @@ pub fn warm_up(py: Python<'_>) {
 }
 
 fn find(py: Python<'_>) -> Option<Types> {
-    let functools = py.import("_functools").ok()?;
+    let functools = modules::import(py, "_functools").ok()?;
     let wrapper = functools.getattr("_lru_cache_wrapper").ok()?;
     let int = py.get_type::<pyo3::types::PyInt>();
     let tuple = py.get_type::<pyo3::types::PyTuple>();

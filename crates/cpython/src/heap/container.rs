@@ -1,5 +1,6 @@
 //! Lists, tuples, sets and deques, read by their storage: subclasses' overrides aren't asked.
 
+use crate::modules;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -86,7 +87,7 @@ pub fn set_items<'py>(set: Any<'_, 'py>) -> Option<Vec<Bound<'py, PyAny>>> {
 fn deque_type(py: Python<'_>) -> Option<&Bound<'_, PyType>> {
     static DEQUE: PyOnceLock<Option<Py<PyType>>> = PyOnceLock::new();
     let find = || -> PyResult<Py<PyType>> {
-        Ok(py.import("_collections")?.getattr("deque")?.cast_into::<PyType>()?.unbind())
+        Ok(modules::import(py, "_collections")?.getattr("deque")?.cast_into::<PyType>()?.unbind())
     };
     DEQUE.get_or_init(py, || find().ok()).as_ref().map(|ty| ty.bind(py))
 }

@@ -1,5 +1,6 @@
 //! Fields of functions, methods, cells, partials, properties, method wrappers and classes.
 
+use crate::modules;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -188,7 +189,7 @@ fn partial_type(py: Python<'_>) -> *mut ffi::PyTypeObject {
     static PARTIAL: pyo3::sync::PyOnceLock<Option<Py<PyAny>>> = pyo3::sync::PyOnceLock::new();
     PARTIAL
         .get_or_init(py, || {
-            let ty = py.import("_functools").ok()?.getattr("partial").ok()?;
+            let ty = modules::import(py, "_functools").ok()?.getattr("partial").ok()?;
             let ty = ty.cast_into::<pyo3::types::PyType>().ok()?;
             // SAFETY: a live type; the size must hold the fields.
             let size = unsafe { (*ty.as_ptr().cast::<ffi::PyTypeObject>()).tp_basicsize };

@@ -22,6 +22,7 @@
 //! Fields are located by calibration: each must agree with PyTorch's own answer, or the whole
 //! fast reading is absent and callers compare through Python.
 
+use crate::modules;
 use std::cell::Cell;
 use std::ffi::{CStr, c_void};
 
@@ -154,7 +155,7 @@ impl Reader {
     }
 
     fn find(py: Python<'_>) -> PyResult<Option<Self>> {
-        let forward_ad = py.import("torch.autograd.forward_ad")?.getattr("__dict__")?;
+        let forward_ad = modules::import(py, "torch.autograd.forward_ad")?.getattr("__dict__")?;
         // SAFETY: the mangled names carry the argument types: all functions take nothing, except
         // `get_autocast_dtype(c10::DeviceType)`; results are references (returned as addresses),
         // one-byte enums, booleans and `int64_t`.
@@ -227,7 +228,7 @@ def calibrate(torch, read):
     ]
     return all(same) and all(words != before for words in seen) and seen[-1] is seen[-2] is None
 ";
-        let torch = py.import("torch")?;
+        let torch = modules::import(py, "torch")?;
         let calibrate = PyModule::from_code(py, source, c"<stator>", c"_stator_calibration")?
             .getattr("calibrate")?;
         let address = std::ptr::from_ref(self) as usize;

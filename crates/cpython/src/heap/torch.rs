@@ -6,6 +6,7 @@
 //! with PyTorch's Python attributes on a set of probe tensors. What isn't found or doesn't agree
 //! is absent, and readers take a slower way.
 
+use crate::modules;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -87,7 +88,7 @@ fn start(py: Python<'_>) -> Option<&'static Torch> {
     static STARTED: AtomicU32 = AtomicU32::new(0);
     const RUNNING: u32 = 1 << 16;
     const ATTEMPTS: u32 = 3;
-    let modules = py.import("sys").ok()?.getattr("modules").ok()?;
+    let modules = modules::import(py, "sys").ok()?.getattr("modules").ok()?;
     let started = STARTED.load(Ordering::Relaxed);
     if started >= ATTEMPTS || !modules.contains("torch.nn").ok()? {
         return None;

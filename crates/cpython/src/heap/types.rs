@@ -1,6 +1,7 @@
 //! Types: lookups along the method resolution order, version tags, and cheap "does this type
 //! override X" questions.
 
+use crate::modules;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
@@ -127,7 +128,7 @@ pub fn has_native_state(ty: Type<'_, '_>) -> bool {
         }
     };
     let python = PYTHON.get_or_init(py, || {
-        let class = py.import("abc").and_then(|abc| abc.getattr("ABC")).ok()?;
+        let class = modules::import(py, "abc").and_then(|abc| abc.getattr("ABC")).ok()?;
         Some(dealloc(class.as_ptr()))
     });
     let object = py.get_type::<PyAny>();

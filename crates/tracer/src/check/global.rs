@@ -9,6 +9,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use stator_cpython::heap::global_state::{self, Words};
+use stator_cpython::modules;
 use stator_guards::{Fact, GlobalState, Value};
 
 /// States remembered per thread: with and without gradients, under autocast, and one more.
@@ -169,8 +170,10 @@ def compile_facts(torch, lines):
 ";
     let lines: Vec<&'static str> = FACTS.trim().lines().collect();
     let module = PyModule::from_code(py, source, c"<stator>", c"_stator_global_state")?;
-    let (known, reader): (Vec<String>, Bound<'_, PyAny>) =
-        module.getattr("compile_facts")?.call1((py.import("torch")?, lines.clone()))?.extract()?;
+    let (known, reader): (Vec<String>, Bound<'_, PyAny>) = module
+        .getattr("compile_facts")?
+        .call1((modules::import(py, "torch")?, lines.clone()))?
+        .extract()?;
     let names = lines.into_iter().filter(|line| known.iter().any(|name| name == line)).collect();
     Ok((names, reader.unbind()))
 }

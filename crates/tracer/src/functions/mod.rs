@@ -19,6 +19,7 @@ pub use python::KnownFunction;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use rustc_hash::FxHashMap;
+use stator_cpython::modules;
 use stator_cpython::object::Borrowed;
 use stator_cpython::ops::{BinaryOp, UnaryOp};
 use stator_graph::Target;
@@ -216,7 +217,7 @@ impl Functions {
                 if let Some(known) = KnownFunction::is_enabled_for(py)? {
                     table.classes.insert(known.address(), Class::Instead(Arc::new(known)));
                 }
-                if let Ok(torch) = PyModule::import(py, "torch") {
+                if let Ok(torch) = modules::import(py, "torch") {
                     torch::add(&torch, &mut table)?;
                     for known in KnownFunction::inference_mode(&torch)? {
                         table.classes.insert(known.address(), Class::Replaced(Arc::new(known)));

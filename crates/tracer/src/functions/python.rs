@@ -9,6 +9,7 @@
 
 use pyo3::prelude::*;
 use stator_cpython::heap::function::{Field, value};
+use stator_cpython::modules;
 use stator_cpython::object::Borrowed;
 
 /// What `torch.nn.Module.__getattr__` does.
@@ -137,7 +138,8 @@ impl KnownFunction {
     /// # Errors
     /// If something isn't where Python has it.
     pub fn is_enabled_for(py: Python<'_>) -> PyResult<Option<Self>> {
-        let function = py.import("logging")?.getattr("Logger")?.getattr("isEnabledFor")?;
+        let function =
+            modules::import(py, "logging")?.getattr("Logger")?.getattr("isEnabledFor")?;
         let known = PyModule::from_code(py, IS_ENABLED_FOR, c"<stator>", c"_stator_logging")?;
         Self::of(&function, &known.getattr("known")?, Some(known.getattr("isEnabledFor")?))
     }

@@ -1,6 +1,7 @@
 //! Rows for builtins and the standard library: owner, names, class.
 
 use pyo3::prelude::*;
+use stator_cpython::modules;
 use stator_cpython::ops::{BinaryOp, CompareOp, UnaryOp};
 
 use super::{Class, Emitter, Functions, Model};
@@ -203,7 +204,7 @@ fn table() -> Vec<Row> {
 pub fn add(py: Python<'_>, functions: &mut Functions) -> PyResult<()> {
     for (owner, names, class) in table() {
         let (module, path) = owner.split_once(':').map_or((owner, None), |(a, b)| (a, Some(b)));
-        let mut owner = PyModule::import(py, module)?.into_any();
+        let mut owner = modules::import(py, module)?.into_any();
         if let Some(path) = path {
             owner = owner.getattr(path)?;
         }
@@ -242,7 +243,7 @@ pub fn add(py: Python<'_>, functions: &mut Functions) -> PyResult<()> {
             }
         }
     }
-    for (_, value) in PyModule::import(py, "builtins")?.dict().iter() {
+    for (_, value) in modules::import(py, "builtins")?.dict().iter() {
         if value.cast::<pyo3::types::PyType>().is_ok_and(|ty| is_exception(ty)) {
             functions.insert_new(&value, Class::Constructor);
             functions.insert(&value.getattr("__new__")?, model(Model::New));

@@ -3,6 +3,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
+use stator_cpython::modules;
 
 use super::{Class, Determined, Functions, Model, Operation};
 use crate::breaks::Reason;
@@ -124,7 +125,7 @@ const FACTORIES: &str = "arange zeros ones full empty rand randn randint randper
 pub fn add(torch: &Bound<'_, PyModule>, functions: &mut Functions) -> PyResult<()> {
     let py = torch.py();
     let tensor = torch.getattr("Tensor")?;
-    let overrides = PyModule::import(py, "torch.overrides")?;
+    let overrides = modules::import(py, "torch.overrides")?;
     let overridable = overrides.call_method0("get_overridable_functions")?.cast_into::<PyDict>()?;
     for (namespace, list) in overridable.iter() {
         let is_method = namespace.is(&tensor);
@@ -289,7 +290,7 @@ fn named(
 
 /// A module if it is loaded: the table must not import what the user's program doesn't.
 fn loaded<'py>(py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let modules = PyModule::import(py, "sys")?.getattr("modules")?.cast_into::<PyDict>()?;
+    let modules = modules::import(py, "sys")?.getattr("modules")?.cast_into::<PyDict>()?;
     modules.get_item(name)
 }
 
@@ -302,7 +303,7 @@ fn module_name(module: &Bound<'_, PyAny>) -> PyResult<String> {
 
 fn resolve<'py>(py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyAny>> {
     let mut parts = path.split('.');
-    let mut object = PyModule::import(py, parts.next().unwrap_or("torch"))?.into_any();
+    let mut object = modules::import(py, parts.next().unwrap_or("torch"))?.into_any();
     for part in parts {
         object = object.getattr(part)?;
     }

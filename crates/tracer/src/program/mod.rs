@@ -19,6 +19,7 @@ use std::rc::Rc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
+use stator_cpython::modules;
 use stator_graph::Dtype;
 use stator_graph::program::{Program, Shape, Tree};
 
@@ -38,7 +39,7 @@ use rules::Rules;
 /// That of a break.
 pub fn check_modes(py: Python<'_>) -> PyResult<()> {
     if recorder::is_recording() || has_foreign_modes(&*read_global_state(py)?) {
-        let class = py.import("stator.errors")?.getattr("ProgramError")?;
+        let class = modules::import(py, "stator.errors")?.getattr("ProgramError")?;
         let stop = Break::new(Reason::ForeignMode);
         let arguments = (stop.reason.id(), stop.explanation(), stop.reason.hint());
         return Err(PyErr::from_value(class.call1(arguments)?));

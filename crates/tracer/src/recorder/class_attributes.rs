@@ -5,6 +5,7 @@ use pyo3::types::{PyString, PyType};
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::types::{Slot, SlotName};
 use stator_cpython::hook::Suspended;
+use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, generic, ops};
 use stator_guards::{ClassField, Source};
@@ -307,7 +308,8 @@ impl State {
 
 /// Whether this is `typing.Generic.__class_getitem__`.
 fn is_generic(found: &Object<'_>) -> bool {
-    let generic = found.py().import("typing").and_then(|typing| typing.getattr("Generic"));
+    let generic =
+        modules::import(found.py(), "typing").and_then(|typing| typing.getattr("Generic"));
     generic.is_ok_and(|generic| {
         let name = pyo3::intern!(found.py(), "__class_getitem__").as_any().as_borrowed();
         generic

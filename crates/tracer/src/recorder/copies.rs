@@ -7,6 +7,7 @@ use stator_cpython::frame::Frame;
 use stator_cpython::heap::dict::{self, Peek};
 use stator_cpython::heap::types::{Slot, SlotName};
 use stator_cpython::hook::Suspended;
+use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, ops};
 
@@ -100,7 +101,7 @@ impl Recorder {
     /// Guards that nobody says elsewhere how a class is copied.
     fn guard_registered_copier(&self, frame: &Frame<'_>, class: &Bound<'_, PyType>) {
         let py = frame.py();
-        let Ok(module) = py.import("copyreg") else { return };
+        let Ok(module) = modules::import(py, "copyreg") else { return };
         self.vouch(frame, module.as_any().as_borrowed());
         let name = pyo3::intern!(py, "dispatch_table").as_any().as_borrowed();
         if let Some(table) = self.instance_value(frame, module.as_any().as_borrowed(), name) {
@@ -191,7 +192,8 @@ pub(super) fn overrides_any(object: Borrowed<'_, '_>, names: &[&str]) -> bool {
 }
 
 fn has_registered_copier(class: &Bound<'_, PyType>) -> bool {
-    let table = class.py().import("copyreg").and_then(|module| module.getattr("dispatch_table"));
+    let table =
+        modules::import(class.py(), "copyreg").and_then(|module| module.getattr("dispatch_table"));
     table.map_or(true, |table| {
         heap::dict_get(table.as_borrowed(), class.as_any().as_borrowed()).is_some()
     })

@@ -400,7 +400,8 @@ impl Recorder {
             return self.call_linked(frame, role, None, method.as_borrowed(), &[iterator], None);
         }
         self.check_advanced(frame, iterator);
-        let item = self.with_mode(frame, native)?;
+        let is_plain = super::kinds::is_plain_iterator(&iterator.get_type());
+        let item = if is_plain { native()? } else { self.with_mode(frame, native)? };
         self.note(frame, |state| state.register(item.as_borrowed()));
         Ok(item)
     }

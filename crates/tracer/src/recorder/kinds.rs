@@ -8,6 +8,7 @@ use pyo3::types::{
     PyRange, PySet, PySlice, PyString, PySuper, PyTuple, PyType,
 };
 use rustc_hash::FxHashMap;
+use stator_cpython::modules;
 use stator_cpython::object::Borrowed;
 
 /// The variable kinds of the trace.
@@ -110,7 +111,7 @@ impl Bases {
             Iterator: PyMappingProxy;
             Opaque: PyByteArray;
         }
-        let types = PyModule::import(py, "types")?;
+        let types = modules::import(py, "types")?;
         let mut named = |module: &Bound<'_, PyModule>, names: &[&str], kind| -> PyResult<()> {
             for name in names {
                 if let Some(found) = module.getattr_opt(*name)? {
@@ -130,12 +131,12 @@ impl Bases {
         named(&types, &builtin, Kind::Builtin)?;
         named(&types, &["GetSetDescriptorType", "MemberDescriptorType"], Kind::Descriptor)?;
         named(&types, &["GeneratorType", "CoroutineType", "AsyncGeneratorType"], Kind::Iterator)?;
-        let builtins = PyModule::import(py, "builtins")?;
+        let builtins = modules::import(py, "builtins")?;
         named(&builtins, &["property", "staticmethod", "classmethod"], Kind::Descriptor)?;
         named(&builtins, &["enumerate", "zip", "map", "filter", "reversed"], Kind::Iterator)?;
-        named(&PyModule::import(py, "functools")?, &["partial"], Kind::Partial)?;
+        named(&modules::import(py, "functools")?, &["partial"], Kind::Partial)?;
         // Immutable; the same text may give another one, with the same answers.
-        named(&PyModule::import(py, "re")?, &["Pattern"], Kind::Singleton)?;
+        named(&modules::import(py, "re")?, &["Pattern"], Kind::Singleton)?;
         for example in [
             c"iter([])",
             c"iter(())",
@@ -159,19 +160,19 @@ impl Bases {
             let iterator = py.eval(example, None, None)?;
             add(&iterator.get_type(), Kind::Iterator);
         }
-        let itertools = PyModule::import(py, "itertools")?;
+        let itertools = modules::import(py, "itertools")?;
         for (_, value) in itertools.dict().iter() {
             if let Ok(ty) = value.cast::<PyType>() {
                 add(ty, Kind::Iterator);
             }
         }
-        let enumeration = PyModule::import(py, "enum")?.getattr("Enum")?.cast_into()?.unbind();
+        let enumeration = modules::import(py, "enum")?.getattr("Enum")?.cast_into()?.unbind();
         let mut bases =
             Bases { exact, tensor: None, enumeration, torch_callables: vec![], opaque: vec![] };
-        if let Ok(torch) = PyModule::import(py, "torch") {
+        if let Ok(torch) = modules::import(py, "torch") {
             bases.add_torch(&torch)?;
         }
-        if let Ok(numpy) = PyModule::import(py, "numpy") {
+        if let Ok(numpy) = modules::import(py, "numpy") {
             for name in ["ndarray", "generic"] {
                 bases.opaque.push(numpy.getattr(name)?.cast_into()?.unbind());
             }

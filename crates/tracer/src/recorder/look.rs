@@ -12,6 +12,7 @@ pub use stator_cpython::generic::bind_method;
 use stator_cpython::heap::dict::{InstanceDict, Lookup};
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::heap::{constant, container, dict, types};
+use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 
 use super::attributes::Descriptor;
@@ -375,7 +376,8 @@ pub fn is_tuple_getter(object: Borrowed<'_, '_>) -> bool {
     static TYPE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = object.py();
     TYPE.get_or_init(py, || {
-        let found = py.import("_collections").and_then(|module| module.getattr("_tuplegetter"));
+        let found =
+            modules::import(py, "_collections").and_then(|module| module.getattr("_tuplegetter"));
         found.map_or_else(|_| py.None(), Bound::unbind)
     })
     .bind(py)
@@ -446,7 +448,7 @@ pub fn is_shared_constant(object: Borrowed<'_, '_>) -> bool {
 
 /// A module of `sys.modules`.
 pub fn loaded_module<'py>(py: Python<'py>, name: &str) -> Option<Object<'py>> {
-    let modules = py.import("sys").ok()?.getattr("modules").ok()?;
+    let modules = modules::import(py, "sys").ok()?.getattr("modules").ok()?;
     modules.cast::<PyDict>().ok()?.get_item(name).ok()?
 }
 

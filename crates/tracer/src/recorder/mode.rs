@@ -11,6 +11,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
+use stator_cpython::modules;
 
 use super::Recorder;
 
@@ -63,7 +64,7 @@ fn stack(py: Python<'_>) -> Option<&Stack> {
     static STACK: PyOnceLock<Option<Stack>> = PyOnceLock::new();
     STACK
         .get_or_init(py, || {
-            let c = py.import("torch._C").ok()?;
+            let c = modules::import(py, "torch._C").ok()?;
             let push = c.getattr("_push_on_torch_function_stack").ok()?.unbind();
             let pop = c.getattr("_pop_torch_function_stack").ok()?.unbind();
             Some(Stack { push, pop, mode: Py::new(py, Mode).ok()?.into_any() })

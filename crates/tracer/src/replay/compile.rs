@@ -12,6 +12,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyFunction, PySlice, PyString, PyTuple};
 use smallvec::SmallVec;
+use stator_cpython::modules;
 use stator_cpython::vectorcall::{BinaryFunction, UnaryFunction};
 use stator_graph::{
     Arg, ArgList, Graph, KeywordList, LastUse, LastUses, NodeId, NodeKind, ObjectId, Operator,
@@ -50,7 +51,7 @@ struct CallableTypes<'py> {
 
 impl<'py> CallableTypes<'py> {
     fn new(py: Python<'py>) -> PyResult<Self> {
-        let types = py.import("types")?;
+        let types = modules::import(py, "types")?;
         Ok(Self {
             method_descriptor: types.getattr("MethodDescriptorType")?,
             slot_wrapper: types.getattr("WrapperDescriptorType")?,

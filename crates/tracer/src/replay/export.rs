@@ -12,6 +12,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PySlice, PyString, PyTuple};
+use stator_cpython::modules;
 use stator_graph::names::Names;
 use stator_graph::print::stack_trace;
 use stator_graph::{Arg, Graph, Locate, NodeId, NodeKind, Target, Value};
@@ -31,8 +32,14 @@ pub fn describe<'py>(
     reference: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyList>> {
     let names = Names::new(graph);
-    let exporter =
-        Exporter { py, graph, objects, names, reference, operator: py.import("operator")? };
+    let exporter = Exporter {
+        py,
+        graph,
+        objects,
+        names,
+        reference,
+        operator: modules::import(py, "operator")?,
+    };
     let rows = PyList::empty(py);
     for id in graph.shown_nodes() {
         let trace = graph.node(id).stack.map(|stack| stack_trace(graph.stacks(), stack, locate));
@@ -103,7 +110,7 @@ impl<'py> Exporter<'_, 'py> {
             }
             Target::Method { name, .. } => ("call_method", self.str(self.graph.text(name)), args),
             Target::GetAttr { name } => {
-                let getattr = self.py.import("builtins")?.getattr("getattr")?;
+                let getattr = modules::import(self.py, "builtins")?.getattr("getattr")?;
                 let args = (args.get_item(0)?, self.graph.text(name)).into_pyobject(self.py)?;
                 ("call_function", getattr, args)
             }

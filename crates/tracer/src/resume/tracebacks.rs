@@ -3,6 +3,7 @@
 use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use stator_cpython::modules;
 use stator_cpython::object::Object;
 
 use crate::recorder::TracebackEntry;
@@ -24,7 +25,7 @@ pub fn attach(innermost: &Object<'_>, count: usize, raised: &[Raised]) -> PyResu
     frames.reverse();
     static PARTS: PyOnceLock<(Py<PyAny>, Py<PyAny>)> = PyOnceLock::new();
     let (class, field) = PARTS.get_or_try_init(py, || {
-        let class = py.import("types")?.getattr("TracebackType")?.unbind();
+        let class = modules::import(py, "types")?.getattr("TracebackType")?.unbind();
         let fields = py.get_type::<PyBaseException>().getattr("__dict__")?;
         PyResult::Ok((class, fields.get_item("__traceback__")?.unbind()))
     })?;

@@ -1,0 +1,31 @@
+//! Modules by name, whatever frame is the current one.
+//!
+//! `PyImport_Import`, which all convenient ways of importing end in, asks the builtins of the current
+//! frame for `__import__`: in the middle of a user's function these may be anything. (Those of a
+//! named tuple's `__new__` are empty.)
+
+use pyo3::exceptions::PyImportError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+/// A module, imported if it isn't yet.
+///
+/// # Errors
+/// `ImportError`, or what the module's code raises.
+pub fn import<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyModule>> {
+    let name = PyString::intern(py, name);
+    let null = std::ptr::null_mut();
+    // Also where the module is there: another thread may be in the middle of its code.
+    // SAFETY: a string; nulls stand for no globals, no locals, and no names.
+    let top = unsafe { ffi::PyImport_ImportModuleLevelObject(name.as_ptr(), null, null, null, 0) };
+    // SAFETY: a new reference, or null with an exception.
+    let _top = unsafe { Bound::from_owned_ptr_or_err(py, top)? };
+    // SAFETY: a string. Null without an exception says that there is none.
+    let found = unsafe { Bound::from_owned_ptr_or_opt(py, ffi::PyImport_GetModule(name.as_ptr())) };
+    match found {
+        Some(found) => Ok(found.cast_into()?),
+        None => Err(PyErr::take(py)
+            .unwrap_or_else(|| PyImportError::new_err(format!("no module named {name}")))),
+    }
+}
