@@ -123,6 +123,46 @@ int stator_is_awaiting(PyObject *coroutine) {
     return _PyOpcode_Deopt[_Py_OPCODE(next)] == RESUME && _Py_OPARG(next) >= 2;
 }
 
+/* The frame of a generator that stands still and handles no exception; else NULL. */
+Frame *stator_generator_frame(PyObject *generator, int *started) {
+    if (!PyGen_CheckExact(generator)) {
+        return NULL;
+    }
+    PyGenObject *gen = (PyGenObject *)generator;
+    PyObject *handled = gen->gi_exc_state.exc_value;
+    int state = gen->gi_frame_state;
+    if ((handled != NULL && handled != Py_None) ||
+        (state != FRAME_CREATED && state != FRAME_SUSPENDED)) {
+        return NULL;
+    }
+    *started = state == FRAME_SUSPENDED;
+    return (Frame *)gen->gi_iframe;
+}
+
+/* Moves a generator that hasn't begun. `slots` are its fast locals, then its stack: each is stolen, or
+ * NULL; the old locals take the place of the new ones. 0: there is no room for them. */
+int stator_generator_restore(PyObject *generator, int unit, int started, PyObject **slots, int count) {
+    PyGenObject *gen = (PyGenObject *)generator;
+    Frame *frame = (Frame *)gen->gi_iframe;
+    PyCodeObject *code = frame->f_code;
+    int locals = code->co_nlocalsplus;
+    if (gen->gi_frame_state != FRAME_CREATED || count < locals ||
+        count >= locals + code->co_stacksize || unit < 0 || unit >= Py_SIZE(code)) {
+        return 0;
+    }
+    for (int i = 0; i < count; i++) {
+        PyObject *old = i < locals ? frame->localsplus[i] : NULL;
+        frame->localsplus[i] = slots[i];
+        slots[i] = old;
+    }
+    frame->stacktop = count;
+    frame->prev_instr = _PyCode_CODE(code) + unit;
+    if (started) {
+        gen->gi_frame_state = FRAME_SUSPENDED;
+    }
+    return 1;
+}
+
 /* -- functions ------------------------------------------------------------------------------------- */
 
 /* The parts of a new function that MAKE_FUNCTION takes from the stack; each is stolen, or NULL. */

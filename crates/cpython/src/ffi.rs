@@ -37,6 +37,18 @@ unsafe extern "C" {
     pub fn stator_handle_pending(thread: *mut PyThreadState) -> c_int;
     pub fn stator_mark_suspended(frame: *mut InterpreterFrame);
     pub fn stator_is_awaiting(coroutine: *mut PyObject) -> c_int;
+    /// Null for what isn't a generator, or doesn't stand still.
+    pub fn stator_generator_frame(
+        generator: *mut PyObject,
+        started: *mut c_int,
+    ) -> *mut InterpreterFrame;
+    pub fn stator_generator_restore(
+        generator: *mut PyObject,
+        unit: c_int,
+        started: c_int,
+        slots: *mut *mut PyObject,
+        count: c_int,
+    ) -> c_int;
     pub fn stator_set_function_parts(
         function: *mut PyObject,
         closure: *mut PyObject,

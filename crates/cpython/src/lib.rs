@@ -10,6 +10,7 @@ pub mod code;
 pub mod collector;
 mod ffi;
 pub mod frame;
+pub mod generator;
 pub mod generic;
 pub mod heap;
 pub mod hook;

@@ -27,6 +27,9 @@ use pyo3::types::{
 };
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use stator_cpython::generator::{self, Place};
+use stator_cpython::hook::Suspended;
+use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::vectorcall::instance_dict;
 use stator_graph::{Arg, Graph, NodeId};
@@ -99,6 +102,8 @@ pub enum Recipe {
         /// The state.
         state: Option<RecipeId>,
     },
+    /// A generator that stands still.
+    Generator(Box<Generator>),
     /// A view of a dictionary, or an iterator over a dictionary or set that has passed some entries.
     View {
         /// Which.
@@ -119,6 +124,17 @@ pub struct Function {
     pub args: Box<[RecipeId]>,
     /// What is set afterwards.
     pub attributes: Vec<(ObjectId, RecipeId)>,
+}
+
+/// A generator of a Python function.
+#[derive(Clone, Debug)]
+pub struct Generator {
+    /// The function.
+    pub function: RecipeId,
+    /// Where it stands.
+    pub place: Place,
+    /// Its fast locals, then its stack; `None`: unbound, or a `NULL`.
+    pub slots: Box<[Option<RecipeId>]>,
 }
 
 /// Objects that show what is in a dictionary or set.
@@ -155,7 +171,8 @@ impl View {
             "set_iterator" => Self::SetIterator,
             _ => return None,
         };
-        let referents = py.import("gc").ok()?.call_method1("get_referents", (object,)).ok()?;
+        let referents =
+            modules::import(py, "gc").ok()?.call_method1("get_referents", (object,)).ok()?;
         let container = referents.get_item(0).ok()?;
         let length = container.len().ok()?;
         let passed = match view {
@@ -308,7 +325,7 @@ impl Classes {
     }
 
     fn find(py: Python<'_>) -> PyResult<Self> {
-        let collections = py.import("collections")?;
+        let collections = modules::import(py, "collections")?;
         let ordered = collections.getattr("OrderedDict")?;
         let classes = [
             py.get_type::<PyAny>().into_any(),
@@ -328,7 +345,7 @@ impl Classes {
             tuple_new: new(&py.get_type::<PyTuple>())?,
             deque_init: collections.getattr("deque")?.getattr("__init__")?.unbind(),
             ordered_set_item: ordered.getattr("__setitem__")?.unbind(),
-            cell: py.import("types")?.getattr("CellType")?.unbind(),
+            cell: modules::import(py, "types")?.getattr("CellType")?.unbind(),
             function: py.get_type::<PyFunction>().into_any().unbind(),
         })
     }
@@ -501,6 +518,11 @@ impl<'py> Rebuild<'_, 'py> {
                 let args = PyTuple::new(py, args.collect::<Vec<_>>())?;
                 return Ok((Classes::get(py)?.function.bind(py).call1(args)?, true));
             }
+            Recipe::Generator(generator) => {
+                let function = self.make(generator.function)?;
+                let _native = Suspended::new(py);
+                return Ok((generator::make(function.as_borrowed())?, true));
+            }
             Recipe::Reduced { callable, args, state } => {
                 let made = self.tuple(args)?;
                 // An iterator's position can't be beyond the end of what it iterates over.
@@ -566,6 +588,11 @@ impl<'py> Rebuild<'_, 'py> {
                     let value = self.make(value)?;
                     object.setattr(self.object(name).cast::<PyString>()?, value)
                 })
+            }
+            Recipe::Generator(generator) => {
+                let slots = generator.slots.iter();
+                let slots = slots.map(|slot| slot.map(|slot| self.make(slot)).transpose());
+                generator::restore(&object, generator.place, slots.collect::<PyResult<Vec<_>>>()?)
             }
             _ => unreachable!("immutable objects are made whole"),
         }

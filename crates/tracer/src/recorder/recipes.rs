@@ -5,6 +5,7 @@ use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use stator_cpython::heap::dict::{self, Peek};
+use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object, references};
 use stator_cpython::{generic, ops};
 use stator_guards::ObjectId;
@@ -292,6 +293,9 @@ impl Finish {
             let container = self.recipe(container.as_borrowed())?;
             return Ok(Recipe::View { view, container, passed });
         }
+        if ops::is_generator(&iterator.to_owned()) {
+            return self.generator(iterator);
+        }
         if !is_reducible(iterator) {
             return Err(refuse());
         }
@@ -387,9 +391,7 @@ impl Finish {
         let attributes = self.attributes(object)?;
         let mut slots = Vec::new();
         if storage == Storage::DefaultDict {
-            let base = object
-                .py()
-                .import("collections")
+            let base = modules::import(object.py(), "collections")
                 .and_then(|module| module.getattr("defaultdict")?.getattr("default_factory"));
             let descriptor = self.keep(base.map_err(refused)?.as_borrowed());
             let factory = object.getattr("default_factory").map_err(refused)?;
@@ -406,15 +408,13 @@ impl Finish {
 
 /// `types.SimpleNamespace`.
 fn is_namespace(class: &Bound<'_, pyo3::types::PyType>) -> bool {
-    class
-        .py()
-        .import("types")
+    modules::import(class.py(), "types")
         .and_then(|types| types.getattr("SimpleNamespace"))
         .is_ok_and(|namespace| class.is(&namespace))
 }
 
 fn partial(py: Python<'_>) -> Made<Object<'_>> {
-    py.import("functools").and_then(|module| module.getattr("partial")).map_err(refused)
+    modules::import(py, "functools").and_then(|module| module.getattr("partial")).map_err(refused)
 }
 
 /// `torch.return_types.max` and such: C classes over tuples that are made from one sequence.

@@ -1,20 +1,66 @@
-//! Generators that the trace made: they can't be made again in the middle of their code. Where one is
-//! alive at a graph break, the next trace ends before the call that makes it: then it's an outside
-//! object, and only its steps run natively.
+//! Generators that the trace made. One that is suspended at a graph break is made again: its function
+//! is called, and the new generator moved to where the other one stands. Where that can't be done, the
+//! next trace ends before the call that makes it: then it's an outside object from the beginning.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyWeakref, PyWeakrefMethods, PyWeakrefReference};
 use stator_cpython::frame::Frame;
-use stator_cpython::object::Object;
+use stator_cpython::generator;
+use stator_cpython::object::{Borrowed, Object};
 
 use super::Recorder;
-use crate::breaks::Break;
+use super::look as heap;
+use super::outcome::{Finish, Made};
+use crate::breaks::{Break, Reason};
+use crate::recipe::{Generator, Recipe};
+use crate::resume::anatomy::Anatomy;
 use crate::resume::point::Spot;
 
 /// A generator, and where it was made.
 pub(super) struct Suspended {
     generator: Py<PyWeakref>,
     made: Spot,
+}
+
+impl Finish {
+    /// The recipe of a generator.
+    pub(super) fn generator(&mut self, object: Borrowed<'_, '_>) -> Made<Recipe> {
+        let refuse = || (Reason::Result, heap::type_name(object));
+        generator::look(object, |frame, place| {
+            let (function, code) = (frame.function(), frame.code());
+            let has_own_code = heap::function_code(function)
+                .is_some_and(|own| own.as_ptr() == code.object().as_ptr());
+            if !has_own_code || !has_names_of(object, function) {
+                return Err(refuse());
+            }
+            let anatomy = Anatomy::of(&code).ok_or_else(refuse)?;
+            let made = self.recipe(function)?;
+            let mut slots = Vec::new();
+            for slot in 0..code.nlocalsplus() {
+                let recipe = frame.local(slot).map(|value| self.try_recipe(value)).transpose();
+                match recipe {
+                    Ok(recipe) => slots.push(recipe),
+                    Err(_) if !anatomy.is_live_behind(place.unit, slot) => slots.push(None),
+                    Err(stop) => return Err(stop),
+                }
+            }
+            for value in frame.stack() {
+                slots.push(value.map(|value| self.recipe(value)).transpose()?);
+            }
+            self.keep(code.object());
+            let slots = slots.into();
+            Ok(Recipe::Generator(Box::new(Generator { function: made, place, slots })))
+        })
+        .unwrap_or_else(|| Err(refuse()))
+    }
+}
+
+/// Whether a generator has the names of its function: a program may change them.
+fn has_names_of(generator: Borrowed<'_, '_>, function: Borrowed<'_, '_>) -> bool {
+    ["__name__", "__qualname__"].iter().all(|name| {
+        let [own, other] = [generator, function].map(|object| object.getattr(*name));
+        own.is_ok_and(|own| other.is_ok_and(|other| own.is(&other)))
+    })
 }
 
 impl Recorder {

@@ -146,6 +146,13 @@ impl Listing<'_> {
                 self.constant(function.code);
                 self.line("MAKE_FUNCTION", "");
             }
+            Recipe::Generator(generator) => {
+                self.recipe(generator.function);
+                for slot in generator.slots.iter().flatten() {
+                    self.recipe(*slot);
+                }
+                self.line("RETURN_GENERATOR", "");
+            }
             Recipe::View { container, .. } => {
                 self.recipe(*container);
                 self.line("GET_ITER", "");
