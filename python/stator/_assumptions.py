@@ -55,6 +55,9 @@ def _tree(node: ast.expr) -> Tree:
             sides = [_tree(side) for side in (left, *rest)]
             links = zip(ops, sides, sides[1:], strict=False)
             return ("and", *((_name(op), before, after) for op, before, after in links))
+        case ast.Call(func=function, args=[value]) if ast.unparse(function) == "math.isnan":
+            # What isn't equal to itself.
+            return ("not", ("==", _tree(value), _tree(value)))
         case ast.Call(func=function, args=args, keywords=[]):
             name = _FUNCTIONS.get(ast.unparse(function))
             if name is not None:

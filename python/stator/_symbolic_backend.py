@@ -8,11 +8,12 @@ again, from the same graph, where a call meets sizes that it doesn't serve.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._dynamo.source import LocalSource
+from torch._dynamo.source import FloatTensorSource, LocalSource
 from torch._guards import TracingContext, tracing
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import (
@@ -39,26 +40,89 @@ def compile_symbolic(
     inputs: Sequence[Any],
 ) -> Code:
     """The code that a backend of PyTorch makes of a graph for sizes like those of `inputs`."""
+    if any(isinstance(value, float) for value in inputs):
+        try:
+            return _compile(name, compile_module, description, inputs, _Floats.SYMBOLS)
+        except Exception:
+            # Not all that is done with floats can be said of tensors.
+            pass
+    return _compile(name, compile_module, description, inputs, _Floats.CONSTANTS)
+
+
+class _Floats(enum.Enum):
+    """What the floats in a graph's inputs are for the backend."""
+
+    CONSTANTS = enum.auto()
+    SYMBOLS = enum.auto()
+    """Elements of tensors without dimensions, as `torch.compile` has it: PyTorch's compilers take
+    no `torch.SymFloat`s, and make operations on tensors of what is done with such an element."""
+
+
+def _compile(
+    name: str,
+    compile_module: Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]],
+    description: Sequence[Row],
+    inputs: Sequence[Any],
+    floats: _Floats,
+) -> Code:
     environment = ShapeEnv()
     mode = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
     sizes = [args for op, _, _, args, _, _ in description if op == "placeholder"]
     examples = _examples(environment, mode, sizes, inputs)
+    numbers = [index for index, value in enumerate(inputs) if isinstance(value, float)]
+    same: list[Tree] = []
+    if floats is _Floats.SYMBOLS:
+        for index in numbers:
+            source = FloatTensorSource(LocalSource(f"t{index}"))
+            examples[index] = mode.from_tensor(_element(inputs[index]), source=source)
+    else:
+        # They are nothing to the environment.
+        same = [("same", ("input", index), examples[index]) for index in numbers]
     module = graph_module(description, examples)
+    if floats is _Floats.SYMBOLS:
+        _take_elements(module, numbers)
     with tracing(TracingContext(mode)):
         run = compile_module(module, examples)
-    # Floats are constants of the code, and nothing to the environment.
-    same: list[Tree] = [
-        ("same", ("input", index), example)
+    known: dict[int, Any] = {
+        index: example.item_memo if index in numbers else example
         for index, example in enumerate(examples)
-        if isinstance(example, float)
-    ]
-    others = [index for index, example in enumerate(examples) if not isinstance(example, float)]
+        if not isinstance(example, float)
+    }
     printed = environment.produce_guards(
-        [examples[index] for index in others],
-        [LocalSource(f"t{index}") for index in others],
-        ignore_static=True,
+        list(known.values()), [LocalSource(f"t{index}") for index in known], ignore_static=True
     )
+    if floats is _Floats.SYMBOLS:
+        run = _with_elements(run, numbers)
     return Code(run, name, [*same, *map(assumption, printed)])
+
+
+def _element(value: float) -> torch.Tensor:
+    return torch.tensor(value, dtype=torch.float64, device="cpu")
+
+
+def _take_elements(module: torch.fx.GraphModule, indices: Sequence[int]) -> None:
+    """Has a graph read floats from the tensors that come for them."""
+    placeholders = list(module.graph.find_nodes(op="placeholder"))
+    for index in indices:
+        node = placeholders[index]
+        node.type = torch.Tensor
+        with module.graph.inserting_after(placeholders[-1]):
+            element = module.graph.call_method("item", (node,))
+        node.replace_all_uses_with(
+            element, delete_user_cb=lambda user, own=element: user is not own
+        )
+    module.graph.lint()  # type: ignore[no-untyped-call]
+    module.recompile()
+
+
+def _with_elements(run: Callable[..., Any], indices: Sequence[int]) -> Callable[..., Any]:
+    def call(*inputs: Any) -> Any:
+        given = list(inputs)
+        for index in indices:
+            given[index] = _element(given[index])
+        return run(*given)
+
+    return call
 
 
 def _examples(

@@ -362,3 +362,53 @@ def chunks(x):
     parts = x.split([2, 4], dim=-1)
     stacked = torch.stack([first, second], dim=1)
     return stacked.permute(1, 0, 2, 3).flatten(1, 2), parts[1].unsqueeze(0).squeeze(0)
+
+
+# -- functions of numbers --------------------------------------------------------------------------
+
+
+@program(a_number)
+def symbolic_functions(x, n):
+    larger = torch.sym_max(n, 3) + torch.sym_min(n, 100) + torch.sym_sum([n, n + 1])
+    chosen = torch.sym_ite(n > 0, n, 3) + torch.sym_int(n / 2)
+    return x * larger + chosen + torch.sym_float(n)
+
+
+@program(a_matrix)
+def negated(x):
+    return x + 1 if torch.sym_not(x.shape[0] > 1000) else x
+
+
+@program(lambda n: (ones(3), abs(n) + 2))
+def logarithms(x, n):
+    return x * math.log(n) + math.log2(n + 1) + math.log10(n) * math.exp(1 / n)
+
+
+@program(lambda n: (ones(3), abs(n) + 2))
+def logarithm_in_a_condition(x, n):
+    return x + math.ceil(math.log2(n)) if math.log(n) < 100 else x
+
+
+@program(lambda n: (ones(3), n + 0.25))
+def rounded(x, f):
+    return x * round(f * 1.5) + math.pow(f, 2) + math.pow(2, f)
+
+
+@program(a_matrix)
+def as_another_type(x):
+    return x.view(torch.int32) + x.view(torch.int64).shape[1] + x.view(torch.int16).sum()
+
+
+@program(a_matrix)
+def size_of_its_own(x):
+    return x.new_ones(torch.Size([x.shape[0], 2])) * torch.Size((x.shape[0], 3)).numel()
+
+
+@program(a_matrix)
+def repeated_rows(x):
+    return x.repeat_interleave(2, dim=0) + torch.repeat_interleave(x, repeats=2, dim=0)
+
+
+@program(a_number)
+def without_the_attribute(x, n):
+    return x * n if not hasattr(n, "shape") else x

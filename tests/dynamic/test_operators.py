@@ -12,7 +12,6 @@ import itertools
 import logging
 import os
 import re
-import time
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -27,8 +26,8 @@ import stator
 
 SAMPLES = 6
 SHARDS = 2
-# All of them take minutes: STATOR_ALL_OPERATORS=1.
-SECONDS = float("inf") if os.environ.get("STATOR_ALL_OPERATORS") else 25.0
+# Every third operator; all of them take minutes: STATOR_ALL_OPERATORS=1.
+STEP = 1 if os.environ.get("STATOR_ALL_OPERATORS") else 3
 
 # Results that are random, or whatever the memory held.
 UNDETERMINED = re.compile(
@@ -106,16 +105,13 @@ def run(function: Any, arguments: Any, keywords: Any, with_values: bool) -> Any:
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_rules_agree_with_pytorch(shard: int, log: Lines, capsys: Any) -> None:
-    end = time.monotonic() + SECONDS
     problems: list[str] = []
     ruled: list[str] = []
     unruled: list[str] = []
-    chosen = operator_database()[shard::SHARDS]
+    chosen = operator_database()[::STEP][shard::SHARDS]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for op in chosen:
-            if time.monotonic() > end:
-                break
             if not op.supports_dtype(torch.float32, "cpu"):
                 continue
             try:

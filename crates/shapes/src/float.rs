@@ -26,6 +26,10 @@ pub enum FloatUnary {
     Neg,
     Abs,
     Sqrt,
+    Log,
+    Log2,
+    Log10,
+    Exp,
 }
 
 /// How a float becomes an integer.
@@ -98,6 +102,17 @@ impl FloatUnary {
             FloatUnary::Abs => a.abs(),
             FloatUnary::Sqrt if a < 0.0 => return Err(Error::Undefined),
             FloatUnary::Sqrt => a.sqrt(),
+            FloatUnary::Exp => {
+                let power = a.exp();
+                if a.is_finite() && power.is_infinite() {
+                    return Err(Error::Overflow);
+                }
+                power
+            }
+            _ if a <= 0.0 => return Err(Error::Undefined),
+            FloatUnary::Log => a.ln(),
+            FloatUnary::Log2 => a.log2(),
+            FloatUnary::Log10 => a.log10(),
         })
     }
 }
@@ -162,16 +177,21 @@ impl Context {
         self.build_float(FloatNode::TrueDiv(a, b), hint)
     }
 
-    /// `-a`, `abs(a)`, `math.sqrt(a)`
+    /// `-a`, `abs(a)`, `math.sqrt(a)` and such
     pub fn float_unary(&mut self, op: FloatUnary, a: FloatId) -> Result<FloatId> {
         let hint = op.apply(self.float_hint(a))?;
         if self.as_float_constant(a).is_some() {
             return Ok(self.float_constant(hint));
         }
-        if op == FloatUnary::Sqrt {
+        let undefined = match op {
+            FloatUnary::Sqrt => Some(crate::Cmp::Lt),
+            FloatUnary::Log | FloatUnary::Log2 | FloatUnary::Log10 => Some(crate::Cmp::Le),
+            FloatUnary::Neg | FloatUnary::Abs | FloatUnary::Exp => None,
+        };
+        if let Some(below) = undefined {
             let zero = self.float_constant(0.0);
-            let negative = self.compare_floats(crate::Cmp::Lt, a, zero);
-            self.evaluate(negative);
+            let undefined = self.compare_floats(below, a, zero);
+            self.evaluate(undefined);
         }
         self.build_float(FloatNode::Unary(op, a), hint)
     }

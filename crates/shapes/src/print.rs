@@ -250,6 +250,14 @@ impl Printer<'_> {
                 self.text(match op {
                     FloatUnary::Abs if python => "abs(",
                     FloatUnary::Abs => "Abs(",
+                    FloatUnary::Log if python => "math.log(",
+                    FloatUnary::Log => "log(",
+                    FloatUnary::Log2 if python => "math.log2(",
+                    FloatUnary::Log2 => "log2(",
+                    FloatUnary::Log10 if python => "math.log10(",
+                    FloatUnary::Log10 => "log10(",
+                    FloatUnary::Exp if python => "math.exp(",
+                    FloatUnary::Exp => "exp(",
                     _ if python => "math.sqrt(",
                     _ => "sqrt(",
                 });

@@ -67,6 +67,7 @@ pub(super) const ROWS: &[Row] = &[
         rule: |call| indices(call, Triangle::Upper),
     },
     Row { names: "vander", parameters: "x, N, increasing", rule: vander },
+    Row { names: "linalg_vander", parameters: "x|input, *, N", rule: vander_of_each },
 ];
 
 fn sized(call: &mut Call<'_>, name: &str) -> Outcome {
@@ -206,6 +207,13 @@ fn below(call: &mut Call<'_>, rows: ExprId, columns: ExprId, offset: i64) -> Att
         return call.add(trapezoid, rest);
     }
     Ok(trapezoid)
+}
+
+fn vander_of_each(call: &mut Call<'_>) -> Outcome {
+    let mut sizes = call.tensor("x")?;
+    let Some(&last) = sizes.last() else { return refuse("a vector is expected") };
+    sizes.push(if call.get("N").is_some() { call.expr("N")? } else { last });
+    Ok(vec![sizes])
 }
 
 fn vander(call: &mut Call<'_>) -> Outcome {

@@ -57,6 +57,70 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row { names: "linalg_pinv pinverse", parameters: "A|input|self, ...", rule: pseudo_inverse },
     Row { names: "linalg_solve", parameters: "A|input, B|other, *, left", rule: solve },
+    Row {
+        names: "linalg_solve_ex",
+        parameters: "A|input, B|other, *, left, check_errors",
+        rule: |call| {
+            let result = solve(call)?;
+            let batch = result[0][..result[0].len() - 2].iter().copied().collect();
+            Ok(vec![result[0].clone(), batch])
+        },
+    },
+    Row { names: "geqrf", parameters: "A|input|self", rule: |call| with_diagonal(call, false) },
+    Row {
+        names: "linalg_ldl_factor",
+        parameters: "A|input|self, *, hermitian",
+        rule: |call| with_diagonal(call, false),
+    },
+    Row {
+        names: "linalg_ldl_factor_ex",
+        parameters: "A|input|self, *, hermitian, check_errors",
+        rule: |call| with_diagonal(call, true),
+    },
+    Row { names: "linalg_ldl_solve", parameters: "LU|LD, pivots, B, *, hermitian", rule: lu_solve },
+    Row {
+        names: "linalg_householder_product orgqr",
+        parameters: "A|input|self, tau|input2",
+        rule: householder_product,
+    },
+    Row {
+        names: "ormqr",
+        parameters: "input|self, tau|input2, other|input3, left, transpose",
+        rule: reflected,
+    },
+    Row {
+        names: "triangular_solve",
+        parameters: "b|self|input, A, upper, transpose, unitriangular",
+        rule: triangular_solve,
+    },
+    Row {
+        names: "svd_lowrank",
+        parameters: "A, q, niter, M",
+        rule: |call| {
+            let rank = call.expr_or("q", 6)?;
+            low_rank(call, rank)
+        },
+    },
+    Row {
+        names: "pca_lowrank",
+        parameters: "A, q, center, niter",
+        rule: |call| {
+            if call.get("q").is_some() {
+                let rank = call.expr("q")?;
+                return low_rank(call, rank);
+            }
+            let (_, rows, columns) = matrices(call, "A")?;
+            let (rank, most) = (smaller(call, rows, columns), call.constant(6));
+            let rank = smaller(call, most, rank);
+            low_rank(call, rank)
+        },
+    },
+    Row { names: "linalg_tensorinv", parameters: "A|input|self, ind", rule: tensor_inverse },
+    Row {
+        names: "linalg_tensorsolve",
+        parameters: "A|input|self, B|other, dims",
+        rule: tensor_solve,
+    },
     Row { names: "cholesky_solve", parameters: "B|input|self, A|input2|L, upper", rule: solve },
 ];
 
@@ -179,6 +243,88 @@ fn eigenvalues(call: &mut Call<'_>) -> Attempt<Sizes> {
 fn with_status(call: &mut Call<'_>) -> Outcome {
     let (batch, ..) = matrices(call, "A")?;
     Ok(vec![call.tensor("A")?, batch])
+}
+
+/// The matrices, and as many numbers for each as its diagonal has; maybe one more for each.
+fn with_diagonal(call: &mut Call<'_>, info: bool) -> Outcome {
+    let (batch, _, _, rank) = matrix(call)?;
+    let mut results = vec![call.tensor("A")?, with(&batch, &[rank])];
+    results.extend(info.then_some(batch));
+    Ok(results)
+}
+
+fn low_rank(call: &mut Call<'_>, rank: ExprId) -> Outcome {
+    let (batch, rows, columns) = matrices(call, "A")?;
+    for side in [rows, columns] {
+        call.require(Cmp::Le, rank, side, "the rank is larger than the matrix")?;
+    }
+    Ok(vec![with(&batch, &[rows, rank]), with(&batch, &[rank]), with(&batch, &[columns, rank])])
+}
+
+/// Orthonormal columns: no more than there are rows, and at least one for each reflection.
+fn householder_product(call: &mut Call<'_>) -> Outcome {
+    let (batch, rows, columns) = matrices(call, "A")?;
+    let tau = call.tensor("tau")?;
+    let Some((&count, batches)) = tau.split_last() else {
+        return refuse("there is no such dimension");
+    };
+    call.require(Cmp::Ge, rows, columns, "more columns than rows")?;
+    call.require(Cmp::Le, count, columns, "more reflections than columns")?;
+    let batch = call.unify_all(&batch, &batches.iter().copied().collect())?;
+    Ok(vec![with(&batch, &[rows, columns])])
+}
+
+/// Matrices multiplied by reflections as long as one side of theirs.
+fn reflected(call: &mut Call<'_>) -> Outcome {
+    let (batch, length, columns) = matrices(call, "input")?;
+    let (others, height, width) = matrices(call, "other")?;
+    let tau = call.tensor("tau")?;
+    let Some(&count) = tau.last() else { return refuse("there is no such dimension") };
+    let side = if call.flag_or("left", true)? { height } else { width };
+    call.unify(side, length)?;
+    call.require(Cmp::Le, count, columns, "more reflections than columns")?;
+    call.require(Cmp::Le, count, side, "more reflections than rows")?;
+    let batch = call.unify_all(&others, &batch)?;
+    Ok(vec![with(&batch, &[height, width])])
+}
+
+/// The solution, and the matrices as they were broadcast.
+fn triangular_solve(call: &mut Call<'_>) -> Outcome {
+    let (right, height, width) = matrices(call, "b")?;
+    let (left, rows, columns) = matrices(call, "A")?;
+    let side = call.unify(rows, columns)?;
+    call.unify(height, side)?;
+    let batch = call.broadcast(&right, &left)?;
+    Ok(vec![with(&batch, &[height, width]), with(&batch, &[side, side])])
+}
+
+/// A tensor as a matrix of its first dimensions and the others, inverted.
+fn tensor_inverse(call: &mut Call<'_>) -> Outcome {
+    let sizes = call.tensor("A")?;
+    let at = usize::try_from(call.int_or("ind", 2)?).unwrap_or(usize::MAX);
+    let (Some(first), Some(last)) = (sizes.get(..at), sizes.get(at..)) else {
+        return refuse("there is no such dimension");
+    };
+    let (rows, columns) = (call.numel(first)?, call.numel(last)?);
+    call.unify(rows, columns)?;
+    Ok(vec![last.iter().chain(first).copied().collect()])
+}
+
+/// What is left of the dimensions behind those of the right side.
+fn tensor_solve(call: &mut Call<'_>) -> Outcome {
+    if call.get("dims").is_some() {
+        return refuse("dimensions that are moved");
+    }
+    let (sizes, right) = (call.tensor("A")?, call.tensor("B")?);
+    let (Some(first), Some(last)) = (sizes.get(..right.len()), sizes.get(right.len()..)) else {
+        return refuse("there is no such dimension");
+    };
+    for (&size, &other) in first.iter().zip(&right) {
+        call.unify(size, other)?;
+    }
+    let (rows, columns) = (call.numel(first)?, call.numel(last)?);
+    call.unify(rows, columns)?;
+    Ok(vec![last.iter().copied().collect()])
 }
 
 fn pseudo_inverse(call: &mut Call<'_>) -> Outcome {

@@ -21,8 +21,31 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         names: "tensor_split",
         parameters: "input|self, indices_or_sections|sections|indices, dim",
-        rule: tensor_split,
+        rule: |call| {
+            let rank = call.tensor("input")?.len();
+            let dim = call.dim_or("dim", 0, rank)?;
+            tensor_split(call, dim)
+        },
     },
+    Row {
+        names: "hsplit",
+        parameters: "input|self, indices_or_sections|sections|indices",
+        rule: |call| {
+            let rank = call.tensor("input")?.len();
+            tensor_split(call, usize::from(rank > 1))
+        },
+    },
+    Row {
+        names: "vsplit",
+        parameters: "input|self, indices_or_sections|sections|indices",
+        rule: |call| tensor_split(call, 0),
+    },
+    Row {
+        names: "dsplit",
+        parameters: "input|self, indices_or_sections|sections|indices",
+        rule: |call| tensor_split(call, 2),
+    },
+    Row { names: "_chunk_cat", parameters: "tensors, dim, num_chunks", rule: chunk_cat },
     Row { names: "unbind", parameters: "input|self, dim", rule: unbind },
     Row { names: "meshgrid", parameters: "*tensors, *, indexing", rule: meshgrid },
     Row { names: "broadcast_tensors", parameters: "*tensors", rule: broadcast_tensors },
@@ -189,9 +212,27 @@ fn chunk(call: &mut Call<'_>) -> Outcome {
     Ok(with_sizes(&input, dim, parts))
 }
 
-fn tensor_split(call: &mut Call<'_>) -> Outcome {
+/// Each tensor is flattened from `dim` on after it was cut into as many parts, and these are joined.
+fn chunk_cat(call: &mut Call<'_>) -> Outcome {
+    let tensors = call.tensor_list("tensors")?;
+    let dim = call.int("dim")?;
+    let chunks = call.expr("num_chunks")?;
+    let mut flat = Vec::new();
+    for sizes in tensors {
+        let at = Call::wrap(dim, sizes.len())?;
+        let length = call.ceil_div(sizes[at], chunks)?;
+        let inner = call.numel(&sizes[at + 1..])?;
+        let mut joined: Sizes = sizes[..at].iter().copied().collect();
+        joined.push(chunks);
+        joined.push(call.mul(length, inner)?);
+        flat.push(joined);
+    }
+    let last = flat.first().map_or(0, |sizes| sizes.len().saturating_sub(1));
+    Ok(vec![join(call, &flat, last)?])
+}
+
+fn tensor_split(call: &mut Call<'_>, dim: usize) -> Outcome {
     let input = call.tensor("input")?;
-    let dim = call.dim_or("dim", 0, input.len())?;
     let Some(&size) = input.get(dim) else { return refuse("there is no such dimension") };
     if call.is_tensor("sections") {
         return refuse("the number of results depends on data");

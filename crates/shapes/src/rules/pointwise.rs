@@ -19,6 +19,8 @@ pub(super) const ROWS: &[Row] = &[
             special_chebyshev_polynomial_v special_chebyshev_polynomial_w \
             special_hermite_polynomial_h special_hermite_polynomial_he \
             special_laguerre_polynomial_l special_legendre_polynomial_p \
+            special_shifted_chebyshev_polynomial_t special_shifted_chebyshev_polynomial_u \
+            special_shifted_chebyshev_polynomial_v special_shifted_chebyshev_polynomial_w \
             special_gammainc special_gammaincc igamma igammac complex polar ",
         parameters: "...",
         rule: pointwise,
@@ -57,6 +59,13 @@ pub(super) const ROWS: &[Row] = &[
         rule: same,
     },
     Row { names: "where", parameters: "condition, input|self, other|y", rule: where_ },
+    Row { names: "as_strided_scatter", parameters: "input|self, ...", rule: same },
+    Row { names: "_unsafe_masked_index_put_accumulate", parameters: "self, ...", rule: same_self },
+    Row {
+        names: "max_pool2d_with_indices_backward",
+        parameters: "grad_output, self, ...",
+        rule: same_self,
+    },
     Row { names: "copy_ copy", parameters: "self|input, src|other, non_blocking", rule: copy },
 ];
 
@@ -76,6 +85,10 @@ fn pointwise(call: &mut Call<'_>) -> Outcome {
 /// The result is as large as the first argument.
 fn same(call: &mut Call<'_>) -> Outcome {
     Ok(vec![call.tensor("input")?])
+}
+
+fn same_self(call: &mut Call<'_>) -> Outcome {
+    Ok(vec![call.tensor("self")?])
 }
 
 fn where_(call: &mut Call<'_>) -> Outcome {

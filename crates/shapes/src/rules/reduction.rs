@@ -7,10 +7,12 @@ use crate::Cmp;
 
 pub(super) const ROWS: &[Row] = &[
     Row {
-        names: "sum nansum mean nanmean logsumexp special_logsumexp amax amin count_nonzero",
-        parameters: "input|self, dim|axis, keepdim|keepdims",
+        names: "sum nansum mean nanmean logsumexp special_logsumexp amax amin count_nonzero \
+            hash_tensor",
+        parameters: "input|self, dim|axis, keepdim|keepdims, *, mode",
         rule: reduce,
     },
+    Row { names: "histogram", parameters: "input|self, bins, ...", rule: histogram },
     Row {
         names: "any all prod argmax argmin",
         parameters: "input|self, dim|axis, keepdim|keepdims",
@@ -64,6 +66,11 @@ pub(super) const ROWS: &[Row] = &[
         names: "pairwise_distance",
         parameters: "x1|input, x2|other, p, eps, keepdim",
         rule: pairwise_distance,
+    },
+    Row {
+        names: "cumulative_trapezoid",
+        parameters: "y, x, *, dx, dim",
+        rule: cumulative_trapezoid,
     },
     Row { names: "trapezoid trapz", parameters: "y, x, *, dx, dim", rule: trapezoid },
     Row { names: "cov corrcoef", parameters: "input|self, ...", rule: covariance },
@@ -187,6 +194,38 @@ fn pairwise_distance(call: &mut Call<'_>) -> Outcome {
     if keep {
         sizes.push(call.constant(1));
     }
+    Ok(vec![sizes])
+}
+
+/// Counts, and the edges between which they were counted.
+fn histogram(call: &mut Call<'_>) -> Outcome {
+    let edges = match call.optional_tensor("bins") {
+        Some(edges) => match edges[..] {
+            [length] => length,
+            _ => return refuse("a vector is expected"),
+        },
+        None => {
+            let bins = call.expr_or("bins", 100)?;
+            call.plus(bins, 1)?
+        }
+    };
+    let bins = call.plus(edges, -1)?;
+    Ok(vec![Sizes::from_slice(&[bins]), Sizes::from_slice(&[edges])])
+}
+
+/// One less along a dimension.
+fn cumulative_trapezoid(call: &mut Call<'_>) -> Outcome {
+    let mut sizes = call.tensor("y")?;
+    if let Some(x) = call.optional_tensor("x")
+        && x != sizes
+    {
+        return refuse("places that are broadcast");
+    }
+    let dim = call.dim_or("dim", -1, sizes.len())?;
+    let Some(&size) = sizes.get(dim) else { return refuse("there is no such dimension") };
+    let one = call.constant(1);
+    call.require(Cmp::Ge, size, one, "a size is zero")?;
+    sizes[dim] = call.sub(size, one)?;
     Ok(vec![sizes])
 }
 

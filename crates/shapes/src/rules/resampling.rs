@@ -27,6 +27,17 @@ pub(super) const ROWS: &[Row] = &[
         parameters: "input, size, scale_factor, mode, align_corners",
         rule: interpolate,
     },
+    Row {
+        names: "_upsample_bilinear2d_aa _upsample_bicubic2d_aa",
+        parameters: "input|self, output_size, align_corners, scale_factor|scales_h, scales_w",
+        rule: upsample_smoothed,
+    },
+    Row {
+        names: "fractional_max_pool2d fractional_max_pool3d fractional_max_pool2d_with_indices \
+            fractional_max_pool3d_with_indices",
+        parameters: "input|self, kernel_size, output_size, output_ratio, return_indices, ...",
+        rule: fractional_pool,
+    },
     Row { names: "pixel_shuffle", parameters: "input|self, upscale_factor", rule: pixel_shuffle },
     Row {
         names: "pixel_unshuffle",
@@ -83,6 +94,28 @@ fn interpolate(call: &mut Call<'_>) -> Outcome {
         sizes.push(call.scaled(size, scale)?);
     }
     Ok(vec![sizes])
+}
+
+fn upsample_smoothed(call: &mut Call<'_>) -> Outcome {
+    let input = call.tensor("input")?;
+    if call.get("output_size").is_none() || input.len() != 4 {
+        return refuse("neither size nor scale is given");
+    }
+    let mut sizes: Sizes = input[..2].iter().copied().collect();
+    sizes.extend(call.each("output_size", 2, 1)?);
+    Ok(vec![sizes])
+}
+
+/// ATen gives the indices too, PyTorch's function where they are asked for.
+fn fractional_pool(call: &mut Call<'_>) -> Outcome {
+    let input = call.tensor("input")?;
+    let output = call.exprs("output_size")?;
+    let Some(lead) = input.len().checked_sub(output.len()).filter(|_| output.len() > 1) else {
+        return refuse("the number of dimensions isn't known");
+    };
+    let sizes: Sizes = input[..lead].iter().chain(&output).copied().collect();
+    let has_indices = call.is_tensor("output_ratio") || call.flag_or("return_indices", false)?;
+    Ok(vec![sizes; if has_indices { 2 } else { 1 }])
 }
 
 /// Channels, height and width at the end.

@@ -172,6 +172,8 @@ pub enum Determined {
     UnlessTensorBeyond(usize),
     /// If it's given at least so many positional arguments, or any by keyword.
     AtLeast(usize),
+    /// If it's given two arguments or more, no tensor among the further ones (counts given as tensors).
+    Counts,
     /// Always, but only a replay of the trace as it is does what it does.
     EagerOnly,
     /// Indexing: unless the index (second argument) holds a mask or a slice with tensors.

@@ -10,7 +10,7 @@ use crate::breaks::Reason;
 
 /// Operations whose result shape depends on data.
 const DYNAMIC: &str = "linalg_lstsq nonzero nonzero_static argwhere unique unique_consecutive masked_select \
-    repeat_interleave bincount histogramdd tensor_split combinations cartesian_prod one_hot \
+    bincount histogramdd combinations one_hot \
     embedding_bag ctc_loss pack_padded_sequence segment_reduce to_sparse to_sparse_csr to_sparse_csc \
     to_sparse_bsr to_sparse_bsc coalesce sparse_mask lstsq to_padded_tensor nested_to_padded_tensor \
     chunk_cat _pack_padded_sequence _pad_packed_sequence from_numpy gradcheck multi_head_attention_backward \
@@ -42,7 +42,7 @@ const SIZES: &[(usize, &str)] = &[
         "view reshape expand repeat tile split split_with_sizes chunk narrow roll unflatten permute transpose \
          squeeze unsqueeze flatten movedim select new_zeros new_ones new_empty new_full unfold diagonal topk \
          kthvalue as_strided broadcast_to unbind rot90 flip hsplit vsplit dsplit rand_like_sized \
-         interpolate upsample fold unsafe_chunk unsafe_split swapaxes swapdims view_as_sized",
+         interpolate upsample fold tensor_split unsafe_chunk unsafe_split swapaxes swapdims view_as_sized",
     ),
 ];
 
@@ -213,7 +213,7 @@ fn add_operation(
     name: &str,
     is_method: bool,
 ) {
-    if function.is_instance_of::<pyo3::types::PyType>() {
+    if function.is_instance_of::<pyo3::types::PyType>() || is_of_numbers(function, name) {
         return;
     }
     let full = if is_method { name.to_string() } else { format!("{prefix}.{name}") };
@@ -222,10 +222,19 @@ fn add_operation(
     functions.insert_new(function, Class::Operation(operation));
 }
 
+/// Python functions over numbers (`torch.sym_max`), traced like a program's own.
+fn is_of_numbers(function: &Bound<'_, PyAny>, name: &str) -> bool {
+    name.trim_start_matches('_').starts_with("sym_")
+        && function.is_instance_of::<pyo3::types::PyFunction>()
+}
+
 fn determined(name: &str) -> Determined {
     let listed = |names: &str| names.split_whitespace().any(|listed| listed == name);
     if matches!(name, "where" | "one_hot") {
         return Determined::AtLeast(2);
+    }
+    if name == "repeat_interleave" {
+        return Determined::Counts;
     }
     if matches!(name, "__getitem__" | "__setitem__") {
         return Determined::Indexing;

@@ -1,7 +1,7 @@
 //! Attributes: CPython's lookup, step by step, so that each slot it reads can be guarded.
 
 use pyo3::prelude::*;
-use pyo3::types::PyType;
+use pyo3::types::{PyString, PyType};
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::types::{Slot, SlotName};
 use stator_cpython::hook::Suspended;
@@ -100,7 +100,9 @@ impl Recorder {
         let kind = self.kind(owner);
         match kind {
             Kind::Constant => {
-                self.concrete(frame, &[owner], "an attribute of a number");
+                if !lacks(owner, name) {
+                    self.concrete(frame, &[owner], "an attribute of a number");
+                }
                 self.native_attr(frame, owner, name)
             }
             Kind::Tensor => self.tensor_attr(frame, owner, name),
@@ -734,4 +736,12 @@ impl State {
             }
         }
     }
+}
+
+/// Whether an object is a number of a builtin type, which has no attribute of this name whatever its value.
+fn lacks(object: Borrowed<'_, '_>, name: Borrowed<'_, '_>) -> bool {
+    heap::is_number(object)
+        && name
+            .cast_exact::<PyString>()
+            .is_ok_and(|name| object.get_type().hasattr(&*name).is_ok_and(|has| !has))
 }

@@ -171,6 +171,13 @@ impl Recorder {
         {
             return result;
         }
+        if matches!(class, Class::Pure)
+            && names.is_none()
+            && name == "Size"
+            && let Some(size) = self.symbolic_size(frame, callable, args)
+        {
+            return size;
+        }
         let is_len = matches!(class, Class::Model(Model::Len)) && args.len() == 1;
         let known = match class {
             Class::StateRead => {
@@ -216,6 +223,37 @@ impl Recorder {
         }
         drop(state);
         Ok(result)
+    }
+
+    /// `torch.Size` of a tuple or list with symbolic numbers: it holds these very objects.
+    fn symbolic_size<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+    ) -> Option<Result<Object<'py>>> {
+        let [items] = *args else { return None };
+        if !heap::is_plain_tuple(items) && !heap::is_exact_list(items) {
+            return None;
+        }
+        let numbers = heap::children(items);
+        let mut state = self.state.borrow_mut();
+        let is_symbolic = numbers.iter().any(|item| state.number(item.as_borrowed()).is_some());
+        if !is_symbolic || !numbers.iter().all(|item| item.is_exact_instance_of::<PyInt>()) {
+            return None;
+        }
+        drop(state);
+        let size = {
+            let _native = Suspended::new(frame.py());
+            ops::call(callable, args, None)
+        };
+        if let Ok(size) = &size {
+            self.note(frame, |state| {
+                state.set_fresh(size.as_borrowed());
+                Ok(())
+            });
+        }
+        Some(size)
     }
 
     /// A list of what a generator yields, for a function that reads it to its end.
@@ -264,7 +302,7 @@ impl Recorder {
     }
 
     /// One size or stride as a number.
-    fn dimension<'py>(
+    pub(super) fn dimension<'py>(
         &self,
         frame: &Frame<'py>,
         tensor: Borrowed<'_, 'py>,
@@ -282,7 +320,7 @@ impl Recorder {
     }
 
     /// All sizes or strides, as `torch.Size` or a tuple.
-    fn dimensions<'py>(
+    pub(super) fn dimensions<'py>(
         &self,
         frame: &Frame<'py>,
         tensor: Borrowed<'_, 'py>,
@@ -339,6 +377,9 @@ impl Recorder {
         if SIZELESS.contains(&name) {
             return None;
         }
+        if matches!(name, "stride" | "is_contiguous" | "dim_order") {
+            return self.symbolic_layout(frame, name, args, names);
+        }
         let sizes = args.first().and_then(|first| self.state.borrow_mut().symbolic_sizes(*first));
         let (Some(sizes), None) = (sizes, names) else {
             self.fix_sizes(frame, args, name);
@@ -348,30 +389,20 @@ impl Recorder {
         let tensor = args[0];
         let all = match name {
             "size" => sizes,
-            "stride" => match self.state.borrow_mut().symbolic_strides(tensor) {
-                Some(strides) => strides,
-                None => {
-                    self.fix_sizes(frame, args, name);
-                    return None;
-                }
-            },
             "numel" | "nelement" => return self.element_count(frame, tensor, &sizes),
-            // The pattern of an outside tensor's strides is guarded.
-            "is_contiguous" if self.state.borrow().source(tensor).is_some() => return None,
             _ => {
                 self.fix_sizes(frame, args, name);
                 return None;
             }
         };
-        let method = if name == "stride" { "stride" } else { "size" };
         match args {
-            [_] => self.dimensions(frame, tensor, &all, method),
+            [_] => self.dimensions(frame, tensor, &all, "size"),
             [_, index] => {
                 self.concrete(frame, &[*index], "the number of a dimension");
                 let index: i64 = index.extract().ok()?;
                 let rank = all.len() as i64;
                 let at = usize::try_from(if index < 0 { index + rank } else { index }).ok()?;
-                self.dimension(frame, tensor, *all.get(at)?, method, at).map(Ok)
+                self.dimension(frame, tensor, *all.get(at)?, "size", at).map(Ok)
             }
             _ => None,
         }
@@ -454,6 +485,11 @@ impl State {
             Some(inputs) if self.program.is_some() && name == GRADIENT => {
                 self.gradient_sizes(inputs.as_borrowed(), result).map(Ok)
             }
+            Some(dtype)
+                if name == "Tensor.view" && heap::type_name(dtype.as_borrowed()) == "dtype" =>
+            {
+                self.reinterpreted(&given.args, &results).map(Ok)
+            }
             _ => self.infer_sizes(name, given),
         };
         let why = match inferred {
@@ -477,11 +513,33 @@ impl State {
         }
     }
 
+    /// The sizes of `tensor.view(dtype)`: the last one holds as many bytes.
+    fn reinterpreted(&mut self, args: &[Object<'_>], results: &[Object<'_>]) -> Option<Vec<Sizes>> {
+        let bytes = |tensor: &Object<'_>| item_size(tensor::info(tensor.as_borrowed())?.dtype);
+        let (before, after) = (bytes(args.first()?)?, bytes(results.first()?)?);
+        let mut sizes = self.symbolic_sizes(args[0].as_borrowed())?;
+        if before != after {
+            let context = &mut self.symbols.as_mut()?.context;
+            let last = sizes.last_mut()?;
+            let (before, after) = (context.constant(before), context.constant(after));
+            let held = context.mul(*last, before).ok()?;
+            let rest = context.modulus(held, after).ok()?;
+            let zero = context.constant(0);
+            let divisible = context.eq(rest, zero);
+            if !context.evaluate(divisible).value() {
+                return None;
+            }
+            *last = context.floordiv(held, after).ok()?;
+        }
+        Some(vec![sizes])
+    }
+
     /// An operation that is about to join the graph has changed a tensor's sizes in place: what was read of
     /// them before has to be read before in the graph too.
     pub fn settle_sizes(&mut self, tensor: Borrowed<'_, '_>) {
-        let Some(sizes) = self.symbolic_sizes(tensor) else { return };
-        if self.has_sizes(tensor, &sizes) {
+        let sizes = self.symbolic_sizes(tensor);
+        let is_resized = sizes.is_some_and(|sizes| !self.has_sizes(tensor, &sizes));
+        if !is_resized && !self.is_restrided(tensor) {
             return;
         }
         if let Ok(node) = self.tensor_node(tensor) {
@@ -627,6 +685,18 @@ impl State {
             }
         }
     }
+}
+
+/// The bytes of an element of a `c10::ScalarType`.
+const fn item_size(dtype: i32) -> Option<i64> {
+    Some(match dtype {
+        0 | 1 | 11 | 23..=26 => 1,
+        2 | 5 | 15 | 27 => 2,
+        3 | 6 | 8 | 28 => 4,
+        4 | 7 | 9 | 29 => 8,
+        10 => 16,
+        _ => return None,
+    })
 }
 
 /// Special methods whose results C code converts.

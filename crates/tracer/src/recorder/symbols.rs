@@ -21,6 +21,7 @@ use stator_shapes::{Cmp, CondId, Context, Duck, ExprId, FloatId, SIZE_LIMIT, Sty
 use super::lent::Lending;
 use super::look as heap;
 use super::state::{Origin, State};
+use super::strides::Layouts;
 use crate::breaks::Reason;
 use crate::locate::{Places, shown_path};
 use crate::symbolic::{Part, Slot};
@@ -139,7 +140,7 @@ pub struct Symbols {
     /// Objects that fast locals of the frame are to hold.
     pub substitutes: Vec<(usize, Py<PyAny>)>,
     pub(super) sizes: FxHashMap<TensorKey, Sizes>,
-    strides: FxHashMap<TensorKey, Sizes>,
+    pub(super) layouts: Layouts,
     elements: FxHashMap<(NodeId, &'static str), NodeId>,
     slot_sources: FxHashMap<super::state::Slot, SourceId>,
     /// What outside containers hold in place of numbers.
@@ -566,23 +567,10 @@ impl State {
         is_open.then_some(sizes)
     }
 
-    /// The strides of an outside tensor, where they are known to be symbolic.
-    pub fn symbolic_strides(&mut self, tensor: Borrowed<'_, '_>) -> Option<Sizes> {
-        let key = self.tensor_key(tensor)?;
-        self.symbols.as_ref()?.strides.get(&key).cloned()
-    }
-
     /// Says what sizes a tensor has.
     pub fn set_sizes(&mut self, key: TensorKey, sizes: Sizes) {
         if let Some(symbols) = self.symbols.as_mut() {
             symbols.sizes.insert(key, sizes);
-        }
-    }
-
-    /// Says what strides an outside tensor has.
-    pub fn set_strides(&mut self, key: TensorKey, strides: Sizes) {
-        if let Some(symbols) = self.symbols.as_mut() {
-            symbols.strides.insert(key, strides);
         }
     }
 
@@ -702,6 +690,15 @@ impl Symbols {
         let object = object.clone().unbind();
         self.entries.push(Entry { number, made, node: None, stack, outside, object });
         id
+    }
+
+    /// The integer that a node stands for.
+    pub(super) fn integer_of(&self, node: NodeId) -> Option<ExprId> {
+        let entry = self.entries.iter().find(|entry| entry.node == Some(node))?;
+        match entry.number {
+            Number::Integer(expr) => Some(expr),
+            Number::Float(_) => None,
+        }
     }
 
     /// Where each symbol is found.

@@ -282,7 +282,9 @@ impl Recorder {
                 let target = known.or_else(|| target.map(|target| target(state)));
                 let target = target.expect("it was taken for `known`, or is still there");
                 let stack = state.place(frame);
-                if let (Some(_), Some(changed)) = (&given, args.first()) {
+                if state.has_symbols()
+                    && let Some(changed) = args.first()
+                {
                     state.settle_sizes(*changed);
                 }
                 let node =
@@ -338,6 +340,11 @@ impl Recorder {
             }
             Determined::AtLeast(count) => (args.len() < count && names.is_none())
                 .then(|| (Reason::DynamicOutput, operation.name.to_string())),
+            Determined::Counts => {
+                let is_read = args.iter().skip(1).any(|arg| holds_tensor(&mut state, *arg));
+                (args.len() < 2 || is_read)
+                    .then(|| (Reason::DynamicOutput, operation.name.to_string()))
+            }
             Determined::Indexing => {
                 let index = args.get(1).copied()?;
                 index_depends_on_data(&mut state, index)
