@@ -257,7 +257,7 @@ impl Recorder {
         };
         let method = self.method(frame, object, name).filter(|method| !is_guard(method))?;
         self.guard_protocol(frame, object, &["__str__", "__repr__", "__format__"]);
-        let more = more.as_ref().map_or(&[][..], std::slice::from_ref);
+        let more = more.as_slice();
         Some(self.call_method(frame, End::Convert(conversion), object, &method, more))
     }
 

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
 use stator_cpython::frame::Frame;
+use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Thread;
 use stator_graph::Target;
@@ -138,7 +139,7 @@ fn is_group(exception: &Object<'_>) -> bool {
     static CLASSES: PyOnceLock<[Py<PyAny>; 2]> = PyOnceLock::new();
     let py = exception.py();
     let classes = CLASSES.get_or_try_init(py, || -> PyResult<_> {
-        let builtins = py.import("builtins")?;
+        let builtins = modules::import(py, "builtins")?;
         let class = |name: &str| builtins.getattr(name).map(Bound::unbind);
         Ok([class("BaseExceptionGroup")?, class("ExceptionGroup")?])
     });

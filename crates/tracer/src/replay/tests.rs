@@ -3,6 +3,7 @@
 use pyo3::ffi::c_str;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
+use stator_cpython::modules;
 use stator_graph::{Arg, Graph, NoSource, NodeId, Operator, Target, Value};
 
 use super::{Program, export};
@@ -26,7 +27,7 @@ impl<'py> Trace<'py> {
     fn object(&mut self, expression: &str) -> stator_graph::ObjectId {
         let code = std::ffi::CString::new(expression).unwrap();
         let globals = PyDict::new(self.py);
-        globals.set_item("collections", self.py.import("collections").unwrap()).unwrap();
+        globals.set_item("collections", modules::import(self.py, "collections").unwrap()).unwrap();
         self.objects.push(self.py.eval(&code, Some(&globals), None).unwrap().unbind());
         self.graph.add_object(expression)
     }
@@ -79,7 +80,7 @@ fn attach<T>(test: impl FnOnce(Python<'_>) -> T) -> T {
 #[test]
 fn every_operator_does_what_pythons_does() {
     attach(|py| {
-        let module = py.import("operator").unwrap();
+        let module = modules::import(py, "operator").unwrap();
         let examples = ["17", "-3", "2.5", "True", "{1, 2}", "[1, [2]]", "'%d!'"];
         for &operator in Operator::ALL {
             for left in examples {
