@@ -412,3 +412,24 @@ def repeated_rows(x):
 @program(a_number)
 def without_the_attribute(x, n):
     return x * n if not hasattr(n, "shape") else x
+
+
+@program(a_matrix)
+def searched_sizes(x):
+    return x + 1 if 1 in x.shape or x.shape[0] in (1, 0, 7777) else x
+
+
+@program(lambda n: (ones(n, 100), n))
+def sorted_sizes(x, n):
+    smallest, *others = sorted(x.shape)
+    return x[:smallest] * sum(sorted([n + 3, n, n + 1])[1:]) + others[0]
+
+
+@program(lambda n: (ones(n, 4), n))
+def counted_bytes(x, n):
+    return x + x.nbytes // n
+
+
+@program(a_matrix)
+def padded_sequences(x):
+    return torch.nn.utils.rnn.pad_sequence([x, x[:-1]], batch_first=True)

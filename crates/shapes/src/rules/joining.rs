@@ -45,6 +45,11 @@ pub(super) const ROWS: &[Row] = &[
         parameters: "input|self, indices_or_sections|sections|indices",
         rule: |call| tensor_split(call, 2),
     },
+    Row {
+        names: "pad_sequence",
+        parameters: "sequences, batch_first, padding_value, padding_side",
+        rule: pad_sequence,
+    },
     Row { names: "_chunk_cat", parameters: "tensors, dim, num_chunks", rule: chunk_cat },
     Row { names: "unbind", parameters: "input|self, dim", rule: unbind },
     Row { names: "meshgrid", parameters: "*tensors, *, indexing", rule: meshgrid },
@@ -210,6 +215,30 @@ fn chunk(call: &mut Call<'_>) -> Outcome {
     let length = call.ceil_div(size, chunks)?;
     let parts = equal_parts(call, size, length)?;
     Ok(with_sizes(&input, dim, parts))
+}
+
+/// As long as the longest.
+fn pad_sequence(call: &mut Call<'_>) -> Outcome {
+    let tensors = call.tensor_list("sequences")?;
+    let batch_first = call.flag_or("batch_first", false)?;
+    let count = call.constant(i64::try_from(tensors.len()).unwrap_or(i64::MAX));
+    let (mut lengths, mut rest) = (Sizes::new(), None::<Sizes>);
+    for mut sizes in tensors {
+        if sizes.is_empty() {
+            return refuse("there is no such dimension");
+        }
+        lengths.push(sizes.remove(0));
+        rest = Some(match rest {
+            Some(rest) => call.unify_all(&rest, &sizes)?,
+            None => sizes,
+        });
+    }
+    let longest = call.ctx.max(&lengths)?;
+    let mut sizes = if batch_first { [count, longest] } else { [longest, count] }
+        .into_iter()
+        .collect::<Sizes>();
+    sizes.extend(rest.unwrap_or_default());
+    Ok(vec![sizes])
 }
 
 /// Each tensor is flattened from `dim` on after it was cut into as many parts, and these are joined.

@@ -11,7 +11,8 @@ use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::ops;
+use stator_cpython::ops::{self, BinaryOp};
+use stator_graph::Operator;
 use stator_shapes::ExprId;
 use stator_shapes::rules::{self, Arg, Element};
 
@@ -359,8 +360,15 @@ impl Recorder {
         match name {
             "shape" => self.dimensions(frame, tensor, &sizes, "size")?.ok(),
             "nbytes" => {
-                self.fix_sizes(frame, &[tensor], "nbytes");
-                None
+                let bytes = tensor::info(tensor).and_then(|info| item_size(info.dtype));
+                let Some(bytes) = bytes else {
+                    self.fix_sizes(frame, &[tensor], "nbytes");
+                    return None;
+                };
+                let bytes = PyInt::new(frame.py(), bytes).into_any();
+                let count = self.element_count(frame, tensor, &sizes)?.ok()?;
+                let operands = [count.as_borrowed(), bytes.as_borrowed()];
+                self.symbolic_binary(frame, BinaryOp::Multiply, Operator::Mul, &operands)?.ok()
             }
             _ => None,
         }

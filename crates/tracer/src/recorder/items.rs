@@ -220,6 +220,9 @@ impl Recorder {
         if self.is_stopped() {
             return ops::contains(container, item);
         }
+        if let Some(found) = self.symbolic_contains(frame, container, item) {
+            return Ok(found);
+        }
         self.concrete(frame, &[container, item], "a search");
         self.guard_key(frame, &[item]);
         self.note(frame, |state| {

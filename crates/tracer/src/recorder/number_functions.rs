@@ -1,6 +1,7 @@
 //! Builtin functions, and those of `math`, that a trace follows through symbolic numbers.
 
 use pyo3::prelude::*;
+use pyo3::types::PyInt;
 use smallvec::SmallVec;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
@@ -12,6 +13,7 @@ use stator_shapes::{ExprId, FloatOp, FloatUnary, Rounding};
 use super::Recorder;
 use super::arithmetic::{Term, float};
 use super::look as heap;
+use super::state::Origin;
 use super::symbols::Number;
 
 fn boolean(py: Python<'_>, value: bool) -> Object<'_> {
@@ -49,6 +51,9 @@ impl Recorder {
     ) -> Option<Result<Object<'py>>> {
         if matches!(name, "sum" | "prod" | "min" | "max") && args.len() == 1 {
             return self.fold(frame, name, args[0]);
+        }
+        if name == "sorted" && args.len() == 1 {
+            return self.sorted(frame, callable, args[0]);
         }
         if name == "numel" && args.len() == 1 && heap::is_plain_tuple(args[0]) {
             return self.fold(frame, "prod", args[0]);
@@ -186,6 +191,82 @@ impl Recorder {
             let power = base.and_then(|base| context.float_binary(FloatOp::Pow, base, exponent?));
             Some(power.map(Number::Float))
         })
+    }
+
+    /// `n in (a, b)` of numbers, element by element.
+    pub(super) fn symbolic_contains<'py>(
+        &self,
+        frame: &Frame<'py>,
+        container: Borrowed<'_, 'py>,
+        item: Borrowed<'_, 'py>,
+    ) -> Option<bool> {
+        if !self.has_symbols()
+            || !(heap::is_plain_tuple(container) || heap::is_exact_list(container))
+        {
+            return None;
+        }
+        // What an outside container holds is guarded where it's read.
+        if self.origin(container) != Some(Origin::Fresh) && !heap::is_constant(container) {
+            return None;
+        }
+        let items = heap::children(container);
+        {
+            let mut state = self.state.borrow_mut();
+            let mut all = items.iter().map(|item| item.as_borrowed()).chain([item]);
+            let is_symbolic = all.clone().any(|item| state.number(item).is_some());
+            if !is_symbolic || !all.all(|item| state.term(item).is_some()) {
+                return None;
+            }
+        }
+        for own in &items {
+            let equal = match self.symbolic_compare(frame, CompareOp::Eq, own.as_borrowed(), item) {
+                Some(equal) => equal,
+                None => ops::compare(CompareOp::Eq, own.as_borrowed(), item),
+            };
+            if equal.ok()?.is_truthy().ok()? {
+                return Some(true);
+            }
+        }
+        Some(false)
+    }
+
+    /// `sorted` of numbers. That each is where it is, is what is decided.
+    fn sorted<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        sequence: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let items = elements(sequence)?;
+        let integers: Option<Vec<i64>> = {
+            let mut state = self.state.borrow_mut();
+            if !items.iter().any(|item| state.number(item.as_borrowed()).is_some()) {
+                return None;
+            }
+            let is_int = |item: &Object<'py>| item.is_exact_instance_of::<PyInt>();
+            let value = |item: &Object<'py>| is_int(item).then(|| item.extract().ok()).flatten();
+            items.iter().map(value).collect()
+        };
+        let integers = integers?;
+        let mut order: Vec<usize> = (0..items.len()).collect();
+        order.sort_by_key(|at| integers[*at]);
+        for pair in order.windows(2) {
+            // Equal ones stay in order.
+            let op = if pair[0] < pair[1] { CompareOp::Le } else { CompareOp::Lt };
+            let (left, right) = (items[pair[0]].as_borrowed(), items[pair[1]].as_borrowed());
+            if let Some(Err(raised)) = self.symbolic_compare(frame, op, left, right) {
+                return Some(Err(raised));
+            }
+        }
+        let list = match ops::call(callable, &[sequence], None) {
+            Ok(list) => list,
+            Err(raised) => return Some(Err(raised)),
+        };
+        self.note(frame, |state| {
+            state.set_fresh(list.as_borrowed());
+            Ok(())
+        });
+        Some(Ok(list))
     }
 
     /// `divmod` of two numbers: a quotient and a rest.
