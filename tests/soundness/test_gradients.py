@@ -10,6 +10,8 @@ import torch
 from differential.support import api
 from torch import Tensor, nn
 
+import stator
+
 Step = Callable[[], tuple[Any, ...]]
 X = torch.arange(6.0).reshape(2, 3)
 
@@ -295,6 +297,28 @@ def test_optimizer(options: dict[str, Any]) -> None:
         yield fn
         for step in range(6):
             yield (X / (step + 1),), *model.parameters()
+
+    check(make, breaks=None)
+
+
+def test_behind_a_function_that_is_one_node() -> None:
+    def make() -> Iterator[Any]:
+        p = leaf()
+
+        def train(x: Tensor) -> Tensor:
+            (p * x).sum().backward()
+            return x * 2
+
+        stator.allow_in_graph(train)
+
+        def fn(x: Tensor) -> Tensor:
+            before = 0 if p.grad is None else p.grad.clone()
+            y = train(x)
+            return y + p.grad + before
+
+        yield fn
+        for step in range(5):
+            yield (torch.full((3,), float(step)),), p
 
     check(make, breaks=None)
 

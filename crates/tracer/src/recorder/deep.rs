@@ -65,6 +65,8 @@ impl State {
         let is_known = match self.origin(object) {
             // A tensor that stood at this address has died: operations make no iterators.
             Some(Origin::Node(_)) => kind != Kind::Iterator,
+            // Another tuple of this trace may have stood there: what it held is known.
+            Some(Origin::Fresh) if kind == Kind::Tuple => self.knows_items(object),
             origin => origin.is_some(),
         };
         if kind == Kind::Constant || is_known {
@@ -116,6 +118,13 @@ impl State {
             }
             _ => Ok(()),
         }
+    }
+
+    fn knows_items(&mut self, tuple: Borrowed<'_, '_>) -> bool {
+        heap::tuple_items(tuple).iter().all(|item| {
+            let item = item.as_borrowed();
+            self.origin(item).is_some() || self.kind_alone(item) == Kind::Constant
+        })
     }
 
     /// As [`State::register`] for what `__reduce_ex__` returns: functions in it are the library's,

@@ -42,6 +42,10 @@ impl State {
         gradient: Borrowed<'_, '_>,
     ) -> Result<(), Stop> {
         let Some(source) = self.source(owner) else { return Ok(()) };
+        if self.unknown_gradients {
+            let detail = "a gradient behind a function that is one node of the graph";
+            return Err((Reason::UnknownOrigin, detail.into()));
+        }
         let py = owner.py();
         let (mut is_written, mut others) = (false, Vec::new());
         for written in &self.written_gradients {

@@ -98,7 +98,9 @@ impl Recorder {
                 let detail = format!("before {name}, which is called as one node of the graph");
                 return Err((Reason::OutsideWrite, detail));
             }
-            args.iter().try_for_each(|arg| state.object_input(*arg))
+            args.iter().try_for_each(|arg| state.object_input(*arg))?;
+            state.unknown_gradients = true;
+            Ok(())
         });
         let target = |state: &mut State| {
             let text = heap::name_of(callable);

@@ -148,6 +148,8 @@ pub struct State {
     /// The nodes by which this trace has entered inference mode (or left it for a while), outermost
     /// first, until their blocks end.
     pub inference: Vec<NodeId>,
+    /// Whether a function that is one node of the graph may have set any gradient.
+    pub unknown_gradients: bool,
     /// Tensors whose gradients this trace has set.
     pub written_gradients: Vec<Py<PyAny>>,
     /// Why the contents of one of them could not be guarded.
@@ -233,6 +235,7 @@ impl State {
             tokens: Vec::new(),
             hands_on: false,
             inference: Vec::new(),
+            unknown_gradients: false,
             written_gradients: Vec::new(),
             failure: None,
             visiting: FxHashSet::default(),
