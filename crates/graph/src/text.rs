@@ -22,6 +22,10 @@ impl Texts {
         }
         let id = TextId::new(self.texts.len());
         let shared: Arc<str> = text.into();
+        if self.ids.len() == self.ids.capacity() {
+            // A table that outgrows a small graph's is that of a model: it moves its texts seldom.
+            self.ids.reserve(7 * self.ids.len());
+        }
         self.texts.push(Arc::clone(&shared));
         self.ids.insert(shared, id);
         id

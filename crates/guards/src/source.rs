@@ -240,6 +240,10 @@ type Key = (u8, u32, u64);
 
 const NO_PARENT: u32 = u32::MAX;
 
+/// How many times its size a full table is given in addition: moving what it holds costs more than making
+/// it.
+const LEAP: usize = 7;
+
 fn pair(a: ObjectId, b: ObjectId) -> u64 {
     u64::from(a.raw()) << 32 | u64::from(b.raw())
 }
@@ -474,6 +478,10 @@ impl Sources {
 
     fn insert(&mut self, key: Key, source: Source) -> SourceId {
         let id = self.push(source);
+        let (len, room) = (self.index.len(), self.index.capacity());
+        if len == room {
+            self.index.reserve(LEAP * len);
+        }
         self.index.insert(key, id);
         id
     }
@@ -481,6 +489,9 @@ impl Sources {
     fn push(&mut self, source: Source) -> SourceId {
         let id = SourceId::new(self.sources.len());
         assert!(source.parent().is_none_or(|parent| parent < id), "parent of another Sources");
+        if self.sources.len() == self.sources.capacity() {
+            self.sources.reserve(LEAP * self.sources.len());
+        }
         self.sources.push(source);
         id
     }

@@ -36,6 +36,15 @@ def list_of_generator(x: Tensor) -> list[Tensor]:
 
 
 @case(one)
+def collected_generators(x: Tensor) -> tuple[tuple[Tensor, ...], list[Tensor], bool]:
+    parts = (x, x + 1, x * 2)
+    lazily = tuple(torch.relu(part) - 1 for part in parts)
+    mapped = list(part for part in map(torch.neg, lazily))  # noqa: C400
+    nested = tuple(sum(part for part in parts) + part for part in mapped)
+    return nested, mapped, all(part.dim() == x.dim() for part in nested)
+
+
+@case(one)
 def next_of_generator(x: Tensor) -> Tensor:
     steps = _steps(x, 2)
     first = next(steps)

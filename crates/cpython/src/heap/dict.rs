@@ -136,7 +136,8 @@ unsafe fn probe<'py>(dict: Any<'_, 'py>, key: Any<'_, 'py>, hash: isize) -> Look
                     || (if general {
                         entry.cast::<isize>().read()
                     } else {
-                        ffi::PyObject_Hash(stored)
+                        // Exact strings, hashed when they were stored.
+                        words::word(stored, layout::STRING_HASH) as isize
                     }) == hash;
                 if candidate {
                     match constant::keys_equal(Any::from_ptr(dict.py(), stored), key) {

@@ -1,6 +1,8 @@
 //! Types: lookups along the method resolution order, version tags, and cheap "does this type
 //! override X" questions.
 
+use std::ffi::CStr;
+
 use crate::modules;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -107,6 +109,18 @@ pub fn assign_version(ty: Type<'_, '_>) -> bool {
 #[inline]
 pub fn is_heap(ty: Type<'_, '_>) -> bool {
     flag(ty, ffi::Py_TPFLAGS_HEAPTYPE)
+}
+
+/// The unqualified name of a class that wasn't made at run time; `None` of any other object.
+#[must_use]
+pub fn static_name(object: Any<'_, '_>) -> Option<&'static str> {
+    let ty = object.cast::<PyType>().ok()?;
+    if is_heap(ty) {
+        return None;
+    }
+    // SAFETY: such a type and its name, a C string, live as long as the process.
+    let name = unsafe { CStr::from_ptr((*ty.as_type_ptr()).tp_name) }.to_str().ok()?;
+    name.rsplit('.').next()
 }
 
 /// Whether the type's attributes can't be set.

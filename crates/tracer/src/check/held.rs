@@ -44,11 +44,9 @@ impl Held {
     ) -> PyResult<Self> {
         let mut held = Held(Vec::new());
         held.0.resize_with(objects.len(), || None);
+        // Most ids are those of a few names and types.
+        let mut met = vec![false; objects.len()];
         let mut hold_as = |id: ObjectId, anchored: bool| -> PyResult<()> {
-            // Most ids are those of a few names and types.
-            if !anchored && held.0.get(id.index()).is_some_and(Option::is_some) {
-                return Ok(());
-            }
             let object = get(objects, id)?.bind(py).as_borrowed();
             let is_constant = constant::is_constant(object);
             if anchored || !is_constant {
@@ -63,7 +61,14 @@ impl Held {
             }
             Ok(())
         };
-        let mut hold = |id| hold_as(id, false);
+        let mut hold = |id: ObjectId| match met.get_mut(id.index()) {
+            Some(true) => Ok(()),
+            Some(met) => {
+                *met = true;
+                hold_as(id, false)
+            }
+            None => Err(unknown(id)),
+        };
         for (_, source) in sources.iter() {
             match source {
                 Source::DictItem { key, .. } => hold(*key)?,

@@ -519,8 +519,9 @@ impl Recorder {
         value: Result<Object<'py>>,
     ) -> Result<Found<'py>> {
         let value = value?;
-        let text = heap::text(name);
-        self.note(frame, |state| state.adopt_field(owner, &text, value.as_borrowed()));
+        let text = name.cast::<PyString>();
+        let text = text.as_ref().ok().and_then(|name| name.to_str().ok()).unwrap_or("?");
+        self.note(frame, |state| state.adopt_field(owner, text, value.as_borrowed()));
         Ok(Found::Value(value))
     }
 
@@ -641,14 +642,15 @@ impl State {
         }
         let parent = self.anchor(ty.as_any().as_borrowed());
         let id = self.objects.intern(name);
-        let text = heap::text(name);
         match found {
             Some(found) => {
-                let source = self.sources.type_lookup(parent, id, || text.into());
+                let text = || heap::text(name).into();
+                let source = self.sources.type_lookup(parent, id, text);
                 self.adopt(source, found)
             }
             None => {
-                self.guard(parent, GuardKind::LookupAbsent { name: id, text: text.into() });
+                let text = heap::text(name).into();
+                self.guard(parent, GuardKind::LookupAbsent { name: id, text });
                 Ok(())
             }
         }

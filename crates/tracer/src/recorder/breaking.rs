@@ -24,7 +24,7 @@ use stator_guards::{GuardKind, Source};
 use super::Recorder;
 use super::links::Linked;
 use super::outcome::{End, Finish, Standing};
-use super::state::{ActiveFrame, State, Stop};
+use super::state::{ActiveFrame, Caller, State, Stop};
 use super::{look as heap, place};
 use crate::breaks::{Break, Reason};
 use crate::check::{has_foreign_modes, read_global_state};
@@ -417,7 +417,8 @@ fn take_roots(
         let code = frame.code();
         let parent = (at > 0).then(|| state.place(&chain[at - 1].waiting.frame)).flatten();
         let id = state.code_id(code.object());
-        state.frames.push(ActiveFrame { id: frame.id(), code: id, parent, is_direct: true });
+        let caller = Caller::Known(parent);
+        state.frames.push(ActiveFrame { id: frame.id(), code: id, caller, is_direct: true });
         state.locate(frame);
         let prefix = if at == innermost { String::new() } else { prefix(&chain[..=at]) };
         let mut root = |state: &mut State, name: String| {

@@ -1,7 +1,7 @@
 //! Calls: finding the Python function they end in, or the class of the C function.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
@@ -361,7 +361,7 @@ impl Recorder {
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
         self.note(frame, |state| {
-            state.hands_on = HANDS_ON.contains(&heap::name_of(callable).as_str());
+            state.hands_on = heap::is_named(callable, HANDS_ON);
             let adopted = args.iter().try_for_each(|arg| {
                 if state.kind(*arg) == Kind::Iterator && state.source(*arg).is_some() {
                     return Err((Reason::OutsideIterator, heap::type_name(*arg)));
@@ -376,7 +376,7 @@ impl Recorder {
         });
         for arg in args {
             if matches!(self.kind(*arg), Kind::Set | Kind::FrozenSet)
-                && !UNORDERED.contains(&heap::name_of(callable).as_str())
+                && !heap::is_named(callable, UNORDERED)
             {
                 self.note(frame, |state| state.check_order(*arg));
             }
@@ -392,7 +392,9 @@ impl Recorder {
                 }
             }
         }
-        let result = self.with_mode(frame, || ops::call(callable, args, names))?;
+        let call = || ops::call(callable, args, names);
+        let result =
+            if collects_generator(callable, args) { call()? } else { self.with_mode(frame, call)? };
         self.note(frame, |state| state.register(result.as_borrowed()));
         Ok(result)
     }
@@ -493,10 +495,11 @@ impl Recorder {
         args: Borrowed<'_, 'py>,
         kwargs: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
-        let items = heap::tuple_items(args);
         let pairs = kwargs.filter(|kwargs| heap::dict_length(*kwargs) > 0);
         let pairs = pairs.map_or_else(Vec::new, heap::dict_items);
-        let mut all: Args<'_, 'py> = items.iter().map(|item| item.as_borrowed()).collect();
+        // The stack holds the tuple, and nobody changes one.
+        let items = args.cast::<PyTuple>().expect("positional arguments are a tuple");
+        let mut all: Args<'_, 'py> = items.iter_borrowed().collect();
         if pairs.is_empty() {
             return self.call_object(frame, callable, &all, None);
         }
@@ -614,6 +617,14 @@ fn is_module_call(frame: &Frame<'_>) -> bool {
     let code = frame.code();
     heap::text(code.qualname()) == "Module._call_impl"
         && heap::text(code.filename()).ends_with("torch/nn/modules/module.py")
+}
+
+/// Whether a call only makes a list or a tuple of what a generator yields: whoever makes that is a Python
+/// frame, so C code calls no operation itself.
+fn collects_generator(callable: Borrowed<'_, '_>, args: &[Borrowed<'_, '_>]) -> bool {
+    let py = callable.py();
+    matches!(args, [generator] if ops::is_generator(generator))
+        && (callable.is(py.get_type::<PyTuple>()) || callable.is(py.get_type::<PyList>()))
 }
 
 /// The special methods that C functions of the table's transparent class call back.

@@ -39,6 +39,8 @@ impl State {
             Kind::Tuple => heap::tuple_items(object),
             Kind::List => heap::list_items(object),
             Kind::Set | Kind::FrozenSet => heap::set_items(object),
+            // The keywords of most calls.
+            Kind::Dict if heap::dict_length(object) == 0 => return,
             Kind::Dict => {
                 let items = heap::dict_items(object).into_iter();
                 items

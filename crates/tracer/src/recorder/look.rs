@@ -267,6 +267,15 @@ pub fn name_of(object: Borrowed<'_, '_>) -> String {
     string_attr(object, "__name__").unwrap_or_else(|| type_name(object))
 }
 
+/// Whether [`name_of`] a C function or a class is one of these. Most are asked at each call, so nothing is
+/// made for the question.
+pub fn is_named(callable: Borrowed<'_, '_>, names: &[&str]) -> bool {
+    match generic::method_name(callable).or_else(|| types::static_name(callable)) {
+        Some(name) => names.contains(&name),
+        None => names.contains(&name_of(callable).as_str()),
+    }
+}
+
 /// Whether an object is one of Stator's that stand for a function.
 pub fn is_function_like(object: Borrowed<'_, '_>) -> bool {
     object.is_exact_instance_of::<Compiled>() || object.is_exact_instance_of::<Disabled>()

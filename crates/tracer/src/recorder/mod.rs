@@ -84,7 +84,7 @@ use stator_cpython::thread::Thread;
 pub use abandoning::GraphBreak;
 pub use outcome::{Broken, Ending, FrameRecipe, Raised, TracebackEntry, Traced, record};
 pub use programs::{Recorded, record_program};
-use state::ActiveFrame;
+use state::{ActiveFrame, Caller};
 pub use state::{Origin, State, Stop};
 
 use crate::breaks::{Place, Reason};
@@ -298,7 +298,12 @@ impl Recorder {
         for Waiting { frame, .. } in chain {
             let code = state.code_id(frame.code().object());
             let id = frame.id();
-            state.frames.push(ActiveFrame { id, code, parent: None, is_direct: true });
+            state.frames.push(ActiveFrame {
+                id,
+                code,
+                caller: Caller::Known(None),
+                is_direct: true,
+            });
         }
         let root = chain.first().map_or(0, |first| first.frame.code().as_ptr() as usize);
         let mut recorder = Self::with_state(py, root, state, handled, session)?;

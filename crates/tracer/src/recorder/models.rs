@@ -347,7 +347,7 @@ impl Recorder {
         });
         self.guard_protocol(frame, args[0], &["__class__", "__instancecheck__", "__call__"]);
         let Some(classes) = args.get(1) else { return native() };
-        if heap::name_of(callable).starts_with("_abc_") {
+        if generic::method_name(callable).is_some_and(|name| name.starts_with("_abc_")) {
             // These have the class in front.
             self.guard_registrations(frame, *classes, &[args[0].to_owned()]);
         }
@@ -564,6 +564,9 @@ fn is_str(object: Borrowed<'_, '_>) -> bool {
 
 /// Whether a metaclass is one whose `__instancecheck__` depends on types alone.
 fn is_library_metaclass(meta: &Bound<'_, PyType>) -> bool {
+    if meta.is(meta.py().get_type::<PyType>()) {
+        return false;
+    }
     let name = meta.fully_qualified_name().map_or_else(|_| String::new(), |name| name.to_string());
     name == "abc.ABCMeta" || name == "enum.EnumType" || name.starts_with("torch.")
 }

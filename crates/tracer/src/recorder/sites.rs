@@ -16,7 +16,7 @@ use super::items::is_scalar;
 use super::kinds::Kind;
 use super::look as heap;
 use super::names::variadic_slots;
-use super::state::{ActiveFrame, Origin, State};
+use super::state::{ActiveFrame, Caller, Origin, State, unit};
 use super::unread::only_adds_to;
 use crate::breaks::Reason;
 use crate::evaluator::Role;
@@ -89,12 +89,14 @@ impl<'py> Sites<'py> for Recorder {
         self.baseline.set(EXECUTED);
         let is_direct = is_root || self.links.enters(frame);
         self.note(frame, |state| {
-            let parent = match (frame.previous(), state.frames.last().copied()) {
-                (Some(caller), Some(active)) if caller.id() == active.id => state.place(&caller),
-                _ => None,
+            let caller = match (frame.previous(), state.frames.last()) {
+                (Some(caller), Some(active)) if caller.id() == active.id => {
+                    Caller::At(unit(&caller))
+                }
+                _ => Caller::Known(None),
             };
             let code = state.code_id(frame.code().object());
-            state.frames.push(ActiveFrame { id: frame.id(), code, parent, is_direct });
+            state.frames.push(ActiveFrame { id: frame.id(), code, caller, is_direct });
             if is_root { Ok(()) } else { state.enter_function(frame) }
         });
         if is_root {

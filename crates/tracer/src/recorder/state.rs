@@ -45,6 +45,16 @@ pub enum Origin {
 /// Why the trace ends; the place is added by the recorder.
 pub type Stop = (Reason, String);
 
+/// Where the caller of a frame stands. Most frames hold no node, so the graph's entry is made when one
+/// needs it.
+#[derive(Clone, Copy, Debug)]
+pub enum Caller {
+    /// At this entry of the graph; none: nobody knows.
+    Known(Option<StackId>),
+    /// At this unit of the frame before.
+    At(u32),
+}
+
 /// A frame being evaluated.
 #[derive(Clone, Copy, Debug)]
 pub struct ActiveFrame {
@@ -52,8 +62,8 @@ pub struct ActiveFrame {
     pub id: usize,
     /// Index of its code object in [`State::codes`].
     pub code: u32,
-    /// Where its caller stood.
-    pub parent: Option<StackId>,
+    /// Where its caller stands.
+    pub caller: Caller,
     /// Whether its caller, evaluated as well, only waits for what it returns.
     pub is_direct: bool,
 }
@@ -351,16 +361,40 @@ impl State {
     /// The place of the instruction that is being evaluated, as a node's stack.
     pub fn place(&mut self, frame: &Frame<'_>) -> Option<StackId> {
         let active = *self.frames.last()?;
-        Some(self.graph.stack(active.parent, active.code, unit(frame)))
+        let caller = self.caller();
+        Some(self.graph.stack(caller, active.code, unit(frame)))
+    }
+
+    /// Where the caller of the innermost frame stands, as a node's stack.
+    pub fn caller(&mut self) -> Option<StackId> {
+        let last = self.frames.len().checked_sub(1)?;
+        let mut known = last;
+        let mut stack = loop {
+            match self.frames[known].caller {
+                Caller::Known(stack) => break stack,
+                // Only a frame with one before it is given this.
+                Caller::At(_) => known -= 1,
+            }
+        };
+        for at in known + 1..=last {
+            let Caller::At(unit) = self.frames[at].caller else { continue };
+            stack = Some(self.graph.stack(stack, self.frames[at - 1].code, unit));
+            self.frames[at].caller = Caller::Known(stack);
+        }
+        stack
     }
 
     /// Records a guard, read at the current instruction.
     pub fn guard(&mut self, source: SourceId, kind: GuardKind) {
         if self.locations.last() != Some(&self.here) {
-            self.locations.push(self.here);
+            let locations = &mut self.locations;
+            grow_in_leaps(locations.len(), locations.capacity(), |more| locations.reserve(more));
+            locations.push(self.here);
         }
         let location = Some((self.locations.len() - 1) as u32);
-        self.guards.push(Guard { source, kind, location });
+        let guards = &mut self.guards;
+        grow_in_leaps(guards.len(), guards.capacity(), |more| guards.reserve(more));
+        guards.push(Guard { source, kind, location });
     }
 
     /// Marks the instruction that the next guards are read at.
@@ -701,6 +735,7 @@ impl State {
     }
 }
 
-fn unit(frame: &Frame<'_>) -> u32 {
+/// The unit that a frame stands at.
+pub fn unit(frame: &Frame<'_>) -> u32 {
     u32::try_from(frame.unit()).expect("code objects have fewer than 2^32 units")
 }

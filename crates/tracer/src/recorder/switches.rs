@@ -95,8 +95,8 @@ impl State {
     }
 
     /// Where the user's code stands: inference mode is entered and left by functions of ours.
-    fn place_of_caller(&self) -> Option<StackId> {
-        self.frames.last()?.parent
+    fn place_of_caller(&mut self) -> Option<StackId> {
+        self.caller()
     }
 
     fn switch(

@@ -622,8 +622,9 @@ impl State {
 
     fn here_stack(&mut self) -> Option<StackId> {
         self.symbols.as_ref()?;
-        let active = *self.frames.last()?;
-        Some(self.graph.stack(active.parent, self.here.0, self.here.1))
+        self.frames.last()?;
+        let caller = self.caller();
+        Some(self.graph.stack(caller, self.here.0, self.here.1))
     }
 
     fn here_text(&self, py: Python<'_>) -> String {

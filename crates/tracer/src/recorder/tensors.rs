@@ -14,7 +14,7 @@ use stator_guards::TensorGuard;
 use super::Recorder;
 use super::kinds::Kind;
 use super::look as heap;
-use super::state::{Origin, State, Stop};
+use super::state::{Origin, State, Stop, grow_in_leaps};
 use crate::breaks::Reason;
 
 /// The facts of a tensor that a replay depends on; `None` for tensors without plain strides.
@@ -64,7 +64,9 @@ impl State {
                 let position = self.graph.placeholders().len();
                 let position = u32::try_from(position).expect("fewer than 2^32 inputs");
                 let node = self.graph.placeholder(text, value);
-                self.placeholders.insert(source, node);
+                let known = &mut self.placeholders;
+                grow_in_leaps(known.len(), known.capacity(), |more| known.reserve(more));
+                known.insert(source, node);
                 self.inputs.push(source);
                 self.input_versions.push((position, tensor.to_owned().unbind(), version));
                 Ok(node)
@@ -237,8 +239,8 @@ impl Recorder {
     ) -> Result<Object<'py>> {
         let mut target = Some(target);
         let mut known = None;
+        let mut recorded = RecordedArgs { args: SmallVec::new(), names: SmallVec::new() };
         let before = self.note(frame, |state| {
-            let mut recorded = RecordedArgs { args: SmallVec::new(), names: SmallVec::new() };
             for arg in args {
                 recorded.args.push(state.graph_arg(*arg)?);
             }
@@ -250,18 +252,15 @@ impl Recorder {
                     recorded.names.push(state.graph.intern(text));
                 }
             }
-            Ok(recorded)
+            Ok(state.given(args, names))
         });
-        if self.session.program.is_some()
-            && let Some(recorded) = &before
-        {
+        if self.session.program.is_some() && before.is_some() {
             known =
                 self.note(frame, |state| Ok(target.take().map(|target| target(state)))).flatten();
             if let Some(known) = known {
                 self.refuses_operation(frame, known, args, &recorded.names);
             }
         }
-        let given = self.note(frame, |state| Ok(state.given(args, names))).flatten();
         let result = {
             let _native = Suspended::new(frame.py());
             execute()
@@ -277,7 +276,7 @@ impl Recorder {
             return result;
         };
         self.refuse_written(frame);
-        if let Some(recorded) = before {
+        if let Some(given) = before {
             self.note(frame, |state| {
                 let target = known.or_else(|| target.map(|target| target(state)));
                 let target = target.expect("it was taken for `known`, or is still there");
