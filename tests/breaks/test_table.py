@@ -27,17 +27,16 @@ def generator(x: Tensor) -> Iterator[Tensor]:
 
 def raises_inside(x: Tensor) -> Tensor:
     try:
-        return x + torch.ones(7)
-    except RuntimeError:
+        return torch.linalg.cholesky(-x.diag())
+    except torch.linalg.LinAlgError:
         return x - 1
 
 
-def catches_group(x: Tensor) -> Tensor:
-    try:
-        raise ExceptionGroup("several", [ValueError("v")])
-    except* ValueError:
-        x = x * 3
-    return x
+def defines_a_class(x: Tensor) -> Tensor:
+    class Scale:
+        factor = 3
+
+    return x * Scale.factor
 
 
 BYTES = bytearray(b"abc")
@@ -66,7 +65,7 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
     "SB002": lambda x: x * x.sum().item(),
     "SB003": lambda x: x.nonzero() * 2,
     "SB004": deletes,
-    "SB006": catches_group,
+    "SB006": defines_a_class,
     "SB007": raises_inside,
     "SB010": lambda x: x * (id(object()) > 0),
     "SB012": lambda x: x * len(BYTES),
