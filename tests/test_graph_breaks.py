@@ -6,6 +6,7 @@ import contextlib
 import gc
 import io
 import logging
+import sys
 import traceback
 import warnings
 import weakref
@@ -108,6 +109,7 @@ def printed_by(fn: Callable[..., Any], *args: Any) -> tuple[str, str]:
             with pytest.raises(stator.GraphBreakError) as raised:
                 compiled(*args)
         seen.append((out.getvalue(), raised.value.id))
+        assert sys.exc_info() == (None, None, None)
     assert seen[0] == seen[1]
     # The thread executes as ever afterwards.
     assert torch.equal(stator.compile(lambda x: x * 2 + len([1]))(X), X * 2 + 1)
@@ -219,6 +221,39 @@ def test_an_operation_that_raised() -> None:
     assert printed_by(fn, X) == ("", "SB007")
     with pytest.raises(RuntimeError, match="size"):
         stator.compile(lambda x: x + torch.ones(7), fullgraph=True)(X)
+
+
+def test_a_break_in_a_handler() -> None:
+    """What is being handled is left in order, wherever the call ends."""
+
+    class Called:
+        def __len__(self):
+            print("called")
+            return 1
+
+    def raises(x):
+        try:
+            raise ValueError
+        except ValueError:
+            torch.linalg.cholesky(x.new_zeros(2, 2))
+
+    def returns(x):
+        try:
+            raise ValueError
+        except ValueError:
+            return sorted([x], key=lambda v: len(Called()))
+
+    def leaves(x):
+        for _ in range(2):
+            try:
+                raise ValueError
+            except ValueError as error:
+                sorted([error], key=lambda v: len(Called()))
+                continue
+
+    assert printed_by(raises, X) == ("", "SB007")
+    assert printed_by(returns, X)[1] == "SB001"
+    assert printed_by(leaves, X)[1] == "SB001"
 
 
 def test_a_finalizer_that_breaks() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextvars
+import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -207,8 +208,16 @@ def test_functions_cannot_write_to_what_others_have_too(threads: int) -> None:
     assert not sent.any() and sent.flags.writeable
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Jobs in the background of a shell ignore interrupts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("threads", [1, 2])
-def test_an_interrupt_ends_the_work(threads: int) -> None:
+def test_an_interrupt_ends_the_work(threads: int, interruptible: None) -> None:
     import _thread
 
     begun = []

@@ -11,6 +11,7 @@ use stator_cpython::thread::Thread;
 use stator_cpython::{Result, generic, opcode, ops};
 
 use super::Recorder;
+use super::abandoning::changes_handled;
 use super::breaking::EXECUTED;
 use super::items::is_scalar;
 use super::kinds::Kind;
@@ -30,8 +31,13 @@ impl<'py> Sites<'py> for Recorder {
     fn step(&self, frame: &Frame<'py>, opcode: u8, arg: u32) -> Step {
         let mut step = Step::Evaluate;
         if self.is_stopped() {
-            if self.session.fullgraph && self.raises_break(frame) {
-                return Step::Raise;
+            if self.session.fullgraph {
+                if changes_handled(frame, opcode) {
+                    return Step::Evaluate;
+                }
+                if self.raises_break(frame) {
+                    return Step::Raise;
+                }
             }
             if self.settles(frame, opcode) {
                 return Step::Evaluate;
