@@ -258,6 +258,20 @@ def test_member_deleted_twice_raises() -> None:
     agree(_slotted(fn), replays=False)
 
 
+def test_member_deleted_that_is_not_there() -> None:
+    def fn(x: Tensor, s: Slotted) -> Tensor:
+        try:
+            del s.unset
+        except AttributeError:
+            return x - 1
+        return x + 1
+
+    def fill(world: World) -> None:
+        world.args[0].unset = 1
+
+    agree(_slotted(fn), fill)
+
+
 def test_members_of_one_object_or_two() -> None:
     def fn(x: Tensor, a: Slotted, b: Slotted) -> Tensor:
         a.level = 5

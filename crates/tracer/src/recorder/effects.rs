@@ -203,8 +203,15 @@ impl State {
     ) -> Result<(), Stop> {
         let unknown = || (Reason::UnknownOrigin, heap::type_name(owner));
         let source = self.source(owner).ok_or_else(unknown)?;
-        if deletes && let Read::Value(old) = Member::new(offset).read(owner) {
-            self.read_member(owner, name, offset, Some(old.as_borrowed()))?;
+        if deletes {
+            match Member::new(offset).read(owner) {
+                Read::Value(old) => {
+                    self.read_member(owner, name, offset, Some(old.as_borrowed()))?;
+                }
+                // Nothing is written: this raises, as long as the slot is empty.
+                Read::Unset => return self.read_member(owner, name, offset, None),
+                Read::NoMember => {}
+            }
         }
         self.objects.intern(name);
         let name = name.to_owned().unbind();
