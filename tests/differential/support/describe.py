@@ -225,7 +225,7 @@ class _Walk:
 
     def _items(self, path: str, value: Mapping[Any, Any]) -> None:
         hooks = _HOOKS.search(path) is not None
-        for index, (key, item) in enumerate(list(value.items())):
+        for index, (key, item) in enumerate(list(type(value).items(value))):
             if hooks:
                 self.visit(f"{path}[{index}]", item)
             elif isinstance(key, (str, int, float, bytes, tuple, type(None), enum.Enum)):
