@@ -334,7 +334,8 @@ pub fn is_subtype(class: &Bound<'_, PyType>, base: &Bound<'_, PyType>) -> bool {
 }
 
 /// Turns automatic garbage collection off while it lives, if it was on: a recorded call must not
-/// be interrupted by finalizers of objects that have nothing to do with it.
+/// be interrupted by finalizers of objects that have nothing to do with it, nor PyTorch's code that
+/// holds a lock. Nobody notices as long as the GIL is kept.
 pub struct WithoutGc(bool);
 
 impl WithoutGc {

@@ -7,7 +7,6 @@
 //! CPython version.
 
 pub mod code;
-pub mod collector;
 mod ffi;
 pub mod frame;
 pub mod generator;

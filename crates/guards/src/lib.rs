@@ -24,7 +24,7 @@ pub use global_state::{Fact, GlobalState, Value};
 pub use guard::{Guard, GuardKind, Vacancy};
 pub use id::{ObjectId, SourceId};
 pub use print::{NoObjects, Objects, Printed};
-pub use source::{ClassField, FunctionField, Source, Sources, Text};
+pub use source::{ClassField, FunctionField, Source, Sources, Text, grow_in_leaps};
 pub use tensor::TensorGuard;
 
 #[cfg(test)]

@@ -240,9 +240,14 @@ type Key = (u8, u32, u64);
 
 const NO_PARENT: u32 = u32::MAX;
 
-/// How many times its size a full table is given in addition: moving what it holds costs more than making
-/// it.
-const LEAP: usize = 7;
+/// Makes room in a full table for eight times as many entries, not twice: a trace that outgrows a small
+/// function's table is that of a model as a rule, and moving the entries costs more than making them.
+#[inline]
+pub fn grow_in_leaps(len: usize, capacity: usize, reserve: impl FnOnce(usize)) {
+    if len == capacity {
+        reserve(7 * len);
+    }
+}
 
 fn pair(a: ObjectId, b: ObjectId) -> u64 {
     u64::from(a.raw()) << 32 | u64::from(b.raw())
@@ -478,10 +483,8 @@ impl Sources {
 
     fn insert(&mut self, key: Key, source: Source) -> SourceId {
         let id = self.push(source);
-        let (len, room) = (self.index.len(), self.index.capacity());
-        if len == room {
-            self.index.reserve(LEAP * len);
-        }
+        let index = &mut self.index;
+        grow_in_leaps(index.len(), index.capacity(), |more| index.reserve(more));
         self.index.insert(key, id);
         id
     }
@@ -489,9 +492,8 @@ impl Sources {
     fn push(&mut self, source: Source) -> SourceId {
         let id = SourceId::new(self.sources.len());
         assert!(source.parent().is_none_or(|parent| parent < id), "parent of another Sources");
-        if self.sources.len() == self.sources.capacity() {
-            self.sources.reserve(LEAP * self.sources.len());
-        }
+        let sources = &mut self.sources;
+        grow_in_leaps(sources.len(), sources.capacity(), |more| sources.reserve(more));
         self.sources.push(source);
         id
     }

@@ -8,7 +8,7 @@
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use smallvec::SmallVec;
-use stator_cpython::collector::Paused;
+use stator_cpython::generic::WithoutGc;
 use stator_cpython::heap::tensor;
 use stator_cpython::modules;
 use stator_cpython::object::Borrowed;
@@ -53,9 +53,10 @@ pub fn save(py: Python<'_>, generators: &[Py<PyAny>]) -> PyResult<Generators> {
     generators.iter().map(save).collect()
 }
 
-/// A generator's state. PyTorch makes the object that holds it under the generator's lock.
+/// A generator's state. PyTorch makes the object that holds it under the generator's lock: a
+/// collection there may let in threads that ask for the same lock, with the GIL held.
 fn state<'py>(generator: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let _paused = Paused::new(generator.py());
+    let _uninterrupted = WithoutGc::new(generator.py());
     generator.call_method0(pyo3::intern!(generator.py(), "get_state"))
 }
 

@@ -62,6 +62,13 @@ pub fn is_set(object: Any<'_, '_>) -> bool {
     unsafe { ffi::PyAnySet_Check(object.as_ptr()) != 0 }
 }
 
+/// The elements of a list; none of any other object.
+#[must_use]
+pub fn list_items<'py>(list: Any<'_, 'py>) -> Vec<Bound<'py, PyAny>> {
+    let length = list_length(list).unwrap_or(0);
+    (0..length).filter_map(|index| list_item(list, index)).collect()
+}
+
 /// The elements of a set in iteration order; `None` if it isn't a set.
 pub fn set_items<'py>(set: Any<'_, 'py>) -> Option<Vec<Bound<'py, PyAny>>> {
     if !is_set(set) {

@@ -5,7 +5,6 @@ use std::ptr;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
-use pyo3::types::PyList;
 
 use super::attributes::call_no_args;
 use crate::ffi as shim;
@@ -196,12 +195,6 @@ pub fn prepare_reraise_star<'py>(
         let result = shim::stator_prepare_reraise_star(original.as_ptr(), raised.as_ptr());
         owned(original.py(), result)
     }
-}
-
-/// The items of a list.
-#[must_use]
-pub fn list_parts<'py>(list: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
-    list.cast::<PyList>().map_or_else(|_| Vec::new(), |list| list.iter().collect())
 }
 
 /// An exception's traceback, or `None`.

@@ -32,8 +32,8 @@ pub use containers::{
     list_extend, list_to_tuple, map_add, set_add, set_update,
 };
 pub use exceptions::{
-    Raise, check_except_star_type, check_except_type, is_stop_async_iteration, list_parts,
-    match_group, matches_exception, prepare_reraise_star, raise, traceback_of,
+    Raise, check_except_star_type, check_except_type, is_stop_async_iteration, match_group,
+    matches_exception, prepare_reraise_star, raise, traceback_of,
 };
 pub use functions::{load_build_class, make_function, print_expr, split_method};
 pub use imports::{import_from, import_name, import_star, setup_annotations};

@@ -3,6 +3,7 @@
 use pyo3::exceptions::PyAssertionError;
 use pyo3::prelude::*;
 use stator_cpython::Raised;
+use stator_cpython::heap::container;
 use stator_cpython::ops::{self, Raise};
 
 use super::{Done, Evaluation, Sites, Stop};
@@ -86,7 +87,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
 
     pub(super) fn prep_reraise_star(&mut self) -> Done {
         let (original, raised) = (self.run.peek(2), self.run.peek(1));
-        let mut exceptions = ops::list_parts(raised);
+        let mut exceptions = container::list_items(raised);
         exceptions.push(original.to_owned());
         self.sites.splits(&self.frame, &exceptions);
         let result = ops::prepare_reraise_star(original, raised);

@@ -157,24 +157,16 @@ impl Recorder {
         self.special(frame, object, name)
     }
 
-    /// `len()`.
-    pub(super) fn python_length<'py>(
+    /// `len()` and `hash()`: what a method returns without arguments, converted.
+    pub(super) fn python_converted<'py>(
         &self,
         frame: &Frame<'py>,
         object: Borrowed<'_, 'py>,
+        name: &'static str,
+        conversion: Conversion,
     ) -> Option<Result<Object<'py>>> {
-        let method = self.method(frame, object, "__len__")?;
-        Some(self.call_method(frame, End::Convert(Conversion::Length), object, &method, &[]))
-    }
-
-    /// `hash()`, by this method.
-    pub(super) fn python_hash<'py>(
-        &self,
-        frame: &Frame<'py>,
-        object: Borrowed<'_, 'py>,
-    ) -> Option<Result<Object<'py>>> {
-        let method = self.method(frame, object, "__hash__")?;
-        Some(self.call_method(frame, End::Convert(Conversion::Hash), object, &method, &[]))
+        let method = self.method(frame, object, name)?;
+        Some(self.call_method(frame, End::Convert(conversion), object, &method, &[]))
     }
 
     /// `float`, `int`, `bool`, `abs`, `round` and such.

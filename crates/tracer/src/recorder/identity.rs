@@ -9,6 +9,7 @@ use pyo3::types::{PyBool, PyComplex, PyComplexMethods, PyFloat};
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::ops::Conversion;
 
 use super::Recorder;
 use super::kinds::Kind;
@@ -46,7 +47,8 @@ impl Recorder {
             && self.kind(own.as_borrowed()) == Kind::Function
             && !self.functions.is_tensor_hash(own.as_borrowed())
         {
-            return self.python_hash(frame, object).unwrap_or_else(native);
+            let hash = self.python_converted(frame, object, "__hash__", Conversion::Hash);
+            return hash.unwrap_or_else(native);
         }
         self.note(frame, |state| state.check_hash(object));
         native()

@@ -9,6 +9,7 @@ use pyo3::types::{
 use stator_cpython::Result;
 use stator_cpython::generic;
 pub use stator_cpython::generic::bind_method;
+pub use stator_cpython::heap::container::list_items;
 use stator_cpython::heap::dict::{InstanceDict, Lookup};
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::heap::{constant, container, dict, types};
@@ -18,12 +19,6 @@ use stator_cpython::object::{Borrowed, Object};
 use super::attributes::Descriptor;
 use crate::compiled::Compiled;
 use crate::disabled::Disabled;
-
-/// The elements of a list.
-pub fn list_items<'py>(list: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
-    let length = container::list_length(list).unwrap_or(0);
-    (0..length).filter_map(|index| container::list_item(list, index)).collect()
-}
 
 /// The elements of a tuple.
 pub fn tuple_items<'py>(tuple: Borrowed<'_, 'py>) -> Vec<Object<'py>> {

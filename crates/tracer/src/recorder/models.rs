@@ -5,6 +5,7 @@ use pyo3::types::{PyBool, PyString, PyType};
 use stator_cpython::frame::Frame;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::ops::Conversion;
 use stator_cpython::{Result, generic, ops};
 use stator_guards::GuardKind;
 
@@ -295,7 +296,8 @@ impl Recorder {
             let _native = Suspended::new(frame.py());
             return native();
         }
-        self.python_length(frame, object).unwrap_or_else(native)
+        let length = self.python_converted(frame, object, "__len__", Conversion::Length);
+        length.unwrap_or_else(native)
     }
 
     /// Guards what the length and the truth value of a container depend on.

@@ -11,9 +11,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use stator_cpython::object::{Borrowed, Object};
-use stator_guards::{ObjectId, SourceId, Text};
+use stator_guards::{ObjectId, SourceId, Text, grow_in_leaps};
 
-use super::state::{Origin, grow_in_leaps};
+use super::state::Origin;
 
 /// Objects that guards and recipes speak of, and where they and others came from.
 pub struct Objects {

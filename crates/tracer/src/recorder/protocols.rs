@@ -22,19 +22,8 @@ impl Recorder {
                 Kind::Object | Kind::List | Kind::Dict | Kind::Tuple | Kind::Singleton
             )
         };
-        if self.is_stopped() || !has_methods() {
-            return;
-        }
-        let ty = object.get_type();
-        if stator_cpython::heap::types::is_immutable(ty.as_borrowed()) {
-            return;
-        }
-        for name in names {
-            if !self.first_asks(&ty, name) {
-                continue;
-            }
-            let name = pyo3::types::PyString::intern(object.py(), name);
-            self.lookup(frame, &ty, name.as_any().as_borrowed());
+        if !self.is_stopped() && has_methods() {
+            self.guard_protocol_of(frame, object, names);
         }
     }
 

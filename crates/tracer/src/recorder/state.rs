@@ -14,7 +14,9 @@ use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_graph::{Graph, NodeId, StackId};
-use stator_guards::{Guard, GuardKind, ObjectId, Printed, Source, SourceId, Sources};
+use stator_guards::{
+    Guard, GuardKind, ObjectId, Printed, Source, SourceId, Sources, grow_in_leaps,
+};
 
 use super::context::Token;
 use super::effects::{Effect, KEYS};
@@ -70,15 +72,6 @@ pub struct ActiveFrame {
 
 /// Entries that tables have room for from the start: what a small function needs.
 const ROOM: usize = 1 << 7;
-
-/// Makes room in a full table for eight times as many entries, not twice: a trace that outgrows a small
-/// function's table is that of a model as a rule, and moving the entries costs more than making them.
-#[inline]
-pub fn grow_in_leaps(len: usize, capacity: usize, reserve: impl FnOnce(usize)) {
-    if len == capacity {
-        reserve(7 * len);
-    }
-}
 
 /// The slots this trace wrote: container address and key address.
 pub type Slot = (usize, usize);

@@ -9,12 +9,12 @@ use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, ops};
 use stator_graph::{Arg, Constant, Device, Dtype, NodeId, Target, TextId, Value};
-use stator_guards::TensorGuard;
+use stator_guards::{TensorGuard, grow_in_leaps};
 
 use super::Recorder;
 use super::kinds::Kind;
 use super::look as heap;
-use super::state::{Origin, State, Stop, grow_in_leaps};
+use super::state::{Origin, State, Stop};
 use crate::breaks::Reason;
 
 /// The facts of a tensor that a replay depends on; `None` for tensors without plain strides.
