@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,9 @@ import torch
 
 # Below this a single call is too short for the clock: calls are timed in batches.
 BATCH_SECONDS = 0.002
+
+# So few calls have no minimum worth the name.
+TURNS = 10
 
 
 def single_threaded() -> None:
@@ -30,19 +34,21 @@ def once(call: Callable[[], object], before: Callable[[], object]) -> float:
 
 def best(*calls: Callable[[], object], seconds: float = 1.0) -> list[float]:
     """Seconds per call, the minimum, of each of `calls`; they take turns, so that noise on the
-    machine hits all of them. Runs for about `seconds`, after two calls of each to warm up."""
+    machine hits all of them. Runs for about `seconds` and at least `TURNS` turns, after two calls
+    of each to warm up."""
     sizes = [max(1, int(BATCH_SECONDS / max(once(call, call), 1e-9))) for call in calls]
     lowest = [float("inf")] * len(calls)
     end = time.perf_counter() + seconds
-    while True:
+    for turn in itertools.count(1):
         for index, (call, size) in enumerate(zip(calls, sizes, strict=True)):
             start = time.perf_counter()
             for _ in range(size):
                 call()
             elapsed = (time.perf_counter() - start) / size
             lowest[index] = min(lowest[index], elapsed)
-        if time.perf_counter() > end:
-            return lowest
+        if turn >= TURNS and time.perf_counter() > end:
+            break
+    return lowest
 
 
 def returns_at_once(graph: torch.fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:

@@ -19,8 +19,8 @@ import stator
 from bench.cases import BENCHES, Setup, two_arguments
 from bench.measure import best, once, returns_at_once, single_threaded
 
-FIRST_CALLS = 3
-FIRST_CALL_SECONDS = 20.0
+FIRST_CALLS = 10
+FIRST_CALL_SECONDS = 10.0
 
 
 @dataclasses.dataclass(frozen=True)

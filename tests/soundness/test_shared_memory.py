@@ -57,6 +57,24 @@ def test_a_write_through_one(backend: str, order: list[int]) -> None:
     assert api.PLAIN or (api.traces(compiled), api.native(compiled)) == (1, 0)
 
 
+@pytest.mark.parametrize("backend", ["eager", "fx", "aot_eager"])
+def test_the_same_tensors_come_to_share_memory(backend: str) -> None:
+    def fn(x: Tensor, y: Tensor) -> Tensor:
+        x.add_(1)
+        return y * 2
+
+    compiled = api.compile(fn, backend=backend)
+    (a, b), (c, d) = apart(), apart()
+    for step in range(9):
+        if step == 3:
+            b.set_(a)
+            d.set_(c)
+        elif step == 6:
+            b.data, d.data = torch.ones(4), torch.ones(4)
+        assert torch.equal(compiled(a, b), fn(c, d)), step
+        assert torch.equal(a, c) and torch.equal(b, d), step
+
+
 def test_nothing_is_made_again_for_graphs_that_only_read() -> None:
     made = []
 

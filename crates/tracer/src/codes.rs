@@ -12,7 +12,7 @@ use crate::assumptions::{Assumptions, Names};
 use crate::lock;
 use crate::logs::Log;
 use crate::recorder::Traced;
-use crate::sharing::Sharing;
+use crate::sharing::{Apart, Sharing};
 use crate::symbolic::Part;
 
 /// How often a backend may compile one graph. It has fixed what varies, so the graph is run as it is.
@@ -20,7 +20,10 @@ const MOST: usize = 16;
 
 /// The code that there is so far, the one that served last first.
 #[derive(Default)]
-pub struct Codes(Mutex<Vec<Arc<Code>>>);
+pub struct Codes {
+    all: Mutex<Vec<Arc<Code>>>,
+    apart: Apart,
+}
 
 /// What a backend made of a graph.
 pub struct Code {
@@ -41,9 +44,14 @@ pub enum Search {
 }
 
 impl Codes {
+    /// How the inputs of a graph that writes share memory; see [`Sharing::of`].
+    pub fn sharing(&self, inputs: &[Borrowed<'_, '_>]) -> Option<Sharing> {
+        Sharing::of(inputs, &self.apart)
+    }
+
     /// The code for inputs like these.
     pub fn find(&self, py: Python<'_>, sharing: &Sharing, inputs: &[Borrowed<'_, '_>]) -> Search {
-        let mut all = lock(&self.0);
+        let mut all = lock(&self.all);
         let serves = |code: &Arc<Code>| code.serves(sharing, inputs);
         match all.iter().position(serves) {
             Some(at) => {
@@ -61,13 +69,13 @@ impl Codes {
             return callable;
         }
         let callable = code.callable.clone_ref(py);
-        lock(&self.0).push(Arc::new(code));
+        lock(&self.all).push(Arc::new(code));
         callable
     }
 
     /// What the code assumes, printed; each line names the backend.
     pub fn guards(&self) -> Vec<String> {
-        let all = lock(&self.0);
+        let all = lock(&self.all);
         let print = |code: &Arc<Code>| {
             let backend = code.backend.clone();
             let print = move |text: &String| format!("{text}  # {backend}");
@@ -82,7 +90,7 @@ impl Codes {
     /// What `visit` says.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         // Whoever holds the lock is no collection.
-        let all = self.0.try_lock();
+        let all = self.all.try_lock();
         all.iter().flat_map(|all| all.iter()).try_for_each(|code| visit.call(&code.callable))
     }
 }

@@ -433,7 +433,7 @@ impl Entry {
         inputs: &[Borrowed<'_, 'py>],
     ) -> PyResult<Option<Py<PyAny>>> {
         let may_write = self.undo(py).may_write;
-        let sharing = if may_write { Sharing::of(inputs) } else { Some(Sharing::ignored()) };
+        let sharing = if may_write { self.codes.sharing(inputs) } else { Some(Sharing::ignored()) };
         let Some(sharing) = sharing else { return Ok(None) };
         match self.codes.find(py, &sharing, inputs) {
             Search::Found(callable) => return Ok(Some(callable)),
