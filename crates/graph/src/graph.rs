@@ -109,6 +109,8 @@ pub struct Node {
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
     pub(crate) nodes: Vec<Node>,
+    /// How many of them are calls: asked at each call of a compiled function.
+    calls: usize,
     pub(crate) placeholders: Vec<NodeId>,
     pub(crate) outputs: ArgList,
     pub(crate) args: Vec<Arg>,
@@ -225,6 +227,7 @@ impl Graph {
     #[inline]
     fn push(&mut self, kind: NodeKind, value: Value, stack: Option<StackId>) -> NodeId {
         let id = NodeId::new(self.nodes.len());
+        self.calls += usize::from(matches!(kind, NodeKind::Call { .. }));
         self.nodes.push(Node { kind, value, stack, local: None });
         id
     }
@@ -315,7 +318,7 @@ impl Graph {
 
     /// The number of calls: what a reader counts as the graph's operations.
     pub fn call_count(&self) -> usize {
-        self.nodes.iter().filter(|node| matches!(node.kind, NodeKind::Call { .. })).count()
+        self.calls
     }
 
     /// A node.
