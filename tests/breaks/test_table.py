@@ -71,6 +71,7 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
     "SB012": lambda x: x * len(BYTES),
     "SB016": lambda x: doubled(x) + 1,
     "SB017": lambda x: (stator.graph_break(), x + 1)[1],
+    "SB024": lambda x: torch.vmap(lambda row: row + 1)(x),
 }
 
 

@@ -128,6 +128,10 @@ breaks! {
     NotInProgram "SB023" "a tensor program has no place for this"
         "a program holds tensor operations of PyTorch, tensors and plain values"
         "move it out of the traced function"
+    /// A function that runs others in its own way.
+    Machinery "SB024" "a part of PyTorch that traces, transforms or differentiates what it is given"
+        "what it calls runs under state of its own, and its own steps are no part of a graph"
+        "nothing needs to be done: the call runs as in plain Python, and a new graph begins behind it"
     /// `stator._testing.break_everywhere()`.
     Asked "SB019" "a break that a test of Stator asked for"
         "stator._testing is in use"

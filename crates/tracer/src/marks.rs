@@ -28,19 +28,25 @@ pub enum Mark {
     InGraph,
     /// Its result is a constant of the trace.
     Constant,
+    /// It isn't made at all, and its result is `None`.
+    Nothing,
 }
 
 /// The mark of a Python function: one of Stator's, or one that PyTorch's compiler heeds.
 #[must_use]
 pub fn of(function: Borrowed<'_, '_>) -> Option<Mark> {
-    if is_graph_break_of_torch(function) {
+    let py = function.py();
+    if is_of_torch(function, pyo3::intern!(py, "graph_break"), "torch/_dynamo/decorators.py") {
         return Some(Mark::Break);
+    }
+    // Once `torch.compile` is in use, each new module is noted there, for its own traces.
+    if is_of_torch(function, pyo3::intern!(py, "tag"), "torch/_dynamo/mutation_guard.py") {
+        return Some(Mark::Nothing);
     }
     let Peek::Dict(marks) = peek_instance_dict(function) else { return None };
     if dict::length(marks.as_borrowed()) == Some(0) {
         return None;
     }
-    let py = function.py();
     let get = |name| found(marks.as_borrowed(), name);
     let is_true = |name| get(name).is_some_and(|mark| mark.is(&*PyBool::new(py, true)));
     if let Some(why) = get(pyo3::intern!(py, "__stator_disable__")) {
@@ -85,16 +91,15 @@ fn found<'py>(marks: Borrowed<'_, 'py>, name: &Bound<'py, PyString>) -> Option<O
     }
 }
 
-/// `torch._dynamo.graph_break`, which nobody could mark. It is known by its code, so that it needn't
-/// be loaded when the function table is made.
-fn is_graph_break_of_torch(function: Borrowed<'_, '_>) -> bool {
+/// Whether this is a function of PyTorch's that nobody could mark. It is known by its code, so that
+/// it needn't be loaded when the function table is made.
+fn is_of_torch(function: Borrowed<'_, '_>, name: &Bound<'_, PyString>, file: &str) -> bool {
     let code = value(function, Field::Code);
     let Some(code) = code.as_ref().and_then(|code| Code::of(code.as_borrowed())) else {
         return false;
     };
     // Names in code are interned.
-    code.name().is(pyo3::intern!(function.py(), "graph_break"))
-        && text(code.filename()).ends_with("torch/_dynamo/decorators.py")
+    code.name().is(name) && text(code.filename()).ends_with(file)
 }
 
 fn qualname(function: Borrowed<'_, '_>) -> String {

@@ -35,10 +35,18 @@ impl Recorder {
             Some(Mark::Constant) => {
                 return Some(self.call_for_constant(frame, function, args, names));
             }
+            Some(Mark::Nothing) => {
+                self.note(frame, |state| state.know_for_good(function));
+                return Some(Ok(frame.py().None().into_bound(frame.py())));
+            }
             None if self.is_allowed_by_torch(function) => {
                 return Some(self.call_as_node(frame, function, args, names));
             }
-            None => {}
+            None => {
+                if let Some(name) = self.machinery.name(function) {
+                    self.stop(frame, Reason::Machinery, name);
+                }
+            }
         }
         None
     }

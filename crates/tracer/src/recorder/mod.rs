@@ -41,6 +41,7 @@ mod lent;
 mod links;
 mod look;
 mod lookups;
+mod machinery;
 mod marked;
 mod members;
 mod mode;
@@ -145,6 +146,7 @@ pub struct Recorder {
     trace_log: bool,
     /// The ids of functions under `torch.compiler.allow_in_graph`.
     allowed_by_torch: FxHashSet<usize>,
+    machinery: machinery::Machinery,
     /// For each frame being evaluated, how many of Stator's modes it suspended.
     suspended_modes: RefCell<Vec<usize>>,
 }
@@ -352,6 +354,7 @@ impl Recorder {
             entered_root: Cell::new(false),
             trace_log: Log::Trace.is_on(),
             allowed_by_torch: crate::marks::allowed_by_torch(py),
+            machinery: machinery::Machinery::default(),
             suspended_modes: RefCell::new(Vec::new()),
         })
     }
