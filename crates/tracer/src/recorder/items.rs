@@ -10,7 +10,7 @@ use super::Recorder;
 use super::kinds::Kind;
 use super::look as heap;
 use super::state::{Origin, State};
-use super::tensors::{holds_tensor, index_depends_on_data, store_depends_on_data};
+use super::tensors::{holds_tensor, index_depends_on_data, slice_problem, store_depends_on_data};
 use crate::breaks::Reason;
 use crate::evaluator::Role;
 
@@ -30,8 +30,7 @@ impl Recorder {
             self.concrete(frame, &[key], "an index or key");
             self.guard_key(frame, &[key]);
         }
-        if kind != Kind::Tensor && self.kind(key) == Kind::Tensor && kind != Kind::Dict {
-            self.stop(frame, Reason::DataRead, "a tensor as index");
+        if self.asks_bounds(frame, kind, key) {
             return ops::get_item(owner, key);
         }
         match kind {
@@ -135,6 +134,19 @@ impl Recorder {
         ops::get_item(owner, key)
     }
 
+    /// Ends the trace where C code would ask a key for numbers that nothing guards: a tensor, or a
+    /// slice bounded by other than constants. (Tensors look at their indices themselves.)
+    fn asks_bounds(&self, frame: &Frame<'_>, owner: Kind, key: Borrowed<'_, '_>) -> bool {
+        let stop = match self.kind(key) {
+            _ if matches!(owner, Kind::Tensor | Kind::Dict) => return false,
+            Kind::Tensor => (Reason::DataRead, "a tensor as index".into()),
+            Kind::Slice => slice_problem(&mut self.state.borrow_mut(), key),
+            _ => return false,
+        };
+        self.stop(frame, stop.0, stop.1);
+        true
+    }
+
     /// `STORE_SUBSCR` and `DELETE_SUBSCR`.
     pub(super) fn set_item<'py>(
         &self,
@@ -167,6 +179,9 @@ impl Recorder {
             let arity = if value.is_some() { 3 } else { 2 };
             let (role, args) = (Role::SetItem, &args[..arity]);
             return self.call_linked(frame, role, None, method.as_borrowed(), args, None).map(drop);
+        }
+        if self.asks_bounds(frame, self.kind(owner), key) {
+            return ops::set_item(owner, key, value);
         }
         if self.kind(owner) == Kind::List && self.origin(owner) != Some(Origin::Fresh) {
             return self.set_list_item(frame, owner, key, value);

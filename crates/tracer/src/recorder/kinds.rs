@@ -11,6 +11,8 @@ use rustc_hash::FxHashMap;
 use stator_cpython::modules;
 use stator_cpython::object::Borrowed;
 
+use super::look as heap;
+
 /// The variable kinds of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
@@ -24,6 +26,8 @@ pub enum Kind {
     Tuple,
     /// `dict`, or a subclass with dict storage.
     Dict,
+    /// A `slice` whose bounds aren't all constants.
+    Slice,
     /// `set`.
     Set,
     /// `frozenset`.
@@ -96,7 +100,8 @@ impl Bases {
         }
         exact! {
             Constant: PyNone, PyBool, PyInt, PyFloat, PyComplex, PyString, PyBytes, PyEllipsis,
-                PyNotImplemented, PyRange, PySlice;
+                PyNotImplemented, PyRange;
+            Slice: PySlice;
             List: PyList;
             Tuple: PyTuple;
             Dict: PyDict;
@@ -275,13 +280,12 @@ impl Kinds {
     pub fn of(&mut self, object: Borrowed<'_, '_>) -> Kind {
         let address = stator_cpython::heap::types::address_of(object);
         let slot = address >> 4 & (RECENT - 1);
-        let (known, kind) = self.recent[slot];
-        if known == address {
-            return kind;
+        let (known, mut kind) = self.recent[slot];
+        if known != address {
+            kind = self.of_type(&object.get_type());
+            self.recent[slot] = (address, kind);
         }
-        let kind = self.of_type(&object.get_type());
-        self.recent[slot] = (address, kind);
-        kind
+        if kind == Kind::Slice && heap::is_constant(object) { Kind::Constant } else { kind }
     }
 
     /// Says what the instances of the type at an address are.

@@ -195,6 +195,10 @@ impl Finish {
             Kind::Dict if class.is(py.get_type::<pyo3::types::PyDict>()) => {
                 Ok(Recipe::Dict(self.entries(object)?.into()))
             }
+            Kind::Slice => {
+                let callable = self.keep(class.as_any().as_borrowed());
+                Ok(Recipe::Call { callable, args: self.all(&heap::plain_parts(object))? })
+            }
             Kind::Set => Ok(Recipe::Set(self.elements(object)?)),
             Kind::FrozenSet => Ok(Recipe::FrozenSet(self.elements(object)?)),
             Kind::Method => {

@@ -545,7 +545,7 @@ impl State {
                 self.adopt(child, keywords.as_borrowed())?;
                 self.adopt_dict(keywords.as_borrowed())?;
             }
-            Kind::Iterator | Kind::Super | Kind::Opaque => {
+            Kind::Iterator | Kind::Super | Kind::Slice | Kind::Opaque => {
                 // Harmless while it is only passed around; each use is a break of its own.
                 self.guard_type(source, object);
             }

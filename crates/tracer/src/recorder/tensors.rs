@@ -382,12 +382,9 @@ fn any_tensor(state: &mut State, object: Borrowed<'_, '_>) -> bool {
         Kind::Dict => heap::dict_items(object)
             .iter()
             .any(|(_, value)| holds_tensor(state, value.as_borrowed())),
-        Kind::Constant => match object.cast_exact::<PySlice>() {
-            Ok(slice) => {
-                heap::slice_parts(slice).iter().any(|part| holds_tensor(state, part.as_borrowed()))
-            }
-            Err(_) => false,
-        },
+        Kind::Slice => {
+            heap::plain_parts(object).iter().any(|part| holds_tensor(state, part.as_borrowed()))
+        }
         _ => false,
     }
 }
@@ -401,6 +398,15 @@ pub fn index_depends_on_data(state: &mut State, index: Borrowed<'_, '_>) -> Opti
 /// As [`index_depends_on_data`] for an assignment, where masks are fine.
 pub fn store_depends_on_data(state: &mut State, index: Borrowed<'_, '_>) -> Option<Stop> {
     index_problem(state, index, true)
+}
+
+/// Why a slice that isn't a constant can't be an index: C code asks its bounds for numbers.
+pub fn slice_problem(state: &mut State, slice: Borrowed<'_, '_>) -> Stop {
+    if holds_tensor(state, slice) {
+        (Reason::DataRead, "a slice bounded by a tensor".into())
+    } else {
+        (Reason::Unsupported, "a slice bounded by an object".into())
+    }
 }
 
 fn index_problem(state: &mut State, index: Borrowed<'_, '_>, stores: bool) -> Option<Stop> {
@@ -417,12 +423,8 @@ fn index_problem(state: &mut State, index: Borrowed<'_, '_>, stores: bool) -> Op
         Kind::Tuple => heap::tuple_items(index)
             .iter()
             .find_map(|item| index_problem(state, item.as_borrowed(), stores)),
-        Kind::Constant => {
-            if holds_tensor(state, index) {
-                return Some((Reason::DataRead, "a slice bounded by a tensor".into()));
-            }
-            None
-        }
+        Kind::Constant => None,
+        Kind::Slice => Some(slice_problem(state, index)),
         _ => Some((Reason::Unsupported, "an index of an unknown type".into())),
     }
 }
