@@ -342,3 +342,20 @@ def test_printed_guards():
         f"___check_type_id(L['self'].d['k'], {id(int)})",
         "L['self'].d['k'] == 1",
     ]
+
+
+def test_absence_within_names_the_fact():
+    box = Box(first={}, second={})
+    guards = Guards()
+    x = guards.arg()
+    guards.guard(guards.dict(x), "absent_within", ("k", ["first", "second"])).build()
+    assert guards.passes(box)
+    box.k = 1
+    assert guards.why(box) == "'k' not in vars(L['x']), found 1"
+    del box.k
+    box.second["k"] = 2
+    assert guards.why(box) == "'k' not in L['x'].second, found 2"
+    box.first = []
+    assert guards.why(box) == "type(L['x'].first) is dict, found type list"
+    del box.first
+    assert guards.why(box) == "type(L['x'].first) is dict, found nothing there"

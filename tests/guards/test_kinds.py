@@ -110,6 +110,28 @@ def cases():
         ],
     )
     yield (
+        "absent within",
+        Box(d={"first": {"a": 1}, "second": {}}),
+        lambda g, x: g.guard(g.attr(x, "d"), "absent_within", ("k", ["first", "second"])),
+        [
+            (lambda o: o.d["first"].update(b=1), True),
+            (lambda o: o.d["first"].update(k=1), False),
+            (lambda o: o.d["first"].pop("k"), True),
+            (lambda o: o.d["second"].update(k=None), False),
+            (lambda o: o.d["second"].clear(), True),
+            (lambda o: o.d.update(k=1), False),
+            (lambda o: o.d.pop("k"), True),
+            (lambda o: o.d.update(first=collections.OrderedDict()), False),
+            (lambda o: o.d.update(first={}), True),
+            (lambda o: o.d.update(second=[]), False),
+            (lambda o: o.d.update(second={1: 2}), True),
+            (lambda o: o.d.pop("first"), False),
+            (lambda o: o.d.update(first={}), True),
+            (lambda o: setattr(o, "d", {"first": {}, "second": {"k": 1}}), False),
+            (lambda o: setattr(o, "d", {"second": {}, "first": {}}), True),
+        ],
+    )
+    yield (
         "absent attribute",
         Box(a=1),
         lambda g, x: g.guard(g.dict(x), "absent", "k"),

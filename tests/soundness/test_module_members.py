@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import stator
 
-from .probe import Steps, flip, right_after
+from .probe import Steps, flip, right_after, two_worlds
 
 X = torch.ones(2, 3)
 
@@ -151,6 +151,174 @@ def test_class_with_a_dict_of_its_own() -> Steps:
     yield None
     net.__class__ = Net
     yield None
+
+
+class Deep(nn.Module):
+    """Several members of each kind on modules of one class: from the second read on, the class is known."""
+
+    def __init__(self, inner: nn.Module | None = None) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.first = nn.Linear(3, 3)
+        self.scale = nn.Parameter(torch.full((3,), 2.0))
+        self.register_buffer("shift", torch.full((3,), 0.5))
+        self.last = inner
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x) * self.scale + self.shift
+        return x if self.last is None else self.last(x)
+
+
+DEEP = ["first", "scale", "shift", "last"]
+DEEPER = {"first": torch.sin, "last": torch.cos, "scale": torch.ones(3), "shift": torch.ones(3)}
+
+
+@pytest.mark.parametrize("name", DEEP)
+@pytest.mark.parametrize("container", ["", "_parameters", "_buffers", "_modules"])
+def test_found_elsewhere(container: str, name: str) -> None:
+    """Each member of a module whose class is known is found where it wasn't before."""
+
+    @right_after
+    def test_found() -> Steps:
+        net = Deep(Deep())
+        inner: Any = net.last
+        yield (lambda x: net(x)), (X,)
+        holder = inner.__dict__[container] if container else inner.__dict__
+        known = name in holder
+        before = holder.get(name)
+        holder[name] = DEEPER[name]
+        yield None
+        if known:
+            holder[name] = before
+        else:
+            del holder[name]
+        yield None
+
+    test_found()
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_found_on_the_class(name: str) -> None:
+    @flip
+    def test_found() -> Steps:
+        net = Deep(Deep())
+        yield (lambda x: net(x)), (X,)
+        setattr(Deep, name, property(lambda self: DEEPER[name]))
+        yield None
+        delattr(Deep, name)
+        yield None
+
+    test_found()
+
+
+@pytest.mark.parametrize("container", ["_parameters", "_buffers", "_modules"])
+def test_container_of_a_known_class(container: str) -> None:
+    """One that is gone, replaced by another, or by one with its own answers."""
+
+    class Container(dict):  # type: ignore[type-arg]
+        def __contains__(self, key: object) -> bool:
+            return key in DEEPER
+
+        def __getitem__(self, key: str) -> Any:
+            return DEEPER[key]
+
+    @right_after
+    def test_changed() -> Steps:
+        net = Deep(Deep())
+        inner: Any = net.last
+        yield (lambda x: net(x)), (X,)
+        own = inner.__dict__[container]
+        inner.__dict__[container] = dict(own)
+        yield None
+        inner.__dict__[container] = Container(own)
+        yield None
+        inner.__dict__[container] = own
+        yield None
+        if container != "_modules":
+            names = ["first", "last"] if container == "_parameters" else ["last"]
+            inner.__dict__[container] = {**own, **{name: DEEPER[name] for name in names}}
+            yield None
+
+    test_changed()
+
+
+@two_worlds
+def test_members_written_by_the_call() -> Steps:
+    net = Deep(Deep())
+    inner: Any = net.last
+    weight = nn.Parameter(torch.full((3,), 3.0))
+
+    def fn(x: Tensor) -> Tensor:
+        x = net(x)
+        inner._parameters["scale"] = weight
+        x = net(x)
+        inner._parameters["scale"] = scale
+        inner.__dict__["_buffers"] = {"shift": weight}
+        x = net(x)
+        inner.__dict__["_buffers"] = buffers
+        inner.__dict__["first"] = torch.relu
+        x = net(x)
+        del inner.__dict__["first"]
+        return net(x)
+
+    scale, buffers = inner.scale, inner._buffers
+    yield fn, (X,)
+
+
+@right_after
+def test_object_getattribute_finds_no_member() -> Steps:
+    net = Deep(Deep())
+
+    def fn(x: Tensor) -> Tensor:
+        x = net(x)
+        try:
+            return x * object.__getattribute__(net, "scale")
+        except AttributeError:
+            return x
+
+    yield fn, (X,)
+    net.__dict__["scale"] = torch.full((3,), 5.0)
+    yield None
+    del net.__dict__["scale"]
+    yield None
+
+
+@right_after
+def test_known_class_gets_getattribute() -> Steps:
+    net = Deep(Deep())
+    yield (lambda x: net(x)), (X,)
+
+    def read(self: Deep, name: str) -> Any:
+        return 7.0 if name == "scale" else nn.Module.__getattribute__(self, name)
+
+    def fallback(self: Deep, name: str) -> Any:
+        return DEEPER["scale"] * 3 if name == "scale" else nn.Module.__getattr__(self, name)
+
+    Deep.__getattribute__ = read  # type: ignore[method-assign, assignment]
+    yield None
+    del Deep.__getattribute__  # type: ignore[misc]
+    yield None
+    Deep.__getattr__ = fallback  # type: ignore[method-assign, assignment]
+    yield None
+    del Deep.__getattr__
+    yield None
+
+
+@pytest.mark.skipif(api.PLAIN, reason="asks what is guarded")
+def test_absence_of_a_known_class_prints() -> None:
+    net = Deep(Deep())
+    compiled = stator.compile(lambda x: net(x))
+    compiled(X)
+    (lines,) = compiled.guards()
+    owner = "<lambda>.__closure__[0].cell_contents"
+    first = lines.index(f"'last' not in vars({owner})")
+    assert lines[first : first + 5] == [
+        f"'last' not in vars({owner})",
+        f"type({owner}._parameters) is dict",
+        f"'last' not in {owner}._parameters",
+        f"type({owner}._buffers) is dict",
+        f"'last' not in {owner}._buffers",
+    ]
 
 
 @pytest.mark.skipif(api.PLAIN, reason="asks what is recorded")

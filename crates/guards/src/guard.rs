@@ -47,6 +47,15 @@ pub enum GuardKind {
         /// The key's `repr`.
         text: Text,
     },
+    /// A dictionary lacks a key, and so do some of the dictionaries that it holds.
+    AbsentWithin {
+        /// The key, a string.
+        key: ObjectId,
+        /// The key's `repr`.
+        text: Text,
+        /// Which.
+        holders: Arc<Holders>,
+    },
     /// A dictionary lacks some keys, and holds empty dictionaries at others.
     Vacant(Arc<Vacancy>),
     /// A set or frozenset has the elements of this one, or of this tuple, in this iteration order.
@@ -103,3 +112,8 @@ pub struct Vacancy {
     /// Keys that lead to an empty `dict` or `OrderedDict`, not to an instance of a subclass.
     pub empty: Box<[(ObjectId, Text)]>,
 }
+
+/// The dictionaries that a guard of kind `AbsentWithin` speaks of, by the keys (strings, each with its
+/// `repr`) at which another one holds them. Each is a `dict`, not an instance of a subclass.
+#[derive(Clone, Debug)]
+pub struct Holders(pub Box<[(ObjectId, Text)]>);

@@ -21,7 +21,7 @@ mod source;
 mod tensor;
 
 pub use global_state::{Fact, GlobalState, Value};
-pub use guard::{Guard, GuardKind, Vacancy};
+pub use guard::{Guard, GuardKind, Holders, Vacancy};
 pub use id::{ObjectId, SourceId};
 pub use print::{NoObjects, Objects, Printed};
 pub use source::{ClassField, FunctionField, Source, Sources, Text, grow_in_leaps};

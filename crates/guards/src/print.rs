@@ -199,6 +199,14 @@ impl Sources {
             lines.extend(empty.map(|(_, text)| self.print_emptiness(guard.source, text)));
             return lines;
         }
+        if let GuardKind::AbsentWithin { text, holders, .. } = &guard.kind {
+            lines.push(self.print_absence(guard.source, text));
+            for (_, holder) in &holders.0 {
+                lines.push(self.print_plainness(guard.source, holder));
+                lines.push(self.print_absence_within(guard.source, holder, text));
+            }
+            return lines;
+        }
         if let GuardKind::Equals(object) = guard.kind {
             let source = self.print(guard.source);
             lines.push(format!("___check_type_id({source}, {})", objects.type_address(object)));
@@ -231,7 +239,9 @@ impl Sources {
                 format!("list({source}) == [{}]", keys.join(", "))
             }
             GuardKind::KeyAbsent { text, .. } => self.print_absence(guard.source, text),
-            GuardKind::Vacant(_) => self.print_guard_lines(guard, objects).join(" and "),
+            GuardKind::Vacant(_) | GuardKind::AbsentWithin { .. } => {
+                self.print_guard_lines(guard, objects).join(" and ")
+            }
             GuardKind::LookupAbsent { text, .. } => format!("not hasattr({source}, '{text}')"),
             GuardKind::SlotUnset { name, .. } => format!("not hasattr({source}, '{name}')"),
             GuardKind::ContextUnset => format!("{source} not in copy_context()"),
@@ -264,6 +274,18 @@ impl Sources {
             (Source::Dict(owner), Some(_)) => format!("{key} not in vars({})", self.print(*owner)),
             _ => format!("{key} not in {}", self.print(dict)),
         }
+    }
+
+    /// A dictionary holds a `dict` at a key, given by its `repr`.
+    #[must_use]
+    pub fn print_plainness(&self, dict: SourceId, holder: &str) -> String {
+        format!("type({}) is dict", self.print_item(dict, holder))
+    }
+
+    /// What a dictionary holds at a key lacks another one; both are given by their `repr`.
+    #[must_use]
+    pub fn print_absence_within(&self, dict: SourceId, holder: &str, key: &str) -> String {
+        format!("{key} not in {}", self.print_item(dict, holder))
     }
 
     /// One other source prints as the deep dive's negated aliasing; more as one call.

@@ -4,8 +4,8 @@ use insta::assert_snapshot;
 use proptest::prelude::*;
 
 use crate::{
-    Fact, GlobalState, Guard, GuardKind, ObjectId, Objects, Printed, Source, SourceId, Sources,
-    TensorGuard, Vacancy, Value,
+    Fact, GlobalState, Guard, GuardKind, Holders, ObjectId, Objects, Printed, Source, SourceId,
+    Sources, TensorGuard, Vacancy, Value,
 };
 
 /// Objects that print as themselves.
@@ -191,6 +191,7 @@ fn guards_print_as_the_deep_dive_shows_them() {
         absent: [(object(2), "'k'".into())].into(),
         empty: [(object(2), "'hooks'".into()), (object(2), "1".into())].into(),
     };
+    let holders = Holders([(object(2), "'first'".into()), (object(2), "'second'".into())].into());
     let guards = [
         guard(b, GuardKind::TypeIs(object(0))),
         guard(b, GuardKind::Is(object(0))),
@@ -203,6 +204,10 @@ fn guards_print_as_the_deep_dive_shows_them() {
         guard(b, GuardKind::KeyAbsent { key: object(2), text: "'k'".into() }),
         guard(dict, GuardKind::KeyAbsent { key: object(2), text: "'k'".into() }),
         guard(dict, GuardKind::Vacant(vacancy.into())),
+        guard(
+            dict,
+            GuardKind::AbsentWithin { key: object(2), text: "'k'".into(), holders: holders.into() },
+        ),
         guard(b, GuardKind::SetEquals(object(4))),
         guard(b, GuardKind::LookupAbsent { name: object(2), text: "k".into() }),
         guard(b, GuardKind::SlotUnset { offset: 16, name: "slot".into() }),
@@ -228,6 +233,7 @@ fn guards_print_as_the_deep_dive_shows_them() {
     'k' not in L['b']
     'k' not in vars(L['a'])
     'k' not in vars(L['a']) and len(L['a'].hooks) == 0 and len(L['a'].__dict__[1]) == 0
+    'k' not in vars(L['a']) and type(L['a'].first) is dict and 'k' not in L['a'].first and type(L['a'].second) is dict and 'k' not in L['a'].second
     L['b'] == {1, 2}
     not hasattr(L['b'], 'k')
     not hasattr(L['b'], 'slot')

@@ -30,6 +30,12 @@ pub fn is_dict(object: Any<'_, '_>) -> bool {
     unsafe { words::has_flag(object.as_ptr(), ffi::Py_TPFLAGS_DICT_SUBCLASS) }
 }
 
+/// Whether the object is a `dict`, not an instance of a subclass.
+#[inline]
+pub fn is_plain(object: Any<'_, '_>) -> bool {
+    types::address_of(object) == &raw mut ffi::PyDict_Type as usize
+}
+
 /// Whether the object is a `dict` or an `OrderedDict`, not an instance of a subclass, without entries.
 #[inline]
 pub fn is_plain_empty(object: Any<'_, '_>) -> bool {

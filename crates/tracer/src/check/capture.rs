@@ -444,6 +444,16 @@ impl<'py> Capture<'_, 'py> {
                 let key = self.key(key)?;
                 absent(self.builder.dict_item(node, key.as_borrowed())?)?;
             }
+            TestKind::AbsentWithin(key, holders) => {
+                let key = key.bind_borrowed(self.py);
+                absent(builder.dict_item(node, key)?)?;
+                for holder in holders.iter() {
+                    let held = builder.dict_item(node, holder.bind_borrowed(self.py))?;
+                    let held = held.ok_or(Unwatchable("a slot that has emptied"))?;
+                    builder.exact_type(held)?;
+                    absent(builder.dict_item(held, key)?)?;
+                }
+            }
             TestKind::Vacant(keys) => {
                 for key in &keys.absent {
                     absent(builder.dict_item(node, key.bind_borrowed(self.py))?)?;

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use stator_cpython::heap::{Any, constant, dict, tensor};
-use stator_guards::{GlobalState, GuardKind, SourceId, Sources, Vacancy};
+use stator_guards::{GlobalState, GuardKind, Holders, ObjectId, SourceId, Sources, Vacancy};
 
 use super::Facts;
 use super::failure::{Failure, Found};
@@ -13,10 +13,10 @@ const LENGTH: usize = 120;
 
 /// What a failed guard says, and what was found instead: one pair, or one for each fact of the
 /// global state that differs.
-pub(super) fn explain(
-    py: Python<'_>,
+pub(super) fn explain<'py>(
+    py: Python<'py>,
     facts: Facts<'_>,
-    printer: &Printer<'_, '_>,
+    printer: &Printer<'_, 'py>,
     failure: &Failure,
 ) -> Vec<(String, String)> {
     let guard = failure.guard.and_then(|index| facts.guards.get(index));
@@ -29,6 +29,18 @@ pub(super) fn explain(
             let source = guard.map(|guard| guard.source);
             let found = source
                 .and_then(|source| explain_vacancy(dict, vacancy, printer, facts.sources, source));
+            match found {
+                Some(explained) => return vec![explained],
+                None => "found it changed".to_owned(),
+            }
+        }
+        (Found::Object(dict), Some(GuardKind::AbsentWithin { key, text, holders })) => {
+            let dict = dict.bind(py).as_borrowed();
+            let source = guard.map(|guard| guard.source);
+            let found = source.and_then(|source| {
+                let sources = facts.sources;
+                explain_presence(dict, (*key, text), holders, printer, sources, source)
+            });
             match found {
                 Some(explained) => return vec![explained],
                 None => "found it changed".to_owned(),
@@ -69,19 +81,15 @@ fn explain_global_state(py: Python<'_>, expected: &GlobalState) -> Vec<(String, 
 }
 
 /// The first fact of a vacancy that doesn't hold, printed, and what was found.
-fn explain_vacancy(
-    dict: Any<'_, '_>,
+fn explain_vacancy<'py>(
+    dict: Any<'_, 'py>,
     vacancy: &Vacancy,
-    printer: &Printer<'_, '_>,
+    printer: &Printer<'_, 'py>,
     sources: &Sources,
     source: SourceId,
 ) -> Option<(String, String)> {
-    let get = |id| match dict::get(dict, printer.constant(id)?) {
-        dict::Lookup::Found(value) => Some(value),
-        dict::Lookup::Absent | dict::Lookup::Refused => None,
-    };
     for (key, text) in &vacancy.absent {
-        if let Some(value) = get(*key) {
+        if let Some(value) = get(printer, dict, *key) {
             return Some((
                 sources.print_absence(source, text),
                 format!("found {}", describe(value.as_borrowed())),
@@ -89,7 +97,7 @@ fn explain_vacancy(
         }
     }
     for (key, text) in &vacancy.empty {
-        let found = match get(*key) {
+        let found = match get(printer, dict, *key) {
             Some(value) if dict::is_plain_empty(value.as_borrowed()) => continue,
             Some(value) => match dict::length(value.as_borrowed()) {
                 Some(length) if length > 0 => format!("found {length}"),
@@ -100,6 +108,47 @@ fn explain_vacancy(
         return Some((sources.print_emptiness(source, text), found));
     }
     None
+}
+
+/// The first fact of an `AbsentWithin` that doesn't hold, printed, and what was found.
+fn explain_presence<'py>(
+    dict: Any<'_, 'py>,
+    (key, text): (ObjectId, &str),
+    holders: &Holders,
+    printer: &Printer<'_, 'py>,
+    sources: &Sources,
+    source: SourceId,
+) -> Option<(String, String)> {
+    let found = |value: &Bound<'_, PyAny>| format!("found {}", describe(value.as_borrowed()));
+    if let Some(value) = get(printer, dict, key) {
+        return Some((sources.print_absence(source, text), found(&value)));
+    }
+    for (holder, name) in &holders.0 {
+        let Some(held) = get(printer, dict, *holder) else {
+            return Some((sources.print_plainness(source, name), "found nothing there".to_owned()));
+        };
+        let held = held.as_borrowed();
+        if !dict::is_plain(held) {
+            let found = format!("found type {}", type_name(held));
+            return Some((sources.print_plainness(source, name), found));
+        }
+        if let Some(value) = get(printer, held, key) {
+            return Some((sources.print_absence_within(source, name, text), found(&value)));
+        }
+    }
+    None
+}
+
+/// What a dictionary holds at a key.
+fn get<'py>(
+    printer: &Printer<'_, 'py>,
+    dict: Any<'_, 'py>,
+    key: ObjectId,
+) -> Option<Bound<'py, PyAny>> {
+    match dict::get(dict, printer.constant(key)?) {
+        dict::Lookup::Found(value) => Some(value),
+        dict::Lookup::Absent | dict::Lookup::Refused => None,
+    }
 }
 
 /// A short text for any object: constants by `repr`, tensors by metadata, others by type.

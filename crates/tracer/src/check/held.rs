@@ -96,6 +96,12 @@ impl Held {
                         hold(check_name(py, objects, *key)?)?;
                     }
                 }
+                GuardKind::AbsentWithin { key, holders, .. } => {
+                    hold(check_name(py, objects, *key)?)?;
+                    for (holder, _) in &holders.0 {
+                        hold(check_name(py, objects, *holder)?)?;
+                    }
+                }
                 GuardKind::LookupAbsent { name, .. } => hold(check_name(py, objects, *name)?)?,
                 GuardKind::DictKeys(keys) => keys.iter().try_for_each(|key| hold(*key))?,
                 GuardKind::KeyAbsent { key, .. } => hold(*key)?,

@@ -12,8 +12,8 @@ use stator_cpython::heap::function::Field;
 use stator_cpython::heap::member::Member;
 use stator_cpython::heap::{Any, abc, constant, container, dict, global_state, tensor, types};
 use stator_guards::{
-    ClassField, FunctionField, GlobalState, Guard, GuardKind, ObjectId, Source, SourceId, Sources,
-    TensorGuard, Vacancy,
+    ClassField, FunctionField, GlobalState, Guard, GuardKind, Holders, ObjectId, Source, SourceId,
+    Sources, TensorGuard, Vacancy,
 };
 
 use super::capture::Snapshots;
@@ -127,6 +127,7 @@ pub(super) enum TestKind {
     DictKeys(Vec<Key>),
     DictLength(usize),
     KeyAbsent(Key),
+    AbsentWithin(Py<PyAny>, Arc<[Py<PyAny>]>),
     Vacant(Arc<VacantKeys>),
     SetEquals(Vec<Key>),
     LookupAbsent(Py<PyAny>),
@@ -194,6 +195,16 @@ impl TestKind {
             }
             TestKind::DictLength(length) => dict::length(object) == Some(*length),
             TestKind::KeyAbsent(Key::Constant(key)) => is_absent(object, key),
+            TestKind::AbsentWithin(key, holders) => {
+                let get = |key: &Py<PyAny>| dict::get(object, key.bind_borrowed(object.py()));
+                is_absent(object, key)
+                    && holders.iter().all(|holder| match get(holder) {
+                        dict::Lookup::Found(held) => {
+                            dict::is_plain(held.as_borrowed()) && is_absent(held.as_borrowed(), key)
+                        }
+                        dict::Lookup::Absent | dict::Lookup::Refused => false,
+                    })
+            }
             TestKind::Vacant(keys) => {
                 let get = |key: &Py<PyAny>| dict::get(object, key.bind_borrowed(object.py()));
                 keys.absent.iter().all(|key| is_absent(object, key))
@@ -242,7 +253,14 @@ impl Plan {
         wanted: &[SourceId],
     ) -> PyResult<Self> {
         let steps = needed(sources, guards, wanted);
-        let compiler = Compiler { py, sources, held, steps, last_vacancy: RefCell::default() };
+        let compiler = Compiler {
+            py,
+            sources,
+            held,
+            steps,
+            last_vacancy: RefCell::default(),
+            holders: RefCell::default(),
+        };
         let (mut states, mut abstract_classes) = (Vec::new(), None);
         let by_step = GuardsByStep::new(&compiler, guards, |index, kind| match kind {
             GuardKind::GlobalState(state) => states.push((index, state.clone())),
@@ -572,6 +590,7 @@ struct Compiler<'a, 'py> {
     held: &'a Held,
     steps: Steps,
     last_vacancy: RefCell<Option<(Arc<Vacancy>, Arc<VacantKeys>)>>,
+    holders: RefCell<Vec<(Arc<Holders>, Arc<[Py<PyAny>]>)>>,
 }
 
 impl<'py> Compiler<'_, 'py> {
@@ -677,6 +696,19 @@ impl<'py> Compiler<'_, 'py> {
         Ok(keys)
     }
 
+    /// The keys of holders; a trace has few of them.
+    fn holders(&self, holders: &Arc<Holders>) -> PyResult<Arc<[Py<PyAny>]>> {
+        let known = self.holders.borrow();
+        if let Some((_, keys)) = known.iter().find(|(known, _)| Arc::ptr_eq(known, holders)) {
+            return Ok(keys.clone());
+        }
+        drop(known);
+        let keys: Arc<[_]> =
+            holders.0.iter().map(|(key, _)| self.constant(*key)).collect::<PyResult<_>>()?;
+        self.holders.borrow_mut().push((holders.clone(), keys.clone()));
+        Ok(keys)
+    }
+
     fn test(&self, guard: &Guard) -> PyResult<TestKind> {
         Ok(match &guard.kind {
             GuardKind::TypeIs(ty) => TestKind::Type(self.address(*ty)?),
@@ -690,6 +722,9 @@ impl<'py> Compiler<'_, 'py> {
             }
             GuardKind::DictLength(length) => TestKind::DictLength(*length),
             GuardKind::KeyAbsent { key, .. } => TestKind::KeyAbsent(self.key(*key)?),
+            GuardKind::AbsentWithin { key, holders, .. } => {
+                TestKind::AbsentWithin(self.constant(*key)?, self.holders(holders)?)
+            }
             GuardKind::Vacant(vacancy) => TestKind::Vacant(self.vacant(vacancy)?),
             GuardKind::SetEquals(set) => TestKind::SetEquals(self.held.items(self.py, *set)?),
             GuardKind::LookupAbsent { name, .. } => TestKind::LookupAbsent(self.constant(*name)?),

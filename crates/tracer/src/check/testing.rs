@@ -5,7 +5,9 @@ use std::time::Instant;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use stator_cpython::heap::{dict, function, member, tensor, types};
-use stator_guards::{Guard, GuardKind, ObjectId, Source, SourceId, Sources, TensorGuard, Text};
+use stator_guards::{
+    Guard, GuardKind, Holders, ObjectId, Source, SourceId, Sources, TensorGuard, Text,
+};
 
 use super::{Checker, Facts};
 
@@ -155,6 +157,15 @@ impl GuardSet {
                 text: value.repr()?.to_string().into(),
                 key: self.add(&value),
             },
+            "absent_within" => {
+                let (key, holders): (Bound<'_, PyAny>, Vec<Bound<'_, PyAny>>) = value.extract()?;
+                let mut named = |key: &Bound<'_, PyAny>| -> PyResult<(_, Text)> {
+                    Ok((self.add(key), key.repr()?.to_string().into()))
+                };
+                let (key, text) = named(&key)?;
+                let holders = holders.iter().map(named).collect::<PyResult<_>>()?;
+                GuardKind::AbsentWithin { key, text, holders: Holders(holders).into() }
+            }
             "set" => GuardKind::SetEquals(self.add(&value)),
             "lookup_absent" => {
                 GuardKind::LookupAbsent { text: value.to_string().into(), name: self.add(&value) }

@@ -13,6 +13,7 @@ use stator_guards::{FunctionField, GuardKind, Source};
 use super::Recorder;
 use super::kinds::Kind;
 use super::look as heap;
+use super::members::Reads;
 use super::state::{Origin, State, Stop};
 use crate::breaks::Reason;
 use crate::evaluator::Role;
@@ -161,11 +162,15 @@ impl Recorder {
     ) -> Result<Found<'py>> {
         let py = frame.py();
         let ty = owner.get_type();
+        if let Some(reads) = self.known_reads(&ty) {
+            return self.generic_attr(frame, owner, &ty, name, reads);
+        }
         match stator_cpython::heap::types::slot(ty.as_borrowed(), SlotName::GetAttribute) {
             Slot::Default => {
                 // A class that gets a `__getattribute__` of its own later answers otherwise.
                 self.guard_protocol(frame, owner, &["__getattribute__"]);
-                self.generic_attr(frame, owner, &ty, name)
+                self.remember_reads(&ty, Reads::Plainly);
+                self.generic_attr(frame, owner, &ty, name, Reads::Plainly)
             }
             Slot::Python => {
                 let getter = pyo3::intern!(py, "__getattribute__").as_any().as_borrowed();
@@ -181,10 +186,15 @@ impl Recorder {
                             .map(Found::Value);
                         self.or_getattr(frame, found, owner, &ty, name)
                     }
-                    None => self.generic_attr(frame, owner, &ty, name),
+                    None => {
+                        self.remember_reads(&ty, Reads::Plainly);
+                        self.generic_attr(frame, owner, &ty, name, Reads::Plainly)
+                    }
                 }
             }
-            _ if self.kind(owner) == Kind::Module => self.generic_attr(frame, owner, &ty, name),
+            _ if self.kind(owner) == Kind::Module => {
+                self.generic_attr(frame, owner, &ty, name, Reads::Plainly)
+            }
             _ => {
                 if self.is_fresh(owner) {
                     return self.native_attr(frame, owner, name);
@@ -239,7 +249,7 @@ impl Recorder {
         name: Borrowed<'_, 'py>,
     ) -> Result<Object<'py>> {
         let ty = owner.get_type();
-        match self.plain_attr(frame, owner, &ty, name)? {
+        match self.plain_attr(frame, owner, &ty, name, Reads::Plainly)? {
             Some(Found::Value(value)) => Ok(value),
             Some(Found::Function(function)) => Ok(self.bound(frame, function.as_borrowed(), owner)),
             None => generic::generic_get_attr(owner, name),
@@ -252,8 +262,9 @@ impl Recorder {
         owner: Borrowed<'_, 'py>,
         ty: &Bound<'py, PyType>,
         name: Borrowed<'_, 'py>,
+        reads: Reads,
     ) -> Result<Found<'py>> {
-        match self.plain_attr(frame, owner, ty, name) {
+        match self.plain_attr(frame, owner, ty, name, reads) {
             Ok(Some(found)) => Ok(found),
             Ok(None) => {
                 if self.kind(owner) == Kind::Module {
@@ -319,8 +330,19 @@ impl Recorder {
         name: Borrowed<'_, 'py>,
     ) -> Option<Object<'py>> {
         let dict = heap::instance_dict(owner)?;
-        let dict = dict.as_borrowed();
-        let value = heap::dict_get(dict, name);
+        let value = heap::dict_get(dict.as_borrowed(), name);
+        self.note_instance_value(frame, owner, dict.as_borrowed(), name, value)
+    }
+
+    /// Takes note of what the instance dictionary holds at a key, or what stands for it.
+    fn note_instance_value<'py>(
+        &self,
+        frame: &Frame<'_>,
+        owner: Borrowed<'_, 'py>,
+        dict: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+        value: Option<Object<'py>>,
+    ) -> Option<Object<'py>> {
         let own = self.note(frame, |state| {
             state.know_instance_dict(owner, dict);
             if !state.policy.is_static()
@@ -334,13 +356,14 @@ impl Recorder {
         own.flatten().or(value)
     }
 
-    /// The generic lookup without `__getattr__`; `None`: not found.
+    /// The generic lookup without `__getattr__`, except for members; `None`: not found.
     fn plain_attr<'py>(
         &self,
         frame: &Frame<'py>,
         owner: Borrowed<'_, 'py>,
         ty: &Bound<'py, PyType>,
         name: Borrowed<'_, 'py>,
+        reads: Reads,
     ) -> Result<Option<Found<'py>>> {
         let on_type = self.lookup(frame, ty, name);
         let mut bind = None;
@@ -365,8 +388,19 @@ impl Recorder {
                 kind => bind = Some(kind),
             }
         }
-        if let Some(value) = self.instance_value(frame, owner, name) {
-            return Ok(Some(Found::Value(value)));
+        if let Some(dict) = heap::instance_dict(owner) {
+            let dict = dict.as_borrowed();
+            let value = heap::dict_get(dict, name);
+            if reads == Reads::Members
+                && on_type.is_none()
+                && value.is_none()
+                && let Some(member) = self.known_member(frame, owner, dict, name)
+            {
+                return Ok(Some(Found::Value(member)));
+            }
+            if let Some(value) = self.note_instance_value(frame, owner, dict, name, value) {
+                return Ok(Some(Found::Value(value)));
+            }
         }
         let (Some(found), Some(kind)) = (on_type, bind) else { return Ok(None) };
         Ok(Some(match kind {

@@ -24,6 +24,7 @@ use super::emissions::Emitted;
 use super::kinds::{Kind, Kinds};
 use super::look as heap;
 use super::lookups::RecentLookups;
+use super::members::Members;
 use super::module_calls::ModuleCalls;
 use super::objects::{Adopted, Mark, Objects, canonical_key};
 use super::programs::Notes;
@@ -134,6 +135,8 @@ pub struct State {
     pub effects: Vec<Effect>,
     /// What is known of calls of modules.
     pub module_calls: ModuleCalls,
+    /// What is known of how attributes of instances are read.
+    pub members: Members,
     /// Warnings and log records that were given.
     pub emissions: Vec<Emitted>,
     /// Special methods of types that are guarded already: type and name.
@@ -230,6 +233,7 @@ impl State {
             rekeyed: FxHashMap::default(),
             effects: Vec::new(),
             module_calls: ModuleCalls::default(),
+            members: Members::default(),
             emissions: Vec::new(),
             protocols: FxHashSet::default(),
             distinct: FxHashSet::default(),
