@@ -230,6 +230,22 @@ def test_hooks_written_by_the_call() -> Steps:
 
 
 @two_worlds
+def test_forward_written_on_what_may_be_the_same() -> Steps:
+    net = Net()
+
+    def fn(a: Inner, b: Inner, x: Tensor) -> Tensor:
+        x = b(net(x))
+        a.__dict__["forward"] = lambda x: x - 4
+        x = b(x)
+        del a.__dict__["forward"]
+        return b(x)
+
+    yield fn, (net.one, net.two, X)
+    yield net.one, net.one, X
+    yield net.one, net.two, X
+
+
+@two_worlds
 def test_forward_written_by_the_call() -> Steps:
     net = Net()
 

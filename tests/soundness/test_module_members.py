@@ -265,6 +265,29 @@ def test_members_written_by_the_call() -> Steps:
     yield fn, (X,)
 
 
+@pytest.mark.parametrize("again", [True, False])
+def test_member_written_on_what_may_be_the_same(again: bool) -> None:
+    two_worlds(lambda: _written_on_another(again))()
+
+
+def _written_on_another(again: bool) -> Steps:
+    net = Deep(Deep())
+    weight = nn.Parameter(torch.full((3,), 3.0))
+
+    def fn(a: Any, b: Any, x: Tensor) -> Tensor:
+        x = net(x)
+        if again:
+            x = x * b.shift
+        a._parameters["shift"] = weight
+        x = x * b.shift
+        del a._parameters["shift"]
+        return x * b.shift
+
+    yield fn, (net, net.last, X)
+    yield net.last, net.last, X
+    yield net, net.last, X
+
+
 @right_after
 def test_object_getattribute_finds_no_member() -> Steps:
     net = Deep(Deep())

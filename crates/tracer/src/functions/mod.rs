@@ -10,6 +10,7 @@
 mod module_call;
 mod python;
 mod rows;
+mod signature;
 mod torch;
 
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use stator_cpython::ops::{BinaryOp, UnaryOp};
 use stator_graph::Target;
 
 pub use module_call::ModuleCall;
+pub use signature::Signatures;
 
 use crate::recorder::State;
 
@@ -198,6 +200,7 @@ pub struct Functions {
     module_member: Option<python::KnownFunction>,
     tensor_hash: Option<python::KnownFunction>,
     module_call: Option<ModuleCall>,
+    signatures: Option<Signatures>,
 }
 
 impl Functions {
@@ -214,6 +217,7 @@ impl Functions {
                     module_member: None,
                     tensor_hash: None,
                     module_call: None,
+                    signatures: Signatures::find(py)?,
                 };
                 rows::add(py, &mut table)?;
                 if let Some(known) = KnownFunction::is_enabled_for(py)? {
@@ -257,6 +261,12 @@ impl Functions {
     #[must_use]
     pub fn module_call(&self) -> Option<&ModuleCall> {
         self.module_call.as_ref()
+    }
+
+    /// `inspect.signature`, if it is the standard library's.
+    #[must_use]
+    pub fn signatures(&self) -> Option<&Signatures> {
+        self.signatures.as_ref()
     }
 
     fn insert(&mut self, callable: &Bound<'_, PyAny>, class: Class) {

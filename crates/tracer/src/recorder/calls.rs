@@ -105,6 +105,20 @@ impl Recorder {
         if let Some(result) = self.call_marked(frame, callable, args, names) {
             return result;
         }
+        if self.functions.signatures().is_some_and(|known| known.is(callable)) {
+            return self.call_signature(frame, callable, args, names);
+        }
+        self.call_python(frame, callable, args, names)
+    }
+
+    /// Calls a Python function whose frame is traced.
+    pub(super) fn call_python<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
         let waits = self.links.wait(frame);
         let result = ops::call(callable, args, names);
         self.links.returned(waits);

@@ -127,6 +127,8 @@ impl State {
         part: impl FnOnce() -> Part,
     ) {
         let place = self.here;
+        self.writes += 1;
+        self.written_keys.insert(slot);
         let next = self.effects.len();
         let at = *self.written.entry((object.as_ptr() as usize, slot)).or_insert(next);
         if at == next {
@@ -143,6 +145,7 @@ impl State {
     /// The part is what it was before this trace wrote it.
     pub fn forget_write(&mut self, slot: Slot) {
         let Some(at) = self.written.remove(&slot) else { return };
+        self.writes += 1;
         self.effects.remove(at);
         for emitted in self.emissions.iter_mut().filter(|emitted| emitted.after > at) {
             emitted.after -= 1;
@@ -150,6 +153,14 @@ impl State {
         for later in self.written.values_mut().filter(|later| **later > at) {
             *later -= 1;
         }
+    }
+
+    /// Whether this trace wrote to any outside object at one of these keys. At another call that object may
+    /// be one that it wasn't at this: who reads a key without a slot of its own in
+    /// [`State::read_slots`] asks this first.
+    pub fn wrote_any(&self, keys: impl IntoIterator<Item = usize>) -> bool {
+        !self.written_keys.is_empty()
+            && keys.into_iter().any(|key| self.written_keys.contains(&key))
     }
 
     /// Takes note of a write to an outside dictionary's slot, before it happens. `moves`: it's deleted,

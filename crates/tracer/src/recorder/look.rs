@@ -145,7 +145,7 @@ pub fn short_repr(object: Borrowed<'_, '_>) -> String {
         && let Ok(name) = name.to_str()
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
     {
-        return format!("'{name}'");
+        return ["'", name, "'"].concat();
     }
     if !constant::is_constant(object) {
         return name_of(object);

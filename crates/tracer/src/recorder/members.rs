@@ -158,9 +158,15 @@ impl State {
         {
             return Ok(None);
         }
+        let containers = containers(name.py());
+        let key = name.as_ptr() as usize;
+        let read = containers.iter().map(|name| name.as_ptr() as usize);
+        if self.wrote_any(read.chain([key])) {
+            return Ok(None);
+        }
         let mut lacking = 0;
         let (container, holder, member) = loop {
-            let Some(container) = containers(name.py()).get(lacking).copied() else {
+            let Some(container) = containers.get(lacking).copied() else {
                 return Ok(None);
             };
             let Lookup::Found(holder) = dict::get(dict, container) else { return Ok(None) };
@@ -185,7 +191,7 @@ impl State {
             Some(holders) => {
                 let slots = &mut self.read_slots;
                 grow_in_leaps(slots.len(), slots.capacity(), |more| slots.reserve(more));
-                if slots.insert((dict.as_ptr() as usize, name.as_ptr() as usize | WITHIN)) {
+                if slots.insert((dict.as_ptr() as usize, key | WITHIN)) {
                     let key = self.objects.intern(name);
                     let text = self.objects.repr(key, name);
                     self.guard(source, GuardKind::AbsentWithin { key, text, holders });

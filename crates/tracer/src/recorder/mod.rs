@@ -57,6 +57,7 @@ mod protocols;
 mod raising;
 mod recipes;
 mod roots;
+mod signatures;
 mod sites;
 mod special;
 mod state;

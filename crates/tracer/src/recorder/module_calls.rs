@@ -33,6 +33,8 @@ pub struct ModuleCalls {
     classes: FxHashMap<usize, u32>,
     /// What has to hold of each module's instance dictionary.
     vacancy: Option<Arc<Vacancy>>,
+    /// [`State::writes`] when none was found to be of the keys that it speaks of.
+    unwritten: u64,
     /// Instance dictionaries for which it is guarded.
     vacant: FxHashSet<usize>,
     globals: Option<Globals>,
@@ -232,10 +234,17 @@ impl State {
         dict: Borrowed<'_, '_>,
     ) -> bool {
         let py = dict.py();
+        let absent = [&known.compiled, &known.call, &known.forward];
+        if self.module_calls.unwritten != self.writes {
+            let names = absent.into_iter().chain(&known.hooks);
+            if self.wrote_any(names.map(|name| name.as_ptr() as usize)) {
+                return false;
+            }
+            self.module_calls.unwritten = self.writes;
+        }
         if self.module_calls.vacant.contains(&(dict.as_ptr() as usize)) {
             return true;
         }
-        let absent = [&known.compiled, &known.call, &known.forward];
         if self.source(module).is_none() || !is_vacant(dict, &absent, &known.hooks) {
             return false;
         }

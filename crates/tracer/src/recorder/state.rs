@@ -28,6 +28,7 @@ use super::members::Members;
 use super::module_calls::ModuleCalls;
 use super::objects::{Adopted, Mark, Objects, canonical_key};
 use super::programs::Notes;
+use super::signatures::Signatures;
 use super::symbols::Symbols;
 use super::tensors::tensor_guard;
 use super::unread::Unread;
@@ -121,6 +122,8 @@ pub struct State {
     pub read_slots: FxHashSet<Slot>,
     /// Parts of outside objects that this trace wrote, with their places among the effects.
     pub written: FxHashMap<Slot, usize>,
+    /// What stands for the keys of all those parts.
+    pub written_keys: FxHashSet<usize>,
     /// Attributes of classes that this trace wrote: class and name.
     pub class_writes: Vec<Slot>,
     /// Outside objects that C code compared with others.
@@ -135,6 +138,10 @@ pub struct State {
     pub effects: Vec<Effect>,
     /// What is known of calls of modules.
     pub module_calls: ModuleCalls,
+    /// How often this trace wrote to outside objects.
+    pub writes: u64,
+    /// What is known of signatures of functions.
+    pub signatures: Signatures,
     /// What is known of how attributes of instances are read.
     pub members: Members,
     /// Warnings and log records that were given.
@@ -226,6 +233,7 @@ impl State {
             recent_lookups: RecentLookups::with_room(room / 4),
             read_slots: HashSet::with_capacity_and_hasher(room / 2, FxBuildHasher),
             written: FxHashMap::default(),
+            written_keys: FxHashSet::default(),
             class_writes: Vec::new(),
             compared: FxHashSet::default(),
             abstract_classes: false,
@@ -234,6 +242,8 @@ impl State {
             effects: Vec::new(),
             module_calls: ModuleCalls::default(),
             members: Members::default(),
+            writes: 0,
+            signatures: Signatures::default(),
             emissions: Vec::new(),
             protocols: FxHashSet::default(),
             distinct: FxHashSet::default(),
