@@ -127,7 +127,7 @@ pub(super) enum TestKind {
     DictKeys(Vec<Key>),
     DictLength(usize),
     KeyAbsent(Key),
-    AbsentWithin(Py<PyAny>, Arc<[Py<PyAny>]>),
+    AbsentWithin(Py<PyAny>, HolderKeys),
     Vacant(Arc<VacantKeys>),
     SetEquals(Vec<Key>),
     LookupAbsent(Py<PyAny>),
@@ -139,6 +139,9 @@ pub(super) enum TestKind {
     Same(usize),
     Distinct(Vec<usize>),
 }
+
+/// The keys at which a dictionary holds those that a guard of kind `AbsentWithin` speaks of.
+pub(super) type HolderKeys = Arc<[Py<PyAny>]>;
 
 /// The keys of a guard of kind `Vacant`: strings.
 #[derive(Debug)]
@@ -590,7 +593,7 @@ struct Compiler<'a, 'py> {
     held: &'a Held,
     steps: Steps,
     last_vacancy: RefCell<Option<(Arc<Vacancy>, Arc<VacantKeys>)>>,
-    holders: RefCell<Vec<(Arc<Holders>, Arc<[Py<PyAny>]>)>>,
+    holders: RefCell<Vec<(Arc<Holders>, HolderKeys)>>,
 }
 
 impl<'py> Compiler<'_, 'py> {
@@ -697,13 +700,13 @@ impl<'py> Compiler<'_, 'py> {
     }
 
     /// The keys of holders; a trace has few of them.
-    fn holders(&self, holders: &Arc<Holders>) -> PyResult<Arc<[Py<PyAny>]>> {
+    fn holders(&self, holders: &Arc<Holders>) -> PyResult<HolderKeys> {
         let known = self.holders.borrow();
         if let Some((_, keys)) = known.iter().find(|(known, _)| Arc::ptr_eq(known, holders)) {
             return Ok(keys.clone());
         }
         drop(known);
-        let keys: Arc<[_]> =
+        let keys: HolderKeys =
             holders.0.iter().map(|(key, _)| self.constant(*key)).collect::<PyResult<_>>()?;
         self.holders.borrow_mut().push((holders.clone(), keys.clone()));
         Ok(keys)
