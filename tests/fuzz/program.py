@@ -115,7 +115,7 @@ def _call(program: Program, fn: Callable[..., Any], space: Space, x: torch.Tenso
     except Exception as error:
         return [f"arguments: {type(error).__name__}"]
     try:
-        shown["result"] = fn(x, *arguments)
+        shown["result"] = fn(x.clone(), *arguments)
     except Exception as error:
         shown["error"] = error
     for name, value in space.items():

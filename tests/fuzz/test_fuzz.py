@@ -23,6 +23,7 @@ from .child import check_in_child, in_child
 from .effects import generate as generate_writes
 from .generate import generate as generate_reads
 from .program import Make, Program, Space, check, compiled_function, shrink
+from .programs import generate as generate_programs
 
 SECONDS = float(os.environ.get("STATOR_FUZZ_SECONDS", "30"))
 SEED = os.environ.get("STATOR_FUZZ_SEED", "200000")
@@ -47,7 +48,9 @@ def report(seed: int, program: Program, make: Make = compiled_function) -> str:
 
 Generate = Callable[[int], Program]
 GENERATORS = pytest.mark.parametrize(
-    "generate", [generate_reads, generate_writes], ids=["reads", "writes"]
+    "generate",
+    [generate_reads, generate_writes, generate_programs],
+    ids=["reads", "writes", "programs"],
 )
 
 

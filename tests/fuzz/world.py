@@ -2,9 +2,15 @@
 
 PREAMBLE = '''
 import collections
+import contextvars
+import enum
+import functools
+import itertools
 import math
-from dataclasses import dataclass, field
-from typing import Any
+import operator
+import types
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -57,6 +63,130 @@ class Record:
     @property
     def doubled(self):
         return self.n * 2
+
+
+class Meta(type):
+    factor = 2
+
+    @property
+    def rank(cls):
+        return vars(cls).get("level", 0) * cls.factor
+
+
+class Metal(metaclass=Meta):
+    level = 3
+
+    def __init__(self, n=1, child=None):
+        self.n = n
+        self.child = child
+
+
+class Twice:
+    def __set_name__(self, owner, name):
+        self.name = "_" + name
+
+    def __get__(self, instance, owner):
+        return self if instance is None else (instance.__dict__.get(self.name, 1),) * 2
+
+    def __set__(self, instance, value):
+        instance.__dict__[self.name] = value
+
+
+class Described(Plain):
+    n = Twice()
+
+    @property
+    def k(self):
+        return self.__dict__.get("_n")
+
+    @functools.cached_property
+    def extra(self):
+        return (self.child, 2)
+
+
+class Mixed:
+    __slots__ = ("n", "child", "__dict__")
+    level = 4
+
+    def __init__(self, n=1, child=None):
+        self.n = n
+        self.child = child
+
+
+class Items(list):
+    level = 6
+
+    def first(self):
+        return self[0] if self else None
+
+
+class Table(dict):
+    level = 7
+
+    def __missing__(self, key):
+        return len(str(key))
+
+
+class Pair(NamedTuple):
+    n: Any
+    child: Any = None
+
+
+class Color(enum.IntEnum):
+    RED = 1
+    BLUE = 2
+
+
+@dataclass(frozen=True, order=True)
+class Key:
+    n: Any = 1
+    name: str = "k"
+
+
+class Block:
+    def __init__(self, n=1, child=None):
+        self.n = n
+        self.child = child
+        self.seen = []
+        self.swallows = False
+
+    def __enter__(self):
+        self.seen.append("in")
+        return self.n
+
+    def __exit__(self, kind, error, where):
+        self.seen.append(kind and kind.__name__)
+        return self.swallows
+
+
+variable = contextvars.ContextVar("variable", default=2)
+space = types.ModuleType("space")
+space.n = 1
+space.run = lambda x: x + 2
+
+
+def numbers(count, log):
+    at = 0
+    try:
+        while at < count:
+            at += (yield at) or 1
+    finally:
+        log.append(at)
+    return at
+
+
+def delegate(count, log):
+    end = yield from numbers(count, log)
+    yield end * 10
+
+
+def take(*args, k=1, **rest):
+    return len(args) * k + len(rest)
+
+
+def counted(x):
+    counted.calls = getattr(counted, "calls", 0) + 1
+    return x + counted.calls
 
 
 class Net(nn.Module):

@@ -6,21 +6,21 @@ use super::{Done, Evaluation, Sites};
 
 impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     pub(super) fn get_len(&mut self) -> Done {
-        self.consume()?;
+        self.sites.matches(&self.frame, self.run.peek(1));
         let length = ops::get_len(self.run.peek(1))?;
         self.run.push(length);
         Ok(())
     }
 
     pub(super) fn match_mapping(&mut self) -> Done {
-        self.consume()?;
+        self.sites.matches(&self.frame, self.run.peek(1));
         let matches = ops::is_mapping(self.run.peek(1));
         self.run.push_bool(matches);
         Ok(())
     }
 
     pub(super) fn match_sequence(&mut self) -> Done {
-        self.consume()?;
+        self.sites.matches(&self.frame, self.run.peek(1));
         let matches = ops::is_sequence(self.run.peek(1));
         self.run.push_bool(matches);
         Ok(())

@@ -323,7 +323,7 @@ pub trait Sites<'py>: Sized {
     }
     /// `UNPACK_SEQUENCE` / `UNPACK_EX`: something foreign is about to be unpacked, iterated by C code or merged
     /// (`LIST_EXTEND`, `SET_UPDATE`, `DICT_UPDATE`, `DICT_MERGE`, `CALL_FUNCTION_EX`'s conversions,
-    /// `MATCH_*`, `GET_LEN`). Called before the evaluator does it.
+    /// `MATCH_KEYS`). Called before the evaluator does it.
     ///
     /// What it returns takes the operand's place (the parts of a tensor, say).
     fn consumes(
@@ -333,6 +333,8 @@ pub trait Sites<'py>: Sized {
     ) -> Result<Option<Object<'py>>> {
         Ok(None)
     }
+    /// `MATCH_SEQUENCE`, `MATCH_MAPPING` and `GET_LEN`: a pattern asks what a subject is, which stays where it is.
+    fn matches(&self, frame: &Frame<'py>, subject: Borrowed<'_, 'py>) {}
     /// The evaluator made a new mutable or composite object (`BUILD_*`, `MAKE_FUNCTION`, `MAKE_CELL`,
     /// `LIST_TO_TUPLE`, `RETURN_GENERATOR`, slices, class dictionaries, ...).
     fn creates(&self, frame: &Frame<'py>, object: Borrowed<'_, 'py>) {}

@@ -4,12 +4,14 @@
 //!
 //! C code takes one object for itself before it asks anything else. So what it found depends on which
 //! outside objects are the same: those that are the same at entry are guarded as such when they are
-//! found, and those that aren't, here.
+//! found, and those that aren't, here. Constants are guarded by value, which settles what C code finds of
+//! them; a NaN, which is found only as the object that it is, by identity as well.
 
 use pyo3::prelude::*;
-use stator_cpython::object::Borrowed;
+use stator_cpython::object::{Borrowed, Object};
 use stator_guards::{Guard, GuardKind};
 
+use super::identity::is_nan;
 use super::kinds::Kind;
 use super::look as heap;
 use super::state::State;
@@ -27,6 +29,7 @@ impl State {
 
     fn note_compared(&mut self, object: Borrowed<'_, '_>, values: bool) {
         let items = match self.kind_alone(object) {
+            Kind::Constant if is_nan(object) => return self.guard_one_constant(object),
             // By value, or by an identity that is guarded.
             Kind::Constant
             | Kind::Type
@@ -57,7 +60,10 @@ impl State {
                 return;
             }
         };
-        if items.iter().all(|item| self.kind_alone(item.as_borrowed()) == Kind::Constant) {
+        let is_value = |item: &Object<'_>| {
+            self.kind_alone(item.as_borrowed()) == Kind::Constant && !is_nan(item.as_borrowed())
+        };
+        if items.iter().all(is_value) {
             return;
         }
         self.once(object, (), |state| {
@@ -73,6 +79,26 @@ impl State {
             && !rest.is_empty()
         {
             self.guard(*first, GuardKind::Distinct(rest.into()));
+        }
+    }
+
+    /// Guards that a constant is the same object in each call: an equal one may stand at one of the places
+    /// where it was read, which `is` tells, or C code of a NaN.
+    pub fn guard_one_constant(&mut self, constant: Borrowed<'_, '_>) {
+        if heap::is_shared_constant(constant) {
+            return;
+        }
+        let id = self.object(constant);
+        let is_read = |guard: &&Guard| matches!(guard.kind, GuardKind::Equals(read) if read == id);
+        let mut places: Vec<_> =
+            self.guards.iter().filter(is_read).map(|guard| guard.source).collect();
+        places.sort_unstable();
+        places.dedup();
+        if heap::is_interned(constant) || is_nan(constant) {
+            // The other one may be written in the code, or found where nothing is read.
+            places.into_iter().for_each(|place| self.guard(place, GuardKind::Is(id)));
+        } else if let Some((&first, rest)) = places.split_first() {
+            rest.iter().for_each(|place| self.guard(*place, GuardKind::SameAs(first)));
         }
     }
 

@@ -138,6 +138,11 @@ pub fn interned<'py>(object: Borrowed<'_, 'py>) -> Object<'py> {
     }
 }
 
+/// Whether this is the one string with its text that CPython's table of strings holds.
+pub fn is_interned(object: Borrowed<'_, '_>) -> bool {
+    object.is_exact_instance_of::<PyString>() && interned(object).is(object)
+}
+
 /// The text of a constant, shortened.
 pub fn short_repr(object: Borrowed<'_, '_>) -> String {
     // Most keys are identifiers: no need to ask Python how they print.

@@ -388,8 +388,11 @@ impl Recorder {
                 }
                 // Equal floats may be one object in this call and two in the next.
                 let may_part = left.is_exact_instance_of::<PyFloat>();
-                return if same && !may_part
-                    || !left.get_type().is(right.get_type())
+                if same && !may_part {
+                    state.guard_one_constant(left);
+                    return Ok(());
+                }
+                return if !left.get_type().is(right.get_type())
                     || heap::is_identity_stable(left, right)
                 {
                     Ok(())

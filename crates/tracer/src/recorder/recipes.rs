@@ -11,6 +11,7 @@ use stator_cpython::{generic, ops};
 use stator_guards::ObjectId;
 
 use super::exceptions;
+use super::identity::is_nan;
 use super::kinds::Kind;
 use super::look as heap;
 use super::outcome::{Finish, Made};
@@ -50,6 +51,10 @@ impl Finish {
                 let id = self.source(source);
                 self.insert(address, id);
                 return Ok(id);
+            }
+            if is_nan(object) {
+                // It's this one that is found again later.
+                self.state.guard_one_constant(object);
             }
             let id = self.keep(object);
             return Ok(self.recipes.push(Recipe::Constant(id)));

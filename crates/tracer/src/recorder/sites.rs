@@ -435,12 +435,24 @@ impl<'py> Sites<'py> for Recorder {
             }
             return self.tensor_parts(frame, operand).map(Some);
         }
-        if self.kind(operand) == Kind::Object {
+        self.take_elements(frame, operand);
+        Ok(None)
+    }
+
+    fn matches(&self, frame: &Frame<'py>, subject: Borrowed<'_, 'py>) {
+        if self.is_stopped() {
+            return;
+        }
+        let kind = self.kind(subject);
+        if matches!(kind, Kind::Object | Kind::Tensor) {
             // Patterns match what was registered as a sequence or mapping.
             self.note(frame, State::guard_abstract_classes);
         }
-        self.take_elements(frame, operand);
-        Ok(None)
+        if kind != Kind::Tensor {
+            self.take_elements(frame, subject);
+        } else if ops::is_sequence(subject) || ops::is_mapping(subject) {
+            self.stop(frame, Reason::Unsupported, "tensors that were registered as containers");
+        }
     }
 
     fn creates(&self, frame: &Frame<'py>, object: Borrowed<'_, 'py>) {

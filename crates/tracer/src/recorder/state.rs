@@ -21,6 +21,7 @@ use stator_guards::{
 use super::context::Token;
 use super::effects::{Effect, KEYS};
 use super::emissions::Emitted;
+use super::identity::is_nan;
 use super::kinds::{Kind, Kinds};
 use super::look as heap;
 use super::lookups::RecentLookups;
@@ -618,6 +619,9 @@ impl State {
             }
             return Ok(());
         }
+        if is_nan(key.as_borrowed()) {
+            return Err(nan_key());
+        }
         let by_value =
             heap::is_constant(key.as_borrowed()) || self.is_identity_guarded(key.as_borrowed());
         if !by_value {
@@ -673,6 +677,7 @@ impl State {
     /// Vouches for a dictionary's key: constants need nothing, others are known by identity.
     fn adopt_key(&mut self, key: Borrowed<'_, '_>) -> Result<(), Stop> {
         match self.kind(key) {
+            Kind::Constant if is_nan(key) => Err(nan_key()),
             Kind::Constant => Ok(()),
             Kind::Tuple => heap::tuple_items(key)
                 .iter()
@@ -740,6 +745,11 @@ impl State {
         };
         self.input_versions.iter().filter_map(changed).collect()
     }
+}
+
+/// Two that look the same are two keys, and which one is found depends on their identity.
+fn nan_key() -> Stop {
+    (Reason::Identity, "a NaN as key".into())
 }
 
 /// The unit that a frame stands at.

@@ -16,6 +16,7 @@ use stator_guards::{GuardKind, Source, SourceId};
 
 use super::Recorder;
 use super::effects::CONTENTS;
+use super::identity::is_nan;
 use super::kinds::Kind;
 use super::look as heap;
 use super::state::{State, Stop};
@@ -80,6 +81,9 @@ impl State {
         if matches!(kind, Kind::Set | Kind::FrozenSet) {
             if items.iter().any(|item| self.kind(item.as_borrowed()) != Kind::Constant) {
                 return Err((Reason::Unsupported, "a set of objects from outside".into()));
+            }
+            if items.iter().any(|item| is_nan(item.as_borrowed())) {
+                return Err((Reason::Identity, "a set that holds a NaN".into()));
             }
             let copy = PyTuple::new(object.py(), items);
             let copy = copy.map_err(|_| (Reason::Unsupported, "a set".to_string()))?;
