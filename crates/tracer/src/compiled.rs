@@ -21,7 +21,7 @@ use crate::breaks::{Break, Place, Reason};
 use crate::check::{Failure, Resolved, has_foreign_modes, read_global_state};
 use crate::disabled::is_in_disabled;
 use crate::emission;
-use crate::entries::Entries;
+use crate::entries::{Entries, Failures};
 use crate::entry::{Entry, Replay};
 use crate::locate::{shown_path, source_line, text};
 use crate::lock;
@@ -306,15 +306,15 @@ impl Compiled {
         if let Some(entry) = first
             && let Some(resolved) = entry.check_fast(py, &locals)
         {
-            return Self::replay(this, &entry, &resolved, args, kwargs);
+            return Self::replay(this, &entry, resolved, args, kwargs);
         }
         let entries = lock(&own.state).entries.clone();
         match entries.fitting(py, &locals) {
             Ok((entry, resolved)) => {
                 lock(&own.state).entries.use_first(entry);
-                Self::replay(this, entry, &resolved, args, kwargs)
+                Self::replay(this, entry, resolved, args, kwargs)
             }
-            Err(failures) => Self::miss(this, args, kwargs, &failures),
+            Err(failures) => Self::miss(this, args, kwargs, failures),
         }
     }
 
@@ -357,7 +357,7 @@ impl Compiled {
     fn replay<'py>(
         this: &Bound<'py, Self>,
         entry: &Arc<Entry>,
-        resolved: &Resolved<'py>,
+        resolved: Resolved<'py>,
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Object<'py>> {
@@ -367,7 +367,10 @@ impl Compiled {
             return own.run_natively(py, args, kwargs);
         }
         let mut staged = Vec::new();
-        let state = match entry.replay(py, resolved, own.backend.as_ref(), &mut staged) {
+        let replayed = entry.replay(py, &resolved, own.backend.as_ref(), &mut staged);
+        // What runs from here on may drop the last references to what was found.
+        drop(resolved);
+        let state = match replayed {
             Replay::Done(result) => {
                 own.hits.fetch_add(1, Ordering::Relaxed);
                 return emission::give(py, staged).map(|()| result);
@@ -394,7 +397,7 @@ impl Compiled {
         this: &Bound<'py, Self>,
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
-        failures: &[(&Arc<Entry>, Failure)],
+        failures: Failures<'_>,
     ) -> PyResult<Object<'py>> {
         let (py, own) = (this.py(), this.get());
         let function = own.function.bind(py);
@@ -408,7 +411,7 @@ impl Compiled {
             return own.run_natively(py, args, kwargs);
         }
         if stance::get(py) == Stance::FailOnRecompile {
-            return Err(recompile_error(this, failures));
+            return Err(recompile_error(this, &failures));
         }
         let Some(session) = own.begin(py) else {
             // Another thread records it, or the stance is against it.
@@ -425,12 +428,14 @@ impl Compiled {
         drop(dead);
         let limit = session.limit;
         if lock(&own.state).entries.len() >= limit {
-            Self::reach_limit(this, limit, failures)?;
+            Self::reach_limit(this, limit, &failures)?;
             return own.run_natively(py, args, kwargs);
         }
         if !failures.is_empty() && Log::Recompiles.is_on() {
-            Log::Recompiles.emit(py, &recompile_report(this, failures));
+            Log::Recompiles.emit(py, &recompile_report(this, &failures));
         }
+        // They hold objects that were met, which the call may drop.
+        drop(failures);
         let entries = lock(&own.state).entries.clone();
         let policy = Policy::new(py, own.dynamic, &entries);
         let kwargs_any = kwargs.map(|kwargs| kwargs.as_any().as_borrowed());

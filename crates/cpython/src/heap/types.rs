@@ -111,6 +111,13 @@ pub fn is_heap(ty: Type<'_, '_>) -> bool {
     flag(ty, ffi::Py_TPFLAGS_HEAPTYPE)
 }
 
+/// Whether the end of an instance is noticed by a class made at run time: `__del__`.
+#[inline]
+pub fn has_finalizer(ty: Type<'_, '_>) -> bool {
+    // SAFETY: a live type.
+    is_heap(ty) && unsafe { (*ty.as_ptr().cast::<ffi::PyTypeObject>()).tp_finalize.is_some() }
+}
+
 /// The unqualified name of a class that wasn't made at run time; `None` of any other object.
 #[must_use]
 pub fn static_name(object: Any<'_, '_>) -> Option<&'static str> {

@@ -62,7 +62,7 @@ impl Recorder {
     }
 
     /// The user's frames, outermost first.
-    fn stack(&self, frame: &Frame<'_>) -> Vec<crate::breaks::Place> {
+    pub(super) fn stack(&self, frame: &Frame<'_>) -> Vec<crate::breaks::Place> {
         let mut stack: Vec<_> = std::iter::successors(Some(*frame), Frame::previous)
             .take(64)
             .map(|frame| (frame.code().as_ptr() as usize, place(&frame)))

@@ -245,6 +245,7 @@ impl Recorder {
         frame: &Frame<'py>,
         reference: Borrowed<'_, 'py>,
     ) -> Result<Object<'py>> {
+        self.release_referent(frame, reference);
         let referent = ops::call(reference, &[], None)?;
         self.note(frame, |state| {
             let unknown = || (Reason::UnknownOrigin, "what a weak reference refers to".to_string());

@@ -32,6 +32,7 @@ mod emissions;
 mod exceptions;
 mod facts;
 mod getters;
+mod finalizers;
 mod gradients;
 mod identity;
 mod instance_dicts;

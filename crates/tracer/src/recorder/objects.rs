@@ -87,6 +87,11 @@ impl Objects {
         ObjectId::new(known.id as usize)
     }
 
+    /// The object with this id.
+    pub fn get<'a, 'py>(&'a self, py: Python<'py>, id: ObjectId) -> Borrowed<'a, 'py> {
+        self.objects[id.index()].bind_borrowed(py)
+    }
+
     /// As [`Objects::intern`] of a type.
     pub fn intern_type(&mut self, ty: Borrowed<'_, '_>) -> ObjectId {
         let address = ty.as_ptr() as usize;

@@ -51,9 +51,9 @@ impl<'py> Sites<'py> for Recorder {
         }
         self.baseline.set(ops::executed());
         self.links.clear();
-        if self.has_marks
-            && let Some(stop) = self.known_break(frame)
-        {
+        let known = if self.has_marks { self.known_break(frame) } else { None };
+        let due = || if self.watches_finalizers() { self.due_finalizer(frame) } else { None };
+        if let Some(stop) = known.or_else(due) {
             if self.abandon(frame, &stop) {
                 return if self.raises_break(frame) { Step::Raise } else { Step::HandOver };
             }

@@ -172,6 +172,8 @@ pub struct State {
     pub(super) visiting: FxHashSet<usize>,
     /// Cells found a second time, which are guarded to be the first.
     pub shared_cells: FxHashSet<SourceId>,
+    /// Outside objects with finalizers.
+    pub(super) finalized: Vec<ObjectId>,
     /// Objects that the entry keeps: results of calls that are constants of the trace.
     pub kept: FxHashSet<ObjectId>,
     /// Fast locals (frame and slot) that hold what they held when the trace began.
@@ -258,6 +260,7 @@ impl State {
             failure: None,
             visiting: FxHashSet::default(),
             shared_cells: FxHashSet::default(),
+            finalized: Vec::new(),
             kept: FxHashSet::default(),
             unchanged: FxHashMap::default(),
             holders: Vec::new(),
@@ -532,7 +535,11 @@ impl State {
                     self.adopt(child, item.as_borrowed())?;
                 }
             }
-            Kind::Dict | Kind::Object | Kind::Cell => self.guard_type(source, object),
+            Kind::Object => {
+                self.guard_type(source, object);
+                self.watch_finalizer(object, id);
+            }
+            Kind::Dict | Kind::Cell => self.guard_type(source, object),
             Kind::Set | Kind::FrozenSet => {
                 self.guard_type(source, object);
                 if self.is_found_to_change() {
@@ -563,6 +570,7 @@ impl State {
             Kind::Iterator | Kind::Super | Kind::Slice | Kind::Opaque => {
                 // Harmless while it is only passed around; each use is a break of its own.
                 self.guard_type(source, object);
+                self.watch_finalizer(object, id);
             }
         }
         Ok(())
