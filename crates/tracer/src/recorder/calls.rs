@@ -387,7 +387,9 @@ impl Recorder {
                 state.adopt_deep(*arg)
             });
             state.hands_on = false;
-            adopted
+            adopted?;
+            state.note_searched(callable, args);
+            Ok(())
         });
         for arg in args {
             if matches!(self.kind(*arg), Kind::Set | Kind::FrozenSet)

@@ -27,6 +27,24 @@ impl State {
         self.note_compared(object, true);
     }
 
+    /// Takes note of what a C function that hands objects on compares with one another.
+    pub fn note_searched(&mut self, callable: Borrowed<'_, '_>, args: &[Borrowed<'_, '_>]) {
+        let compares = heap::is_named(callable, SEARCHES)
+            || args.iter().any(|arg| {
+                self.kind_alone(*arg) == Kind::Builtin && heap::is_named(*arg, COMPARISONS)
+            });
+        if compares {
+            args.iter().for_each(|arg| self.note_equated(*arg));
+        } else if heap::is_named(callable, ORDERS) {
+            // Tuples are ordered by the first elements that aren't the same or equal.
+            for item in args.iter().flat_map(|arg| heap::children(*arg)) {
+                if matches!(self.kind_alone(item.as_borrowed()), Kind::Tuple | Kind::List) {
+                    self.note_equated(item.as_borrowed());
+                }
+            }
+        }
+    }
+
     fn note_compared(&mut self, object: Borrowed<'_, '_>, values: bool) {
         let items = match self.kind_alone(object) {
             Kind::Constant if is_nan(object) => return self.guard_one_constant(object),
@@ -132,3 +150,12 @@ impl State {
         }
     }
 }
+
+/// Functions that look for an object, or put equal ones together.
+const SEARCHES: &[&str] = &["countOf", "indexOf", "count", "index", "groupby"];
+
+/// Functions that put objects in order.
+const ORDERS: &[&str] = &["sorted", "min", "max"];
+
+/// Comparisons that other C functions call.
+const COMPARISONS: &[&str] = &["is_", "is_not", "eq", "ne", "contains", "countOf", "indexOf"];

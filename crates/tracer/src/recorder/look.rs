@@ -143,6 +143,15 @@ pub fn is_interned(object: Borrowed<'_, '_>) -> bool {
     object.is_exact_instance_of::<PyString>() && interned(object).is(object)
 }
 
+/// Whether two objects are sequences of one builtin type.
+pub fn are_joined(left: Borrowed<'_, '_>, right: Borrowed<'_, '_>) -> bool {
+    let is_sequence = left.is_exact_instance_of::<PyList>()
+        || left.is_exact_instance_of::<PyTuple>()
+        || left.is_exact_instance_of::<PyString>()
+        || left.is_exact_instance_of::<PyBytes>();
+    is_sequence && left.get_type().is(right.get_type())
+}
+
 /// The text of a constant, shortened.
 pub fn short_repr(object: Borrowed<'_, '_>) -> String {
     // Most keys are identifiers: no need to ask Python how they print.

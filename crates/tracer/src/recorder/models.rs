@@ -5,7 +5,7 @@ use pyo3::types::{PyBool, PyString, PyType};
 use stator_cpython::frame::Frame;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::ops::Conversion;
+use stator_cpython::ops::{BinaryOp, Conversion};
 use stator_cpython::{Result, generic, ops};
 use stator_guards::GuardKind;
 
@@ -101,6 +101,13 @@ impl Recorder {
                 Ok(object)
             }
             (Model::Scalar, _) => self.scalar(frame, callable, args, native),
+            (Model::Binary(BinaryOp::InPlaceAdd), [left, right])
+                if heap::is_named(callable, &["iconcat"]) && !heap::are_joined(*left, *right) =>
+            {
+                // It asks for sequences, `+=` doesn't.
+                self.stop(frame, Reason::OpaqueCall, "iconcat");
+                native()
+            }
             (Model::Binary(op), [left, right]) => self.binary_op(frame, op, *left, *right),
             (Model::Unary(op), [operand]) => self.unary_op(frame, op, *operand),
             (Model::Compare(op), [left, right]) => self.compare_op(frame, op, *left, *right),
