@@ -171,7 +171,7 @@ class Programs(Effects):
                 f"try:\n{inner}\nexcept ({_ERRORS}):\n{after}\nelse:\n    x = x * 0.5",
                 f"for {i} in range(4):\n    try:\n        x = x + {i}\n        if {i} == {stops}:\n"
                 f"            {out}\n    finally:\n{_indented(inner)}\nelse:\n{after}",
-                f"for {i} in {l}:\n    x = use(x, {i})\n    if x is None:\n        break\n{inner}",
+                f"n{i} = 0\nfor {i} in {l}:\n    x = use(x, {i})\n    n{i} += 1\n    if n{i} > 5:\n        break\n{inner}",
                 f"{i} = 0\nwhile {i} < 3:\n    {i} += 1\n    if {i} == {stops}:\n        continue\n{inner}",
                 f"with Block({leaf}) as w:\n    x = use(x, w)\n{inner}",
                 f"manager = Block()\nmanager.swallows = bool({path})\nwith manager:\n{inner}\n    1 / 0",

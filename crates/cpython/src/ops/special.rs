@@ -257,8 +257,15 @@ pub fn getattr_hook<'py>(
     let py = owner.py();
     let hook_name = intern!(py, "__getattr__");
     let ty = owner.get_type();
-    types::lookup(ty.as_borrowed(), hook_name.as_any().as_borrowed())?;
-    generic::clear_exception(py);
+    // A lookup takes an exception that is set for one of its own, and drops it.
+    let asked = PyErr::take(py);
+    if types::lookup(ty.as_borrowed(), hook_name.as_any().as_borrowed()).is_none() {
+        if let Some(asked) = asked {
+            asked.restore(py);
+        }
+        return None;
+    }
+    drop(asked);
     let message = c"'%.200s' object has no attribute '__getattr__'";
     let hook = super::attributes::special(owner, hook_name, message);
     Some(hook.and_then(|hook| super::call(hook.as_borrowed(), &[name], None)))

@@ -2,8 +2,9 @@
 //! is a break in an inlined call.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::types::{PyDict, PyFunction, PyTuple, PyType};
 use stator_cpython::frame::Frame;
+use stator_cpython::heap::types;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, generic, opcode, ops};
 
@@ -66,7 +67,7 @@ impl Recorder {
         let class = ty.as_any().as_borrowed();
         let new = self.lookup(frame, ty, pyo3::intern!(py, "__new__").as_any().as_borrowed());
         let init = self.lookup(frame, ty, pyo3::intern!(py, "__init__").as_any().as_borrowed());
-        let (Some(new), Some(init)) = (new, init) else { return ops::call(class, args, names) };
+        let (Some(new), Some(init)) = (new, init) else { return call_type(class, args, names) };
         let new = heap::wrapped_function(new.as_borrowed());
         self.vouch(frame, new.as_borrowed());
         if self.kind(new.as_borrowed()) == Kind::Function {
@@ -84,13 +85,13 @@ impl Recorder {
         if !new_is_default && known.is_none() {
             let detail = heap::name_of(class);
             self.stop(frame, Reason::OpaqueCall, format!("creation of a {detail}"));
-            return ops::call(class, args, names);
+            return call_type(class, args, names);
         }
         if self.kind(init.as_borrowed()) != Kind::Function {
             // Exceptions, plain objects, containers of builtin bases.
             self.concrete(frame, args, "the creation of an object");
             self.note(frame, |state| args.iter().try_for_each(|arg| state.adopt_deep(*arg)));
-            let result = ops::call(class, args, names)?;
+            let result = call_type(class, args, names)?;
             self.note(frame, |state| {
                 if state.origin(result.as_borrowed()).is_none() {
                     state.set_fresh(result.as_borrowed());
@@ -159,6 +160,27 @@ impl Recorder {
             return Err(generic::raise_init_result(result.as_borrowed()));
         }
         Ok(object)
+    }
+}
+
+/// `type.__call__`, where the class's metaclass has a `__call__` in Python: that one is calling.
+fn call_type<'py>(
+    class: Borrowed<'_, 'py>,
+    args: &[Borrowed<'_, 'py>],
+    names: Option<Borrowed<'_, 'py>>,
+) -> Result<Object<'py>> {
+    let py = class.py();
+    let name = pyo3::intern!(py, "__call__").as_any().as_borrowed();
+    let found = |ty: &Bound<'py, PyType>| types::lookup(ty.as_borrowed(), name);
+    let is_python =
+        found(&class.get_type()).is_some_and(|call| call.is_instance_of::<PyFunction>());
+    match found(&py.get_type::<PyType>()) {
+        Some(call) if is_python => {
+            let mut all = Args::from_slice(&[class]);
+            all.extend_from_slice(args);
+            ops::call(call.as_borrowed(), &all, names)
+        }
+        _ => ops::call(class, args, names),
     }
 }
 

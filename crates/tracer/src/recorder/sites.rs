@@ -122,7 +122,12 @@ impl<'py> Sites<'py> for Recorder {
     }
 
     fn interrupts(&self, frame: &Frame<'py>, what: &'static str) {
+        // An exception may be what is about to be looked at.
+        let raised = PyErr::take(frame.py());
         self.stop(frame, Reason::Instruction, what);
+        if let Some(raised) = raised {
+            raised.restore(frame.py());
+        }
     }
 
     fn skips(&self, frame: &Frame<'py>) -> Option<Skip<'py>> {

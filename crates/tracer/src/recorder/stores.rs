@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
+use stator_cpython::heap::types::{self, Slot, SlotName};
 use stator_cpython::object::Borrowed;
 use stator_cpython::{Result, generic, ops};
 
@@ -47,6 +48,14 @@ impl Recorder {
         }
         if self.kind(owner) == Kind::Tensor {
             return self.set_tensor_attr(frame, owner, name, value);
+        }
+        if types::slot(ty.as_borrowed(), SlotName::SetAttribute) == Slot::Native {
+            // C code of its own decides where the value goes.
+            if !self.is_fresh(owner) {
+                let (name, ty) = (heap::text(name), heap::type_name(owner));
+                self.stop(frame, Reason::OutsideWrite, format!("attribute {name} of a {ty}"));
+            }
+            return ops::set_attr(owner, name, value);
         }
         self.generic_set_attr(frame, owner, name, value)
     }
