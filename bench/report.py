@@ -47,7 +47,8 @@ def report(results: Results) -> str:
         ),
         _section(
             "Replay",
-            'Stator\'s own replay (`backend="eager"`) beside eager.',
+            'Stator\'s own replay (`backend="eager"`) beside eager. "(native)": estimated to gain '
+            "nothing, so it is the check of the guards, then plain Python.",
             ["", "eager", "Stator", "x eager", "graph nodes"],
             (_replay(bench, results) for bench in [*models, *small]),
         ),
@@ -60,7 +61,9 @@ def report(results: Results) -> str:
         _section(
             "Graph breaks",
             'First call, and a warm call with each system\'s `backend="eager"`. The last column is '
-            "(Stator - eager) / (torch.compile - eager) of the warm call.",
+            "(Stator - eager) / (torch.compile - eager) of the warm call. (native): so few "
+            "operations between breaks aren't worth replaying, so Stator checks the guards and "
+            "runs plain Python.",
             [
                 "",
                 "eager",
@@ -144,7 +147,7 @@ def _replay(bench: Bench, results: Results) -> list[str]:
     return [
         bench.title,
         _cell(ours, lambda row: _ms(row["eager"])),
-        _cell(ours, lambda row: _ms(row["replay"])),
+        _cell(ours, lambda row: _ms(row["replay"]) + " (native)" * row["replay_native"]),
         _cell(ours, lambda row: _times(row["replay"] / row["eager"])),
         _cell(ours, lambda row: str(row["nodes"])),
     ]
@@ -168,7 +171,7 @@ def _breaking(bench: Bench, results: Results) -> list[str]:
         _cell(ours, lambda row: _us(row["eager"])),
         _cell(ours, lambda row: _ms(row["first"])),
         _cell(peer, lambda row: _ms(row["first"])),
-        _cell(ours, lambda row: _us(row["replay"])),
+        _cell(ours, lambda row: _us(row["replay"]) + " (native)" * row["replay_native"]),
         _cell(ours, lambda row: _times(row["replay"] / row["eager"])),
         _cell(peer, lambda row: _us(row["replay"])),
         _cell(peer, lambda row: _times(row["replay"] / row["eager"])),

@@ -51,6 +51,8 @@ class Row:
     """`backend="eager"`: the graph run by Stator itself; `torch.compile`'s only where it breaks."""
     nodes: int | None = None
     guards: int | None = None
+    replay_native: bool = False
+    """Stator estimated that replaying gains nothing: `replay` is the guards and plain Python."""
     native: str | None = None
     """Why calls ran natively, if they did: then the row measures plain Python."""
 
@@ -78,16 +80,18 @@ def measure(system_name: str, bench_name: str) -> Row:
         (warm,) = best(lambda: setup.forward(compiled))
         replay = None
         if system_name == "stator" or bench.breaks:
-            replay = _replay(system, setup, eager)
+            replayed = system.compile(setup.target, backend="eager")
+            replay = _replay(replayed, setup, eager)
         row = dataclasses.replace(row, warm=warm, replay=replay)
+        if system_name == "stator":
+            row = dataclasses.replace(row, replay_native=stator.stats(replayed).native > 0)
     if system_name.startswith("torch"):
         return row
     return _with_stats(row, stator.stats(compiled))
 
 
-def _replay(system: System, setup: Setup, eager: float) -> float:
+def _replay(replayed: Any, setup: Setup, eager: float) -> float:
     """A replay, in the currency of `eager`: the two took turns, so their ratio is what counts."""
-    replayed = system.compile(setup.target, backend="eager")
     for _ in range(3):
         setup.call(replayed)
     replay, beside = best(lambda: setup.call(replayed), lambda: setup.call(setup.target))

@@ -22,6 +22,17 @@ def _no_log_left_on() -> Iterator[None]:
         stator.set_logs(all=False)
 
 
+@pytest.fixture(autouse=True)
+def _small_traces_are_replayed() -> Iterator[None]:
+    """Most tests look at replays of functions that are too small to gain anything by them."""
+    stator = sys.modules.get("stator")
+    if stator is None:
+        yield
+        return
+    with stator.config.patch(skip_unprofitable=False):
+        yield
+
+
 @pytest.fixture
 def golden() -> Callable[[str, str], None]:
     """`golden("errors", text)` compares with `tests/golden/errors.txt`; `make bless` rewrites it."""

@@ -30,9 +30,16 @@ class Config:
     min_graph_ops: int = 0
     """Traces whose graph has fewer operations run natively. Doesn't apply under `fullgraph=True`,
     or while a log shows graphs. A trace without any operation, between two graph breaks, always
-    runs natively. The default is 0, because a replay's 1.2 microseconds (3 with a graph break) are
-    saved by the Python around the operations, not by their number: one module pays for them, twenty
-    operators in a row don't. The measurement is in `docs/graph_breaks.md`."""
+    runs natively. The default is 0, because the number of operations doesn't say whether a replay
+    pays: one module does, twenty operators in a row don't. `skip_unprofitable` knows the
+    difference."""
+
+    skip_unprofitable: bool = True
+    """Calls whose replay is estimated to gain nothing over CPython run natively, once their guards
+    are checked: what is behind graph breaks is part of the estimate, and now and then a call is
+    replayed to see whether that has changed. Doesn't apply under `fullgraph=True`, with other
+    backends than `"eager"`, or while a log shows graphs or bytecode. The rule, and what it was
+    measured on, is in `docs/graph_breaks.md`."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in _NAMES:
@@ -43,6 +50,12 @@ class Config:
                     f"stator.config.min_graph_ops takes an integer from 0 up, not {value!r}."
                 )
             _stator._set_min_graph_ops(value)
+        if name == "skip_unprofitable":
+            if type(value) is not bool:
+                raise ConfigError(
+                    f"stator.config.skip_unprofitable takes True or False, not {value!r}."
+                )
+            _stator._set_skip_unprofitable(value)
         if name == "recompile_limit" and not is_recompile_limit(value):
             raise ConfigError(
                 f"stator.config.recompile_limit takes an integer from 1 up, not {value!r}."

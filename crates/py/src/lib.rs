@@ -34,6 +34,12 @@ fn _set_min_graph_ops(operations: u64) {
     stator_tracer::config::set_min_graph_ops(operations);
 }
 
+/// Whether calls of traces that gain nothing run natively.
+#[pyfunction]
+fn _set_skip_unprofitable(skips: bool) {
+    stator_tracer::config::set_skip_unprofitable(skips);
+}
+
 #[pymodule]
 fn _stator(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
@@ -42,6 +48,7 @@ fn _stator(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_set_log_mask, module)?)?;
     module.add_function(wrap_pyfunction!(reset_all, module)?)?;
     module.add_function(wrap_pyfunction!(_set_min_graph_ops, module)?)?;
+    module.add_function(wrap_pyfunction!(_set_skip_unprofitable, module)?)?;
     module.add_function(wrap_pyfunction!(_breaks_page, module)?)?;
     bytecode::register(module)?;
     programs::register(module)?;

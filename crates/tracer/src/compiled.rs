@@ -23,16 +23,20 @@ use crate::disabled::is_in_disabled;
 use crate::emission;
 use crate::entries::{Entries, Failures};
 use crate::entry::{Entry, Replay};
+use crate::floor::Turn;
 use crate::locate::{shown_path, source_line, text};
 use crate::lock;
 use crate::logs::Log;
 use crate::marks;
 use crate::policy::Policy;
+use crate::profit::Estimate;
 use crate::recorder::{self, GraphBreak, record};
 use crate::resume::drive;
 use crate::resume::point::Points;
 use crate::resume::session::{Brought, Root, Session};
 use crate::stance::{self, Stance};
+
+mod weighing;
 
 /// A function that is traced at its first call and replayed afterwards.
 ///
@@ -220,6 +224,11 @@ impl Compiled {
         self.entries().iter().map(|entry| entry.graph_code(py)).collect()
     }
 
+    /// What was counted for the estimate of each entry; see [`Entry::counts`].
+    fn counts(&self) -> Vec<[u64; 7]> {
+        self.entries().iter().map(|entry| entry.counts()).collect()
+    }
+
     /// The guards of each entry, as the `guards` log prints them.
     fn guards(&self, py: Python<'_>) -> Vec<Vec<String>> {
         self.entries().iter().map(|entry| entry.guards(py)).collect()
@@ -362,8 +371,12 @@ impl Compiled {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Object<'py>> {
         let (py, own) = (this.py(), this.get());
+        let turn = if own.skips(entry) { entry.floor().turn() } else { Turn::Replay };
         let is_small = !entry.breaks() && !own.fullgraph && entry.is_small();
-        if is_small || (entry.makes_frames() && c_stack::room() != Room::Enough) {
+        if turn == Turn::Native
+            || is_small
+            || (entry.makes_frames() && c_stack::room() != Room::Enough)
+        {
             return own.run_natively(py, args, kwargs);
         }
         let mut staged = Vec::new();
@@ -385,9 +398,13 @@ impl Compiled {
         own.hits.fetch_add(1, Ordering::Relaxed);
         emission::give(py, staged)?;
         let continued = drive::go_on(this, entry, state);
+        let estimate = entry.estimate() + continued.estimate;
         if let Some(session) = continued.session {
             own.ended();
-            return Self::conclude(this, continued.result, &session);
+            return Self::conclude(this, continued.result, &session, Some((entry, estimate)));
+        }
+        if turn == Turn::Trial && continued.result.is_ok() {
+            Self::weigh(this, entry, estimate, None);
         }
         continued.result
     }
@@ -447,17 +464,21 @@ impl Compiled {
             session.clone(),
             policy,
         )?;
-        Self::conclude(this, result.map_err(|raised| raised.take(py)), &session)
+        Self::conclude(this, result.map_err(|raised| raised.take(py)), &session, None)
     }
 
     /// What a recorded call comes to. What it raised goes before what may be said about its trace.
+    /// `before`: the entry that was replayed, and the estimate up to where the recording began.
     fn conclude<'py>(
         this: &Bound<'py, Self>,
         result: PyResult<Object<'py>>,
         session: &Session,
+        before: Option<(&Arc<Entry>, Estimate)>,
     ) -> PyResult<Object<'py>> {
         let py = this.py();
-        let settled = Self::settle(this, session.finish());
+        let brought = session.finish();
+        let root = brought.entry();
+        let settled = Self::settle(this, brought);
         match result {
             Err(raised) if raised.is_instance_of::<GraphBreak>(py) => {
                 // It was abandoned at the break: there the error comes from.
@@ -468,7 +489,12 @@ impl Compiled {
                 Err(error)
             }
             Err(raised) => Err(raised),
-            Ok(result) => settled.map(|()| result),
+            Ok(result) => {
+                settled?;
+                let root = root.as_ref().map(|entry| (entry, Estimate::default()));
+                Self::weigh_recorded(this, root.or(before), session);
+                Ok(result)
+            }
         }
     }
 

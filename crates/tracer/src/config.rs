@@ -1,10 +1,11 @@
 //! Settings that are asked at every call: copies of those in `stator.config`.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use crate::logs::Log;
 
 static MIN_GRAPH_OPS: AtomicU64 = AtomicU64::new(0);
+static SKIP_UNPROFITABLE: AtomicBool = AtomicBool::new(true);
 
 /// Graphs with fewer operations run natively; 0 while a log of graphs is on, so that it shows them.
 #[must_use]
@@ -17,4 +18,16 @@ pub fn min_graph_ops() -> u64 {
 /// Sets [`min_graph_ops`].
 pub fn set_min_graph_ops(operations: u64) {
     MIN_GRAPH_OPS.store(operations, Relaxed);
+}
+
+/// Whether what gains nothing runs natively; not while a log shows what replays do.
+#[must_use]
+pub fn skips_unprofitable() -> bool {
+    let logs = [Log::GraphCode, Log::Graph, Log::GraphSizes, Log::Bytecode];
+    SKIP_UNPROFITABLE.load(Relaxed) && !logs.iter().any(|log| log.is_on())
+}
+
+/// Sets [`skips_unprofitable`].
+pub fn set_skip_unprofitable(skips: bool) {
+    SKIP_UNPROFITABLE.store(skips, Relaxed);
 }

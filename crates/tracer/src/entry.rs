@@ -19,9 +19,11 @@ use crate::config;
 use crate::effects;
 use crate::emission::{self, Emission};
 use crate::evaluator::Link;
+use crate::floor::Floor;
 use crate::locate::{Places, ShownPlaces, shown_path, source_line};
 use crate::lock;
 use crate::policy::{Dims, History, Seen};
+use crate::profit::Estimate;
 use crate::recipe::Values;
 use crate::recorder::{Ending, TracebackEntry, Traced};
 use crate::replay::{self, Program};
@@ -41,6 +43,8 @@ pub struct Entry {
     codes: Codes,
     undo: OnceLock<undo::Plan>,
     follower: Mutex<Option<Follower>>,
+    estimate: Estimate,
+    floor: Floor,
 }
 
 /// The trace that was replayed behind another one's break.
@@ -109,6 +113,8 @@ impl Entry {
                 *object = py.None();
             }
         }
+        let operations = traced.graph.call_count();
+        let estimate = Estimate::of_trace(traced.work, operations, traced.ending.standing());
         Ok(Arc::new(Self {
             traced,
             checker,
@@ -116,6 +122,8 @@ impl Entry {
             codes: Codes::default(),
             undo: OnceLock::new(),
             follower: Mutex::default(),
+            estimate,
+            floor: Floor::default(),
         }))
     }
 
@@ -236,6 +244,27 @@ impl Entry {
     #[must_use]
     pub fn graph_nodes(&self) -> usize {
         self.traced.graph.call_count()
+    }
+
+    /// What replaying this trace saves and costs.
+    #[must_use]
+    pub fn estimate(&self) -> Estimate {
+        self.estimate
+    }
+
+    /// What the estimate was made of: see [`Work::counts`](crate::profit::Work::counts); then operations,
+    /// and the frames that stand at the break it ends with.
+    #[must_use]
+    pub fn counts(&self) -> [u64; 7] {
+        let [instructions, frames, modules, members, calls] = self.traced.work.counts();
+        let standing = self.traced.ending.standing().unwrap_or(0) as u64;
+        [instructions, frames, modules, members, calls, self.graph_nodes() as u64, standing]
+    }
+
+    /// Whether calls that it fits run natively.
+    #[must_use]
+    pub fn floor(&self) -> &Floor {
+        &self.floor
     }
 
     /// Number of guards.

@@ -74,6 +74,9 @@ class Compiled:
         """The graph of each entry, printed as code."""
     def guards(self) -> list[list[str]]:
         """The guards of each entry, as the `guards` log prints them."""
+    def counts(self) -> list[list[int]]:
+        """What was counted to estimate each trace's replay: instructions, frames, modules, members
+        and C calls of Python; operations; frames that stand at the break it ends with."""
 
 def _set_log_mask(mask: int) -> None:
     """Bit i turns on the i-th name of `stator._logs.LOGS`; bit 16 + i asks it for more detail."""
@@ -172,6 +175,7 @@ def _break_everywhere(parity: int) -> None: ...
 def _break_at(number: int) -> None: ...
 def _breaks_asked() -> int: ...
 def _set_min_graph_ops(operations: int) -> None: ...
+def _set_skip_unprofitable(skips: bool) -> None: ...
 def _breaks_page() -> str:
     """The table of break reasons as the page `docs/breaks.md`."""
 

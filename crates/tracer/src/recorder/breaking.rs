@@ -279,6 +279,7 @@ impl Recorder {
         }
         let mut traced = traced?;
         let withs = self.plain_withs.borrow();
+        traced.work = self.tally.take();
         traced.plain_withs =
             withs.iter().map(|(code, unit)| (code.as_ptr() as usize, *unit)).collect();
         drop(withs);
@@ -297,6 +298,7 @@ impl Recorder {
             Some(point) => point.add(entry.clone()),
             None => self.session.traced(entry.clone()),
         }
+        self.session.replays(entry.estimate());
         self.session.made(entry);
         Ok(())
     }
@@ -331,10 +333,14 @@ impl Recorder {
         }
         let point = self.session.points.get_or_make(&key, &chain)?;
         let values = roots(&chain, handled.as_ref());
-        let is_known = point.find(py, &values).is_some();
-        if !is_known && !point.takes_more(self.session.limit) {
-            return Some(false);
+        let known = point.find(py, &values);
+        let is_known = known.is_some();
+        match known {
+            Some((entry, _)) => self.session.replays(entry.estimate()),
+            None if !point.takes_more(self.session.limit) => return Some(false),
+            None => {}
         }
+        self.tally.take();
         self.watching.set(is_known);
         *self.point.borrow_mut() = Some(point.clone());
         *self.gc.borrow_mut() = Some(WithoutGc::new(py));

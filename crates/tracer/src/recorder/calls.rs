@@ -273,6 +273,9 @@ impl Recorder {
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
         self.links.clear();
+        if !matches!(class, Class::Operation(_)) {
+            self.tally.call();
+        }
         if self.meets_symbols() && !matches!(class, Class::Operation(_) | Class::GraphBreak) {
             return self.symbolic_call(frame, class, callable, args, names);
         }

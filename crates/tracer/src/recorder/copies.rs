@@ -34,6 +34,9 @@ const ASKED: &[&str] = &[
     "__setattr__",
 ];
 
+/// About how many instructions `copy.deepcopy` spends on an object.
+const COPYING: u64 = 60;
+
 impl Recorder {
     /// Whether a call of `copy.deepcopy` runs none of the user's code.
     pub(super) fn copies_plainly(
@@ -89,7 +92,9 @@ impl Recorder {
             let operation = Operation { name, is_method: false, determined: Determined::EagerOnly };
             return self.tensor_call(frame, &operation, callable, &args, None);
         }
-        self.guard_copied(frame, object, &mut Vec::new());
+        let mut copied = Vec::new();
+        self.guard_copied(frame, object, &mut copied);
+        self.tally.instructions(COPYING * copied.len() as u64);
         let copy = {
             let _native = Suspended::new(frame.py());
             ops::call(callable, &args, None)?

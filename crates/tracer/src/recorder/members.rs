@@ -117,6 +117,7 @@ impl Recorder {
             return None;
         }
         let members = heap::instance_dict(owner)?;
+        self.tally.member();
         let found = self.note(frame, |state| {
             state.know_instance_dict(owner, members.as_borrowed());
             if !state.enter_known(getter)? {

@@ -94,6 +94,7 @@ use crate::breaks::{Place, Reason};
 use crate::functions::Functions;
 use crate::logs::Log;
 use crate::policy::Carried;
+use crate::profit::Tally;
 use crate::resume::anatomy::Anatomy;
 use crate::resume::point::{Point, Spot, Waiting};
 use crate::resume::session::Session;
@@ -112,6 +113,8 @@ pub struct Recorder {
     point: RefCell<Option<Arc<Point>>>,
     /// Where it began in the innermost frame then: the frame's address, and the unit.
     began: Cell<(usize, usize)>,
+    /// What CPython does in this trace.
+    tally: Tally,
     /// Whether the trace is known already: it's followed to its break, then dropped.
     watching: Cell<bool>,
     /// [`ops::executed`] before the current instruction.
@@ -335,6 +338,7 @@ impl Recorder {
             resume: Cell::new(0),
             point: RefCell::new(None),
             began: Cell::default(),
+            tally: Tally::default(),
             watching: Cell::new(false),
             baseline: Cell::new(0),
             suspended: RefCell::default(),

@@ -65,6 +65,9 @@ impl Recorder {
         if code != known.outer.code() && code != known.inner.code() {
             return None;
         }
+        if code == known.outer.code() {
+            self.tally.module();
+        }
         // Marks, and tests that break everywhere, speak of single instructions.
         if self.is_stopped() || self.has_marks || self.trace_log {
             return None;

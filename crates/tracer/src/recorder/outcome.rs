@@ -23,6 +23,7 @@ use crate::emission::Emission;
 use crate::evaluator::{Link, evaluate};
 use crate::handlers::Withs;
 use crate::policy::Policy;
+use crate::profit::Work;
 use crate::recipe::{GraphOutputs, Recipe, RecipeId, Recipes};
 use crate::resume::anatomy::Anatomy;
 use crate::resume::point::{Waiting, slots};
@@ -74,6 +75,8 @@ pub struct Traced {
     pub known_lists: Box<[u32]>,
     /// The facts about symbols, if there are any.
     pub symbolic: Option<Box<Symbolic>>,
+    /// What CPython does for it.
+    pub work: Work,
 }
 
 /// How a trace ends.
@@ -134,6 +137,15 @@ pub struct FrameRecipe {
 }
 
 impl Ending {
+    /// How many frames stand at the break.
+    #[must_use]
+    pub fn standing(&self) -> Option<usize> {
+        match self {
+            Ending::Return(_) => None,
+            Ending::Break(broken) => Some(broken.frames.len()),
+        }
+    }
+
     /// The recipes of the ending, in a fixed order.
     pub fn roots(&self) -> impl Iterator<Item = RecipeId> {
         let (result, broken) = match self {
@@ -348,6 +360,7 @@ impl Finish {
             emissions,
             known_lists,
             symbolic,
+            work: Work::default(),
         })
     }
 

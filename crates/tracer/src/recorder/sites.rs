@@ -49,6 +49,7 @@ impl<'py> Sites<'py> for Recorder {
                 step = Step::Substitute;
             }
         }
+        self.tally.instruction();
         self.baseline.set(ops::executed());
         self.links.clear();
         let known = if self.has_marks { self.known_break(frame) } else { None };
@@ -93,6 +94,9 @@ impl<'py> Sites<'py> for Recorder {
         let is_root = !self.entered_root.get() && frame.code().as_ptr() as usize == self.root;
         self.entered_root.set(true);
         self.baseline.set(EXECUTED);
+        if !is_root {
+            self.tally.frame();
+        }
         let is_direct = is_root || self.links.enters(frame);
         self.note(frame, |state| {
             let caller = match (frame.previous(), state.frames.last()) {

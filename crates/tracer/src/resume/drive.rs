@@ -10,7 +10,7 @@
 //! to the next break); if none fits, one is recorded, in place; or the program runs natively to its
 //! end. Where a frame returns to one that waits, the same happens there.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -32,6 +32,7 @@ use crate::compiled::Compiled;
 use crate::emission;
 use crate::entry::{Entry, FrameState, Replay, State};
 use crate::evaluator::{Flow, Link, Plain, Resumed, resume};
+use crate::profit::Estimate;
 use crate::recorder::Recorder;
 
 /// How a frame goes on.
@@ -80,6 +81,8 @@ struct Driver {
     raised: RefCell<Vec<tracebacks::Raised>>,
     /// The trace that led to the break.
     before: RefCell<Arc<Entry>>,
+    /// The estimates of the traces that were replayed.
+    estimate: Cell<Estimate>,
 }
 
 /// What came of the program behind a break.
@@ -88,6 +91,8 @@ pub struct Continued<'py> {
     pub result: PyResult<Object<'py>>,
     /// The session, if something was recorded.
     pub session: Option<Rc<Session>>,
+    /// The estimates of the traces that were replayed behind the break.
+    pub estimate: Estimate,
 }
 
 thread_local! {
@@ -129,6 +134,7 @@ pub fn go_on<'py>(
         handled_at_entry: thread.handled().map_or(0, |handled| handled.as_ptr() as usize),
         raised: RefCell::default(),
         before: RefCell::new(entry.clone()),
+        estimate: Cell::default(),
     });
     let _driving = Driving::start(driver.clone());
     let mut state = Some(state);
@@ -153,7 +159,7 @@ pub fn go_on<'py>(
         recorder.close(py, result.as_ref().ok().map(|value| value.as_borrowed()));
         session
     });
-    Continued { result, session }
+    Continued { result, session, estimate: driver.estimate.get() }
 }
 
 /// The evaluator of frames that are made again.
@@ -265,6 +271,7 @@ impl Driver {
             let code = resumed.frame().code().as_ptr() as usize;
             let last = match (found, point) {
                 (Some((entry, resolved)), _) => {
+                    self.estimate.set(self.estimate.get() + entry.estimate());
                     // Where nothing is gained by it, the frame isn't left.
                     let is_small = entry.is_small();
                     match entry.breaks_at(chain.len(), code).filter(|_| is_small) {

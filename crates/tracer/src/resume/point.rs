@@ -310,6 +310,11 @@ impl Points {
         is_new
     }
 
+    /// How many instructions are marked.
+    pub fn mark_count(&self) -> usize {
+        lock(&self.marks).chains.len()
+    }
+
     /// Whether any instruction is marked.
     pub fn has_marks(&self) -> bool {
         !lock(&self.marks).innermost.is_empty()

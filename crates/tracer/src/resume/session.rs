@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::point::Points;
 use crate::breaks::Break;
 use crate::entry::Entry;
+use crate::profit::Estimate;
 use crate::program::rules::Rules;
 
 /// What came of the trace that began at the compiled function's entry.
@@ -37,6 +38,9 @@ pub struct Session {
     breaks: RefCell<Vec<Break>>,
     tried_again: Cell<bool>,
     broken_mark: RefCell<Option<BrokenMark>>,
+    estimate: Cell<Estimate>,
+    /// How many instructions were marked when it began.
+    marks: usize,
 }
 
 /// A dimension that is marked as dynamic and wasn't kept so, and why.
@@ -54,6 +58,17 @@ pub struct Brought {
     pub broken_mark: Option<BrokenMark>,
 }
 
+impl Brought {
+    /// The first trace, if it can be replayed.
+    #[must_use]
+    pub fn entry(&self) -> Option<Arc<Entry>> {
+        match &self.root {
+            Some(Root::Traced(entry)) => Some(entry.clone()),
+            _ => None,
+        }
+    }
+}
+
 impl Session {
     /// Nothing yet.
     #[must_use]
@@ -64,6 +79,7 @@ impl Session {
         dynamic: Option<bool>,
         is_eager: bool,
     ) -> Self {
+        let marks = points.mark_count();
         Self {
             points,
             limit,
@@ -76,6 +92,8 @@ impl Session {
             breaks: RefCell::default(),
             tried_again: Cell::new(false),
             broken_mark: RefCell::default(),
+            estimate: Cell::default(),
+            marks,
         }
     }
 
@@ -122,6 +140,21 @@ impl Session {
     /// A trace doesn't keep what a user has marked.
     pub fn broke_mark(&self, mark: BrokenMark) {
         self.broken_mark.borrow_mut().get_or_insert(mark);
+    }
+
+    /// Another such call would replay a trace with this estimate here.
+    pub fn replays(&self, estimate: Estimate) {
+        self.estimate.set(self.estimate.get() + estimate);
+    }
+
+    /// The estimate of the recorded part of the call.
+    pub fn estimate(&self) -> Estimate {
+        self.estimate.get()
+    }
+
+    /// Whether another such call would be recorded differently: breaks were met too late.
+    pub fn is_unfinished(&self) -> bool {
+        self.points.mark_count() > self.marks
     }
 
     /// A break was met.
