@@ -22,7 +22,7 @@ def _no_log_left_on() -> Iterator[None]:
         stator.set_logs(all=False)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="session")
 def _small_traces_are_replayed() -> Iterator[None]:
     """Most tests look at replays of functions that are too small to gain anything by them."""
     stator = sys.modules.get("stator")

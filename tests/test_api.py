@@ -483,6 +483,7 @@ MISTAKES = {
     "config.recompile_limti = 3": lambda: _assign("recompile_limti", 3),
     "config.recompile_limti": lambda: stator.config.recompile_limti,
     "config.recompile_limit = 'many'": lambda: _assign("recompile_limit", "many"),
+    "config.skip_unprofitable = 1": lambda: _assign("skip_unprofitable", 1),
     "set_logs(gards=True)": lambda: stator.set_logs(gards=True),
     "set_logs(guards='loud')": lambda: stator.set_logs(guards="loud"),
 }

@@ -259,6 +259,29 @@ def test_a_break_that_was_met_too_late_is_traced_first() -> None:
 # Where it doesn't apply.
 
 
+def test_programs_that_ask_whether_they_are_compiled() -> None:
+    told = []
+
+    def function(x: Tensor) -> Tensor:
+        told.append(stator.is_compiling())
+        return x + 1
+
+    stats = call(stator.compile(function), X, times=5)
+    assert stats.native == 0 and told == [True] * 5
+
+
+def test_constants_that_the_user_vouches_for() -> None:
+    values = [1, 2, 3, 4, 5]
+
+    @stator.assume_constant_result
+    def value() -> int:
+        return values.pop(0)
+
+    compiled = stator.compile(lambda x: x + value())
+    for _ in range(5):
+        assert torch.equal(compiled(X), X + 1)
+
+
 def test_off() -> None:
     with stator.config.patch(skip_unprofitable=False):
         compiled = stator.compile(operators)

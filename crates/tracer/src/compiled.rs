@@ -371,7 +371,7 @@ impl Compiled {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Object<'py>> {
         let (py, own) = (this.py(), this.get());
-        let turn = if own.skips(entry) { entry.floor().turn() } else { Turn::Replay };
+        let turn = own.turn(entry);
         let is_small = !entry.breaks() && !own.fullgraph && entry.is_small();
         if turn == Turn::Native
             || is_small

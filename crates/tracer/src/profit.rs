@@ -53,6 +53,7 @@ pub struct Tally {
     modules: Cell<u64>,
     members: Cell<u64>,
     calls: Cell<u64>,
+    is_steered: Cell<bool>,
 }
 
 fn count(cell: &Cell<u64>) {
@@ -91,6 +92,11 @@ impl Tally {
         count(&self.calls);
     }
 
+    /// What the program does depends on being traced: `is_compiling()`, `assume_constant_result`.
+    pub fn steer(&self) {
+        self.is_steered.set(true);
+    }
+
     /// What was counted, which begins anew.
     pub fn take(&self) -> Work {
         Work {
@@ -99,6 +105,7 @@ impl Tally {
             modules: self.modules.take(),
             members: self.members.take(),
             calls: self.calls.take(),
+            is_steered: self.is_steered.take(),
         }
     }
 }
@@ -111,6 +118,7 @@ pub struct Work {
     modules: u64,
     members: u64,
     calls: u64,
+    is_steered: bool,
 }
 
 impl Work {
@@ -139,6 +147,8 @@ pub struct Estimate {
     cost: u64,
     operations: u64,
     breaks: u64,
+    /// Whether plain Python would do something else.
+    is_steered: bool,
 }
 
 impl Estimate {
@@ -163,13 +173,14 @@ impl Estimate {
             cost: PRICES.operation * operations + graph_break,
             operations,
             breaks: u64::from(standing.is_some()),
+            is_steered: work.is_steered,
         }
     }
 
-    /// Whether replaying is quicker than CPython.
+    /// Whether calls had better be replayed than run natively.
     #[must_use]
     pub fn pays(&self) -> bool {
-        self.saved >= self.cost
+        self.is_steered || self.saved >= self.cost
     }
 }
 
@@ -182,6 +193,7 @@ impl Add for Estimate {
             cost: self.cost + other.cost,
             operations: self.operations + other.operations,
             breaks: self.breaks + other.breaks,
+            is_steered: self.is_steered || other.is_steered,
         }
     }
 }

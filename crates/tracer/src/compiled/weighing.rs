@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use super::{Compiled, location, name};
 use crate::config;
 use crate::entry::Entry;
-use crate::floor::{News, Verdict};
+use crate::floor::{News, Turn};
 use crate::locate::shown_path;
 use crate::lock;
 use crate::logs::Log;
@@ -17,12 +17,7 @@ use crate::resume::session::Session;
 use crate::resume::testing::Breaks;
 
 impl Compiled {
-    /// Whether calls that gain nothing may run natively, and some that this entry fits do.
-    pub(super) fn skips(&self, entry: &Entry) -> bool {
-        entry.floor().is_under() && self.may_skip()
-    }
-
-    /// What runs a graph that a backend has compiled is another question. Tests that count
+    /// Whether calls that gain nothing may run natively. What runs a graph that a backend has compiled is another question. Tests that count
     /// breaks want all of them.
     fn may_skip(&self) -> bool {
         self.backend.is_none()
@@ -65,8 +60,19 @@ impl Compiled {
             let head = format!("{verdict} {} ({}:{line})", name(this), shown_path(&file));
             Log::GraphBreaks.emit(this.py(), &format!("{head}\n{}", verdict.report(estimate)));
         }
-        if verdict == Verdict::Native {
-            lock(&this.get().state).reason = Some(estimate.to_string());
+    }
+
+    /// What is done with a call that an entry fits.
+    pub(super) fn turn(&self, entry: &Entry) -> Turn {
+        if !entry.floor().is_under() || !self.may_skip() {
+            return Turn::Replay;
         }
+        let turn = entry.floor().turn();
+        if turn == Turn::Native
+            && let Some(estimate) = entry.floor().reason()
+        {
+            lock(&self.state).reason = Some(estimate.to_string());
+        }
+        turn
     }
 }

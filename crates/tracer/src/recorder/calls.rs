@@ -310,6 +310,7 @@ impl Recorder {
                 if is_module_call(frame) {
                     return ops::call(callable, args, names);
                 }
+                self.tally.steer();
                 Ok(pyo3::types::PyBool::new(frame.py(), true).to_owned().into_any())
             }
             Class::StateRead => {

@@ -165,6 +165,7 @@ impl Recorder {
         };
         match &result {
             Ok(value) => {
+                self.tally.steer();
                 self.note(frame, |state| state.keep_constant(value.as_borrowed()));
             }
             Err(_) => self.stop(frame, Reason::OperationRaised, heap::name_of(callable)),
