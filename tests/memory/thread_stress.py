@@ -224,6 +224,8 @@ class Stress:
 
 
 def main(seconds: float) -> None:
+    # Functions as small as these would run natively, and what is counted are their replays.
+    stator.config.skip_unprofitable = False
     stress = Stress(seconds)
     threads = [threading.Thread(target=stress.run, args=(i,), daemon=True) for i in range(THREADS)]
     faulthandler.dump_traceback_later(seconds + GRACE, exit=True)
