@@ -89,7 +89,9 @@ impl Recorder {
         if self.is_stopped() || self.kind(name) != Kind::Constant {
             return None;
         }
-        self.note(frame, |state| state.find_member(owner, dict, name)).flatten()
+        let member = self.note(frame, |state| state.find_member(owner, dict, name)).flatten()?;
+        self.tally.member();
+        Some(member)
     }
 
     /// What `getter`, the class's `__getattr__`, returns, if it is that of `nn.Module` and finds
