@@ -220,7 +220,8 @@ class Stress:
         if not all(same(found, loop(x, k) * k) for found in results):
             self.wrong.append(f"a function of its own, {k}")
         if (stats.traces, stats.hits) != (1, 2):
-            self.wrong.append(f"a function of its own: {stats.traces} traces, {stats.hits} hits")
+            counts = f"{stats.traces} traces, {stats.hits} hits, {stats.native} native"
+            self.wrong.append(f"a function of its own: {counts}: {stats.reason}")
 
 
 def main(seconds: float) -> None:

@@ -17,7 +17,7 @@ use stator_cpython::thread::c_stack::{self, Room};
 
 use crate::bind::Signature;
 use crate::breaks::{Break, Place, Reason};
-use crate::check::{Failure, Resolved, has_foreign_modes, read_global_state};
+use crate::check::{Failure, Resolved, foreign_mode, read_global_state};
 use crate::disabled::is_in_disabled;
 use crate::emission;
 use crate::entries::{Entries, Failures};
@@ -425,8 +425,9 @@ impl Compiled {
         let (py, own) = (this.py(), this.get());
         let function = own.function.bind(py);
         let global = read_global_state(py)?;
-        if has_foreign_modes(&global) {
-            let stop = Break::new(Reason::ForeignMode);
+        if let Some(mode) = foreign_mode(&global) {
+            let mut stop = Break::new(Reason::ForeignMode);
+            stop.detail = mode.into();
             if own.fullgraph {
                 return Err(graph_break_error(py, &stop));
             }

@@ -20,7 +20,7 @@ thread_local! {
     static KNOWN: RefCell<Vec<(Words, Arc<GlobalState>)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Names of the facts about modes, for [`has_foreign_modes`].
+/// Names of the facts about modes, for [`foreign_mode`].
 const MODES: [&str; 4] = [
     "torch._C._len_torch_function_stack()",
     "torch._C._len_torch_dispatch_stack()",
@@ -178,11 +178,11 @@ def compile_facts(torch, lines):
     Ok((names, reader.unbind()))
 }
 
-/// Whether torch-function modes, dispatch modes or functorch transforms were active, or
+/// What says that torch-function modes, dispatch modes or functorch transforms were active, or
 /// `torch.jit.trace` was at work: then a call runs natively.
 #[must_use]
-pub fn has_foreign_modes(state: &GlobalState) -> bool {
-    MODES.iter().any(|name| match state.get(name) {
+pub fn foreign_mode(state: &GlobalState) -> Option<&'static str> {
+    MODES.into_iter().find(|name| match state.get(name) {
         Some(Value::Int(level)) => *level > 0,
         Some(Value::Bool(on)) => *on,
         _ => false,

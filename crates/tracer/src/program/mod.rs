@@ -27,7 +27,7 @@ pub use build::Built;
 pub use link::{Linked, names};
 
 use crate::breaks::{Break, Place, Reason};
-use crate::check::{has_foreign_modes, read_global_state};
+use crate::check::{foreign_mode, read_global_state};
 use crate::locate::Places;
 use crate::recorder::{self, GraphBreak, Recorded, record_program};
 use crate::resume::session::Session;
@@ -38,7 +38,7 @@ use rules::Rules;
 /// # Errors
 /// That of a break.
 pub fn check_modes(py: Python<'_>) -> PyResult<()> {
-    if recorder::is_recording() || has_foreign_modes(&*read_global_state(py)?) {
+    if recorder::is_recording() || foreign_mode(&*read_global_state(py)?).is_some() {
         let class = modules::import(py, "stator.errors")?.getattr("ProgramError")?;
         let stop = Break::new(Reason::ForeignMode);
         let arguments = (stop.reason.id(), stop.explanation(), stop.reason.hint());

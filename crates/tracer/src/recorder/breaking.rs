@@ -27,7 +27,7 @@ use super::outcome::{End, Finish, Standing};
 use super::state::{ActiveFrame, Caller, State, Stop};
 use super::{look as heap, place};
 use crate::breaks::{Break, Reason};
-use crate::check::{has_foreign_modes, read_global_state};
+use crate::check::{foreign_mode, read_global_state};
 use crate::entry::Entry;
 use crate::evaluator::Link;
 use crate::logs::Log;
@@ -328,7 +328,7 @@ impl Recorder {
         let chain: Chain<'_> = standing.iter().map(|standing| standing.waiting.clone()).collect();
         let key = Key::of(&chain, handled.is_some());
         let global = read_global_state(py).ok()?;
-        if has_foreign_modes(&global) {
+        if foreign_mode(&global).is_some() {
             return Some(false);
         }
         let point = self.session.points.get_or_make(&key, &chain)?;

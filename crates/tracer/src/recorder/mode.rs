@@ -35,6 +35,7 @@ impl Mode {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = func.py();
+        let _stashed = Stashed::new();
         let empty = PyTuple::empty(py);
         let args = args.unwrap_or(&empty);
         if let Some(recorder) = super::current()
@@ -51,6 +52,23 @@ impl Mode {
             return called.map_err(|raised| raised.take(py));
         }
         func.call(args, kwargs)
+    }
+}
+
+/// PyTorch takes a mode off its stack while it is asked: a Python frame that begins then finds it off.
+struct Stashed(usize);
+
+impl Stashed {
+    fn new() -> Self {
+        let pushed = PUSHED.get();
+        PUSHED.set(pushed.saturating_sub(1));
+        Self(pushed)
+    }
+}
+
+impl Drop for Stashed {
+    fn drop(&mut self) {
+        PUSHED.set(self.0);
     }
 }
 
