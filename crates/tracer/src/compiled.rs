@@ -426,8 +426,7 @@ impl Compiled {
         let function = own.function.bind(py);
         let global = read_global_state(py)?;
         if let Some(mode) = foreign_mode(&global) {
-            let mut stop = Break::new(Reason::ForeignMode);
-            stop.detail = mode.into();
+            let stop = Break { detail: mode.into(), ..Break::new(Reason::ForeignMode) };
             if own.fullgraph {
                 return Err(graph_break_error(py, &stop));
             }

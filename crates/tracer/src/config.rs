@@ -11,8 +11,7 @@ static SKIP_UNPROFITABLE: AtomicBool = AtomicBool::new(true);
 #[must_use]
 pub fn min_graph_ops() -> u64 {
     let least = MIN_GRAPH_OPS.load(Relaxed);
-    let logged = || [Log::GraphCode, Log::Graph, Log::GraphSizes].iter().any(|log| log.is_on());
-    if least > 0 && logged() { 0 } else { least }
+    if least > 0 && shows_graphs() { 0 } else { least }
 }
 
 /// Sets [`min_graph_ops`].
@@ -23,11 +22,15 @@ pub fn set_min_graph_ops(operations: u64) {
 /// Whether what gains nothing runs natively; not while a log shows what replays do.
 #[must_use]
 pub fn skips_unprofitable() -> bool {
-    let logs = [Log::GraphCode, Log::Graph, Log::GraphSizes, Log::Bytecode];
-    SKIP_UNPROFITABLE.load(Relaxed) && !logs.iter().any(|log| log.is_on())
+    SKIP_UNPROFITABLE.load(Relaxed) && !shows_graphs() && !Log::Bytecode.is_on()
 }
 
 /// Sets [`skips_unprofitable`].
 pub fn set_skip_unprofitable(skips: bool) {
     SKIP_UNPROFITABLE.store(skips, Relaxed);
+}
+
+/// Whether a log of graphs is on.
+fn shows_graphs() -> bool {
+    [Log::GraphCode, Log::Graph, Log::GraphSizes].iter().any(|log| log.is_on())
 }

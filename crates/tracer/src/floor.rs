@@ -7,7 +7,7 @@
 
 use std::fmt;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::lock;
 use crate::profit::Estimate;
@@ -31,7 +31,6 @@ pub struct Floor {
     distance: AtomicU32,
     /// The estimate that calls run natively by; taken by the first of them.
     reason: Mutex<Option<Estimate>>,
-    has_reason: AtomicBool,
 }
 
 /// What is done with a call that the entry fits.
@@ -137,15 +136,11 @@ impl Floor {
         self.distance.store(distance, Relaxed);
         self.state.store(if leads_on { distance + 1 } else { NEVER_TRIED }, Relaxed);
         *lock(&self.reason) = Some(estimate);
-        self.has_reason.store(true, Relaxed);
         (state == REPLAYS).then_some(Verdict::Native)
     }
 
     /// Why calls run natively, if that is new.
     pub fn reason(&self) -> Option<Estimate> {
-        if !self.has_reason.swap(false, Relaxed) {
-            return None;
-        }
         lock(&self.reason).take()
     }
 }

@@ -36,12 +36,8 @@ pub enum Mark {
 #[must_use]
 pub fn of(function: Borrowed<'_, '_>) -> Option<Mark> {
     let py = function.py();
-    if is_of_torch(function, pyo3::intern!(py, "graph_break"), "torch/_dynamo/decorators.py") {
-        return Some(Mark::Break);
-    }
-    // Once `torch.compile` is in use, each new module is noted there, for its own traces.
-    if is_of_torch(function, pyo3::intern!(py, "tag"), "torch/_dynamo/mutation_guard.py") {
-        return Some(Mark::Nothing);
+    if let Some(mark) = of_torch(function) {
+        return Some(mark);
     }
     let Peek::Dict(marks) = peek_instance_dict(function) else { return None };
     if dict::length(marks.as_borrowed()) == Some(0) {
@@ -91,15 +87,22 @@ fn found<'py>(marks: Borrowed<'_, 'py>, name: &Bound<'py, PyString>) -> Option<O
     }
 }
 
-/// Whether this is a function of PyTorch's that nobody could mark. It is known by its code, so that
-/// it needn't be loaded when the function table is made.
-fn is_of_torch(function: Borrowed<'_, '_>, name: &Bound<'_, PyString>, file: &str) -> bool {
-    let code = value(function, Field::Code);
-    let Some(code) = code.as_ref().and_then(|code| Code::of(code.as_borrowed())) else {
-        return false;
-    };
+/// The mark of functions of PyTorch's that nobody could mark. They are known by their code, so that
+/// they needn't be loaded when the function table is made.
+fn of_torch(function: Borrowed<'_, '_>) -> Option<Mark> {
+    let py = function.py();
+    let code = value(function, Field::Code)?;
+    let code = Code::of(code.as_borrowed())?;
     // Names in code are interned.
-    code.name().is(name) && text(code.filename()).ends_with(file)
+    let (file, mark) = if code.name().is(pyo3::intern!(py, "graph_break")) {
+        ("torch/_dynamo/decorators.py", Mark::Break)
+    } else if code.name().is(pyo3::intern!(py, "tag")) {
+        // Once `torch.compile` is in use, each new module is noted there, for its own traces.
+        ("torch/_dynamo/mutation_guard.py", Mark::Nothing)
+    } else {
+        return None;
+    };
+    text(code.filename()).ends_with(file).then_some(mark)
 }
 
 fn qualname(function: Borrowed<'_, '_>) -> String {

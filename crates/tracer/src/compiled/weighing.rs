@@ -17,8 +17,8 @@ use crate::resume::session::Session;
 use crate::resume::testing::Breaks;
 
 impl Compiled {
-    /// Whether calls that gain nothing may run natively. What runs a graph that a backend has compiled is another question. Tests that count
-    /// breaks want all of them.
+    /// Whether calls that gain nothing may run natively. What a graph gains that a backend has
+    /// compiled isn't estimated; tests that count breaks want all of them.
     fn may_skip(&self) -> bool {
         self.backend.is_none()
             && !self.fullgraph

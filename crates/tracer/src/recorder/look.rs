@@ -10,6 +10,7 @@ use stator_cpython::Result;
 use stator_cpython::generic;
 pub use stator_cpython::generic::bind_method;
 pub use stator_cpython::heap::container::list_items;
+pub use stator_cpython::heap::dict::is_plain as is_exact_dict;
 use stator_cpython::heap::dict::{InstanceDict, Lookup};
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::heap::{constant, container, dict, types};
@@ -62,11 +63,6 @@ pub fn children<'py>(container: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
     } else {
         list_items(container)
     }
-}
-
-/// Whether an object is a `dict`, not an instance of a subclass.
-pub fn is_exact_dict(object: Borrowed<'_, '_>) -> bool {
-    object.is_exact_instance_of::<PyDict>()
 }
 
 /// Whether an object is a class that nobody can change.
