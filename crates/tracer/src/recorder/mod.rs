@@ -153,7 +153,7 @@ pub struct Recorder {
     allowed_by_torch: FxHashSet<usize>,
     machinery: machinery::Machinery,
     /// For each frame being evaluated, how many of Stator's modes it suspended.
-    suspended_modes: RefCell<Vec<usize>>,
+    suspended_modes: RefCell<Vec<mode::Suspended>>,
 }
 
 thread_local! {

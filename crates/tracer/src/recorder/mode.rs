@@ -16,7 +16,9 @@ use stator_cpython::modules;
 use super::Recorder;
 
 thread_local! {
-    /// Modes on this thread's stack that are Stator's.
+    /// How often C code that runs on this thread has the mode on. PyTorch's stack may hold fewer:
+    /// PyTorch takes a mode off while it asks it, and whatever it allocates then may begin a frame
+    /// (a callback of the garbage collector).
     static PUSHED: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -35,7 +37,6 @@ impl Mode {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = func.py();
-        let _stashed = Stashed::new();
         let empty = PyTuple::empty(py);
         let args = args.unwrap_or(&empty);
         if let Some(recorder) = super::current()
@@ -55,26 +56,11 @@ impl Mode {
     }
 }
 
-/// PyTorch takes a mode off its stack while it is asked: a Python frame that begins then finds it off.
-struct Stashed(usize);
-
-impl Stashed {
-    fn new() -> Self {
-        let pushed = PUSHED.get();
-        PUSHED.set(pushed.saturating_sub(1));
-        Self(pushed)
-    }
-}
-
-impl Drop for Stashed {
-    fn drop(&mut self) {
-        PUSHED.set(self.0);
-    }
-}
-
 struct Stack {
     push: Py<PyAny>,
     pop: Py<PyAny>,
+    len: Py<PyAny>,
+    at: Py<PyAny>,
     mode: Py<PyAny>,
 }
 
@@ -85,7 +71,9 @@ fn stack(py: Python<'_>) -> Option<&Stack> {
             let c = modules::import(py, "torch._C").ok()?;
             let push = c.getattr("_push_on_torch_function_stack").ok()?.unbind();
             let pop = c.getattr("_pop_torch_function_stack").ok()?.unbind();
-            Some(Stack { push, pop, mode: Py::new(py, Mode).ok()?.into_any() })
+            let len = c.getattr("_len_torch_function_stack").ok()?.unbind();
+            let at = c.getattr("_get_function_stack_at").ok()?.unbind();
+            Some(Stack { push, pop, len, at, mode: Py::new(py, Mode).ok()?.into_any() })
         })
         .as_ref()
 }
@@ -107,6 +95,28 @@ fn pop(py: Python<'_>) {
         let popped = stack.pop.call0(py);
         debug_assert!(popped.is_ok());
     }
+}
+
+/// How many modes at the top of PyTorch's stack are Stator's.
+fn on_top(py: Python<'_>) -> usize {
+    let count = |stack: &Stack| -> PyResult<usize> {
+        let len: usize = stack.len.call0(py)?.extract(py)?;
+        let mut on_top = 0;
+        while on_top < len && stack.at.call1(py, (len - on_top - 1,))?.is(&stack.mode) {
+            on_top += 1;
+        }
+        Ok(on_top)
+    };
+    let counted = stack(py).map(count);
+    debug_assert!(!matches!(counted, Some(Err(_))));
+    counted.and_then(PyResult::ok).unwrap_or(0)
+}
+
+/// What was on before a Python frame began.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Suspended {
+    pushed: usize,
+    popped: usize,
 }
 
 impl Recorder {
@@ -140,31 +150,30 @@ impl Recorder {
 
     /// A Python frame starts under C code: the mode is off while it runs.
     pub(super) fn suspend_mode(&self, py: Python<'_>) {
-        let pushed = PUSHED.get();
-        let mut suspended = self.suspended_modes.borrow_mut();
-        suspended.push(pushed);
-        if pushed > 0 {
-            PUSHED.set(0);
+        let mut suspended = Suspended { pushed: PUSHED.replace(0), popped: 0 };
+        if suspended.pushed > 0 {
             // A generator that is closed enters its frame with an exception.
             let raised = PyErr::take(py);
-            (0..pushed).for_each(|_| pop(py));
+            suspended.popped = on_top(py);
+            (0..suspended.popped).for_each(|_| pop(py));
             if let Some(raised) = raised {
                 raised.restore(py);
             }
         }
+        self.suspended_modes.borrow_mut().push(suspended);
     }
 
     /// The frame ended: the mode is on again as it was.
     pub(super) fn resume_mode(&self, py: Python<'_>) {
-        let pushed = self.suspended_modes.borrow_mut().pop().unwrap_or(0);
-        if pushed > 0 {
+        let suspended = self.suspended_modes.borrow_mut().pop().unwrap_or_default();
+        if suspended.popped > 0 {
             // The frame may be leaving with an exception.
             let raised = PyErr::take(py);
-            (0..pushed).for_each(|_| push(py));
-            PUSHED.set(pushed);
+            (0..suspended.popped).for_each(|_| push(py));
             if let Some(raised) = raised {
                 raised.restore(py);
             }
         }
+        PUSHED.set(suspended.pushed);
     }
 }
