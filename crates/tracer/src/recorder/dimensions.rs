@@ -462,9 +462,9 @@ impl Recorder {
 /// What an operation is given, as far as symbols are in it.
 pub struct Given<'py> {
     /// Its arguments.
-    args: SmallVec<[Object<'py>; 8]>,
+    pub(super) args: SmallVec<[Object<'py>; 8]>,
     /// Names of the last of them.
-    names: SmallVec<[String; 4]>,
+    pub(super) names: SmallVec<[String; 4]>,
 }
 
 impl State {

@@ -57,6 +57,7 @@ mod programs;
 mod protocols;
 mod raising;
 mod recipes;
+mod returned;
 mod roots;
 mod signatures;
 mod sites;

@@ -335,7 +335,7 @@ impl State {
     }
 
     /// Whether an operation writes to its first argument, by PyTorch's convention for names.
-    fn writes_first(&self, target: Target) -> bool {
+    pub(super) fn writes_first(&self, target: Target) -> bool {
         let name = match target {
             Target::Operator(operator) => return operator.is_in_place(),
             Target::GetAttr { .. } => return false,

@@ -292,6 +292,7 @@ impl Recorder {
                 if let Some(given) = &given {
                     let name = state.operation_name(target);
                     state.infer(&name, given, object.as_borrowed());
+                    state.keep_returned(target, given, object.as_borrowed());
                 }
                 Ok(())
             });
