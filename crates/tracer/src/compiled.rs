@@ -71,6 +71,10 @@ struct CacheState {
     traces: u64,
     /// Whether every call from now on runs natively.
     given_up: bool,
+    /// Recordings in a row that came to nothing, and how many calls that fit no entry run natively
+    /// before the next one.
+    failures: u32,
+    pause: u32,
     reason: Option<String>,
     /// Graph breaks met while recording.
     breaks: u64,
@@ -84,6 +88,25 @@ struct CacheState {
 
 /// After so many recordings that broke too late a function runs natively.
 const RETRIES: usize = 64;
+
+/// At most 2 to this power calls, less one, lie between two recordings that come to nothing.
+const LONGEST_PAUSE: u32 = 10;
+
+impl CacheState {
+    /// Whether a call that fits no entry is to run natively, as the last recordings came to nothing.
+    fn pauses(&mut self) -> bool {
+        let pauses = self.pause > 0;
+        self.pause = self.pause.saturating_sub(1);
+        pauses
+    }
+
+    /// A recording came to nothing: none, 1, 3, 7, ... calls run natively before the next one. What
+    /// stood in the way may be gone by then (parameters that weren't there yet, an odd argument).
+    fn pause_longer(&mut self) {
+        self.pause = (1 << self.failures.min(LONGEST_PAUSE)) - 1;
+        self.failures += 1;
+    }
+}
 
 /// Counters of one compiled function.
 #[pyclass(frozen, get_all, module = "stator._stator")]
@@ -359,6 +382,7 @@ impl Compiled {
             let remembered = stop.is_none() || !self.fullgraph;
             state.signature = remembered.then(|| signature.clone());
             state.given_up = false;
+            (state.failures, state.pause) = (0, 0);
             std::mem::take(&mut state.entries)
         };
         drop(outdated);
@@ -366,7 +390,7 @@ impl Compiled {
         let Some((reason, detail)) = stop else { return Ok(Some((signature, None))) };
         let (file, line) = location(self.function.bind(this.py()));
         let stack = vec![Place { file, line, function: name(this) }];
-        Self::give_up(this, Break { reason, detail, stack }).map(|()| None)
+        Self::give_up(this, &Break { reason, detail, stack }).map(|()| None)
     }
 
     fn replay<'py>(
@@ -423,6 +447,9 @@ impl Compiled {
         failures: Failures<'_>,
     ) -> PyResult<Object<'py>> {
         let (py, own) = (this.py(), this.get());
+        if lock(&own.state).pauses() {
+            return own.run_natively(py, args, kwargs);
+        }
         let function = own.function.bind(py);
         let global = read_global_state(py)?;
         if let Some(mode) = foreign_mode(&global) {
@@ -537,10 +564,16 @@ impl Compiled {
         let stop = match root {
             None => return Ok(()),
             Some(Root::Traced(entry)) => {
-                lock(&own.state).entries.add(entry);
+                let mut state = lock(&own.state);
+                state.failures = 0;
+                state.entries.add(entry);
                 return Ok(());
             }
-            Some(Root::Failed(stop)) => stop,
+            Some(Root::Failed(stop)) => {
+                own.native.fetch_add(1, Ordering::Relaxed);
+                lock(&own.state).pause_longer();
+                return Self::run_on(this, &stop);
+            }
             Some(Root::Retry(stop)) => {
                 own.native.fetch_add(1, Ordering::Relaxed);
                 let mut state = lock(&own.state);
@@ -549,11 +582,10 @@ impl Compiled {
                     return Ok(());
                 }
                 drop(state);
-                return Self::give_up(this, stop);
+                stop
             }
         };
-        own.native.fetch_add(1, Ordering::Relaxed);
-        Self::give_up(this, stop)
+        Self::give_up(this, &stop)
     }
 
     /// How many traces may begin at one place.
@@ -569,18 +601,22 @@ impl Compiled {
     }
 
     /// From now on every call runs natively; under `fullgraph` this one raises instead.
-    fn give_up(this: &Bound<'_, Self>, stop: Break) -> PyResult<()> {
+    fn give_up(this: &Bound<'_, Self>, stop: &Break) -> PyResult<()> {
+        Self::run_on(this, stop)?;
+        lock(&this.get().state).given_up = true;
+        Ok(())
+    }
+
+    /// This call runs natively; under `fullgraph` it raises instead.
+    fn run_on(this: &Bound<'_, Self>, stop: &Break) -> PyResult<()> {
         let (py, own) = (this.py(), this.get());
         if Log::GraphBreaks.is_on() {
-            Log::GraphBreaks.emit(py, &break_report(this, &stop, "runs natively:"));
+            Log::GraphBreaks.emit(py, &break_report(this, stop, "runs natively:"));
         }
-        let mut state = lock(&own.state);
-        state.reason = Some(stop.to_string());
+        lock(&own.state).reason = Some(stop.to_string());
         if own.fullgraph {
-            drop(state);
-            return Err(graph_break_error(py, &stop));
+            return Err(graph_break_error(py, stop));
         }
-        state.given_up = true;
         Ok(())
     }
 
