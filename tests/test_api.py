@@ -546,13 +546,15 @@ def test_graph_break_error_shows_the_users_stack(tmp_path: Any) -> None:
         "x.tolist() reads the data of a tensor.",
         "Move it behind the compiled function.",
         [(str(script), 2, "fn")],
+        "A guard can't speak of it.",
     )
     assert str(error) == (
         "This function can't be one graph: x.tolist() reads the data of a tensor.\n"
         f'  File "{script}", line 2, in fn\n'
         "    return x.tolist()\n"
+        "Why: A guard can't speak of it.\n"
         "Hint: Move it behind the compiled function.\n"
-        "(graph break 'tensor_data'; only with fullgraph=True is it an error)"
+        "(graph break 'tensor_data', see docs/breaks.md#tensor_data; only with fullgraph=True is it an error)"
     )
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 

@@ -328,11 +328,16 @@ class Tracing:
             ) from None
 
     def error(
-        self, id: str, explanation: str, hint: str, stack: Sequence[tuple[str, int, str]]
+        self,
+        id: str,
+        explanation: str,
+        hint: str,
+        stack: Sequence[tuple[str, int, str]],
+        why: str = "",
     ) -> ProgramError:
         places = [place for place in stack if place[0] not in _OWN_FILES]
         hint = hint.replace("compiled function", "traced function")
-        return ProgramError(id, explanation, hint, places)
+        return ProgramError(id, explanation, hint, places, why)
 
     def clean(self, error: BaseException, trace: Any) -> Any:
         """A traceback with the user's frames alone."""

@@ -89,9 +89,9 @@ class SubstituteError(ApiError, TypeError):
 class GraphBreakError(StatorError):
     """`fullgraph=True`, and something in the function can't be part of a graph.
 
-    `id` names the row of the table of break reasons, `explanation` says what was met, `hint` says
-    what to do about it, and `stack` holds (file, line, function) of the user's frames, outermost
-    first.
+    `id` names the row of the table of break reasons, `anchor` where it stands in the documents,
+    `explanation` says what was met, `why` that can't be part of a graph, `hint` what to do about
+    it, and `stack` holds (file, line, function) of the user's frames, outermost first.
 
     The call ends at its first break, before the breaking instruction is executed (behind it, where
     C code was in the middle of it). What the call did before that stays done. Its frames are left
@@ -108,10 +108,13 @@ class GraphBreakError(StatorError):
         explanation: str,
         hint: str,
         stack: Sequence[tuple[str, int, str]] = (),
+        why: str = "",
     ) -> None:
-        super().__init__(id, explanation, hint, tuple(stack))
+        super().__init__(id, explanation, hint, tuple(stack), why)
         self.id = id
+        self.anchor = f"docs/breaks.md#{id.lower()}"
         self.explanation = explanation
+        self.why = why
         self.hint = hint
         self.stack = tuple(stack)
 
@@ -125,8 +128,10 @@ class GraphBreakError(StatorError):
             code = linecache.getline(file, line).strip()
             if code:
                 lines.append(f"    {code}")
+        if self.why:
+            lines.append(f"Why: {self.why}")
         lines.append(f"Hint: {self.hint}")
-        lines.append(f"(graph break {self.id!r}{self._tail})")
+        lines.append(f"(graph break {self.id!r}, see {self.anchor}{self._tail})")
         return "\n".join(lines)
 
 

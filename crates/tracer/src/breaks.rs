@@ -149,6 +149,14 @@ pub struct Break {
     pub stack: Vec<Place>,
 }
 
+impl Reason {
+    /// Where the documents explain the row.
+    #[must_use]
+    pub fn anchor(self) -> String {
+        format!("docs/breaks.md#{}", self.id().to_lowercase())
+    }
+}
+
 /// A place in the user's program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -193,6 +201,7 @@ impl Break {
             text += &format!("\n  What: {}", self.detail);
         }
         text += &format!("\n  Why: {}\n  Hint: {}", self.reason.why(), self.reason.hint());
+        text += &format!("\n  See: {}", self.reason.anchor());
         if !self.stack.is_empty() {
             text += "\n  User code:";
         }
@@ -215,7 +224,10 @@ pub fn page() -> String {
     for reason in Reason::ALL {
         let (id, what) = (reason.id(), reason.what());
         let (why, hint) = (reason.why(), reason.hint());
-        text += &format!("\n## {id}: {what}\n\n* Why: {why}.\n* Hint: {hint}.\n");
+        let anchor = id.to_lowercase();
+        text += &format!(
+            "\n<a id=\"{anchor}\"></a>\n\n## {id}: {what}\n\n* Why: {why}.\n* Hint: {hint}.\n"
+        );
     }
     text
 }
@@ -224,10 +236,10 @@ const PAGE: &str = "<!-- Generated from crates/tracer/src/breaks.rs by `make ble
 
 # What can't be traced
 
-When a call can't be traced to its end, CPython finishes it, once, as it would without Stator, and later calls run natively
-from their start. Two reasons don't speak for later calls: SB011 holds as long as the mode is active, and under SB015
-calls that fit a trace are still replayed. A call that raises an exception of its own is neither: it isn't remembered, and the next call
-is recorded anew.
+When a call can't be traced further, and the trace can't end there as a graph break either, CPython finishes it, once, as it would without Stator. Calls that fit
+another trace are still replayed. Of those that fit none the 2nd, 4th, 8th, ... such one is recorded again, as what stood in the way may be
+gone, and the others run natively from their start. SB013 and SB016 of the function itself hold for good, SB011 as long as the mode is active.
+A call that raises an exception of its own isn't remembered: the next call is recorded anew.
 
 `STATOR_LOGS=graph_breaks` shows each case with the user's frames, `stator.stats(fn).reason` keeps the last one, and with
 `fullgraph=True` it is an error, `stator.GraphBreakError` (SB020 aside). The ids are stable.

@@ -101,7 +101,8 @@ pub(crate) fn graph_break_error(py: Python<'_>, stop: &Break) -> PyErr {
     let error = modules::import(py, "stator.errors")
         .and_then(|errors| errors.getattr("GraphBreakError"))
         .and_then(|class| {
-            class.call1((stop.reason.id(), stop.explanation(), stop.reason.hint(), stack))
+            let reason = stop.reason;
+            class.call1((reason.id(), stop.explanation(), reason.hint(), stack, reason.why()))
         });
     error.map_or_else(|error| error, PyErr::from_value)
 }

@@ -41,7 +41,9 @@ pub fn check_modes(py: Python<'_>) -> PyResult<()> {
     if recorder::is_recording() || foreign_mode(&*read_global_state(py)?).is_some() {
         let class = modules::import(py, "stator.errors")?.getattr("ProgramError")?;
         let stop = Break::new(Reason::ForeignMode);
-        let arguments = (stop.reason.id(), stop.explanation(), stop.reason.hint());
+        let reason = stop.reason;
+        let no_stack: [(&str, u32, &str); 0] = [];
+        let arguments = (reason.id(), stop.explanation(), reason.hint(), no_stack, reason.why());
         return Err(PyErr::from_value(class.call1(arguments)?));
     }
     Ok(())
@@ -120,7 +122,8 @@ fn error<'py>(tracing: &Bound<'py, PyAny>, stop: &Break) -> Bound<'py, PyAny> {
         .iter()
         .map(|place| (place.file.as_str(), place.line, place.function.as_str()))
         .collect();
-    let arguments = (stop.reason.id(), stop.explanation(), stop.reason.hint(), stack);
+    let arguments =
+        (stop.reason.id(), stop.explanation(), stop.reason.hint(), stack, stop.reason.why());
     let made = tracing.call_method1("error", arguments);
     made.unwrap_or_else(|error| error.into_value(tracing.py()).into_bound(tracing.py()).into_any())
 }
