@@ -71,7 +71,7 @@ impl KeywordList {
 pub enum NodeKind {
     /// Takes a value from outside.
     Placeholder {
-        /// Where from, as guards print it: `L['x']`.
+        /// Where from, as guards print it: `L['x']`. Empty until somebody wants to read it.
         source: TextId,
     },
     /// Calls something.
@@ -122,11 +122,66 @@ pub struct Graph {
     pub(crate) symbolic_sizes: FxHashMap<NodeId, Box<[Option<TextId>]>>,
 }
 
+/// How large the pools of a graph are, or how much room they have from the start.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    nodes: usize,
+    placeholders: usize,
+    args: usize,
+    keywords: usize,
+    dims: usize,
+    stacks: usize,
+}
+
+impl Room {
+    /// None in any pool.
+    pub const NONE: Self =
+        Self { nodes: 0, placeholders: 0, args: 0, keywords: 0, dims: 0, stacks: 0 };
+
+    /// Another size for each.
+    #[must_use]
+    pub fn map(self, size: impl Fn(usize) -> usize) -> Self {
+        Self {
+            nodes: size(self.nodes),
+            placeholders: size(self.placeholders),
+            args: size(self.args),
+            keywords: size(self.keywords),
+            dims: size(self.dims),
+            stacks: size(self.stacks),
+        }
+    }
+}
+
 /// Recording.
 impl Graph {
     /// An empty graph.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty graph with room for what a graph like another one holds.
+    pub fn with_room(room: &Room) -> Self {
+        Self {
+            nodes: Vec::with_capacity(room.nodes),
+            placeholders: Vec::with_capacity(room.placeholders),
+            args: Vec::with_capacity(room.args),
+            keywords: Vec::with_capacity(room.keywords),
+            dims: Vec::with_capacity(room.dims),
+            stacks: StackTable::with_room(room.stacks),
+            ..Self::default()
+        }
+    }
+
+    /// How much room a graph like this one takes.
+    pub fn room(&self) -> Room {
+        Room {
+            nodes: self.nodes.len(),
+            placeholders: self.placeholders.len(),
+            args: self.args.len(),
+            keywords: self.keywords.len(),
+            dims: self.dims.len(),
+            stacks: self.stacks.len(),
+        }
     }
 
     /// Interns a string.
@@ -155,6 +210,29 @@ impl Graph {
         let node = self.push(NodeKind::Placeholder { source }, value, None);
         self.placeholders.push(node);
         node
+    }
+
+    /// As [`Graph::placeholder`] of a source that is printed when somebody reads the graph: see
+    /// [`Graph::named`].
+    #[inline]
+    pub fn unnamed_placeholder(&mut self, value: Value) -> NodeId {
+        self.placeholder("", value)
+    }
+
+    /// The graph with all its placeholders printed; `name` is asked for those that aren't yet, by their
+    /// positions.
+    #[must_use]
+    pub fn named(&self, mut name: impl FnMut(usize) -> String) -> Self {
+        let mut named = self.clone();
+        for (position, id) in self.placeholders.iter().enumerate() {
+            if let NodeKind::Placeholder { source } = self.node(*id).kind
+                && self.text(source).is_empty()
+            {
+                let source = named.intern(&name(position));
+                named.nodes[id.index()].kind = NodeKind::Placeholder { source };
+            }
+        }
+        named
     }
 
     /// Appends a call without keywords.

@@ -41,7 +41,7 @@ mod text;
 mod verify;
 
 pub use arg::{Arg, ArgList, Constant};
-pub use graph::{Graph, KeywordList, Node, NodeKind, Target};
+pub use graph::{Graph, KeywordList, Node, NodeKind, Room, Target};
 pub use ids::{NodeId, ObjectId, StackId, TextId};
 pub use operator::Operator;
 pub use passes::{LastUse, LastUses};

@@ -23,6 +23,11 @@ pub struct StackTable {
 }
 
 impl StackTable {
+    /// An empty table with room for so many entries.
+    pub(crate) fn with_room(room: usize) -> Self {
+        Self { frames: Vec::with_capacity(room) }
+    }
+
     /// The entry for a frame at an instruction; the same as the last one where nothing changed.
     #[inline]
     pub fn push(&mut self, frame: Frame) -> StackId {

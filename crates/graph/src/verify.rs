@@ -165,7 +165,8 @@ impl<'g> Checker<'g> {
             };
             ensure(checker.taken.insert(id), || Problem::ListedTwice(id))?;
             checker.text(*source)?;
-            ensure(sources.insert(*source), || {
+            let is_named = !graph.text(*source).is_empty();
+            ensure(!is_named || sources.insert(*source), || {
                 Problem::SourceTwice(graph.text(*source).to_owned())
             })?;
         }

@@ -362,13 +362,20 @@ impl Sources {
         Self::default()
     }
 
-    /// No sources, with room for so many: growing is what costs most when sources are interned.
+    /// No sources, with room for so many, of which so many are looked for: growing is what costs most
+    /// when sources are interned.
     #[must_use]
-    pub fn with_room(room: usize) -> Self {
+    pub fn with_room(room: usize, indexed: usize) -> Self {
         let mut sources = Self::default();
         sources.sources.reserve(room);
-        sources.index.reserve(room / 8);
+        sources.index.reserve(indexed);
         sources
+    }
+
+    /// How many sources are looked for when one like them is interned.
+    #[must_use]
+    pub fn indexed(&self) -> usize {
+        self.index.len()
     }
 
     /// Gives back what room isn't used.

@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::vectorcall;
-use stator_graph::print;
-use stator_guards::{Guard, GuardKind};
+use stator_graph::{Graph, print};
+use stator_guards::{Guard, GuardKind, Printed};
 
 use crate::breaks::Place;
 use crate::check::{Checker, Facts, Failure, Found, Resolved};
@@ -39,6 +39,7 @@ pub struct Entry {
     traced: Traced,
     checker: Checker,
     program: OnceLock<Program>,
+    readable: OnceLock<Graph>,
     /// What the backend has made of the graph.
     codes: Codes,
     undo: OnceLock<undo::Plan>,
@@ -119,6 +120,7 @@ impl Entry {
             traced,
             checker,
             program: OnceLock::new(),
+            readable: OnceLock::new(),
             codes: Codes::default(),
             undo: OnceLock::new(),
             follower: Mutex::default(),
@@ -473,7 +475,7 @@ impl Entry {
         let places = Places { py, codes: &self.traced.codes };
         let description = replay::export::describe(
             py,
-            &self.traced.graph,
+            self.readable(),
             &self.traced.graph_objects,
             &places,
             &reference,
@@ -485,23 +487,35 @@ impl Entry {
         Ok(Some(self.codes.add(py, code, inputs)))
     }
 
+    /// The graph as it is read: with names for its inputs, which are made when somebody asks.
+    fn readable(&self) -> &Graph {
+        self.readable.get_or_init(|| {
+            let Traced { graph, sources, inputs, .. } = &self.traced;
+            let mut last = Printed::default();
+            let named =
+                graph.named(|position| sources.print_next(inputs[position], &mut last).to_owned());
+            debug_assert!(named.verify().is_ok(), "{:?}", named.verify());
+            named
+        })
+    }
+
     /// The graph as code.
     #[must_use]
     pub fn graph_code(&self, py: Python<'_>) -> String {
         let places = ShownPlaces(Places { py, codes: &self.traced.codes });
-        print::graph_code(&self.traced.graph, &places)
+        print::graph_code(self.readable(), &places)
     }
 
     /// The graph as a table.
     #[must_use]
     pub fn graph_table(&self) -> String {
-        print::graph_table(&self.traced.graph)
+        print::graph_table(self.readable())
     }
 
     /// The sizes of the graph's tensors.
     #[must_use]
     pub fn graph_sizes(&self, name: &str) -> String {
-        print::graph_sizes(&self.traced.graph, name)
+        print::graph_sizes(self.readable(), name)
     }
 
     /// The guards, printed, one line each; a constant's type has a line of its own.

@@ -35,10 +35,13 @@ pub enum Mark {
 /// The mark of a Python function: one of Stator's, or one that PyTorch's compiler heeds.
 #[must_use]
 pub fn of(function: Borrowed<'_, '_>) -> Option<Mark> {
+    of_torch(function).or_else(|| own(function))
+}
+
+/// As [`of`] of a function that isn't marked by its code.
+#[must_use]
+pub fn own(function: Borrowed<'_, '_>) -> Option<Mark> {
     let py = function.py();
-    if let Some(mark) = of_torch(function) {
-        return Some(mark);
-    }
     let Peek::Dict(marks) = peek_instance_dict(function) else { return None };
     if dict::length(marks.as_borrowed()) == Some(0) {
         return None;
@@ -89,7 +92,8 @@ fn found<'py>(marks: Borrowed<'_, 'py>, name: &Bound<'py, PyString>) -> Option<O
 
 /// The mark of functions of PyTorch's that nobody could mark. They are known by their code, so that
 /// they needn't be loaded when the function table is made.
-fn of_torch(function: Borrowed<'_, '_>) -> Option<Mark> {
+#[must_use]
+pub fn of_torch(function: Borrowed<'_, '_>) -> Option<Mark> {
     let py = function.py();
     let code = value(function, Field::Code)?;
     let code = Code::of(code.as_borrowed())?;

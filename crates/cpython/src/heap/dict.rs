@@ -232,6 +232,16 @@ pub fn items<'py>(dict: Any<'_, 'py>) -> Option<Vec<(Bound<'py, PyAny>, Bound<'p
     Some(items)
 }
 
+/// Values in iteration order; see [`keys`].
+pub fn values<'py>(dict: Any<'_, 'py>) -> Option<Vec<Bound<'py, PyAny>>> {
+    if is_ordered_dict(dict) {
+        return Some(items(dict)?.into_iter().map(|(_, value)| value).collect());
+    }
+    let mut values = Vec::with_capacity(length(dict)?);
+    for_each_stored(dict, |_, value| values.push(value.to_owned()));
+    Some(values)
+}
+
 /// What an object has as instance dictionary.
 #[derive(Debug)]
 pub enum InstanceDict<'py> {

@@ -64,7 +64,9 @@ fn watch(object: Any<'_, '_>, flag: &Arc<AtomicBool>) -> PyResult<Py<PyAny>> {
         return Ok(watch.tell(py, flag));
     }
     watched.addresses.insert(weak.as_ptr() as usize, address);
-    let flags = vec![Arc::downgrade(flag)];
+    // The least that an allocation gives.
+    let mut flags = Vec::with_capacity(3);
+    flags.push(Arc::downgrade(flag));
     watched.objects.insert(address, Watch { weak: weak.clone().unbind(), flags });
     Ok(weak.unbind())
 }

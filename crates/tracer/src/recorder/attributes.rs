@@ -678,12 +678,12 @@ impl State {
         let id = self.objects.intern(name);
         match found {
             Some(found) => {
-                let text = || heap::text(name).into();
-                let source = self.sources.type_lookup(parent, id, text);
+                let Self { sources, objects, .. } = self;
+                let source = sources.type_lookup(parent, id, || objects.name(id, name));
                 self.adopt(source, found)
             }
             None => {
-                let text = heap::text(name).into();
+                let text = self.objects.name(id, name);
                 self.guard(parent, GuardKind::LookupAbsent { name: id, text });
                 Ok(())
             }
@@ -704,14 +704,15 @@ impl State {
         if self.written.contains_key(&slot) || !self.read_slots.insert(slot) {
             return Ok(());
         }
-        let text = heap::text(name);
+        let id = self.objects.intern(name);
+        let text = self.objects.name(id, name);
         match value {
             Some(value) => {
-                let slot = self.sources.slot(source, offset, || text.into());
+                let slot = self.sources.slot(source, offset, || text);
                 self.adopt(slot, value)
             }
             None => {
-                self.guard(source, GuardKind::SlotUnset { offset, name: text.into() });
+                self.guard(source, GuardKind::SlotUnset { offset, name: text });
                 Ok(())
             }
         }

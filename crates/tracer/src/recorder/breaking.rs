@@ -24,6 +24,7 @@ use stator_guards::{GuardKind, Source};
 use super::Recorder;
 use super::links::Linked;
 use super::outcome::{End, Finish, Standing};
+use super::room::Room;
 use super::state::{ActiveFrame, Caller, State, Stop};
 use super::{look as heap, place};
 use crate::breaks::{Break, Reason};
@@ -40,9 +41,6 @@ use crate::rollback;
 
 /// A baseline that no count equals: something was executed.
 pub(super) const EXECUTED: u64 = u64::MAX;
-
-/// Tables of a trace that begins behind a break start smaller: it is short, as a rule.
-const ROOM: usize = 128;
 
 impl Recorder {
     /// The trace can't go on with this instruction.
@@ -262,8 +260,8 @@ impl Recorder {
         py: Python<'_>,
         end: End<'_, '_>,
     ) -> Result<(), (Reason, String)> {
-        let empty =
-            State::with_room(py, 0).map_err(|error| (Reason::Unsupported, error.to_string()))?;
+        let empty = State::new(py, &Room::NONE)
+            .map_err(|error| (Reason::Unsupported, error.to_string()))?;
         let state = self.state.replace(empty);
         // The frames are still being evaluated.
         self.state.borrow_mut().frames.clone_from(&state.frames);
@@ -273,6 +271,9 @@ impl Recorder {
         self.check_emissions(py, &state)?;
         let handled = handled_beyond(py, self.handled_at_entry);
         let spots: Vec<_> = state.emissions.iter().map(|emitted| emitted.spot).collect();
+        if self.point.borrow().is_none() {
+            Room::remember(self.root, &state);
+        }
         let traced = Finish::run(state, py, end, handled.as_ref());
         if let Err((Reason::Told, detail)) = &traced {
             self.mark_emissions(&spots, detail);
@@ -350,7 +351,7 @@ impl Recorder {
         } else {
             point.policy(py, self.session.dynamic).carrying(carried)
         };
-        let mut state = State::with_room(py, ROOM).ok()?;
+        let mut state = State::new(py, &Room::SMALL).ok()?;
         state.policy = policy;
         state.begins = Log::Bytecode.is_on().then(|| place(frame));
         let source = state.sources.intern(Source::GlobalState);

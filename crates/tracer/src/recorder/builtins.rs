@@ -15,6 +15,7 @@ use stator_cpython::ops::Conversion;
 use stator_cpython::{Result, opcode};
 
 use super::Recorder;
+use super::calls::with_receiver;
 use super::kinds::Kind;
 use super::links::opcode_at;
 use super::look as heap;
@@ -138,8 +139,7 @@ impl Recorder {
         method: &Object<'py>,
         more: &[Borrowed<'_, 'py>],
     ) -> Result<Object<'py>> {
-        let mut args = super::calls::Args::from_slice(&[object]);
-        args.extend_from_slice(more);
+        let args = with_receiver(object, more);
         let role = Role::Builtin(end);
         let result = self.call_linked(frame, role, None, method.as_borrowed(), &args, None);
         let interrupts = |what: &'static str| self.stop(frame, Reason::OpaqueCall, what);

@@ -22,6 +22,20 @@ use crate::marks;
 /// Arguments of one call: positional, then those named by `names`.
 pub type Args<'a, 'py> = SmallVec<[Borrowed<'a, 'py>; 8]>;
 
+/// The arguments of a method: its receiver, then those it was given.
+#[inline]
+pub(super) fn with_receiver<'a, 'py>(
+    receiver: Borrowed<'a, 'py>,
+    args: &[Borrowed<'a, 'py>],
+) -> Args<'a, 'py> {
+    let mut all = Args::new();
+    all.push(receiver);
+    for arg in args {
+        all.push(*arg);
+    }
+    all
+}
+
 impl Recorder {
     /// Calls any object.
     pub(super) fn call_object<'py>(
@@ -39,8 +53,7 @@ impl Recorder {
             Kind::Builtin | Kind::TorchCallable => self.call_builtin(frame, callable, args, names),
             Kind::Method => {
                 let (function, receiver) = heap::method_parts(callable);
-                let mut all = Args::from_slice(&[receiver.as_borrowed()]);
-                all.extend_from_slice(args);
+                let all = with_receiver(receiver.as_borrowed(), args);
                 self.call_object(frame, function.as_borrowed(), &all, names)
             }
             Kind::Type => self.construct(frame, callable, args, names),
@@ -170,14 +183,12 @@ impl Recorder {
         // A method bound by C code (`x.add`): called through its descriptor, the receiver in front.
         if let Some((receiver, descriptor)) = heap::bound_builtin(callable) {
             self.know_receiver(frame, receiver.as_borrowed());
-            let mut all = Args::from_slice(&[receiver.as_borrowed()]);
-            all.extend_from_slice(args);
+            let all = with_receiver(receiver.as_borrowed(), args);
             return self.call_builtin(frame, descriptor.as_borrowed(), &all, names);
         }
         if let Some((receiver, descriptor)) = generic::wrapper_parts(callable) {
             self.know_receiver(frame, receiver.as_borrowed());
-            let mut all = Args::from_slice(&[receiver.as_borrowed()]);
-            all.extend_from_slice(args);
+            let all = with_receiver(receiver.as_borrowed(), args);
             return self.call_builtin(frame, descriptor.as_borrowed(), &all, names);
         }
         if let Some(result) = self.call_registered(frame, callable, args, names) {
@@ -600,8 +611,7 @@ impl Recorder {
             return ops::call(callable, args, names);
         };
         if self.kind(found.as_borrowed()) == Kind::Function {
-            let mut all = Args::from_slice(&[callable]);
-            all.extend_from_slice(args);
+            let all = with_receiver(callable, args);
             return self.call_object(frame, found.as_borrowed(), &all, names);
         }
         if heap::is_weak_reference(callable) && args.is_empty() {

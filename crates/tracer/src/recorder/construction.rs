@@ -9,7 +9,7 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, generic, opcode, ops};
 
 use super::Recorder;
-use super::calls::Args;
+use super::calls::with_receiver;
 use super::kinds::Kind;
 use super::links::opcode_at;
 use super::look as heap;
@@ -38,8 +38,7 @@ impl Recorder {
             let name = pyo3::intern!(py, "__call__").as_any().as_borrowed();
             match self.lookup(frame, &meta, name) {
                 Some(found) if self.kind(found.as_borrowed()) == Kind::Function => {
-                    let mut all = Args::from_slice(&[class]);
-                    all.extend_from_slice(args);
+                    let all = with_receiver(class, args);
                     return self.call_linked(
                         frame,
                         Role::Callee,
@@ -71,8 +70,7 @@ impl Recorder {
         let new = heap::wrapped_function(new.as_borrowed());
         self.vouch(frame, new.as_borrowed());
         if self.kind(new.as_borrowed()) == Kind::Function {
-            let mut all = Args::from_slice(&[class]);
-            all.extend_from_slice(args);
+            let all = with_receiver(class, args);
             let made = if waits_on_stack(frame, class, args) {
                 self.call_linked(frame, Role::New, None, new.as_borrowed(), &all, names)?
             } else {
@@ -104,8 +102,7 @@ impl Recorder {
         let object = if new_is_default {
             generic::new_object(ty, args, names)?
         } else {
-            let mut all = Args::from_slice(&[class]);
-            all.extend_from_slice(args);
+            let all = with_receiver(class, args);
             self.call_object(frame, new.as_borrowed(), &all, names)?
         };
         self.initialized(frame, class, object, args, names)
@@ -144,8 +141,7 @@ impl Recorder {
             return Ok(object);
         }
         let receiver = object.clone();
-        let mut all = Args::from_slice(&[receiver.as_borrowed()]);
-        all.extend_from_slice(args);
+        let all = with_receiver(receiver.as_borrowed(), args);
         if self.kind(init.as_borrowed()) != Kind::Function {
             if known.is_none() || self.kind(init.as_borrowed()) != Kind::Builtin {
                 self.stop(frame, Reason::OpaqueCall, heap::name_of(init.as_borrowed()));
@@ -176,8 +172,7 @@ fn call_type<'py>(
         found(&class.get_type()).is_some_and(|call| call.is_instance_of::<PyFunction>());
     match found(&py.get_type::<PyType>()) {
         Some(call) if is_python => {
-            let mut all = Args::from_slice(&[class]);
-            all.extend_from_slice(args);
+            let all = with_receiver(class, args);
             ops::call(call.as_borrowed(), &all, names)
         }
         _ => ops::call(class, args, names),

@@ -309,7 +309,8 @@ impl Recorder {
                 Err((Reason::UnknownOrigin, heap::type_name(iterable)))
             }
             Kind::Object => state.refuse_native_state(iterable),
-            _ => state.check_order(iterable),
+            Kind::Set | Kind::FrozenSet => state.check_order(iterable),
+            _ => Ok(()),
         });
         self.guard_protocol_of(
             frame,

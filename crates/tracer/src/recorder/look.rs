@@ -16,6 +16,7 @@ use stator_cpython::heap::function::{Field, value};
 use stator_cpython::heap::{constant, container, dict, types};
 use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
+use stator_guards::Text;
 
 use super::attributes::Descriptor;
 use crate::compiled::Compiled;
@@ -57,7 +58,7 @@ pub fn dict_items<'py>(object: Borrowed<'_, 'py>) -> Vec<(Object<'py>, Object<'p
 /// The elements of a list, or the values of a dictionary.
 pub fn children<'py>(container: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
     if dict::is_dict(container) {
-        dict_items(container).into_iter().map(|(_, value)| value).collect()
+        dict::values(container).unwrap_or_default()
     } else if container::tuple_length(container).is_some() {
         tuple_items(container)
     } else {
@@ -148,12 +149,33 @@ pub fn are_joined(left: Borrowed<'_, '_>, right: Borrowed<'_, '_>) -> bool {
     is_sequence && left.get_type().is(right.get_type())
 }
 
-/// The text of a constant, shortened.
-pub fn short_repr(object: Borrowed<'_, '_>) -> String {
-    // Most keys are identifiers: no need to ask Python how they print.
+/// Whether a string prints between quotes as it is. Most keys do: no need to ask Python.
+fn is_plain_text(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// As [`short_repr`] of a key, in one allocation.
+pub fn key_text(object: Borrowed<'_, '_>) -> Text {
+    let mut quoted = [b'\''; 64];
     if let Ok(name) = object.cast_exact::<PyString>()
         && let Ok(name) = name.to_str()
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && is_plain_text(name)
+        && let Some(inner) = quoted.get_mut(1..=name.len())
+        && name.len() + 2 <= 64
+    {
+        inner.copy_from_slice(name.as_bytes());
+        if let Ok(text) = std::str::from_utf8(&quoted[..name.len() + 2]) {
+            return text.into();
+        }
+    }
+    short_repr(object).into()
+}
+
+/// The text of a constant, shortened.
+pub fn short_repr(object: Borrowed<'_, '_>) -> String {
+    if let Ok(name) = object.cast_exact::<PyString>()
+        && let Ok(name) = name.to_str()
+        && is_plain_text(name)
     {
         return ["'", name, "'"].concat();
     }

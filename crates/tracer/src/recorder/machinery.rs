@@ -12,6 +12,7 @@ use stator_cpython::heap::function::{Field, value};
 use stator_cpython::object::Borrowed;
 
 use crate::locate::text;
+use crate::marks;
 
 /// Where machinery stands: folders and files of PyTorch.
 const PLACES: &[&str] = &[
@@ -37,29 +38,60 @@ const PLACES: &[&str] = &[
     "torch/utils/checkpoint.py",
 ];
 
-/// Which files are machinery. Looked up by the address of the name, which all code of a file shares.
+/// What is known of code objects and files, which are kept alive.
 #[derive(Default)]
-pub(super) struct Machinery(RefCell<FxHashMap<usize, (Py<PyAny>, bool)>>);
+pub(super) struct Machinery {
+    /// By the addresses of code objects.
+    codes: RefCell<FxHashMap<usize, (Py<PyAny>, Known)>>,
+    /// By the address of the file's name, which all code of a file shares.
+    files: RefCell<FxHashMap<usize, (Py<PyAny>, bool)>>,
+}
+
+/// What a function's code says of it.
+#[derive(Clone, Copy)]
+pub(super) struct Known {
+    /// It is machinery.
+    pub is_machinery: bool,
+    /// It has a mark of PyTorch's: see [`marks::of_torch`].
+    pub is_marked: bool,
+}
 
 impl Machinery {
-    /// What a Python function is called, if it is machinery.
-    pub(super) fn name(&self, function: Borrowed<'_, '_>) -> Option<String> {
+    /// What a Python function's code says of it.
+    pub(super) fn known(&self, function: Borrowed<'_, '_>) -> Option<Known> {
         let code = value(function, Field::Code)?;
-        let code = Code::of(code.as_borrowed())?;
-        let file = code.filename();
-        // What only stores its arguments needn't be one.
-        if code.name().is(pyo3::intern!(function.py(), "__init__")) {
-            return None;
+        let key = code.as_ptr() as usize;
+        if let Some((_, known)) = self.codes.borrow().get(&key) {
+            return Some(*known);
         }
-        let key = file.as_ptr() as usize;
-        let known = self.0.borrow().get(&key).map(|(_, is_machinery)| *is_machinery);
-        let is_machinery = known.unwrap_or_else(|| {
-            let is_machinery = is_place(&text(file));
-            self.0.borrow_mut().insert(key, (file.to_owned().unbind(), is_machinery));
-            is_machinery
-        });
-        is_machinery.then(|| text(code.qualname()))
+        let is_marked = marks::of_torch(function).is_some();
+        let known = Known { is_machinery: self.is_machinery(code.as_borrowed()), is_marked };
+        self.codes.borrow_mut().insert(key, (code.unbind(), known));
+        Some(known)
     }
+
+    fn is_machinery(&self, code: Borrowed<'_, '_>) -> bool {
+        let Some(code) = Code::of(code) else { return false };
+        // What only stores its arguments needn't be one.
+        if code.name().is(pyo3::intern!(code.name().py(), "__init__")) {
+            return false;
+        }
+        let file = code.filename();
+        let key = file.as_ptr() as usize;
+        let known = self.files.borrow().get(&key).map(|(_, is_machinery)| *is_machinery);
+        known.unwrap_or_else(|| {
+            let is_machinery = is_place(&text(file));
+            self.files.borrow_mut().insert(key, (file.to_owned().unbind(), is_machinery));
+            is_machinery
+        })
+    }
+}
+
+/// What a function of the machinery is called.
+pub(super) fn name(function: Borrowed<'_, '_>) -> String {
+    let code = value(function, Field::Code);
+    let code = code.as_ref().and_then(|code| Code::of(code.as_borrowed()));
+    code.map_or_else(|| "a function of PyTorch's".into(), |code| text(code.qualname()))
 }
 
 fn is_place(file: &str) -> bool {

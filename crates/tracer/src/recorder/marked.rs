@@ -12,8 +12,8 @@ use stator_guards::GuardKind;
 use super::Recorder;
 use super::deep::is_plain;
 use super::kinds::Kind;
-use super::look as heap;
 use super::state::{Origin, State, Stop};
+use super::{look as heap, machinery};
 use crate::breaks::Reason;
 use crate::marks::{self, Mark, Registered};
 
@@ -28,7 +28,10 @@ impl Recorder {
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
     ) -> Option<Result<Object<'py>>> {
-        match marks::of(function) {
+        let known = self.machinery.known(function);
+        let by_code = known.is_some_and(|known| known.is_marked);
+        let mark = if by_code { marks::of_torch(function) } else { None };
+        match mark.or_else(|| marks::own(function)) {
             Some(Mark::Disabled(why)) => self.stop(frame, Reason::Disabled, why),
             Some(Mark::Break) => self.stop(frame, Reason::Requested, break_message(args)),
             Some(Mark::InGraph) => return Some(self.call_as_node(frame, function, args, names)),
@@ -43,8 +46,8 @@ impl Recorder {
                 return Some(self.call_as_node(frame, function, args, names));
             }
             None => {
-                if let Some(name) = self.machinery.name(function) {
-                    self.stop(frame, Reason::Machinery, name);
+                if known.is_some_and(|known| known.is_machinery) {
+                    self.stop(frame, Reason::Machinery, machinery::name(function));
                 }
             }
         }

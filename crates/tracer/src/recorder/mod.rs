@@ -56,13 +56,16 @@ mod outcome;
 mod programs;
 mod protocols;
 mod raising;
+mod recent_globals;
 mod recipes;
 mod returned;
+mod room;
 mod roots;
 mod signatures;
 mod sites;
 mod special;
 mod state;
+mod steps;
 mod stores;
 mod strides;
 mod suspended;
@@ -88,6 +91,7 @@ use stator_cpython::thread::Thread;
 pub use abandoning::GraphBreak;
 pub use outcome::{Broken, Ending, FrameRecipe, Raised, TracebackEntry, Traced, record};
 pub use programs::{Recorded, record_program};
+use room::Room;
 use state::{ActiveFrame, Caller};
 pub use state::{Origin, State, Stop};
 
@@ -150,6 +154,8 @@ pub struct Recorder {
     root: usize,
     entered_root: Cell<bool>,
     trace_log: bool,
+    /// Whether there is one of these, or marks: a step is more than counting then.
+    is_watchful: bool,
     /// The ids of functions under `torch.compiler.allow_in_graph`.
     allowed_by_torch: FxHashSet<usize>,
     machinery: machinery::Machinery,
@@ -289,7 +295,8 @@ impl Recorder {
     pub fn new(py: Python<'_>, root: usize, session: Rc<Session>) -> PyResult<Rc<Self>> {
         let handled = Thread::current(py).handled();
         let handled = handled.map_or(0, |handled| handled.as_ptr() as usize);
-        Ok(Rc::new(Self::with_state(py, root, State::new(py)?, handled, session)?))
+        let state = State::new(py, &Room::of_last(root))?;
+        Ok(Rc::new(Self::with_state(py, root, state, handled, session)?))
     }
 
     /// A recorder that begins at the next instruction of the innermost of `chain`, if it can.
@@ -302,7 +309,7 @@ impl Recorder {
         handled: usize,
         session: Rc<Session>,
     ) -> PyResult<Rc<Self>> {
-        let mut state = State::with_room(py, 0)?;
+        let mut state = State::new(py, &Room::NONE)?;
         for Waiting { frame, .. } in chain {
             let code = state.code_id(frame.code().object());
             let id = frame.id();
@@ -332,6 +339,8 @@ impl Recorder {
         handled_at_entry: usize,
         session: Rc<Session>,
     ) -> PyResult<Self> {
+        let has_marks = session.points.has_marks() || Breaks::now() != Breaks::None;
+        let trace_log = Log::Trace.is_on();
         Ok(Self {
             state: RefCell::new(state),
             functions: Functions::get(py)?,
@@ -352,14 +361,15 @@ impl Recorder {
             generators: RefCell::default(),
             gc: RefCell::default(),
             plain_withs: RefCell::default(),
-            has_marks: session.points.has_marks() || Breaks::now() != Breaks::None,
+            has_marks,
             abandoned: RefCell::default(),
             asked: Breaks::now(),
             steps: Cell::new(0),
             session,
             root,
             entered_root: Cell::new(false),
-            trace_log: Log::Trace.is_on(),
+            trace_log,
+            is_watchful: has_marks || trace_log,
             allowed_by_torch: crate::marks::allowed_by_torch(py),
             machinery: machinery::Machinery::default(),
             suspended_modes: RefCell::new(Vec::new()),

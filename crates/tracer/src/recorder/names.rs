@@ -29,6 +29,9 @@ impl Recorder {
             return ops::load_global(frame, name);
         }
         let (globals, builtins) = (frame.globals(), frame.builtins());
+        if let Some(value) = self.recent_global(globals, builtins, name) {
+            return Ok(value);
+        }
         let found = heap::dict_get(globals, name);
         let from_builtins = match &found {
             Some(_) => None,
@@ -43,6 +46,8 @@ impl Recorder {
                 return state.read_slot_value(globals, name, value.as_borrowed());
             }
             if state.read_slots.contains(&slot) {
+                let value = found.as_ref().or(from_builtins.as_ref());
+                state.remember_global(globals, builtins, name, found.is_some(), value);
                 return Ok(None);
             }
             state.namespace(frame, globals, false)?;

@@ -23,6 +23,8 @@ pub struct Objects {
     keys: Option<Py<PyDict>>,
     /// How keys print, by their ids: a name is met on each module of a model.
     reprs: Vec<Option<Text>>,
+    /// The names of attributes, by their ids: a name is met on many classes.
+    names: Vec<Option<Text>>,
     /// The ids of types met last, by some bits of their addresses.
     types: [(usize, u32); TYPES],
 }
@@ -67,13 +69,14 @@ pub enum Adopted {
 }
 
 impl Objects {
-    /// An empty table with room for so many objects.
-    pub fn with_room(room: usize) -> Self {
+    /// An empty table with room for so many objects with an id, and so many of which something is known.
+    pub fn with_room(objects: usize, known: usize) -> Self {
         Self {
-            objects: Vec::with_capacity(room),
-            known: FxHashMap::with_capacity_and_hasher(room, FxBuildHasher),
+            objects: Vec::with_capacity(objects),
+            known: FxHashMap::with_capacity_and_hasher(known, FxBuildHasher),
             keys: None,
-            reprs: Vec::new(),
+            reprs: Vec::with_capacity(objects),
+            names: Vec::with_capacity(objects),
             types: [(0, NO_ID); TYPES],
         }
     }
@@ -190,11 +193,12 @@ impl Objects {
 
     /// How the object prints as a key.
     pub fn repr(&mut self, id: ObjectId, object: Borrowed<'_, '_>) -> Text {
-        if self.reprs.len() <= id.index() {
-            self.reprs.resize(self.objects.len(), None);
-        }
-        let text = &mut self.reprs[id.index()];
-        text.get_or_insert_with(|| super::look::short_repr(object).into()).clone()
+        text(&mut self.reprs, id, self.objects.len(), || super::look::key_text(object))
+    }
+
+    /// The name of an attribute.
+    pub fn name(&mut self, id: ObjectId, name: Borrowed<'_, '_>) -> Text {
+        text(&mut self.names, id, self.objects.len(), || super::look::text(name).into())
     }
 
     /// The sources of the outside objects that `is_one` says something of.
@@ -211,11 +215,29 @@ impl Objects {
         sources.collect()
     }
 
+    /// How many objects have an id, and of how many something is known.
+    pub fn room(&self) -> (usize, usize) {
+        (self.objects.len(), self.known.len())
+    }
+
     /// The table.
     pub fn into_inner(mut self) -> Vec<Py<PyAny>> {
         self.objects.shrink_to_fit();
         self.objects
     }
+}
+
+/// The text of an object, made once.
+fn text(
+    texts: &mut Vec<Option<Text>>,
+    id: ObjectId,
+    objects: usize,
+    make: impl FnOnce() -> Text,
+) -> Text {
+    if texts.len() <= id.index() {
+        texts.resize(objects, None);
+    }
+    texts[id.index()].get_or_insert_with(make).clone()
 }
 
 /// The table, with room for one more.

@@ -21,6 +21,7 @@ use super::Recorder;
 use super::effects::Part;
 use super::kinds::Kind;
 use super::look as heap;
+use super::room::Room;
 use super::state::{Origin, State, Stop};
 use super::symbols::Sizes;
 use crate::breaks::Reason;
@@ -81,7 +82,7 @@ pub fn record_program<'py>(
     recorder.stopped.set(true);
     recorder.end_refusal(py);
     drop(recorder.gc.take());
-    let state = recorder.state.replace(State::with_room(py, 0)?);
+    let state = recorder.state.replace(State::new(py, &Room::NONE)?);
     Ok(Recorded { result, state })
 }
 

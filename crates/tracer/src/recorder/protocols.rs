@@ -41,6 +41,7 @@ impl Recorder {
     }
 
     /// As `guard_protocol`, for instances of subclasses of containers too.
+    #[inline]
     pub(super) fn guard_protocol_of(
         &self,
         frame: &Frame<'_>,
@@ -51,12 +52,16 @@ impl Recorder {
         if stator_cpython::heap::types::is_immutable(ty.as_borrowed()) {
             return;
         }
+        self.guard_methods(frame, &ty, names);
+    }
+
+    fn guard_methods(&self, frame: &Frame<'_>, ty: &Bound<'_, PyType>, names: &[&'static str]) {
         for name in names {
-            if !self.first_asks(&ty, name) {
+            if !self.first_asks(ty, name) {
                 continue;
             }
-            let name = pyo3::types::PyString::intern(object.py(), name);
-            self.lookup(frame, &ty, name.as_any().as_borrowed());
+            let name = pyo3::types::PyString::intern(frame.py(), name);
+            self.lookup(frame, ty, name.as_any().as_borrowed());
         }
     }
 }

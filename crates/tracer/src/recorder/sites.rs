@@ -5,13 +5,13 @@ use pyo3::types::PyString;
 use stator_bytecode::{Opcode, Version};
 use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
+use stator_cpython::heap::types;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{BinaryOp, CompareOp, Method, UnaryOp};
 use stator_cpython::thread::Thread;
 use stator_cpython::{Result, generic, opcode, ops};
 
 use super::Recorder;
-use super::abandoning::changes_handled;
 use super::breaking::EXECUTED;
 use super::items::is_scalar;
 use super::kinds::Kind;
@@ -27,44 +27,13 @@ use crate::handlers::is_plain_manager;
 impl<'py> Sites<'py> for Recorder {
     const STEPS: bool = true;
 
-    #[inline]
+    #[inline(always)]
     fn step(&self, frame: &Frame<'py>, opcode: u8, arg: u32) -> Step {
-        let mut step = Step::Evaluate;
-        if self.is_stopped() {
-            if self.session.fullgraph {
-                if changes_handled(frame, opcode) {
-                    return Step::Evaluate;
-                }
-                if self.raises_break(frame) {
-                    return Step::Raise;
-                }
-            }
-            if self.settles(frame, opcode) {
-                return Step::Evaluate;
-            }
-            if !self.restart(frame) {
-                return Step::HandOver;
-            }
-            if self.has_symbols() {
-                step = Step::Substitute;
-            }
+        if self.is_stopped() | self.is_watchful | self.watches_finalizers() {
+            return self.step_watchfully(frame, opcode, arg);
         }
-        self.tally.instruction();
-        self.baseline.set(ops::executed());
-        self.links.clear();
-        let known = if self.has_marks { self.known_break(frame) } else { None };
-        let due = || if self.watches_finalizers() { self.due_finalizer(frame) } else { None };
-        if let Some(stop) = known.or_else(due) {
-            if self.abandon(frame, &stop) {
-                return if self.raises_break(frame) { Step::Raise } else { Step::HandOver };
-            }
-            self.break_before(frame, stop);
-            return step;
-        }
-        if self.trace_log {
-            self.log_step(frame, frame.unit(), opcode, arg);
-        }
-        step
+        self.begin_instruction();
+        Step::Evaluate
     }
 
     fn substitutes(&self, frame: &Frame<'py>) -> Vec<(usize, Object<'py>)> {
@@ -437,7 +406,14 @@ impl<'py> Sites<'py> for Recorder {
         if self.is_stopped() {
             return Ok(None);
         }
-        if self.kind(operand) == Kind::Tensor {
+        let kind = self.kind(operand);
+        if matches!(kind, Kind::Tuple | Kind::List)
+            && types::is_immutable(operand.get_type().as_borrowed())
+        {
+            // Whoever found it has guarded what it holds.
+            return Ok(None);
+        }
+        if kind == Kind::Tensor {
             if is_scalar(operand) {
                 self.stop(frame, Reason::OperationRaised, "iteration over a 0-d tensor");
                 return Ok(None);

@@ -7,16 +7,14 @@
 //!   A tensor made by the trace isn't: when its address is taken by a new object, the site that
 //!   made that object has overwritten the origin.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use pyo3::prelude::*;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_graph::{Graph, NodeId, StackId};
-use stator_guards::{
-    Guard, GuardKind, ObjectId, Printed, Source, SourceId, Sources, grow_in_leaps,
-};
+use stator_guards::{Guard, GuardKind, ObjectId, Source, SourceId, Sources, grow_in_leaps};
 
 use super::context::Token;
 use super::effects::{Effect, KEYS};
@@ -29,6 +27,8 @@ use super::members::Members;
 use super::module_calls::ModuleCalls;
 use super::objects::{Adopted, Mark, Objects, canonical_key};
 use super::programs::Notes;
+use super::recent_globals::RecentGlobals;
+use super::room::Room;
 use super::signatures::Signatures;
 use super::symbols::Symbols;
 use super::tensors::tensor_guard;
@@ -73,9 +73,6 @@ pub struct ActiveFrame {
     pub is_direct: bool,
 }
 
-/// Entries that tables have room for from the start: what a small function needs.
-const ROOM: usize = 1 << 7;
-
 /// The slots this trace wrote: container address and key address.
 pub type Slot = (usize, usize);
 
@@ -95,8 +92,6 @@ pub struct State {
     pub graph_object_ids: FxHashMap<usize, stator_graph::ObjectId>,
     /// Placeholders by source, in the order they were made.
     pub placeholders: FxHashMap<SourceId, NodeId>,
-    /// For [`Sources::print_next`] of placeholders.
-    pub last_printed: Printed,
     /// Sources of the placeholders, in the graph's order.
     pub inputs: Vec<SourceId>,
     /// Those that are tensors: position, and the version of their data when they were first used.
@@ -119,6 +114,8 @@ pub struct State {
     pub lookups: FxHashSet<Slot>,
     /// Those of them that were asked last.
     pub recent_lookups: RecentLookups,
+    /// Global variables that were read more than once.
+    pub recent_globals: RecentGlobals,
     /// Slots that are guarded already: owner, and what stands for the key (see `effects`).
     pub read_slots: FxHashSet<Slot>,
     /// Parts of outside objects that this trace wrote, with their places among the effects.
@@ -204,37 +201,29 @@ impl State {
     ///
     /// # Errors
     /// If the standard library lacks a type that the recorder needs.
-    pub fn new(py: Python<'_>) -> PyResult<Self> {
-        Self::with_room(py, ROOM)
-    }
-
-    /// An empty state whose tables have room for so many entries.
-    ///
-    /// # Errors
-    /// As [`State::new`].
-    pub fn with_room(py: Python<'_>, room: usize) -> PyResult<Self> {
+    pub fn new(py: Python<'_>, room: &Room) -> PyResult<Self> {
         Ok(Self {
-            objects: Objects::with_room(room / 2),
-            sources: Sources::with_room(room),
-            guards: Vec::with_capacity(room),
-            graph: Graph::new(),
+            objects: Objects::with_room(room.objects, room.known),
+            sources: Sources::with_room(room.sources, room.indexed),
+            guards: Vec::with_capacity(room.guards),
+            graph: Graph::with_room(&room.graph),
             graph_objects: Vec::new(),
             graph_object_ids: FxHashMap::default(),
-            placeholders: FxHashMap::default(),
-            last_printed: Printed::default(),
-            inputs: Vec::new(),
-            input_versions: Vec::new(),
+            placeholders: HashMap::with_capacity_and_hasher(room.inputs, FxBuildHasher),
+            inputs: Vec::with_capacity(room.inputs),
+            input_versions: Vec::with_capacity(room.inputs),
             frames: Vec::new(),
             begins: None,
             codes: Vec::new(),
             code_ids: FxHashMap::default(),
-            locations: Vec::with_capacity(room),
+            locations: Vec::with_capacity(room.locations),
             here: (0, 0),
             kinds: Kinds::new(py)?,
-            seen: Vec::with_capacity(room),
-            lookups: HashSet::with_capacity_and_hasher(room / 8, FxBuildHasher),
-            recent_lookups: RecentLookups::with_room(room / 4),
-            read_slots: HashSet::with_capacity_and_hasher(room / 2, FxBuildHasher),
+            seen: Vec::with_capacity(room.sources),
+            lookups: HashSet::with_capacity_and_hasher(room.lookups, FxBuildHasher),
+            recent_lookups: RecentLookups::with_room(2 * room.lookups),
+            recent_globals: RecentGlobals::default(),
+            read_slots: HashSet::with_capacity_and_hasher(room.read_slots, FxBuildHasher),
             written: FxHashMap::default(),
             written_keys: FxHashSet::default(),
             class_writes: Vec::new(),

@@ -60,10 +60,9 @@ impl State {
                 let version = info.as_ref().and_then(|info| info.version);
                 let value = info.map_or(Value::Unknown, |info| graph_meta(self, &info));
                 self.place_symbols(source);
-                let text = self.sources.print_next(source, &mut self.last_printed);
                 let position = self.graph.placeholders().len();
                 let position = u32::try_from(position).expect("fewer than 2^32 inputs");
-                let node = self.graph.placeholder(text, value);
+                let node = self.graph.unnamed_placeholder(value);
                 let known = &mut self.placeholders;
                 grow_in_leaps(known.len(), known.capacity(), |more| known.reserve(more));
                 known.insert(source, node);

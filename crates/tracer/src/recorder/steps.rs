@@ -1,0 +1,59 @@
+//! What is done before each instruction.
+
+use stator_cpython::frame::Frame;
+use stator_cpython::ops;
+
+use super::Recorder;
+use super::abandoning::changes_handled;
+use crate::evaluator::sites::Step;
+
+impl Recorder {
+    /// An instruction begins that is recorded.
+    #[inline(always)]
+    pub(super) fn begin_instruction(&self) {
+        self.tally.instruction();
+        self.baseline.set(ops::executed());
+        self.links.clear();
+    }
+
+    /// As [`Recorder::begin_instruction`] where there may be more to do: recording has stopped, or it ends at
+    /// some instructions.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn step_watchfully(&self, frame: &Frame<'_>, opcode: u8, arg: u32) -> Step {
+        let mut step = Step::Evaluate;
+        if self.is_stopped() {
+            if self.session.fullgraph {
+                if changes_handled(frame, opcode) {
+                    return Step::Evaluate;
+                }
+                if self.raises_break(frame) {
+                    return Step::Raise;
+                }
+            }
+            if self.settles(frame, opcode) {
+                return Step::Evaluate;
+            }
+            if !self.restart(frame) {
+                return Step::HandOver;
+            }
+            if self.has_symbols() {
+                step = Step::Substitute;
+            }
+        }
+        self.begin_instruction();
+        let known = if self.has_marks { self.known_break(frame) } else { None };
+        let due = || if self.watches_finalizers() { self.due_finalizer(frame) } else { None };
+        if let Some(stop) = known.or_else(due) {
+            if self.abandon(frame, &stop) {
+                return if self.raises_break(frame) { Step::Raise } else { Step::HandOver };
+            }
+            self.break_before(frame, stop);
+            return step;
+        }
+        if self.trace_log {
+            self.log_step(frame, frame.unit(), opcode, arg);
+        }
+        step
+    }
+}
