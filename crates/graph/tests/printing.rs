@@ -289,3 +289,26 @@ fn empty_graph_and_removed_placeholders() {
     ");
     assert!(!graph.placeholders().contains(&z));
 }
+
+#[test]
+fn placeholders_named_later() {
+    let mut graph = Graph::with_room(&Graph::new().room().map(|_| 4));
+    let x = graph.unnamed_placeholder(Value::Unknown);
+    let n = graph.placeholder("n", Value::Integer);
+    let y = graph.unnamed_placeholder(Value::Unknown);
+    let at = graph.stack(None, 0, 1);
+    let mul = method(&mut graph, "mul", &[Arg::Node(x), Arg::Node(n)], at);
+    let add = method(&mut graph, "add", &[Arg::Node(mul), Arg::Node(y)], at);
+    graph.set_outputs(&[Arg::Node(add)]);
+    graph.verify().unwrap();
+    let named = graph.named(|position| ["L['x']", "?", "L['y']"][position].to_owned());
+    named.verify().unwrap();
+    assert_snapshot!(graph_code(&named, &NoSource), @r"
+    def forward(l_x_: torch.Tensor, n: torch.SymInt, l_y_: torch.Tensor):
+        mul = l_x_.mul(n)
+        add = mul.add(l_y_)
+        return (add,)
+    ");
+    let twice = graph.named(|_| "L['x']".to_owned());
+    assert!(twice.verify().unwrap_err().to_string().contains("L['x']"));
+}
