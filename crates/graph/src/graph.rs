@@ -219,18 +219,17 @@ impl Graph {
         self.placeholder("", value)
     }
 
-    /// The graph with all its placeholders printed; `name` is asked for those that aren't yet, by their
-    /// positions.
+    /// The graph with all its placeholders printed; `names` gives the texts of those that aren't yet, in
+    /// their order.
     #[must_use]
-    pub fn named(&self, mut name: impl FnMut(usize) -> String) -> Self {
+    pub fn named(&self, names: impl IntoIterator<Item = String>) -> Self {
         let mut named = self.clone();
-        for (position, id) in self.placeholders.iter().enumerate() {
-            if let NodeKind::Placeholder { source } = self.node(*id).kind
-                && self.text(source).is_empty()
-            {
-                let source = named.intern(&name(position));
-                named.nodes[id.index()].kind = NodeKind::Placeholder { source };
-            }
+        let unnamed = self.placeholders.iter().filter(|id| {
+            matches!(self.node(**id).kind, NodeKind::Placeholder { source } if self.text(source).is_empty())
+        });
+        for (id, name) in unnamed.zip(names) {
+            let source = named.intern(&name);
+            named.nodes[id.index()].kind = NodeKind::Placeholder { source };
         }
         named
     }

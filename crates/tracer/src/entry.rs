@@ -492,8 +492,9 @@ impl Entry {
         self.readable.get_or_init(|| {
             let Traced { graph, sources, inputs, .. } = &self.traced;
             let mut last = Printed::default();
-            let named =
-                graph.named(|position| sources.print_next(inputs[position], &mut last).to_owned());
+            let names =
+                inputs.iter().map(|source| sources.print_next(*source, &mut last).to_owned());
+            let named = graph.named(names);
             debug_assert!(named.verify().is_ok(), "{:?}", named.verify());
             named
         })
