@@ -391,6 +391,19 @@ impl Entry {
         is_same.then_some(innermost.last as usize)
     }
 
+    /// How many of the frames that the trace began in have left.
+    #[must_use]
+    pub fn left_frames(&self) -> usize {
+        self.traced.left.len()
+    }
+
+    /// Of a frame that the trace began in, counted from the innermost one, and that has left: the fast
+    /// locals that held to the end what they held at the beginning.
+    #[must_use]
+    pub fn kept_locals(&self, frame: usize) -> Option<&[u32]> {
+        self.traced.left.get(frame).map(AsRef::as_ref)
+    }
+
     /// Whether the trace ends at a graph break.
     #[must_use]
     pub fn breaks(&self) -> bool {

@@ -366,6 +366,19 @@ impl<'py> Running<'py> {
         }
     }
 
+    /// Unbinds the fast locals but for these, of a frame whose rest isn't needed: if somebody has its
+    /// object, that would keep them alive. Variables of enclosing functions stay, as frame objects
+    /// take them to be there.
+    pub fn unbind_all_but(&mut self, kept: &[u32]) {
+        if self.frame.object_address() == 0 {
+            return;
+        }
+        let own = 0..self.code().first_free();
+        let others = own.filter(|slot| !kept.contains(&(*slot as u32)));
+        let old: Vec<_> = others.map(|slot| self.set_local(slot, None)).collect();
+        drop(old);
+    }
+
     /// Leaves a frame whose rest isn't needed: drops the stack. The value means nothing.
     pub fn abandon(&mut self) -> Evaluated<'py> {
         self.drop_all();

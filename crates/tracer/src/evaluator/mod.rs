@@ -167,6 +167,11 @@ impl<'py> Resumed<'_, 'py> {
         self.run.hand_over_at(unit)
     }
 
+    /// See [`Running::unbind_all_but`].
+    pub fn unbind_all_but(&mut self, kept: &[u32]) {
+        self.run.unbind_all_but(kept);
+    }
+
     /// Leaves the frame with a value that means nothing.
     pub fn abandon(&mut self) -> Evaluated<'py> {
         self.run.abandon()

@@ -373,10 +373,10 @@ impl Recorder {
     /// A frame has left. If it had stopped, recording may go on in its caller.
     pub fn left(&self, frame: &Frame<'_>) {
         let mut state = self.state.borrow_mut();
-        if state.frames.last().is_some_and(|active| active.id == frame.id()) {
-            state.frames.pop();
-        }
-        state.forget_frame(frame.id());
+        let is_last = state.frames.last().is_some_and(|active| active.id == frame.id());
+        let popped = if is_last { state.frames.pop() } else { None };
+        let index = popped.map(|_| state.frames.len());
+        state.forget_frame(frame, index);
         self.links.forget(frame);
         if self.is_stopped() && self.resume.get() == frame.id() {
             self.resume.set(state.frames.last().map_or(0, |active| active.id));
@@ -418,6 +418,7 @@ fn take_roots(
     handled: Option<&Object<'_>>,
 ) -> Result<(), Stop> {
     let innermost = chain.len() - 1;
+    state.begun = chain.len();
     let mut index = 0;
     for (at, standing) in chain.iter().enumerate() {
         let frame = &standing.waiting.frame;

@@ -53,6 +53,9 @@ pub struct Traced {
     pub ending: Ending,
     /// Where the trace begins, if that isn't a call.
     pub begins: Option<Place>,
+    /// Of the frames that it began in and that have left, innermost first: the fast locals that held the
+    /// same all the time.
+    pub left: Box<[Box<[u32]>]>,
     /// Code objects of places.
     pub codes: Vec<Py<PyAny>>,
     /// Places of guards: index of the code object and unit.
@@ -349,6 +352,7 @@ impl Finish {
             recipes,
             ending,
             begins: state.begins,
+            left: state.left.into(),
             codes: state.codes,
             locations: state.locations,
             writes_inputs: !written.is_empty(),

@@ -1,6 +1,7 @@
 //! What a trace knows of the values it began with: the slots of frames at a call or behind a graph
 //! break.
 
+use stator_cpython::frame::Frame;
 use stator_cpython::object::Borrowed;
 use stator_guards::SourceId;
 
@@ -36,8 +37,18 @@ impl State {
         self.constants.get(&(constant.as_ptr() as usize)).copied()
     }
 
-    /// A frame has left: another may take its address.
-    pub fn forget_frame(&mut self, id: usize) {
+    /// A frame leaves: another may take its address.
+    pub fn forget_frame(&mut self, frame: &Frame<'_>, index: Option<usize>) {
+        let id = frame.id();
+        if index.is_some_and(|index| index + 1 == self.begun) {
+            self.begun -= 1;
+            let has_kept = |slot: &u32| {
+                let slot = *slot as usize;
+                frame.local(slot).is_some_and(|value| self.held((id, slot), value).is_some())
+            };
+            let kept = (0..frame.code().nlocalsplus() as u32).filter(has_kept).collect();
+            self.left.push(kept);
+        }
         if self.holders.contains(&id) {
             self.unchanged.retain(|(frame, _), _| *frame != id);
         }

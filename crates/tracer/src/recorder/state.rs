@@ -177,6 +177,11 @@ pub struct State {
     pub(super) unchanged: FxHashMap<(usize, usize), (SourceId, usize)>,
     /// The frames of these locals.
     pub(super) holders: Vec<usize>,
+    /// How many of the frames the trace began in haven't left.
+    pub(super) begun: usize,
+    /// Of those that have, innermost first: the fast locals that held to the end what they held when the
+    /// trace began.
+    pub(super) left: Vec<Box<[u32]>>,
     /// Constants that fast locals or the stack held when the trace began, by address. Guards say
     /// that a replay's are equal; passing those on keeps their identity.
     pub(super) constants: FxHashMap<usize, SourceId>,
@@ -253,6 +258,8 @@ impl State {
             kept: FxHashSet::default(),
             unchanged: FxHashMap::default(),
             holders: Vec::new(),
+            begun: 0,
+            left: Vec::new(),
             constants: FxHashMap::default(),
             on_stack: FxHashSet::default(),
             carried: FxHashMap::default(),

@@ -48,6 +48,8 @@ enum Next<'py> {
 enum Signal {
     Returned(Py<PyAny>),
     Broke(Box<State>),
+    /// As `Broke`; but so many frames stay, of which the last one is moved.
+    Moved(usize, Box<State>),
     Failed(PyErr),
 }
 
@@ -71,6 +73,8 @@ struct Driver {
     /// The frames there are.
     frames: RefCell<Vec<Moved>>,
     signal: RefCell<Option<Signal>>,
+    /// The trace that took over, and how many frames there were.
+    successor: RefCell<Option<(Arc<Entry>, usize)>>,
     /// Warnings and log records of the trace that was replayed last.
     staged: RefCell<Vec<Staged>>,
     /// Once something is recorded, the rest of the call is.
@@ -129,6 +133,7 @@ pub fn go_on<'py>(
         states: RefCell::default(),
         frames: RefCell::default(),
         signal: RefCell::default(),
+        successor: RefCell::default(),
         staged: RefCell::default(),
         recording: RefCell::default(),
         handled_at_entry: thread.handled().map_or(0, |handled| handled.as_ptr() as usize),
@@ -150,7 +155,7 @@ pub fn go_on<'py>(
         match driver.signal.take() {
             Some(Signal::Returned(value)) => break Ok(value.into_bound(py)),
             Some(Signal::Failed(error)) => break Err(error),
-            Some(Signal::Broke(next)) => state = Some(next),
+            Some(Signal::Broke(next) | Signal::Moved(_, next)) => state = Some(next),
             None => break result.map_err(|raised| raised.take(py)),
         }
     };
@@ -191,9 +196,12 @@ impl Driver {
             let message = "Stator has a bug: a frame of another function stands at a break";
             return resumed.raise(Raised::set(py, PySystemError::new_err(message)));
         }
-        self.frames.borrow_mut().push(Moved { id: frame.id(), next: state.next, link: state.link });
+        let depth = self.frames.borrow().len();
         let mut state = state;
         let evaluated = loop {
+            let moved = Moved { id: frame.id(), next: state.next, link: state.link };
+            self.frames.borrow_mut().truncate(depth);
+            self.frames.borrow_mut().push(moved);
             let FrameState { locals, stack, current, next, last, link, .. } = state;
             resumed.restore(py, locals, stack, current, next);
             let inner = self.states.borrow().front().map(|inner| inner.function.clone_ref(py));
@@ -207,8 +215,13 @@ impl Driver {
                 }
                 Some(function) => {
                     let result = call_anew(function.bind(py).as_borrowed());
+                    self.frames.borrow_mut().truncate(depth + 1);
+                    if let Some(moved) = self.move_to(depth + 1) {
+                        state = moved;
+                        continue;
+                    }
                     if self.signal.borrow().is_some() {
-                        return resumed.abandon();
+                        return self.abandon(resumed);
                     }
                     self.complete(resumed, result, link)
                 }
@@ -276,7 +289,7 @@ impl Driver {
                     let is_small = entry.is_small();
                     match entry.breaks_at(chain.len(), code).filter(|_| is_small) {
                         Some(last) => last,
-                        None => break Ok((entry, resolved, handled.is_some())),
+                        None => break Ok((entry, resolved, handled)),
                     }
                 }
                 // No more traces: natively to where others have broken.
@@ -294,7 +307,7 @@ impl Driver {
                 return Next::Left(evaluated);
             }
         };
-        let (entry, resolved, handles) = match found {
+        let (entry, resolved, handled) = match found {
             Ok(found) => found,
             Err(chain) => {
                 if !self.begin(py, &chain) {
@@ -309,25 +322,62 @@ impl Driver {
         let mut staged = Vec::new();
         let backend = self.compiled.get().backend();
         let replayed = entry.replay(py, &resolved, backend, &mut staged);
+        drop(resolved);
         *self.staged.borrow_mut() = staged;
         let signal = match replayed {
             Replay::Done(value) => Signal::Returned(value.unbind()),
-            Replay::Broke(mut state) => {
-                *self.before.borrow_mut() = entry;
+            Replay::Broke(state) => {
+                *self.before.borrow_mut() = entry.clone();
                 // Warnings are given where no frame stands.
                 let gives = !self.staged.borrow().is_empty();
-                if !gives && !handles && state.handled.is_none() && self.stands(resumed, &state) {
-                    *self.raised.borrow_mut() = state.raised;
-                    let Some(innermost) = state.frames.pop() else { unreachable!("it has frames") };
-                    return Next::Moved(innermost);
+                let address = |handled: &Py<PyAny>| handled.as_ptr() as usize;
+                let handles = state.handled.as_ref().map(address);
+                let handled = handled.map(|handled| handled.as_ptr() as usize);
+                let stay = self.frames.borrow().len() - entry.left_frames();
+                if gives || handles != handled || !self.stand(resumed, &state, stay) {
+                    Signal::Broke(state)
+                } else {
+                    Signal::Moved(stay, state)
                 }
-                Signal::Broke(state)
             }
             Replay::Failed(error) => Signal::Failed(error),
             Replay::Restart(_) => return Next::Left(natively(py, resumed)),
         };
         *self.signal.borrow_mut() = Some(signal);
-        Next::Left(resumed.abandon())
+        let depth = self.frames.borrow().len();
+        if let Some(innermost) = self.move_to(depth) {
+            return Next::Moved(innermost);
+        }
+        *self.successor.borrow_mut() = Some((entry, depth));
+        Next::Left(self.abandon(resumed))
+    }
+
+    /// If the last one of `depth` frames is to be moved: where to. Those that it calls are made next.
+    fn move_to(&self, depth: usize) -> Option<FrameState> {
+        let signal = self.signal.take();
+        let Some(Signal::Moved(stay, state)) = signal else {
+            *self.signal.borrow_mut() = signal;
+            return None;
+        };
+        if stay != depth {
+            *self.signal.borrow_mut() = Some(Signal::Moved(stay, state));
+            return None;
+        }
+        *self.raised.borrow_mut() = state.raised;
+        let mut frames = state.frames.into_iter().skip(depth - 1);
+        let moved = frames.next();
+        *self.states.borrow_mut() = frames.collect();
+        moved
+    }
+
+    /// Leaves a frame for a trace that was replayed. Somebody may have the frame's object (a traceback of
+    /// the exception that it handles), so what the trace has let go of must not stay in it.
+    fn abandon<'py>(&self, resumed: &mut Resumed<'_, 'py>) -> Evaluated<'py> {
+        let inner = self.frames.borrow().len();
+        let successor = self.successor.borrow().clone();
+        let kept = successor.as_ref().and_then(|(entry, depth)| entry.kept_locals(depth - inner));
+        resumed.unbind_all_but(kept.unwrap_or(&[]));
+        resumed.abandon()
     }
 
     /// The frames are there: exceptions get the tracebacks that speak of them.
@@ -363,11 +413,11 @@ impl Driver {
         }
     }
 
-    /// Whether the frames of a state are those there are, and all but the last one stand as it says:
-    /// then that one alone is to be moved.
-    fn stands(&self, resumed: &Resumed<'_, '_>, state: &State) -> bool {
+    /// Whether the first `stay` frames of a state are those there are, and all of them but the last one
+    /// stand as it says: then that one can be moved, and those that it calls are made.
+    fn stand(&self, resumed: &Resumed<'_, '_>, state: &State, stay: usize) -> bool {
         let moved = self.frames.borrow();
-        if moved.len() != state.frames.len() {
+        if stay == 0 || state.frames.len() < stay {
             return false;
         }
         let mut frames = std::iter::successors(Some(resumed.frame()), Frame::previous);
@@ -375,12 +425,11 @@ impl Driver {
             frame.function().as_ptr() == wanted.function.as_ptr()
                 && frame.code().as_ptr() as usize == wanted.code
         };
-        let innermost = moved.len() - 1;
-        (0..moved.len()).rev().all(|index| {
+        (0..stay).rev().all(|index| {
             let (known, wanted) = (&moved[index], &state.frames[index]);
             let Some(frame) = frames.find(|frame| frame.id() == known.id) else { return false };
             same(&frame, wanted)
-                && (index == innermost
+                && (index + 1 == stay
                     || (known.next == wanted.next
                         && known.link == wanted.link
                         && frame.unit() == wanted.current
