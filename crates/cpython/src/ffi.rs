@@ -131,6 +131,7 @@ unsafe extern "C" {
         count: Py_ssize_t,
     ) -> *mut PyObject;
     pub fn _PyErr_FormatFromCause(exc: *mut PyObject, format: *const c_char, ...) -> *mut PyObject;
+    pub fn _PyWeakref_GetWeakrefCount(head: *mut PyObject) -> Py_ssize_t;
     pub static PyExc_BaseExceptionGroup: *mut PyObject;
     pub static mut PyMethod_Type: PyTypeObject;
     /// Borrowed.

@@ -407,6 +407,8 @@ impl Compiled {
             || is_small
             || (entry.makes_frames() && c_stack::room() != Room::Enough)
         {
+            // What was found may be gone before the function ends.
+            drop(resolved);
             return own.run_natively(py, args, kwargs);
         }
         let mut staged = Vec::new();

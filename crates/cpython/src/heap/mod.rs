@@ -17,6 +17,7 @@ pub mod function;
 pub mod global_state;
 pub mod layout;
 pub mod member;
+pub mod mortal;
 pub mod snapshot;
 pub mod tensor;
 pub mod torch;

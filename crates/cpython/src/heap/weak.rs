@@ -11,6 +11,7 @@ use pyo3::types::{PyCFunction, PyTupleMethods};
 
 use super::address::AddressMap;
 use super::{Any, constant, types, words};
+use crate::ffi as shim;
 
 /// A set of objects of which none has died.
 ///
@@ -80,6 +81,20 @@ impl Watch {
         self.flags.push(Arc::downgrade(flag));
         self.weak.clone_ref(py)
     }
+}
+
+/// Whether anybody refers to an object weakly, the watch over objects known by identity aside.
+pub(super) fn is_referenced(object: Any<'_, '_>) -> bool {
+    // SAFETY: where a type has an offset, its instances have a list of weak references there.
+    let count = unsafe {
+        let offset = (*words::type_of(object.as_ptr())).tp_weaklistoffset;
+        if offset <= 0 {
+            return false;
+        }
+        let list = *object.as_ptr().byte_offset(offset).cast::<*mut ffi::PyObject>();
+        if list.is_null() { 0 } else { shim::_PyWeakref_GetWeakrefCount(list) }
+    };
+    count > isize::from(watched().objects.contains_key(&(object.as_ptr() as usize)))
 }
 
 /// The callback of all weak references: it is given the reference whose object is dying.

@@ -121,6 +121,7 @@ impl Recorder {
                 Ok(())
             })
         };
+        let keeps_notes = self.watching.get() || ended.is_err();
         self.resume.set(if ended.is_ok() { frame.id() } else { 0 });
         let stop = match ended {
             Ok(()) => stop,
@@ -138,8 +139,19 @@ impl Recorder {
             }
         };
         self.session.broke(stop);
+        if keeps_notes {
+            self.let_go(frame.py());
+        }
         // The instruction may take long.
         drop(self.gc.take());
+    }
+
+    /// Drops the notes, and with them what only they keep alive. The frames are still being evaluated.
+    fn let_go(&self, py: Python<'_>) {
+        let Ok(empty) = State::with_room(py, 0) else { return };
+        let old = self.state.replace(empty);
+        self.state.borrow_mut().frames.clone_from(&old.frames);
+        drop(old);
     }
 
     /// Keeps what is symbolic in frames that stand at a graph break.
@@ -458,6 +470,13 @@ fn take_roots(
             if !is_read {
                 continue;
             }
+            // A copy that holds symbols would keep what its original holds.
+            if state.watch_root(*value) {
+                if state.adopt(source, *value).is_err() {
+                    state.carry(source, *value);
+                }
+                continue;
+            }
             let adopted = state.moving(|state| {
                 if at < innermost && slot < locals {
                     return state.adopt_waiting_local(source, *value);
@@ -480,6 +499,7 @@ fn take_roots(
     }
     if let Some(handled) = handled {
         let source = state.sources.local(index, || "___handled".into());
+        state.watch_root(handled.as_borrowed());
         state.carry(source, handled.as_borrowed());
     }
     Ok(())

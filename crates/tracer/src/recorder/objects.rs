@@ -148,6 +148,14 @@ impl Objects {
         self.known.get(&address)?.origin
     }
 
+    /// The outside object that was found at a source. Looks at all there are.
+    #[cold]
+    pub fn at_source(&self, source: SourceId) -> Option<ObjectId> {
+        let found = |known: &&Known| known.origin == Some(Origin::Source(source));
+        let known = self.known.values().find(found).filter(|known| known.id != NO_ID)?;
+        Some(ObjectId::new(known.id as usize))
+    }
+
     /// Says where an object came from.
     pub fn set_origin(&mut self, object: Borrowed<'_, '_>, origin: Origin) {
         roomy(&mut self.known).entry(object.as_ptr() as usize).or_insert(UNKNOWN).origin =

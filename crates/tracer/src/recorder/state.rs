@@ -169,8 +169,8 @@ pub struct State {
     pub(super) visiting: FxHashSet<usize>,
     /// Cells found a second time, which are guarded to be the first.
     pub shared_cells: FxHashSet<SourceId>,
-    /// Outside objects with finalizers.
-    pub(super) finalized: Vec<ObjectId>,
+    /// Objects whose death would be noticed, and what keeps them alive.
+    pub(super) mortal: Vec<ObjectId>,
     /// Objects that the entry keeps: results of calls that are constants of the trace.
     pub kept: FxHashSet<ObjectId>,
     /// Fast locals (frame and slot) that hold what they held when the trace began.
@@ -254,7 +254,7 @@ impl State {
             failure: None,
             visiting: FxHashSet::default(),
             shared_cells: FxHashSet::default(),
-            finalized: Vec::new(),
+            mortal: Vec::new(),
             kept: FxHashSet::default(),
             unchanged: FxHashMap::default(),
             holders: Vec::new(),
@@ -533,7 +533,7 @@ impl State {
             }
             Kind::Object => {
                 self.guard_type(source, object);
-                self.watch_finalizer(object, id);
+                self.watch_finalizer(object, id, source);
             }
             Kind::Dict | Kind::Cell => self.guard_type(source, object),
             Kind::Set | Kind::FrozenSet => {
@@ -566,7 +566,7 @@ impl State {
             Kind::Iterator | Kind::Super | Kind::Slice | Kind::Opaque => {
                 // Harmless while it is only passed around; each use is a break of its own.
                 self.guard_type(source, object);
-                self.watch_finalizer(object, id);
+                self.watch_finalizer(object, id, source);
             }
         }
         Ok(())

@@ -1,0 +1,96 @@
+//! Whose death is noticed: by a finalizer, a weak reference, the `finally` of a generator.
+//!
+//! Nothing here runs code or allocates Python objects.
+
+use std::ffi::{c_int, c_void};
+
+use pyo3::ffi::{self, PyObject};
+use pyo3::prelude::*;
+
+use super::{Any, tensor, types, weak};
+use crate::object::Object;
+use crate::{generator, ops};
+
+/// Objects with more references than that are taken to be somebody else's.
+const SHARED: isize = 3;
+
+/// As [`SHARED`], of what a frame holds: evaluating it takes a few.
+const SHARED_ROOT: isize = 6;
+
+/// How many objects below one are looked at.
+const MOST: usize = 64;
+
+/// Whether anybody would notice the death of this very object.
+#[must_use]
+pub fn is_noticed(object: Any<'_, '_>) -> bool {
+    types::has_finalizer(object.get_type().as_borrowed())
+        || ops::is_generator(&object.to_owned()) && is_suspended(object)
+        || weak::is_referenced(object)
+}
+
+/// An object and those that die with it, if the death of one of them would be noticed; else nothing.
+///
+/// What has several owners, or is far below, isn't looked at.
+#[must_use]
+pub fn noticed_with<'py>(object: Any<'_, 'py>) -> Vec<Object<'py>> {
+    if refcount(object.as_ptr()) > SHARED_ROOT || is_lasting(object.as_ptr()) {
+        return Vec::new();
+    }
+    let mut is_due = false;
+    let mut found = vec![object.as_ptr()];
+    let mut at = 0;
+    while at < found.len() && at < MOST {
+        // SAFETY: `object` keeps what it reaches alive, and nothing runs here.
+        let next = unsafe { pyo3::Borrowed::from_ptr(object.py(), found[at]) };
+        is_due |= is_noticed(next);
+        at += 1;
+        // What a tensor refers to is PyTorch's.
+        if !tensor::is_tensor(next) {
+            children(found[at - 1], &mut found);
+        }
+    }
+    if !is_due {
+        return Vec::new();
+    }
+    found.truncate(at);
+    // SAFETY: as above; from here on they are owned.
+    found.iter().map(|one| unsafe { Bound::from_borrowed_ptr(object.py(), *one) }).collect()
+}
+
+/// Whether a generator has begun and not ended: its `finally` blocks are yet to come.
+fn is_suspended(generator: Any<'_, '_>) -> bool {
+    generator::look(generator, |_, place| place.started).unwrap_or(false)
+}
+
+fn refcount(object: *mut PyObject) -> isize {
+    // SAFETY: a live object.
+    unsafe { ffi::Py_REFCNT(object) }
+}
+
+/// Whether an object outlives calls, or has parts that do.
+fn is_lasting(object: *mut PyObject) -> bool {
+    // SAFETY: a live object.
+    unsafe { ffi::PyType_Check(object) != 0 || ffi::PyModule_Check(object) != 0 }
+}
+
+/// Adds the objects that `object` alone owns.
+fn children(object: *mut PyObject, found: &mut Vec<*mut PyObject>) {
+    extern "C" fn visit(child: *mut PyObject, found: *mut c_void) -> c_int {
+        // SAFETY: what `children` hands to `tp_traverse`.
+        let found = unsafe { &mut *found.cast::<Vec<*mut PyObject>>() };
+        let is_own = !child.is_null() && refcount(child) <= SHARED && !is_lasting(child);
+        if is_own && !found.contains(&child) {
+            found.push(child);
+        }
+        c_int::from(found.len() >= MOST)
+    }
+    // SAFETY: a type's `tp_traverse` only tells what its instance holds; it's called as the garbage
+    // collector calls it, with the GIL held.
+    unsafe {
+        if ffi::PyObject_IS_GC(object) != 0
+            && let Some(traverse) = (*ffi::Py_TYPE(object)).tp_traverse
+        {
+            traverse(object, visit, (&raw mut *found).cast());
+        }
+    }
+}

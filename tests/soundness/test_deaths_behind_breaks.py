@@ -1,0 +1,265 @@
+"""Objects that die behind a graph break: finalizers, weak references and generators tell as early as in plain Python."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import stator
+
+Log = list[Any]
+
+
+class Told:
+    """Says when it dies."""
+
+    def __init__(self, log: Log, n: int) -> None:
+        self.log, self.n = log, n
+
+    def __del__(self) -> None:
+        self.log.append("dead")
+
+    def scale(self, x: Tensor) -> Tensor:
+        return x * self.n
+
+
+class Plain:
+    told: Any = None
+
+
+POOL: list[Plain] = []
+
+
+@stator.disable
+def cut(log: Log) -> None:
+    log.append("break")
+
+
+def below_a_list(x: Tensor, log: Log, n: int) -> Tensor:
+    held = [Told(log, n)]
+    cut(log)
+    y = x * held[0].n
+    held = []
+    log.append("behind")
+    return y
+
+
+def below_an_instance(x: Tensor, log: Log, n: int) -> Tensor:
+    held: Any = Plain()
+    held.told = Told(log, n)
+    cut(log)
+    held = None
+    log.append("behind")
+    return x * n
+
+
+def below_a_tuple(x: Tensor, log: Log, n: int) -> Tensor:
+    held: Any = (Told(log, n), n)
+    cut(log)
+    x = x * held[0].n
+    held = held[1]
+    log.append("behind")
+    cut(log)
+    return x * held
+
+
+def below_a_method(x: Tensor, log: Log, n: int) -> Tensor:
+    method: Any = Told(log, n).scale
+    cut(log)
+    x = method(x)
+    method = None
+    log.append("behind")
+    cut(log)
+    return x
+
+
+def below_an_exception(x: Tensor, log: Log, n: int) -> Tensor:
+    try:
+        cut(log)
+        raise ValueError(Told(log, n))
+    except ValueError:
+        cut(log)
+        x = x + n
+    log.append("behind")
+    cut(log)
+    return x
+
+
+def takes(x: Tensor, log: Log, told: Any, n: int) -> Tensor:
+    cut(log)
+    x = x * told.n
+    told = None
+    log.append("behind")
+    return x + n
+
+
+def argument(x: Tensor, log: Log, n: int) -> Tensor:
+    return takes(x, log, Told(log, n), n)
+
+
+def raises(log: Log, n: int) -> None:
+    told = Told(log, n)
+    cut(log)
+    raise KeyError(told.n)
+
+
+def below_a_frame_that_raised(x: Tensor, log: Log, n: int) -> Tensor:
+    try:
+        raises(log, n)
+    except KeyError:
+        cut(log)
+        x = x + n
+    log.append("behind")
+    cut(log)
+    return x
+
+
+def popped(x: Tensor, log: Log, n: int) -> Tensor:
+    plain = POOL.pop()
+    reference = weakref.ref(plain)
+    x = x + n
+    del plain
+    log.append(reference() is None)
+    return x
+
+
+def from_outside(x: Tensor, log: Log, n: int) -> Tensor:
+    held = kept(log, n)
+    n = held[0][0].n
+    held.pop()
+    log.append("behind")
+    return x + n
+
+
+@stator.disable
+def kept(log: Log, n: int) -> list[list[Told]]:
+    return [[Told(log, n)]]
+
+
+def referred_to(x: Tensor, log: Log, n: int) -> Tensor:
+    plain = Plain()
+    reference = weakref.ref(plain)
+    log.append(reference() is plain)
+    cut(log)
+    del plain
+    log.append(reference() is None)
+    return x * n
+
+
+def tensor_referred_to(x: Tensor, log: Log, n: int) -> Tensor:
+    y = x + n
+    reference = weakref.ref(y)
+    z = y * 2
+    del y
+    log.append(reference() is None)
+    return z
+
+
+def key_of_a_weak_dictionary(x: Tensor, log: Log, n: int) -> Tensor:
+    plain = Plain()
+    table: weakref.WeakKeyDictionary[Plain, int] = weakref.WeakKeyDictionary()
+    table[plain] = n
+    cut(log)
+    log.append(len(table))
+    del plain
+    log.append(len(table))
+    return x * n
+
+
+def value_of_a_weak_dictionary(x: Tensor, log: Log, n: int) -> Tensor:
+    plain = Plain()
+    table: weakref.WeakValueDictionary[int, Plain] = weakref.WeakValueDictionary()
+    table[n] = plain
+    log.append(len(table))
+    cut(log)
+    del plain
+    log.append(len(table))
+    return x * n
+
+
+def finalized(x: Tensor, log: Log, n: int) -> Tensor:
+    plain = Plain()
+    weakref.finalize(plain, log.append, "final")
+    cut(log)
+    del plain
+    log.append("behind")
+    return x * n
+
+
+def steps(x: Tensor, log: Log) -> Iterator[Tensor]:
+    try:
+        yield x + 1
+        yield x
+    finally:
+        log.append("finally")
+
+
+def generator(x: Tensor, log: Log, n: int) -> Tensor:
+    stepped = steps(x, log)
+    x = next(stepped)
+    cut(log)
+    x = x + n
+    del stepped
+    log.append("behind")
+    return x
+
+
+def generator_in_a_list(x: Tensor, log: Log, n: int) -> Tensor:
+    stepped = steps(x, log)
+    cut(log)
+    x = next(stepped)
+    held = [stepped]
+    held.pop()
+    del stepped
+    log.append("behind")
+    return x * n
+
+
+CASES: list[Callable[[Tensor, Log, int], Tensor]] = [
+    below_a_list,
+    below_an_instance,
+    below_a_tuple,
+    below_a_method,
+    below_an_exception,
+    below_a_frame_that_raised,
+    popped,
+    from_outside,
+    referred_to,
+    tensor_referred_to,
+    key_of_a_weak_dictionary,
+    value_of_a_weak_dictionary,
+    finalized,
+    generator,
+    generator_in_a_list,
+]
+
+
+@pytest.mark.parametrize("skips", [False, True])
+@pytest.mark.parametrize("fn", CASES)
+def test_it_dies_as_early(fn: Callable[[Tensor, Log, int], Tensor], skips: bool) -> None:
+    def run(called: Callable[[Tensor, Log, int], Tensor], n: int) -> tuple[Log, list[float]]:
+        log: Log = []
+        POOL.append(Plain())
+        result = called(torch.ones(3), log, n)
+        return log, result.tolist()
+
+    compiled = stator.compile(fn)
+    with stator.config.patch(skip_unprofitable=skips):
+        for call, n in enumerate([2, 2, 2, 2, 3, 3, 2]):
+            assert run(compiled, n) == run(fn, n), call
+
+
+def test_an_argument_that_the_callee_drops() -> None:
+    """While a call is recorded it lives until the callee returns: the caller's stack holds it."""
+    compiled = stator.compile(argument)
+    with stator.config.patch(skip_unprofitable=False):
+        for call in range(4):
+            log: Log = []
+            compiled(torch.ones(3), log, 2)
+            early = ["break", "dead", "behind"]
+            assert log == (early if call else ["break", "behind", "dead"])
