@@ -6,6 +6,7 @@ import copy
 import gc
 import inspect
 import io
+import logging
 import pickle
 import weakref
 from collections.abc import Iterator
@@ -371,3 +372,28 @@ def test_the_module_dies_with_the_wrapper(x: torch.Tensor) -> None:
     del net, wrapped
     gc.collect()
     assert alive() is None
+
+
+class Picky(nn.Module):
+    def forward(self, x: torch.Tensor, text: str) -> torch.Tensor:
+        return x + len(text)
+
+
+def test_reports_name_the_users_forward(x: torch.Tensor, caplog: pytest.LogCaptureFixture) -> None:
+    compiled: Any = stator.compile(Picky(), recompile_limit=2)
+    stator.set_logs(recompiles=True)
+    try:
+        with (
+            caplog.at_level(logging.INFO, "stator"),
+            pytest.warns(stator.RecompileLimitWarning) as caught,
+        ):
+            for text in ("a", "bb", "ccc", "dddd"):
+                torch.testing.assert_close(compiled(x, text), x + len(text))
+    finally:
+        stator.set_logs(all=False)
+    (warning,) = caught
+    line = Picky.forward.__code__.co_firstlineno
+    assert (warning.filename, warning.lineno) == (__file__, line)
+    (head, *_) = caplog.messages[0].splitlines()
+    assert head.startswith("Recompiling function Picky.forward in ")
+    assert head.endswith(f"test_module_wrapper.py:{line}")

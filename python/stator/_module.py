@@ -9,8 +9,10 @@ Other parts import this file only when they are handed a module: it needs torch.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
+import inspect
 import types
 from collections.abc import Callable
 from typing import Any
@@ -140,6 +142,8 @@ def _name_after_forward(compiled: Compiled, module_type: type[nn.Module]) -> Non
     for name in functools.WRAPPER_ASSIGNMENTS:
         if name != "__annotations__" and hasattr(forward, name):
             setattr(compiled, name, getattr(forward, name))
+    with contextlib.suppress(ValueError):  # Its wrappers go round in a circle.
+        compiled._named_after = inspect.unwrap(forward)  # type: ignore[attr-defined]
 
 
 def _settings_of(wrapper: CompiledModule) -> Settings:

@@ -388,7 +388,7 @@ impl Compiled {
         drop(outdated);
         self.points.clear();
         let Some((reason, detail)) = stop else { return Ok(Some((signature, None))) };
-        let (file, line) = location(self.function.bind(this.py()));
+        let (file, line) = location(this);
         let stack = vec![Place { file, line, function: name(this) }];
         Self::give_up(this, &Break { reason, detail, stack }).map(|()| None)
     }
@@ -629,7 +629,7 @@ impl Compiled {
         failures: &[(&Arc<Entry>, Failure)],
     ) -> PyResult<()> {
         let (py, own) = (this.py(), this.get());
-        let (file, line) = location(own.function.bind(py));
+        let (file, line) = location(this);
         let name = name(this);
         let place = Place { file: file.clone(), line, function: name.clone() };
         let detail = format!("{limit} traces");

@@ -21,8 +21,18 @@ pub(super) fn name(this: &Bound<'_, Compiled>) -> String {
     this.getattr("__qualname__").map_or_else(|_| "?".into(), |name| name.to_string())
 }
 
+/// Where the function is that the user wrote: that of a module's `forward`, as for [`name`].
+pub(super) fn location(this: &Bound<'_, Compiled>) -> (String, u32) {
+    let own = this.get().function.bind(this.py());
+    let named = this.getattr_opt("_named_after").ok().flatten();
+    match named.as_ref().and_then(|named| named.cast::<PyFunction>().ok()) {
+        Some(named) => location_of(named),
+        None => location_of(own),
+    }
+}
+
 /// File and line of a function's first decorator or `def`.
-pub(super) fn location(function: &Bound<'_, PyFunction>) -> (String, u32) {
+fn location_of(function: &Bound<'_, PyFunction>) -> (String, u32) {
     let code = value(function.as_any().as_borrowed(), Field::Code);
     let code = code.as_ref().and_then(|code| Code::of(code.as_borrowed()));
     code.map_or_else(
@@ -34,7 +44,7 @@ pub(super) fn location(function: &Bound<'_, PyFunction>) -> (String, u32) {
 /// The record of the `graph_breaks` log.
 pub(super) fn break_report(this: &Bound<'_, Compiled>, stop: &Break, what: &str) -> String {
     let py = this.py();
-    let (file, line) = location(this.get().function.bind(py));
+    let (file, line) = location(this);
     let head = format!("{what} {} ({}:{line})", name(this), shown_path(&file));
     format!("{head}\n{}", stop.report(&|place| source_line(py, &place.file, place.line)))
 }
@@ -45,7 +55,7 @@ pub(super) fn recompile_report(
     failures: &[(&Arc<Entry>, Failure)],
 ) -> String {
     let py = this.py();
-    let (file, line) = location(this.get().function.bind(py));
+    let (file, line) = location(this);
     let mut text = format!(
         "Recompiling function {} in {}:{line}\ntriggered by the following guard failure(s):",
         name(this),
@@ -76,7 +86,7 @@ pub(super) fn recompile_error(
     failures: &[(&Arc<Entry>, Failure)],
 ) -> PyErr {
     let py = this.py();
-    let (file, line) = location(this.get().function.bind(py));
+    let (file, line) = location(this);
     let error = modules::import(py, "stator.errors")
         .and_then(|errors| errors.getattr("RecompileError"))
         .and_then(|class| class.call1((name(this), file, line, failure_lines(py, failures))));
@@ -140,7 +150,7 @@ pub(super) fn log_entry(this: &Bound<'_, Compiled>, entry: &Entry) {
 pub(super) fn log_bytecode(this: &Bound<'_, Compiled>, made: &[Arc<Entry>]) {
     let py = this.py();
     let function = this.get().function.bind(py);
-    let (file, line) = location(function);
+    let (file, line) = location_of(function);
     let name = function.getattr("__name__").map_or_else(|_| "?".into(), |name| name.to_string());
     let head = |what: &str, name: &str, file: &str, line: u32| {
         format!("{what} BYTECODE {name} {} line {line}", shown_path(file))

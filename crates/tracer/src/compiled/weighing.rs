@@ -56,7 +56,7 @@ impl Compiled {
         };
         let Some(verdict) = entry.floor().weigh(estimate, news, entry.breaks()) else { return };
         if Log::GraphBreaks.is_on() {
-            let (file, line) = location(this.get().function.bind(this.py()));
+            let (file, line) = location(this);
             let head = format!("{verdict} {} ({}:{line})", name(this), shown_path(&file));
             Log::GraphBreaks.emit(this.py(), &format!("{head}\n{}", verdict.report(estimate)));
         }
