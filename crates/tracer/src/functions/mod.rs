@@ -77,6 +77,8 @@ pub enum Model {
     Next,
     TypeOf,
     Vars,
+    /// `sys.getrecursionlimit()`.
+    RecursionLimit,
     Repr,
     Super,
     /// Reads a number or truth value: `int`, `bool`, `round`, ...

@@ -195,7 +195,7 @@ fn table() -> Vec<Row> {
         ("warnings", "warn", Class::Emitter(Emitter::Warn)),
         ("warnings", "warn_explicit", Class::Emitter(Emitter::WarnExplicit)),
         ("logging:Logger", "_log", Class::Emitter(Emitter::Log)),
-        ("sys", "getrecursionlimit", Pure),
+        ("sys", "getrecursionlimit", model(Model::RecursionLimit)),
         ("sys", "exc_info _getframe", Untraceable(Reason::Instruction)),
         ("time", "time perf_counter monotonic sleep", Untraceable(Reason::OpaqueCall)),
     ]

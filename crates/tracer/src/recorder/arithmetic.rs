@@ -15,6 +15,7 @@ use super::kinds::Kind;
 use super::look as heap;
 use super::state::State;
 use super::symbols::{Made, Number, NumberId, Operand, comparison};
+use crate::breaks::Reason;
 
 /// What a symbolic operation's operands are.
 #[derive(Clone, Copy)]
@@ -417,6 +418,59 @@ impl Recorder {
         };
         let condition = condition(context, CompareOp::Ne, terms[0].number, zero).ok()?;
         Some(state.decide(frame.py(), condition))
+    }
+
+    /// `left is right` of numbers of which one has an object of its own: as it is of the objects that
+    /// CPython has there. `None`: not for this to answer.
+    pub(super) fn same_number<'py>(
+        &self,
+        frame: &Frame<'py>,
+        left: Borrowed<'_, 'py>,
+        right: Borrowed<'_, 'py>,
+    ) -> Option<bool> {
+        if !self.has_symbols() {
+            return None;
+        }
+        let has_own = {
+            let state = self.state.borrow();
+            state.has_own_object(left) || state.has_own_object(right)
+        };
+        if !has_own {
+            return None;
+        }
+        if left.is(right) || !left.get_type().is(right.get_type()) {
+            // One place, or two types, which are guarded.
+            return Some(left.is(right));
+        }
+        // There is one object for each small int.
+        let is_shared = heap::is_shared_constant(left);
+        let same = if is_shared {
+            left.extract::<i64>().ok() == right.extract::<i64>().ok()
+        } else {
+            let state = self.state.borrow();
+            state.stands_for(left) == state.stands_for(right)
+        };
+        self.note(frame, |state| {
+            let is_known = is_shared || heap::is_identity_stable(left, right);
+            if !is_known {
+                // The numbers stay as they are: the instruction, and what is behind it, asks them.
+                return Err((Reason::Identity, "identity of symbolic numbers".into()));
+            }
+            if left.is_exact_instance_of::<PyInt>()
+                && let Some(terms) = state.terms(&[left, right])
+                && let Some(symbols) = state.symbols.as_mut()
+                && let Ok(equal) =
+                    condition(&mut symbols.context, CompareOp::Eq, terms[0].number, terms[1].number)
+                && !state.decide(frame.py(), equal)
+            {
+                return Ok(());
+            }
+            for operand in [left, right] {
+                state.fix(operand, "identity of a number", 0);
+            }
+            Ok(())
+        });
+        Some(same)
     }
 
     /// A text was made of these values. Who reads it reads them; often nobody does.

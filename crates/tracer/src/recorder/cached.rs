@@ -28,6 +28,8 @@ impl Recorder {
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
+        // Its key is made of their values, and a miss runs natively.
+        self.concrete(frame, args, "the key of a cache");
         let key = match names {
             None => self.note(frame, |state| state.cache_key(callable, args)),
             Some(_) => {

@@ -365,6 +365,7 @@ impl Recorder {
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
+        self.concrete(frame, args, "read by a function of values");
         self.note(frame, |state| {
             args.iter().try_for_each(|arg| {
                 state.adopt_deep(*arg)?;
@@ -638,6 +639,7 @@ impl Recorder {
         {
             self.stop(frame, Reason::OpaqueCall, heap::type_name(callable));
         }
+        self.concrete(frame, args, "read by C code");
         ops::call(callable, args, names)
     }
 }

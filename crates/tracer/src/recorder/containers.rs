@@ -29,6 +29,7 @@ impl Recorder {
         native: impl FnOnce() -> Result<Object<'py>>,
     ) -> Result<Object<'py>> {
         let name = heap::callable_name(callable);
+        let given = self.note(frame, |state| state.given_value(&name, receiver, args)).flatten();
         self.note(frame, |state| {
             match state.kind_alone(receiver) {
                 Kind::Set | Kind::Dict => args.iter().for_each(|arg| state.note_hashed(*arg)),
@@ -88,6 +89,9 @@ impl Recorder {
         );
         let result = if plain { native() } else { self.with_mode(frame, native) };
         let result = self.unless_raised(frame, receiver, result)?;
+        if let Some(given) = given {
+            return Ok(given);
+        }
         self.note(frame, |state| state.register(result.as_borrowed()));
         Ok(result)
     }

@@ -50,7 +50,23 @@ impl State {
                 || stator_cpython::heap::types::is_immutable(dict.get_type().as_borrowed()))
     }
 
-    /// Takes note of a method that changes an outside dictionary, before it does.
+    /// What a method that gives the value at a key is to give in place of a number that is a symbol.
+    pub fn given_value<'py>(
+        &mut self,
+        name: &str,
+        dict: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+    ) -> Result<Option<Object<'py>>, Stop> {
+        let ("pop" | "setdefault", [key, ..]) = (name, args) else { return Ok(None) };
+        if !self.takes_stand_ins(dict) || !self.is_plain_key(*key) {
+            return Ok(None);
+        }
+        let Some(value) = heap::dict_get(dict, *key) else { return Ok(None) };
+        self.read_slot_value(dict, *key, value.as_borrowed())
+    }
+
+    /// Takes note of a method that changes an outside dictionary, before it does. Who calls it has
+    /// taken [`State::given_value`].
     pub fn write_dict(
         &mut self,
         name: &str,
@@ -64,12 +80,12 @@ impl State {
             ("__setitem__", [key, _]) => self.write_key(dict, *key, false),
             ("__delitem__", [key]) | ("pop", [key] | [key, _]) if given.names.is_none() => {
                 let found = heap::dict_get(dict, *key);
-                self.read_key(dict, *key, found.clone())?;
+                self.asks_key(dict, *key, found.clone())?;
                 if found.is_some() { self.write_key(dict, *key, true) } else { Ok(()) }
             }
             ("setdefault", [key] | [key, _]) => {
                 let found = heap::dict_get(dict, *key);
-                self.read_key(dict, *key, found.clone())?;
+                self.asks_key(dict, *key, found.clone())?;
                 if found.is_none() { self.write_key(dict, *key, false) } else { Ok(()) }
             }
             ("clear", []) => {

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyFunction, PyInt, PyList, PySlice, PyString, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyFunction, PyInt, PyList, PySlice, PyString, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
@@ -87,6 +87,21 @@ const MOVERS: &[&str] = &[
     "enumerate",
 ];
 
+/// Those of them that take apart what they are given: a text is read by that.
+const ITERATES: &[&str] = &[
+    "list",
+    "tuple",
+    "iter",
+    "zip",
+    "map",
+    "reversed",
+    "extend",
+    "chain",
+    "from_iterable",
+    "islice",
+    "enumerate",
+];
+
 /// Whether a call moves what it is given: other functions of these names read it.
 fn moves(class: &Class, name: &str, args: &[Borrowed<'_, '_>]) -> bool {
     let fits = match (class, name) {
@@ -100,6 +115,17 @@ fn moves(class: &Class, name: &str, args: &[Borrowed<'_, '_>]) -> bool {
         _ => true,
     };
     fits && MOVERS.contains(&name)
+}
+
+/// Whether a call is that of a dictionary's method that looks at a key, and moves at most the value there.
+fn asks_for_key(class: &Class, name: &str, args: &[Borrowed<'_, '_>]) -> bool {
+    let is_dict = args.first().is_some_and(|receiver| receiver.is_instance_of::<PyDict>());
+    let moves_value = matches!(name, "pop" | "setdefault" | "__setitem__" | "__delitem__");
+    match class {
+        Class::Model(Model::DictSlotRead) => is_dict,
+        Class::Model(Model::ContainerWrite) => is_dict && moves_value,
+        _ => false,
+    }
 }
 
 /// Metadata of tensors that doesn't depend on sizes.
@@ -205,10 +231,15 @@ impl Recorder {
                 })
             });
         }
+        if is_len || moves && ITERATES.contains(&&*name) {
+            self.reads_texts(frame, args, &name);
+        }
         if moves && name.ends_with("attr") {
             self.concrete(frame, &args[1..args.len().min(2)], "the name of an attribute");
         }
-        if !moves && !is_len {
+        if asks_for_key(class, &name, args) {
+            self.concrete(frame, &args[1..args.len().min(2)], "an index or key");
+        } else if !moves && !is_len {
             self.concrete(frame, args, &format!("read by {name}"));
         }
         if name == "islice" {
@@ -224,6 +255,25 @@ impl Recorder {
         }
         drop(state);
         Ok(result)
+    }
+
+    /// C code looks at texts that spell numbers, or at those in a container.
+    fn reads_texts(&self, frame: &Frame<'_>, args: &[Borrowed<'_, '_>], name: &str) {
+        if !self.has_symbols() {
+            return;
+        }
+        let is_text = |object: Borrowed<'_, '_>| object.is_exact_instance_of::<PyString>();
+        for arg in args {
+            if is_text(*arg) {
+                self.concrete(frame, &[*arg], &format!("read by {name}"));
+            } else if name == "from_iterable" {
+                for part in
+                    heap::plain_parts(*arg).iter().filter(|part| is_text(part.as_borrowed()))
+                {
+                    self.concrete(frame, &[part.as_borrowed()], "read by from_iterable");
+                }
+            }
+        }
     }
 
     /// `torch.Size` of a tuple or list with symbolic numbers: it holds these very objects.

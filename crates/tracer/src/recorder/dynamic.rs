@@ -281,7 +281,7 @@ impl State {
         key: Borrowed<'_, 'py>,
         value: Borrowed<'_, 'py>,
     ) -> Result<Option<Object<'py>>, super::state::Stop> {
-        self.moving(|state| state.read_dict_slot(dict, key, Some(value)))?;
+        self.moving(|state| state.read_slot(dict, key, Some(value), true))?;
         let key = self.objects.canonical(key);
         let slot = (dict.as_ptr() as usize, key.as_ptr() as usize);
         let Some(source) = self.symbols.as_ref().and_then(|all| all.slot_source(slot)) else {
@@ -293,16 +293,23 @@ impl State {
         Ok(self.stand_in(value.py(), source))
     }
 
-    /// Whether numbers in a dictionary may be symbols: it's an exact one from outside.
-    pub fn takes_stand_ins(&self, dict: Borrowed<'_, '_>) -> bool {
-        !self.policy.is_static() && self.source(dict).is_some() && heap::is_exact_dict(dict)
+    /// Whether numbers in a dictionary may be symbols for who reads its slots one by one: it's from
+    /// outside.
+    pub fn takes_stand_ins(&mut self, dict: Borrowed<'_, '_>) -> bool {
+        !self.policy.is_static() && self.source(dict).is_some() && self.kind(dict) == Kind::Dict
     }
 
-    /// A slot that holds a symbolic number is read by who doesn't take stand-ins.
+    /// A slot that may hold a symbolic number is read by who may not take stand-ins.
     pub fn reads_slot_natively(&mut self, py: Python<'_>, slot: Slot) {
+        if !self.may_stand_in {
+            self.fix_slot(py, slot);
+        }
+    }
+
+    /// Fixes the number that a slot held at the start.
+    pub(super) fn fix_slot(&mut self, py: Python<'_>, slot: Slot) {
         let source = self.symbols.as_ref().and_then(|all| all.slot_source(slot));
-        if !self.may_stand_in
-            && let Some(source) = source
+        if let Some(source) = source
             && let Some(own) = self.stand_in(py, source)
         {
             self.fix(own.as_borrowed(), "read by C code", 0);

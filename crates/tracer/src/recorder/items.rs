@@ -30,6 +30,9 @@ impl Recorder {
             self.concrete(frame, &[key], "an index or key");
             self.guard_key(frame, &[key]);
         }
+        if kind == Kind::Constant {
+            self.concrete(frame, &[owner], "a part of a text");
+        }
         if self.asks_bounds(frame, kind, key) {
             return ops::get_item(owner, key);
         }
@@ -51,9 +54,14 @@ impl Recorder {
             }
             Kind::Dict => {
                 let found = heap::dict_get(owner, key);
+                let is_plain = self.reads_items_plainly(frame, owner);
                 let own = self.note(frame, |state| {
                     match &found {
-                        Some(value) if state.takes_stand_ins(owner) => {
+                        Some(value)
+                            if is_plain
+                                && state.takes_stand_ins(owner)
+                                && state.is_plain_key(key) =>
+                        {
                             let own = state.read_slot_value(owner, key, value.as_borrowed())?;
                             if own.is_some() {
                                 return Ok(own);
@@ -97,6 +105,18 @@ impl Recorder {
                 ops::get_item(owner, key)
             }
         }
+    }
+
+    /// Whether a dictionary gives what its own storage holds.
+    fn reads_items_plainly(&self, frame: &Frame<'_>, dict: Borrowed<'_, '_>) -> bool {
+        if heap::is_exact_dict(dict) {
+            return true;
+        }
+        let name = pyo3::intern!(frame.py(), "__getitem__").as_any().as_borrowed();
+        let plain = frame.py().get_type::<pyo3::types::PyDict>();
+        let plain = stator_cpython::heap::types::lookup(plain.as_borrowed(), name);
+        let found = self.lookup(frame, &dict.get_type(), name);
+        found.zip(plain).is_some_and(|(found, plain)| found.is(&plain))
     }
 
     /// An item by the class's own `__getitem__`, if it's Python; natively otherwise.
@@ -238,7 +258,12 @@ impl Recorder {
         if let Some(found) = self.symbolic_contains(frame, container, item) {
             return Ok(found);
         }
-        self.concrete(frame, &[container, item], "a search");
+        if self.kind(container) == Kind::Dict {
+            // It's searched for a key: no value is looked at.
+            self.concrete(frame, &[item], "an index or key");
+        } else {
+            self.concrete(frame, &[container, item], "a search");
+        }
         self.guard_key(frame, &[item]);
         self.note(frame, |state| {
             state.note_hashed(item);
@@ -251,7 +276,7 @@ impl Recorder {
             Kind::Constant => Ok(()),
             Kind::Dict => {
                 let value = heap::dict_get(container, item);
-                state.read_key(container, item, value)
+                state.asks_key(container, item, value)
             }
             Kind::List | Kind::Tuple => {
                 if holds_tensor(state, container) || holds_tensor(state, item) {
@@ -297,6 +322,9 @@ impl Recorder {
 
     /// Guards an iterable whose elements C code is about to take.
     pub(super) fn take_elements(&self, frame: &Frame<'_>, iterable: Borrowed<'_, '_>) {
+        if self.kind(iterable) == Kind::Constant {
+            self.concrete(frame, &[iterable], "the parts of a text");
+        }
         self.note(frame, |state| match state.kind(iterable) {
             Kind::Dict => state.moving(|state| state.adopt_dict(iterable)),
             Kind::Iterator if state.origin(iterable) != Some(Origin::Fresh) => {

@@ -133,7 +133,9 @@ impl State {
         key: Borrowed<'_, '_>,
         value: Borrowed<'_, '_>,
     ) -> Result<(), Stop> {
+        // Nothing is put into other dictionaries: C code finds the numbers themselves there.
         if !self.may_stand_in
+            || !heap::is_exact_dict(dict)
             || !self.takes_stand_ins(dict)
             || !key.is_exact_instance_of::<PyString>()
         {

@@ -82,6 +82,9 @@ impl Recorder {
                     _ => native(),
                 }
             }
+            // `inspect.unwrap` refuses longer chains of wrappers than that, of which a trace has followed
+            // this one. Elsewhere it's a setting that nothing guards.
+            (Model::RecursionLimit, []) if is_unwrap(frame) => native(),
             (Model::Repr, [object]) => {
                 let conversion = conversion_of(callable);
                 let text = self.python_text(frame, *object, conversion, None);
@@ -120,9 +123,12 @@ impl Recorder {
                 let gets = heap::callable_name(callable) != "__contains__";
                 let own = self.note(frame, |state| {
                     let value = heap::dict_get(*dict, *key);
+                    if !gets {
+                        return state.asks_key(*dict, *key, value).map(|()| None);
+                    }
                     if let Some(value) = &value
-                        && gets
                         && state.takes_stand_ins(*dict)
+                        && state.is_plain_key(*key)
                         && let Some(own) =
                             state.read_slot_value(*dict, *key, value.as_borrowed())?
                     {
@@ -487,7 +493,40 @@ impl State {
         key: Borrowed<'_, '_>,
         value: Option<Object<'_>>,
     ) -> std::result::Result<(), super::Stop> {
+        self.read_any_key(dict, key, value, false)
+    }
+
+    /// As [`State::read_key`], for who only asks whether the key is there.
+    pub fn asks_key(
+        &mut self,
+        dict: Borrowed<'_, '_>,
+        key: Borrowed<'_, '_>,
+        value: Option<Object<'_>>,
+    ) -> std::result::Result<(), super::Stop> {
+        let stands_in = self.takes_stand_ins(dict);
+        self.read_any_key(dict, key, value, stands_in)
+    }
+
+    fn read_any_key(
+        &mut self,
+        dict: Borrowed<'_, '_>,
+        key: Borrowed<'_, '_>,
+        value: Option<Object<'_>>,
+        stands_in: bool,
+    ) -> std::result::Result<(), super::Stop> {
         self.note_hashed(key);
+        if !self.is_plain_key(key) && self.source(dict).is_some() {
+            if self.kind(key) == Kind::Tensor {
+                return Err((Reason::Identity, "a tensor as dictionary key".into()));
+            }
+            self.adopt_dict(dict)?;
+        }
+        self.read_slot(dict, key, value.as_ref().map(|value| value.as_borrowed()), stands_in)
+    }
+
+    /// Whether a dictionary finds a key by its value, or as the object that it is, without code of a
+    /// user's.
+    pub fn is_plain_key(&mut self, key: Borrowed<'_, '_>) -> bool {
         match self.kind(key) {
             Kind::Constant
             | Kind::Function
@@ -495,15 +534,10 @@ impl State {
             | Kind::Type
             | Kind::Module
             | Kind::Singleton
-            | Kind::TorchCallable => {}
-            Kind::Tuple if heap::is_constant(key) => {}
-            Kind::Tensor if self.source(dict).is_some() => {
-                return Err((Reason::Identity, "a tensor as dictionary key".into()));
-            }
-            _ if self.source(dict).is_none() => {}
-            _ => self.adopt_dict(dict)?,
+            | Kind::TorchCallable => true,
+            Kind::Tuple => heap::is_constant(key),
+            _ => false,
         }
-        self.read_dict_slot(dict, key, value.as_ref().map(|value| value.as_borrowed()))
     }
 
     /// Whether an object's text is a function of guarded values.
@@ -565,6 +599,12 @@ fn takes_keywords(model: Model) -> bool {
             | Model::Call
             | Model::Substitute
     )
+}
+
+/// Whether a frame is that of `inspect.unwrap`.
+fn is_unwrap(frame: &Frame<'_>) -> bool {
+    let code = frame.code();
+    heap::text(code.qualname()) == "unwrap" && heap::text(code.filename()).ends_with("/inspect.py")
 }
 
 fn is_str(object: Borrowed<'_, '_>) -> bool {

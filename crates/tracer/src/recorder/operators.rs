@@ -330,7 +330,13 @@ impl Recorder {
         if let Some(answer) = self.symbolic_truth(frame, operand) {
             return Ok(answer);
         }
-        self.concrete(frame, &[operand], "a truth value");
+        // That of a container is a question of its length.
+        if !matches!(
+            self.kind(operand),
+            Kind::List | Kind::Tuple | Kind::Dict | Kind::Set | Kind::FrozenSet
+        ) {
+            self.concrete(frame, &[operand], "a truth value");
+        }
         match self.kind(operand) {
             Kind::Constant => {}
             Kind::Tensor => self.stop(frame, Reason::DataRead, "the truth value of a tensor"),
@@ -369,23 +375,21 @@ impl Recorder {
         left: Borrowed<'_, 'py>,
         right: Borrowed<'_, 'py>,
     ) -> bool {
+        if let Some(same) = self.same_number(frame, left, right) {
+            return same;
+        }
         let mut same = left.is(right);
         if self.has_symbols() {
-            // What stands for an outside number is that number.
+            if left.is_exact_instance_of::<PyString>() && right.is_exact_instance_of::<PyString>() {
+                self.concrete(frame, &[left, right], "identity of texts");
+            }
+            // What stands for an outside tuple is that tuple.
             let state = self.state.borrow();
             same = state.stands_for(left) == state.stands_for(right);
         }
         self.note(frame, |state| {
             let kinds = (state.kind(left), state.kind(right));
             if kinds == (Kind::Constant, Kind::Constant) {
-                for operand in [left, right] {
-                    if !left.get_type().is(right.get_type()) {
-                        break;
-                    }
-                    if state.number(operand).is_some() && !same {
-                        return Err((Reason::Identity, "identity of symbolic numbers".into()));
-                    }
-                }
                 // Equal floats may be one object in this call and two in the next.
                 let may_part = left.is_exact_instance_of::<PyFloat>();
                 if same && !may_part {
@@ -420,7 +424,10 @@ impl Recorder {
             return text;
         }
         let text = self.text_of(frame, value, || ops::format(value, conversion, spec))?;
-        self.spells(frame, &[value], text.as_borrowed());
+        match spec {
+            Some(spec) => self.spells(frame, &[value, spec], text.as_borrowed()),
+            None => self.spells(frame, &[value], text.as_borrowed()),
+        }
         Ok(text)
     }
 }

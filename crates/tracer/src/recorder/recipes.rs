@@ -47,7 +47,8 @@ impl Finish {
         self.state.fix_spelt(object);
         let kind = self.state.kind_alone(object);
         if kind == Kind::Constant {
-            if let Some(source) = self.state.constant_root(object) {
+            let source = self.state.outside_of(object);
+            if let Some(source) = source.or_else(|| self.state.constant_root(object)) {
                 let id = self.source(source);
                 self.insert(address, id);
                 return Ok(id);
@@ -56,7 +57,9 @@ impl Finish {
                 // It's this one that is found again later.
                 self.state.guard_one_constant(object);
             }
-            let id = self.keep(object);
+            // A number of the trace's own that is fixed by now: there is one object for a small int.
+            let plain = self.state.plain(&object.to_owned());
+            let id = self.keep(plain.as_ref().map_or(object, |plain| plain.as_borrowed()));
             return Ok(self.recipes.push(Recipe::Constant(id)));
         }
         match self.state.origin(object) {

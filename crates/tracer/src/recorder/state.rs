@@ -605,21 +605,37 @@ impl State {
     }
 
     /// Reads a slot of a dictionary: guards it if the dictionary is from outside and this trace did
-    /// not write the slot. `value` is what the slot holds now.
+    /// not write the slot. `value` is what the slot holds now, and what who reads it gets.
     pub fn read_dict_slot(
         &mut self,
         dict: Borrowed<'_, '_>,
         key: Borrowed<'_, '_>,
         value: Option<Borrowed<'_, '_>>,
     ) -> Result<(), Stop> {
+        self.read_slot(dict, key, value, false)
+    }
+
+    /// As [`State::read_dict_slot`]. `stands_in`: who reads it takes what stands for a number, or only asks
+    /// whether there is a value.
+    pub fn read_slot(
+        &mut self,
+        dict: Borrowed<'_, '_>,
+        key: Borrowed<'_, '_>,
+        value: Option<Borrowed<'_, '_>>,
+        stands_in: bool,
+    ) -> Result<(), Stop> {
         let Some(parent) = self.source(dict) else { return Ok(()) };
         let key = self.objects.canonical(key);
         let slot = (dict.as_ptr() as usize, key.as_ptr() as usize);
         let slots = &mut self.read_slots;
         grow_in_leaps(slots.len(), slots.capacity(), |more| slots.reserve(more));
-        if self.written.contains_key(&slot) || !slots.insert(slot) {
-            if !self.is_lent(dict, key.as_borrowed()) {
-                self.reads_slot_natively(dict.py(), slot);
+        if self.written.contains_key(&slot) {
+            // It holds what the trace put there.
+            return Ok(());
+        }
+        if !slots.insert(slot) {
+            if !stands_in && !self.is_lent(dict, key.as_borrowed()) {
+                self.fix_slot(dict.py(), slot);
             }
             return Ok(());
         }
@@ -638,13 +654,13 @@ impl State {
                 let text = self.objects.repr(id, key.as_borrowed());
                 // Each slot comes here once.
                 let source = self.sources.new_dict_item(parent, id, text);
-                if self.may_stand_in && self.takes_number(source, value, false) {
+                if stands_in && self.takes_number(source, value, false) {
                     self.adopt_number(source, value, false);
                     let symbols = self.symbols.as_mut().expect("just adopted");
                     symbols.add_slot_source(slot, source);
                     return Ok(());
                 }
-                if self.may_stand_in && self.adopt_tuple(source, value, false)?.is_some() {
+                if stands_in && self.adopt_tuple(source, value, false)?.is_some() {
                     let symbols = self.symbols.as_mut().expect("just adopted");
                     symbols.add_slot_source(slot, source);
                     return Ok(());

@@ -189,6 +189,12 @@ impl State {
         Some(symbols.entries[id.0 as usize].object.bind(py).clone())
     }
 
+    /// Whether an object is one that this trace made for a number, fixed by now or not.
+    pub fn has_own_object(&self, object: Borrowed<'_, '_>) -> bool {
+        let address = object.as_ptr() as usize;
+        self.symbols.as_ref().is_some_and(|symbols| symbols.known.contains_key(&address))
+    }
+
     /// The address of the outside object that a stand-in stands for; others stand for themselves.
     pub fn stands_for(&self, object: Borrowed<'_, '_>) -> usize {
         let address = object.as_ptr() as usize;
@@ -550,6 +556,12 @@ impl State {
             Made::Outside(source) => Some(source),
             _ => None,
         }
+    }
+
+    /// Where an object comes from that stands for an outside number, fixed by now or not.
+    pub fn outside_of(&self, object: Borrowed<'_, '_>) -> Option<SourceId> {
+        let id = self.symbols.as_ref()?.known.get(&(object.as_ptr() as usize))?;
+        self.outside_number(*id)
     }
 
     /// Whether a number that is a symbol comes from here.
