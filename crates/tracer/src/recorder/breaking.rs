@@ -148,7 +148,7 @@ impl Recorder {
 
     /// Drops the notes, and with them what only they keep alive. The frames are still being evaluated.
     fn let_go(&self, py: Python<'_>) {
-        let Ok(empty) = State::with_room(py, 0) else { return };
+        let Ok(empty) = State::new(py, &Room::NONE) else { return };
         let old = self.state.replace(empty);
         self.state.borrow_mut().frames.clone_from(&old.frames);
         drop(old);
