@@ -539,6 +539,30 @@ impl State {
             && heap::view_items(object).is_none()
     }
 
+    /// The numbers that a text spells.
+    pub fn spelt(&self, object: Borrowed<'_, '_>) -> Vec<NumberId> {
+        let texts = self.symbols.as_ref().map(|symbols| &symbols.texts);
+        let text = texts.and_then(|texts| texts.get(&(object.as_ptr() as usize)));
+        text.map_or_else(Vec::new, |(numbers, _)| numbers.clone())
+    }
+
+    /// A text outlives the trace: what it spells is fixed.
+    pub fn fix_spelt(&mut self, text: Borrowed<'_, '_>) {
+        for number in self.spelt(text) {
+            self.specialise(text.py(), number, "its text is kept");
+        }
+    }
+
+    /// A text spells these numbers.
+    pub fn set_spelt(&mut self, text: Borrowed<'_, '_>, numbers: Vec<NumberId>) {
+        if let Some(symbols) = self.symbols.as_mut()
+            && !numbers.is_empty()
+        {
+            let object = text.to_owned().unbind();
+            symbols.texts.insert(text.as_ptr() as usize, (numbers, object));
+        }
+    }
+
     /// The numbers in an object, those that its texts spell among them.
     fn numbers_in(&mut self, object: Borrowed<'_, '_>, depth: usize, found: &mut Vec<NumberId>) {
         found.extend(self.number(object));

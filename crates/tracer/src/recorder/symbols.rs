@@ -150,7 +150,7 @@ pub struct Symbols {
     /// What they stand for, by their addresses.
     pub originals: FxHashMap<usize, Py<PyAny>>,
     /// Texts that spell numbers, by address: who reads one reads those.
-    texts: FxHashMap<usize, (Vec<NumberId>, Py<PyAny>)>,
+    pub(super) texts: FxHashMap<usize, (Vec<NumberId>, Py<PyAny>)>,
     marked: Vec<Marked>,
     /// Lines of the `dynamic` log.
     pub log: Vec<String>,
@@ -524,30 +524,6 @@ impl State {
     pub fn all_numbers(&self) -> Vec<NumberId> {
         let count = self.symbols.as_ref().map_or(0, |symbols| symbols.entries.len());
         (0..count as u32).map(NumberId).collect()
-    }
-
-    /// The numbers that a text spells.
-    pub fn spelt(&self, object: Borrowed<'_, '_>) -> Vec<NumberId> {
-        let texts = self.symbols.as_ref().map(|symbols| &symbols.texts);
-        let text = texts.and_then(|texts| texts.get(&(object.as_ptr() as usize)));
-        text.map_or_else(Vec::new, |(numbers, _)| numbers.clone())
-    }
-
-    /// A text outlives the trace: what it spells is fixed.
-    pub fn fix_spelt(&mut self, text: Borrowed<'_, '_>) {
-        for number in self.spelt(text) {
-            self.specialise(text.py(), number, "its text is kept");
-        }
-    }
-
-    /// A text spells these numbers.
-    pub fn set_spelt(&mut self, text: Borrowed<'_, '_>, numbers: Vec<NumberId>) {
-        if let Some(symbols) = self.symbols.as_mut()
-            && !numbers.is_empty()
-        {
-            let object = text.to_owned().unbind();
-            symbols.texts.insert(text.as_ptr() as usize, (numbers, object));
-        }
     }
 
     /// Where the outside number comes from, if the number is one.
