@@ -31,6 +31,8 @@ from stator.errors import GraphBreakError, NotCompilableError
 @functools.singledispatch
 def compile_target(target: Any, settings: Settings) -> Any:
     """`target` compiled: an object of the same kind."""
+    if _is_torch_compiled(target):
+        return _run_natively(target, settings, _MACHINERY, "is under torch.compile")
     torch_nn = sys.modules.get("torch.nn")
     if torch_nn is not None and isinstance(target, torch_nn.Module):
         # Here and not at the top: Stator can be imported, and compile, without torch.
@@ -52,6 +54,8 @@ def _(target: types.FunctionType, settings: Settings) -> Any:
     for flag, kind in _SUSPENDING.items():
         if target.__code__.co_flags & flag:
             return _run_natively(target, settings, _SUSPENDABLE, f"is {kind}")
+    if _is_torch_compiled(target):
+        return _run_natively(target, settings, _MACHINERY, "is under torch.compile")
     return settings.apply(target)
 
 
@@ -141,11 +145,27 @@ _UNSUPPORTED = ("SB012", "an object that Stator does not trace")
 _SUSPENDABLE = ("SB013", "a generator or coroutine function")
 _DISABLED = ("SB016", "a function that is not to be traced")
 
+_MACHINERY = (
+    "SB024",
+    "a part of PyTorch that traces, transforms or differentiates what it is given",
+)
+
 _SUSPENDING = {
     inspect.CO_GENERATOR: "a generator function",
     inspect.CO_COROUTINE: "an async function",
     inspect.CO_ASYNC_GENERATOR: "an async generator function",
 }
+
+
+def _is_torch_compiled(target: object) -> bool:
+    """Whether PyTorch's own tracer runs it: a wrapper that `torch.compile` returned."""
+    dynamo = sys.modules.get("torch._dynamo.eval_frame")
+    if dynamo is None:
+        return False
+    if isinstance(target, types.FunctionType):
+        code = target.__code__
+        return code.co_name == "compile_wrapper" and code.co_filename == dynamo.__file__
+    return isinstance(target, dynamo.OptimizedModule)
 
 
 def _bound_call(target: object) -> Any:

@@ -1,8 +1,10 @@
 //! PEP 523: who evaluates the frames of which thread.
 //!
 //! One C function is installed as the interpreter's frame evaluation function while, and only while,
-//! some thread's evaluator is on: a hook slows down every Python call of the process. A hook that was
-//! there before (TorchDynamo's) is kept and called for everything that isn't Stator's.
+//! some thread's evaluator is on: a hook slows down every Python call of the process. Hooks that were
+//! there before (TorchDynamo's) are kept and called for everything that isn't Stator's. They come and
+//! go when they like, on other threads too: each time a thread's evaluator is turned on, Stator's is
+//! put on top again; where another one was put above it, it stays until that one is gone.
 //!
 //! * [`Active`]: this thread evaluates its frames with a given function;
 //! * [`Suspended`]: for a while it doesn't, as native code runs. If no other thread is active the hook
@@ -10,6 +12,8 @@
 //! * [`evaluate_everything`]: a process-wide default, for tests.
 //!
 //! All of it is guarded by the GIL.
+
+mod foreign;
 
 use std::any::Any;
 use std::cell::Cell;
@@ -65,8 +69,6 @@ thread_local! {
 static ACTIVE: AtomicUsize = AtomicUsize::new(0);
 /// The process's default evaluator, as a pointer; null for CPython.
 static DEFAULT: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
-/// The hook that was installed before Stator's, as a pointer; null for none.
-static FOREIGN: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 
 /// Sets this thread's choice and installs or removes the hook accordingly; returns the old choice.
 #[inline]
@@ -82,9 +84,8 @@ fn choose(py: Python<'_>, choice: Choice) -> Choice {
 
 #[inline]
 fn activate(py: Python<'_>) {
-    if ACTIVE.fetch_add(1, Relaxed) == 0 {
-        install(py);
-    }
+    ACTIVE.fetch_add(1, Relaxed);
+    install(py);
 }
 
 #[inline]
@@ -94,38 +95,55 @@ fn deactivate(py: Python<'_>) {
     }
 }
 
+/// Puts the hook on top.
+#[inline]
 fn install(py: Python<'_>) {
-    static CHECKED: Once = Once::new();
-    CHECKED.call_once(layout::check);
-    let interp = Thread::current(py).interpreter();
     // SAFETY: the current interpreter, with the GIL held.
-    unsafe {
-        let before = shim::stator_get_hook(interp);
-        if before.is_some_and(|before| ptr::fn_addr_eq(before, hook as shim::EvalFrame)) {
-            return;
-        }
-        FOREIGN.store(before.map_or(ptr::null_mut(), |hook| hook as *mut ()), Relaxed);
-        shim::stator_set_hook(interp, Some(hook));
+    let now = unsafe { shim::stator_get_hook(Thread::current(py).interpreter()) };
+    if !is_ours(now) {
+        install_above(py, now);
     }
 }
 
+fn install_above(py: Python<'_>, now: Option<shim::EvalFrame>) {
+    static CHECKED: Once = Once::new();
+    CHECKED.call_once(layout::check);
+    match now {
+        Some(now) => foreign::push(now),
+        None => foreign::clear(),
+    }
+    // SAFETY: the current interpreter, with the GIL held.
+    unsafe { shim::stator_set_hook(Thread::current(py).interpreter(), Some(hook)) };
+}
+
+/// Puts back what was there. If somebody put their hook above ours, it is theirs to put ours back:
+/// it takes itself out when it is called without need.
 fn uninstall(py: Python<'_>) {
     let interp = Thread::current(py).interpreter();
     // SAFETY: the current interpreter, with the GIL held.
-    unsafe {
-        let now = shim::stator_get_hook(interp);
-        // If somebody replaced the hook meanwhile, it is theirs to restore.
-        if now.is_some_and(|now| ptr::fn_addr_eq(now, hook as shim::EvalFrame)) {
-            shim::stator_set_hook(interp, foreign());
+    let is_on_top = || is_ours(unsafe { shim::stator_get_hook(interp) });
+    while is_on_top() {
+        let below = foreign::pop();
+        // SAFETY: as above.
+        unsafe { shim::stator_set_hook(interp, below) };
+        if below.is_some() && foreign::was_crossed() {
+            foreign::settle(py);
         }
     }
 }
 
 #[inline]
-fn foreign() -> Option<shim::EvalFrame> {
-    let pointer = FOREIGN.load(Relaxed);
-    // SAFETY: the pointer is null or was stored from an `EvalFrame`; `Option<fn>` is nullable.
-    unsafe { std::mem::transmute::<*mut (), Option<shim::EvalFrame>>(pointer) }
+fn is_ours(now: Option<shim::EvalFrame>) -> bool {
+    now.is_some_and(|now| foreign::is_same(now, hook))
+}
+
+/// Puts the hook on top again if this thread's evaluator is on: to be called where other threads may
+/// have run, and taken it out with theirs.
+#[inline]
+pub(crate) fn restore(py: Python<'_>) {
+    if is_active() {
+        install(py);
+    }
 }
 
 /// While it lives, this thread's frames are evaluated by the function it was made with.
@@ -175,6 +193,27 @@ pub fn is_active() -> bool {
     evaluator().is_some()
 }
 
+/// Whose hook is on top.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Top {
+    /// CPython's own evaluation.
+    Nobody,
+    /// Stator's.
+    Ours,
+    /// Another one.
+    Foreign,
+}
+
+/// Whose hook is on top now; for tests.
+pub fn top(py: Python<'_>) -> Top {
+    // SAFETY: the current interpreter, with the GIL held.
+    match unsafe { shim::stator_get_hook(Thread::current(py).interpreter()) } {
+        None => Top::Nobody,
+        now if is_ours(now) => Top::Ours,
+        Some(_) => Top::Foreign,
+    }
+}
+
 /// Makes `evaluator` (or CPython) the default of all threads that didn't choose, new ones included.
 ///
 /// For tests: the program as a whole slows down.
@@ -199,6 +238,13 @@ pub fn default<'py>(py: Python<'py>, frame: Frame<'py>, throw: bool) -> Evaluate
     }
 }
 
+/// Evaluates a frame that an evaluator was given and leaves alone: the hooks of others get it.
+pub fn pass_on<'py>(py: Python<'py>, frame: Frame<'py>, throw: bool) -> Evaluated<'py> {
+    let thread = Thread::current(py).as_ptr();
+    // SAFETY: a frame that was handed to an evaluator, not linked, with the GIL held.
+    unsafe { owned(py, native(thread, frame.as_ptr(), c_int::from(throw))) }
+}
+
 #[inline(always)]
 fn evaluator() -> Option<Evaluator> {
     match CHOICE.get() {
@@ -219,6 +265,10 @@ unsafe extern "C" fn hook(
     throw: c_int,
 ) -> *mut PyObject {
     let Some(evaluator) = evaluator() else {
+        if ACTIVE.load(Relaxed) == 0 {
+            // SAFETY: CPython calls the hook with the GIL held.
+            uninstall(unsafe { Python::assume_attached() });
+        }
         // SAFETY: passed on as it came.
         return unsafe { native(thread, frame, throw) };
     };
@@ -283,7 +333,24 @@ unsafe fn native(
         let _: Raised = Raised::set(py, PyRecursionError::new_err(message));
         return ptr::null_mut();
     }
-    let next = foreign().unwrap_or(shim::_PyEval_EvalFrameDefault);
+    if foreign::is_empty() {
+        // SAFETY: the arguments are the hook's.
+        return unsafe { shim::_PyEval_EvalFrameDefault(thread, frame, throw) };
+    }
+    // SAFETY: called with the GIL held.
+    let current = Thread::current(unsafe { Python::assume_attached() });
+    let passing = foreign::Passing::new(current.frame_address());
+    // SAFETY: the current interpreter, with the GIL held.
+    let top = unsafe { shim::stator_get_hook(current.interpreter()) };
+    if let Some(top) = top
+        && passing.is_first()
+        && !is_ours(Some(top))
+    {
+        // It has passed the frame on to ours: it isn't below any more.
+        foreign::cross();
+        foreign::remove(top);
+    }
+    let next = passing.next().unwrap_or(shim::_PyEval_EvalFrameDefault);
     // SAFETY: the arguments are the hook's.
     unsafe { next(thread, frame, throw) }
 }

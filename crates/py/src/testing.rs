@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use stator_cpython::frame::Frame;
-use stator_cpython::hook::{self, Active, Evaluated, Evaluator, Suspended};
+use stator_cpython::hook::{self, Active, Evaluated, Evaluator, Suspended, Top};
 use stator_cpython::layout;
 use stator_tracer::evaluator::{Plain, Sites, Step, evaluate};
 
@@ -92,6 +92,16 @@ fn call_native<'py>(
     function.call(args, kwargs)
 }
 
+/// Whose frame evaluation function is installed: `"nobody"`, `"ours"` or `"foreign"`.
+#[pyfunction]
+fn hook_on_top(py: Python<'_>) -> &'static str {
+    match hook::top(py) {
+        Top::Nobody => "nobody",
+        Top::Ours => "ours",
+        Top::Foreign => "foreign",
+    }
+}
+
 /// Hands the frames of a code object over to CPython before the instruction at `unit`; `None` ends it.
 #[pyfunction]
 #[pyo3(signature = (code, unit = 0))]
@@ -130,6 +140,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     testing.add_function(wrap_pyfunction!(evaluate_everything, &testing)?)?;
     testing.add_function(wrap_pyfunction!(call_evaluated, &testing)?)?;
     testing.add_function(wrap_pyfunction!(call_native, &testing)?)?;
+    testing.add_function(wrap_pyfunction!(hook_on_top, &testing)?)?;
     testing.add_function(wrap_pyfunction!(hand_over_at, &testing)?)?;
     testing.add_function(wrap_pyfunction!(hand_over_every, &testing)?)?;
     testing.add_function(wrap_pyfunction!(panic_at_next_step, &testing)?)?;

@@ -8,7 +8,7 @@ use pyo3::ffi::{self, PyObject};
 use super::Frame;
 use crate::code::{Code, Handler};
 use crate::ffi as shim;
-use crate::hook::Evaluated;
+use crate::hook::{self, Evaluated};
 use crate::object::{Object, owned};
 use crate::opcode;
 use crate::raised::{Raised, Result};
@@ -191,7 +191,9 @@ impl<'py> Running<'py> {
             return Ok(());
         }
         self.publish();
-        self.thread.handle_pending()
+        let handled = self.thread.handle_pending();
+        hook::restore(self.frame.py());
+        handled
     }
 
     // -- exceptions ----------------------------------------------------------------------------

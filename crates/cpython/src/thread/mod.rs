@@ -47,6 +47,13 @@ impl<'py> Thread<'py> {
         }
     }
 
+    /// The address of the frame that is current, null included, which tells it from others.
+    #[inline]
+    pub(crate) fn frame_address(self) -> usize {
+        // SAFETY: a thread that runs Python code has a C frame.
+        unsafe { (*self.fields().cframe).current_frame as usize }
+    }
+
     #[inline(always)]
     pub(crate) fn as_ptr(self) -> *mut PyThreadState {
         self.pointer.as_ptr().cast()

@@ -38,13 +38,43 @@ const PLACES: &[&str] = &[
     "torch/utils/checkpoint.py",
 ];
 
+/// Functions that are machinery, in files that aren't: what makes and runs the functions and modules
+/// of PyTorch's own tracer.
+const FUNCTIONS: &[(&str, &[(&str, Name)])] = &[
+    ("torch/__init__.py", &[("compile", Name::Fixed("torch.compile"))]),
+    (
+        "torch/_dynamo/eval_frame.py",
+        &[
+            ("_TorchDynamoContext.__call__.<locals>.compile_wrapper", Name::Wrapped),
+            ("OptimizedModule.__call__", Name::Fixed("a module under torch.compile")),
+        ],
+    ),
+];
+
+/// What a function of [`FUNCTIONS`] is called to the user.
+#[derive(Clone, Copy)]
+enum Name {
+    /// This.
+    Fixed(&'static str),
+    /// As the function that it runs, whose name it bears.
+    Wrapped,
+}
+
+/// What is machinery in a file.
+#[derive(Clone, Copy)]
+enum Part {
+    Nothing,
+    Everything,
+    Functions(&'static [(&'static str, Name)]),
+}
+
 /// What is known of code objects and files, which are kept alive.
 #[derive(Default)]
 pub(super) struct Machinery {
     /// By the addresses of code objects.
     codes: RefCell<FxHashMap<usize, (Py<PyAny>, Known)>>,
     /// By the address of the file's name, which all code of a file shares.
-    files: RefCell<FxHashMap<usize, (Py<PyAny>, bool)>>,
+    files: RefCell<FxHashMap<usize, (Py<PyAny>, Part)>>,
 }
 
 /// What a function's code says of it.
@@ -78,12 +108,17 @@ impl Machinery {
         }
         let file = code.filename();
         let key = file.as_ptr() as usize;
-        let known = self.files.borrow().get(&key).map(|(_, is_machinery)| *is_machinery);
-        known.unwrap_or_else(|| {
-            let is_machinery = is_place(&text(file));
-            self.files.borrow_mut().insert(key, (file.to_owned().unbind(), is_machinery));
-            is_machinery
-        })
+        let known = self.files.borrow().get(&key).map(|(_, part)| *part);
+        let part = known.unwrap_or_else(|| {
+            let part = part_of(&text(file));
+            self.files.borrow_mut().insert(key, (file.to_owned().unbind(), part));
+            part
+        });
+        match part {
+            Part::Nothing => false,
+            Part::Everything => true,
+            Part::Functions(names) => named_in(names, &text(code.qualname())).is_some(),
+        }
     }
 }
 
@@ -91,10 +126,29 @@ impl Machinery {
 pub(super) fn name(function: Borrowed<'_, '_>) -> String {
     let code = value(function, Field::Code);
     let code = code.as_ref().and_then(|code| Code::of(code.as_borrowed()));
-    code.map_or_else(|| "a function of PyTorch's".into(), |code| text(code.qualname()))
+    let Some(code) = code else { return "a function of PyTorch's".into() };
+    let own = text(code.qualname());
+    let Part::Functions(names) = part_of(&text(code.filename())) else { return own };
+    match named_in(names, &own) {
+        Some(Name::Fixed(name)) => name.to_string(),
+        Some(Name::Wrapped) => {
+            let shown = value(function, Field::Qualname).map(|shown| text(shown.as_borrowed()));
+            format!("{} under torch.compile", shown.unwrap_or(own))
+        }
+        None => own,
+    }
 }
 
-fn is_place(file: &str) -> bool {
-    let Some(at) = file.rfind("/torch/") else { return false };
-    PLACES.iter().any(|place| file[at + 1..].starts_with(place))
+fn named_in(names: &[(&str, Name)], qualname: &str) -> Option<Name> {
+    names.iter().find(|(known, _)| *known == qualname).map(|(_, name)| *name)
+}
+
+fn part_of(file: &str) -> Part {
+    let Some(at) = file.rfind("/torch/") else { return Part::Nothing };
+    let file = &file[at + 1..];
+    if PLACES.iter().any(|place| file.starts_with(place)) {
+        return Part::Everything;
+    }
+    let functions = FUNCTIONS.iter().find(|(place, _)| file == *place);
+    functions.map_or(Part::Nothing, |(_, names)| Part::Functions(names))
 }

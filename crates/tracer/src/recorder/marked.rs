@@ -83,7 +83,11 @@ impl Recorder {
     /// function back would have its frame traced instead.
     pub(super) fn is_marked(&self, callable: Borrowed<'_, '_>) -> bool {
         match self.kind(callable) {
-            Kind::Function => marks::of(callable).is_some() || self.is_allowed_by_torch(callable),
+            Kind::Function => {
+                marks::of(callable).is_some()
+                    || self.is_allowed_by_torch(callable)
+                    || self.machinery.known(callable).is_some_and(|known| known.is_machinery)
+            }
             _ => marks::registered(callable).is_some(),
         }
     }

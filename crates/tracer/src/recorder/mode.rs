@@ -119,6 +119,11 @@ pub(super) struct Suspended {
     popped: usize,
 }
 
+/// Whether C code runs with the mode on.
+pub(super) fn is_on() -> bool {
+    PUSHED.get() > 0
+}
+
 impl Recorder {
     /// Runs C code with the mode on.
     pub(super) fn with_mode<T>(

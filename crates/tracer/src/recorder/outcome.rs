@@ -14,6 +14,7 @@ use stator_guards::{GlobalState, Guard, GuardKind, ObjectId, Source, SourceId, S
 
 use super::effects::{self, Last};
 use super::look as heap;
+use super::mode;
 use super::state::{State, Stop};
 use super::symbols::PlainLists;
 use super::{Recorder, Recording};
@@ -244,7 +245,14 @@ impl Recorder {
                 stator_cpython::hook::default(py, frame, throw)
             }
             Some(recorder) if recorder.records(&frame) => evaluate(py, frame, throw, &*recorder),
-            _ => stator_cpython::hook::default(py, frame, throw),
+            Some(recorder) if mode::is_on() => {
+                // What runs natively is not to meet it: PyTorch's own tracer would trace it.
+                recorder.suspend_mode(py);
+                let result = stator_cpython::hook::pass_on(py, frame, throw);
+                recorder.resume_mode(py);
+                result
+            }
+            _ => stator_cpython::hook::pass_on(py, frame, throw),
         });
         run()
     }

@@ -173,7 +173,7 @@ fn evaluate<'py>(py: Python<'py>, frame: Frame<'py>, throw: bool) -> Evaluated<'
     let state = driver.as_ref().and_then(|driver| driver.states.borrow_mut().pop_front());
     match driver.zip(state) {
         Some((driver, state)) if !throw => resume(frame, |resumed| driver.evaluate(resumed, state)),
-        _ => hook::default(py, frame, throw),
+        _ => hook::pass_on(py, frame, throw),
     }
 }
 

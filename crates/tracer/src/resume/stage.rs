@@ -61,7 +61,7 @@ fn evaluate<'py>(py: Python<'py>, frame: Frame<'py>, throw: bool) -> Evaluated<'
     let stand = STAGED.with_borrow_mut(|staged| staged.as_mut()?.frames.pop_front());
     match stand {
         Some(stand) if !throw => resume(frame, |resumed| on_stage(py, resumed, stand.unit)),
-        _ => hook::default(py, frame, throw),
+        _ => hook::pass_on(py, frame, throw),
     }
 }
 
