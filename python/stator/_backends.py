@@ -166,3 +166,18 @@ def _compile_graph(
         if is_symbolic(description):
             return compile_symbolic(name, compile_module, description, example_inputs)
     return compile_module(graph_module(description, example_inputs), example_inputs)
+
+
+def wrong_outputs(prepared: functools.partial[Any], expected: int, returned: object) -> Exception:
+    """The error of a backend (as `resolve_backend` made it) whose code returned something else than
+    a tuple or list of the graph's outputs."""
+    if isinstance(returned, tuple | list):
+        types = ", ".join(type(value).__name__ for value in returned)
+        found = f"a {type(returned).__name__} of {len(returned)} ({types})"
+    else:
+        found = f"a {type(returned).__name__}"
+    return BackendError(
+        f"What the backend {prepared.args[0]} returned gave back {found}, where the graph has "
+        f"{expected} output{'s' * (expected != 1)}. It has to return a tuple or list of them: "
+        "tensors where the graph has tensors."
+    )

@@ -47,7 +47,7 @@ class ApiError(StatorError):
 
 
 class BackendError(ApiError, ValueError):
-    """A backend is unknown, or returned something that can't be called."""
+    """A backend is unknown, or returned what can't be called or isn't the graph's outputs."""
 
 
 class ConfigError(ApiError, AttributeError):

@@ -6,10 +6,11 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt, PyList, PySequence, PySequenceMethods, PyTuple};
 use smallvec::SmallVec;
+use stator_cpython::heap::tensor;
 use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::vectorcall;
-use stator_graph::{Graph, print};
+use stator_graph::{Arg, Graph, Value, print};
 use stator_guards::{Guard, GuardKind, Printed};
 
 use crate::breaks::Place;
@@ -299,7 +300,7 @@ impl Entry {
         let run = match backend {
             None => self.program(py).map(Run::Program),
             Some(backend) => self.backend(py, backend, &inputs).and_then(|made| match made {
-                Some(callable) => Ok(Run::Backend(callable)),
+                Some(callable) => Ok(Run::Backend(callable, backend)),
                 None => self.program(py).map(Run::Program),
             }),
         };
@@ -430,8 +431,12 @@ impl Entry {
                 Ok(outputs) => return Ok(outputs),
                 Err(failure) => (Some(failure.node), failure.error),
             },
-            Run::Backend(callable) => match run_backend(py, callable, inputs) {
-                Ok(outputs) => return Ok(outputs),
+            Run::Backend(callable, backend) => match run_backend(py, callable, inputs) {
+                Ok(returned) => {
+                    let outputs = outputs_of(&returned, &traced.graph).map_err(Replay::Failed)?;
+                    let refused = || Replay::Failed(refusal(backend, &traced.graph, &returned));
+                    return outputs.ok_or_else(refused);
+                }
                 // It may be the backend's own: plain Python can't be asked for that one.
                 Err(error) if !undo::may_handle(py, traced) => return Err(Replay::Failed(error)),
                 Err(error) => (None, error),
@@ -634,20 +639,48 @@ impl Entry {
 /// What runs a graph.
 enum Run<'a> {
     Program(&'a Program),
-    Backend(Py<PyAny>),
+    /// The code, and the backend that made it.
+    Backend(Py<PyAny>, &'a Py<PyAny>),
 }
 
 fn run_backend<'py>(
     py: Python<'py>,
     callable: &Py<PyAny>,
     inputs: &[Borrowed<'_, 'py>],
-) -> PyResult<replay::Outputs<'py>> {
-    let outputs = vectorcall::call(callable.bind_borrowed(py), inputs, None)?;
-    if let Ok(outputs) = outputs.cast::<PyTuple>() {
-        return Ok(outputs.iter().collect());
-    }
-    let outputs = outputs.cast::<PySequence>()?;
-    (0..outputs.len()?).map(|index| outputs.get_item(index)).collect()
+) -> PyResult<Object<'py>> {
+    vectorcall::call(callable.bind_borrowed(py), inputs, None)
+}
+
+/// What a backend's code returned, one value for each output of the graph; `None` if it isn't that.
+fn outputs_of<'py>(
+    returned: &Object<'py>,
+    graph: &Graph,
+) -> PyResult<Option<replay::Outputs<'py>>> {
+    let outputs: replay::Outputs<'py> = if let Ok(outputs) = returned.cast::<PyTuple>() {
+        outputs.iter().collect()
+    } else if let Ok(outputs) = returned.cast::<PySequence>() {
+        (0..outputs.len()?).map(|index| outputs.get_item(index)).collect::<PyResult<_>>()?
+    } else {
+        return Ok(None);
+    };
+    let fits = |(expected, found): (&Arg, &Object<'py>)| match expected {
+        Arg::Node(node) if matches!(graph.node(*node).value, Value::Tensor(_)) => {
+            tensor::is_tensor(found.as_borrowed())
+        }
+        _ => true,
+    };
+    let expected = graph.outputs();
+    let fits = outputs.len() == expected.len() && expected.iter().zip(&outputs).all(fits);
+    Ok(fits.then_some(outputs))
+}
+
+/// The error of a backend whose code returned something else than the graph's outputs.
+#[cold]
+fn refusal(backend: &Py<PyAny>, graph: &Graph, returned: &Object<'_>) -> PyErr {
+    let error = modules::import(returned.py(), "stator._backends")
+        .and_then(|module| module.getattr("wrong_outputs"))
+        .and_then(|make| make.call1((backend, graph.outputs().len(), returned)));
+    error.map_or_else(|error| error, PyErr::from_value)
 }
 
 fn facts(traced: &Traced) -> Facts<'_> {

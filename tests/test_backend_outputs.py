@@ -1,0 +1,47 @@
+"""A backend whose code returns something else than the graph's outputs: an error that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import stator
+from stator.errors import BackendError
+
+Code = Callable[..., Any]
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        (lambda x: (), "a tuple of 0"),
+        (lambda x: (x, x), "a tuple of 2 .Tensor, Tensor"),
+        (lambda x: None, "a NoneType"),
+        (lambda x: x * 2, "a Tensor"),
+        (lambda x: 3, "a int"),
+        (lambda x: (3,), "a tuple of 1 .int"),
+        (lambda x: [None], "a list of 1 .NoneType"),
+    ],
+)
+def test_wrong_outputs(code: Code, found: str) -> None:
+    def careless(module: torch.fx.GraphModule, inputs: list[Any]) -> Code:
+        return code
+
+    compiled = stator.compile(lambda x: x * 2, backend=careless)
+    compiled(torch.ones(2))
+    for _ in range(2):
+        with pytest.raises(BackendError, match=f"careless returned gave back {found}"):
+            compiled(torch.ones(2))
+
+
+@pytest.mark.parametrize("container", [tuple, list])
+def test_right_outputs(container: Callable[[Any], Any]) -> None:
+    compiled = stator.compile(
+        lambda x: (x * 2, x + 1), backend=lambda module, inputs: lambda x: container((x * 2, x + 1))
+    )
+    for value in 1.0, 2.0, 3.0:
+        x = torch.full((2,), value)
+        assert all(map(torch.equal, compiled(x), (x * 2, x + 1)))
