@@ -215,8 +215,7 @@ impl State {
         if let Some(source) = self.source(object)
             && !self.placeholders.contains_key(&source)
         {
-            let text = self.sources.print(source);
-            let node = self.graph.placeholder(&text, Value::Unknown);
+            let node = self.graph.unnamed_placeholder(Value::Unknown);
             self.placeholders.insert(source, node);
             self.inputs.push(source);
         }

@@ -447,8 +447,7 @@ impl State {
         };
         let node = match made {
             Made::Outside(source) => {
-                let text = self.sources.print(source);
-                let node = self.graph.placeholder(&text, value);
+                let node = self.graph.unnamed_placeholder(value);
                 self.placeholders.insert(source, node);
                 self.inputs.push(source);
                 node
