@@ -153,7 +153,12 @@ impl Reason {
     /// Where the documents explain the row.
     #[must_use]
     pub fn anchor(self) -> String {
-        format!("docs/breaks.md#{}", self.id().to_lowercase())
+        format!("docs/breaks.md#{}", self.fragment())
+    }
+
+    /// The row's place on its page.
+    fn fragment(self) -> String {
+        self.id().to_lowercase()
     }
 }
 
@@ -179,11 +184,24 @@ impl fmt::Display for Break {
     }
 }
 
+/// Id, explanation, hint, stack (file, line, function), why.
+type Arguments<'a> =
+    (&'static str, String, &'static str, Vec<(&'a str, u32, &'a str)>, &'static str);
+
 impl Break {
     /// One without details.
     #[must_use]
     pub fn new(reason: Reason) -> Self {
         Self { reason, detail: String::new(), stack: Vec::new() }
+    }
+
+    /// What the exceptions of `stator.errors` that speak of a break are made from.
+    #[must_use]
+    pub fn arguments(&self) -> Arguments<'_> {
+        let stack = self.stack.iter();
+        let stack = stack.map(|place| (place.file.as_str(), place.line, place.function.as_str()));
+        let reason = self.reason;
+        (reason.id(), self.explanation(), reason.hint(), stack.collect(), reason.why())
     }
 
     /// What happened, with the details.
@@ -224,7 +242,7 @@ pub fn page() -> String {
     for reason in Reason::ALL {
         let (id, what) = (reason.id(), reason.what());
         let (why, hint) = (reason.why(), reason.hint());
-        let anchor = id.to_lowercase();
+        let anchor = reason.fragment();
         text += &format!(
             "\n<a id=\"{anchor}\"></a>\n\n## {id}: {what}\n\n* Why: {why}.\n* Hint: {hint}.\n"
         );

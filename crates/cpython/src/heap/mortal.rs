@@ -21,8 +21,7 @@ const SHARED_ROOT: isize = 6;
 const MOST: usize = 64;
 
 /// Whether anybody would notice the death of this very object.
-#[must_use]
-pub fn is_noticed(object: Any<'_, '_>) -> bool {
+fn is_noticed(object: Any<'_, '_>) -> bool {
     types::has_finalizer(object.get_type().as_borrowed())
         || ops::is_generator(&object.to_owned()) && is_suspended(object)
         || weak::is_referenced(object)

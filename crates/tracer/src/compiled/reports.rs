@@ -103,17 +103,9 @@ pub(super) fn mark_error(py: Python<'_>, dimension: &str, reason: &str) -> PyErr
 
 /// The error of a break under `fullgraph`.
 pub(crate) fn graph_break_error(py: Python<'_>, stop: &Break) -> PyErr {
-    let stack: Vec<_> = stop
-        .stack
-        .iter()
-        .map(|place| (place.file.as_str(), place.line, place.function.as_str()))
-        .collect();
     let error = modules::import(py, "stator.errors")
         .and_then(|errors| errors.getattr("GraphBreakError"))
-        .and_then(|class| {
-            let reason = stop.reason;
-            class.call1((reason.id(), stop.explanation(), reason.hint(), stack, reason.why()))
-        });
+        .and_then(|class| class.call1(stop.arguments()));
     error.map_or_else(|error| error, PyErr::from_value)
 }
 

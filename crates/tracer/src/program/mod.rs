@@ -41,10 +41,7 @@ pub fn check_modes(py: Python<'_>) -> PyResult<()> {
     if recorder::is_recording() || foreign_mode(&*read_global_state(py)?).is_some() {
         let class = modules::import(py, "stator.errors")?.getattr("ProgramError")?;
         let stop = Break::new(Reason::ForeignMode);
-        let reason = stop.reason;
-        let no_stack: [(&str, u32, &str); 0] = [];
-        let arguments = (reason.id(), stop.explanation(), reason.hint(), no_stack, reason.why());
-        return Err(PyErr::from_value(class.call1(arguments)?));
+        return Err(PyErr::from_value(class.call1(stop.arguments())?));
     }
     Ok(())
 }
@@ -117,14 +114,7 @@ pub fn trace<'py>(tracing: &Bound<'py, PyAny>) -> PyResult<Built> {
 
 /// The exception for a break.
 fn error<'py>(tracing: &Bound<'py, PyAny>, stop: &Break) -> Bound<'py, PyAny> {
-    let stack: Vec<_> = stop
-        .stack
-        .iter()
-        .map(|place| (place.file.as_str(), place.line, place.function.as_str()))
-        .collect();
-    let arguments =
-        (stop.reason.id(), stop.explanation(), stop.reason.hint(), stack, stop.reason.why());
-    let made = tracing.call_method1("error", arguments);
+    let made = tracing.call_method1("error", stop.arguments());
     made.unwrap_or_else(|error| error.into_value(tracing.py()).into_bound(tracing.py()).into_any())
 }
 

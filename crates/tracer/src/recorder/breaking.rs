@@ -146,12 +146,17 @@ impl Recorder {
         drop(self.gc.take());
     }
 
-    /// Drops the notes, and with them what only they keep alive. The frames are still being evaluated.
+    /// Drops the notes, and with them what only they keep alive.
     fn let_go(&self, py: Python<'_>) {
-        let Ok(empty) = State::new(py, &Room::NONE) else { return };
-        let old = self.state.replace(empty);
-        self.state.borrow_mut().frames.clone_from(&old.frames);
-        drop(old);
+        drop(self.take_notes(py));
+    }
+
+    /// Takes the notes out. The frames stay: they are still being evaluated.
+    fn take_notes(&self, py: Python<'_>) -> PyResult<State> {
+        let empty = State::new(py, &Room::NONE)?;
+        let notes = self.state.replace(empty);
+        self.state.borrow_mut().frames.clone_from(&notes.frames);
+        Ok(notes)
     }
 
     /// Keeps what is symbolic in frames that stand at a graph break.
@@ -272,11 +277,8 @@ impl Recorder {
         py: Python<'_>,
         end: End<'_, '_>,
     ) -> Result<(), (Reason, String)> {
-        let empty = State::new(py, &Room::NONE)
-            .map_err(|error| (Reason::Unsupported, error.to_string()))?;
-        let state = self.state.replace(empty);
-        // The frames are still being evaluated.
-        self.state.borrow_mut().frames.clone_from(&state.frames);
+        let state =
+            self.take_notes(py).map_err(|error| (Reason::Unsupported, error.to_string()))?;
         if let Some(mark) = state.symbols.as_ref().and_then(|symbols| symbols.broken_mark()) {
             self.session.broke_mark(mark);
         }
