@@ -1,14 +1,17 @@
 """Recorded graphs as `torch.fx.GraphModule`s, for backends that want one.
 
 The native side describes a graph as rows (`crates/tracer/src/replay/export.rs`); here they become
-`torch.fx` nodes of the same names. Only code that has a use for `torch` imports this module.
+`torch.fx` nodes of the same names. `torch.fx` keeps them, as they are unique and none of its own.
+Where the program has added builtins of such names, it gives others, and nothing depends on that.
+Only code that has a use for `torch` imports this module.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Sequence
+import keyword
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -58,6 +61,15 @@ _LITERALS = (
 tensors, functions) become attributes of the module."""
 
 
+def _is_plain_keyword(name: str) -> bool:
+    """Whether source code can name an argument so: `f(**{"class": x})` names one as it can't."""
+    return name.isascii() and name.isidentifier() and not keyword.iskeyword(name)
+
+
+def _call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    return function(*args, **kwargs)
+
+
 def _kind(example: Any) -> type:
     if isinstance(example, (int, torch.SymInt)):
         return torch.SymInt
@@ -84,11 +96,14 @@ class _Builder:
         if op == "placeholder":
             self._add_placeholder(name)
             return
+        if not all(map(_is_plain_keyword, kwargs)):
+            target, args, kwargs = _call, (target, args, kwargs), {}
+            op = "call_function"
         args, kwargs = map_aggregate((args, kwargs), self._argument)
         node = self.graph.create_node(op, target, args, kwargs, name=name)
         if trace is not None:
             node.meta["stack_trace"] = trace
-        self._register(name, node)
+        self._nodes[name] = node
 
     def _add_placeholder(self, name: str) -> None:
         if not self.examples:
@@ -97,11 +112,6 @@ class _Builder:
         kind = _kind(example)
         node = self.graph.create_node("placeholder", name, (), {}, name=name, type_expr=kind)
         node.meta["example_value"] = example
-        self._register(name, node)
-
-    def _register(self, name: str, node: torch.fx.Node) -> None:
-        if node.name != name:
-            raise InternalError(f"torch.fx gave the node {name} the name {node.name}")
         self._nodes[name] = node
 
     def _argument(self, argument: Any) -> Any:

@@ -6,7 +6,12 @@
 //! * a node whose result was stored to a local variable takes the variable's name instead. The
 //!   name it would have had is used up all the same, as in TorchDynamo;
 //! * names are snake case (variables excepted), unique, and shadow no builtin: `sum` is `sum_1`,
-//!   the second `mul` is `mul_1`.
+//!   the second `mul` is `mul_1`;
+//! * the row of the outputs is named last: `output`, or `output_1` where a variable has that name.
+//!
+//! A variable may have any name, so every name that something else goes by is known here: Python's,
+//! those of `torch.fx`'s generated code, and the first parts of the functions that the graph calls.
+//! `torch.fx` keeps a name that is unique and none of those.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -17,22 +22,34 @@ use crate::ids::NodeId;
 #[derive(Clone, Debug)]
 pub struct Names {
     names: Vec<String>,
+    output: String,
 }
 
 impl Names {
     /// Names all nodes of a graph: first the placeholders, then the others in order.
     pub fn new(graph: &Graph) -> Self {
         let mut namespace = Namespace::default();
+        for (_, node) in graph.nodes() {
+            if let NodeKind::Call { target: Target::Function { name, .. }, .. } = node.kind {
+                let name = graph.text(name);
+                namespace.reserve(name.split_once('.').map_or(name, |(root, _)| root));
+            }
+        }
         let mut names = vec![String::new(); graph.len()];
         for id in graph.shown_nodes() {
             names[id.index()] = name_node(graph, id, &mut namespace);
         }
-        Self { names }
+        Self { names, output: namespace.create("output") }
     }
 
     /// The name of a node. Empty for placeholders that are no longer taken.
     pub fn get(&self, node: NodeId) -> &str {
         &self.names[node.index()]
+    }
+
+    /// The name of the row that holds the graph's outputs.
+    pub fn output(&self) -> &str {
+        &self.output
     }
 }
 
@@ -104,6 +121,11 @@ pub struct Namespace {
 }
 
 impl Namespace {
+    /// Keeps a name from being given to anything.
+    pub fn reserve(&mut self, name: &str) {
+        self.used.insert(name.to_owned());
+    }
+
     /// The candidate itself where it is free, otherwise with a number behind it.
     pub fn create(&mut self, candidate: &str) -> String {
         let mut name = identifier(candidate);
@@ -131,8 +153,17 @@ impl Namespace {
     }
 }
 
-/// The candidate with each run of signs that no (ASCII) identifier holds turned into `_`.
+/// The candidate as a name that a variable of a graph's code can have.
 fn identifier(candidate: &str) -> String {
+    let name = ascii_identifier(candidate);
+    if FX_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
+        return name.trim_start_matches('_').to_owned();
+    }
+    name
+}
+
+/// The candidate with each run of signs that no (ASCII) identifier holds turned into `_`.
+fn ascii_identifier(candidate: &str) -> String {
     let is_legal = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if candidate.chars().all(is_legal) && !candidate.starts_with(|c: char| c.is_ascii_digit()) {
         return if candidate.is_empty() { "_unnamed".to_owned() } else { candidate.to_owned() };
@@ -153,10 +184,11 @@ fn identifier(candidate: &str) -> String {
     name
 }
 
-/// `mul_1` is `mul` and 1.
+/// `mul_1` is `mul` and 1. Digits that no counting leads to are part of the name.
 fn split_number(name: &str) -> (&str, Option<u64>) {
     let Some((base, digits)) = name.rsplit_once('_') else { return (name, None) };
-    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let is_number =
+        (1..=18).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
     if base.is_empty() || !is_number {
         return (name, None);
     }
@@ -164,6 +196,15 @@ fn split_number(name: &str) -> (&str, Option<u64>) {
         Ok(number) => (base, Some(number)),
         Err(_) => (name, None),
     }
+}
+
+/// Whether source code can give an argument by this name: `f(**{"class": x})` names one as it can't.
+pub(crate) fn is_argument_name(name: &str) -> bool {
+    let is_legal = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    !name.is_empty()
+        && name.chars().all(is_legal)
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && !KEYWORDS.contains(&name)
 }
 
 fn is_taken_by_python(name: &str) -> bool {
@@ -178,10 +219,15 @@ const KEYWORDS: &[&str] = &[
     "with", "yield",
 ];
 
-/// What `torch.fx` puts into the globals of each graph's code.
-const FX_GLOBALS: &[&str] = &["inf", "nan", "NoneType", "torch", "device", "fx_pytree", "pytree"];
+/// What `torch.fx` puts into the globals of each graph's code, and the first parameter of that.
+const FX_GLOBALS: &[&str] =
+    &["inf", "nan", "NoneType", "torch", "device", "fx_pytree", "pytree", "self", "wrap"];
 
-/// `dir(builtins)` on CPython 3.11, with what `site` adds to it.
+/// How variables begin that `torch.fx` makes for itself: objects that have no source form, records of
+/// the profiler.
+const FX_PREFIXES: &[&str] = &["_constant_", "_rf"];
+
+/// `dir(builtins)` on CPython 3.11 to 3.13, with what `site` adds to it.
 #[rustfmt::skip]
 const BUILTINS: &[&str] = &[
     "ArithmeticError", "AssertionError", "AttributeError", "BaseException", "BaseExceptionGroup",
@@ -193,12 +239,12 @@ const BUILTINS: &[&str] = &[
     "IndentationError", "IndexError", "InterruptedError", "IsADirectoryError", "KeyError",
     "KeyboardInterrupt", "LookupError", "MemoryError", "ModuleNotFoundError", "NameError",
     "NotADirectoryError", "NotImplemented", "NotImplementedError", "OSError", "OverflowError",
-    "PendingDeprecationWarning", "PermissionError", "ProcessLookupError", "RecursionError",
-    "ReferenceError", "ResourceWarning", "RuntimeError", "RuntimeWarning", "StopAsyncIteration",
+    "PendingDeprecationWarning", "PermissionError", "ProcessLookupError",
+    "PythonFinalizationError", "RecursionError", "ReferenceError", "ResourceWarning", "RuntimeError", "RuntimeWarning", "StopAsyncIteration",
     "StopIteration", "SyntaxError", "SyntaxWarning", "SystemError", "SystemExit", "TabError",
     "TimeoutError", "TypeError", "UnboundLocalError", "UnicodeDecodeError", "UnicodeEncodeError",
     "UnicodeError", "UnicodeTranslateError", "UnicodeWarning", "UserWarning", "ValueError",
-    "Warning", "ZeroDivisionError", "__build_class__", "__debug__", "__doc__", "__import__",
+    "Warning", "ZeroDivisionError", "_IncompleteInputError", "__build_class__", "__debug__", "__doc__", "__import__",
     "__loader__", "__name__", "__package__", "__spec__", "abs", "aiter", "all", "anext", "any",
     "ascii", "bin", "bool", "breakpoint", "bytearray", "bytes", "callable", "chr", "classmethod",
     "compile", "complex", "copyright", "credits", "delattr", "dict", "dir", "divmod", "enumerate",

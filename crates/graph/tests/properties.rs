@@ -14,7 +14,9 @@ use stator_graph::{Arg, Graph, LastUse, NoSource, NodeId, NodeKind, Operator, Ta
 type Step = (u8, Vec<u16>, Option<String>);
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let local = proptest::option::of("[a-z_][a-z0-9_]{0,3}|sum|x_1|é");
+    let local = proptest::option::of(
+        "[a-z_][a-z0-9_]{0,3}|sum|x_1|é|output|output_1|self|torch|_constant_0|_rf|getattr|x_18446744073709551615",
+    );
     proptest::collection::vec(
         (0_u8..8, proptest::collection::vec(any::<u16>(), 1..4), local),
         0..60,
@@ -99,8 +101,10 @@ proptest! {
             prop_assert!(seen.insert(name), "{} twice", name);
             prop_assert!(!name.starts_with(|c: char| c.is_ascii_digit()));
             prop_assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'));
-            prop_assert!(!["sum", "max", "getattr", "in", "is"].contains(&name));
+            prop_assert!(!["sum", "max", "getattr", "in", "is", "torch", "self"].contains(&name));
+            prop_assert!(!name.starts_with("_constant_") && !name.starts_with("_rf"));
         }
+        prop_assert!(seen.insert(names.output()));
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use crate::arg::{Arg, Constant};
 use crate::graph::{Graph, KeywordList, NodeKind, Target};
 use crate::ids::NodeId;
-use crate::names::Names;
+use crate::names::{Names, is_argument_name};
 use crate::operator::Operator;
-use crate::print::{arg_text, tuple_text};
+use crate::print::{arg_text, repr_str, tuple_text};
 use crate::stack::{Locate, shown_locations};
 use crate::tensor::Value;
 
@@ -111,9 +111,10 @@ impl Printer<'_> {
         let (positional, named) = args.split_at(args.len() - keywords.len());
         let positional = positional.iter().map(|&arg| self.arg(arg));
         let names = self.graph.keywords(keywords).iter();
-        let named = names
-            .zip(named)
-            .map(|(&name, &arg)| format!("{} = {}", self.graph.text(name), self.arg(arg)));
+        let named = names.zip(named).map(|(&name, &arg)| match self.graph.text(name) {
+            name if is_argument_name(name) => format!("{name} = {}", self.arg(arg)),
+            name => format!("**{{{}: {}}}", repr_str(name), self.arg(arg)),
+        });
         positional.chain(named).collect::<Vec<_>>().join(", ")
     }
 

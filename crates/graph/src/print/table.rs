@@ -15,7 +15,8 @@ pub fn graph_table(graph: &Graph) -> String {
     let mut rows = vec![header];
     rows.extend(graph.shown_nodes().map(|id| row(graph, &names, id)));
     let outputs = tuple_text(graph.outputs().iter().map(|&arg| arg_text(graph, &names, arg)));
-    rows.push(["output", "output", "output", &format!("({outputs},)"), "{}"].map(str::to_owned));
+    let outputs = format!("({outputs},)");
+    rows.push(["output", names.output(), "output", &outputs, "{}"].map(str::to_owned));
     layout(&rows)
 }
 

@@ -47,7 +47,8 @@ pub fn describe<'py>(
     }
     let outputs = exporter.args(graph.outputs())?;
     let none = py.None();
-    rows.append(("output", "output", "output", (outputs,), PyDict::new(py), none))?;
+    let name = exporter.names.output();
+    rows.append(("output", name, "output", (outputs,), PyDict::new(py), none))?;
     Ok(rows)
 }
 
