@@ -19,6 +19,7 @@ CRATES = {
     "stator-federated": set(),
     "stator-graph": set(),
     "stator-guards": set(),
+    "stator-operators": set(),
     "stator-shapes": set(),
     "stator-cpython": {"stator-bytecode"},
     "stator-tracer": {
@@ -26,6 +27,7 @@ CRATES = {
         "stator-cpython",
         "stator-graph",
         "stator-guards",
+        "stator-operators",
         "stator-shapes",
     },
     "stator-py": {
@@ -34,12 +36,20 @@ CRATES = {
         "stator-federated",
         "stator-graph",
         "stator-guards",
+        "stator-operators",
         "stator-shapes",
         "stator-tracer",
     },
 }
 # These build and test without an interpreter.
-PURE = ("stator-bytecode", "stator-federated", "stator-graph", "stator-guards", "stator-shapes")
+PURE = (
+    "stator-bytecode",
+    "stator-federated",
+    "stator-graph",
+    "stator-guards",
+    "stator-operators",
+    "stator-shapes",
+)
 INTERPRETER = {"pyo3", "pyo3-ffi", "pyo3-build-config"}
 
 # What each Python module may import from the package, itself and `_stator` (the native module,

@@ -176,19 +176,6 @@ pub fn versions(inputs: &[Borrowed<'_, '_>]) -> SmallVec<[Option<u32>; 16]> {
     inputs.iter().map(|input| tensor::info(*input).and_then(|info| info.version)).collect()
 }
 
-/// Functions that write to their arguments without counting the write.
-const SILENT: &[&str] = &[
-    "batch_norm",
-    "instance_norm",
-    "fake_quant",
-    "moving_avg",
-    "set_data",
-    ".__set__",
-    ".__delete__",
-    "requires_grad_",
-    "detach_",
-];
-
 /// Whether a node before `failed` may have written to an input without counting the write.
 pub fn writes_silently(graph: &Graph, failed: Option<NodeId>) -> bool {
     graph.nodes().take_while(|(id, _)| Some(*id) != failed).any(|(_, node)| match &node.kind {
@@ -221,7 +208,7 @@ fn is_evaluating(graph: &Graph, args: &[Arg], keywords: &[TextId]) -> bool {
 
 /// Whether a function writes to arguments without counting the write.
 pub fn is_silent(name: &str) -> bool {
-    SILENT.iter().any(|silent| name.contains(silent))
+    stator_operators::torch::writes_silently(name)
 }
 
 /// Adds to an error where in the user's program the operation was recorded.

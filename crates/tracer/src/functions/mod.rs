@@ -27,6 +27,7 @@ use stator_graph::Target;
 
 pub use module_call::ModuleCall;
 pub use signature::Signatures;
+pub use stator_operators::Determined;
 
 use crate::recorder::State;
 
@@ -161,27 +162,6 @@ pub struct Operation {
     pub is_method: bool,
     /// Whether its result's shape follows from its inputs' metadata.
     pub determined: Determined,
-}
-
-/// When the shapes and types of an operation's results follow from its inputs' metadata.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Determined {
-    /// Always.
-    Always,
-    /// Never: its result's shape depends on data.
-    Never,
-    /// Never: its result is data.
-    ReadsData,
-    /// Unless there is a tensor among the arguments from this one on (sizes given as tensors).
-    UnlessTensorBeyond(usize),
-    /// If it's given at least so many positional arguments, or any by keyword.
-    AtLeast(usize),
-    /// If it's given two arguments or more, no tensor among the further ones (counts given as tensors).
-    Counts,
-    /// Always, but only a replay of the trace as it is does what it does.
-    EagerOnly,
-    /// Indexing: unless the index (second argument) holds a mask or a slice with tensors.
-    Indexing,
 }
 
 impl Operation {

@@ -1,12 +1,13 @@
 //! Calls: finding the Python function they end in, or the class of the C function.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, generic, ops};
 use stator_guards::GuardKind;
+use stator_operators::torch as operators;
 
 use super::Recorder;
 use super::deep::is_plain;
@@ -16,7 +17,7 @@ use super::marked::break_message;
 use super::state::Origin;
 use crate::breaks::Reason;
 use crate::disabled;
-use crate::functions::{Class, Determined, Model, Operation};
+use crate::functions::{Class, Model, Operation};
 use crate::marks;
 
 /// Arguments of one call: positional, then those named by `names`.
@@ -212,41 +213,17 @@ impl Recorder {
         ops::call(callable, args, names)
     }
 
-    /// `torch.ops.aten.*`: an operation if its tags say that its results don't depend on data.
+    /// `torch.ops.aten.*`: an operation if the table knows its packet. Custom operators may do anything.
     fn operator_of_torch_ops(
         &self,
         frame: &Frame<'_>,
         callable: Borrowed<'_, '_>,
     ) -> Option<Operation> {
-        let py = frame.py();
-        let _native = stator_cpython::hook::Suspended::new(py);
-        let describe = || -> PyResult<Option<Operation>> {
-            let name = callable.str()?.to_string();
-            // Custom operators may do anything; ATen's are what their schema and tags say.
-            if !name.starts_with("aten.") {
-                return Ok(None);
-            }
-            let overloads = match callable.getattr_opt("overloads")? {
-                Some(overloads) => overloads
-                    .call0()?
-                    .try_iter()?
-                    .map(|overload| callable.getattr(overload?.cast_into::<PyString>()?))
-                    .collect::<PyResult<Vec<_>>>()?,
-                None => vec![(*callable).clone()],
-            };
-            for overload in overloads {
-                for tag in overload.getattr("tags")?.try_iter()? {
-                    let tag = tag?.str()?.to_string();
-                    if tag.contains("data_dependent_output") || tag.contains("dynamic_output_shape")
-                    {
-                        return Ok(None);
-                    }
-                }
-            }
-            let name = format!("torch.ops.{name}").into();
-            Ok(Some(Operation { name, is_method: false, determined: Determined::Always }))
-        };
-        describe().ok().flatten()
+        let _native = stator_cpython::hook::Suspended::new(frame.py());
+        let name = callable.str().ok()?.to_string();
+        let packet = name.strip_prefix("aten.")?.split('.').next()?;
+        let determined = operators::operation(operators::ATEN, packet)?;
+        Some(Operation { name: format!("torch.ops.{name}").into(), is_method: false, determined })
     }
 
     /// `ref()` of an outside weak reference: the reference and what it refers to are guarded by

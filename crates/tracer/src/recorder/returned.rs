@@ -12,17 +12,6 @@ use super::dimensions::Given;
 use super::state::State;
 use super::symbols::Number;
 
-/// They return their argument where the probability is zero.
-const DROPOUTS: &[&str] = &[
-    "dropout",
-    "dropout1d",
-    "dropout2d",
-    "dropout3d",
-    "alpha_dropout",
-    "feature_dropout",
-    "feature_alpha_dropout",
-];
-
 impl State {
     /// From here on the trace is for numbers with which the operation returns its argument as it
     /// did now, or doesn't.
@@ -44,8 +33,7 @@ impl State {
 
     fn is_dropout(&self, target: Target) -> bool {
         let Target::Function { name, .. } = target else { return false };
-        let name = self.graph.text(name);
-        DROPOUTS.contains(&name.rsplit('.').next().unwrap_or(name))
+        stator_operators::torch::returns_argument(self.graph.text(name))
     }
 
     /// A number that is zero remains so, and one that isn't doesn't become it.

@@ -337,8 +337,14 @@ impl Recorder {
                     (Reason::DataRead, format!("a tensor as size argument of {}", operation.name))
                 })
             }
-            Determined::AtLeast(count) => (args.len() < count && names.is_none())
-                .then(|| (Reason::DynamicOutput, operation.name.to_string())),
+            Determined::AtLeast(count) => {
+                (args.len() < count).then(|| (Reason::DynamicOutput, operation.name.to_string()))
+            }
+            Determined::IfGiven(position, name) => {
+                let given = argument(args, names, position, name);
+                let says_all = given.is_some_and(|given| says_sizes(&mut state, given));
+                (!says_all).then(|| (Reason::DynamicOutput, operation.name.to_string()))
+            }
             Determined::Counts => {
                 let is_read = args.iter().skip(1).any(|arg| holds_tensor(&mut state, *arg));
                 (args.len() < 2 || is_read)
@@ -357,6 +363,30 @@ impl Recorder {
         args.iter()
             .find(|arg| matches!(state.kind(**arg), Kind::Function | Kind::Method | Kind::Partial))
             .map(|arg| heap::name_of(*arg))
+    }
+}
+
+/// The argument of a call that is the one of this position, or of this name.
+fn argument<'a, 'py>(
+    args: &[Borrowed<'a, 'py>],
+    names: Option<Borrowed<'_, 'py>>,
+    position: usize,
+    name: &str,
+) -> Option<Borrowed<'a, 'py>> {
+    let names = names.map_or_else(Vec::new, heap::tuple_items);
+    let (positional, named) = args.split_at(args.len() - names.len());
+    let at = || names.iter().position(|found| heap::text(found.as_borrowed()) == name);
+    positional.get(position).or_else(|| named.get(at()?)).copied()
+}
+
+/// Whether an argument says sizes by itself: integers, none of them a -1 that asks for what is in the data.
+fn says_sizes(state: &mut State, object: Borrowed<'_, '_>) -> bool {
+    match state.kind(object) {
+        Kind::Constant => object.extract::<i64>().is_ok_and(|size| size >= 0),
+        Kind::List | Kind::Tuple => {
+            heap::plain_parts(object).iter().all(|part| says_sizes(state, part.as_borrowed()))
+        }
+        _ => false,
     }
 }
 

@@ -1,0 +1,25 @@
+//! What is known of callables by name: one table, and what PyTorch says of its own operators.
+//!
+//! A [`Row`] says of callables of one owner what they do, as far as a trace is concerned. What has no row
+//! is unknown, and ends a trace. One rule makes rows out of facts ([`torch::operation`]): an operator of
+//! PyTorch with a public name, whose results PyTorch itself computes without data, is determined.
+//!
+//! ```
+//! use stator_operators::{Determined, torch};
+//!
+//! assert_eq!(torch::operation("torch", "relu"), Some(Determined::Always)); // the rule
+//! assert_eq!(torch::operation("torch", "cat"), Some(Determined::Always)); // a row
+//! assert_eq!(torch::operation("torch", "nonzero"), Some(Determined::Never));
+//! assert_eq!(torch::operation("torch", "_unique2"), None); // private, and no row
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod aten;
+mod facts;
+mod row;
+mod rows;
+pub mod torch;
+
+pub use facts::{Facts, facts};
+pub use row::{Determined, Row, Traits};

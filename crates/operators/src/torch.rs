@@ -1,0 +1,84 @@
+//! PyTorch's operations: rows, and the rule for operators that have none.
+
+use std::sync::OnceLock;
+
+use rustc_hash::FxHashMap;
+
+use crate::facts::{Facts, facts};
+use crate::row::{Determined, Row, Traits};
+pub use crate::rows::OPERATIONS;
+
+/// Owners whose names are operators written in C, in the order in which a function with several names
+/// gets the one that is printed; and how the names begin in print.
+pub const NAMESPACES: &[(&str, &str)] = &[
+    ("torch._C._VariableFunctions", "torch"),
+    ("torch._C._linalg", "torch.linalg"),
+    ("torch._C._fft", "torch.fft"),
+    ("torch._C._special", "torch.special"),
+    ("torch._C._nn", "torch._C._nn"),
+];
+
+/// Where operators of `torch.ops` are.
+pub const ATEN: &str = "torch.ops.aten";
+
+/// When the results' metadata of an operation follows from its inputs'; `None`: it's unknown.
+///
+/// A row of the owner is asked first, then one of any owner. Without a row an operator with a public name
+/// (in `torch.ops.aten`, with any name) is determined if PyTorch has kernels for all its overloads that give
+/// tensors without seeing data, and no tag says otherwise.
+#[must_use]
+pub fn operation(owner: &str, name: &str) -> Option<Determined> {
+    if let Some(row) = row(owner, name) {
+        return Some(row.determined);
+    }
+    let is_named = owner == ATEN || !name.starts_with('_');
+    let is_shaped = |facts: Facts| facts.has(Facts::SHAPED_WITHOUT_DATA);
+    (is_named && facts(name).is_some_and(is_shaped)).then_some(Determined::Always)
+}
+
+/// The row of a name.
+fn row(owner: &str, name: &str) -> Option<&'static Row> {
+    static INDEX: OnceLock<FxHashMap<(&str, &str), &Row>> = OnceLock::new();
+    let index = INDEX.get_or_init(|| {
+        let rows = OPERATIONS.iter();
+        rows.flat_map(|row| row.names().map(move |name| ((row.owner, name), row))).collect()
+    });
+    index.get(&(owner, name)).or_else(|| index.get(&("", name))).copied()
+}
+
+/// What else is known of operations of this name, whoever owns them.
+fn traits(name: &str) -> Traits {
+    static INDEX: OnceLock<FxHashMap<&str, Traits>> = OnceLock::new();
+    let index = INDEX.get_or_init(|| {
+        let mut index = FxHashMap::default();
+        for row in OPERATIONS.iter().filter(|row| row.traits != Traits::NONE) {
+            for name in row.names() {
+                let traits = index.entry(name).or_insert(Traits::NONE);
+                *traits = traits.and(row.traits);
+            }
+        }
+        index
+    });
+    index.get(name).copied().unwrap_or(Traits::NONE)
+}
+
+/// The name of an operation alone: of `torch.nn.functional.relu`, and of `torch.ops.aten.relu.default`.
+fn bare(printed: &str) -> &str {
+    match printed.strip_prefix("torch.ops.") {
+        Some(operator) => operator.split('.').nth(1).unwrap_or(operator),
+        None => printed.rsplit('.').next().unwrap_or(printed),
+    }
+}
+
+/// Whether an operation, as it prints, writes to arguments without counting the write in their versions.
+#[must_use]
+pub fn writes_silently(printed: &str) -> bool {
+    traits(bare(printed)).has(Traits::WRITES_SILENTLY)
+}
+
+/// Whether an operation, as it prints, gives an argument itself where a number among the arguments is
+/// zero.
+#[must_use]
+pub fn returns_argument(printed: &str) -> bool {
+    traits(bare(printed)).has(Traits::RETURNS_ARGUMENT)
+}
