@@ -6,13 +6,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 # PyO3 and the C shim are built against this interpreter, and tests written in Rust start it.
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
-# The crates that need no interpreter.
-PURE := -p stator-bytecode -p stator-federated -p stator-graph -p stator-guards -p stator-shapes
 SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates -type f \
 	\( -name '*.rs' -o -name '*.toml' -o -name '*.c' -o -name '*.h' \))
 STYLED := python tests tools examples bench
 
-.PHONY: demo demo-federated bench test test-rust test-cpython test-python check bless clean
+.PHONY: demo demo-federated bench test test-rust test-cpython test-python fuzz check bless clean
 
 demo: $(VENV)/built
 	$(BIN)/python -m examples.demo
@@ -28,8 +26,9 @@ bench: $(VENV)/built
 # pytest comes last: its closing lines are the ones a reader of the output looks for.
 test: test-rust test-cpython-fast test-python
 
+# Crates above crates/cpython start the interpreter that PYO3_PYTHON names, without torch.
 test-rust: $(VENV)/installed
-	cargo test $(PURE)
+	cargo test --workspace
 
 test-cpython: $(VENV)/built
 	$(BIN)/python tools/test_cpython.py
@@ -41,6 +40,10 @@ test-cpython-fast: $(VENV)/built
 test-python: $(VENV)/built
 	$(BIN)/python -m pytest -q
 
+# Ten minutes of programs that nobody wrote, from anywhere: a failure prints its seed and its smallest form.
+fuzz: $(VENV)/built
+	STATOR_FUZZ_SEED=random STATOR_FUZZ_SECONDS=150 $(BIN)/python -m pytest -q -s tests/fuzz -k random
+
 check: $(VENV)/built
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
@@ -51,7 +54,7 @@ check: $(VENV)/built
 
 # Rewrites every expected output that a test compares with. Read the diff before committing it.
 bless: $(VENV)/built
-	INSTA_UPDATE=always cargo test $(PURE)
+	INSTA_UPDATE=always cargo test --workspace
 	STATOR_BLESS=1 $(BIN)/python -m pytest -q
 
 # .venv stays, because torch is in it; remove it by hand.

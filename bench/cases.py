@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from examples.models import CASES
+from examples.models import CACHED_CASES, CASES, Case
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,20 +31,19 @@ class Bench:
     title: str
     make: Callable[[], Setup]
     is_model: bool = False
+    cached: bool = False
+    """A model that makes its key-value cache in the call, as it does by default."""
     operations: int | None = None
     """How many operations a call makes, where the row is about that number."""
     first_call_only: bool = False
     """Only Stator's first call is of interest."""
     breaks: bool = False
-    """It has graph breaks: what replays cost is measured of both systems, with their own
-    `backend="eager"`."""
+    """It has graph breaks: what its replays cost is measured even where calls run natively."""
     depth: int | None = None
     """How many calls deep it breaks, where the row is about that."""
 
 
-def _model(name: str) -> Bench:
-    case = next(case for case in CASES if case.name == name)
-
+def _model(case: Case, cached: bool = False) -> Bench:
     def make() -> Setup:
         model, inputs = case.make()
         grad = contextlib.nullcontext if case.training else torch.no_grad
@@ -55,7 +54,7 @@ def _model(name: str) -> Bench:
 
         return Setup(model, lambda target: case.step(target, inputs), forward)
 
-    return Bench(name, case.title, make, is_model=True)
+    return Bench(case.name, case.title, make, is_model=not cached, cached=cached)
 
 
 def two_arguments(x: Tensor, y: Tensor) -> Tensor:
@@ -147,7 +146,8 @@ def _nested(depth: int) -> Bench:
 
 
 BENCHES = (
-    *(_model(case.name) for case in CASES),
+    *(_model(case) for case in CASES),
+    *(_model(case, cached=True) for case in CACHED_CASES),
     Bench("two_arguments", "a two-argument function", _two_arguments),
     _chain(1_000, first_call_only=True),
     _chain(5_000, first_call_only=False),

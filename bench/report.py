@@ -21,6 +21,7 @@ Results = Mapping[tuple[str, str], Result]
 def report(results: Results) -> str:
     """The whole page."""
     models = [bench for bench in BENCHES if bench.is_model]
+    cached = [bench for bench in BENCHES if bench.cached]
     small = [bench for bench in BENCHES if bench.name in ("two_arguments", "chain_5000")]
     linear = [bench for bench in BENCHES if bench.operations and bench.operations != 5_000]
     breaking = [bench for bench in BENCHES if bench.breaks]
@@ -36,21 +37,29 @@ def report(results: Results) -> str:
             "One call that compiles, after eager is warm and lazy imports are done. The last "
             "column is (Stator - eager) / (torch.compile - eager).",
             ["", "eager", "Stator", "x eager", "torch.compile", "x eager", "above eager, ratio"],
-            (_first_call(bench, results) for bench in [*models, *small]),
+            (_first_call(bench, results) for bench in [*models, *cached, *small]),
+        ),
+        _section(
+            "First call in a process",
+            "The very first thing that Stator does in a process, in which only eager has run: one "
+            "call, beside eager's minimum. Of five processes the one in the middle, and the ratios "
+            "of the best and the worst.",
+            ["", "eager", "Stator", "x eager", "best", "worst"],
+            (_fresh(bench, results) for bench in [*models, *cached]),
         ),
         _section(
             "Warm overhead",
             "A call with a backend that returns at once: binding, guards and the result's "
             "containers.",
             ["", "Stator", "torch.compile", "ratio", "guards"],
-            (_warm(bench, results) for bench in [*models, *small[:1]]),
+            (_warm(bench, results) for bench in [*models, *cached, *small[:1]]),
         ),
         _section(
             "Replay",
-            'Stator\'s own replay (`backend="eager"`) beside eager. "(native)": estimated to gain '
-            "nothing, so it is the check of the guards, then plain Python.",
-            ["", "eager", "Stator", "x eager", "graph nodes"],
-            (_replay(bench, results) for bench in [*models, *small]),
+            'A warm call with each system\'s `backend="eager"`, beside eager. "(native)":'
+            " estimated to gain nothing, so it is the check of the guards, then plain Python.",
+            ["", "eager", "Stator", "x eager", "torch.compile", "x eager", "graph nodes"],
+            (_replay(bench, results) for bench in [*models, *cached, *small]),
         ),
         _section(
             "Linearity",
@@ -63,13 +72,15 @@ def report(results: Results) -> str:
             'First call, and a warm call with each system\'s `backend="eager"`. The last column is '
             "(Stator - eager) / (torch.compile - eager) of the warm call. (native): so few "
             "operations between breaks aren't worth replaying, so Stator checks the guards and "
-            "runs plain Python.",
+            "runs plain Python. Replayed: what the same call takes if it is replayed nevertheless.",
             [
                 "",
                 "eager",
                 "first call, Stator",
                 "torch.compile",
                 "warm, Stator",
+                "x eager",
+                "replayed, Stator",
                 "x eager",
                 "torch.compile",
                 "x eager",
@@ -117,6 +128,18 @@ def _first_call(bench: Bench, results: Results) -> list[str]:
     ]
 
 
+def _fresh(bench: Bench, results: Results) -> list[str]:
+    row = results.get(("fresh", bench.name), "not measured")
+    return [
+        bench.title,
+        _cell(row, lambda row: _ms(row["eager"])),
+        _cell(row, lambda row: _ms(row["first"])),
+        _cell(row, lambda row: _times(row["first"] / row["eager"])),
+        _cell(row, lambda row: _times(row["best"])),
+        _cell(row, lambda row: _times(row["worst"])),
+    ]
+
+
 def _first_cells(bench: Bench, ours: Result, peer: Result) -> list[str]:
     return [
         bench.title,
@@ -143,12 +166,14 @@ def _warm(bench: Bench, results: Results) -> list[str]:
 
 
 def _replay(bench: Bench, results: Results) -> list[str]:
-    ours, _ = _both(bench, results)
+    ours, peer = _both(bench, results)
     return [
         bench.title,
         _cell(ours, lambda row: _ms(row["eager"])),
         _cell(ours, lambda row: _ms(row["replay"]) + " (native)" * row["replay_native"]),
         _cell(ours, lambda row: _times(row["replay"] / row["eager"])),
+        _cell(peer, lambda row: _ms(row["replay"])),
+        _cell(peer, lambda row: _times(row["replay"] / row["eager"])),
         _cell(ours, lambda row: str(row["nodes"])),
     ]
 
@@ -173,6 +198,8 @@ def _breaking(bench: Bench, results: Results) -> list[str]:
         _cell(peer, lambda row: _ms(row["first"])),
         _cell(ours, lambda row: _us(row["replay"]) + " (native)" * row["replay_native"]),
         _cell(ours, lambda row: _times(row["replay"] / row["eager"])),
+        _cell(ours, lambda row: _us(row["replayed"])),
+        _cell(ours, lambda row: _times(row["replayed"] / row["eager"])),
         _cell(peer, lambda row: _us(row["replay"])),
         _cell(peer, lambda row: _times(row["replay"] / row["eager"])),
         _above_eager(ours, peer, "replay"),

@@ -1,6 +1,7 @@
 """One measurement in a process of its own: `python -m bench.worker SYSTEM BENCH` prints JSON.
 
-Eager runs in the same process, so that every ratio compares like with like.
+Eager runs in the same process, so that every ratio compares like with like. As SYSTEM,
+"fresh" stands for the first thing that Stator does in a process.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ class Row:
     first: float
     warm: float | None = None
     replay: float | None = None
-    """`backend="eager"`: the graph run by Stator itself; `torch.compile`'s only where it breaks."""
+    """`backend="eager"`: the graph run by the system itself."""
+    replayed: float | None = None
+    """The same, though Stator estimated that replaying gains nothing; where there are breaks."""
     nodes: int | None = None
     guards: int | None = None
     replay_native: bool = False
@@ -62,9 +65,11 @@ class Row:
 def measure(system_name: str, bench_name: str) -> Row:
     """All figures of one system on one bench."""
     single_threaded()
-    system = SYSTEMS[system_name]
     bench = next(bench for bench in BENCHES if bench.name == bench_name)
     setup = bench.make()
+    if system_name == "fresh":
+        return measure_fresh(setup)
+    system = SYSTEMS[system_name]
     _load_lazy_parts(system)
 
     (eager,) = best(lambda: setup.call(setup.target))
@@ -81,16 +86,28 @@ def measure(system_name: str, bench_name: str) -> Row:
     row = Row(eager=eager, first=first)
     if not bench.first_call_only:
         (warm,) = best(lambda: setup.forward(compiled))
-        replay = None
-        if system_name == "stator" or bench.breaks:
+        row = dataclasses.replace(row, warm=warm)
+        if not system_name.endswith("_dynamic"):
             replayed = system.compile(setup.target, backend="eager")
-            replay = _replay(replayed, setup, eager)
-        row = dataclasses.replace(row, warm=warm, replay=replay)
+            row = dataclasses.replace(row, replay=_replay(replayed, setup, eager))
         if system_name == "stator":
             row = dataclasses.replace(row, replay_native=stator.stats(replayed).native > 0)
+            if bench.breaks:
+                with stator.config.patch(skip_unprofitable=False):
+                    forced = system.compile(setup.target, backend="eager")
+                    row = dataclasses.replace(row, replayed=_replay(forced, setup, eager))
     if system_name.startswith("torch"):
         return row
     return _with_stats(row, stator.stats(compiled))
+
+
+def measure_fresh(setup: Setup) -> Row:
+    """Stator's very first call in a process; only eager has run before. One call has no minimum, so
+    the caller asks several processes."""
+    (eager,) = best(lambda: setup.call(setup.target))
+    compiled = stator.compile(setup.target, backend=returns_at_once)
+    first = once(partial(setup.call, compiled), partial(setup.call, setup.target))
+    return Row(eager=eager, first=first)
 
 
 def _replay(replayed: Any, setup: Setup, eager: float) -> float:

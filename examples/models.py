@@ -74,7 +74,11 @@ def _text_without_cache() -> dict[str, Any]:
 
 
 def _text_pair() -> dict[str, Any]:
-    return {**_text_without_cache(), "decoder_input_ids": torch.randint(VOCABULARY, (BATCH, 8))}
+    return {**_text(), "decoder_input_ids": torch.randint(VOCABULARY, (BATCH, 8))}
+
+
+def _text_pair_without_cache() -> dict[str, Any]:
+    return {**_text_pair(), "use_cache": False}
 
 
 def _image(pixels: int) -> Callable[[], dict[str, Any]]:
@@ -113,6 +117,21 @@ def _t5() -> nn.Module:
     return transformers.T5ForConditionalGeneration(config)
 
 
+def _bart() -> nn.Module:
+    config = transformers.BartConfig(
+        vocab_size=VOCABULARY,
+        d_model=64,
+        encoder_layers=6,
+        decoder_layers=6,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=128,
+        decoder_ffn_dim=128,
+        max_position_embeddings=64,
+    )
+    return transformers.BartForConditionalGeneration(config)
+
+
 def _llama() -> nn.Module:
     config = transformers.LlamaConfig(**_decoder(layers=16))
     return transformers.LlamaForCausalLM(config)
@@ -146,12 +165,18 @@ def _vit() -> nn.Module:
 CASES = (
     Case("gpt2", "GPT-2, 12 layers", _gpt2, _text_without_cache),
     Case("bert", "BERT, 12 layers", _bert, _text),
-    Case("t5", "T5, 6 + 6 layers", _t5, _text_pair),
+    Case("t5", "T5, 6 + 6 layers", _t5, _text_pair_without_cache),
     Case("llama", "Llama, 16 layers", _llama, _text_without_cache),
     Case("qwen3", "Qwen3, 36 layers", _qwen3, _text_without_cache),
     Case("resnet50", "ResNet-50", _resnet50, _image(128)),
     Case("vit", "ViT-tiny", _vit, _image(224)),
     Case("resnet50_training", "ResNet-50, training", _resnet50, _image(128), training=True),
 )
+
+CACHED_CASES = (
+    Case("t5_cached", "T5, 6 + 6 layers, its cache", _t5, _text_pair),
+    Case("bart_cached", "BART, 6 + 6 layers, its cache", _bart, _text_pair),
+)
+"""Encoder-decoders as called by default: they make a cache, and copy their configuration."""
 
 CASE = {case.name: case for case in CASES}

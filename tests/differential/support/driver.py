@@ -41,10 +41,20 @@ def _code(module_name: str) -> tuple[Any, Any]:
     return spec, spec.loader.get_code(module_name)  # type: ignore[attr-defined]
 
 
+def source_of(module_name: str) -> tuple[str, str]:
+    """A corpus module's source, and its file."""
+    spec, _ = _code(module_name)
+    return spec.loader.get_source(module_name), spec.origin
+
+
 @contextlib.contextmanager
-def fresh_module(module_name: str) -> Iterator[types.ModuleType]:
-    """A new instance of the module: its globals, classes, closures and defaults are new."""
-    spec, code = _code(module_name)
+def fresh_module(
+    module_name: str, code: types.CodeType | None = None
+) -> Iterator[types.ModuleType]:
+    """A new instance of the module, or of `code` in its place: its globals, classes, closures and
+    defaults are new."""
+    spec, own_code = _code(module_name)
+    code = code or own_code
     module = importlib.util.module_from_spec(spec)
     before = sys.modules.get(module_name)
     sys.modules[module_name] = module
@@ -72,10 +82,13 @@ def run_side(
     case_name: str,
     compile_it: bool,
     around: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext,
+    code: types.CodeType | None = None,
+    alter: Callable[[Case], Case] = lambda case: case,
 ) -> Side:
-    """All phases of one case on one side; `around` is entered for each call of a compiled one."""
-    with fresh_module(module_name) as module:
-        case = corpus_of(module).cases[case_name]
+    """All phases of one case on one side; `around` is entered for each call of a compiled one.
+    `code` is run in the module's place, `alter` gives another case in its place."""
+    with fresh_module(module_name, code) as module:
+        case = alter(corpus_of(module).cases[case_name])
         target = case.target()
         if compile_it:
             target = api.compile(target, **case.options)

@@ -1,7 +1,9 @@
 //! The `trace` log: each instruction before it is recorded, with its argument as `dis` shows it and
 //! the variable kinds on the stack.
 //!
-//!     TRACE LOAD_GLOBAL y [TorchFn(any), Tensor()]
+//! ```text
+//! TRACE LOAD_GLOBAL y [TorchFn(any), Tensor()]
+//! ```
 
 use pyo3::prelude::*;
 use pyo3::types::PyCode;
