@@ -7,6 +7,8 @@ pub enum Determined {
     Always,
     /// Never: its result's shape depends on data.
     Never,
+    /// Never: its result holds more than its metadata says (sparse, quantized tensors).
+    Unusual,
     /// Never: its result is data, or it does what a graph can't say.
     ReadsData,
     /// Unless there is a tensor among the arguments from this one on (sizes given as tensors).

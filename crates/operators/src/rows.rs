@@ -8,6 +8,7 @@
 use crate::row::{Determined, Row, Traits};
 use Determined::{
     Always, AtLeast, Counts, EagerOnly, IfGiven, Indexing, Never, ReadsData, UnlessTensorBeyond,
+    Unusual,
 };
 
 const fn row(
@@ -32,8 +33,7 @@ pub const OPERATIONS: &[Row] = &[
         NONE,
         "argwhere bincount coalesce combinations ctc_loss embedding_bag from_numpy histogramdd \
          linalg_lstsq lstsq masked_select nonzero nonzero_static segment_reduce sparse_mask \
-         to_padded_tensor to_sparse to_sparse_bsc to_sparse_bsr to_sparse_csc to_sparse_csr unique \
-         unique_consecutive unique_dim",
+         to_padded_tensor unique unique_consecutive unique_dim",
     ),
     // They give data, read it, or do what a graph can't say.
     row(
@@ -54,13 +54,14 @@ pub const OPERATIONS: &[Row] = &[
     row("", AtLeast(2), NONE, "where"),
     // Otherwise data says how large the result is.
     row("", IfGiven(1, "num_classes"), NONE, "one_hot"),
-    row("", IfGiven(2, "size"), NONE, "sparse_coo_tensor"),
+    // What they give holds more than its metadata says.
     row(
         "",
-        IfGiven(3, "size"),
+        Unusual,
         NONE,
-        "sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_csc_tensor \
-         sparse_csr_tensor",
+        "quantize_per_channel quantize_per_tensor quantize_per_tensor_dynamic sparse_bsc_tensor \
+         sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor \
+         sparse_csr_tensor to_mkldnn to_sparse to_sparse_bsc to_sparse_bsr to_sparse_csc to_sparse_csr",
     ),
     row("", Counts, NONE, "repeat_interleave"),
     row("", Indexing, NONE, "__getitem__ __setitem__"),
@@ -68,7 +69,7 @@ pub const OPERATIONS: &[Row] = &[
     // PyTorch has kernels without data for them, though they are sparse, or print.
     row(
         "torch.ops.aten",
-        Never,
+        Unusual,
         NONE,
         "_coalesced_ _efficientzerotensor _print _sparse_coo_tensor_with_dims \
          _sparse_coo_tensor_with_dims_and_tensors",

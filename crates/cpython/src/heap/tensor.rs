@@ -103,6 +103,38 @@ pub fn impl_address(object: Any<'_, '_>) -> Option<usize> {
     (address != 0).then_some(address)
 }
 
+/// Whether a tensor is wholly described by its [`TensorInfo`]: nested, sparse, quantized, named and
+/// wrapped ones hold more, which no guard compares. `stands_in`: Python code may dispatch it.
+#[inline]
+#[must_use]
+pub fn is_ordinary(object: Any<'_, '_>, stands_in: bool) -> bool {
+    let Some(torch) = torch::get(object.py()) else { return false };
+    let beyond = key_set(torch, object).map(|keys| keys & !torch.ordinary_keys);
+    beyond == Some(0) || stands_in && beyond.is_some_and(|keys| keys & !torch.python_keys == 0)
+}
+
+/// A word for what makes a tensor no ordinary one.
+#[must_use]
+pub fn unusual(object: Any<'_, '_>) -> Option<&'static str> {
+    let torch = torch::get(object.py())?;
+    let keys = key_set(torch, object)? & !torch.ordinary_keys;
+    let known = torch.kinds.iter().find(|(bits, _)| keys & bits != 0);
+    (keys != 0).then(|| known.map_or("of an unusual kind", |(_, word)| word))
+}
+
+#[inline]
+fn key_set(torch: &Torch, object: Any<'_, '_>) -> Option<u64> {
+    let implementation = impl_address(object)? as *const c_void;
+    match &torch.offsets {
+        // SAFETY: the `TensorImpl` of a live tensor; the offsets were verified.
+        Some(offsets) => Some(unsafe { Offsets::word(implementation, offsets.key_set) }),
+        None => {
+            let keys = torch.dispatch_keys.bind(object.py()).call1((object,)).ok()?;
+            keys.call_method0("raw_repr").ok()?.extract().ok()
+        }
+    }
+}
+
 /// The metadata of a tensor; `None` if it isn't one, or nothing is known of this PyTorch.
 #[inline]
 pub fn info(object: Any<'_, '_>) -> Option<TensorInfo> {
@@ -502,8 +534,7 @@ fn info_by_functions(
     implementation: *mut c_void,
 ) -> Option<TensorInfo> {
     let functions = torch.functions.as_ref()?;
-    let keys = torch.dispatch_keys.bind(object.py()).call1((object,)).ok()?;
-    let key_set: u64 = keys.call_method0("raw_repr").ok()?.extract().ok()?;
+    let key_set = key_set(torch, object)?;
     let plain = key_set & torch.opaque_keys == 0;
     let get = |getter: torch::Getter<i32>| {
         let mut value = 0;

@@ -39,6 +39,12 @@ pub struct Torch {
     pub(super) sparse_keys: u64,
     /// Key set bits of tensors whose metadata isn't in their plain fields.
     pub(super) opaque_keys: u64,
+    /// Key set bits of tensors that are wholly described by dtype, device, key set, sizes and strides.
+    pub(super) ordinary_keys: u64,
+    /// Key set bits of tensors that Python code dispatches.
+    pub(super) python_keys: u64,
+    /// Further kinds of tensors: the bits that only they have, and a word for them.
+    pub(super) kinds: Vec<(u64, &'static str)>,
     /// `torch._C._dispatch_keys`, for when there are no offsets.
     pub(super) dispatch_keys: Py<PyAny>,
 }
@@ -122,6 +128,11 @@ impl Torch {
             PyResult::Ok(bits)
         };
         let dense = keys(&["CPU"])?;
+        let ordinary = keys(ORDINARY)?;
+        let mut kinds = Vec::new();
+        for (name, word) in UNUSUAL {
+            kinds.push((keys(&[*name])? & !ordinary, *word));
+        }
         let mut this = Torch {
             tensor_base: c.getattr("TensorBase")?.unbind(),
             exact: [
@@ -149,6 +160,9 @@ impl Torch {
                 "FuncTorchGradWrapper",
                 "Functionalize",
             ])? & !dense,
+            ordinary_keys: ordinary,
+            python_keys: keys(&["Python", "PythonTLSSnapshot"])?,
+            kinds,
             dispatch_keys: c.getattr("_dispatch_keys")?.unbind(),
         };
         this.offsets = tensor::calibrate(py, torch, &this).unwrap_or(None);
@@ -169,6 +183,45 @@ impl Torch {
         }
     }
 }
+
+/// The dispatch keys whose tensors have nothing that dtype, device, sizes, strides and the key set itself
+/// don't tell: dense memory of a device, autograd, autocast, lazy conjugation and negation. A key that
+/// isn't here may stand for anything: sizes of its own, scales, names, another tensor within.
+const ORDINARY: &[&str] = &[
+    "CPU",
+    "CUDA",
+    "XPU",
+    "MPS",
+    "Meta",
+    "AutogradCPU",
+    "AutogradCUDA",
+    "AutogradXPU",
+    "AutogradMPS",
+    "AutogradMeta",
+    "AutogradOther",
+    "ADInplaceOrView",
+    "AutocastCPU",
+    "AutocastCUDA",
+    "AutocastXPU",
+    "AutocastMPS",
+    "Conjugate",
+    "Negative",
+];
+
+/// Words for tensors of other keys, for reports; the first that fits is taken.
+const UNUSUAL: &[(&str, &str)] = &[
+    ("Python", "dispatched by Python code"),
+    ("NestedTensorCPU", "nested"),
+    ("SparseCPU", "sparse"),
+    ("SparseCsrCPU", "sparse"),
+    ("QuantizedCPU", "quantized"),
+    ("MkldnnCPU", "mkldnn"),
+    ("Named", "with named dimensions"),
+    ("ZeroTensor", "of zeros without memory"),
+    ("FuncTorchBatched", "batched by torch.func"),
+    ("FuncTorchGradWrapper", "wrapped by torch.func"),
+    ("Functionalize", "functional"),
+];
 
 /// The flags of subclasses of builtin types, which tensors never are.
 const BUILTIN_SUBCLASS: u64 = 0xff << 24;

@@ -302,6 +302,11 @@ impl Recorder {
                 Ok(pyo3::types::PyBool::new(frame.py(), true).to_owned().into_any())
             }
             Class::StateRead => {
+                let opaque = args.iter().find(|arg| self.kind(**arg) == Kind::Opaque);
+                if let Some(opaque) = opaque {
+                    let (name, of) = (heap::name_of(callable), heap::type_name(*opaque));
+                    self.stop(frame, Reason::Unsupported, format!("{name} of a {of}"));
+                }
                 let _native = stator_cpython::hook::Suspended::new(frame.py());
                 let result = ops::call(callable, args, names);
                 if let Ok(value) = &result {

@@ -8,6 +8,7 @@ use pyo3::types::{
     PyRange, PySet, PySlice, PyString, PySuper, PyTuple, PyType,
 };
 use rustc_hash::FxHashMap;
+use stator_cpython::heap::tensor;
 use stator_cpython::modules;
 use stator_cpython::object::Borrowed;
 
@@ -18,7 +19,7 @@ use super::look as heap;
 pub enum Kind {
     /// Deeply immutable, compared by value: numbers, strings, `None`, dtypes, ...
     Constant,
-    /// `torch.Tensor`, `Parameter` or `Buffer`.
+    /// `torch.Tensor`, `Parameter` or `Buffer`, wholly described by its metadata.
     Tensor,
     /// `list`, or a subclass with list storage.
     List,
@@ -285,7 +286,15 @@ impl Kinds {
             kind = self.of_type(&object.get_type());
             self.recent[slot] = (address, kind);
         }
-        if kind == Kind::Slice && heap::is_constant(object) { Kind::Constant } else { kind }
+        match kind {
+            Kind::Slice if heap::is_constant(object) => Kind::Constant,
+            // Other tensors hold what no guard compares: each use of one is a break.
+            Kind::Tensor if !tensor::is_ordinary(object, false) => {
+                let stands_in = self.by_type.get(&address) == Some(&Kind::Tensor);
+                if stands_in && tensor::is_ordinary(object, true) { kind } else { Kind::Opaque }
+            }
+            _ => kind,
+        }
     }
 
     /// Says what the instances of the type at an address are.

@@ -269,7 +269,12 @@ pub fn is_number(object: Borrowed<'_, '_>) -> bool {
 
 /// The unqualified name of a type.
 pub fn type_name(object: Borrowed<'_, '_>) -> String {
-    object.get_type().name().map_or_else(|_| "?".into(), |name| name.to_string_lossy().into_owned())
+    let name = object.get_type().name();
+    let name = name.map_or_else(|_| "?".into(), |name| name.to_string_lossy().into_owned());
+    match stator_cpython::heap::tensor::unusual(object) {
+        Some(kind) => format!("{name} ({kind})"),
+        None => name,
+    }
 }
 
 fn string_attr(object: Borrowed<'_, '_>, name: &str) -> Option<String> {

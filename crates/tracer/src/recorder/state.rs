@@ -487,7 +487,7 @@ impl State {
             Kind::Constant => {}
             Kind::Tensor => {
                 let Some(mut guard) = tensor_guard(self, object) else {
-                    return Err((Reason::Unsupported, "a tensor without plain strides".into()));
+                    return Err((Reason::Unsupported, format!("a {}", heap::type_name(object))));
                 };
                 self.loosen(source, object, &mut guard);
                 self.guard(source, GuardKind::Tensor(guard.into()));

@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PySlice, PyString, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
-use stator_cpython::heap::tensor::{TensorInfo, info};
+use stator_cpython::heap::tensor::{TensorInfo, info, is_ordinary, is_tensor};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, ops};
@@ -17,10 +17,10 @@ use super::look as heap;
 use super::state::{Origin, State, Stop};
 use crate::breaks::Reason;
 
-/// The facts of a tensor that a replay depends on; `None` for tensors without plain strides.
+/// The facts of a tensor that a replay depends on; `None` for tensors with others than these.
 pub fn tensor_guard(state: &mut State, tensor: Borrowed<'_, '_>) -> Option<TensorGuard> {
     let info = info(tensor)?;
-    if info.layout != 0 {
+    if info.layout != 0 || !is_ordinary(tensor, false) {
         return None;
     }
     let python_type = state.object(tensor.get_type().as_any().as_borrowed());
@@ -212,6 +212,10 @@ impl State {
                 self.graph.set_value(node, Value::Nothing);
                 Ok(())
             }
+            Kind::Opaque if is_tensor(object) => Err((
+                Reason::Unsupported,
+                format!("an operation that returns a {}", heap::type_name(object)),
+            )),
             _ => Err((
                 Reason::DataRead,
                 format!("an operation that returns a {}", heap::type_name(object)),
@@ -331,6 +335,7 @@ impl Recorder {
             Determined::EagerOnly => (!self.session.is_eager)
                 .then(|| (Reason::Unsupported, format!("{} for this backend", operation.name))),
             Determined::Never => Some((Reason::DynamicOutput, operation.name.to_string())),
+            Determined::Unusual => Some((Reason::Unsupported, operation.name.to_string())),
             Determined::ReadsData => Some((Reason::DataRead, operation.name.to_string())),
             Determined::UnlessTensorBeyond(first) => {
                 args.iter().skip(first).any(|arg| holds_tensor(&mut state, *arg)).then(|| {
