@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import stator
 import torch
 from differential.support import api
 from torch import Tensor
 from torch._subclasses import FakeTensorMode
+
+import stator
 
 nested = torch.nested.nested_tensor
 
@@ -91,7 +92,11 @@ def fake(size: int) -> Tensor:
         return torch.ones(size)
 
 
-RAGGED = [[torch.ones(2), torch.ones(3)], [torch.ones(4), torch.ones(1), torch.ones(2)], [torch.ones(3), torch.ones(2)]]
+RAGGED = [
+    [torch.ones(2), torch.ones(3)],
+    [torch.ones(4), torch.ones(1), torch.ones(2)],
+    [torch.ones(3), torch.ones(2)],
+]
 CELLS = [[(0, 0), (1, 1)], [(0, 0), (0, 1), (1, 3)], [(1, 2), (1, 3)]]
 KINDS: dict[str, Callable[[], list[Tensor]]] = {
     "nested": lambda: [nested(parts) for parts in RAGGED],
@@ -400,7 +405,11 @@ def test_made_inside(program: Callable[..., Any]) -> None:
     compiled = api.compile(program)
     v = torch.ones(2)
     first = (torch.tensor([[0, 1], [1, 2]]), v)
-    others = [(torch.tensor([[0, 5], [1, 1]]), v * 2), (torch.tensor([[0, 0], [4, 0]]), v * 3), first]
+    others = [
+        (torch.tensor([[0, 5], [1, 1]]), v * 2),
+        (torch.tensor([[0, 0], [4, 0]]), v * 3),
+        first,
+    ]
     for args in [first, first, first, *others]:
         for _ in range(2):
             assert outcome(compiled, *args) == outcome(program, *args)

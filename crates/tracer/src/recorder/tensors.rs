@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PySlice, PyString, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
-use stator_cpython::heap::tensor::{TensorInfo, info, is_ordinary, is_tensor};
+use stator_cpython::heap::tensor::{TensorInfo, info, is_tensor};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, ops};
@@ -17,10 +17,10 @@ use super::look as heap;
 use super::state::{Origin, State, Stop};
 use crate::breaks::Reason;
 
-/// The facts of a tensor that a replay depends on; `None` for tensors with others than these.
+/// The facts that an ordinary tensor is described by, and a replay depends on.
 pub fn tensor_guard(state: &mut State, tensor: Borrowed<'_, '_>) -> Option<TensorGuard> {
     let info = info(tensor)?;
-    if info.layout != 0 || !is_ordinary(tensor, false) {
+    if info.layout != 0 {
         return None;
     }
     let python_type = state.object(tensor.get_type().as_any().as_borrowed());
