@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 import torch
-from soundness.test_determined import leaves, operator_database
+from soundness.operator_database import operator_database
+from soundness.test_determined import leaves
 from torch import Tensor
 from torch.utils._pytree import tree_map
 

@@ -15,7 +15,8 @@ import warnings
 from typing import Any
 
 import torch
-from soundness.test_determined import leaves, operator_database
+from soundness.operator_database import operator_database
+from soundness.test_determined import leaves
 
 from stator.errors import ProgramError
 from stator.programs import TensorProgram, TensorSpec

@@ -8,12 +8,8 @@ recorded at all.
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import os
-import sys
-import types
-import unittest
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -24,21 +20,12 @@ from differential.support import api
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_map
 
+from soundness.operator_database import operator_database
+
 SAMPLES = 3
 SHARDS = 4
 # Every second operator; all of them take minutes: STATOR_ALL_OPERATORS=1.
 STEP = 1 if os.environ.get("STATOR_ALL_OPERATORS") else 2
-
-
-def operator_database() -> Any:
-    """PyTorch's `op_db`, whose module wants `expecttest` for something that isn't used here."""
-    if "expecttest" not in sys.modules and importlib.util.find_spec("expecttest") is None:
-        stub = types.ModuleType("expecttest")
-        stub.TestCase = unittest.TestCase  # type: ignore[attr-defined]
-        sys.modules["expecttest"] = stub
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    return op_db
 
 
 def leaves(value: Any) -> list[Any]:

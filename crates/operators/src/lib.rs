@@ -19,7 +19,9 @@ mod aten;
 mod facts;
 mod row;
 mod rows;
+mod schemas;
 pub mod torch;
 
 pub use facts::{Facts, facts};
 pub use row::{Determined, Row, Traits};
+pub use schemas::{Given, Schemas, Use};

@@ -8,7 +8,9 @@
 //! what is known of PyTorch's own Python code.
 
 mod module_call;
+mod parameters;
 mod python;
+mod reading;
 mod rows;
 mod signature;
 mod torch;
@@ -16,6 +18,7 @@ mod torch;
 use std::sync::Arc;
 
 pub use python::KnownFunction;
+pub use reading::Reading;
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;

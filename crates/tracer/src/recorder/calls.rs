@@ -113,6 +113,11 @@ impl Recorder {
             }
             // Copies that aren't plain are followed, like any other function.
             Some(Class::Model(Model::DeepCopy)) if !self.copies_plainly(args, names) => {}
+            Some(Class::Operation(operation))
+                if self.is_looked_into(operation, callable, args, names) =>
+            {
+                self.vouch(frame, callable);
+            }
             Some(Class::Replaced(_)) | None => {}
             Some(class) => return self.call_class(frame, class, callable, args, names),
         }

@@ -48,6 +48,14 @@ impl Recorder {
                 );
                 if moves { Ok(()) } else { state.adopt_deep(*arg) }
             })?;
+            if numbers_of(&name, state.kind_alone(receiver))
+                .is_some_and(|place| args.get(place).is_some_and(|arg| holds_tensor(state, *arg)))
+            {
+                return Err((
+                    Reason::DataRead,
+                    format!("a tensor as a number that {name} is given"),
+                ));
+            }
             let compares = matches!(&*name, "remove" | "index" | "sort") || is_heap_function(&name);
             let tensors = |state: &mut State, object| compares && holds_tensor(state, object);
             if tensors(state, receiver) || args.iter().any(|arg| tensors(state, *arg)) {
@@ -194,6 +202,18 @@ const DEQUE_METHODS: &[&str] = &[
     "__setitem__",
     "__delitem__",
 ];
+
+/// The place of the argument that a method of containers takes as a number or a truth value; those of
+/// dictionaries are keys.
+fn numbers_of(name: &str, receiver: Kind) -> Option<usize> {
+    match (name, receiver) {
+        (_, Kind::Set) => None,
+        ("move_to_end", _) => Some(1),
+        (_, Kind::Dict) => None,
+        ("insert" | "pop" | "rotate" | "__setitem__" | "__delitem__", _) => Some(0),
+        _ => None,
+    }
+}
 
 /// Whether a function that changes a list is one of `heapq`, which compare its elements.
 fn is_heap_function(name: &str) -> bool {

@@ -50,6 +50,7 @@ mod models;
 mod module_calls;
 mod names;
 mod number_functions;
+mod numbers_given;
 mod objects;
 mod operators;
 mod outcome;

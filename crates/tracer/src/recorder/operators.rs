@@ -128,6 +128,14 @@ impl Recorder {
                         format!("an operator of a tensor and a {}", heap::type_name(other)),
                     );
                 }
+                // `[x] * t` is as long as the tensor's data says.
+                if matches!(self.kind(other), Kind::List | Kind::Tuple | Kind::Dict) {
+                    self.stop(
+                        frame,
+                        Reason::DataRead,
+                        format!("an operator of a tensor and a {}", heap::type_name(other)),
+                    );
+                }
                 // Numbers have no in-place operators: `n += t` is `n = n + t`.
                 let is_number = self.kind(left) != Kind::Tensor;
                 let operator = if is_number { plain(names, operator) } else { operator };

@@ -10,6 +10,7 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, ops};
 use stator_graph::{Arg, Constant, Device, Dtype, NodeId, Target, TextId, Value};
 use stator_guards::{TensorGuard, grow_in_leaps};
+use stator_operators::Use;
 
 use super::Recorder;
 use super::kinds::Kind;
@@ -312,13 +313,22 @@ impl Recorder {
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
-        if let Some(detail) = self.depends_on_data(operation, args, names) {
+        let mut tensors = Use::Data;
+        if let Some(detail) = self.depends_on_data(operation, args, names).or_else(|| {
+            tensors = self.use_of_tensors(operation, callable, args, names);
+            self.reads_number(operation, tensors)
+        }) {
             self.stop(frame, detail.0, detail.1);
         } else if let Some(detail) = self.calls_back(args) {
             self.stop(frame, Reason::OpaqueCall, detail);
         }
         let target = |state: &mut State| operation.target(state, callable);
-        self.operation(frame, target, args, names, || ops::call(callable, args, names))
+        let result =
+            self.operation(frame, target, args, names, || ops::call(callable, args, names))?;
+        if tensors == Use::Scalar {
+            self.returned_by_number(frame, operation, args, &result);
+        }
+        Ok(result)
     }
 
     /// Why the operation's result is not determined by its inputs' metadata, if so.

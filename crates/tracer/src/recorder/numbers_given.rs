@@ -1,0 +1,203 @@
+//! Tensors that are given to an operation where numbers belong: `torch.sum(x, dim=t)`.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyInt};
+use smallvec::SmallVec;
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::tensor;
+use stator_cpython::object::{Borrowed, Object};
+use stator_operators::{Determined, Given, Use};
+
+use super::Recorder;
+use super::kinds::Kind;
+use super::look as heap;
+use super::state::{State, Stop};
+use super::tensors::holds_tensor;
+use crate::breaks::Reason;
+use crate::functions::{Operation, Reading};
+
+impl Recorder {
+    /// What an operation makes of those tensors among its arguments that may stand for numbers.
+    pub(super) fn use_of_tensors(
+        &self,
+        operation: &Operation,
+        callable: Borrowed<'_, '_>,
+        args: &[Borrowed<'_, '_>],
+        names: Option<Borrowed<'_, '_>>,
+    ) -> Use {
+        let mut state = self.state.borrow_mut();
+        // A method's receiver is a tensor.
+        let first = usize::from(operation.is_method);
+        if !args.iter().skip(first).any(|arg| bears_single(&mut state, *arg)) {
+            return Use::Data;
+        }
+        // Inputs of programs have no data to read: PyTorch says so itself. Python functions are traced where
+        // a tensor isn't given for one, and classes read none.
+        if self.session.program.is_some()
+            || matches!(state.kind(callable), Kind::Function | Kind::Type)
+        {
+            return Use::Data;
+        }
+        let given: SmallVec<[Given; 8]> =
+            args.iter().map(|arg| described(&mut state, *arg)).collect();
+        drop(state);
+        match Reading::of_operator(callable.py(), &operation.name) {
+            Reading::Data => Use::Data,
+            Reading::Literal => match given.get(first) {
+                Some(Given::Tensor { .. }) => Use::Data,
+                _ => Use::Scalar,
+            },
+            Reading::Schemas(schemas) => {
+                let names = names.map_or_else(Vec::new, heap::tuple_items);
+                let names: SmallVec<[String; 8]> =
+                    names.iter().map(|name| heap::text(name.as_borrowed())).collect();
+                let names: SmallVec<[&str; 8]> = names.iter().map(String::as_str).collect();
+                schemas.tensors(&given, &names)
+            }
+            Reading::Parameters(_) => Use::Read,
+        }
+    }
+
+    /// Why the trace can't go on with an operation that makes this of its tensors, if so.
+    pub(super) fn reads_number(&self, operation: &Operation, tensors: Use) -> Option<Stop> {
+        let reads = match tensors {
+            Use::Data => false,
+            // Called again, the operation reads the number again. Another backend's code can't.
+            Use::Scalar => !self.session.is_eager,
+            Use::Read => true,
+        };
+        reads.then(|| {
+            (Reason::DataRead, format!("a tensor as a number that {} is given", operation.name))
+        })
+    }
+
+    /// Ends the trace if an operation has returned one of its arguments, and a number that is a tensor may
+    /// have decided that: `dropout` by 0 returns its input.
+    pub(super) fn returned_by_number(
+        &self,
+        frame: &Frame<'_>,
+        operation: &Operation,
+        args: &[Borrowed<'_, '_>],
+        result: &Object<'_>,
+    ) {
+        if !operation.name.ends_with('_') && args.iter().any(|arg| arg.is(result)) {
+            self.note(frame, |_| {
+                let detail = format!("which argument {} returns", operation.name);
+                Err::<(), Stop>((Reason::DataRead, detail))
+            });
+        }
+    }
+
+    /// Whether a Python function that counts as one operation is traced like any other, because a tensor
+    /// stands where its code wants something else.
+    pub(super) fn is_looked_into(
+        &self,
+        operation: &Operation,
+        callable: Borrowed<'_, '_>,
+        args: &[Borrowed<'_, '_>],
+        names: Option<Borrowed<'_, '_>>,
+    ) -> bool {
+        if self.session.program.is_some()
+            || self.kind(callable) != Kind::Function
+            // Those are read, or made, as a whole.
+            || matches!(
+                operation.determined,
+                Determined::Never | Determined::ReadsData | Determined::EagerOnly
+            )
+        {
+            return false;
+        }
+        let mut state = self.state.borrow_mut();
+        if !args.iter().skip(1).any(|arg| holds_tensor(&mut state, *arg)) && names.is_none() {
+            return false;
+        }
+        let Reading::Parameters(parameters) = Reading::of_function(callable, &operation.name)
+        else {
+            return false;
+        };
+        let names = names.map_or_else(Vec::new, heap::tuple_items);
+        let (positional, named) = args.split_at(args.len() - names.len());
+        let mut positional = positional.iter().enumerate();
+        let mut named = names.iter().zip(named);
+        positional.any(|(place, arg)| {
+            !parameters.takes_tensor_at(place) && holds_tensor(&mut state, *arg)
+        }) || named.any(|(name, arg)| {
+            !parameters.takes_tensor_named(&heap::text(name.as_borrowed()))
+                && holds_tensor(&mut state, *arg)
+        })
+    }
+}
+
+/// Whether an argument is or holds a tensor of one element.
+fn bears_single(state: &mut State, object: Borrowed<'_, '_>) -> bool {
+    match state.kind(object) {
+        Kind::Tensor => is_single(object),
+        Kind::List | Kind::Tuple | Kind::Dict => {
+            state.once(object, false, |state| any_item(state, object))
+        }
+        Kind::Slice => any_item(state, object),
+        _ => false,
+    }
+}
+
+fn any_item(state: &mut State, object: Borrowed<'_, '_>) -> bool {
+    match state.kind(object) {
+        Kind::List => {
+            heap::list_items(object).iter().any(|item| bears_single(state, item.as_borrowed()))
+        }
+        Kind::Tuple => {
+            heap::tuple_items(object).iter().any(|item| bears_single(state, item.as_borrowed()))
+        }
+        Kind::Dict => heap::dict_items(object)
+            .iter()
+            .any(|(_, value)| bears_single(state, value.as_borrowed())),
+        Kind::Slice => {
+            heap::plain_parts(object).iter().any(|part| bears_single(state, part.as_borrowed()))
+        }
+        _ => false,
+    }
+}
+
+/// Whether a tensor has one element, as those must that are taken for numbers.
+fn is_single(object: Borrowed<'_, '_>) -> bool {
+    match tensor::size(object, 0) {
+        Some(1) | None => {
+            tensor::info(object).is_none_or(|info| info.sizes.iter().all(|size| *size == 1))
+        }
+        Some(_) => false,
+    }
+}
+
+fn described(state: &mut State, object: Borrowed<'_, '_>) -> Given {
+    match state.kind(object) {
+        Kind::Tensor => Given::Tensor {
+            is_single: is_single(object),
+            is_inexact: tensor::info(object).is_some_and(|info| is_inexact(info.dtype)),
+        },
+        Kind::Constant if object.is_none() => Given::Nothing,
+        Kind::Constant
+            if object.is_exact_instance_of::<PyInt>()
+                || object.is_exact_instance_of::<PyBool>() =>
+        {
+            Given::Integer
+        }
+        Kind::Constant if heap::is_number(object) => Given::Number,
+        Kind::List | Kind::Tuple => {
+            let items = heap::sequence_items(object);
+            Given::Sequence {
+                is_tensors: items
+                    .iter()
+                    .all(|item| item.is_none() || state.kind(item.as_borrowed()) == Kind::Tensor),
+                holds_single: bears_single(state, object),
+            }
+        }
+        _ if bears_single(state, object) => Given::Holder,
+        _ => Given::Other,
+    }
+}
+
+/// `c10::ScalarType`: integers and `bool` are 0 to 4 and 11, and 27 to 29 (unsigned); floating-point and
+/// complex types that anybody computes in are these.
+fn is_inexact(dtype: i32) -> bool {
+    matches!(dtype, 5..=10 | 15)
+}
