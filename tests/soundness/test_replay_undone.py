@@ -192,8 +192,8 @@ def test_gradient_of_an_input_that_is_put_back() -> None:
     _check(fn, ones)
 
 
-def test_no_copies_without_a_handler() -> None:
-    """What runs on from there is nobody: the operation's own error, with what was written."""
+def test_own_frames_without_a_handler() -> None:
+    """What was written is taken back, and the function raises in its own frames."""
 
     def fn(x: Tensor, y: Tensor) -> Tensor:
         y.add_(1)
@@ -201,11 +201,10 @@ def test_no_copies_without_a_handler() -> None:
             return torch.linalg.cholesky(x) + y
 
     compiled = _check(fn, ones)
-    y = ones()
     with pytest.raises(RuntimeError) as raised:
-        compiled(BAD, y)
-    if not api.PLAIN:
-        assert "recorded at" in raised.value.__notes__[0]
+        compiled(BAD, ones())
+    assert not hasattr(raised.value, "__notes__")
+    assert raised.traceback[-1].name == "fn"
 
 
 @pytest.mark.parametrize("backend", ["fx", "aot_eager"])

@@ -17,11 +17,13 @@
 
 mod aten;
 mod facts;
+mod raising;
 mod row;
 mod rows;
 mod schemas;
 pub mod torch;
 
 pub use facts::{Facts, facts};
+pub use raising::{Raising, raising};
 pub use row::{Determined, Row, Traits};
 pub use schemas::{Given, Schemas, Use};

@@ -208,7 +208,7 @@ pub const OPERATIONS: &[Row] = &[
         Always,
         NONE,
         "_adaptive_avg_pool2d _adaptive_avg_pool3d _add_relu _add_relu_ _addmm_activation _aminmax \
-         _amp_foreach_non_finite_check_and_unscale_ _amp_update_scale_ _autocast_to_full_precision \
+         _autocast_to_full_precision \
          _autocast_to_reduced_precision _batch_norm_impl_index _cast_Byte _cast_Char _cast_Double \
          _cast_Float _cast_Half _cast_Int _cast_Long _cast_Short _conj _conj_physical \
          _conv_depthwise2d _convolution _dim_arange _euclidean_dist _fft_c2c _fft_c2r _fft_r2c \
@@ -223,7 +223,13 @@ pub const OPERATIONS: &[Row] = &[
          _upsample_bicubic2d_aa _upsample_bilinear2d_aa _upsample_nearest_exact1d \
          _upsample_nearest_exact2d _upsample_nearest_exact3d _weight_norm _weight_norm_interface",
     ),
-    row("", Always, SILENT, "_fused_adagrad_ _fused_adam_ _fused_adamw_ _fused_sgd_"),
+    row(
+        "",
+        Always,
+        SILENT,
+        "_amp_foreach_non_finite_check_and_unscale_ _amp_update_scale_ _fused_adagrad_ _fused_adam_ \
+         _fused_adamw_ _fused_sgd_",
+    ),
     // Functions that are written in Python and count as one operation.
     row(
         "torch",

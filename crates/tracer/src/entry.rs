@@ -424,7 +424,7 @@ impl Entry {
             generators => rollback::save(py, generators).map_err(Replay::Failed)?,
         };
         let undo = self.undo(py);
-        let copies = undo.copy(py, inputs).map_err(Replay::Failed)?;
+        let copies = undo.save(py, inputs).map_err(Replay::Failed)?;
         let before = if undo.may_write { rollback::versions(inputs) } else { SmallVec::new() };
         let (failed, error) = match run {
             Run::Program(program) => match program.run(py, inputs) {
@@ -444,9 +444,9 @@ impl Entry {
         };
         rollback::restore_modes(py, &traced.graph, &traced.guards, failed)
             .map_err(Replay::Failed)?;
-        let wrote = undo.may_write && rollback::versions(inputs) != before;
-        let wrote = wrote || rollback::writes_silently(&traced.graph, failed);
-        if wrote && !copies.restore(py).is_ok_and(|restored| restored) {
+        let is_undone = undo.covers(traced, failed, inputs, &before, &copies)
+            && copies.restore(py).is_ok_and(|restored| restored);
+        if !is_undone {
             let places = Places { py, codes: &traced.codes };
             rollback::add_place(py, &error, &traced.graph, failed, &places);
             return Err(Replay::Failed(error));

@@ -32,6 +32,7 @@ pub mod marks;
 mod policy;
 mod profit;
 pub mod program;
+mod raises;
 pub mod recipe;
 pub mod recorder;
 pub mod replay;
@@ -42,6 +43,7 @@ mod sinks;
 pub mod stance;
 mod symbolic;
 mod undo;
+mod writes;
 
 /// Takes a lock. A panic elsewhere leaves nothing behind that would have to be mistrusted: what locks
 /// guard here is changed in one step.

@@ -3,7 +3,7 @@
 //! Values of the graph are its own; what outlives it are PyTorch's modes, which its nodes switch,
 //! the states of random generators, and tensors from outside that it wrote. Modes are known: the
 //! guards say what they were at entry. Generators that the recorded call advanced are saved before
-//! each replay. Writes can't be undone: then the operation's own error is raised.
+//! each replay. What inputs held is `undo`'s business.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -12,10 +12,11 @@ use stator_cpython::generic::WithoutGc;
 use stator_cpython::heap::tensor;
 use stator_cpython::modules;
 use stator_cpython::object::Borrowed;
-use stator_graph::{Arg, Graph, NodeId, NodeKind, Target, TextId};
+use stator_graph::{Arg, Graph, NodeId, NodeKind, Target};
 use stator_guards::{GlobalState, Guard, GuardKind, Value};
 
 use crate::locate::Places;
+use crate::raises::Call;
 
 /// Random generators with a state of theirs.
 pub type Generators = Vec<(Py<PyAny>, Py<PyAny>)>;
@@ -176,27 +177,10 @@ pub fn versions(inputs: &[Borrowed<'_, '_>]) -> SmallVec<[Option<u32>; 16]> {
     inputs.iter().map(|input| tensor::info(*input).and_then(|info| info.version)).collect()
 }
 
-/// Whether a node before `failed` may have written to an input without counting the write.
-pub fn writes_silently(graph: &Graph, failed: Option<NodeId>) -> bool {
-    graph.nodes().take_while(|(id, _)| Some(*id) != failed).any(|(_, node)| match &node.kind {
-        NodeKind::Call { target: Target::GetAttr { name }, .. } => graph.text(*name) == "data",
-        NodeKind::Call {
-            target: Target::Function { name, .. } | Target::Method { name, .. },
-            args,
-            keywords,
-        } => {
-            let name = graph.text(*name);
-            is_silent(name)
-                && !(name.ends_with("batch_norm")
-                    && is_evaluating(graph, graph.args(*args), graph.keywords(*keywords)))
-        }
-        _ => false,
-    })
-}
-
 /// Whether a batch normalisation leaves its statistics alone: `training`, the sixth argument of
 /// both `torch`'s and `torch.nn.functional`'s, is false.
-fn is_evaluating(graph: &Graph, args: &[Arg], keywords: &[TextId]) -> bool {
+pub fn is_evaluating(call: Call<'_>) -> bool {
+    let Call { graph, args, keywords, .. } = call;
     let first_named = args.len() - keywords.len();
     let named = keywords.iter().position(|name| graph.text(*name) == "training");
     let training = match named {
@@ -206,7 +190,7 @@ fn is_evaluating(graph: &Graph, args: &[Arg], keywords: &[TextId]) -> bool {
     training.is_some_and(|at| args[at] == Arg::bool(false))
 }
 
-/// Whether a function writes to arguments without counting the write.
+/// Whether a function writes to the data of arguments without counting the write.
 pub fn is_silent(name: &str) -> bool {
     stator_operators::torch::writes_silently(name)
 }

@@ -28,7 +28,6 @@ use crate::breaks::Reason;
 use crate::policy::Policy;
 use crate::program::rules::{Call, Rules};
 use crate::resume::session::Session;
-use crate::rollback;
 
 /// The operation that gives gradients.
 pub const GRADIENT: &str = "torch.autograd.grad";
@@ -345,7 +344,7 @@ impl State {
         name.split('.').any(|part| part.ends_with('_') && !part.ends_with("__"))
             || name.starts_with("__i") && name != "__invert__" && name != "__index__"
             || matches!(name, "__setitem__" | "__delitem__")
-            || rollback::is_silent(name)
-                && (name.contains(".__set__") || name.contains(".__delete__"))
+            || name.contains(".__set__")
+            || name.contains(".__delete__")
     }
 }

@@ -1,0 +1,166 @@
+//! Calls in graphs: what they may raise for, and whose memory they give.
+
+use stator_graph::{Arg, Constant, Graph, NodeId, NodeKind, Target, TensorMeta, TextId, Value};
+use stator_operators::{Raising, raising};
+
+/// A call in a graph, or one that may become a node of it.
+#[derive(Clone, Copy)]
+pub struct Call<'a> {
+    /// The graph.
+    pub graph: &'a Graph,
+    /// What is called.
+    pub target: Target,
+    /// Positional arguments, then one for each keyword.
+    pub args: &'a [Arg],
+    /// The keywords' names.
+    pub keywords: &'a [TextId],
+}
+
+impl<'a> Call<'a> {
+    /// A node that is a call.
+    pub fn of(graph: &'a Graph, node: NodeId) -> Option<Self> {
+        let NodeKind::Call { target, args, keywords } = &graph.node(node).kind else { return None };
+        let (args, keywords) = (graph.args(*args), graph.keywords(*keywords));
+        Some(Self { graph, target: *target, args, keywords })
+    }
+
+    /// What is called, as the graph prints it.
+    pub fn name(&self) -> &'a str {
+        match self.target {
+            Target::Operator(operator) => operator.name(),
+            Target::Function { name, .. }
+            | Target::Method { name, .. }
+            | Target::GetAttr { name } => self.graph.text(name),
+        }
+    }
+
+    /// The operation's name, without modules and overloads: `add_` of `torch.ops.aten.add_.Tensor`.
+    pub fn operation(&self) -> &'a str {
+        let name = self.name();
+        match name.strip_prefix("torch.ops.") {
+            Some(name) => name.split('.').nth(1).unwrap_or(name),
+            None => name.rsplit('.').next().unwrap_or(name),
+        }
+    }
+
+    /// Whether it may be code of the program's own: a function that the user had taken as one node, an
+    /// operator that a library added.
+    pub fn is_users(&self) -> bool {
+        let Target::Function { name, .. } = self.target else { return false };
+        let name = self.graph.text(name);
+        match name.strip_prefix("torch.ops.") {
+            Some(name) => !name.starts_with("aten.") && !name.starts_with("prims."),
+            None => !name.starts_with("torch.") && !matches!(name, "abs" | "pow"),
+        }
+    }
+
+    fn class(&self) -> Raising {
+        if matches!(self.target, Target::GetAttr { .. }) {
+            return Raising::View;
+        }
+        if self.is_users() {
+            return Raising::Unknown;
+        }
+        let is_norm = self.operation() == "norm" && !self.name().contains("linalg");
+        if is_norm && !self.args.iter().any(|arg| matches!(arg, Arg::Constant(Constant::Str(_)))) {
+            return Raising::Steady;
+        }
+        raising(self.operation())
+    }
+
+    /// Whether what it gives is new memory.
+    pub fn makes_memory(&self) -> bool {
+        !matches!(self.class(), Raising::View | Raising::Unknown | Raising::Switch)
+            && !(self.class() == Raising::Indexed && self.operation() == "getitem")
+            && self.operation() != "__getitem__"
+    }
+
+    /// Whether what it gives shares memory with its first argument at most.
+    pub fn is_view(&self) -> bool {
+        self.class() == Raising::View || self.operation().trim_matches('_') == "getitem"
+    }
+
+    /// Whether it may raise for what is in its inputs. `is_known` says of a tensor that its data is the
+    /// same in all replays.
+    pub fn may_raise(&self, is_known: &dyn Fn(NodeId) -> bool) -> bool {
+        match self.class() {
+            Raising::Steady | Raising::View | Raising::Made | Raising::Random | Raising::Switch => {
+                false
+            }
+            Raising::Indexed => {
+                // A mask only says how many numbers it takes.
+                let takes = self.args.last().is_some_and(|value| matches!(value, Arg::Node(_)));
+                self.any_tensor(&|id, data| match data {
+                    Data::Inexact => false,
+                    Data::Bool => takes && !is_known(id),
+                    Data::Other => !is_known(id),
+                })
+            }
+            Raising::Division => {
+                self.any_tensor(&|_, data| data != Data::Inexact)
+                    && !self.any_tensor(&|_, data| data == Data::Inexact)
+            }
+            Raising::Unknown => true,
+        }
+    }
+
+    /// Whether it is given indices, and raises for these alone.
+    pub fn is_indexed(&self) -> bool {
+        self.class() == Raising::Indexed
+    }
+
+    /// Whether its result follows from its arguments alone.
+    pub fn is_determined(&self) -> bool {
+        matches!(
+            self.class(),
+            Raising::Steady | Raising::View | Raising::Made | Raising::Indexed | Raising::Division
+        ) && !matches!(
+            self.operation(),
+            "rand"
+                | "rrelu"
+                | "empty"
+                | "empty_like"
+                | "empty_strided"
+                | "new_empty"
+                | "new_empty_strided"
+        ) && !self.operation().contains("dropout")
+    }
+
+    /// Visits the tensors among the arguments whose data may be looked at: those of integers.
+    pub fn any_tensor(&self, wanted: &dyn Fn(NodeId, Data) -> bool) -> bool {
+        let mut found = false;
+        for &arg in self.args {
+            self.graph.visit_nodes(arg, &mut |id| {
+                found |= match self.graph.node(id).value {
+                    Value::Tensor(meta) => wanted(id, Data::of(&meta)),
+                    Value::Integer | Value::Float => false,
+                    _ => wanted(id, Data::Other),
+                };
+            });
+        }
+        found
+    }
+}
+
+/// What a tensor holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Data {
+    /// Floats, complex numbers.
+    Inexact,
+    /// Truth values.
+    Bool,
+    /// Integers, or what isn't known.
+    Other,
+}
+
+impl Data {
+    /// What the tensor holds that this says.
+    pub fn of(meta: &TensorMeta) -> Self {
+        let inexact = ["float", "bfloat", "complex"];
+        match meta.dtype.name() {
+            "bool" => Self::Bool,
+            name if inexact.iter().any(|prefix| name.starts_with(prefix)) => Self::Inexact,
+            _ => Self::Other,
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! Which inputs the nodes of a graph write, and behind which of these writes an operation may raise:
+//! that is what a replay has to be able to take back.
+//!
+//! A tensor that the trace made is its own. So each node is asked whose memory its result may share:
+//! the inputs that a chain of views leads to.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+use stator_graph::{Arg, Graph, NodeId, NodeKind, Target, Value};
+
+use crate::raises::{Call, Data};
+use crate::rollback;
+
+/// What of an input is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// The data that it had.
+    pub data: bool,
+    /// Sizes, strides, or which memory it has.
+    pub layout: bool,
+    /// Its gradient: another tensor.
+    pub gradient: bool,
+}
+
+impl Written {
+    pub const DATA: Self = Self { data: true, layout: false, gradient: false };
+    const LAYOUT: Self = Self { data: false, layout: true, gradient: false };
+    const GRADIENT: Self = Self { data: false, layout: false, gradient: true };
+    /// Its place in a gradient's graph, which is always put back.
+    const PLACE: Self = Self { data: false, layout: false, gradient: false };
+
+    /// Whether this is all that the other one is.
+    pub fn covers(self, other: Self) -> bool {
+        (self.data || !other.data)
+            && (self.layout || !other.layout)
+            && (self.gradient || !other.gradient)
+    }
+
+    fn add(&mut self, other: Self) {
+        self.data |= other.data;
+        self.layout |= other.layout;
+        self.gradient |= other.gradient;
+    }
+}
+
+/// Inputs by their positions.
+type Inputs = SmallVec<[u32; 2]>;
+
+/// A walk along the nodes of a graph, in their order.
+#[derive(Default)]
+pub struct Writes {
+    /// The inputs whose memory a node's result may share.
+    shared: Vec<Inputs>,
+    /// Whether a node's data is the same in all replays.
+    known: Vec<bool>,
+    /// What stands where an input's own data stood.
+    replaced: FxHashMap<u32, Inputs>,
+    /// Operations that would have raised already.
+    passed: FxHashSet<String>,
+    /// The inputs that were written so far.
+    pub written: FxHashMap<u32, Written>,
+    /// Those of them behind whose writes an operation may raise, or is handled.
+    pub at_risk: FxHashMap<u32, Written>,
+    /// Whether an operation was met that may raise.
+    pub may_raise: bool,
+    /// An input that required gradients and was detached.
+    pub detached: bool,
+    placeholders: u32,
+}
+
+/// In-place operations that change what a tensor looks like.
+const RESHAPING: &[&str] = &[
+    "t_",
+    "transpose_",
+    "swapaxes_",
+    "swapdims_",
+    "squeeze_",
+    "unsqueeze_",
+    "as_strided_",
+    "resize_",
+    "resize_as_",
+];
+
+impl Writes {
+    /// Goes on to the graph's last node. `is_handled` says whether the program may handle what a node
+    /// raises.
+    pub fn advance(&mut self, graph: &Graph, is_handled: &dyn Fn(NodeId) -> bool) {
+        self.advance_to(graph, None, is_handled);
+    }
+
+    fn advance_to(
+        &mut self,
+        graph: &Graph,
+        last: Option<NodeId>,
+        is_handled: &dyn Fn(NodeId) -> bool,
+    ) {
+        for (id, node) in graph.nodes().skip(self.shared.len()) {
+            if last.is_some_and(|last| id > last) {
+                break;
+            }
+            let (shared, known) = match &node.kind {
+                NodeKind::Placeholder { .. } => {
+                    let position = self.placeholders;
+                    self.placeholders += 1;
+                    (Inputs::from_slice(&[position]), false)
+                }
+                NodeKind::GetItem { of, .. } => {
+                    (self.shared[of.index()].clone(), self.known[of.index()])
+                }
+                NodeKind::Call { .. } => {
+                    let call = Call::of(graph, id).expect("it is a call");
+                    self.call(call, id, is_handled)
+                }
+            };
+            self.shared.push(shared);
+            self.known.push(known);
+        }
+    }
+
+    fn call(
+        &mut self,
+        call: Call<'_>,
+        id: NodeId,
+        is_handled: &dyn Fn(NodeId) -> bool,
+    ) -> (Inputs, bool) {
+        let written = self.written_by(call);
+        let may_raise = self.may_raise(call);
+        if may_raise || (!self.written.is_empty() && is_handled(id)) {
+            for (position, what) in &self.written {
+                self.at_risk.entry(*position).or_default().add(*what);
+            }
+        }
+        if may_raise {
+            self.may_raise = true;
+            if call.is_indexed() {
+                self.passed.insert(key(call));
+            }
+        }
+        for (position, what) in &written {
+            self.written.entry(*position).or_default().add(*what);
+            // It may have written a part when it raises.
+            if may_raise {
+                self.at_risk.entry(*position).or_default().add(*what);
+            }
+        }
+        let is_write = write_of(call).is_some();
+        if is_write && !self.passed.is_empty() && writes_integers(call) {
+            self.passed.clear();
+        }
+        let mut shared = Inputs::new();
+        if is_write || call.is_view() {
+            call.args
+                .first()
+                .into_iter()
+                .for_each(|arg| self.inputs_of(call.graph, *arg, &mut shared));
+        } else if !call.makes_memory() {
+            call.args.iter().for_each(|arg| self.inputs_of(call.graph, *arg, &mut shared));
+        }
+        let mut known = !is_write && call.is_determined();
+        if known {
+            call.graph.visit_inputs(id, &mut |input| known &= self.known[input.index()]);
+        }
+        (shared, known)
+    }
+
+    /// Whether an operation may raise for what is in its inputs, and no earlier one has looked at the same.
+    pub fn may_raise(&self, call: Call<'_>) -> bool {
+        let is_known = |id: NodeId| self.known.get(id.index()).copied().unwrap_or(false);
+        call.may_raise(&is_known) && !(call.is_indexed() && self.passed.contains(&key(call)))
+    }
+
+    /// The inputs that an operation writes.
+    pub fn written_by(&mut self, call: Call<'_>) -> Vec<(u32, Written)> {
+        let Some((what, targets)) = write_of(call) else { return Vec::new() };
+        let mut inputs = Inputs::new();
+        for &target in &targets {
+            self.inputs_of(call.graph, target, &mut inputs);
+        }
+        if what == Written::PLACE && call.operation() == "detach_" {
+            let requires = |position: &u32| {
+                let node = call.graph.placeholders()[*position as usize];
+                matches!(call.graph.node(node).value, Value::Tensor(meta) if meta.requires_grad)
+            };
+            self.detached |= inputs.iter().any(requires);
+        }
+        if call.name().contains(".data.__") {
+            let mut data = Inputs::new();
+            call.args.iter().skip(1).for_each(|arg| self.inputs_of(call.graph, *arg, &mut data));
+            for input in &inputs {
+                self.replaced.entry(*input).or_default().extend(data.iter().copied());
+            }
+        }
+        inputs.into_iter().map(|position| (position, what)).collect()
+    }
+
+    /// Adds the inputs whose memory an argument may share.
+    fn inputs_of(&self, graph: &Graph, arg: Arg, found: &mut Inputs) {
+        graph.visit_nodes(arg, &mut |id| {
+            let mut pending = self.shared[id.index()].clone();
+            while let Some(input) = pending.pop() {
+                if !found.contains(&input) {
+                    found.push(input);
+                    pending.extend(self.replaced.get(&input).into_iter().flatten().copied());
+                }
+            }
+        });
+    }
+}
+
+/// What an operation that is given indices looks at: these, and the sizes of what they index.
+fn key(call: Call<'_>) -> String {
+    let mut key = call.operation().trim_matches('_').to_owned();
+    call.args.iter().for_each(|arg| add_to_key(call.graph, *arg, &mut key));
+    for name in call.keywords {
+        key += call.graph.text(*name);
+    }
+    key
+}
+
+fn add_to_key(graph: &Graph, arg: Arg, key: &mut String) {
+    let text = match arg {
+        Arg::Node(id) => match graph.node(id).value {
+            Value::Tensor(meta) if Data::of(&meta) == Data::Inexact => {
+                format!("{:?}", graph.sizes(&meta))
+            }
+            _ => id.to_string(),
+        },
+        arg => match arg.elements() {
+            Some(elements) => {
+                key.push('(');
+                graph.args(elements).iter().for_each(|element| add_to_key(graph, *element, key));
+                ")".to_owned()
+            }
+            None => format!("{arg:?}"),
+        },
+    };
+    key.push_str(&text);
+    key.push(',');
+}
+
+/// Whether an operation writes to a tensor that indices may be in.
+fn writes_integers(call: Call<'_>) -> bool {
+    let Some((_, targets)) = write_of(call) else { return false };
+    let written = Call { args: &targets, ..call };
+    written.any_tensor(&|_, data| data != Data::Inexact)
+}
+
+/// What the nodes up to `last` may write to inputs; all nodes, if that is `None`.
+pub fn up_to(graph: &Graph, last: Option<NodeId>) -> FxHashMap<u32, Written> {
+    let mut writes = Writes::default();
+    writes.advance_to(graph, last, &|_| false);
+    writes.written
+}
+
+/// What an operation writes, and to which of its arguments: by PyTorch's convention for names, and those
+/// that don't follow it.
+pub fn write_of(call: Call<'_>) -> Option<(Written, SmallVec<[Arg; 4]>)> {
+    let (name, operation) = (call.name(), call.operation());
+    let first = || call.args.iter().copied().take(1).collect();
+    match call.target {
+        Target::Operator(operator) => {
+            return operator.is_in_place().then(|| (Written::DATA, first()));
+        }
+        Target::GetAttr { .. } => return None,
+        _ => {}
+    }
+    if name.contains(".data.__") || operation == "set_data" {
+        return Some((Written::LAYOUT, first()));
+    }
+    if name.contains(".grad.__") {
+        return Some((Written::GRADIENT, first()));
+    }
+    if name.contains(".requires_grad.__") || matches!(operation, "requires_grad_" | "detach_") {
+        return Some((Written::PLACE, first()));
+    }
+    if RESHAPING.contains(&operation) {
+        return Some((Written::LAYOUT, first()));
+    }
+    if rollback::is_silent(operation) {
+        // Statistics and states, which need no gradient.
+        if operation.ends_with("batch_norm") && rollback::is_evaluating(call) {
+            return None;
+        }
+        let state = |arg: &Arg| match arg {
+            Arg::Node(id) => match call.graph.node(*id).value {
+                Value::Tensor(meta) => !meta.requires_grad,
+                _ => true,
+            },
+            _ => arg.elements().is_some(),
+        };
+        let skipped = usize::from(operation.ends_with("_norm"));
+        return Some((
+            Written::DATA,
+            call.args.iter().copied().skip(skipped).filter(state).collect(),
+        ));
+    }
+    let keyword = |wanted: &str| {
+        let at = call.keywords.iter().position(|name| call.graph.text(*name) == wanted)?;
+        call.args.get(call.args.len() - call.keywords.len() + at).copied()
+    };
+    if let Some(out) = keyword("out") {
+        return Some((Written::DATA, SmallVec::from_slice(&[out])));
+    }
+    let is_in_place = (operation.ends_with('_') && !operation.ends_with("__"))
+        || (operation.starts_with("__i") && !matches!(operation, "__invert__" | "__index__"))
+        || matches!(operation, "__setitem__" | "__delitem__")
+        || keyword("inplace").is_some();
+    is_in_place.then(|| (Written::DATA, first()))
+}
