@@ -18,6 +18,10 @@ Results = Mapping[tuple[str, str], Result]
 """By system and bench."""
 
 
+SUMMARY = ("gpt2", "t5_cached", "qwen3", "resnet50_training", "ten_breaks")
+"""The rows that README quotes."""
+
+
 def report(results: Results) -> str:
     """The whole page."""
     models = [bench for bench in BENCHES if bench.is_model]
@@ -32,6 +36,22 @@ def report(results: Results) -> str:
         "Times are minima. Each system runs in a process of its own, with eager beside it; "
         "`torch.compile` and Stator use the same backend, which returns the first call's result "
         "at once.",
+        _section(
+            "Summary",
+            "What a call costs, as multiples of an eager one. Overhead: a warm call with a backend "
+            'that returns at once. Replay: a warm call with each system\'s `backend="eager"`.',
+            [
+                "",
+                "eager",
+                "first call, Stator",
+                "torch.compile",
+                "overhead, Stator",
+                "torch.compile",
+                "replay, Stator",
+                "torch.compile",
+            ],
+            (_summary(bench, results) for bench in BENCHES if bench.name in SUMMARY),
+        ),
         _section(
             "First call",
             "One call that compiles, after eager is warm and lazy imports are done. The last "
@@ -125,6 +145,20 @@ def _first_call(bench: Bench, results: Results) -> list[str]:
         *_first_cells(bench, ours, peer),
         _cell(peer, lambda row: _times(row["first"] / row["eager"])),
         _above_eager(ours, peer, "first"),
+    ]
+
+
+def _summary(bench: Bench, results: Results) -> list[str]:
+    ours, peer = _both(bench, results)
+    return [
+        bench.title,
+        _cell(ours, lambda row: _ms(row["eager"])),
+        _cell(ours, lambda row: _times(row["first"] / row["eager"])),
+        _cell(peer, lambda row: _times(row["first"] / row["eager"])),
+        _cell(ours, lambda row: _us(row["warm"])),
+        _cell(peer, lambda row: _us(row["warm"])),
+        _cell(ours, lambda row: _times(row["replay"] / row["eager"])),
+        _cell(peer, lambda row: _times(row["replay"] / row["eager"])),
     ]
 
 
