@@ -1,7 +1,7 @@
 """What the names in a tensor program's text mean: the only objects that a program can reach.
 
-A program may come from a stranger, so this is a list of what is allowed, made from what PyTorch
-calls its overridable functions: those that take tensors and give tensors. Left out are private
+A program may come from a stranger, so this is a list of what is allowed: what the table of
+operations knows (`crates/operators`), which takes tensors and gives tensors. Left out are private
 ones, those that reach files, memory, Python objects or other processes, and those that read tensors
 into Python. No function here is given a callable: arguments are tensors, plain values, and the
 objects that programs name as arguments.
@@ -19,50 +19,9 @@ from typing import Any
 
 import torch
 
+from stator import _stator
+
 __all__ = ["is_method", "name_of", "resolve"]
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_FORBIDDEN = _words("""
-    from_file set_ set_data set_source_Tensor resize resize_ resize_as resize_as_
-    share_memory_ is_shared apply_ map_ map2_ numpy tolist item data_ptr const_data_ptr
-    storage untyped_storage typed_storage storage_type storage_offset register_hook
-    register_post_accumulate_grad_hook backward retain_grad pin_memory is_pinned record_stream
-    as_subclass module_load to_dlpack from_dlpack frombuffer from_numpy save load compile vmap
-    seed manual_seed initial_seed get_rng_state set_rng_state set_default_device
-    set_default_dtype set_default_tensor_type set_flush_denormal set_num_threads
-    set_num_interop_threads set_deterministic_debug_mode set_float32_matmul_precision
-    set_warn_always set_printoptions get_device is_set_to has_torch_function
-    handle_torch_function boolean_dispatch gradcheck new dim_order sparse_resize_
-    sparse_resize_and_clear_ sym_constrain_range sym_constrain_range_for_size rename rename_
-    refine_names align_to align_as names as_strided as_strided_ as_strided_copy
-    as_strided_scatter
-""")
-
-_FORBIDDEN_BEGINNINGS = ("unsafe_", "fbgemm_", "mkldnn_", "cudnn_", "miopen_", "quantized_", "sym_")
-
-# Special methods: operators, as tensors have them.
-_OPERATORS = _words("""
-    __abs__ __add__ __and__ __div__ __eq__ __floordiv__ __ge__ __getitem__ __gt__ __iadd__
-    __iand__ __idiv__ __ifloordiv__ __ilshift__ __imod__ __imul__ __invert__ __ior__ __ipow__
-    __irshift__ __isub__ __itruediv__ __ixor__ __le__ __lshift__ __lt__ __matmul__ __mod__
-    __mul__ __ne__ __neg__ __or__ __pos__ __pow__ __radd__ __rand__ __rdiv__ __rfloordiv__
-    __rlshift__ __rmatmul__ __rmod__ __rmul__ __ror__ __rpow__ __rrshift__ __rshift__ __rsub__
-    __rtruediv__ __rxor__ __setitem__ __sub__ __truediv__ __xor__ __imatmul__
-""")
-
-
-# Functions beyond those that PyTorch lists as overridable: they make tensors.
-_FACTORIES = _words("""
-    arange zeros ones full empty rand randn randint randperm eye linspace logspace tensor
-    as_tensor asarray zeros_like ones_like full_like empty_like rand_like randn_like
-    randint_like tril_indices triu_indices scalar_tensor normal complex polar hann_window
-    hamming_window bartlett_window blackman_window kaiser_window vander
-    empty_strided meshgrid broadcast_tensors einsum
-""")
 
 
 # Where else operations live, and how their names begin in a text.
@@ -77,19 +36,16 @@ _ATEN = re.compile(r"torch\.ops\.aten\.([a-z][A-Za-z0-9_]*)(?:\.([A-Za-z][A-Za-z
 _DEVICE = re.compile(r"torch\.device\('([a-z]+(?::[0-9]+)?)'\)")
 
 
-def _is_allowed(name: str) -> bool:
-    if name.startswith("_"):
-        return name in _OPERATORS
-    return name not in _FORBIDDEN and not name.startswith(_FORBIDDEN_BEGINNINGS)
+def _is_allowed(name: str, found: Any, is_method: bool = False) -> bool:
+    """Whether programs may use what has this name: the table of operations has to know it."""
+    if not _stator._is_allowed_in_programs(name):
+        return False
+    known = _stator._known(found) or ""
+    return known.startswith("Operation") or (is_method and known == "StateRead")
 
 
 def _operations() -> Iterator[tuple[str, Any]]:
     """Names and operations. Where an operation has several names, the first is the one printed."""
-    overridable = {
-        id(function)
-        for functions in torch.overrides.get_overridable_functions().values()
-        for function in functions
-    }
     for prefix, owner in (
         ("torch.nn.functional", torch.nn.functional),
         ("torch", torch),
@@ -102,20 +58,21 @@ def _operations() -> Iterator[tuple[str, Any]]:
     ):
         for name in dir(owner):
             found = getattr(owner, name, None)
-            is_method = owner is torch.Tensor and callable(found) and not isinstance(found, type)
-            if _is_allowed(name) and (id(found) in overridable or is_method):
+            # Functions that write are PyTorch's own; they are found below.
+            writes = owner is torch.nn.functional and name.endswith("_")
+            if not writes and _is_allowed(name, found, owner is torch.Tensor):
                 yield f"{prefix}.{name}", found
-    for name in sorted(_FACTORIES):
+    for name in _stator._program_factories():
         yield f"torch.{name}", getattr(torch, name)
     for prefix in _NAMESPACES:
         module = sys.modules.get(prefix) or getattr(torch._C, prefix.rpartition(".")[2])
         for name in dir(module):
             found = getattr(module, name)
-            if _is_allowed(name) and callable(found):
+            if _is_allowed(name, found):
                 yield f"{prefix}.{name}", found
     variables: Any = torch._C._VariableFunctions
     for name in dir(variables):
-        if _is_allowed(name) and callable(getattr(variables, name)):
+        if _is_allowed(name, getattr(variables, name)):
             yield f"torch.{name}", getattr(variables, name)
     yield "torch.autograd.grad", torch.autograd.grad
     yield "torch.nn.Parameter", torch.nn.Parameter
@@ -158,9 +115,11 @@ def resolve(name: str) -> Any:
         except RuntimeError as error:
             raise ValueError(f"a tensor program names an unknown device: {name}") from error
     if aten := _ATEN.fullmatch(name):
-        packet = getattr(torch.ops.aten, aten[1], None) if _is_allowed(aten[1]) else None
+        packet = getattr(torch.ops.aten, aten[1], None)
         found = packet if aten[2] is None or packet is None else getattr(packet, aten[2], None)
-        if isinstance(found, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        if isinstance(found, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)) and _is_allowed(
+            aten[1], found
+        ):
             return found
     raise ValueError(f"a tensor program names something that programs may not use: {name}")
 

@@ -17,6 +17,7 @@
 
 mod aten;
 mod facts;
+pub mod programs;
 mod raising;
 mod row;
 mod rows;

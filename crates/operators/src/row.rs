@@ -37,6 +37,16 @@ impl Traits {
     /// Gives an argument itself where a number among the arguments is zero.
     pub const RETURNS_ARGUMENT: Self = Self(1 << 1);
 
+    const NAMES: &[(Self, &str)] = &[
+        (Self::WRITES_SILENTLY, "writes silently"),
+        (Self::RETURNS_ARGUMENT, "returns an argument"),
+    ];
+
+    /// The traits in words.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Self::NAMES.iter().filter(move |(one, _)| self.has(*one)).map(|(_, name)| *name)
+    }
+
     /// Both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {

@@ -114,11 +114,11 @@ pub const OPERATIONS: &[Row] = &[
          float_power float_power_ frobenius_norm full_like gather geqrf ger gradient greater \
          greater_ greater_equal greater_equal_ grid_sampler group_norm gru gru_cell half \
          hinge_embedding_loss histogram hstack imag index_add index_copy index_copy_ index_fill \
-         index_fill_ index_select inner int inverse isclose isfinite isreal istft kl_div kron \
-         l1_loss layer_norm less less_ less_equal less_equal_ log_softmax logcumsumexp logdet \
-         logsumexp long lstm lstm_cell lu_solve margin_ranking_loss matmul matrix_exp matrix_power \
-         max max_pool1d max_pool1d_with_indices max_pool2d max_pool3d mean median meshgrid min mode \
-         moveaxis msort multilabel_margin_loss multiply multiply_ nanmean nanmedian negative \
+         index_fill_ index_select inner int inverse isclose isfinite isreal istft kl_div l1_loss \
+         layer_norm less less_ less_equal less_equal_ log_softmax logcumsumexp logdet logsumexp long \
+         lstm lstm_cell lu_solve margin_ranking_loss matmul matrix_exp matrix_power max max_pool1d \
+         max_pool1d_with_indices max_pool2d max_pool3d mean median meshgrid min mode moveaxis msort \
+         multilabel_margin_loss multiply multiply_ nanmean nanmedian native_channel_shuffle negative \
          negative_ new_tensor nll_loss nll_loss2d nll_loss_nd norm norm_except_dim not_equal \
          not_equal_ nuclear_norm orgqr outer pad pad_sequence pairwise_distance pdist pinverse \
          poisson_nll_loss polygamma_ positive prelu prod put qr rand_like randint_like randn_like \
@@ -208,9 +208,8 @@ pub const OPERATIONS: &[Row] = &[
         Always,
         NONE,
         "_adaptive_avg_pool2d _adaptive_avg_pool3d _add_relu _add_relu_ _addmm_activation _aminmax \
-         _autocast_to_full_precision \
-         _autocast_to_reduced_precision _batch_norm_impl_index _cast_Byte _cast_Char _cast_Double \
-         _cast_Float _cast_Half _cast_Int _cast_Long _cast_Short _conj _conj_physical \
+         _autocast_to_full_precision _autocast_to_reduced_precision _cast_Byte _cast_Char \
+         _cast_Double _cast_Float _cast_Half _cast_Int _cast_Long _cast_Short _conj _conj_physical \
          _conv_depthwise2d _convolution _dim_arange _euclidean_dist _fft_c2c _fft_c2r _fft_r2c \
          _fused_rms_norm _grouped_mm _int_mm _linalg_det _linalg_eigh _linalg_eigvals \
          _linalg_slogdet _linalg_solve_ex _linalg_svd _log_softmax _log_softmax_backward_data \
@@ -227,16 +226,21 @@ pub const OPERATIONS: &[Row] = &[
         "",
         Always,
         SILENT,
-        "_amp_foreach_non_finite_check_and_unscale_ _amp_update_scale_ _fused_adagrad_ _fused_adam_ \
-         _fused_adamw_ _fused_sgd_",
+        "_amp_foreach_non_finite_check_and_unscale_ _amp_update_scale_ _batch_norm_impl_index \
+         _batch_norm_with_update _fused_adagrad_ _fused_adam_ _fused_adamw_ \
+         _fused_moving_avg_obs_fq_helper _fused_sgd_ _native_batch_norm_legit",
     ),
+    // The noise that they write.
+    row("", Always, SILENT, "rrelu_with_noise rrelu_with_noise_"),
+    // What it is given as `out`.
+    row("", Always, SILENT, "kron"),
     // Functions that are written in Python and count as one operation.
     row(
         "torch",
         Always,
         NONE,
-        "atleast_1d atleast_2d atleast_3d broadcast_tensors cartesian_prod cdist chain_matmul einsum \
-         lobpcg meshgrid norm stft tensordot unravel_index",
+        "atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod cdist \
+         chain_matmul einsum lobpcg meshgrid norm stft tensordot unravel_index",
     ),
     row("torch", UnlessTensorBeyond(1), NONE, "split"),
     row("torch", Never, NONE, "unique_consecutive"),
@@ -253,7 +257,7 @@ pub const OPERATIONS: &[Row] = &[
          cross_entropy elu embedding fractional_max_pool2d fractional_max_pool2d_with_indices \
          fractional_max_pool3d fractional_max_pool3d_with_indices gelu glu grid_sample group_norm \
          gumbel_softmax hardtanh hinge_embedding_loss huber_loss kl_div l1_loss layer_norm \
-         leaky_relu linear local_response_norm log_sigmoid log_softmax lp_pool1d lp_pool2d lp_pool3d \
+         leaky_relu linear local_response_norm log_softmax logsigmoid lp_pool1d lp_pool2d lp_pool3d \
          margin_ranking_loss max_pool1d max_pool1d_with_indices max_pool2d max_pool2d_with_indices \
          max_pool3d max_pool3d_with_indices max_unpool1d max_unpool2d max_unpool3d mish mse_loss \
          multi_head_attention_forward multi_margin_loss multilabel_margin_loss \

@@ -2,6 +2,7 @@
 
 mod bytecode;
 mod federated;
+mod operators;
 mod programs;
 mod steering;
 mod testing;
@@ -51,6 +52,7 @@ fn _stator(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_set_skip_unprofitable, module)?)?;
     module.add_function(wrap_pyfunction!(_breaks_page, module)?)?;
     bytecode::register(module)?;
+    operators::register(module)?;
     programs::register(module)?;
     federated::register(module)?;
     steering::register(module)?;

@@ -45,6 +45,8 @@ mod symbolic;
 mod undo;
 mod writes;
 
+pub use functions::known;
+
 /// Takes a lock. A panic elsewhere leaves nothing behind that would have to be mistrusted: what locks
 /// guard here is changed in one step.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -179,6 +179,23 @@ def _set_skip_unprofitable(skips: bool) -> None: ...
 def _breaks_page() -> str:
     """The table of break reasons as the page `docs/breaks.md`."""
 
+def _operations() -> list[tuple[str, list[str], str, list[str]]]:
+    """The rows of PyTorch's operations: owner, names, when the result is determined, traits.
+
+    No owner: wherever PyTorch has the name.
+    """
+
+def _operation(owner: str, name: str, /) -> str | None:
+    """When an operation's result is determined by metadata. None: the operation is unknown."""
+
+def _known(callable: Any, /) -> str | None:
+    """What the table of functions says of a callable. None: it's unknown."""
+
+def _writes_silently(printed: str, /) -> bool:
+    """Whether an operation, as it prints, writes to arguments without counting that."""
+
+def _is_allowed_in_programs(name: str, /) -> bool: ...
+def _program_factories() -> list[str]: ...
 def _bytecode_roundtrip(code: bytes) -> bytes: ...
 def _bytecode_exception_table_roundtrip(table: bytes) -> bytes: ...
 def _bytecode_line_table_roundtrip(table: bytes, first_line: int) -> bytes: ...

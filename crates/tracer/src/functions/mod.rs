@@ -31,6 +31,7 @@ use stator_graph::Target;
 pub use module_call::ModuleCall;
 pub use signature::Signatures;
 pub use stator_operators::Determined;
+pub use torch::aten_operation;
 
 use crate::recorder::State;
 
@@ -168,6 +169,10 @@ pub struct Operation {
 }
 
 impl Operation {
+    fn described(&self) -> String {
+        format!("Operation {}: {:?}", self.name, self.determined)
+    }
+
     /// The target of this operation's nodes. `callable` is what was called.
     pub fn target(&self, state: &mut State, callable: Borrowed<'_, '_>) -> Target {
         let name = state.graph.intern(&self.name);
@@ -261,6 +266,23 @@ impl Functions {
     fn insert_new(&mut self, callable: &Bound<'_, PyAny>, class: Class) {
         self.classes.entry(key(callable.as_borrowed())).or_insert(class);
     }
+}
+
+/// What the table says of a callable, in words; `None`: it's opaque.
+///
+/// # Errors
+/// If a module of the standard library lacks a function that a row names.
+pub fn known(callable: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+    let functions = Functions::get(callable.py())?;
+    if let Some(class) = functions.class(callable.as_borrowed()) {
+        return Ok(Some(match class {
+            Class::Operation(operation) => operation.described(),
+            Class::Instead(_) | Class::Replaced(_) => "Instead".to_string(),
+            class => format!("{class:?}"),
+        }));
+    }
+    let operation = torch::aten_operation(callable.as_borrowed());
+    Ok(operation.map(|operation| operation.described()))
 }
 
 fn key(callable: Borrowed<'_, '_>) -> usize {

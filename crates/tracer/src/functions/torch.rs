@@ -1,8 +1,9 @@
 //! Rows for PyTorch: the operations of `stator_operators::torch` as objects, and its state.
 
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyType};
 use stator_cpython::modules;
+use stator_cpython::object::Borrowed;
 use stator_operators::torch as operators;
 
 use super::{Class, Determined, Functions, Model, Operation};
@@ -146,6 +147,9 @@ fn add_operation(
     is_method: bool,
 ) -> PyResult<()> {
     let Some(determined) = operators::operation(known.0, known.1) else { return Ok(()) };
+    if !function.is_callable() || function.is_instance_of::<PyType>() {
+        return Ok(());
+    }
     let Some(name) = function.getattr_opt("__name__")? else { return Ok(()) };
     let name = name.extract::<String>()?;
     let name = if is_method { name } else { format!("{prefix}.{name}") };
@@ -184,4 +188,17 @@ fn resolve<'py>(py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyAny>> {
         object = object.getattr(part)?;
     }
     Ok(object)
+}
+
+/// An operator of `torch.ops.aten`, or one of its overloads: an operation if the table knows the
+/// operator. Custom operators may do anything.
+pub fn aten_operation(callable: Borrowed<'_, '_>) -> Option<Operation> {
+    let class = callable.get_type().fully_qualified_name().ok()?;
+    if !class.to_string_lossy().starts_with("torch._ops.OpOverload") {
+        return None;
+    }
+    let name = callable.str().ok()?.to_string();
+    let packet = name.strip_prefix("aten.")?.split('.').next()?;
+    let determined = operators::operation(operators::ATEN, packet)?;
+    Some(Operation { name: format!("torch.ops.{name}").into(), is_method: false, determined })
 }

@@ -7,7 +7,6 @@ use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, generic, ops};
 use stator_guards::GuardKind;
-use stator_operators::torch as operators;
 
 use super::Recorder;
 use super::deep::is_plain;
@@ -17,7 +16,7 @@ use super::marked::break_message;
 use super::state::Origin;
 use crate::breaks::Reason;
 use crate::disabled;
-use crate::functions::{Class, Model, Operation};
+use crate::functions::{Class, Model, aten_operation};
 use crate::marks;
 
 /// Arguments of one call: positional, then those named by `names`.
@@ -208,7 +207,11 @@ impl Recorder {
             return self.call_object(frame, polyfill.as_borrowed(), args, names);
         }
         if self.kind(callable) == Kind::TorchCallable {
-            if let Some(operation) = self.operator_of_torch_ops(frame, callable) {
+            let operation = {
+                let _native = stator_cpython::hook::Suspended::new(frame.py());
+                aten_operation(callable)
+            };
+            if let Some(operation) = operation {
                 return self.tensor_call(frame, &operation, callable, args, names);
             }
             self.stop(frame, Reason::OpaqueCall, heap::type_name(callable));
@@ -216,19 +219,6 @@ impl Recorder {
             self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
         }
         ops::call(callable, args, names)
-    }
-
-    /// `torch.ops.aten.*`: an operation if the table knows its packet. Custom operators may do anything.
-    fn operator_of_torch_ops(
-        &self,
-        frame: &Frame<'_>,
-        callable: Borrowed<'_, '_>,
-    ) -> Option<Operation> {
-        let _native = stator_cpython::hook::Suspended::new(frame.py());
-        let name = callable.str().ok()?.to_string();
-        let packet = name.strip_prefix("aten.")?.split('.').next()?;
-        let determined = operators::operation(operators::ATEN, packet)?;
-        Some(Operation { name: format!("torch.ops.{name}").into(), is_method: false, determined })
     }
 
     /// `ref()` of an outside weak reference: the reference and what it refers to are guarded by
