@@ -7,6 +7,7 @@
 //! Rows are data: `rows` holds those of the standard library, `torch` those of PyTorch; `python` holds
 //! what is known of PyTorch's own Python code.
 
+mod copying;
 mod module_call;
 mod parameters;
 mod python;
@@ -28,6 +29,7 @@ use stator_cpython::object::Borrowed;
 use stator_cpython::ops::{BinaryOp, UnaryOp};
 use stator_graph::Target;
 
+pub use copying::Copying;
 pub use module_call::ModuleCall;
 pub use signature::Signatures;
 pub use stator_operators::Determined;
@@ -191,6 +193,7 @@ pub struct Functions {
     tensor_hash: Option<python::KnownFunction>,
     module_call: Option<ModuleCall>,
     signatures: Option<Signatures>,
+    copying: Option<Copying>,
 }
 
 impl Functions {
@@ -208,6 +211,7 @@ impl Functions {
                     tensor_hash: None,
                     module_call: None,
                     signatures: Signatures::find(py)?,
+                    copying: Copying::find(py)?,
                 };
                 rows::add(py, &mut table)?;
                 if let Some(known) = KnownFunction::is_enabled_for(py)? {
@@ -257,6 +261,12 @@ impl Functions {
     #[must_use]
     pub fn signatures(&self) -> Option<&Signatures> {
         self.signatures.as_ref()
+    }
+
+    /// The functions of `copy.deepcopy`, if they are the standard library's.
+    #[must_use]
+    pub fn copying(&self) -> Option<&Copying> {
+        self.copying.as_ref()
     }
 
     fn insert(&mut self, callable: &Bound<'_, PyAny>, class: Class) {

@@ -178,8 +178,9 @@ impl Recorder {
         }
     }
 
-    /// What is alive in a special method may be impossible to rebuild (a half-made instance): the
-    /// next trace ends before the instruction that calls it. False: no such method is waited for.
+    /// What is alive in a special method may be impossible to rebuild (a half-made instance), and so is
+    /// the memo of `copy.deepcopy`: the next trace ends before the instruction that calls it. False: no
+    /// such call is waited for.
     fn give_way(&self, frame: &Frame<'_>, stop: &Break) -> bool {
         let Some(mut chain) = self.frames_to(frame) else { return false };
         chain.pop();
@@ -187,7 +188,9 @@ impl Recorder {
             let linked = self.anatomy(&frame.code()).and_then(|code| self.links.of(frame, &code));
             linked.is_some_and(|linked| linked.link != Link::Push || linked.held.is_some())
         };
-        let Some(outermost) = chain.iter().position(is_special) else { return false };
+        let copies = self.copying_begins(&chain).and_then(|begin| begin.checked_sub(1));
+        let special = chain.iter().position(is_special);
+        let Some(outermost) = special.into_iter().chain(copies).min() else { return false };
         chain.truncate(outermost + 1);
         if let Some(spot) = Spot::of(&chain) {
             self.session.points.mark_spot(spot, stop.clone());

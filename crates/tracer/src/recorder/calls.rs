@@ -45,6 +45,7 @@ impl Recorder {
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
+        self.guard_memo(frame, callable, args);
         if self.is_stopped() {
             return ops::call(callable, args, names);
         }
@@ -110,8 +111,9 @@ impl Recorder {
                     return self.call_function(frame, function.as_borrowed(), args, names);
                 }
             }
-            // Copies that aren't plain are followed, like any other function.
-            Some(Class::Model(Model::DeepCopy)) if !self.copies_plainly(args, names) => {}
+            Some(class @ Class::Model(Model::DeepCopy)) => {
+                return self.call_deep_copy(frame, class, callable, args, names);
+            }
             Some(Class::Operation(operation))
                 if self.is_looked_into(operation, callable, args, names) =>
             {

@@ -25,8 +25,9 @@ impl Recorder {
         object: Borrowed<'_, 'py>,
         native: impl FnOnce() -> Result<Object<'py>>,
     ) -> Result<Object<'py>> {
+        let is_key = self.keys_memo(frame);
         self.note(frame, |state| {
-            if is_immortal(object) || state.is_identity_guarded(object) {
+            if is_key || is_immortal(object) || state.is_identity_guarded(object) {
                 return Ok(());
             }
             Err((Reason::Identity, format!("id() of a {}", heap::type_name(object))))

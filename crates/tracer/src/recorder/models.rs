@@ -10,7 +10,6 @@ use stator_cpython::{Result, generic, ops};
 use stator_guards::GuardKind;
 
 use super::Recorder;
-use super::copies::{REDUCED, overrides_any};
 use super::kinds::Kind;
 use super::look as heap;
 use super::state::{Origin, State};
@@ -177,7 +176,7 @@ impl Recorder {
                 });
                 Ok(object)
             }
-            (Model::DeepCopy, [object]) => self.deep_copy(frame, callable, *object),
+            (Model::DeepCopy, _) => self.deep_copy(frame, callable, args),
             (Model::Nothing, _) => native(),
             (Model::TypeCall, [class, rest @ ..]) if self.kind(*class) == Kind::Type => {
                 let ty = class.cast::<PyType>().expect("the kind says it is a class").to_owned();
@@ -206,32 +205,7 @@ impl Recorder {
                 let same = self.same(frame, *left, *right) != inverted;
                 Ok(PyBool::new(frame.py(), same).to_owned().into_any())
             }
-            (Model::Reduce, [object, ..]) => {
-                self.guard_protocol(frame, *object, REDUCED);
-                self.note(frame, |state| {
-                    if state.kind(*object) != Kind::Object {
-                        return Err((
-                            Reason::Unsupported,
-                            format!("a copy of a {}", heap::type_name(*object)),
-                        ));
-                    }
-                    if overrides_any(*object, REDUCED) {
-                        return Err((Reason::Unsupported, "a copy that a class makes".into()));
-                    }
-                    match state.instance_dict(*object) {
-                        Some(dict) if heap::slot_values(*object).is_empty() => {
-                            state.adopt_dict(dict.as_borrowed())
-                        }
-                        _ => Err((Reason::Unsupported, "a copy of an object with slots".into())),
-                    }
-                });
-                let result = {
-                    let _native = Suspended::new(frame.py());
-                    native()?
-                };
-                self.note(frame, |state| state.register_parts(result.as_borrowed()));
-                Ok(result)
-            }
+            (Model::Reduce, [object, ..]) => self.reduce(frame, *object, args, native),
             (Model::ObjectSetAttr, [owner, name, value]) if is_str(*name) => {
                 let name = heap::interned(*name);
                 self.generic_set_attr(frame, *owner, name.as_borrowed(), Some(*value))?;

@@ -200,6 +200,9 @@ impl Finish {
                 }
                 Ok(Recipe::TupleOf { class: id, items })
             }
+            Kind::Dict if self.state.memo.is(object) => {
+                Err((Reason::Identity, "the memo of copy.deepcopy".into()))
+            }
             Kind::Dict if class.is(py.get_type::<pyo3::types::PyDict>()) => {
                 Ok(Recipe::Dict(self.entries(object)?.into()))
             }

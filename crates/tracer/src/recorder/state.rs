@@ -17,6 +17,7 @@ use stator_graph::{Graph, NodeId, StackId};
 use stator_guards::{Guard, GuardKind, ObjectId, Source, SourceId, Sources, grow_in_leaps};
 
 use super::context::Token;
+use super::copies::Memo;
 use super::effects::{Effect, KEYS};
 use super::emissions::Emitted;
 use super::identity::is_nan;
@@ -156,6 +157,8 @@ pub struct State {
     pub tokens: Vec<Token>,
     /// Whether the C code that reads containers now only hands on what they hold.
     pub hands_on: bool,
+    /// The memo of the copy that is being made.
+    pub memo: Memo,
     /// The nodes by which this trace has entered inference mode (or left it for a while), outermost
     /// first, until their blocks end.
     pub inference: Vec<NodeId>,
@@ -248,6 +251,7 @@ impl State {
             only_changed: false,
             tokens: Vec::new(),
             hands_on: false,
+            memo: Memo::None,
             inference: Vec::new(),
             unknown_gradients: false,
             written_gradients: Vec::new(),
