@@ -196,7 +196,7 @@ impl Recorder {
                 self.generic_attr(frame, owner, &ty, name, Reads::Plainly)
             }
             _ => {
-                if self.is_fresh(owner) {
+                if self.is_fresh(owner) || heap::union_members(owner).is_some() {
                     return self.native_attr(frame, owner, name);
                 }
                 let detail =

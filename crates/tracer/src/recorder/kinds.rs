@@ -143,6 +143,8 @@ impl Bases {
         named(&modules::import(py, "functools")?, &["partial"], Kind::Partial)?;
         // Immutable; the same text may give another one, with the same answers.
         named(&modules::import(py, "re")?, &["Pattern"], Kind::Singleton)?;
+        // `int | None`: the same.
+        named(&types, &["UnionType"], Kind::Singleton)?;
         for example in [
             c"iter([])",
             c"iter(())",

@@ -493,6 +493,15 @@ pub fn loaded_module<'py>(py: Python<'py>, name: &str) -> Option<Object<'py>> {
     modules.cast::<PyDict>().ok()?.get_item(name).ok()?
 }
 
+/// What `int | None` is made of.
+pub fn union_members<'py>(object: Borrowed<'_, 'py>) -> Option<Vec<Object<'py>>> {
+    if types::static_name(object.get_type().as_any().as_borrowed()) != Some("UnionType") {
+        return None;
+    }
+    let members = object.getattr("__args__").ok()?;
+    Some(tuple_items(members.as_borrowed()))
+}
+
 /// The `__slots__` members of an instance that are set, with their descriptors.
 pub fn slot_values<'py>(object: Borrowed<'_, 'py>) -> Vec<(Object<'py>, Object<'py>)> {
     let class = object.get_type();

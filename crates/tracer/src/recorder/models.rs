@@ -340,10 +340,24 @@ impl Recorder {
             // These have the class in front.
             self.guard_registrations(frame, *classes, &[args[0].to_owned()]);
         }
-        let classes = match self.kind(*classes) {
-            Kind::Tuple => heap::tuple_items(*classes),
+        let members = heap::union_members(*classes);
+        let is_union = members.is_some();
+        let classes = match (self.kind(*classes), members) {
+            (Kind::Tuple, _) => heap::tuple_items(*classes),
+            (_, Some(members)) => members,
             _ => vec![(*classes).to_owned()],
         };
+        let is_known = |class: &Object<'_>| {
+            let meta = class.get_type();
+            meta.is(frame.py().get_type::<PyType>()) || is_library_metaclass(&meta)
+        };
+        if is_union && !classes.iter().all(is_known) {
+            self.stop(
+                frame,
+                Reason::Unsupported,
+                "a union of classes of which one says what is in it",
+            );
+        }
         self.guard_registrations(frame, args[0], &classes);
         let library = classes.iter().any(|class| is_library_metaclass(&class.get_type()));
         for class in &classes {
