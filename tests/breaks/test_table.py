@@ -129,6 +129,18 @@ def test_an_iterator_from_outside() -> None:
     assert "SB009" in ids(compiled)
 
 
+def test_an_operation_that_may_raise() -> None:
+    """SB025: a write that changed a tensor's place in a gradient's graph can't be taken back."""
+
+    def fn(x: Tensor, index: Tensor) -> Tensor:
+        return x.mul_(2).sum() + x[index]
+
+    compiled, leaf = stator.compile(fn), X.clone().requires_grad_()
+    for _ in range(3):
+        assert torch.equal(compiled(leaf * 1, torch.tensor(1)), fn(leaf * 1, torch.tensor(1)))
+    assert "SB025" in ids(compiled)
+
+
 class Printer(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         print(record.getMessage())

@@ -242,6 +242,9 @@ WRITES: dict[str, Callable[[World], Any]] = {
     "F.batch_norm": lambda w: F.batch_norm(w.matrix, w.flat, w.other, training=True),
     "statistics in views": lambda w: F.batch_norm(w.matrix, w.base[:3], w.base[3:], training=True),
     "max_norm": lambda w: w.renormed(torch.tensor([1, 2])),
+    "in a gradient's graph": lambda w: w.inner.mul_(2),
+    "into a gradient's graph": _into_graph,
+    "view into a gradient's graph": lambda w: w.view.add_(w.param),
     # Attributes and metadata.
     "data": lambda w: setattr(w.param, "data", w.param.data.clamp(-0.5, 0.5)),
     "data of another": lambda w: setattr(w.flat, "data", w.other),
@@ -265,6 +268,7 @@ WRITES: dict[str, Callable[[World], Any]] = {
     "set_": lambda w: w.flat.set_(w.other),
     "requires_grad_": lambda w: w.flat.requires_grad_(not w.flat.requires_grad),
     "requires_grad": lambda w: setattr(w.flat, "requires_grad", True),
+    "detach_": _detach,
     # Optimizers.
     "SGD": lambda w: w.sgd.step(),
     # Python objects.

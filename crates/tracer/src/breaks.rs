@@ -132,6 +132,10 @@ breaks! {
     Machinery "SB024" "a part of PyTorch that traces, transforms or differentiates what it is given"
         "what it calls runs under state of its own, and its own steps are no part of a graph"
         "nothing needs to be done: the call runs as in plain Python, and a new graph begins behind it"
+    /// An operation that may raise, where a replay couldn't end as plain Python does.
+    Irrevocable "SB025" "an operation may raise where a replay could not take back what was done"
+        "its errors depend on data, and the function must end as it does in plain Python"
+        "nothing needs to be done: the call runs as in plain Python, and a new graph begins behind it"
     /// `stator._testing.break_everywhere()`.
     Asked "SB019" "a break that a test of Stator asked for"
         "stator._testing is in use"

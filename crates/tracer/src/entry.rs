@@ -444,7 +444,8 @@ impl Entry {
         };
         rollback::restore_modes(py, &traced.graph, &traced.guards, failed)
             .map_err(Replay::Failed)?;
-        let is_undone = undo.covers(traced, failed, inputs, &before, &copies)
+        let is_undone = !undo::is_once(py, traced, failed)
+            && undo.covers(traced, failed, inputs, &before, &copies)
             && copies.restore(py).is_ok_and(|restored| restored);
         if !is_undone {
             let places = Places { py, codes: &traced.codes };

@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 use stator_bytecode::{Opcode, exception_table};
 use stator_cpython::code::Code;
 use stator_cpython::opcode;
-use stator_graph::{Graph, NodeId};
+use stator_graph::{Graph, NodeId, StackId};
 
 /// `with` instructions, by code object and unit.
 pub type Withs = FxHashSet<(usize, usize)>;
@@ -30,7 +30,11 @@ pub struct Handlers<'a, 'py> {
 impl Handlers<'_, '_> {
     /// Whether something of the user's would run if this node raised.
     pub fn may_handle(&self, node: NodeId) -> bool {
-        let Some(stack) = self.graph.node(node).stack else { return false };
+        self.graph.node(node).stack.is_some_and(|stack| self.may_handle_at(stack))
+    }
+
+    /// Whether something of the user's would run if an operation at this place raised.
+    pub fn may_handle_at(&self, stack: StackId) -> bool {
         self.graph.stacks().walk(stack).any(|frame| {
             let code = self.codes.get(frame.code as usize);
             let code = code.and_then(|code| Code::of(code.bind_borrowed(self.py)));

@@ -109,6 +109,11 @@ impl<'a> Call<'a> {
         self.class() == Raising::Indexed
     }
 
+    /// Whether it writes the same again if it is done again.
+    pub fn is_repeatable(&self) -> bool {
+        matches!(self.operation(), "setitem" | "__setitem__" | "index_copy_" | "index_fill_")
+    }
+
     /// Whether its result follows from its arguments alone.
     pub fn is_determined(&self) -> bool {
         matches!(

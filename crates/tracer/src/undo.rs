@@ -13,12 +13,16 @@ use smallvec::SmallVec;
 use stator_cpython::heap::tensor;
 use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
-use stator_graph::{NodeId, NodeKind};
+use stator_graph::{Graph, NodeId, NodeKind, Value};
 
 use crate::handlers::Handlers;
+use crate::raises::Call;
 use crate::recorder::Traced;
 use crate::rollback;
 use crate::writes::{self, Writes, Written};
+
+/// Copies of more bytes aren't made where a graph can be cut instead, or for want of memory.
+pub const LARGE: u64 = 4 << 20;
 
 /// What may have to be taken back.
 pub struct Plan {
@@ -51,6 +55,13 @@ pub fn may_handle(py: Python<'_>, traced: &Traced) -> bool {
     calls.any(|(id, _)| handlers.may_handle(id))
 }
 
+/// Whether the node that raised is the program's own code, which isn't called again. Where the program
+/// may handle what such code raises, no trace holds it.
+pub fn is_once(py: Python<'_>, traced: &Traced, failed: Option<NodeId>) -> bool {
+    let is_users = |node| Call::of(&traced.graph, node).is_some_and(|call| call.is_users());
+    failed.is_some_and(|node| is_users(node) && !handlers(py, traced).may_handle(node))
+}
+
 fn handlers<'a, 'py>(py: Python<'py>, traced: &'a Traced) -> Handlers<'a, 'py> {
     Handlers { py, graph: &traced.graph, codes: &traced.codes, plain: &traced.plain_withs }
 }
@@ -64,6 +75,12 @@ impl Plan {
         writes.advance(&traced.graph, &is_handled);
         let may_write = !traced.written.is_empty() || !writes.written.is_empty();
         let mut saved = writes.at_risk;
+        let data = writes.handled.iter().filter(|(_, written)| written.data);
+        if data.map(|(position, _)| bytes(&traced.graph, *position)).sum::<u64>() <= LARGE {
+            for (position, written) in writes.handled {
+                saved.entry(position).or_default().add(written);
+            }
+        }
         if writes.may_raise || !saved.is_empty() {
             // Written by an operation that doesn't look like it.
             let unseen = traced.written.iter().filter(|it| !writes.written.contains_key(it));
@@ -210,6 +227,14 @@ impl<'py> Saved<'py> {
         }
         Ok(())
     }
+}
+
+/// The bytes of an input, as it was recorded.
+fn bytes(graph: &Graph, position: u32) -> u64 {
+    let node = graph.placeholders()[position as usize];
+    let Value::Tensor(meta) = graph.node(node).value else { return 0 };
+    let sizes = graph.sizes(&meta).iter().map(|size| size.unsigned_abs());
+    sizes.product::<u64>() * meta.dtype.bytes().unwrap_or(16)
 }
 
 /// Whether two tensors have the same memory, sizes and strides.

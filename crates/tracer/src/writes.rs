@@ -36,7 +36,8 @@ impl Written {
             && (self.gradient || !other.gradient)
     }
 
-    fn add(&mut self, other: Self) {
+    /// Adds what the other one is.
+    pub fn add(&mut self, other: Self) {
         self.data |= other.data;
         self.layout |= other.layout;
         self.gradient |= other.gradient;
@@ -59,8 +60,10 @@ pub struct Writes {
     passed: FxHashSet<String>,
     /// The inputs that were written so far.
     pub written: FxHashMap<u32, Written>,
-    /// Those of them behind whose writes an operation may raise, or is handled.
+    /// Those of them behind whose writes an operation may raise for what is in its inputs.
     pub at_risk: FxHashMap<u32, Written>,
+    /// Those behind whose writes the program may handle what an operation raises for want of memory.
+    pub handled: FxHashMap<u32, Written>,
     /// Whether an operation was met that may raise.
     pub may_raise: bool,
     /// An input that required gradients and was detached.
@@ -85,17 +88,12 @@ impl Writes {
     /// Goes on to the graph's last node. `is_handled` says whether the program may handle what a node
     /// raises.
     pub fn advance(&mut self, graph: &Graph, is_handled: &dyn Fn(NodeId) -> bool) {
-        self.advance_to(graph, None, is_handled);
+        self.advance_to(graph, usize::MAX, is_handled);
     }
 
-    fn advance_to(
-        &mut self,
-        graph: &Graph,
-        last: Option<NodeId>,
-        is_handled: &dyn Fn(NodeId) -> bool,
-    ) {
+    fn advance_to(&mut self, graph: &Graph, end: usize, is_handled: &dyn Fn(NodeId) -> bool) {
         for (id, node) in graph.nodes().skip(self.shared.len()) {
-            if last.is_some_and(|last| id > last) {
+            if id.index() >= end {
                 break;
             }
             let (shared, known) = match &node.kind {
@@ -123,11 +121,13 @@ impl Writes {
         id: NodeId,
         is_handled: &dyn Fn(NodeId) -> bool,
     ) -> (Inputs, bool) {
-        let written = self.written_by(call);
         let may_raise = self.may_raise(call);
-        if may_raise || (!self.written.is_empty() && is_handled(id)) {
+        // Where only want of memory may raise, a handler decides.
+        let is_handled = !may_raise && !self.written.is_empty() && is_handled(id);
+        let behind = if is_handled { &mut self.handled } else { &mut self.at_risk };
+        if may_raise || is_handled {
             for (position, what) in &self.written {
-                self.at_risk.entry(*position).or_default().add(*what);
+                behind.entry(*position).or_default().add(*what);
             }
         }
         if may_raise {
@@ -136,11 +136,11 @@ impl Writes {
                 self.passed.insert(key(call));
             }
         }
-        for (position, what) in &written {
-            self.written.entry(*position).or_default().add(*what);
+        for (position, what) in self.written_by(call) {
+            self.written.entry(position).or_default().add(what);
             // It may have written a part when it raises.
-            if may_raise {
-                self.at_risk.entry(*position).or_default().add(*what);
+            if may_raise && !call.is_repeatable() {
+                self.at_risk.entry(position).or_default().add(what);
             }
         }
         let is_write = write_of(call).is_some();
@@ -245,10 +245,17 @@ fn writes_integers(call: Call<'_>) -> bool {
     written.any_tensor(&|_, data| data != Data::Inexact)
 }
 
-/// What the nodes up to `last` may write to inputs; all nodes, if that is `None`.
-pub fn up_to(graph: &Graph, last: Option<NodeId>) -> FxHashMap<u32, Written> {
+/// What the nodes up to one that raised may have written to inputs, if that isn't written again in the same
+/// way; all nodes, if that is `None`.
+pub fn up_to(graph: &Graph, failed: Option<NodeId>) -> FxHashMap<u32, Written> {
     let mut writes = Writes::default();
-    writes.advance_to(graph, last, &|_| false);
+    let is_repeatable = |id| Call::of(graph, id).is_some_and(|call| call.is_repeatable());
+    let end = match failed {
+        Some(id) if is_repeatable(id) => id.index(),
+        Some(id) => id.index() + 1,
+        None => usize::MAX,
+    };
+    writes.advance_to(graph, end, &|_| false);
     writes.written
 }
 

@@ -60,6 +60,7 @@ mod raising;
 mod recent_globals;
 mod recipes;
 mod returned;
+mod risks;
 mod room;
 mod roots;
 mod signatures;

@@ -241,7 +241,6 @@ impl Recorder {
         names: Option<Borrowed<'_, 'py>>,
         execute: impl FnOnce() -> Result<Object<'py>>,
     ) -> Result<Object<'py>> {
-        let mut target = Some(target);
         let mut known = None;
         let mut recorded = RecordedArgs { args: SmallVec::new(), names: SmallVec::new() };
         let before = self.note(frame, |state| {
@@ -256,24 +255,22 @@ impl Recorder {
                     recorded.names.push(state.graph.intern(text));
                 }
             }
+            let made = target(state);
+            known = Some(made);
+            self.risk(state, frame, made, &recorded.args, &recorded.names)?;
             Ok(state.given(args, names))
         });
-        if self.session.program.is_some() && before.is_some() {
-            known =
-                self.note(frame, |state| Ok(target.take().map(|target| target(state)))).flatten();
-            if let Some(known) = known {
-                self.refuses_operation(frame, known, args, &recorded.names);
-            }
+        if self.session.program.is_some()
+            && let Some(known) = known
+        {
+            self.refuses_operation(frame, known, args, &recorded.names);
         }
         let result = {
             let _native = Suspended::new(frame.py());
             execute()
         };
         let Ok(object) = result else {
-            let target = known.or_else(|| {
-                before.as_ref()?;
-                self.note(frame, |state| Ok(target.take().map(|target| target(state)))).flatten()
-            });
+            let target = known.filter(|_| before.is_some());
             if !self.goes_on(frame, target, args) {
                 self.stop(frame, Reason::OperationRaised, "");
             }
@@ -282,8 +279,7 @@ impl Recorder {
         self.refuse_written(frame);
         if let Some(given) = before {
             self.note(frame, |state| {
-                let target = known.or_else(|| target.map(|target| target(state)));
-                let target = target.expect("it was taken for `known`, or is still there");
+                let target = known.expect("it was made with the arguments");
                 let stack = state.place(frame);
                 if state.has_symbols()
                     && let Some(changed) = args.first()
