@@ -114,7 +114,7 @@ def _leaves(value: Any) -> Iterator[Any]:
         for item in value.values():
             yield from _leaves(item)
     elif isinstance(value, _federated.Struct):
-        for _, item in value.items():
+        for item in value:
             yield from _leaves(item)
     elif hasattr(type(value), "__dataclass_fields__"):
         for name in type(value).__dataclass_fields__:

@@ -234,6 +234,116 @@ def test_an_interrupt_ends_the_work(threads: int, interruptible: None) -> None:
     assert len(begun) < 100
 
 
+def test_an_interrupt_does_not_wait_for_work_that_cannot_be_ended(interruptible: None) -> None:
+    import _thread
+
+    free, outcomes = threading.Event(), []
+
+    def work(value):
+        if value == 0:
+            _thread.interrupt_main()
+        try:
+            free.wait(60)
+        finally:
+            outcomes.append(free.is_set())
+        return value
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        run(mapping(work), list(range(8)), 2)
+    assert not hasattr(caught.value, "__notes__")
+    assert not outcomes
+    # Those which were left behind end their client's work, and begin no other.
+    free.set()
+    deadline = time.monotonic() + 60
+    while len(outcomes) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert outcomes == [True, True]
+
+
+def test_an_interrupt_ends_python_code_in_threads(interruptible: None) -> None:
+    import _thread
+
+    ended = []
+
+    def work(value):
+        try:
+            _thread.interrupt_main()
+            while True:
+                time.sleep(0.001)
+        except KeyboardInterrupt:
+            ended.append(threading.current_thread())
+            raise
+
+    with pytest.raises(KeyboardInterrupt):
+        run(mapping(work), [1, 2], 2)
+    assert len(ended) == 2
+
+
+def adding() -> Any:
+    """Adds two numbers without any Python code."""
+    pair = fl.to_type([np.int32, np.int32])
+    both = native.Reference("pair", pair)
+    plus = native.Intrinsic("generic_plus", fl.FunctionType(pair, np.int32))
+    block = native.Lambda("pair", pair, native.Call(plus, both))
+    return fl.framework.ConcreteComputation.from_building_block(block)
+
+
+def test_an_interrupt_ends_operations_too(interruptible: None) -> None:
+    import _thread
+
+    timer = threading.Timer(0.05, _thread.interrupt_main)
+    reached = []
+
+    def start():
+        timer.start()
+        return np.int32(0)
+
+    def witness(value):
+        reached.append(value)
+        return value
+
+    def local(function: Any, parameter: Any) -> Any:
+        ty = fl.FunctionType(parameter, np.int32)
+        block = native.callable_computation(function, ty, name="f")
+        return fl.framework.ConcreteComputation.from_building_block(block)
+
+    @fl.federated_computation(fl.SequenceType(np.int32))
+    def rounds(numbers):
+        total = local(start, None)()
+        for _ in range(100):
+            total = fl.sequence_reduce(numbers, total, adding())
+        return local(witness, np.int32)(total)
+
+    with pytest.raises(KeyboardInterrupt):
+        rounds([1] * 20_000)
+    assert not reached
+
+
+def test_reading_lets_other_threads_run() -> None:
+    import sys
+
+    row = fl.federated_computation(lambda x: [x] * 2000, np.int32)
+    data = fl.federated_computation(lambda x: [row(x)] * 20, np.int32).to_bytes()
+    ready, seen = threading.Event(), []
+
+    def other():
+        ready.wait()
+        seen.append(True)
+
+    interval = sys.getswitchinterval()
+    thread = threading.Thread(target=other)
+    thread.start()
+    try:
+        # Nobody takes the interpreter's lock who isn't given it.
+        sys.setswitchinterval(1000)
+        ready.set()
+        fl.framework.ConcreteComputation.from_bytes(data)
+        assert seen
+    finally:
+        sys.setswitchinterval(interval)
+        thread.join()
+
+
 def test_computations_can_be_called_from_many_threads() -> None:
     @fl.federated_computation(CLIENTS)
     def total(values):

@@ -244,6 +244,8 @@ def test_single_types() -> None:
         listed = [str(ty) for ty in our_analysis.preorder_types(ours)]
         assert listed == [str(ty) for ty in their_analysis.preorder_types(theirs)]
         for name in PREDICATES:
+            if name == "is_average_compatible" and "bfloat16" in str(ours):
+                continue  # theirs have no mean
             ask = (getattr(our_analysis, name), getattr(their_analysis, name))
             assert outcome(lambda f=ask[0]: f(ours)) == outcome(lambda f=ask[1]: f(theirs)), name
         for count in ("count", "contains", "contains_only"):

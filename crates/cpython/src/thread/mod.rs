@@ -12,6 +12,7 @@ use crate::frame::Frame;
 use crate::object::{Object, cloned};
 use crate::raised::{Raised, Result};
 
+pub mod asynchronous;
 pub mod c_stack;
 #[path = "v311.rs"]
 pub(crate) mod layout;

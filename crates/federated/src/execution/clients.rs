@@ -4,25 +4,31 @@
 //! is a compiled computation for more than one client, and are gone when it is done. A pool would
 //! save some 30 µs a thread beside work of milliseconds, and would have to survive forks and the
 //! end of the interpreter. Each takes the next client when it is free.
+//!
+//! When the call is given up, threads are asked to end. One that doesn't, because it is inside of
+//! something that can't be ended, is left behind: it owns all that it works on.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread::{Builder, Scope};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
 
 use super::machine::{Calls, Flow, Frame};
 use super::perform::Then;
 use super::{Function, Interpreter, Kernels, Value};
 
 /// How often the waiting thread asks whether to give up.
-const ASK: Duration = Duration::from_millis(50);
+const ASK: Duration = Duration::from_millis(20);
+
+/// How long threads have to end when the call is given up.
+const GRACE: Duration = Duration::from_millis(60);
 
 /// What the threads share.
-struct Work<'a, K: Kernels> {
-    interpreter: Interpreter<'a, K>,
-    function: &'a Function<K::Leaf>,
-    calls: &'a Calls<K::Leaf>,
+struct Work<K: Kernels> {
+    interpreter: Interpreter<K>,
+    function: Function<K::Leaf>,
+    calls: Calls<K::Leaf>,
     /// The next client that nobody has taken.
     next: AtomicUsize,
     /// No client from this one on is begun: one before it failed.
@@ -32,7 +38,7 @@ struct Work<'a, K: Kernels> {
 
 type Outcome<K> = Result<Value<<K as Kernels>::Leaf>, <K as Kernels>::Error>;
 
-impl<K: Kernels> Interpreter<'_, K> {
+impl<K: Kernels> Interpreter<K> {
     /// Calls the function once for each client.
     pub(super) fn at_clients(
         &self,
@@ -42,7 +48,7 @@ impl<K: Kernels> Interpreter<'_, K> {
     ) -> Result<Flow<K::Leaf>, K::Error> {
         let threads = self.threads.min(calls.len());
         if threads > 1 && !self.at_client && function.is_heavy() {
-            return Ok(Flow::Return(self.in_threads(threads, &function, &calls)?));
+            return Ok(Flow::Return(self.in_threads(threads, function, calls)?));
         }
         self.each(frames, function, calls, Vec::new(), Then::Clients)
     }
@@ -50,67 +56,97 @@ impl<K: Kernels> Interpreter<'_, K> {
     fn in_threads(
         &self,
         threads: usize,
-        function: &Function<K::Leaf>,
-        calls: &Calls<K::Leaf>,
+        function: Function<K::Leaf>,
+        calls: Calls<K::Leaf>,
     ) -> Outcome<K> {
-        let interpreter = Interpreter { at_client: true, ..*self };
-        let work = Work {
-            interpreter,
+        let clients = calls.len();
+        let work = Arc::new(Work {
+            interpreter: self.of_client(),
             function,
             calls,
             next: AtomicUsize::new(0),
-            end: AtomicUsize::new(calls.len()),
-            results: std::iter::repeat_with(OnceLock::new).take(calls.len()).collect(),
-        };
-        let interrupted = self.kernels.waiting(|| {
-            std::thread::scope(|scope| {
-                let (alive, ended) = mpsc::channel();
-                let started = (0..threads).filter(|_| work.start(scope, alive.clone())).count();
-                drop(alive);
-                if started == 0 {
-                    self.kernels.working(&mut || work.run());
-                }
-                wait(&work, &ended)
-            })
+            end: AtomicUsize::new(clients),
+            results: std::iter::repeat_with(OnceLock::new).take(clients).collect(),
         });
-        interrupted?;
-        let mut members = Vec::with_capacity(calls.len());
-        for (client, result) in work.results.into_iter().enumerate() {
-            match result.into_inner().expect("every client up to the first failure was run") {
-                Ok(member) => members.push(member),
-                Err(error) => return Err(self.kernels.at_client(error, client)),
+        self.kernels.waiting(|| {
+            let (alive, ended) = mpsc::channel();
+            let start = |_| work.start(alive.clone());
+            let started: Vec<_> = (0..threads).filter_map(start).collect();
+            drop(alive);
+            if started.is_empty() {
+                self.kernels.working(&mut || work.run());
+            }
+            work.wait(started, &ended)
+        })?;
+        let mut members = Vec::with_capacity(clients);
+        for client in 0..clients {
+            let result = work.results[client].get();
+            match result.expect("every client up to the first failure was run") {
+                Ok(member) => members.push(member.clone()),
+                Err(_) => return Err(self.failure(work, client)),
             }
         }
         Ok(Value::each(members))
     }
-}
 
-/// Waits until all threads have ended, asking now and then whether to give up.
-fn wait<K: Kernels>(work: &Work<'_, K>, ended: &mpsc::Receiver<()>) -> Result<(), K::Error> {
-    let mut outcome = Ok(());
-    while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(ASK) {
-        if outcome.is_ok() {
-            outcome = work.interpreter.kernels.interrupted();
-            if outcome.is_err() {
-                work.end.store(0, Ordering::Relaxed);
-            }
-        }
+    /// How the work of a client failed.
+    fn failure(&self, work: Arc<Work<K>>, client: usize) -> K::Error {
+        // The threads have let go of it: they said that they ended after that.
+        let work = Arc::into_inner(work).expect("all threads have ended");
+        let failed = work.results.into_iter().nth(client).and_then(OnceLock::into_inner);
+        let error = failed.and_then(Result::err).expect("it failed");
+        self.kernels.at_client(error, client)
     }
-    outcome
 }
 
-impl<K: Kernels> Work<'_, K> {
-    /// Starts a thread, which holds `alive` as long as it works. Whether there was one to be had.
-    fn start<'scope, 'env>(
-        &'env self,
-        scope: &'scope Scope<'scope, 'env>,
-        alive: mpsc::Sender<()>,
-    ) -> bool {
-        let work = move || {
-            self.interpreter.kernels.working(&mut || self.run());
+impl<K: Kernels> Work<K> {
+    /// Starts a thread, which holds `alive` as long as it works. None, if there was none to be had.
+    fn start(self: &Arc<Self>, alive: mpsc::Sender<()>) -> Option<JoinHandle<()>> {
+        let mut work = Some(Arc::clone(self));
+        let kernels = Arc::clone(&self.interpreter.kernels);
+        let run = move || {
+            kernels.working(&mut || {
+                if let Some(work) = work.take() {
+                    work.run();
+                }
+            });
             drop(alive);
         };
-        Builder::new().name("stator-client".to_owned()).spawn_scoped(scope, work).is_ok()
+        Builder::new().name("stator-client".to_owned()).spawn(run).ok()
+    }
+
+    /// Waits until all threads have ended, asking now and then whether to give up.
+    fn wait(
+        &self,
+        threads: Vec<JoinHandle<()>>,
+        ended: &mpsc::Receiver<()>,
+    ) -> Result<(), K::Error> {
+        let kernels = &self.interpreter.kernels;
+        let mut given_up: Option<(Instant, K::Error)> = None;
+        while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(ASK) {
+            match &given_up {
+                None => {
+                    if let Err(error) = kernels.interrupted() {
+                        self.end.store(0, Ordering::Relaxed);
+                        self.interpreter.given_up.store(true, Ordering::Relaxed);
+                        kernels.give_up();
+                        given_up = Some((Instant::now(), error));
+                    }
+                }
+                Some((since, _)) if since.elapsed() < GRACE => {}
+                Some(_) => {
+                    threads
+                        .into_iter()
+                        .filter(|thread| !thread.is_finished())
+                        .for_each(|thread| kernels.leave(thread));
+                    break;
+                }
+            }
+        }
+        match given_up {
+            Some((_, error)) => Err(error),
+            None => Ok(()),
+        }
     }
 
     /// Does the work of one client after the other.

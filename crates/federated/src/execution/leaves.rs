@@ -52,16 +52,65 @@ pub(super) fn leafwise<L, E: From<Error>, const N: usize>(
                         todo.push(Todo::Visit(&field.ty, fields));
                     }
                 }
-                _ => {
-                    return Err(Error::new(Class::Type, "this works on structs of tensors only")
-                        .expected("a struct of tensors")
-                        .found(ty)
-                        .into());
-                }
+                _ => return Err(not_tensors(ty).into()),
             },
         }
     }
     Ok(done.pop().expect("the root is left"))
+}
+
+/// The value of type `ty`, a struct of tensors, whose tensors `leaf` makes from those at the same
+/// place in all of `items`.
+pub(super) fn columns<L, E: From<Error>>(
+    ty: &Type,
+    items: &[Value<L>],
+    mut leaf: impl FnMut(&TensorType, &[&L]) -> Result<L, E>,
+) -> Result<Value<L>, E> {
+    enum Todo<'a, L> {
+        Visit(&'a Type, Vec<&'a Value<L>>),
+        Build(usize),
+    }
+    let mut todo = vec![Todo::Visit(ty, items.iter().collect())];
+    let mut done: Vec<Value<L>> = Vec::new();
+    while let Some(next) = todo.pop() {
+        match next {
+            Todo::Build(fields) => {
+                let fields = done.split_off(done.len() - fields);
+                done.push(Value::structure(fields));
+            }
+            Todo::Visit(ty, column) => match ty.kind() {
+                TypeKind::Tensor(tensor) => {
+                    let leaves = column.into_iter().map(|value| match value {
+                        Value::Leaf(leaf) => Ok(leaf),
+                        other => Err(unlike(ty, other)),
+                    });
+                    let leaves = leaves.collect::<Result<Vec<_>, _>>()?;
+                    done.push(Value::Leaf(leaf(tensor, &leaves)?));
+                }
+                TypeKind::Struct(structure) => {
+                    let count = structure.len();
+                    let rows = column.into_iter().map(|value| match value {
+                        Value::Struct(fields) if fields.len() == count => Ok(&**fields),
+                        other => Err(unlike(ty, other)),
+                    });
+                    let rows = rows.collect::<Result<Vec<_>, _>>()?;
+                    todo.push(Todo::Build(count));
+                    for (at, field) in structure.fields().iter().enumerate().rev() {
+                        let column = rows.iter().map(|row| &row[at]).collect();
+                        todo.push(Todo::Visit(&field.ty, column));
+                    }
+                }
+                _ => return Err(not_tensors(ty).into()),
+            },
+        }
+    }
+    Ok(done.pop().expect("the root is left"))
+}
+
+fn not_tensors(ty: &Type) -> Error {
+    Error::new(Class::Type, "this works on structs of tensors only")
+        .expected("a struct of tensors")
+        .found(ty)
 }
 
 fn unlike<L>(ty: &Type, value: &Value<L>) -> Error {

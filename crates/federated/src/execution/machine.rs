@@ -80,7 +80,7 @@ impl<L: Clone> Steps<L> {
     }
 }
 
-impl<K: Kernels> Interpreter<'_, K> {
+impl<K: Kernels> Interpreter<K> {
     pub(super) fn run(
         &self,
         function: Function<K::Leaf>,
@@ -89,6 +89,9 @@ impl<K: Kernels> Interpreter<'_, K> {
         let mut frames = Vec::new();
         let mut flow = Ok(Flow::Call(function, argument));
         loop {
+            if let Err(error) = self.go_on_or_err() {
+                return Err(error);
+            }
             flow = match flow {
                 Ok(Flow::Call(function, argument)) => self.enter(&mut frames, function, argument),
                 Ok(Flow::Return(value)) => match frames.pop() {

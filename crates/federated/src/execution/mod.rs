@@ -16,26 +16,32 @@ mod lower;
 mod machine;
 mod operation;
 mod perform;
+mod total;
 mod value;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 
 use crate::array::Array;
 use crate::ast::{BuildingBlock, Compiled, Data};
-use crate::error::Error;
+use crate::error::{Class, Error};
 use crate::types::{TensorType, Type};
 
 pub use code::Code;
 pub use embedded::{embed, embedded};
 pub use operation::{Operation, ZERO};
+pub use total::Total;
 pub use value::{Function, Items, Value};
 
 /// What is done with tensors and with computations that are no trees.
 ///
 /// Each tensor that is made has the given type; that of a value, where one is given.
-pub trait Kernels: Sync {
+pub trait Kernels: Send + Sync + 'static {
     /// What stands for one tensor.
-    type Leaf: Clone + Send + Sync;
+    type Leaf: Clone + Send + Sync + 'static;
     /// What goes wrong: errors of the language among others.
-    type Error: From<Error> + Send + Sync;
+    type Error: From<Error> + Send + Sync + 'static;
 
     /// The tensor with this content.
     fn literal(&self, array: &Array, ty: &Type) -> Result<Self::Leaf, Self::Error>;
@@ -66,13 +72,14 @@ pub trait Kernels: Sync {
         ty: &TensorType,
     ) -> Result<Self::Leaf, Self::Error>;
 
-    /// Multiplies by a number.
-    fn scale(&self, leaf: &Self::Leaf, by: f64, ty: &TensorType)
-    -> Result<Self::Leaf, Self::Error>;
-
-    /// Divides by a number, also by zero.
-    fn share(&self, leaf: &Self::Leaf, by: f64, ty: &TensorType)
-    -> Result<Self::Leaf, Self::Error>;
+    /// The sum of tensors, element by element; of none, zero. Integers wrap. What isn't an integer is
+    /// summed more precisely than its type is, and rounded once.
+    fn sum(
+        &self,
+        leaves: &[&Self::Leaf],
+        how: Sum<'_>,
+        ty: &TensorType,
+    ) -> Result<Self::Leaf, Self::Error>;
 
     /// A scalar as a number.
     fn number(&self, leaf: &Self::Leaf) -> Result<f64, Self::Error>;
@@ -102,10 +109,27 @@ pub trait Kernels: Sync {
         work();
     }
 
-    /// Asked now and then while other threads work: whether to give up.
+    /// Asked often: whether to give up.
     fn interrupted(&self) -> Result<(), Self::Error> {
         Ok(())
     }
+
+    /// The call is given up: what other threads do for it should end soon.
+    fn give_up(&self) {}
+
+    /// A thread whose work nobody waits for any more, which couldn't be ended.
+    fn leave(&self, thread: JoinHandle<()>) {
+        drop(thread);
+    }
+}
+
+/// What is summed, beside the tensors themselves.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sum<'a> {
+    /// Each tensor is multiplied by its weight first. Only for what isn't an integer.
+    pub weights: Option<&'a [f64]>,
+    /// The sum is divided by this, which may be zero. Only for what isn't an integer.
+    pub divided_by: Option<f64>,
 }
 
 /// How two tensors are combined.
@@ -134,18 +158,43 @@ pub enum Bound {
 
 /// Runs computations.
 #[derive(Debug)]
-pub struct Interpreter<'a, K> {
-    kernels: &'a K,
+pub struct Interpreter<K> {
+    kernels: Arc<K>,
     clients: Option<usize>,
     threads: usize,
     /// Whether this is the work of one client, which uses one thread.
     at_client: bool,
+    /// Set when nobody waits for the result any more.
+    given_up: Arc<AtomicBool>,
 }
 
-impl<'a, K: Kernels> Interpreter<'a, K> {
+impl<K: Kernels> Interpreter<K> {
     /// An interpreter that does not know how many clients there are, and uses one thread.
-    pub fn new(kernels: &'a K) -> Self {
-        Self { kernels, clients: None, threads: 1, at_client: false }
+    pub fn new(kernels: &Arc<K>) -> Self {
+        let kernels = Arc::clone(kernels);
+        Self { kernels, clients: None, threads: 1, at_client: false, given_up: Arc::default() }
+    }
+
+    /// The same for the work of one client.
+    fn of_client(&self) -> Self {
+        Self {
+            kernels: Arc::clone(&self.kernels),
+            clients: self.clients,
+            threads: self.threads,
+            at_client: true,
+            given_up: Arc::default(),
+        }
+    }
+
+    /// Fails if the call is to be given up.
+    fn go_on_or_err(&self) -> Result<(), K::Error> {
+        if !self.at_client {
+            return self.kernels.interrupted();
+        }
+        match self.given_up.load(Ordering::Relaxed) {
+            true => Err(Error::new(Class::Value, "nobody waits for this any more").into()),
+            false => Ok(()),
+        }
     }
 
     /// With so many clients.

@@ -2,9 +2,9 @@
 
 use rustc_hash::FxHashMap;
 
-use super::leaves::{leafwise, rebuild};
+use super::leaves::{columns, leafwise, rebuild};
 use super::machine::{Calls, Flow, Frame, not_this};
-use super::{Bound, Combine, Function, Interpreter, Items, Kernels, Operation, Value};
+use super::{Bound, Combine, Function, Interpreter, Items, Kernels, Operation, Sum, Value};
 use crate::error::{Class, Error};
 use crate::types::Type;
 
@@ -24,7 +24,7 @@ pub(super) enum Then<L> {
     Report(Function<L>),
 }
 
-impl<K: Kernels> Interpreter<'_, K> {
+impl<K: Kernels> Interpreter<K> {
     pub(super) fn perform(
         &self,
         frames: &mut Vec<Frame<K::Leaf>>,
@@ -63,15 +63,15 @@ impl<K: Kernels> Interpreter<'_, K> {
                 let then = Then::Report(function(report)?);
                 return self.fold(frames, function(accumulate)?, zero.clone(), members, 0, then);
             }
-            Op::Sum => Value::everywhere(self.total(Combine::Add, result, &argument)?),
-            Op::Min => Value::everywhere(self.total(Combine::Min, result, &argument)?),
-            Op::Max => Value::everywhere(self.total(Combine::Max, result, &argument)?),
+            Op::Sum => Value::everywhere(self.sum(Sum::default(), result, &argument)?),
+            Op::Min => Value::everywhere(self.end(Combine::Min, result, &argument)?),
+            Op::Max => Value::everywhere(self.end(Combine::Max, result, &argument)?),
             Op::Mean => self.mean(result, &argument)?,
             Op::WeightedMean => self.weighted_mean(result, &argument)?,
             Op::SecureSum | Op::SecureSumBitwidth => {
                 let [value, limit] = fields(&argument)?;
                 self.check_limit(operation, result, value, limit)?;
-                Value::everywhere(self.total(Combine::Add, result, value)?)
+                Value::everywhere(self.sum(Sum::default(), result, value)?)
             }
             Op::Select | Op::SecureSelect => return self.select(frames, &argument),
             Op::Plus | Op::Multiply | Op::Divide => {
@@ -100,7 +100,7 @@ impl<K: Kernels> Interpreter<'_, K> {
                     Then::Value,
                 );
             }
-            Op::SequenceSum => self.fold_leaves(Combine::Add, result, sequence(&argument)?)?,
+            Op::SequenceSum => self.sum_of(Sum::default(), result, sequence(&argument)?)?,
         };
         Ok(Flow::Return(value))
     }
@@ -194,40 +194,45 @@ impl<K: Kernels> Interpreter<'_, K> {
         leafwise(ty, [left, right], |ty, [left, right]| self.kernels.combine(how, left, right, ty))
     }
 
-    /// All members combined, in the order of the clients. `ty` is that of the federated result.
-    fn total(
+    /// The sum of all members. `ty` is that of the federated result.
+    fn sum(
+        &self,
+        how: Sum<'_>,
+        ty: &Type,
+        value: &Value<K::Leaf>,
+    ) -> Result<Value<K::Leaf>, K::Error> {
+        self.sum_of(how, member_type(ty), &self.members(value)?)
+    }
+
+    fn sum_of(
+        &self,
+        how: Sum<'_>,
+        ty: &Type,
+        items: &[Value<K::Leaf>],
+    ) -> Result<Value<K::Leaf>, K::Error> {
+        columns(ty, items, |ty, leaves| self.kernels.sum(leaves, how, ty))
+    }
+
+    /// The least or the greatest of all members. `ty` is that of the federated result.
+    fn end(
         &self,
         how: Combine,
         ty: &Type,
         value: &Value<K::Leaf>,
     ) -> Result<Value<K::Leaf>, K::Error> {
-        self.fold_leaves(how, member_type(ty), &self.members(value)?)
-    }
-
-    fn fold_leaves(
-        &self,
-        how: Combine,
-        ty: &Type,
-        items: &[Value<K::Leaf>],
-    ) -> Result<Value<K::Leaf>, K::Error> {
-        let Some((first, rest)) = items.split_first() else {
-            // What changes nothing when it is combined with something.
-            return leafwise(ty, [], |ty, []| match how {
-                Combine::Min => self.kernels.bound(Bound::Most, ty),
-                Combine::Max => self.kernels.bound(Bound::Least, ty),
-                _ => self.kernels.zero(ty),
-            });
+        let ty = member_type(ty);
+        let members = self.members(value)?;
+        let Some((first, rest)) = members.split_first() else {
+            let bound = if how == Combine::Min { Bound::Most } else { Bound::Least };
+            return leafwise(ty, [], |ty, []| self.kernels.bound(bound, ty));
         };
         rest.iter().try_fold(first.clone(), |so_far, next| self.combine(how, ty, &so_far, next))
     }
 
     fn mean(&self, result: &Type, value: &Value<K::Leaf>) -> Result<Value<K::Leaf>, K::Error> {
-        let ty = member_type(result);
         let members = self.members(value)?;
-        let total = self.fold_leaves(Combine::Add, ty, &members)?;
-        let count = members.len() as f64;
-        let mean = leafwise(ty, [&total], |ty, [leaf]| self.kernels.share(leaf, count, ty))?;
-        Ok(Value::everywhere(mean))
+        let how = Sum { weights: None, divided_by: Some(members.len() as f64) };
+        Ok(Value::everywhere(self.sum_of(how, member_type(result), &members)?))
     }
 
     fn weighted_mean(
@@ -235,20 +240,16 @@ impl<K: Kernels> Interpreter<'_, K> {
         result: &Type,
         argument: &Value<K::Leaf>,
     ) -> Result<Value<K::Leaf>, K::Error> {
-        let ty = member_type(result);
         let [value, weights] = fields(argument)?;
         let members = self.members(value)?;
-        let mut weight = 0.0;
-        let mut weighted = Vec::with_capacity(members.len());
-        for (member, by) in members.iter().zip(self.members(weights)?.iter()) {
-            let Value::Leaf(by) = by else { return Err(not_this("a number", by).into()) };
-            let by = self.kernels.number(by)?;
-            weight += by;
-            weighted.push(leafwise(ty, [member], |ty, [leaf]| self.kernels.scale(leaf, by, ty))?);
-        }
-        let total = self.fold_leaves(Combine::Add, ty, &weighted)?;
-        let mean = leafwise(ty, [&total], |ty, [leaf]| self.kernels.share(leaf, weight, ty))?;
-        Ok(Value::everywhere(mean))
+        let number = |by: &Value<K::Leaf>| match by {
+            Value::Leaf(by) => self.kernels.number(by),
+            other => Err(not_this("a number", other).into()),
+        };
+        let weights = self.members(weights)?;
+        let weights = weights.iter().map(number).collect::<Result<Vec<f64>, _>>()?;
+        let how = Sum { weights: Some(&weights), divided_by: Some(weights.iter().sum()) };
+        Ok(Value::everywhere(self.sum_of(how, member_type(result), &members)?))
     }
 
     /// Checks that what the clients bring to a secure sum is within its limit: a greatest value,

@@ -76,6 +76,60 @@ impl<L> Items<L> {
     }
 }
 
+impl<L: Clone> Items<L> {
+    /// The values: these themselves, if nobody else shares them.
+    #[must_use]
+    pub fn into_values(mut self) -> Vec<Value<L>> {
+        match Arc::get_mut(&mut self.0) {
+            Some(values) => std::mem::take(values),
+            None => self.0.to_vec(),
+        }
+    }
+}
+
+impl<L: Clone> Value<L> {
+    /// The same value with other tensors; functions are left as they are.
+    ///
+    /// # Errors
+    /// What `change` says.
+    pub fn map_leaves<E>(self, change: &mut dyn FnMut(L) -> Result<L, E>) -> Result<Self, E> {
+        type Build<L> = fn(Vec<Value<L>>) -> Value<L>;
+        enum Todo<L> {
+            Visit(Value<L>),
+            Build(usize, Build<L>),
+        }
+        let mut todo = vec![Todo::Visit(self)];
+        let mut done: Vec<Self> = Vec::new();
+        while let Some(next) = todo.pop() {
+            let (items, build): (Items<L>, Build<L>) = match next {
+                Todo::Build(count, build) => {
+                    let values = done.split_off(done.len() - count);
+                    done.push(build(values));
+                    continue;
+                }
+                Todo::Visit(Self::Struct(items)) => (items, Self::structure),
+                Todo::Visit(Self::Sequence(items)) => (items, Self::sequence),
+                Todo::Visit(Self::Each(items)) => (items, Self::each),
+                Todo::Visit(Self::Everywhere(items)) => {
+                    (items, |values| Self::Everywhere(Items::new(values)))
+                }
+                Todo::Visit(Self::Leaf(leaf)) => {
+                    done.push(Self::Leaf(change(leaf)?));
+                    continue;
+                }
+                Todo::Visit(other) => {
+                    done.push(other);
+                    continue;
+                }
+            };
+            let values = items.into_values();
+            todo.push(Todo::Build(values.len(), build));
+            todo.extend(values.into_iter().rev().map(Todo::Visit));
+        }
+        Ok(done.pop().expect("the root is left"))
+    }
+}
+
 impl<L> std::ops::Deref for Items<L> {
     type Target = [Value<L>];
 

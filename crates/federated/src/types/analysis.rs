@@ -148,10 +148,10 @@ impl Type {
         if leaf == self { error } else { error.note("in", self) }
     }
 
-    /// Whether values of the type have a mean. Those of bfloat16 have none.
+    /// Whether values of the type have a mean.
     pub fn is_average_compatible(&self) -> bool {
         self.is_structure_of(true, |ty| {
-            ty.is_tensor_of(|dtype| is_numpy_float(dtype) || dtype.kind() == Kind::Complex)
+            ty.is_tensor_of(|dtype| matches!(dtype.kind(), Kind::Float | Kind::Complex))
         })
     }
 

@@ -7,7 +7,7 @@ use stator_federated::array::{Array, Content};
 use stator_federated::ast::{BuildingBlock, Compiled, Data, Payload, WirePayload};
 use stator_federated::dtype::{DType, Kind};
 use stator_federated::error::{Class, Error, Result};
-use stator_federated::execution::{self, Bound, Combine, Interpreter, Kernels};
+use stator_federated::execution::{self, Bound, Combine, Interpreter, Kernels, Sum};
 use stator_federated::placement::Placement;
 use stator_federated::types::{Field, TensorType, Type};
 
@@ -112,14 +112,20 @@ impl Kernels for Small {
         })
     }
 
-    fn scale(&self, leaf: &Leaf, by: f64, _: &TensorType) -> Result<Leaf> {
-        let Leaf::Floats(row) = leaf else { panic!("only floats are scaled") };
-        Ok(Leaf::Floats(row.iter().map(|x| x * by).collect()))
-    }
-
-    fn share(&self, leaf: &Leaf, by: f64, _: &TensorType) -> Result<Leaf> {
-        let Leaf::Floats(row) = leaf else { panic!("only floats are shared") };
-        Ok(Leaf::Floats(row.iter().map(|x| x / by).collect()))
+    fn sum(&self, leaves: &[&Leaf], how: Sum<'_>, ty: &TensorType) -> Result<Leaf> {
+        let mut total = self.zero(ty)?;
+        for (at, leaf) in leaves.iter().enumerate() {
+            let weight = how.weights.map(|weights| weights[at]);
+            let weighted = match (leaf, weight) {
+                (Leaf::Floats(row), Some(by)) => Leaf::Floats(row.iter().map(|x| x * by).collect()),
+                _ => (*leaf).clone(),
+            };
+            total = self.combine(Combine::Add, &total, &weighted, ty)?;
+        }
+        Ok(match (total, how.divided_by) {
+            (Leaf::Floats(row), Some(by)) => Leaf::Floats(row.iter().map(|x| x / by).collect()),
+            (total, _) => total,
+        })
     }
 
     fn number(&self, leaf: &Leaf) -> Result<f64> {
@@ -153,7 +159,7 @@ impl Kernels for Small {
 
 /// Runs a block with so many clients, in one thread and in several: both must agree.
 pub fn run(block: &BuildingBlock, clients: Option<usize>) -> Result<Value> {
-    let small = Small::default();
+    let small = Arc::new(Small::default());
     let one = Interpreter::new(&small).clients(clients).evaluate(block);
     let three = Interpreter::new(&small).clients(clients).threads(3).evaluate(block);
     assert_eq!(format!("{one:?}"), format!("{three:?}"));
@@ -303,7 +309,7 @@ pub fn run_with(
     argument: Value,
     count: usize,
 ) -> Result<Value> {
-    let small = Small::default();
+    let small = Arc::new(Small::default());
     let function = lambda("argument", parameter.clone(), body(name("argument", parameter)));
     let outcome = |threads| {
         let interpreter = Interpreter::new(&small).clients(Some(count)).threads(threads);

@@ -90,6 +90,6 @@ fn sequence_maps_in_sequence_maps() {
 
 /// Without comparing what several threads say: printing a value uses the stack.
 fn run_once(program: &BuildingBlock) -> Value {
-    let small = Small::default();
+    let small = std::sync::Arc::new(Small::default());
     stator_federated::execution::Interpreter::new(&small).evaluate(program).unwrap()
 }

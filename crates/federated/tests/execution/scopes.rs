@@ -1,5 +1,6 @@
 //! Which value a name has, and how often a shared node is evaluated.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
@@ -66,7 +67,7 @@ fn one() -> BuildingBlock {
 }
 
 fn count_runs(program: &BuildingBlock) -> usize {
-    let small = Small::default();
+    let small = Arc::new(Small::default());
     Interpreter::new(&small).clients(Some(2)).evaluate(program).unwrap();
     small.runs.load(Ordering::Relaxed)
 }

@@ -26,7 +26,7 @@ fn run_map(
     n: i64,
     threads: usize,
 ) -> Result<Value, Error> {
-    let small = Small::default();
+    let small = Arc::new(Small::default());
     let interpreter = Interpreter::new(&small).clients(Some(n as usize)).threads(threads);
     let Value::Function(function) = interpreter.evaluate(map)? else { unreachable!() };
     interpreter.call(function, Some(Value::each((0..n).map(int).collect())))
@@ -82,7 +82,7 @@ fn functions_of_blocks_stay_in_this_thread() {
         seen.fetch_or(std::thread::current().id() != main, Ordering::Relaxed);
         Ok(argument.unwrap())
     });
-    let small = Small::default();
+    let small = Arc::new(Small::default());
     let interpreter = Interpreter::new(&small).clients(Some(3)).threads(2);
     let value = apply("federated_value_at_clients", vec![literal(1)], same_clients(int64()));
     interpreter

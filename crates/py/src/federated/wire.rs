@@ -38,26 +38,39 @@ pub fn type_to_bytes<'py>(py: Python<'py>, ty: &Type) -> PyResult<Bound<'py, PyB
     Ok(PyBytes::new(py, &wire::encode_type(ty).py()?))
 }
 
-/// The type in a message, which has to be of `class` or of a class below it.
+/// The type in a message, which has to be of `class` or of a class below it; with this Python class,
+/// if it is a struct.
 pub fn type_from_message<'py>(
     class: &Bound<'py, PyType>,
     message: &Bound<'py, PyAny>,
+    container_type: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = class.py();
     let bytes = bytes_of(message, "message")?;
     let ty = if class.is(py.get_type::<types::AbstractTypeObject>()) {
-        wire::decode_template(&bytes)
+        py.detach(|| wire::decode_template(&bytes))
     } else {
-        wire::decode_type(&bytes)
+        py.detach(|| wire::decode_type(&bytes))
     };
     let found = types::wrap(py, &ty.py()?)?;
     // Messages don't say the Python classes of structs.
-    if !class.is(py.get_type::<types::StructWithPythonTypeObject>()) {
+    let with_container = py.get_type::<types::StructWithPythonTypeObject>();
+    if !class.is(&with_container) {
+        if container_type.is_some() {
+            return Err(PyTypeError::new_err(format!(
+                "`container_type` is for structs with a Python class\n  expected: a call of \
+                 StructWithPythonType\n  found:    one of {}",
+                class.name()?
+            )));
+        }
         expect_class(class, &found)?;
-    } else {
-        expect_class(&py.get_type::<types::StructTypeObject>(), &found)?;
+        return Ok(found);
     }
-    Ok(found)
+    expect_class(&py.get_type::<types::StructTypeObject>(), &found)?;
+    match container_type {
+        Some(container) => with_container.call1((found.call_method0("items")?, container)),
+        None => Ok(found),
+    }
 }
 
 /// The message of a tree.
@@ -68,13 +81,18 @@ pub fn block_to_bytes<'py>(
     Ok(PyBytes::new(py, &wire::encode_block(block).py()?))
 }
 
+/// The tree in the bytes of a message. Other threads run meanwhile.
+pub fn decode(py: Python<'_>, bytes: &[u8]) -> PyResult<BuildingBlock> {
+    py.detach(|| wire::decode_block(bytes)).py()
+}
+
 /// The tree in a message, which has to be of `class` or of a class below it.
 pub fn block_from_message<'py>(
     class: &Bound<'py, PyType>,
     message: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let bytes = bytes_of(message, "message")?;
-    let found = blocks::wrap(class.py(), &wire::decode_block(&bytes).py()?)?;
+    let found = blocks::wrap(class.py(), &decode(class.py(), &bytes)?)?;
     expect_class(class, &found)?;
     Ok(found)
 }

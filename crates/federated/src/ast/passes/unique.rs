@@ -35,8 +35,8 @@ pub struct NameGenerator {
 impl NameGenerator {
     /// Names that begin with `prefix`. Where it is `None`, or a name of the tree begins so, three
     /// letters after a line stand for it.
-    pub fn new(root: &BuildingBlock, prefix: Option<&str>) -> Self {
-        let names = all_names(root);
+    pub fn new<'a>(root: impl Into<Option<&'a BuildingBlock>>, prefix: Option<&str>) -> Self {
+        let names = root.into().map(all_names).unwrap_or_default();
         let free = |prefix: &str| !names.iter().any(|name| name.starts_with(prefix));
         let prefix = match prefix {
             Some(prefix) if free(prefix) => prefix.to_owned(),

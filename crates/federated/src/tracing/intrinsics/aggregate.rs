@@ -109,9 +109,7 @@ pub(super) fn check_summable(
 pub fn mean(value: BuildingBlock, weight: Option<BuildingBlock>) -> Result<BuildingBlock> {
     const NAME: &str = "federated_mean";
     let value = federated(NAME, "value", value, Some(Placement::Clients))?;
-    let has_mean = |dtype: DType| {
-        dtype != DType::BFloat16 && matches!(dtype.kind(), Kind::Float | Kind::Complex)
-    };
+    let has_mean = |dtype: DType| matches!(dtype.kind(), Kind::Float | Kind::Complex);
     if let Some(leaf) = first_not(&of(&value).member, has_mean) {
         return Err(wrong(Class::Type, NAME, "value", "has no mean")
             .expected("floating-point or complex numbers")
@@ -119,9 +117,7 @@ pub fn mean(value: BuildingBlock, weight: Option<BuildingBlock>) -> Result<Build
     }
     let Some(weight) = weight else { return factory::federated_mean(value, None) };
     let weight = federated(NAME, "weight", weight, Some(Placement::Clients))?;
-    let weighs = |dtype: DType| {
-        dtype.is_integer() || (dtype.kind() == Kind::Float && dtype != DType::BFloat16)
-    };
+    let weighs = |dtype: DType| dtype.is_integer() || dtype.kind() == Kind::Float;
     match of(&weight).member.as_tensor() {
         Some(tensor) if tensor.shape.is_scalar() && weighs(tensor.dtype) => {}
         _ => {

@@ -7,7 +7,7 @@ use stator_federated::Name;
 use stator_federated::ast::{self, BlockKind, BuildingBlock, Key};
 
 use super::intrinsics::IntrinsicDefObject;
-use super::{data, forget, literals, unwrap, unwrap_or_err, wrap};
+use super::{data, forget, literals, pickling, unwrap, unwrap_or_err, wrap};
 use crate::federated::errors::IntoPython;
 use crate::federated::types::{
     self, containers, describe, index_error, index_key, placements, to_type_or_err,
@@ -175,6 +175,22 @@ impl BlockObject {
 
     fn __hash__(&self) -> u64 {
         self.block.structural_hash()
+    }
+
+    fn __copy__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __deepcopy__<'py>(slf: Bound<'py, Self>, _memo: &Bound<'py, PyAny>) -> Bound<'py, Self> {
+        slf
+    }
+
+    fn __reduce__<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyList>,))> {
+        let make = py.import("stator._stator")?.getattr("federated")?.getattr("_block_from_calls");
+        Ok((make?, (pickling::calls(py, &self.block)?,)))
     }
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
@@ -588,6 +604,37 @@ impl LiteralObject {
 
 #[pymethods]
 impl CompiledObject {
+    /// The compiled computation in a message, or that of a block, under another name and with a
+    /// type that says the Python classes of structs. A name that isn't given is a checksum.
+    #[new]
+    #[pyo3(signature = (proto, name=None, type_signature=None))]
+    fn new<'py>(
+        proto: &Bound<'py, PyAny>,
+        name: Option<&Bound<'py, PyAny>>,
+        type_signature: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let block = match unwrap(proto) {
+            Some(block) => block,
+            None => wire::decode(proto.py(), &wire::bytes_of(proto, "proto")?)?,
+        };
+        let BlockKind::Compiled(compiled) = block.kind() else {
+            return Err(expected("proto", "the message of a compiled computation", proto));
+        };
+        let mut compiled = compiled.clone();
+        if let Some(name) = name {
+            compiled.name = text(name, "name")?;
+        }
+        let ty = match type_signature {
+            None => block.ty().clone(),
+            Some(object) => {
+                let ty = types::expect_type(object, "type_signature")?;
+                block.ty().check_equivalent_to(&ty).py()?;
+                ty
+            }
+        };
+        wrap(proto.py(), &BuildingBlock::compiled(compiled, ty))
+    }
+
     /// A name to print.
     #[getter]
     fn name<'a>(slf: &'a Bound<'_, Self>) -> &'a str {

@@ -7,7 +7,7 @@ use stator_federated::ast::Data;
 
 /// A message of any type: the type's address and the encoded message, as in
 /// `google.protobuf.Any`.
-#[pyclass(name = "AnyMessage", module = "stator.federated.framework", frozen, weakref)]
+#[pyclass(name = "AnyMessage", module = "stator._stator.federated", frozen, weakref)]
 pub struct AnyMessage {
     data: Data,
 }
@@ -35,6 +35,10 @@ impl AnyMessage {
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> PyResult<bool> {
         Ok(read_any(other)?.is_some_and(|other| other == self.data))
+    }
+
+    fn __getnewargs__<'py>(&self, py: Python<'py>) -> (&str, Bound<'py, PyBytes>) {
+        (&self.data.type_url, PyBytes::new(py, &self.data.value))
     }
 
     fn __hash__(&self) -> u64 {

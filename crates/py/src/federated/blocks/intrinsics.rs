@@ -3,7 +3,7 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyDict, PyList, PyTuple};
 use stator_federated::ast::BuildingBlock;
 use stator_federated::intrinsics::{self, AggregationKind, BroadcastKind};
 
@@ -41,6 +41,20 @@ impl IntrinsicDefObject {
         types::expect_type(type_signature, "type_signature")?;
         let type_signature = type_signature.clone().unbind();
         Ok(Self { name, uri, type_signature, aggregation_kind, broadcast_kind })
+    }
+
+    /// An operation of the language is one object, whoever loads it.
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Py<PyTuple>)> {
+        let (py, of) = (slf.py(), slf.get());
+        let known = definition(py, &of.uri)?;
+        if known.is_some_and(|known| known.is(slf)) {
+            let find = py.import("stator._stator")?.getattr("federated")?;
+            let arguments = (&of.uri,).into_pyobject(py)?.unbind();
+            return Ok((find.getattr("uri_to_intrinsic_def")?, arguments));
+        }
+        let kinds = (&of.aggregation_kind, &of.broadcast_kind);
+        let arguments = (&of.name, &of.uri, &of.type_signature, kinds.0, kinds.1);
+        Ok((slf.get_type().into_any(), arguments.into_pyobject(py)?.unbind()))
     }
 
     fn __str__(&self) -> &str {

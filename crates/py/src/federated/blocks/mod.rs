@@ -11,6 +11,7 @@ mod factory;
 pub mod intrinsics;
 pub mod literals;
 mod passes;
+pub mod pickling;
 mod symbols;
 
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -92,5 +93,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     passes::register(module)?;
     analyses::register(module)?;
     symbols::register(module)?;
+    pickling::register(module)?;
     factory::register(module)
 }

@@ -4,7 +4,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString, PyTuple};
 use rustc_hash::FxHashSet;
 use stator_federated::Name;
-use stator_federated::ast::BuildingBlock;
 use stator_federated::ast::passes::{self, NameGenerator};
 use stator_federated::ast::walk::{self, Transformed};
 
@@ -141,7 +140,7 @@ impl NameGeneratorObject {
     }
 }
 
-/// An iterator over names that a tree doesn't have: `_var1`, `_var2`, ... If `prefix` is `None` or
+/// An iterator over names that a tree, if one is given, doesn't have: `_var1`, `_var2`, ... If `prefix` is `None` or
 /// a name of the tree begins so, three letters after a line stand for it.
 #[pyfunction]
 #[pyo3(signature = (comp, prefix=Some("_var")))]
@@ -149,8 +148,8 @@ fn unique_name_generator(
     comp: &Bound<'_, PyAny>,
     prefix: Option<&str>,
 ) -> PyResult<NameGeneratorObject> {
-    let root: BuildingBlock = unwrap_or_err(comp, "comp")?;
-    Ok(NameGeneratorObject(NameGenerator::new(&root, prefix)))
+    let root = (!comp.is_none()).then(|| unwrap_or_err(comp, "comp")).transpose()?;
+    Ok(NameGeneratorObject(NameGenerator::new(root.as_ref(), prefix)))
 }
 
 /// Adds the functions.

@@ -14,6 +14,7 @@ use stator_federated::{Class, Error};
 
 use super::context::tree;
 use super::leaf::{Leaf, to_leaf};
+use super::pause::pause;
 use crate::federated::errors;
 use crate::federated::errors::raise;
 use crate::federated::tracing::elements::{Elements, elements};
@@ -69,6 +70,7 @@ impl<'e> Conversion<'e> {
         let mut todo = vec![Todo::Convert(object.clone(), ty, 0)];
         let mut done: Vec<Value<Leaf>> = Vec::new();
         while let Some(next) = todo.pop() {
+            pause(object.py())?;
             let made = match next {
                 Todo::Convert(object, ty, path) => {
                     match self.visit(&object, ty, path, &mut todo)? {

@@ -1,7 +1,10 @@
 //! The context in which calling a computation runs it, in this process.
 
+use std::sync::Arc;
+
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use stator_federated::ast::BuildingBlock;
 use stator_federated::execution::{Interpreter, Value};
 use stator_federated::types::Type;
@@ -25,7 +28,8 @@ use crate::federated::{blocks, types};
 #[pyclass(module = "stator.federated.execution", frozen, subclass, weakref)]
 pub struct LocalContext {
     clients: Option<usize>,
-    threads: usize,
+    /// None: as many as there are cores.
+    threads: Option<usize>,
 }
 
 #[pymethods]
@@ -37,8 +41,8 @@ impl LocalContext {
             PyValueError::new_err("`clients` must be 0 or more, or None to see from the arguments")
         })?;
         let threads = match threads.map(usize::try_from) {
-            None => cores(),
-            Some(Ok(threads)) if threads > 0 => threads,
+            None => None,
+            Some(Ok(threads)) if threads > 0 => Some(threads),
             Some(_) => {
                 return Err(PyValueError::new_err(
                     "`threads` must be 1 or more, or None for as many as there are cores",
@@ -57,12 +61,21 @@ impl LocalContext {
     /// In how many threads clients work at most.
     #[getter]
     fn threads(&self) -> usize {
-        self.threads
+        self.threads.unwrap_or_else(cores)
     }
 
     fn __repr__(&self) -> String {
         let clients = self.clients.map_or("None".to_owned(), |clients| clients.to_string());
-        format!("LocalContext({clients}, threads={})", self.threads)
+        format!("LocalContext({clients}, threads={})", self.threads())
+    }
+
+    fn __getnewargs_ex__<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<((Option<usize>,), Bound<'py, PyDict>)> {
+        let named = PyDict::new(py);
+        named.set_item("threads", self.threads)?;
+        Ok(((self.clients,), named))
     }
 
     /// Runs a computation: the result, in the containers that its type says, with NumPy's scalars
@@ -80,9 +93,9 @@ impl LocalContext {
                 Error::new(Class::Value, "only a computation of a function type can be run");
             return Err(raise(&error.expected("a function").found(&ty)));
         };
-        let kernels = PythonKernels::new(py)?;
+        let kernels = Arc::new(PythonKernels::new(py)?);
         let interpreter =
-            |clients| Interpreter::new(&kernels).clients(clients).threads(self.threads);
+            |clients| Interpreter::new(&kernels).clients(clients).threads(self.threads());
         let evaluate = |block: &BuildingBlock| {
             interpreter(self.clients).evaluate(block).map_err(|Raised(error)| error)
         };
@@ -109,7 +122,7 @@ impl LocalContext {
             interpreter.call(function, argument)
         };
         let value = run().map_err(|Raised(error)| error)?;
-        to_python(py, &value, &function.result, Tensors::Numpy)
+        to_python(py, value, &function.result, Tensors::Numpy)
     }
 }
 
@@ -148,7 +161,7 @@ fn cores() -> usize {
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<LocalContext>()?;
     let py = module.py();
-    let context = Py::new(py, LocalContext { clients: None, threads: cores() })?;
+    let context = Py::new(py, LocalContext { clients: None, threads: None })?;
     contexts::set_initial(py, context.into_any());
     Ok(())
 }

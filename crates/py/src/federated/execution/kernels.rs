@@ -1,20 +1,23 @@
 //! What is done with tensors: NumPy's operators, and PyTorch's for its tensors.
 
 use std::cell::RefCell;
+use std::thread::JoinHandle;
 
-use pyo3::exceptions::PyNotImplementedError;
+use pyo3::exceptions::{PyException, PyNotImplementedError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 use stator_federated::array::Array;
 use stator_federated::ast::{Compiled, Data};
 use stator_federated::dtype::{DType, Kind};
-use stator_federated::execution::{Bound as End, Combine, Kernels, Value};
+use stator_federated::execution::{Bound as End, Combine, Kernels, Sum, Value};
 use stator_federated::types::{TensorType, Type};
 use stator_federated::{Class, Error};
 
-use super::leaf::{Leaf, is_torch, numpy, to_leaf, torch, torch_to_numpy};
-use super::payload;
+use super::leaf::{Leaf, is_torch, numpy, scalar_or_array, to_leaf, torch, torch_to_numpy};
+use super::pause::pause;
+use super::threads::{self, Working};
+use super::{payload, sums};
 use crate::federated::blocks::literals;
 use crate::federated::errors::raise;
 use crate::federated::types::dtypes;
@@ -40,6 +43,8 @@ pub struct Python {
     context: Py<PyAny>,
     /// Whether the caller records gradients, which PyTorch remembers for each thread.
     gradients: Option<bool>,
+    /// Those threads.
+    working: Working,
 }
 
 thread_local! {
@@ -69,7 +74,7 @@ impl Python {
             Some(torch) => Some(torch.call_method0("is_grad_enabled")?.extract()?),
             None => None,
         };
-        Ok(Self { context, gradients })
+        Ok(Self { context, gradients, working: Working::default() })
     }
 
     /// Makes the current thread like the caller's.
@@ -84,7 +89,7 @@ impl Python {
 }
 
 /// The size of each dimension of a tensor that is made from nothing.
-fn dims(ty: &TensorType) -> Result<Vec<u64>, Error> {
+pub fn dims(ty: &TensorType) -> Result<Vec<u64>, Error> {
     let sizes = ty.shape.dims().and_then(|dims| dims.iter().copied().collect());
     sizes.ok_or_else(|| {
         Error::new(Class::Value, "a tensor of unknown size can't be made from nothing")
@@ -98,7 +103,7 @@ fn full(py: pyo3::Python<'_>, value: &Bound<'_, PyAny>, ty: &TensorType) -> PyRe
     let dims = PyTuple::new(py, dims(ty).map_err(|error| raise(&error))?)?;
     let dtype = dtypes::to_numpy(py, ty.dtype)?;
     let made = numpy(py)?.call_method1("full", (dims, value, dtype))?;
-    Ok(Leaf::new(made.get_item(PyTuple::empty(py))?))
+    Ok(Leaf::new(scalar_or_array(made)?))
 }
 
 /// Two tensors of the same library.
@@ -121,18 +126,12 @@ fn alike<'py>(
     })
 }
 
-/// A number of a tensor's element type, so that the result has that type too.
-fn number_like<'py>(
-    tensor: &Bound<'py, PyAny>,
-    number: f64,
-    ty: &TensorType,
-) -> PyResult<Bound<'py, PyAny>> {
-    let py = tensor.py();
-    let number = pyo3::types::PyFloat::new(py, number);
-    if is_torch(tensor)? {
-        return Ok(number.into_any());
-    }
-    dtypes::to_numpy(py, ty.dtype)?.getattr("type")?.call1((number,))
+/// Runs work on Python's objects, unless the user has interrupted the program.
+fn attached<R>(work: impl FnOnce(pyo3::Python<'_>) -> Result<R, Raised>) -> Result<R, Raised> {
+    pyo3::Python::attach(|py| {
+        pause(py)?;
+        work(py)
+    })
 }
 
 impl Kernels for Python {
@@ -140,7 +139,7 @@ impl Kernels for Python {
     type Error = Raised;
 
     fn literal(&self, array: &Array, _: &Type) -> Result<Leaf, Raised> {
-        pyo3::Python::attach(|py| {
+        attached(|py| {
             let ty = array.tensor_type();
             let ty = ty.as_tensor().expect("an array's type is a tensor type");
             let object = literals::from_array(py, array)?;
@@ -149,7 +148,7 @@ impl Kernels for Python {
     }
 
     fn data(&self, data: &Data, ty: &Type) -> Result<Value<Leaf>, Raised> {
-        pyo3::Python::attach(|py| Ok(payload::data(py, data, ty)?))
+        attached(|py| Ok(payload::data(py, data, ty)?))
     }
 
     fn compiled(
@@ -158,11 +157,11 @@ impl Kernels for Python {
         ty: &Type,
         argument: Option<Value<Leaf>>,
     ) -> Result<Value<Leaf>, Raised> {
-        pyo3::Python::attach(|py| Ok(payload::run(py, compiled, ty, argument)?))
+        attached(|py| Ok(payload::run(py, compiled, ty, argument)?))
     }
 
     fn zero(&self, ty: &TensorType) -> Result<Leaf, Raised> {
-        pyo3::Python::attach(|py| {
+        attached(|py| {
             let zero = match ty.dtype {
                 DType::Str => pyo3::types::PyBytes::new(py, b"").into_any(),
                 _ => 0i64.into_pyobject(py).expect("ints are objects").into_any(),
@@ -172,7 +171,7 @@ impl Kernels for Python {
     }
 
     fn bound(&self, bound: End, ty: &TensorType) -> Result<Leaf, Raised> {
-        pyo3::Python::attach(|py| {
+        attached(|py| {
             let value = match ty.dtype.kind() {
                 Kind::Float => {
                     let end = if bound == End::Most { f64::INFINITY } else { f64::NEG_INFINITY };
@@ -195,7 +194,7 @@ impl Kernels for Python {
         right: &Leaf,
         ty: &TensorType,
     ) -> Result<Leaf, Raised> {
-        pyo3::Python::attach(|py| {
+        attached(|py| {
             let (left, right, in_torch) = alike(left.bind(py), right.bind(py))?;
             let of_two = |name| -> PyResult<_> {
                 match torch(py)? {
@@ -224,30 +223,25 @@ impl Kernels for Python {
         })
     }
 
-    fn scale(&self, leaf: &Leaf, by: f64, ty: &TensorType) -> Result<Leaf, Raised> {
-        pyo3::Python::attach(|py| {
-            let leaf = leaf.bind(py);
-            Ok(Leaf::new(leaf.mul(number_like(leaf, by, ty)?)?))
-        })
-    }
-
-    fn share(&self, leaf: &Leaf, by: f64, ty: &TensorType) -> Result<Leaf, Raised> {
-        pyo3::Python::attach(|py| {
-            let leaf = leaf.bind(py);
-            Ok(Leaf::new(leaf.div(number_like(leaf, by, ty)?)?))
-        })
+    fn sum(&self, leaves: &[&Leaf], how: Sum<'_>, ty: &TensorType) -> Result<Leaf, Raised> {
+        if matches!(ty.dtype.kind(), Kind::Float | Kind::Complex) {
+            return attached(|py| Ok(Leaf::new(sums::sum(py, leaves, how, ty)?)));
+        }
+        let Some((first, rest)) = leaves.split_first() else { return self.zero(ty) };
+        let add = |so_far: Leaf, next: &&Leaf| self.combine(Combine::Add, &so_far, next, ty);
+        rest.iter().try_fold((*first).clone(), add)
     }
 
     fn number(&self, leaf: &Leaf) -> Result<f64, Raised> {
-        pyo3::Python::attach(|py| Ok(leaf.bind(py).call_method0("__float__")?.extract()?))
+        attached(|py| Ok(leaf.bind(py).call_method0("__float__")?.extract()?))
     }
 
     fn integer(&self, leaf: &Leaf) -> Result<i128, Raised> {
-        pyo3::Python::attach(|py| Ok(leaf.bind(py).call_method0("__int__")?.extract()?))
+        attached(|py| Ok(leaf.bind(py).call_method0("__int__")?.extract()?))
     }
 
     fn range(&self, leaf: &Leaf) -> Result<Option<(i128, i128)>, Raised> {
-        pyo3::Python::attach(|py| {
+        attached(|py| {
             let leaf = leaf.bind(py);
             let count: u64 = match is_torch(leaf)? {
                 true => leaf.call_method0("numel")?.extract()?,
@@ -264,7 +258,7 @@ impl Kernels for Python {
     }
 
     fn scalars(&self, leaf: &Leaf) -> Result<Vec<Leaf>, Raised> {
-        pyo3::Python::attach(|py| {
+        attached(|py| {
             let items = leaf.bind(py).try_iter()?;
             Ok(items.map(|item| item.map(Leaf::new)).collect::<PyResult<_>>()?)
         })
@@ -272,6 +266,10 @@ impl Kernels for Python {
 
     fn at_client(&self, error: Raised, client: usize) -> Raised {
         pyo3::Python::attach(|py| {
+            // An interrupt has nothing to do with the client.
+            if !error.0.is_instance_of::<PyException>(py) {
+                return;
+            }
             let note = format!("at client {client}");
             // An exception that takes no notes is still the user's.
             let _ = error.0.value(py).call_method1("add_note", (note,));
@@ -285,14 +283,24 @@ impl Kernels for Python {
 
     fn working(&self, work: &mut (dyn FnMut() + Send)) {
         pyo3::Python::attach(|py| {
+            self.working.begin(py);
             // Without the caller's settings the work is still the work.
             let _ = self.enter(py);
             work();
             drop(CONTEXT.take());
+            self.working.end(py);
         });
     }
 
     fn interrupted(&self) -> Result<(), Raised> {
-        pyo3::Python::attach(|py| Ok(py.check_signals()?))
+        attached(|_| Ok(()))
+    }
+
+    fn give_up(&self) {
+        pyo3::Python::attach(|py| self.working.interrupt(py));
+    }
+
+    fn leave(&self, thread: JoinHandle<()>) {
+        pyo3::Python::attach(|py| threads::leave(py, thread));
     }
 }

@@ -10,6 +10,7 @@ use stator_federated::dtype::{DType, Kind};
 use stator_federated::types::{Shape, TensorType, Type};
 use stator_federated::{Class, Error};
 
+use super::owned;
 use crate::federated::types::{describe, dtypes};
 
 /// A tensor: a NumPy scalar or array, a torch tensor, or the bytes of one string.
@@ -23,6 +24,14 @@ impl Leaf {
 
     pub fn bind<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
         self.0.bind(py)
+    }
+
+    /// Its object, if no other value is this one; if one is, a copy.
+    pub fn own<'py>(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match Arc::try_unwrap(self.0) {
+            Ok(object) => owned::own(object.into_bound(py)),
+            Err(shared) => owned::own(shared.bind(py).clone()),
+        }
     }
 }
 
@@ -79,9 +88,17 @@ pub fn torch_to_numpy<'py>(tensor: &Bound<'py, PyAny>) -> PyResult<Option<Bound<
         let Ok(bfloat16) = dtypes::to_numpy(py, DType::BFloat16) else { return Ok(None) };
         let bits = torch(py)?.expect("it is one of its tensors").getattr("int16")?;
         let bits = tensor.call_method1("view", (bits,))?.call_method0("numpy")?;
-        return bits.call_method1("view", (bfloat16,))?.get_item(PyTuple::empty(py)).map(Some);
+        return scalar_or_array(bits.call_method1("view", (bfloat16,))?).map(Some);
     }
-    tensor.call_method0("numpy")?.get_item(PyTuple::empty(py)).map(Some)
+    scalar_or_array(tensor.call_method0("numpy")?).map(Some)
+}
+
+/// The array; its scalar, if it has no dimensions.
+pub fn scalar_or_array(array: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
+    if array.getattr_opt("ndim")?.is_some_and(|count| count.extract::<u8>().is_ok_and(|n| n == 0)) {
+        return array.get_item(PyTuple::empty(array.py()));
+    }
+    Ok(array)
 }
 
 fn torch_dtype(tensor: &Bound<'_, PyAny>) -> PyResult<Option<DType>> {
@@ -152,7 +169,7 @@ pub fn to_leaf(object: &Bound<'_, PyAny>, ty: &TensorType) -> Result<Leaf, Misfi
         true => array,
         false => array.call_method1("astype", (wanted,))?,
     };
-    Ok(Leaf::new(array.get_item(PyTuple::empty(py))?))
+    Ok(Leaf::new(scalar_or_array(array)?))
 }
 
 /// A Python number.

@@ -7,8 +7,12 @@ mod context;
 mod hidden;
 mod kernels;
 mod leaf;
+mod owned;
+mod pause;
 pub mod payload;
 mod results;
+mod sums;
+mod threads;
 
 use pyo3::prelude::*;
 

@@ -14,6 +14,7 @@ use stator_federated::{Class, Error, Name};
 use super::arguments::{Conversion, no_functions};
 use super::kernels::in_context;
 use super::leaf::Leaf;
+use super::owned::settle;
 use super::results::{Tensors, to_python};
 use crate::federated::errors::IntoPython;
 use crate::federated::{blocks, types};
@@ -149,10 +150,10 @@ fn call(
     let of = ty.as_function().expect("a compiled computation is of a function type");
     let mut positional = Vec::new();
     let mut named = None;
-    if let (Some(argument), Some(parameter)) = (&argument, &of.parameter) {
+    if let (Some(argument), Some(parameter)) = (argument, &of.parameter) {
         match (how.unpack, argument, parameter.as_struct()) {
             (true, Value::Struct(values), Some(structure)) => {
-                for (value, field) in values.iter().zip(structure.fields()) {
+                for (value, field) in values.into_values().into_iter().zip(structure.fields()) {
                     let object = to_python(py, value, &field.ty, how.tensors)?;
                     match &field.name {
                         None => positional.push(object),
@@ -164,14 +165,15 @@ fn call(
                     }
                 }
             }
-            _ => positional.push(to_python(py, argument, parameter, how.tensors)?),
+            (_, argument, _) => positional.push(to_python(py, argument, parameter, how.tensors)?),
         }
     }
-    // The values may be large, and the function may want to reuse their memory.
-    drop(argument);
     let positional = PyTuple::new(py, positional)?;
     let result = in_context(function, positional, named.as_ref())?;
-    Conversion::new(how.what, &no_functions, None).convert(&result, &of.result)
+    let value = Conversion::new(how.what, &no_functions, None).convert(&result, &of.result)?;
+    // Containers that nobody keeps go, and only then can it be told whether somebody keeps tensors.
+    drop(result);
+    settle(py, value)
 }
 
 /// The value of data, by the loader of its type.
@@ -184,7 +186,9 @@ pub fn data(py: Python<'_>, data: &Data, ty: &Type) -> PyResult<Value<Leaf>> {
     };
     let object = loader.call1(py, (PyBytes::new(py, &data.value),))?;
     let what = format!("the data `{}`", data.type_url);
-    Conversion::new(&what, &no_functions, None).convert(object.bind(py), ty)
+    let value = Conversion::new(&what, &no_functions, None).convert(object.bind(py), ty)?;
+    drop(object);
+    settle(py, value)
 }
 
 /// A compiled computation of function type `type_signature` that runs `function`: with the fields

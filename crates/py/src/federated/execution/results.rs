@@ -7,6 +7,7 @@ use stator_federated::types::{StructType, Type, TypeKind};
 use stator_federated::{Class, Error};
 
 use super::leaf::{Leaf, is_torch, torch_to_numpy};
+use super::pause::pause;
 use crate::federated::errors::raise;
 use crate::federated::structure::Struct;
 use crate::federated::tracing::elements::field_names;
@@ -16,17 +17,18 @@ use crate::federated::types::{containers, dtypes, placements};
 /// What tensors come as.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Tensors {
-    /// As they are.
+    /// As they are: for what doesn't write to them.
     Kept,
-    /// As they are, but NumPy's arrays can't be written to: several clients may get the same one at
-    /// the same time, and it may be the caller's.
+    /// NumPy's arrays as they are, but so that they can't be written to: several clients may get the
+    /// same one at the same time, and it may be the caller's. PyTorch's tensors with memory of their
+    /// own, because they can't be protected.
     ReadOnly,
-    /// As NumPy's scalars and arrays.
+    /// As NumPy's scalars and arrays, with memory of their own.
     Numpy,
 }
 
 enum Todo<'a> {
-    Convert(&'a Value<Leaf>, &'a Type),
+    Convert(Value<Leaf>, &'a Type),
     Struct(&'a StructType),
     List(usize),
 }
@@ -34,13 +36,14 @@ enum Todo<'a> {
 /// The object that a value of type `ty` is.
 pub fn to_python<'py>(
     py: Python<'py>,
-    value: &Value<Leaf>,
+    value: Value<Leaf>,
     ty: &Type,
     tensors: Tensors,
 ) -> PyResult<Bound<'py, PyAny>> {
     let mut todo = vec![Todo::Convert(value, ty)];
     let mut done: Vec<Bound<'py, PyAny>> = Vec::new();
     while let Some(next) = todo.pop() {
+        pause(py)?;
         let made = match next {
             Todo::Struct(structure) => {
                 let values = done.split_off(done.len() - structure.len());
@@ -51,7 +54,7 @@ pub fn to_python<'py>(
                 (Value::Leaf(leaf), _) => object(py, leaf, tensors)?,
                 (Value::Struct(fields), TypeKind::Struct(structure)) => {
                     todo.push(Todo::Struct(structure));
-                    let row = fields.iter().zip(structure.fields()).rev();
+                    let row = fields.into_values().into_iter().zip(structure.fields()).rev();
                     todo.extend(row.map(|(value, field)| Todo::Convert(value, &field.ty)));
                     continue;
                 }
@@ -64,10 +67,11 @@ pub fn to_python<'py>(
                     continue;
                 }
                 (Value::Everywhere(member), TypeKind::Federated(federated)) => {
-                    todo.push(Todo::Convert(&member[0], &federated.member));
+                    let member = member.into_values().pop().expect("it has a member");
+                    todo.push(Todo::Convert(member, &federated.member));
                     continue;
                 }
-                (Value::Placement(placement), _) => placements::wrap(py, *placement)?.into_any(),
+                (Value::Placement(placement), _) => placements::wrap(py, placement)?.into_any(),
                 _ => {
                     let error = Error::new(Class::NotImplemented, "a function can't be returned");
                     return Err(raise(&error.expected("a result of values").found(ty)));
@@ -79,25 +83,31 @@ pub fn to_python<'py>(
     Ok(done.pop().expect("the root is left"))
 }
 
-fn list<'a>(todo: &mut Vec<Todo<'a>>, items: &'a Items<Leaf>, ty: &'a Type) {
+fn list<'a>(todo: &mut Vec<Todo<'a>>, items: Items<Leaf>, ty: &'a Type) {
+    let items = items.into_values();
     todo.push(Todo::List(items.len()));
-    todo.extend(items.iter().rev().map(|item| Todo::Convert(item, ty)));
+    todo.extend(items.into_iter().rev().map(|item| Todo::Convert(item, ty)));
 }
 
-fn object<'py>(py: Python<'py>, leaf: &Leaf, tensors: Tensors) -> PyResult<Bound<'py, PyAny>> {
-    let object = leaf.bind(py);
-    if tensors == Tensors::Numpy
-        && is_torch(object)?
-        && let Some(array) = torch_to_numpy(object)?
-    {
-        return Ok(array);
+fn object<'py>(py: Python<'py>, leaf: Leaf, tensors: Tensors) -> PyResult<Bound<'py, PyAny>> {
+    match tensors {
+        Tensors::Kept => Ok(leaf.bind(py).clone()),
+        Tensors::ReadOnly if leaf.bind(py).is_instance(dtypes::ndarray(py)?)? => {
+            let view = leaf.bind(py).call_method0("view")?;
+            view.call_method1("setflags", (false,))?;
+            Ok(view)
+        }
+        Tensors::ReadOnly => leaf.own(py),
+        Tensors::Numpy => {
+            let object = leaf.own(py)?;
+            if is_torch(&object)?
+                && let Some(array) = torch_to_numpy(&object)?
+            {
+                return Ok(array);
+            }
+            Ok(object)
+        }
     }
-    if tensors == Tensors::ReadOnly && object.is_instance(dtypes::ndarray(py)?)? {
-        let view = object.call_method0("view")?;
-        view.call_method1("setflags", (false,))?;
-        return Ok(view);
-    }
-    Ok(object.clone())
 }
 
 /// The container of a struct's values: the class that its type says; without one a tuple if no

@@ -14,6 +14,7 @@ use super::contexts::{self, ContextStack};
 use super::scope::{FederatedComputationContext, over};
 use super::{calls, raise_here};
 use crate::federated::errors::{IntoPython, raise};
+use crate::federated::wire::decode;
 use crate::federated::{blocks, types};
 
 /// A computation: a typed tree, which can be called, embedded in others, and serialized.
@@ -115,11 +116,11 @@ fn to_block(object: &Bound<'_, PyAny>, name: &str) -> PyResult<BuildingBlock> {
         return Ok(block);
     }
     if let Ok(bytes) = object.cast::<PyBytes>() {
-        return wire::decode_block(bytes.as_bytes()).py();
+        return decode(object.py(), bytes.as_bytes());
     }
     if let Some(serialize) = object.getattr_opt("SerializeToString")? {
         let bytes = serialize.call0()?;
-        return wire::decode_block(bytes.cast::<PyBytes>()?.as_bytes()).py();
+        return decode(object.py(), bytes.cast::<PyBytes>()?.as_bytes());
     }
     Err(PyTypeError::new_err(format!(
         "`{name}` must be a message\n  expected: bytes, an object with `SerializeToString()`, or a \
@@ -290,19 +291,46 @@ impl ConcreteComputation {
 
     fn __reduce__<'py>(
         slf: &Bound<'py, Self>,
-    ) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+    ) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyAny>, Bound<'py, PyAny>))> {
+        let py = slf.py();
         let class: Bound<'_, PyType> = slf.get_type();
-        if !class.is(slf.py().get_type::<Self>()) {
+        if !class.is(py.get_type::<Self>()) {
             return Err(PyValueError::new_err(format!(
                 "objects of `{}` can't be pickled: only computations of its base class can",
                 class.name()?
             )));
         }
-        Ok((class.getattr("from_bytes")?, (slf.get().to_bytes(slf.py())?,)))
+        let state = slf.get().state()?;
+        // Says so of the whole computation, if something in it can't leave the process.
+        state.bytes().py()?;
+        let make = py.import("stator._stator")?.getattr("federated")?;
+        let arguments = (blocks::wrap(py, &state.block)?, types::wrap(py, &state.ty)?);
+        Ok((make.getattr("_computation_of_block")?, arguments))
     }
+
+    fn __copy__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __deepcopy__<'py>(slf: Bound<'py, Self>, _memo: &Bound<'py, PyAny>) -> Bound<'py, Self> {
+        slf
+    }
+}
+
+/// The computation of a block, of function type `ty`: what `pickle` calls.
+#[pyfunction]
+fn _computation_of_block<'py>(
+    block: &Bound<'py, PyAny>,
+    ty: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, ConcreteComputation>> {
+    let py = ty.py();
+    let ty = types::expect_type(ty, "ty")?;
+    let block = blocks::unwrap_or_err(block, "block")?;
+    ConcreteComputation::create(py, block, ty, Origin::default())
 }
 
 /// Adds the class.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(_computation_of_block, module)?)?;
     super::add_documented::<ConcreteComputation>(module)
 }

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use rustc_hash::FxHashMap;
@@ -113,6 +113,13 @@ impl Drop for ContextStack {
 
 #[pymethods]
 impl ContextStack {
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err(
+            "a ContextStack can't be pickled: what is installed on it belongs to threads of this \
+             process",
+        ))
+    }
+
     #[new]
     fn new(default_context: Py<PyAny>) -> Self {
         Self::create(default_context)

@@ -177,6 +177,44 @@ impl PolymorphicComputation {
         Ok(function.bind(py).getattr_opt("__doc__")?.map(Bound::unbind))
     }
 
+    /// By its name, as functions are pickled: what it is made from is Python code.
+    fn __reduce__<'py>(
+        slf: &Bound<'py, Self>,
+    ) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyAny>, Bound<'py, PyAny>))> {
+        let py = slf.py();
+        let factory = slf.borrow().factory.as_ref().map(|factory| factory.clone_ref(py));
+        let Some(factory) = factory else {
+            return Err(PyValueError::new_err("the computation was taken apart"));
+        };
+        let function = factory.function(py);
+        let mut place = "no name".to_owned();
+        let names = (function.getattr_opt("__module__")?, function.getattr_opt("__qualname__")?);
+        if let (Some(module), Some(name)) = names {
+            if find_by_name(&module, &name).is_ok_and(|found| found.is(slf)) {
+                let find = py.import("stator._stator")?.getattr("federated")?;
+                return Ok((find.getattr("_find_by_name")?, (module, name)));
+            }
+            place = format!("{module}.{name}");
+        }
+        let what = "a polymorphic computation is pickled by its name, and isn't found there";
+        let error = Error::new(Class::Type, what)
+            .expected("a name of a module that stands for the computation")
+            .found(place)
+            .declared(signature::declared(function))
+            .hint(
+                "`fn_for_argument_type` gives the computation for one type, which can be pickled",
+            );
+        Err(raise(&error))
+    }
+
+    fn __copy__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __deepcopy__<'py>(slf: Bound<'py, Self>, _memo: &Bound<'py, PyAny>) -> Bound<'py, Self> {
+        slf
+    }
+
     fn __repr__(slf: &Bound<'_, Self>) -> String {
         let py = slf.py();
         let factory = slf.borrow().factory.as_ref().map(|factory| factory.clone_ref(py));
@@ -210,7 +248,28 @@ impl PolymorphicComputation {
     }
 }
 
+/// The object that a name in a module stands for.
+fn find_by_name<'py>(
+    module: &Bound<'py, PyAny>,
+    name: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = module.py();
+    let (module, name): (String, String) = (module.extract()?, name.extract()?);
+    let module = py.import(&*module)?.into_any();
+    name.split('.').try_fold(module, |owner, part| owner.getattr(part))
+}
+
+/// The object that a name in a module stands for: what `pickle` calls.
+#[pyfunction]
+fn _find_by_name<'py>(
+    module: &Bound<'py, PyAny>,
+    name: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    find_by_name(module, name)
+}
+
 /// Adds the class.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(_find_by_name, module)?)?;
     super::add_documented::<PolymorphicComputation>(module)
 }

@@ -3,7 +3,7 @@
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt, PyIterator, PyList, PySlice, PyString, PyTuple};
+use pyo3::types::{PyDict, PyInt, PyIterator, PyList, PySlice, PyString, PyTuple, PyType};
 use stator_federated::ast::BuildingBlock;
 use stator_federated::tracing::{Open, fields};
 use stator_federated::types::Type;
@@ -76,6 +76,42 @@ impl Value {
     }
 }
 
+/// Python's operators as NumPy and PyTorch name them.
+const OPERATORS: &[(&str, &str)] = &[
+    ("add", "+"),
+    ("subtract", "-"),
+    ("sub", "-"),
+    ("multiply", "*"),
+    ("mul", "*"),
+    ("divide", "/"),
+    ("true_divide", "/"),
+    ("truediv", "/"),
+    ("floor_divide", "//"),
+    ("floordiv", "//"),
+    ("remainder", "%"),
+    ("mod", "%"),
+    ("matmul", "@"),
+    ("power", "**"),
+    ("pow", "**"),
+];
+
+/// The first value in an argument of a function: also in lists, tuples and dictionaries.
+fn find_value<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, Value>>> {
+    let mut left = vec![object.clone()];
+    while let Some(object) = left.pop() {
+        if let Ok(value) = object.cast::<Value>() {
+            return Ok(Some(value.clone()));
+        }
+        if object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>() {
+            let items: Vec<_> = object.try_iter()?.collect::<PyResult<_>>()?;
+            left.extend(items.into_iter().rev());
+        } else if let Ok(dict) = object.cast::<PyDict>() {
+            left.extend(dict.values().iter());
+        }
+    }
+    Ok(None)
+}
+
 const NO_CHOICE: &str = "while a function is traced its values aren't known, so it can't depend \
                          on them: write a `local_computation` that decides";
 
@@ -86,10 +122,66 @@ impl Value {
         Ok(Self::create(blocks::unwrap_or_err(comp, "comp")?, None))
     }
 
-    #[classattr]
-    fn __array_ufunc__(py: Python<'_>) -> Py<PyAny> {
-        // NumPy then leaves `array + value` to the value, which says what is wrong.
-        py.None()
+    /// What NumPy's functions for elements do with a value. `array + value` is one of them.
+    #[pyo3(signature = (ufunc, *_args, **_kwargs))]
+    fn __array_ufunc__(
+        &self,
+        py: Python<'_>,
+        ufunc: &Bound<'_, PyAny>,
+        _args: &Bound<'_, PyTuple>,
+        _kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        let name: String = ufunc.getattr("__name__")?.extract()?;
+        match OPERATORS.iter().find(|(of, _)| *of == name) {
+            Some((_, operator)) => Err(self.arithmetic(py, operator)),
+            None => Err(self.arithmetic(py, &format!("np.{name}"))),
+        }
+    }
+
+    /// What NumPy's other functions do with one.
+    #[pyo3(signature = (function, *_args, **_kwargs))]
+    fn __array_function__(
+        &self,
+        py: Python<'_>,
+        function: &Bound<'_, PyAny>,
+        _args: &Bound<'_, PyTuple>,
+        _kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        let name: String = function.getattr("__name__")?.extract()?;
+        Err(self.arithmetic(py, &format!("np.{name}")))
+    }
+
+    /// What PyTorch's functions do with one, wherever it stands in the arguments.
+    #[classmethod]
+    #[pyo3(signature = (function, _types, args=None, kwargs=None))]
+    fn __torch_function__(
+        _cls: &Bound<'_, PyType>,
+        function: &Bound<'_, PyAny>,
+        _types: &Bound<'_, PyAny>,
+        args: Option<&Bound<'_, PyAny>>,
+        kwargs: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let py = function.py();
+        let name: String = match function.getattr_opt("__name__")? {
+            Some(name) => name.extract()?,
+            None => function.str()?.to_string(),
+        };
+        let plain = name.strip_prefix("__").and_then(|name| name.strip_suffix("__"));
+        let plain = plain.unwrap_or(&name);
+        let operator =
+            OPERATORS.iter().find(|(of, _)| *of == plain || plain.strip_prefix('r') == Some(of));
+        let name = match operator {
+            Some((_, operator)) if plain != name => (*operator).to_owned(),
+            _ => format!("torch.{plain}"),
+        };
+        let arguments = [args, kwargs].into_iter().flatten();
+        match arguments.map(find_value).find_map(Result::transpose).transpose()? {
+            Some(value) => Err(value.get().arithmetic(py, &name)),
+            None => {
+                let what = format!("`{name}` isn't an operation of federated values");
+                Err(raise_here(py, Error::new(Class::Type, what)))
+            }
+        }
     }
 
     /// The type of the value.
@@ -114,6 +206,12 @@ impl Value {
 
     fn __hash__(slf: &Bound<'_, Self>) -> isize {
         (slf.as_ptr() as usize >> 4) as isize
+    }
+
+    fn __reduce__(&self, py: Python<'_>) -> PyResult<()> {
+        let what = "a value of a computation can't be pickled: it is known only where it is traced";
+        let error = Error::new(Class::Type, what).found(self.block.ty());
+        Err(raise_here(py, error.hint("pickle the computation that uses it")))
     }
 
     fn __copy__<'py>(slf: Bound<'py, Self>) -> Bound<'py, Self> {

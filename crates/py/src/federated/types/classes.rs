@@ -165,11 +165,13 @@ impl TypeObject {
 
     /// The type in a message, given as bytes. It has to be of this class.
     #[classmethod]
+    #[pyo3(signature = (message, *, container_type=None))]
     fn from_bytes<'py>(
         cls: &Bound<'py, PyType>,
         message: &Bound<'py, PyAny>,
+        container_type: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        wire::type_from_message(cls, message)
+        wire::type_from_message(cls, message, container_type)
     }
 
     /// As `to_bytes`.
@@ -179,11 +181,13 @@ impl TypeObject {
 
     /// As `from_bytes`; a message of the protobuf library will do too.
     #[classmethod]
+    #[pyo3(signature = (message, *, container_type=None))]
     fn from_proto<'py>(
         cls: &Bound<'py, PyType>,
         message: &Bound<'py, PyAny>,
+        container_type: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        wire::type_from_message(cls, message)
+        wire::type_from_message(cls, message, container_type)
     }
 
     fn __copy__(slf: Bound<'_, Self>) -> Bound<'_, Self> {

@@ -1,0 +1,3 @@
+@fl.federated_computation(fl.FederatedType(np.float32, fl.CLIENTS))
+def work(values):
+    return np.add(values, 1)
