@@ -14,7 +14,7 @@ import datetime
 import os
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -26,14 +26,15 @@ from torch.utils._pytree import tree_leaves
 from soundness.operator_database import (
     Call,
     Slot,
+    by_name,
     calls,
     copied,
+    more_calls,
     operator_database,
     replaced,
     slots,
 )
 
-SHARDS = 4
 TENTHS = 10
 # Slots that look alike in an operator's samples are tried so often, with different samples.
 PER_SLOT = 2
@@ -51,6 +52,8 @@ UNDEFINED = (
 )
 
 WHICH = os.environ.get("STATOR_SWEEP", str(datetime.date.today().toordinal() % TENTHS))
+
+SHARDS = 20 if WHICH == "all" else 2
 
 
 def is_chosen(name: str) -> bool:
@@ -93,7 +96,8 @@ def described(call: Call) -> Any:
 def outcome(fn: Any, call: Call, slot: Slot, number: Any) -> Any:
     arguments = replaced((call.args, call.kwargs), slot.path, as_tensor(number))
     args, kwargs = copied(arguments)
-    torch.manual_seed(0)
+    # `torch.manual_seed` looks for the caller each time, which takes longer than the call.
+    torch.default_generator.manual_seed(0)
     try:
         return fn(args, kwargs)
     except Exception as error:
@@ -140,9 +144,9 @@ class Sweep:
         self.taken = 0
         self.problems: list[str] = []
 
-    def operator(self, op: Any) -> None:
+    def calls(self, given: Iterable[Call]) -> None:
         tried: dict[Any, int] = {}
-        for call in calls(op):
+        for call in given:
             for slot in slots((call.args, call.kwargs)):
                 key = (call.name, slot.path, type(slot.number))
                 tried[key] = tried.get(key, 0) + 1
@@ -181,10 +185,14 @@ class Sweep:
                 break
 
 
-def chosen() -> Iterator[Any]:
+def chosen() -> Iterator[Iterable[Call]]:
+    """The calls of each operator that is looked at today."""
     for op in operator_database():
         if is_chosen(op.name):
-            yield op
+            yield calls(op)
+    for index, call in enumerate(more_calls()):
+        if is_chosen(f"{call.name} {index}"):
+            yield (call, *filter(None, [by_name(call)]))
 
 
 @pytest.mark.skipif(api.PLAIN, reason="asks what is recorded")
@@ -194,8 +202,8 @@ def test_numbers_given_as_tensors(shard: int) -> None:
     operators = list(chosen())[shard::SHARDS]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for op in operators:
-            sweep.operator(op)
+        for given in operators:
+            sweep.calls(given)
     print(
         f"STATOR_SWEEP={WHICH}: {len(operators)} operators, {sweep.slots} numbers, "
         f"{sweep.taken} of them taken as tensors"

@@ -224,6 +224,12 @@ def dimensions(t: Tensor) -> Any:
     return x.sum(t).shape, x.mean(dim=[t]).shape, x.unsqueeze(t).shape, x.softmax(t), joined
 
 
+@given(0, 1)
+def metadata(t: Tensor) -> Any:
+    x = table()
+    return x.size(t), x.size(dim=t), x.stride(t)
+
+
 @given(1, 2, 3)
 def parts(t: Tensor) -> Any:
     x = table()

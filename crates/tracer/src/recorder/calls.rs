@@ -261,6 +261,9 @@ impl Recorder {
         if !matches!(class, Class::Operation(_)) {
             self.tally.call();
         }
+        if matches!(class, Class::StateRead) {
+            self.refuse_numbers_of_state(frame, callable, args);
+        }
         if self.meets_symbols() && !matches!(class, Class::Operation(_) | Class::GraphBreak) {
             return self.symbolic_call(frame, class, callable, args, names);
         }

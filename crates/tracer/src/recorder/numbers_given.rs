@@ -88,6 +88,27 @@ impl Recorder {
         }
     }
 
+    /// Ends the trace before a read of metadata that is told by a tensor what to read: `x.size(t)`.
+    pub(super) fn refuse_numbers_of_state(
+        &self,
+        frame: &Frame<'_>,
+        callable: Borrowed<'_, '_>,
+        args: &[Borrowed<'_, '_>],
+    ) {
+        let mut state = self.state.borrow_mut();
+        let is_read = args.iter().enumerate().any(|(place, arg)| {
+            (place > 0 || state.kind(*arg) != Kind::Tensor) && holds_tensor(&mut state, *arg)
+        });
+        drop(state);
+        if is_read {
+            let name = heap::callable_name(callable);
+            if !name.contains("has_torch_function") && name != "result_type" {
+                let detail = format!("a tensor as a number that {name} is given");
+                self.stop(frame, Reason::DataRead, detail);
+            }
+        }
+    }
+
     /// Whether a Python function that counts as one operation is traced like any other, because a tensor
     /// stands where its code wants something else.
     pub(super) fn is_looked_into(
