@@ -324,6 +324,24 @@ def test_numbers_of_the_arithmetic_are_data(program: Callable[..., Any]) -> None
         assert api.PLAIN or (api.traces(compiled), api.breaks(compiled)) == (1, 0)
 
 
+def test_a_number_that_an_operation_may_refuse_is_read() -> None:
+    """A replay that raises must find what it wrote as it was; so the write is no part of one with the number."""
+
+    def refused(x: Tensor, t: Tensor) -> Any:
+        x.add_(1)
+        try:
+            return torch.dropout(x, t, True)
+        except RuntimeError:
+            return "refused"
+
+    compiled = api.compile(refused)
+    for number in (0.0, 0.0, 1.0, 2.0, 0.0):
+        x, y = torch.zeros(3), torch.zeros(3)
+        found, expected = compiled(x, torch.tensor(number)), refused(y, torch.tensor(number))
+        assert str(found) == str(expected)
+        assert torch.equal(x, y)
+
+
 @pytest.mark.skipif(api.PLAIN, reason="asks a backend")
 def test_other_backends_break_where_a_number_is_a_tensor() -> None:
     """Their code can't read it."""

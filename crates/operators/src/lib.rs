@@ -25,6 +25,6 @@ mod schemas;
 pub mod torch;
 
 pub use facts::{Facts, facts};
-pub use raising::{Raising, raising};
+pub use raising::{Raising, raises_no_more_for_scalars, raising};
 pub use row::{Determined, Row, Traits};
 pub use schemas::{Given, Schemas, Use};

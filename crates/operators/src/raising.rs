@@ -72,6 +72,12 @@ const INDEXED: &str = "getitem setitem embedding gather scatter scatter_add scat
 const DIVISIONS: &str = "div divide idiv rdiv floor_divide floordiv ifloordiv rfloordiv remainder fmod mod imod rmod pow \
     ipow rpow";
 
+/// Of those that raise for metadata alone: no value of the numbers they compute with makes them raise, if they
+/// compute in floats. (An `int8` refuses an `alpha` of 300; `dropout` refuses a probability of 2.)
+const SCALARS: &str = "add addbmm addcdiv addcmul addmm addmv addr baddbmm batch_norm clamp clamp_max clamp_min clip \
+    group_norm instance_norm layer_norm leaky_relu lerp nan_to_num rms_norm rsub scaled_dot_product_attention softplus \
+    sub subtract threshold";
+
 /// For what an operation may raise, beyond its inputs' metadata and want of memory; and what it gives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Raising {
@@ -118,9 +124,23 @@ pub fn raising(name: &str) -> Raising {
     INDEX.get(bare).copied().unwrap_or(Raising::Unknown)
 }
 
+/// Whether an operation that computes in floats raises for no value of a number that it is given as a tensor,
+/// of whose data no guard speaks.
+#[must_use]
+pub fn raises_no_more_for_scalars(name: &str) -> bool {
+    let bare = name.trim_matches('_');
+    SCALARS.split_whitespace().any(|known| known == bare)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{DIVISIONS, INDEX, INDEXED, MADE, RANDOM, STEADY, SWITCHES, VIEWS};
+    use super::{DIVISIONS, INDEX, INDEXED, MADE, RANDOM, SCALARS, STEADY, SWITCHES, VIEWS};
+
+    #[test]
+    fn scalars_are_of_steady_operations() {
+        let mut names = SCALARS.split_whitespace();
+        assert!(names.all(|name| STEADY.split_whitespace().any(|steady| steady == name)));
+    }
 
     #[test]
     fn each_name_stands_once() {

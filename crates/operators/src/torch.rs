@@ -63,7 +63,8 @@ fn traits(name: &str) -> Traits {
 }
 
 /// The name of an operation alone: of `torch.nn.functional.relu`, and of `torch.ops.aten.relu.default`.
-fn bare(printed: &str) -> &str {
+#[must_use]
+pub fn bare(printed: &str) -> &str {
     match printed.strip_prefix("torch.ops.") {
         Some(operator) => operator.split('.').nth(1).unwrap_or(operator),
         None => printed.rsplit('.').next().unwrap_or(printed),

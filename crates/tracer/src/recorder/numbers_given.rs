@@ -6,7 +6,8 @@ use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor;
 use stator_cpython::object::{Borrowed, Object};
-use stator_operators::{Determined, Given, Use};
+use stator_operators::torch as operators;
+use stator_operators::{Determined, Given, Raising, Use, raises_no_more_for_scalars, raising};
 
 use super::Recorder;
 use super::kinds::Kind;
@@ -41,34 +42,25 @@ impl Recorder {
         let given: SmallVec<[Given; 8]> =
             args.iter().map(|arg| described(&mut state, *arg)).collect();
         drop(state);
-        match Reading::of_operator(callable.py(), &operation.name) {
+        let names = names.map_or_else(Vec::new, heap::tuple_items);
+        let names: SmallVec<[String; 8]> =
+            names.iter().map(|name| heap::text(name.as_borrowed())).collect();
+        let names: SmallVec<[&str; 8]> = names.iter().map(String::as_str).collect();
+        let found = match Reading::of_operator(callable.py(), &operation.name) {
             Reading::Data => Use::Data,
-            Reading::Literal => match given.get(first) {
-                Some(Given::Tensor { .. }) => Use::Data,
-                _ => Use::Scalar,
+            Reading::Literal if matches!(given.get(first), Some(Given::Tensor { .. })) => Use::Data,
+            // A type that is asked for may not hold the number.
+            Reading::Literal if names.contains(&"dtype") || operation.is_method => Use::Read,
+            Reading::Literal => Use::Scalar,
+            Reading::Schemas(schemas) => match schemas.tensors(&given, &names) {
+                // No guard says that the number won't make the operation raise.
+                Use::Scalar if !may_take_any(operation, &given) => Use::Read,
+                found => found,
             },
-            Reading::Schemas(schemas) => {
-                let names = names.map_or_else(Vec::new, heap::tuple_items);
-                let names: SmallVec<[String; 8]> =
-                    names.iter().map(|name| heap::text(name.as_borrowed())).collect();
-                let names: SmallVec<[&str; 8]> = names.iter().map(String::as_str).collect();
-                schemas.tensors(&given, &names)
-            }
             Reading::Parameters(_) => Use::Read,
-        }
-    }
-
-    /// Why the trace can't go on with an operation that makes this of its tensors, if so.
-    pub(super) fn reads_number(&self, operation: &Operation, tensors: Use) -> Option<Stop> {
-        let reads = match tensors {
-            Use::Data => false,
-            // Called again, the operation reads the number again. Another backend's code can't.
-            Use::Scalar => !self.session.is_eager,
-            Use::Read => true,
         };
-        reads.then(|| {
-            (Reason::DataRead, format!("a tensor as a number that {} is given", operation.name))
-        })
+        // Called again, the operation reads the number again. Another backend's code can't.
+        if found == Use::Scalar && !self.session.is_eager { Use::Read } else { found }
     }
 
     /// Ends the trace if an operation has returned one of its arguments, and a number that is a tensor may
@@ -147,6 +139,14 @@ impl Recorder {
                 && holds_tensor(&mut state, *arg)
         })
     }
+}
+
+/// Whether an operation raises for no value of a number that it computes with, as far as it is known not to
+/// raise for data at all.
+fn may_take_any(operation: &Operation, given: &[Given]) -> bool {
+    let name = operators::bare(&operation.name);
+    let is_inexact = matches!(given.first(), Some(Given::Tensor { is_inexact: true, .. }));
+    raising(name) == Raising::Unknown || (is_inexact && raises_no_more_for_scalars(name))
 }
 
 /// Whether an argument is or holds a tensor of one element.

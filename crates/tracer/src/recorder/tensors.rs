@@ -312,7 +312,10 @@ impl Recorder {
         let mut tensors = Use::Data;
         if let Some(detail) = self.depends_on_data(operation, args, names).or_else(|| {
             tensors = self.use_of_tensors(operation, callable, args, names);
-            self.reads_number(operation, tensors)
+            (tensors == Use::Read).then(|| {
+                let detail = format!("a tensor as a number that {} is given", operation.name);
+                (Reason::DataRead, detail)
+            })
         }) {
             self.stop(frame, detail.0, detail.1);
         } else if let Some(detail) = self.calls_back(args) {
