@@ -22,6 +22,7 @@ demo-federated: $(VENV)/built
 bench: $(VENV)/built
 	$(BIN)/python -m bench
 	$(BIN)/python -m bench.federated
+	$(BIN)/python -m bench.cliff
 
 # pytest comes last: its closing lines are the ones a reader of the output looks for.
 test: test-rust test-cpython-fast test-python

@@ -56,6 +56,19 @@ def evaluate_everything(*, count: bool = True) -> Iterator[Counts]:
 
 
 @contextmanager
+def spans(*, replay: int, native: int, recording: int = 0) -> Iterator[None]:
+    """Decide as if each replay, native call and recording took so many nanoseconds.
+
+    Where a replay takes none, nothing is measured: the estimate decides alone.
+    """
+    _native.say_spans((replay, native, recording))
+    try:
+        yield
+    finally:
+        _native.say_spans(None)
+
+
+@contextmanager
 def hand_over_at(code: CodeType, unit: int) -> Iterator[None]:
     """Give frames of ``code`` to CPython before the instruction at code unit ``unit``."""
     _native.hand_over_at(code, unit)

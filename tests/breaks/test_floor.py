@@ -20,7 +20,8 @@ X = torch.arange(4.0)
 
 @pytest.fixture(autouse=True)
 def _floor() -> Iterator[None]:
-    with stator.config.patch(skip_unprofitable=True):
+    # The estimate decides alone.
+    with stator.config.patch(skip_unprofitable=True), _testing.spans(replay=0, native=0):
         yield
 
 

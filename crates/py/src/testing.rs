@@ -134,6 +134,13 @@ fn layout_differences() -> Vec<(&'static str, usize, i64)> {
     layout::differences()
 }
 
+/// From now on a replay, a native call and a recording take so many nanoseconds, as far as decisions go.
+#[pyfunction]
+#[pyo3(signature = (spans))]
+fn say_spans(spans: Option<[u64; 3]>) {
+    stator_tracer::clock::say(spans);
+}
+
 /// Adds the submodule.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let testing = PyModule::new(module.py(), "testing")?;
@@ -145,6 +152,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     testing.add_function(wrap_pyfunction!(hand_over_every, &testing)?)?;
     testing.add_function(wrap_pyfunction!(panic_at_next_step, &testing)?)?;
     testing.add_function(wrap_pyfunction!(counts, &testing)?)?;
+    testing.add_function(wrap_pyfunction!(say_spans, &testing)?)?;
     testing.add_function(wrap_pyfunction!(layout_differences, &testing)?)?;
     module.add_submodule(&testing)
 }

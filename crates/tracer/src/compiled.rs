@@ -17,7 +17,9 @@ use stator_cpython::thread::c_stack::{self, Room};
 
 use crate::bind::Signature;
 use crate::breaks::{Break, Place, Reason};
+use crate::budget::Budget;
 use crate::check::{Failure, Resolved, foreign_mode, read_global_state};
+use crate::clock::{self, Span};
 use crate::disabled::is_in_disabled;
 use crate::emission;
 use crate::entries::{Entries, Failures};
@@ -35,12 +37,15 @@ use crate::resume::session::{Brought, Root, Session};
 use crate::stance::{self, Stance};
 
 mod reports;
+mod resting;
 mod weighing;
 
 use reports::{
     break_report, location, log_bytecode, log_entry, mark_error, name, recompile_error,
     recompile_report,
 };
+
+use resting::Rest;
 
 pub(crate) use reports::graph_break_error;
 
@@ -61,6 +66,8 @@ pub struct Compiled {
     hits: AtomicU64,
     native: AtomicU64,
     recording: AtomicBool,
+    rest: Rest,
+    budget: Mutex<Budget>,
 }
 
 /// What a compiled function remembers between calls.
@@ -160,6 +167,8 @@ impl Compiled {
             hits: AtomicU64::new(0),
             native: AtomicU64::new(0),
             recording: AtomicBool::new(false),
+            rest: Rest::default(),
+            budget: Mutex::default(),
         };
         let this = {
             // CPython 3.11 and 3.12 make the instance dictionary before PyO3 moves `this` in: a
@@ -245,6 +254,8 @@ impl Compiled {
         self.points.clear();
         self.hits.store(0, Ordering::Relaxed);
         self.native.store(0, Ordering::Relaxed);
+        self.rest.end();
+        *lock(&self.budget) = Budget::default();
         drop(dropped);
     }
 
@@ -329,9 +340,14 @@ impl Compiled {
             // A compiled function within another: part of its trace.
             return function.call(args, kwargs);
         }
-        if stance::get(py) == Stance::ForceEager || is_in_disabled() {
+        let stance = stance::get(py);
+        if stance == Stance::ForceEager || is_in_disabled() {
             return own.run_natively(py, args, kwargs);
         }
+        if stance == Stance::Default && own.rests() {
+            return own.run_natively(py, args, kwargs);
+        }
+        let began = own.rest.is_timing().then(clock::start);
         let Some((signature, first)) = own.prepare(this)? else {
             return own.run_natively(py, args, kwargs);
         };
@@ -344,13 +360,13 @@ impl Compiled {
         if let Some(entry) = first
             && let Some(resolved) = entry.check_fast(py, &locals)
         {
-            return Self::replay(this, &entry, resolved, args, kwargs);
+            return Self::take_turn(this, &entry, resolved, (args, kwargs), began);
         }
         let entries = lock(&own.state).entries.clone();
         match entries.fitting(py, &locals) {
             Ok((entry, resolved)) => {
                 lock(&own.state).entries.use_first(entry);
-                Self::replay(this, entry, resolved, args, kwargs)
+                Self::take_turn(this, entry, resolved, (args, kwargs), began)
             }
             Err(failures) => Self::miss(this, args, kwargs, failures),
         }
@@ -393,24 +409,57 @@ impl Compiled {
         Self::give_up(this, &Break { reason, detail, stack }).map(|()| None)
     }
 
-    fn replay<'py>(
+    /// A call that an entry fits: replays it, or has a reason not to. `began`: the call's start, if it's
+    /// timed.
+    fn take_turn<'py>(
         this: &Bound<'py, Self>,
         entry: &Arc<Entry>,
         resolved: Resolved<'py>,
-        args: &Bound<'py, PyTuple>,
-        kwargs: Option<&Bound<'py, PyDict>>,
+        (args, kwargs): (&Bound<'py, PyTuple>, Option<&Bound<'py, PyDict>>),
+        began: Option<clock::Start>,
     ) -> PyResult<Object<'py>> {
         let (py, own) = (this.py(), this.get());
-        let turn = own.turn(entry);
+        let turn = own.turn(entry, began.is_some());
         let is_small = !entry.breaks() && !own.fullgraph && entry.is_small();
-        if turn == Turn::Native
+        if matches!(turn, Turn::Native | Turn::Timed(Span::Native))
             || is_small
             || (entry.makes_frames() && c_stack::room() != Room::Enough)
         {
             // What was found may be gone before the function ends.
             drop(resolved);
-            return own.run_natively(py, args, kwargs);
+            if turn == Turn::Native {
+                own.rest.tire(Some(entry));
+            }
+            let began = clock::start();
+            let result = own.run_natively(py, args, kwargs);
+            if result.is_ok() && turn == Turn::Timed(Span::Native) {
+                Self::timed(this, entry, Span::Native, began.took(Span::Native));
+            }
+            return result;
         }
+        if turn == Turn::Replay {
+            own.rest.end();
+        }
+        let takes = lock(&own.budget).takes();
+        let result = Self::replay(this, entry, resolved, (args, kwargs), turn);
+        if let Some(began) = began
+            && turn == Turn::Timed(Span::Replay)
+            && result.is_ok()
+            && lock(&own.budget).takes() == takes
+        {
+            Self::timed(this, entry, Span::Replay, began.took(Span::Replay));
+        }
+        result
+    }
+
+    fn replay<'py>(
+        this: &Bound<'py, Self>,
+        entry: &Arc<Entry>,
+        resolved: Resolved<'py>,
+        (args, kwargs): (&Bound<'py, PyTuple>, Option<&Bound<'py, PyDict>>),
+        turn: Turn,
+    ) -> PyResult<Object<'py>> {
+        let (py, own) = (this.py(), this.get());
         let mut staged = Vec::new();
         let replayed = entry.replay(py, &resolved, own.backend.as_ref(), &mut staged);
         // What runs from here on may drop the last references to what was found.
@@ -465,6 +514,10 @@ impl Compiled {
         if stance::get(py) == Stance::FailOnRecompile {
             return Err(recompile_error(this, &failures));
         }
+        if Self::is_out_of_budget(this) {
+            own.rest.tire(None);
+            return own.run_natively(py, args, kwargs);
+        }
         let Some(session) = own.begin(py) else {
             // Another thread records it, or the stance is against it.
             return own.run_natively(py, args, kwargs);
@@ -481,6 +534,9 @@ impl Compiled {
         let limit = session.limit;
         if lock(&own.state).entries.len() >= limit {
             Self::reach_limit(this, limit, &failures)?;
+            if own.may_skip() {
+                own.rest.tire(None);
+            }
             return own.run_natively(py, args, kwargs);
         }
         if !failures.is_empty() && Log::Recompiles.is_on() {
@@ -513,6 +569,7 @@ impl Compiled {
         let py = this.py();
         let brought = session.finish();
         let root = brought.entry();
+        lock(&this.get().budget).recorded(session.took(), root.is_some());
         let settled = Self::settle(this, brought);
         match result {
             Err(raised) if raised.is_instance_of::<GraphBreak>(py) => {

@@ -21,6 +21,7 @@ use crate::effects;
 use crate::emission::{self, Emission};
 use crate::evaluator::Link;
 use crate::floor::Floor;
+use crate::gauge::Gauge;
 use crate::locate::{Places, ShownPlaces, shown_path, source_line};
 use crate::lock;
 use crate::policy::{Dims, History, Seen};
@@ -47,6 +48,7 @@ pub struct Entry {
     follower: Mutex<Option<Follower>>,
     estimate: Estimate,
     floor: Floor,
+    gauge: Gauge,
 }
 
 /// The trace that was replayed behind another one's break.
@@ -127,6 +129,7 @@ impl Entry {
             follower: Mutex::default(),
             estimate,
             floor: Floor::default(),
+            gauge: Gauge::default(),
         }))
     }
 
@@ -262,6 +265,22 @@ impl Entry {
         let [instructions, frames, modules, members, calls] = self.traced.work.counts();
         let standing = self.traced.ending.standing().unwrap_or(0) as u64;
         [instructions, frames, modules, members, calls, self.graph_nodes() as u64, standing]
+    }
+
+    /// What is measured of calls that begin with it.
+    #[must_use]
+    pub fn gauge(&self) -> &Gauge {
+        &self.gauge
+    }
+
+    /// Calls that run natively before another one is tried.
+    pub fn natives_left(&self) -> u32 {
+        if self.floor.is_under() { self.floor.left() } else { self.gauge.left() }
+    }
+
+    /// So many calls run natively that don't ask the entry: at most as many as are left.
+    pub fn pass(&self, calls: u32) {
+        if self.floor.is_under() { self.floor.pass(calls) } else { self.gauge.pass(calls) }
     }
 
     /// Whether calls that it fits run natively.

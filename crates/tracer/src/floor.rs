@@ -7,8 +7,9 @@
 
 use std::fmt;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
+use crate::clock::Span;
 use crate::lock;
 use crate::profit::Estimate;
 
@@ -31,6 +32,7 @@ pub struct Floor {
     distance: AtomicU32,
     /// The estimate that calls run natively by; taken by the first of them.
     reason: Mutex<Option<Estimate>>,
+    is_steered: AtomicBool,
 }
 
 /// What is done with a call that the entry fits.
@@ -42,6 +44,8 @@ pub enum Turn {
     Native,
     /// It is replayed, then estimated again.
     Trial,
+    /// It is replayed or run natively, and timed.
+    Timed(Span),
 }
 
 /// What a call has brought.
@@ -114,6 +118,9 @@ impl Floor {
     /// Decides by the estimate of a call, from the entry to the call's end. `leads_on`: the entry ends at
     /// a graph break, so not all its calls do the same. Says so if the decision is a new one.
     pub fn weigh(&self, estimate: Estimate, news: News, leads_on: bool) -> Option<Verdict> {
+        if estimate.is_steered() {
+            self.is_steered.store(true, Relaxed);
+        }
         if news == News::Unfinished {
             if self.is_under() {
                 self.state.store(REPLAYS, Relaxed);
@@ -137,6 +144,30 @@ impl Floor {
         self.state.store(if leads_on { distance + 1 } else { NEVER_TRIED }, Relaxed);
         *lock(&self.reason) = Some(estimate);
         (state == REPLAYS).then_some(Verdict::Native)
+    }
+
+    /// Whether plain Python would do something else than a replay.
+    #[must_use]
+    pub fn is_steered(&self) -> bool {
+        self.is_steered.load(Relaxed)
+    }
+
+    /// Calls that run natively up to the next trial.
+    #[must_use]
+    pub fn left(&self) -> u32 {
+        match self.state.load(Relaxed) {
+            REPLAYS | PAYS => 0,
+            NEVER_TRIED => u32::MAX,
+            left => left - 1,
+        }
+    }
+
+    /// So many calls will run natively without being counted, at most [`Floor::left`].
+    pub fn pass(&self, calls: u32) {
+        match self.state.load(Relaxed) {
+            REPLAYS | PAYS | NEVER_TRIED => {}
+            left => self.state.store(left.saturating_sub(calls).max(1), Relaxed),
+        }
     }
 
     /// Why calls run natively, if that is new.

@@ -1,8 +1,8 @@
 //! Whether a replay gains anything over CPython: what a trace saves, and what its replay costs.
 //!
-//! Nothing is timed: a program must do the same whatever else runs on the machine. What a trace saves is
-//! counted while it is recorded, and the counts are weighed with [`Prices`], which `python -m bench.profit`
-//! measures. See "When a graph is too small" in `docs/graph_breaks.md`.
+//! Here nothing is timed: what a trace saves is counted while it is recorded, and the counts are weighed
+//! with [`Prices`], which `python -m bench.profit` measures. Where they are wrong, `gauge.rs` finds out. See
+//! "When a graph is too small" in `docs/graph_breaks.md`.
 
 use std::cell::Cell;
 use std::fmt;
@@ -175,6 +175,12 @@ impl Estimate {
             breaks: u64::from(standing.is_some()),
             is_steered: work.is_steered,
         }
+    }
+
+    /// Whether plain Python would do something else.
+    #[must_use]
+    pub fn is_steered(&self) -> bool {
+        self.is_steered
     }
 
     /// Whether calls had better be replayed than run natively.

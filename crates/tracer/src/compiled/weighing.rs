@@ -6,9 +6,11 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 
 use super::{Compiled, location, name};
+use crate::clock::{self, Span};
 use crate::config;
 use crate::entry::Entry;
-use crate::floor::{News, Turn};
+use crate::floor::{News, Turn, Verdict};
+use crate::gauge::{Finding, Step};
 use crate::locate::shown_path;
 use crate::lock;
 use crate::logs::Log;
@@ -19,7 +21,7 @@ use crate::resume::testing::Breaks;
 impl Compiled {
     /// Whether calls that gain nothing may run natively. What a graph gains that a backend has
     /// compiled isn't estimated; tests that count breaks want all of them.
-    fn may_skip(&self) -> bool {
+    pub(super) fn may_skip(&self) -> bool {
         self.backend.is_none()
             && !self.fullgraph
             && config::skips_unprofitable()
@@ -56,16 +58,28 @@ impl Compiled {
         };
         let Some(verdict) = entry.floor().weigh(estimate, news, entry.breaks()) else { return };
         if Log::GraphBreaks.is_on() {
-            let (file, line) = location(this);
-            let head = format!("{verdict} {} ({}:{line})", name(this), shown_path(&file));
-            Log::GraphBreaks.emit(this.py(), &format!("{head}\n{}", verdict.report(estimate)));
+            Self::say(this, &verdict.to_string(), &verdict.report(estimate));
         }
     }
 
-    /// What is done with a call that an entry fits.
-    pub(super) fn turn(&self, entry: &Entry) -> Turn {
-        if !entry.floor().is_under() || !self.may_skip() {
+    /// What is done with a call that an entry fits. `is_timed`: its start is known.
+    pub(super) fn turn(&self, entry: &Entry, is_timed: bool) -> Turn {
+        if !self.may_skip() || entry.floor().is_steered() {
             return Turn::Replay;
+        }
+        if !entry.floor().is_under() {
+            if clock::is_still() {
+                return Turn::Replay;
+            }
+            let usual = if entry.gauge().loses() { Turn::Native } else { Turn::Replay };
+            return match entry.gauge().step() {
+                Step::Usual => usual,
+                Step::Timed(Span::Replay) if !is_timed => {
+                    self.rest.time(true);
+                    usual
+                }
+                Step::Timed(span) => Turn::Timed(span),
+            };
         }
         let turn = entry.floor().turn();
         if turn == Turn::Native
@@ -74,5 +88,51 @@ impl Compiled {
             lock(&self.state).reason = Some(estimate.to_string());
         }
         turn
+    }
+
+    /// A call that began with this entry was timed.
+    pub(super) fn timed(this: &Bound<'_, Self>, entry: &Entry, span: Span, nanos: u64) {
+        let own = this.get();
+        lock(&own.budget).timed(span, nanos);
+        let Some((finding, measured, is_new)) = entry.gauge().add(span, nanos) else { return };
+        own.rest.time(false);
+        if finding == Finding::Gains && measured.gains() {
+            lock(&own.budget).gains();
+        }
+        // That replays gain is what everybody expects, unless something else was said before.
+        let is_told = is_new && (finding == Finding::Loses || lock(&own.budget).is_told());
+        if finding == Finding::Loses && is_new {
+            lock(&own.state).reason = Some(measured.to_string());
+        }
+        if is_told && Log::GraphBreaks.is_on() {
+            let what = if finding == Finding::Loses { Verdict::Native } else { Verdict::Replayed };
+            Self::say(this, &what.to_string(), &format!("  Why: {measured}"));
+        }
+    }
+
+    /// Whether nothing more may be recorded, because that has cost too much for what it has brought.
+    pub(crate) fn is_out_of_budget(this: &Bound<'_, Self>) -> bool {
+        let own = this.get();
+        if !own.may_skip() || lock(&own.budget).allows() {
+            return false;
+        }
+        let told = lock(&own.budget).tell();
+        if let Some(why) = told {
+            for entry in lock(&own.state).entries.iter() {
+                entry.gauge().hurry();
+            }
+            if Log::GraphBreaks.is_on() {
+                Self::say(this, "isn't recorded any more:", &format!("  Why: {why}"));
+            }
+            lock(&own.state).reason = Some(why);
+        }
+        true
+    }
+
+    /// A record of the `graph_breaks` log about the function.
+    fn say(this: &Bound<'_, Self>, what: &str, why: &str) {
+        let (file, line) = location(this);
+        let head = format!("{what} {} ({}:{line})", name(this), shown_path(&file));
+        Log::GraphBreaks.emit(this.py(), &format!("{head}\n{why}"));
     }
 }

@@ -452,6 +452,9 @@ impl Driver {
 
     /// Begins a recording behind the break, if it is allowed.
     fn begin(&self, py: Python<'_>, chain: &[Waiting<'_>]) -> bool {
+        if Compiled::is_out_of_budget(self.compiled.bind(py)) {
+            return false;
+        }
         let Some(session) = self.compiled.get().begin(py) else { return false };
         match Recorder::behind_break(py, chain, self.handled_at_entry, session.clone()) {
             Ok(recorder) => {

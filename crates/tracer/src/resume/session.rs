@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::point::Points;
 use crate::breaks::Break;
+use crate::clock::{self, Span};
 use crate::entry::Entry;
 use crate::profit::Estimate;
 use crate::program::rules::Rules;
@@ -39,6 +40,7 @@ pub struct Session {
     tried_again: Cell<bool>,
     broken_mark: RefCell<Option<BrokenMark>>,
     estimate: Cell<Estimate>,
+    began: clock::Start,
     /// How many instructions were marked when it began.
     marks: usize,
 }
@@ -93,6 +95,7 @@ impl Session {
             tried_again: Cell::new(false),
             broken_mark: RefCell::default(),
             estimate: Cell::default(),
+            began: clock::start(),
             marks,
         }
     }
@@ -160,6 +163,11 @@ impl Session {
     /// A break was met.
     pub fn broke(&self, stop: Break) {
         self.breaks.borrow_mut().push(stop);
+    }
+
+    /// Nanoseconds since it began.
+    pub fn took(&self) -> u64 {
+        self.began.took(Span::Recording)
     }
 
     /// What it has brought.

@@ -1,0 +1,55 @@
+//! The one clock that decisions are made by. Tests say how long things take, and so decide the same
+//! on every machine.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+/// What is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Span {
+    /// A call that is replayed.
+    Replay,
+    /// A call that runs natively.
+    Native,
+    /// A call that is recorded, all of it or the rest from some graph break on.
+    Recording,
+}
+
+/// The clock is asked.
+const REAL: u64 = u64::MAX;
+
+static SAID: [AtomicU64; 3] = [const { AtomicU64::new(REAL) }; 3];
+
+/// A moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Start(Instant);
+
+/// Now.
+#[must_use]
+pub fn start() -> Start {
+    Start(Instant::now())
+}
+
+impl Start {
+    /// Nanoseconds since then.
+    #[must_use]
+    pub fn took(self, span: Span) -> u64 {
+        match SAID[span as usize].load(Relaxed) {
+            REAL => self.0.elapsed().as_nanos().try_into().unwrap_or(REAL),
+            said => said,
+        }
+    }
+}
+
+/// Whether a test wants nothing to be measured.
+#[must_use]
+pub fn is_still() -> bool {
+    SAID[Span::Replay as usize].load(Relaxed) == 0
+}
+
+/// From now on a replay, a native call and a recording take so many nanoseconds; none: what they take.
+pub fn say(spans: Option<[u64; 3]>) {
+    for (said, span) in SAID.iter().zip(spans.unwrap_or([REAL; 3])) {
+        said.store(span, Relaxed);
+    }
+}

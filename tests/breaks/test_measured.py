@@ -1,0 +1,161 @@
+"""What the estimate can't know is measured: replays that lose aren't made, and recording has a budget."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import stator
+from stator import _testing
+
+X = torch.arange(4.0)
+MODEL = nn.Sequential(*(nn.ReLU() for _ in range(12)))
+WARM, FIRST, LATER, DISTANCE = 20, 14, 6, 256
+"""Replays before the first look, calls of the first look and of later ones, calls between the first two."""
+
+
+@pytest.fixture(autouse=True)
+def _floor() -> Iterator[None]:
+    with stator.config.patch(skip_unprofitable=True):
+        yield
+
+
+@stator.disable
+def note(*what: object) -> None:
+    """Breaks the graph."""
+
+
+def modules(x: Tensor) -> Tensor:
+    x = MODEL(x) + 1
+    note()
+    return MODEL(x)
+
+
+def calls(function: Any, count: int, *args: Any) -> str:
+    """Which of so many calls were replayed (`r`), ran natively (`n`) or were recorded (`.`)."""
+    ways = []
+    for _ in range(count):
+        before = stator.stats(function)
+        assert torch.equal(function(*args), modules(X))
+        after = stator.stats(function)
+        ways.append(
+            "r" if after.hits > before.hits else "n" if after.native > before.native else "."
+        )
+    return "".join(ways)
+
+
+def test_what_loses_runs_natively(caplog: pytest.LogCaptureFixture) -> None:
+    compiled = stator.compile(modules)
+    stator.set_logs(graph_breaks=True)
+    try:
+        with caplog.at_level(logging.DEBUG), _testing.spans(replay=50_000, native=9_000):
+            ways = calls(compiled, 2 + WARM + FIRST + 100, X)
+    finally:
+        stator.set_logs(graph_breaks=False)
+    assert ways == "." + "r" * (WARM + 1) + "rn" * (FIRST // 2) + "n" * 100
+    reason = stator.stats(compiled).reason
+    assert reason == "measured: a replay takes 50.0 µs, plain Python 9.0 µs"
+    assert reason in caplog.text and "runs natively: modules" in caplog.text
+
+
+def test_what_gains_is_replayed() -> None:
+    compiled = stator.compile(modules)
+    with _testing.spans(replay=5_000, native=9_000):
+        ways = calls(compiled, 2 + WARM + FIRST + 100, X)
+    assert ways == "." + "r" * (WARM + 1) + "rn" * (FIRST // 2) + "r" * 100
+    assert not (stator.stats(compiled).reason or "").startswith("measured:")
+
+
+def test_what_has_lost_is_looked_at_again() -> None:
+    compiled = stator.compile(modules)
+    with _testing.spans(replay=12_000, native=9_000):
+        calls(compiled, 2 + WARM + FIRST, X)
+        assert calls(compiled, DISTANCE - 1, X) == "n" * (DISTANCE - 1)
+    with _testing.spans(replay=5_000, native=9_000):
+        ways = calls(compiled, 100, X)
+    assert ways.count("n") <= 2 + LATER // 2 and ways.endswith("r" * 50)
+
+
+def test_nothing_is_measured_where_nothing_may_be_skipped() -> None:
+    with stator.config.patch(skip_unprofitable=False), _testing.spans(replay=50_000, native=9_000):
+        assert calls(stator.compile(modules), 100, X) == "." + "r" * 99
+
+
+@stator.assume_constant_result
+def vouched() -> int:
+    return 1
+
+
+def test_what_is_vouched_for_is_always_replayed() -> None:
+    @stator.compile
+    def steered(x: Tensor) -> Tensor:
+        return modules(x) * vouched()
+
+    with _testing.spans(replay=50_000, native=9_000):
+        assert calls(steered, 100, X) == "." + "r" * 99
+
+
+def test_recording_has_a_budget() -> None:
+    @stator.compile(recompile_limit=1000)
+    def function(x: Tensor, name: str) -> Tensor:
+        note(name)
+        return MODEL(x) * len(name)
+
+    with _testing.spans(replay=5_000, native=9_000, recording=3_000_000):
+        for number in range(200):
+            name = f"{number:04}"
+            assert torch.equal(function(X, name), MODEL(X) * 4)
+        stats = stator.stats(function)
+        # The first take, and as many of two milliseconds more as make five.
+        assert stats.traces <= 8 and stats.hits == 0 and stats.native >= 195
+        assert stats.reason is not None and stats.reason.startswith(
+            "recording has cost 6.0 ms beyond"
+        )
+        # What there is serves, and once it has been found to gain more is recorded.
+        for _ in range(40):
+            assert torch.equal(function(X, "0000"), MODEL(X) * 4)
+        assert stator.stats(function).hits > 10
+        for number in range(40):
+            function(X, f"again {number:04}")
+        assert stator.stats(function).traces > stats.traces
+
+
+def test_recording_behind_breaks_has_one_too() -> None:
+    names: list[str] = [""]
+
+    @stator.compile(recompile_limit=1000)
+    def function(x: Tensor) -> Tensor:
+        x = MODEL(x)
+        note()
+        return MODEL(x) * len(names[0])
+
+    with _testing.spans(replay=5_000, native=5_000, recording=3_000_000):
+        for number in range(100):
+            names[0] = f"{number:04}"
+            assert torch.equal(function(X), MODEL(MODEL(X)) * 4)
+    stats = stator.stats(function)
+    assert stats.traces <= 8 and stats.reason is not None
+
+
+def test_a_call_at_rest_is_right() -> None:
+    @stator.compile
+    def function(x: Tensor, state: list[int]) -> Tensor:
+        state[0] += 1
+        return x + state[0]
+
+    with _testing.spans(replay=1, native=1):
+        state = [0]
+        for number in range(200):
+            assert torch.equal(function(X, state), X + number + 1)
+        assert torch.equal(function(X.double(), [7]), X.double() + 8)
+        with stator.config.patch(skip_unprofitable=False):
+            hits = stator.stats(function).hits
+            for _ in range(3):
+                assert torch.equal(function(X, [3]), X + 4)
+            assert stator.stats(function).hits > hits
+    assert state == [200]
