@@ -474,7 +474,10 @@ impl Compiled {
                 lock(&own.state).reason = Some(why.into());
                 return own.run_natively(py, args, kwargs);
             }
-            Replay::Failed(error) => return Err(error),
+            Replay::Blamed(error) => {
+                return own.run_natively(py, args, kwargs).and_then(|_| Err(error));
+            }
+            Replay::Interrupted(error) | Replay::Failed(error) => return Err(error),
         };
         own.hits.fetch_add(1, Ordering::Relaxed);
         emission::give(py, staged)?;

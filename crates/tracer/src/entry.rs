@@ -66,7 +66,13 @@ pub enum Replay<'py> {
     Broke(Box<State>),
     /// Nothing outside was written: the function can run natively from its start. Says why it has to.
     Restart(&'static str),
-    /// An operation raised after the replay had written to outside tensors, or the backend failed.
+    /// As `Restart`, because a backend's code raised this: it is the program's error if the function raises
+    /// one, and the backend's if it returns.
+    Blamed(PyErr),
+    /// A signal's handler raised this while an operation ran. All is as before the replay: so it may
+    /// as well have come then.
+    Interrupted(PyErr),
+    /// An operation raised, or the backend's code, and what was written can't be taken back.
     Failed(PyErr),
 }
 
@@ -456,8 +462,6 @@ impl Entry {
                     let refused = || Replay::Failed(refusal(backend, &traced.graph, &returned));
                     return outputs.ok_or_else(refused);
                 }
-                // It may be the backend's own: plain Python can't be asked for that one.
-                Err(error) if !undo::may_handle(py, traced) => return Err(Replay::Failed(error)),
                 Err(error) => (None, error),
             },
         };
@@ -466,12 +470,22 @@ impl Entry {
         let is_undone = !undo::is_once(py, traced, failed)
             && undo.covers(traced, failed, inputs, &before, &copies)
             && copies.restore(py).is_ok_and(|restored| restored);
+        let is_interrupted = undo::is_interrupted(py, traced, failed, &error);
         if !is_undone {
-            let places = Places { py, codes: &traced.codes };
-            rollback::add_place(py, &error, &traced.graph, failed, &places);
+            if failed.is_some() && !is_interrupted {
+                let places = Places { py, codes: &traced.codes };
+                rollback::add_place(py, &error, &traced.graph, failed, &places);
+            }
             return Err(Replay::Failed(error));
         }
         rollback::restore_generators(py, &saved).map_err(Replay::Failed)?;
+        if is_interrupted {
+            return Err(Replay::Interrupted(error));
+        }
+        // It may be the backend's own: plain Python raises none, then.
+        if failed.is_none() && !undo::may_handle(py, traced) {
+            return Err(Replay::Blamed(error));
+        }
         Err(Replay::Restart("an operation raised during replay"))
     }
 

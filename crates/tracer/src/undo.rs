@@ -8,6 +8,7 @@
 //! statistics. A tensor's sizes, its gradient and which memory it has cost a reference; its data costs
 //! a copy, so the recorder ends a trace before an operation that would ask for large ones.
 
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 use stator_cpython::heap::tensor;
@@ -60,6 +61,37 @@ pub fn may_handle(py: Python<'_>, traced: &Traced) -> bool {
 pub fn is_once(py: Python<'_>, traced: &Traced, failed: Option<NodeId>) -> bool {
     let is_users = |node| Call::of(&traced.graph, node).is_some_and(|call| call.is_users());
     failed.is_some_and(|node| is_users(node) && !handlers(py, traced).may_handle(node))
+}
+
+/// Whether an exception didn't come from the operation that ran when it was raised, but from a
+/// signal's handler: plain code of PyTorch's raises in frames of its own, or in none.
+pub fn is_interrupted(
+    py: Python<'_>,
+    traced: &Traced,
+    failed: Option<NodeId>,
+    error: &PyErr,
+) -> bool {
+    if !error.is_instance_of::<PyException>(py) {
+        return true;
+    }
+    let call = failed.and_then(|node| Call::of(&traced.graph, node));
+    if call.is_none_or(|call| call.is_users()) {
+        return false;
+    }
+    let mut last = error.traceback(py).map(Bound::into_any);
+    while let Some(next) = last.as_ref().and_then(|entry| entry.getattr("tb_next").ok())
+        && !next.is_none()
+    {
+        last = Some(next);
+    }
+    let module = |entry: Object<'_>| {
+        let globals = entry.getattr("tb_frame")?.getattr("f_globals")?;
+        globals.call_method1("get", ("__name__",))?.extract::<String>()
+    };
+    // Code without a name for its module may be anybody's.
+    last.is_some_and(|entry| {
+        module(entry).is_ok_and(|name| name.split('.').next() != Some("torch"))
+    })
 }
 
 fn handlers<'a, 'py>(py: Python<'py>, traced: &'a Traced) -> Handlers<'a, 'py> {
@@ -131,10 +163,8 @@ impl Plan {
             let input = inputs[*position as usize];
             tensor::is_tensor(input).then(|| Saved::of(input, *written))
         };
-        let quiet = no_grad(py)?;
-        let saved = self.saved.iter().filter_map(save).collect::<PyResult<_>>();
-        quiet.call_method1("__exit__", (py.None(), py.None(), py.None()))?;
-        Ok(Copies(saved?))
+        let _quiet = NoGrad::new(py)?;
+        Ok(Copies(self.saved.iter().filter_map(save).collect::<PyResult<_>>()?))
     }
 }
 
@@ -155,10 +185,8 @@ impl Copies<'_> {
         if self.0.is_empty() {
             return Ok(true);
         }
-        let quiet = no_grad(py)?;
-        let restored = self.put_back(py);
-        quiet.call_method1("__exit__", (py.None(), py.None(), py.None()))?;
-        restored
+        let _quiet = NoGrad::new(py)?;
+        self.put_back(py)
     }
 
     fn put_back(&self, py: Python<'_>) -> PyResult<bool> {
@@ -248,8 +276,23 @@ fn looks_alike(left: &Object<'_>, right: &Object<'_>) -> bool {
     looks(left).is_some_and(|left| Some(left) == looks(right))
 }
 
-fn no_grad(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    let quiet = modules::import(py, "torch")?.call_method0("no_grad")?;
-    quiet.call_method0("__enter__")?;
-    Ok(quiet)
+/// Gradients are off until dropped. None of Python's code runs for that, so no signal's handler does.
+struct NoGrad<'py> {
+    switch: Object<'py>,
+    before: bool,
+}
+
+impl<'py> NoGrad<'py> {
+    fn new(py: Python<'py>) -> PyResult<Self> {
+        let before = modules::import(py, "torch")?.call_method0("is_grad_enabled")?.extract()?;
+        let switch = modules::import(py, "torch._C")?.getattr("_set_grad_enabled")?;
+        switch.call1((false,))?;
+        Ok(Self { switch, before })
+    }
+}
+
+impl Drop for NoGrad<'_> {
+    fn drop(&mut self) {
+        let _ = self.switch.call1((self.before,));
+    }
 }

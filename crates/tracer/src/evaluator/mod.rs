@@ -155,6 +155,15 @@ impl<'py> Resumed<'_, 'py> {
         Flow::Next
     }
 
+    /// Raises an exception behind the instruction that the frame has executed last.
+    pub fn interrupt(&mut self, raised: Raised) -> Flow<'py> {
+        if let Err(raised) = self.plain().unwind(raised.into()) {
+            return Flow::Left(Err(raised));
+        }
+        self.run.publish();
+        Flow::Next
+    }
+
     /// Evaluates the rest.
     pub fn evaluate<S: Sites<'py>>(&mut self, sites: &S) -> Evaluated<'py> {
         let frame = self.run.frame();

@@ -340,7 +340,13 @@ impl Driver {
                     Signal::Moved(stay, state)
                 }
             }
-            Replay::Failed(error) => Signal::Failed(error),
+            Replay::Blamed(error) | Replay::Failed(error) => Signal::Failed(error),
+            Replay::Interrupted(error) => {
+                return Next::Left(match resumed.interrupt(Raised::set(py, error)) {
+                    Flow::Left(evaluated) => evaluated,
+                    Flow::Next => natively(py, resumed),
+                });
+            }
             Replay::Restart(_) => return Next::Left(natively(py, resumed)),
         };
         *self.signal.borrow_mut() = Some(signal);
