@@ -120,8 +120,12 @@ impl Recorder {
         {
             return false;
         }
-        let mut state = self.state.borrow_mut();
-        if !args.iter().skip(1).any(|arg| holds_tensor(&mut state, *arg)) && names.is_none() {
+        let given = names.map_or(0, |names| names.len().unwrap_or(0));
+        let (positional, named) = args.split_at(args.len() - given);
+        // The first of those functions' parameters is a tensor.
+        let first = usize::from(!positional.is_empty());
+        let holds = |arg: Borrowed<'_, '_>| holds_tensor(&mut self.state.borrow_mut(), arg);
+        if !args.iter().skip(first).any(|arg| holds(*arg)) {
             return false;
         }
         let Reading::Parameters(parameters) = Reading::of_function(callable, &operation.name)
@@ -129,15 +133,12 @@ impl Recorder {
             return false;
         };
         let names = names.map_or_else(Vec::new, heap::tuple_items);
-        let (positional, named) = args.split_at(args.len() - names.len());
         let mut positional = positional.iter().enumerate();
         let mut named = names.iter().zip(named);
-        positional.any(|(place, arg)| {
-            !parameters.takes_tensor_at(place) && holds_tensor(&mut state, *arg)
-        }) || named.any(|(name, arg)| {
-            !parameters.takes_tensor_named(&heap::text(name.as_borrowed()))
-                && holds_tensor(&mut state, *arg)
-        })
+        positional.any(|(place, arg)| !parameters.takes_tensor_at(place) && holds(*arg))
+            || named.any(|(name, arg)| {
+                !parameters.takes_tensor_named(&heap::text(name.as_borrowed())) && holds(*arg)
+            })
     }
 }
 
