@@ -27,10 +27,10 @@ bench: $(VENV)/built
 # pytest comes last: its closing lines are the ones a reader of the output looks for.
 test: test-rust test-cpython-fast test-python
 
-# What `make test` does a tenth of, another one each day.
+# What `make test` does a part of.
 .PHONY: test-sweep
 test-sweep: $(VENV)/built
-	STATOR_SWEEP=all $(BIN)/python -m pytest -q tests/soundness/test_number_slots.py
+	STATOR_SWEEP=all $(BIN)/python -m pytest -q tests/soundness/test_number_slots.py tests/soundness/test_determined.py
 
 # Crates above crates/cpython start the interpreter that PYO3_PYTHON names, without torch.
 test-rust: $(VENV)/installed

@@ -19,7 +19,7 @@ CRATES = {
     "stator-federated": set(),
     "stator-graph": set(),
     "stator-guards": set(),
-    "stator-operators": set(),
+    "stator-operators": {"stator-bytecode"},
     "stator-shapes": set(),
     "stator-cpython": {"stator-bytecode"},
     "stator-tracer": {

@@ -22,10 +22,10 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 from soundness.operator_database import operator_database
 
-SAMPLES = 3
 SHARDS = 4
-# Every second operator; all of them take minutes: STATOR_ALL_OPERATORS=1.
-STEP = 1 if os.environ.get("STATOR_ALL_OPERATORS") else 2
+# Every second operator, on few samples; all of them take minutes (`make test-sweep`).
+ALL = os.environ.get("STATOR_SWEEP") == "all"
+SAMPLES, STEP = (40, 1) if ALL else (3, 2)
 
 
 def leaves(value: Any) -> list[Any]:
@@ -106,12 +106,16 @@ def variants(op: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
         yield f"Tensor.{op.name}", op.method_variant
     if op.inplace_variant is not None:
         yield f"{op.name}_", op.inplace_variant
+    packet = getattr(torch.ops.aten, op.aten_name or op.name, None)
+    if isinstance(packet, torch._ops.OpOverloadPacket):
+        yield f"torch.ops.{packet}", packet
 
 
 def problems(op: Any) -> Iterator[str]:
-    if not op.supports_dtype(torch.float32, "cpu"):
+    dtypes = [d for d in (torch.float32, torch.int64) if op.supports_dtype(d, "cpu")]
+    if not dtypes:
         return
-    samples = list(itertools.islice(op.sample_inputs("cpu", torch.float32), SAMPLES))
+    samples = list(itertools.islice(op.sample_inputs("cpu", dtypes[0]), SAMPLES))
     for name, function in variants(op):
         for sample in samples:
             args, kwargs = (sample.input, *sample.args), dict(sample.kwargs)
@@ -135,10 +139,10 @@ def problems(op: Any) -> Iterator[str]:
                 continue
             if not api.traces(compiled) or api.breaks(compiled):
                 continue
-            if function is op.op and depends_on_data(function, args, kwargs):
+            if name != f"{op.name}_" and depends_on_data(function, args, kwargs):
                 yield f"{name}: recorded, though FakeTensorMode says it depends on data"
                 break
-            for variant in range(2 if function is op.op else 1):
+            for variant in range(2 if ALL or function is op.op else 1):
                 changed = tree_map(lambda v: other_data(v, variant), (args, kwargs))
                 expected = show(fn, *tree_map(copy, changed))
                 if (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 import types
@@ -18,7 +19,7 @@ from torch import Tensor
 from stator import _stator
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-ROWS = _stator._operations()
+ROWS = _stator._rows("operations")
 # Owners that are searched for names; rows without an owner speak of all of them.
 NAMESPACES = {
     "torch._C._VariableFunctions": torch._C._VariableFunctions,
@@ -75,9 +76,36 @@ def test_every_name_resolves() -> None:
     assert not lost, f"PyTorch {torch.__version__} has no {', '.join(lost)}"
 
 
-def test_no_name_has_two_rows() -> None:
+def place_of(owner: str) -> Any:
+    """What a row's owner names, if it is or can be imported."""
+    module, _, path = owner.partition(":")
+    try:
+        place: Any = importlib.import_module(module)
+    except ImportError:
+        parent, _, name = module.rpartition(".")
+        place = getattr(importlib.import_module(parent), name)
+    for part in path.split(".") if path else ():
+        place = getattr(place, part)
+    return place
+
+
+@pytest.mark.parametrize("table", ["state", "python"])
+def test_every_name_of_state_and_of_python_resolves(table: str) -> None:
+    lost = set()
+    for owner, names, _, _ in _stator._rows(table):
+        if owner.startswith("transformers"):
+            continue  # only asked if the program has loaded it
+        places = [place_of(owner)] if owner else [Tensor, torch]
+        for name in names:
+            if name != "*" and not any(hasattr(place, name) for place in places):
+                lost.add(f"{owner}: {name}")
+    assert not lost
+
+
+@pytest.mark.parametrize("table", ["operations", "state", "python"])
+def test_no_name_has_two_rows(table: str) -> None:
     seen: set[tuple[str, str]] = set()
-    for owner, names, _, _ in ROWS:
+    for owner, names, _, _ in _stator._rows(table):
         for name in names:
             assert (owner, name) not in seen, f"{owner}: {name}"
             seen.add((owner, name))
@@ -144,11 +172,10 @@ UNKNOWN = frozenset(
     indices_copy int_repr ipu miopen_convolution miopen_convolution_add_relu
     miopen_convolution_relu miopen_convolution_transpose miopen_depthwise_convolution mtia
     native_norm q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale
-    q_zero_point qscheme quantize_per_channel quantize_per_tensor quantize_per_tensor_dynamic
-    quantized_batch_norm quantized_gru_cell quantized_lstm_cell quantized_max_pool1d
-    quantized_max_pool2d quantized_max_pool3d quantized_rnn_relu_cell quantized_rnn_tanh_cell
-    row_indices row_indices_copy saddmm slice_inverse smm spmm sspaddmm storage_type to_mkldnn
-    values values_copy xpu
+    q_zero_point qscheme quantized_batch_norm quantized_gru_cell quantized_lstm_cell
+    quantized_max_pool1d quantized_max_pool2d quantized_max_pool3d quantized_rnn_relu_cell
+    quantized_rnn_tanh_cell row_indices row_indices_copy saddmm slice_inverse smm spmm
+    sspaddmm storage_type values values_copy xpu
     """.split()
 )
 

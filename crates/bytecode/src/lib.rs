@@ -28,6 +28,7 @@ mod instruction;
 pub mod line_table;
 mod live;
 mod opcode;
+mod operators;
 mod table;
 mod text;
 mod v311;
@@ -44,6 +45,7 @@ pub use instruction::{InstrId, Instruction, decode, instruction_covering};
 pub use line_table::{Location, line_of, location_of};
 pub use live::Liveness;
 pub use opcode::Opcode;
+pub use operators::{BinaryOp, CompareOp, UnaryOp};
 pub use table::{Arg, Effect, Flow, OpInfo, Table};
 pub use version::Version;
 

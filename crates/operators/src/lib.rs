@@ -16,15 +16,21 @@
 #![forbid(unsafe_code)]
 
 mod aten;
+mod class;
 mod facts;
 pub mod programs;
+mod python;
 mod raising;
 mod row;
 mod rows;
 mod schemas;
+mod state;
 pub mod torch;
 
+pub use class::{Class, Determined, Emitter, Model, Why};
 pub use facts::{Facts, facts};
+pub use python::{PYTHON, only_adds};
 pub use raising::{Raising, raises_no_more_for_scalars, raising};
-pub use row::{Determined, Row, Traits};
+pub use row::{Row, Traits};
 pub use schemas::{Given, Schemas, Use};
+pub use state::STATE;

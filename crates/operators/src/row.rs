@@ -1,29 +1,6 @@
 //! What a row says.
 
-/// When the shapes and types of an operation's results follow from its inputs' metadata.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Determined {
-    /// Always.
-    Always,
-    /// Never: its result's shape depends on data.
-    Never,
-    /// Never: its result holds more than its metadata says (sparse, quantized tensors).
-    Unusual,
-    /// Never: its result is data, or it does what a graph can't say.
-    ReadsData,
-    /// Unless there is a tensor among the arguments from this one on (sizes given as tensors).
-    UnlessTensorBeyond(usize),
-    /// If it's given at least so many arguments.
-    AtLeast(usize),
-    /// If this argument is given, and says all: no `None`, no tensor, no -1.
-    IfGiven(usize, &'static str),
-    /// If it's given two arguments or more, no tensor among the further ones (counts given as tensors).
-    Counts,
-    /// Always, but only a replay of the trace as it is does what it does.
-    EagerOnly,
-    /// Indexing: unless the index (second argument) holds a mask or a slice with tensors.
-    Indexing,
-}
+use crate::class::Class;
 
 /// What else a row says: a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +14,43 @@ impl Traits {
     /// Gives an argument itself where a number among the arguments is zero.
     pub const RETURNS_ARGUMENT: Self = Self(1 << 1);
 
+    /// Moves what it is given, or asks for its type alone: a number that is a symbol stays one.
+    pub const MOVES: Self = Self(1 << 2);
+    /// Takes apart what it is given.
+    pub const ITERATES: Self = Self(1 << 3);
+    /// Gives the items of its arguments without looking at them.
+    pub const HANDS_ON: Self = Self(1 << 4);
+    /// Gives the same whatever order the elements of a set are in.
+    pub const UNORDERED: Self = Self(1 << 5);
+    /// Looks for an object, or puts equal ones together.
+    pub const SEARCHES: Self = Self(1 << 6);
+    /// Puts objects in order.
+    pub const ORDERS: Self = Self(1 << 7);
+    /// Compares two objects; other C functions may call it.
+    pub const COMPARES: Self = Self(1 << 8);
+    /// A trace follows it through symbolic numbers.
+    pub const NUMERIC: Self = Self(1 << 9);
+    /// Gives metadata that doesn't depend on sizes.
+    pub const SIZELESS: Self = Self(1 << 10);
+    /// Changes a container by moving references: it calls no operation.
+    pub const QUIET: Self = Self(1 << 11);
+    /// Changes a container without looking at what it holds.
+    pub const ONLY_ADDS: Self = Self(1 << 12);
+
     const NAMES: &[(Self, &str)] = &[
         (Self::WRITES_SILENTLY, "writes silently"),
         (Self::RETURNS_ARGUMENT, "returns an argument"),
+        (Self::MOVES, "moves"),
+        (Self::ITERATES, "iterates"),
+        (Self::HANDS_ON, "hands on"),
+        (Self::UNORDERED, "unordered"),
+        (Self::SEARCHES, "searches"),
+        (Self::ORDERS, "orders"),
+        (Self::COMPARES, "compares"),
+        (Self::NUMERIC, "numeric"),
+        (Self::SIZELESS, "sizeless"),
+        (Self::QUIET, "quiet"),
+        (Self::ONLY_ADDS, "only adds"),
     ];
 
     /// The traits in words.
@@ -68,8 +79,8 @@ pub struct Row {
     pub owner: &'static str,
     /// Their names, with spaces between them.
     pub names: &'static str,
-    /// When their results' metadata follows from their inputs'.
-    pub determined: Determined,
+    /// What they do.
+    pub class: Class,
     /// What else.
     pub traits: Traits,
 }

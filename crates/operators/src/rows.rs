@@ -5,7 +5,8 @@
 //! adds a name under `Always` has seen that no data decides its results' shapes; `tests/soundness/`
 //! (`test_determined.py`, `test_operators.py`) looks again.
 
-use crate::row::{Determined, Row, Traits};
+use crate::class::{Class, Determined};
+use crate::row::{Row, Traits};
 use Determined::{
     Always, AtLeast, Counts, EagerOnly, IfGiven, Indexing, Never, ReadsData, UnlessTensorBeyond,
     Unusual,
@@ -17,7 +18,7 @@ const fn row(
     traits: Traits,
     names: &'static str,
 ) -> Row {
-    Row { owner, names, determined, traits }
+    Row { owner, names, class: Class::Operation(determined), traits }
 }
 
 const NONE: Traits = Traits::NONE;

@@ -4,8 +4,9 @@ use std::sync::OnceLock;
 
 use rustc_hash::FxHashMap;
 
+use crate::class::{Class, Determined};
 use crate::facts::{Facts, facts};
-use crate::row::{Determined, Row, Traits};
+use crate::row::{Row, Traits};
 pub use crate::rows::OPERATIONS;
 
 /// Owners whose names are operators written in C, in the order in which a function with several names
@@ -28,8 +29,8 @@ pub const ATEN: &str = "torch.ops.aten";
 /// tensors without seeing data, and no tag says otherwise.
 #[must_use]
 pub fn operation(owner: &str, name: &str) -> Option<Determined> {
-    if let Some(row) = row(owner, name) {
-        return Some(row.determined);
+    if let Some(Class::Operation(determined)) = row(owner, name).map(|row| row.class) {
+        return Some(determined);
     }
     let is_named = owner == ATEN || !name.starts_with('_');
     let is_shaped = |facts: Facts| facts.has(Facts::SHAPED_WITHOUT_DATA);

@@ -1,18 +1,31 @@
 //! The table of callables, as Python sees it: for tensor programs, and for tests.
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use stator_operators::{programs, torch};
+use stator_operators::{Class, PYTHON, STATE, programs, torch};
 use stator_tracer::known;
 
-/// The rows of PyTorch's operations: owners, names, when the result is determined, traits.
+/// A row: owner, names, class, traits.
+type Shown = (&'static str, Vec<&'static str>, String, Vec<&'static str>);
+
+/// The rows of a table: of `"operations"` of PyTorch, where the class is when the result is determined; of
+/// PyTorch's `"state"`; of `"python"`.
 #[pyfunction]
-fn _operations() -> Vec<(&'static str, Vec<&'static str>, String, Vec<&'static str>)> {
-    let rows = torch::OPERATIONS.iter();
-    rows.map(|row| {
-        let determined = format!("{:?}", row.determined);
-        (row.owner, row.names().collect(), determined, row.traits.names().collect())
-    })
-    .collect()
+fn _rows(table: &str) -> PyResult<Vec<Shown>> {
+    let rows = match table {
+        "operations" => torch::OPERATIONS,
+        "state" => STATE,
+        "python" => PYTHON,
+        _ => return Err(PyValueError::new_err("no such table")),
+    };
+    let shown = rows.iter().map(|row| {
+        let class = match row.class {
+            Class::Operation(determined) => format!("{determined:?}"),
+            class => format!("{class:?}"),
+        };
+        (row.owner, row.names().collect(), class, row.traits.names().collect())
+    });
+    Ok(shown.collect())
 }
 
 /// What an operation's result depends on; `None`: it's unknown. An owner is a module's whole name,
@@ -51,7 +64,7 @@ fn _program_factories() -> Vec<&'static str> {
 /// # Errors
 /// What adding to a module raises.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(_operations, module)?)?;
+    module.add_function(wrap_pyfunction!(_rows, module)?)?;
     module.add_function(wrap_pyfunction!(_operation, module)?)?;
     module.add_function(wrap_pyfunction!(_known, module)?)?;
     module.add_function(wrap_pyfunction!(_writes_silently, module)?)?;

@@ -179,10 +179,10 @@ def _set_skip_unprofitable(skips: bool) -> None: ...
 def _breaks_page() -> str:
     """The table of break reasons as the page `docs/breaks.md`."""
 
-def _operations() -> list[tuple[str, list[str], str, list[str]]]:
-    """The rows of PyTorch's operations: owner, names, when the result is determined, traits.
+def _rows(table: str, /) -> list[tuple[str, list[str], str, list[str]]]:
+    """The rows of `"operations"`, `"state"` or `"python"`: owner, names, class, traits.
 
-    No owner: wherever PyTorch has the name.
+    No owner: wherever PyTorch has the name. An operation's class is when its result is determined.
     """
 
 def _operation(owner: str, name: str, /) -> str | None:

@@ -4,90 +4,12 @@ use std::ptr;
 
 use pyo3::ffi::{self, PyObject};
 
+pub use stator_bytecode::{BinaryOp, CompareOp, UnaryOp};
+
 use crate::object::{Borrowed, Object, owned, status};
 use crate::raised::{Raised, Result};
 
-/// A unary operator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum UnaryOp {
-    /// `+x`.
-    Positive,
-    /// `-x`.
-    Negative,
-    /// `~x`.
-    Invert,
-}
-
-/// A comparison; the discriminant is `COMPARE_OP`'s argument and the C API's `op`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum CompareOp {
-    /// `<`.
-    Lt = 0,
-    /// `<=`.
-    Le = 1,
-    /// `==`.
-    Eq = 2,
-    /// `!=`.
-    Ne = 3,
-    /// `>`.
-    Gt = 4,
-    /// `>=`.
-    Ge = 5,
-}
-
-impl CompareOp {
-    /// The operator of a `COMPARE_OP` argument.
-    #[inline]
-    pub fn from_arg(arg: u32) -> Option<Self> {
-        const ALL: [CompareOp; 6] = {
-            use CompareOp::*;
-            [Lt, Le, Eq, Ne, Gt, Ge]
-        };
-        ALL.get(arg as usize).copied()
-    }
-
-    /// The one that means the same with the operands exchanged.
-    pub fn reflected(self) -> Self {
-        match self {
-            CompareOp::Lt => CompareOp::Gt,
-            CompareOp::Le => CompareOp::Ge,
-            CompareOp::Gt => CompareOp::Lt,
-            CompareOp::Ge => CompareOp::Le,
-            same => same,
-        }
-    }
-
-    /// As Python spells it.
-    pub fn symbol(self) -> &'static str {
-        ["<", "<=", "==", "!=", ">", ">="][self as usize]
-    }
-}
-
 type BinaryFunction = unsafe extern "C" fn(*mut PyObject, *mut PyObject) -> *mut PyObject;
-
-macro_rules! binary_ops {
-    ($($name:ident = $number:literal $symbol:literal $function:expr;)*) => {
-        /// A binary operator; the discriminant is `BINARY_OP`'s argument.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum BinaryOp {
-            $(#[doc = concat!("`", $symbol, "`.")] $name = $number,)*
-        }
-
-        impl BinaryOp {
-            /// All operators, by `BINARY_OP`'s argument.
-            pub const ALL: [BinaryOp; 26] = [$(BinaryOp::$name,)*];
-
-            /// As Python spells it.
-            pub fn symbol(self) -> &'static str {
-                match self { $(BinaryOp::$name => $symbol,)* }
-            }
-        }
-
-        static FUNCTIONS: [BinaryFunction; 26] = [$($function,)*];
-    };
-}
 
 unsafe extern "C" fn power(left: *mut PyObject, right: *mut PyObject) -> *mut PyObject {
     // SAFETY: the caller gives valid objects.
@@ -99,47 +21,35 @@ unsafe extern "C" fn in_place_power(left: *mut PyObject, right: *mut PyObject) -
     unsafe { ffi::PyNumber_InPlacePower(left, right, ffi::Py_None()) }
 }
 
-binary_ops! {
-    Add = 0 "+" ffi::PyNumber_Add;
-    And = 1 "&" ffi::PyNumber_And;
-    FloorDivide = 2 "//" ffi::PyNumber_FloorDivide;
-    Lshift = 3 "<<" ffi::PyNumber_Lshift;
-    MatrixMultiply = 4 "@" ffi::PyNumber_MatrixMultiply;
-    Multiply = 5 "*" ffi::PyNumber_Multiply;
-    Remainder = 6 "%" ffi::PyNumber_Remainder;
-    Or = 7 "|" ffi::PyNumber_Or;
-    Power = 8 "**" power;
-    Rshift = 9 ">>" ffi::PyNumber_Rshift;
-    Subtract = 10 "-" ffi::PyNumber_Subtract;
-    TrueDivide = 11 "/" ffi::PyNumber_TrueDivide;
-    Xor = 12 "^" ffi::PyNumber_Xor;
-    InPlaceAdd = 13 "+=" ffi::PyNumber_InPlaceAdd;
-    InPlaceAnd = 14 "&=" ffi::PyNumber_InPlaceAnd;
-    InPlaceFloorDivide = 15 "//=" ffi::PyNumber_InPlaceFloorDivide;
-    InPlaceLshift = 16 "<<=" ffi::PyNumber_InPlaceLshift;
-    InPlaceMatrixMultiply = 17 "@=" ffi::PyNumber_InPlaceMatrixMultiply;
-    InPlaceMultiply = 18 "*=" ffi::PyNumber_InPlaceMultiply;
-    InPlaceRemainder = 19 "%=" ffi::PyNumber_InPlaceRemainder;
-    InPlaceOr = 20 "|=" ffi::PyNumber_InPlaceOr;
-    InPlacePower = 21 "**=" in_place_power;
-    InPlaceRshift = 22 ">>=" ffi::PyNumber_InPlaceRshift;
-    InPlaceSubtract = 23 "-=" ffi::PyNumber_InPlaceSubtract;
-    InPlaceTrueDivide = 24 "/=" ffi::PyNumber_InPlaceTrueDivide;
-    InPlaceXor = 25 "^=" ffi::PyNumber_InPlaceXor;
-}
-
-impl BinaryOp {
-    /// The operator of a `BINARY_OP` argument.
-    #[inline]
-    pub fn from_arg(arg: u32) -> Option<Self> {
-        Self::ALL.get(arg as usize).copied()
-    }
-
-    /// Whether this is an augmented assignment's operator.
-    pub fn is_in_place(self) -> bool {
-        self as u8 >= BinaryOp::InPlaceAdd as u8
-    }
-}
+/// What computes each binary operator, by `BINARY_OP`'s argument.
+static FUNCTIONS: [BinaryFunction; 26] = [
+    ffi::PyNumber_Add,
+    ffi::PyNumber_And,
+    ffi::PyNumber_FloorDivide,
+    ffi::PyNumber_Lshift,
+    ffi::PyNumber_MatrixMultiply,
+    ffi::PyNumber_Multiply,
+    ffi::PyNumber_Remainder,
+    ffi::PyNumber_Or,
+    power,
+    ffi::PyNumber_Rshift,
+    ffi::PyNumber_Subtract,
+    ffi::PyNumber_TrueDivide,
+    ffi::PyNumber_Xor,
+    ffi::PyNumber_InPlaceAdd,
+    ffi::PyNumber_InPlaceAnd,
+    ffi::PyNumber_InPlaceFloorDivide,
+    ffi::PyNumber_InPlaceLshift,
+    ffi::PyNumber_InPlaceMatrixMultiply,
+    ffi::PyNumber_InPlaceMultiply,
+    ffi::PyNumber_InPlaceRemainder,
+    ffi::PyNumber_InPlaceOr,
+    in_place_power,
+    ffi::PyNumber_InPlaceRshift,
+    ffi::PyNumber_InPlaceSubtract,
+    ffi::PyNumber_InPlaceTrueDivide,
+    ffi::PyNumber_InPlaceXor,
+];
 
 /// A unary operation.
 #[inline]

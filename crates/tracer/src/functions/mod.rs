@@ -26,15 +26,16 @@ use pyo3::sync::PyOnceLock;
 use rustc_hash::FxHashMap;
 use stator_cpython::modules;
 use stator_cpython::object::Borrowed;
-use stator_cpython::ops::{BinaryOp, UnaryOp};
 use stator_graph::Target;
+use stator_operators::Row;
 
 pub use copying::Copying;
 pub use module_call::ModuleCall;
 pub use signature::Signatures;
-pub use stator_operators::Determined;
+pub use stator_operators::{Determined, Emitter, Model, Traits};
 pub use torch::aten_operation;
 
+use crate::breaks::Reason;
 use crate::recorder::State;
 
 /// What a callable does, as far as a trace is concerned.
@@ -63,100 +64,7 @@ pub enum Class {
     /// Another function does the same, and is run and traced in its place.
     Replaced(Arc<KnownFunction>),
     /// Known to be untraceable, with the reason for the user.
-    Untraceable(crate::breaks::Reason),
-}
-
-/// Callables whose reads and writes are modelled one by one (`recorder/models.rs`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Model {
-    Len,
-    /// `id()`.
-    Id,
-    /// `hash()`.
-    Hash,
-    IsInstance,
-    GetAttr,
-    HasAttr,
-    SetAttr,
-    DelAttr,
-    Iter,
-    Next,
-    TypeOf,
-    Vars,
-    /// `sys.getrecursionlimit()`.
-    RecursionLimit,
-    Repr,
-    Super,
-    /// Reads a number or truth value: `int`, `bool`, `round`, ...
-    Scalar,
-    Binary(BinaryOp),
-    Unary(UnaryOp),
-    Compare(stator_cpython::ops::CompareOp),
-    GetItem,
-    Contains,
-    /// `dict.get` and such: reads the slot of its first argument.
-    DictSlotRead,
-    /// `dict.items` and such: reads the dictionary whole.
-    DictRead,
-    /// `list.index` and such: reads a list or tuple whole, by value.
-    SequenceRead,
-    /// Changes its receiver.
-    ContainerWrite,
-    /// `object.__new__` and such: makes an instance of its first argument.
-    New,
-    /// `object.__init__`: does nothing.
-    Nothing,
-    /// `object.__setattr__`.
-    ObjectSetAttr,
-    /// `object.__delattr__`.
-    ObjectDelAttr,
-    /// `object.__getattribute__`.
-    ObjectGetAttr,
-    /// `torch._C._set_grad_enabled` and such: a node without tensors.
-    StateSwitch,
-    /// `_enter_inference_mode`: a node whose value is the handle that the mode is left by.
-    InferenceEnter,
-    /// `_exit_inference_mode`.
-    InferenceExit,
-    /// `ContextVar.get`.
-    ContextGet,
-    /// `ContextVar.set`.
-    ContextSet,
-    /// `ContextVar.reset`.
-    ContextReset,
-    /// `type.__call__`.
-    TypeCall,
-    /// `generator.send` and such.
-    GeneratorStep,
-    /// `operator.setitem`.
-    SetItem,
-    /// `operator.delitem`.
-    DelItem,
-    /// `operator.call`.
-    Call,
-    /// `re.Pattern.sub` and such.
-    Substitute,
-    /// `operator.is_`, or `is_not`.
-    IsSame {
-        /// `is_not`
-        inverted: bool,
-    },
-    /// `object.__reduce_ex__`.
-    Reduce,
-    /// `copy.deepcopy`: as one piece, or followed as any Python function is.
-    DeepCopy,
-}
-
-/// Functions that give warnings and log records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Emitter {
-    /// `warnings.warn`
-    Warn,
-    /// `warnings.warn_explicit`
-    WarnExplicit,
-    /// `logging.Logger._log`
-    Log,
+    Untraceable(Reason),
 }
 
 /// A tensor operation.
@@ -186,9 +94,34 @@ impl Operation {
     }
 }
 
+impl Class {
+    /// What a row says of callables that are no operations.
+    fn of_row(row: &Row) -> Self {
+        use stator_operators::{Class as Said, Why};
+        match row.class {
+            Said::Operation(_) => unreachable!("operations are added with their names"),
+            Said::Pure => Class::Pure,
+            Said::Transparent => Class::Transparent,
+            Said::Model(model) => Class::Model(model),
+            Said::Constructor => Class::Constructor,
+            Said::IsCompiling => Class::IsCompiling,
+            Said::GraphBreak => Class::GraphBreak,
+            Said::StateRead => Class::StateRead,
+            Said::Emitter(emitter) => Class::Emitter(emitter),
+            Said::Untraceable(why) => Class::Untraceable(match why {
+                Why::Unsupported => Reason::Unsupported,
+                Why::Identity => Reason::Identity,
+                Why::Frames => Reason::Instruction,
+                Why::Opaque => Reason::OpaqueCall,
+            }),
+        }
+    }
+}
+
 /// The table.
 pub struct Functions {
     classes: FxHashMap<usize, Class>,
+    traits: FxHashMap<usize, Traits>,
     module_member: Option<python::KnownFunction>,
     tensor_hash: Option<python::KnownFunction>,
     module_call: Option<ModuleCall>,
@@ -207,6 +140,7 @@ impl Functions {
             .get_or_try_init(py, || {
                 let mut table = Functions {
                     classes: FxHashMap::default(),
+                    traits: FxHashMap::default(),
                     module_member: None,
                     tensor_hash: None,
                     module_call: None,
@@ -236,6 +170,12 @@ impl Functions {
     #[must_use]
     pub fn class(&self, callable: Borrowed<'_, '_>) -> Option<&Class> {
         self.classes.get(&key(callable))
+    }
+
+    /// What else is known of a callable.
+    #[must_use]
+    pub fn traits(&self, callable: Borrowed<'_, '_>) -> Traits {
+        self.traits.get(&key(callable)).copied().unwrap_or(Traits::NONE)
     }
 
     /// Whether this is `torch.nn.Module.__getattr__`, and does what the recorder thinks it does.
@@ -271,6 +211,11 @@ impl Functions {
 
     fn insert(&mut self, callable: &Bound<'_, PyAny>, class: Class) {
         self.classes.insert(key(callable.as_borrowed()), class);
+    }
+
+    fn insert_row(&mut self, callable: &Bound<'_, PyAny>, row: &Row) {
+        self.insert(callable, Class::of_row(row));
+        self.traits.insert(key(callable.as_borrowed()), row.traits);
     }
 
     fn insert_new(&mut self, callable: &Bound<'_, PyAny>, class: Class) {

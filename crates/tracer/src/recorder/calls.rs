@@ -16,7 +16,7 @@ use super::marked::break_message;
 use super::state::Origin;
 use crate::breaks::Reason;
 use crate::disabled;
-use crate::functions::{Class, Model, aten_operation};
+use crate::functions::{Class, Model, Traits, aten_operation};
 use crate::marks;
 
 /// Arguments of one call: positional, then those named by `names`.
@@ -373,8 +373,9 @@ impl Recorder {
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
+        let traits = self.functions.traits(callable);
         self.note(frame, |state| {
-            state.hands_on = heap::is_named(callable, HANDS_ON);
+            state.hands_on = traits.has(Traits::HANDS_ON);
             let adopted = args.iter().try_for_each(|arg| {
                 if state.kind(*arg) == Kind::Iterator && state.source(*arg).is_some() {
                     return Err((Reason::OutsideIterator, heap::type_name(*arg)));
@@ -386,12 +387,12 @@ impl Recorder {
             });
             state.hands_on = false;
             adopted?;
-            state.note_searched(callable, args);
+            state.note_searched(self.functions, callable, args);
             Ok(())
         });
         for arg in args {
             if matches!(self.kind(*arg), Kind::Set | Kind::FrozenSet)
-                && !heap::is_named(callable, UNORDERED)
+                && !traits.has(Traits::UNORDERED)
             {
                 self.note(frame, |state| state.check_order(*arg));
             }
@@ -659,23 +660,4 @@ const CALLED_BACK: &[&str] = &[
     "__radd__",
     "__call__",
     "keys",
-];
-
-/// C code that gives the items of its arguments without looking at them.
-const HANDS_ON: &[&str] = &["zip", "enumerate", "reversed", "iter", "tuple", "list"];
-
-/// Functions of sets that don't depend on the order of their elements.
-const UNORDERED: &[&str] = &[
-    "set",
-    "frozenset",
-    "union",
-    "intersection",
-    "difference",
-    "symmetric_difference",
-    "issubset",
-    "issuperset",
-    "isdisjoint",
-    "copy",
-    "__contains__",
-    "__len__",
 ];

@@ -15,6 +15,7 @@ use super::identity::is_nan;
 use super::kinds::Kind;
 use super::look as heap;
 use super::state::State;
+use crate::functions::{Functions, Traits};
 
 impl State {
     /// Takes note of an object that is hashed, or of the members of a container that are.
@@ -28,14 +29,21 @@ impl State {
     }
 
     /// Takes note of what a C function that hands objects on compares with one another.
-    pub fn note_searched(&mut self, callable: Borrowed<'_, '_>, args: &[Borrowed<'_, '_>]) {
-        let compares = heap::is_named(callable, SEARCHES)
+    pub fn note_searched(
+        &mut self,
+        functions: &Functions,
+        callable: Borrowed<'_, '_>,
+        args: &[Borrowed<'_, '_>],
+    ) {
+        let traits = functions.traits(callable);
+        let compares = traits.has(Traits::SEARCHES)
             || args.iter().any(|arg| {
-                self.kind_alone(*arg) == Kind::Builtin && heap::is_named(*arg, COMPARISONS)
+                self.kind_alone(*arg) == Kind::Builtin
+                    && functions.traits(*arg).has(Traits::COMPARES)
             });
         if compares {
             args.iter().for_each(|arg| self.note_equated(*arg));
-        } else if heap::is_named(callable, ORDERS) {
+        } else if traits.has(Traits::ORDERS) {
             // Tuples are ordered by the first elements that aren't the same or equal.
             for item in args.iter().flat_map(|arg| heap::children(*arg)) {
                 if matches!(self.kind_alone(item.as_borrowed()), Kind::Tuple | Kind::List) {
@@ -150,12 +158,3 @@ impl State {
         }
     }
 }
-
-/// Functions that look for an object, or put equal ones together.
-const SEARCHES: &[&str] = &["countOf", "indexOf", "count", "index", "groupby"];
-
-/// Functions that put objects in order.
-const ORDERS: &[&str] = &["sorted", "min", "max"];
-
-/// Comparisons that other C functions call.
-const COMPARISONS: &[&str] = &["is_", "is_not", "eq", "ne", "contains", "countOf", "indexOf"];

@@ -6,6 +6,7 @@ use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::BinaryOp;
 use stator_cpython::{Result, ops};
+use stator_operators::only_adds;
 
 use super::Recorder;
 use super::dictionaries::MethodArgs;
@@ -16,6 +17,7 @@ use super::look as heap;
 use super::state::{Origin, State, Stop};
 use super::tensors::holds_tensor;
 use crate::breaks::Reason;
+use crate::functions::Traits;
 
 impl Recorder {
     /// A method that changes its receiver.
@@ -82,19 +84,7 @@ impl Recorder {
             self.guard_callback(frame, *arg);
         }
         // Methods that only move references call no operation.
-        let plain = matches!(
-            &*name,
-            "append"
-                | "appendleft"
-                | "insert"
-                | "pop"
-                | "popleft"
-                | "popitem"
-                | "setdefault"
-                | "clear"
-                | "add"
-                | "move_to_end"
-        );
+        let plain = self.functions.traits(callable).has(Traits::QUIET);
         let result = if plain { native() } else { self.with_mode(frame, native) };
         let result = self.unless_raised(frame, receiver, result)?;
         if let Some(given) = given {
@@ -284,7 +274,7 @@ impl State {
             return Err(refuse(name, deque));
         }
         let address = deque.as_ptr() as usize;
-        let blind = matches!(name, "append" | "appendleft" | "extend" | "extendleft" | "clear");
+        let blind = only_adds(Some("collections:deque"), name);
         if !blind {
             self.read_deque(deque)?;
         } else if !self.read_slots.contains(&(address, CONTENTS)) && self.source(deque).is_some() {

@@ -22,99 +22,19 @@ use super::look as heap;
 use super::programs::GRADIENT;
 use super::state::{Origin, State};
 use super::symbols::{Made, Number, Sizes};
-use crate::functions::{Class, Model};
+use crate::functions::{Class, Model, Traits};
 
-/// Functions that move what they are given, or ask for its type only.
-const MOVERS: &[&str] = &[
-    "dict",
-    "list",
-    "tuple",
-    "iter",
-    "next",
-    "zip",
-    "map",
-    "reversed",
-    "append",
-    "extend",
-    "chain",
-    "from_iterable",
-    "repeat",
-    "islice",
-    "send",
-    "throw",
-    "close",
-    "getattr",
-    "setattr",
-    "hasattr",
-    "type",
-    "isinstance",
-    "issubclass",
-    "callable",
-    "partial",
-    "setitem",
-    "getitem",
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "floordiv",
-    "mod",
-    "pow",
-    "lt",
-    "le",
-    "eq",
-    "ne",
-    "gt",
-    "ge",
-    "neg",
-    "iadd",
-    "imul",
-    "isub",
-    "object",
-    "__new__",
-    "__init__",
-    "__setattr__",
-    "__getattribute__",
-    "copy",
-    "values",
-    "items",
-    "keys",
-    "super",
-    "vars",
-    "namedtuple",
-    "__reduce_ex__",
-    "graph_break",
-    "enumerate",
-];
-
-/// Those of them that take apart what they are given: a text is read by that.
-const ITERATES: &[&str] = &[
-    "list",
-    "tuple",
-    "iter",
-    "zip",
-    "map",
-    "reversed",
-    "extend",
-    "chain",
-    "from_iterable",
-    "islice",
-    "enumerate",
-];
-
-/// Whether a call moves what it is given: other functions of these names read it.
-fn moves(class: &Class, name: &str, args: &[Borrowed<'_, '_>]) -> bool {
-    let fits = match (class, name) {
-        (Class::Pure | Class::Model(Model::Scalar | Model::Hash), _) => false,
-        (_, "add") => matches!(class, Class::Model(Model::Binary(_))),
-        // How often, from where on.
-        (_, "enumerate" | "repeat") => args.len() == 1,
-        // C functions read what they are called with.
-        (_, "dict") => args.len() == 1 && heap::is_exact_dict(args[0]),
-        (_, "map") => args.first().is_some_and(|called| called.is_instance_of::<PyFunction>()),
-        _ => true,
-    };
-    fits && MOVERS.contains(&name)
+/// Whether a call moves what it is given.
+fn moves(traits: Traits, name: &str, args: &[Borrowed<'_, '_>]) -> bool {
+    traits.has(Traits::MOVES)
+        && match name {
+            // How often, from where on.
+            "enumerate" | "repeat" => args.len() == 1,
+            // C functions read what they are called with.
+            "dict" => args.len() == 1 && heap::is_exact_dict(args[0]),
+            "map" => args.first().is_some_and(|called| called.is_instance_of::<PyFunction>()),
+            _ => true,
+        }
 }
 
 /// Whether a call is that of a dictionary's method that looks at a key, and moves at most the value there.
@@ -127,37 +47,6 @@ fn asks_for_key(class: &Class, name: &str, args: &[Borrowed<'_, '_>]) -> bool {
         _ => false,
     }
 }
-
-/// Metadata of tensors that doesn't depend on sizes.
-const SIZELESS: &[&str] = &[
-    "dim",
-    "ndimension",
-    "element_size",
-    "is_floating_point",
-    "is_complex",
-    "is_signed",
-    "get_device",
-    "is_inference",
-    "is_conj",
-    "is_neg",
-    "is_distributed",
-    "is_tensor",
-    "is_storage",
-    "result_type",
-    "can_cast",
-    "promote_types",
-    "is_quantized",
-    "dense_dim",
-    "sparse_dim",
-    "is_tensor_like",
-    "has_torch_function",
-    "has_torch_function_unary",
-    "has_torch_function_variadic",
-    "_has_torch_function",
-    "_has_torch_function_unary",
-    "_has_torch_function_variadic",
-    "_has_torch_function_subclass",
-];
 
 /// Resets [`Recorder::consumer`] when dropped.
 struct Consuming<'a> {
@@ -182,6 +71,7 @@ impl Recorder {
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
         let name = heap::callable_name(callable);
+        let traits = self.functions.traits(callable);
         let collected = match (args, names) {
             ([generator], None) if matches!(&*name, "sum" | "min" | "max") => {
                 self.collected(frame, *generator)?
@@ -194,6 +84,7 @@ impl Recorder {
             return ops::call(callable, args, names);
         }
         if names.is_none()
+            && traits.has(Traits::NUMERIC)
             && let Some(result) = self.symbolic_function(frame, callable, &name, args)
         {
             return result;
@@ -208,7 +99,7 @@ impl Recorder {
         let is_len = matches!(class, Class::Model(Model::Len)) && args.len() == 1;
         let known = match class {
             Class::StateRead => {
-                let found = self.symbolic_metadata(frame, &name, args, names);
+                let found = self.symbolic_metadata(frame, traits, &name, args, names);
                 Some(found.unwrap_or_else(|| self.call_known(frame, class, callable, args, names)))
             }
             Class::Model(Model::Repr) if args.len() == 1 => {
@@ -222,7 +113,7 @@ impl Recorder {
         if let Some(result) = known {
             return result;
         }
-        let moves = moves(class, &name, args);
+        let moves = moves(traits, &name, args);
         if moves {
             self.note(frame, |state| {
                 args.iter().try_for_each(|arg| match state.kind_alone(*arg) {
@@ -231,7 +122,7 @@ impl Recorder {
                 })
             });
         }
-        if is_len || moves && ITERATES.contains(&&*name) {
+        if is_len || moves && traits.has(Traits::ITERATES) {
             self.reads_texts(frame, args, &name);
         }
         if moves && name.ends_with("attr") {
@@ -428,11 +319,12 @@ impl Recorder {
     fn symbolic_metadata<'py>(
         &self,
         frame: &Frame<'py>,
+        traits: Traits,
         name: &str,
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
     ) -> Option<Result<Object<'py>>> {
-        if SIZELESS.contains(&name) {
+        if traits.has(Traits::SIZELESS) {
             return None;
         }
         if matches!(name, "stride" | "is_contiguous" | "dim_order") {

@@ -41,7 +41,7 @@ fn elements<'py>(sequence: Borrowed<'_, 'py>) -> Option<Vec<Object<'py>>> {
 }
 
 impl Recorder {
-    /// Calls of builtin functions that a trace follows through symbolic numbers.
+    /// Calls of functions that the table calls numeric.
     pub(super) fn symbolic_function<'py>(
         &self,
         frame: &Frame<'py>,
@@ -58,33 +58,7 @@ impl Recorder {
         if name == "numel" && args.len() == 1 && heap::is_plain_tuple(args[0]) {
             return self.fold(frame, "prod", args[0]);
         }
-        let is_known = matches!(
-            name,
-            "min"
-                | "max"
-                | "int"
-                | "float"
-                | "abs"
-                | "ceil"
-                | "floor"
-                | "trunc"
-                | "round"
-                | "sqrt"
-                | "log"
-                | "log2"
-                | "log10"
-                | "exp"
-                | "index"
-                | "bool"
-                | "truth"
-                | "not_"
-                | "isfinite"
-                | "isnan"
-                | "isinf"
-                | "pow"
-                | "divmod"
-        );
-        if !is_known || args.is_empty() {
+        if args.is_empty() {
             return None;
         }
         let terms = self.state.borrow_mut().terms(args)?;

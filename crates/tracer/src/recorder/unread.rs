@@ -13,6 +13,7 @@ use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::opcode;
 use stator_guards::{GuardKind, Source, SourceId};
+use stator_operators::only_adds;
 
 use super::Recorder;
 use super::effects::CONTENTS;
@@ -28,11 +29,6 @@ pub struct Unread {
     /// A tuple of what it held when it was found.
     pub before: Py<PyTuple>,
 }
-
-/// Methods whose effect and result don't depend on what a container holds.
-const LIST: &[&str] = &["append", "extend"];
-const SET: &[&str] = &["add", "discard", "update", "clear"];
-const DEQUE: &[&str] = &["append", "appendleft", "extend", "extendleft", "clear"];
 
 impl State {
     /// Whether the instruction that finds an object is followed by one that looks up a method that
@@ -128,9 +124,9 @@ impl State {
     pub fn is_blind(&mut self, container: Borrowed<'_, '_>, name: &str) -> bool {
         self.unread.contains_key(&(container.as_ptr() as usize))
             && match self.kind_alone(container) {
-                Kind::List => LIST.contains(&name),
-                Kind::Set => SET.contains(&name),
-                _ => DEQUE.contains(&name),
+                Kind::List => only_adds(Some("builtins:list"), name),
+                Kind::Set => only_adds(Some("builtins:set"), name),
+                _ => only_adds(Some("collections:deque"), name),
             }
     }
 }
@@ -170,7 +166,7 @@ fn adds_next(code: &Code<'_>, at: usize) -> bool {
     );
     let Some((Opcode::LOAD_METHOD, name, _)) = instruction(units, next) else { return false };
     let name = heap::text(code.name_at(name));
-    finds && [LIST, SET, DEQUE].iter().any(|names| names.contains(&name.as_str()))
+    finds && only_adds(None, &name)
 }
 
 /// Whether a function does nothing with an argument but take such methods of it.

@@ -1,0 +1,159 @@
+//! What callables do, as far as a trace is concerned.
+
+use stator_bytecode::{BinaryOp, CompareOp, UnaryOp};
+
+/// What a callable does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Executed and recorded as one node, if its results' metadata is determined.
+    Operation(Determined),
+    /// The result depends on argument values alone; only for constants and containers of them.
+    Pure,
+    /// Moves references or calls its arguments back; reads containers whole.
+    Transparent,
+    /// Reads or writes what guards and side effects must know of.
+    Model(Model),
+    /// An instance of a C class that holds nothing but its arguments (exceptions, `object`, ...).
+    Constructor,
+    /// `torch.compiler.is_compiling()` and its relatives.
+    IsCompiling,
+    /// `stator.graph_break()`.
+    GraphBreak,
+    /// Reads process or thread state that is guarded at entry or switched by recorded nodes.
+    StateRead,
+    /// Gives a warning or a log record.
+    Emitter(Emitter),
+    /// Known to be untraceable.
+    Untraceable(Why),
+}
+
+/// Why a callable can't be traced: reasons of the break table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It hasn't been taught.
+    Unsupported,
+    /// What it gives depends on where an object is.
+    Identity,
+    /// It looks at frames.
+    Frames,
+    /// It looks at the world.
+    Opaque,
+}
+
+/// When the shapes and types of an operation's results follow from its inputs' metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Determined {
+    /// Always.
+    Always,
+    /// Never: its result's shape depends on data.
+    Never,
+    /// Never: its result holds more than its metadata says (sparse, quantized tensors).
+    Unusual,
+    /// Never: its result is data, or it does what a graph can't say.
+    ReadsData,
+    /// Unless there is a tensor among the arguments from this one on (sizes given as tensors).
+    UnlessTensorBeyond(usize),
+    /// If it's given at least so many arguments.
+    AtLeast(usize),
+    /// If this argument is given, and says all: no `None`, no tensor, no -1.
+    IfGiven(usize, &'static str),
+    /// If it's given two arguments or more, no tensor among the further ones (counts given as tensors).
+    Counts,
+    /// Always, but only a replay of the trace as it is does what it does.
+    EagerOnly,
+    /// Indexing: unless the index (second argument) holds a mask or a slice with tensors.
+    Indexing,
+}
+
+/// Callables whose reads and writes are modelled one by one (`recorder/models.rs`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Model {
+    Len,
+    /// `id()`.
+    Id,
+    /// `hash()`.
+    Hash,
+    IsInstance,
+    GetAttr,
+    HasAttr,
+    SetAttr,
+    DelAttr,
+    Iter,
+    Next,
+    TypeOf,
+    Vars,
+    /// `sys.getrecursionlimit()`.
+    RecursionLimit,
+    Repr,
+    Super,
+    /// Reads a number or truth value: `int`, `bool`, `round`, ...
+    Scalar,
+    Binary(BinaryOp),
+    Unary(UnaryOp),
+    Compare(CompareOp),
+    GetItem,
+    Contains,
+    /// `dict.get` and such: reads the slot of its first argument.
+    DictSlotRead,
+    /// `dict.items` and such: reads the dictionary whole.
+    DictRead,
+    /// `list.index` and such: reads a list or tuple whole, by value.
+    SequenceRead,
+    /// Changes its receiver.
+    ContainerWrite,
+    /// `object.__new__` and such: makes an instance of its first argument.
+    New,
+    /// `object.__init__`: does nothing.
+    Nothing,
+    /// `object.__setattr__`.
+    ObjectSetAttr,
+    /// `object.__delattr__`.
+    ObjectDelAttr,
+    /// `object.__getattribute__`.
+    ObjectGetAttr,
+    /// `torch._C._set_grad_enabled` and such: a node without tensors.
+    StateSwitch,
+    /// `_enter_inference_mode`: a node whose value is the handle that the mode is left by.
+    InferenceEnter,
+    /// `_exit_inference_mode`.
+    InferenceExit,
+    /// `ContextVar.get`.
+    ContextGet,
+    /// `ContextVar.set`.
+    ContextSet,
+    /// `ContextVar.reset`.
+    ContextReset,
+    /// `type.__call__`.
+    TypeCall,
+    /// `generator.send` and such.
+    GeneratorStep,
+    /// `operator.setitem`.
+    SetItem,
+    /// `operator.delitem`.
+    DelItem,
+    /// `operator.call`.
+    Call,
+    /// `re.Pattern.sub` and such.
+    Substitute,
+    /// `operator.is_`, or `is_not`.
+    IsSame {
+        /// `is_not`
+        inverted: bool,
+    },
+    /// `object.__reduce_ex__`.
+    Reduce,
+    /// `copy.deepcopy`: as one piece, or followed as any Python function is.
+    DeepCopy,
+}
+
+/// Functions that give warnings and log records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Emitter {
+    /// `warnings.warn`
+    Warn,
+    /// `warnings.warn_explicit`
+    WarnExplicit,
+    /// `logging.Logger._log`
+    Log,
+}

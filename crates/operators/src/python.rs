@@ -1,0 +1,291 @@
+//! The rows of builtins and of the standard library.
+//!
+//! An owner is a module, or a module and what is found in it (`builtins:list`). The name `*` stands for all
+//! callables of an owner that have no row of their own, special methods of `object` aside.
+
+use stator_bytecode::{BinaryOp, CompareOp, UnaryOp};
+
+use crate::class::{Class, Emitter, Model, Why};
+use crate::row::{Row, Traits};
+use Class::{Constructor, GraphBreak, IsCompiling, Pure, Transparent, Untraceable};
+use Class::{Emitter as Emits, Model as Modelled};
+use Emitter::{Log, Warn, WarnExplicit};
+use Model::{
+    Binary, Call, Compare, ContainerWrite, Contains, ContextGet, ContextReset, ContextSet,
+    DeepCopy, DelAttr, DelItem, DictRead, DictSlotRead, GeneratorStep, GetAttr, GetItem, HasAttr,
+    Hash, Id, IsInstance, IsSame, Iter, Len, New, Next, Nothing, ObjectDelAttr, ObjectGetAttr,
+    ObjectSetAttr, RecursionLimit, Reduce, Repr, Scalar, SequenceRead, SetAttr, SetItem,
+    Substitute, Super, TypeCall, TypeOf, Unary, Vars,
+};
+use Traits as T;
+
+const fn row(owner: &'static str, names: &'static str, class: Class, traits: Traits) -> Row {
+    Row { owner, names, class, traits }
+}
+
+const NONE: Traits = T::NONE;
+const COMPARES: Traits = T::COMPARES;
+const HANDS_ON: Traits = T::HANDS_ON;
+const ITERATES: Traits = T::ITERATES;
+const MOVES: Traits = T::MOVES;
+const NUMERIC: Traits = T::NUMERIC;
+const ONLY_ADDS: Traits = T::ONLY_ADDS;
+const ORDERS: Traits = T::ORDERS;
+const QUIET: Traits = T::QUIET;
+const SEARCHES: Traits = T::SEARCHES;
+const UNORDERED: Traits = T::UNORDERED;
+
+/// The rows.
+pub const PYTHON: &[Row] = &[
+    row("stator._stator", "graph_break", GraphBreak, NONE),
+    row("stator._stator", "is_compiling", IsCompiling, NONE),
+    row(
+        "math",
+        "ceil exp floor isfinite isinf isnan log log10 log2 pow prod sqrt trunc",
+        Pure,
+        NUMERIC,
+    ),
+    row("math", "*", Pure, NONE),
+    row("cmath", "*", Pure, NONE),
+    row("builtins", "abs round divmod pow", Modelled(Scalar), NUMERIC),
+    row("builtins", "ord chr bin hex oct", Pure, NONE),
+    row("builtins", "repr str ascii format", Modelled(Repr), NONE),
+    row("builtins", "len", Modelled(Len), NONE),
+    row("builtins", "isinstance issubclass callable", Modelled(IsInstance), MOVES),
+    row("builtins", "getattr", Modelled(GetAttr), MOVES),
+    row("builtins", "hasattr", Modelled(HasAttr), MOVES),
+    row("builtins", "setattr", Modelled(SetAttr), MOVES),
+    row("builtins", "delattr", Modelled(DelAttr), NONE),
+    row("builtins", "iter", Modelled(Iter), MOVES.and(ITERATES).and(HANDS_ON)),
+    row("builtins", "next", Modelled(Next), MOVES),
+    row("builtins", "type", Modelled(TypeOf), MOVES),
+    row("builtins", "vars", Modelled(Vars), MOVES),
+    row("builtins", "super", Modelled(Super), MOVES),
+    row("builtins", "id", Modelled(Id), NONE),
+    row("builtins", "hash", Modelled(Hash), NONE),
+    row("builtins", "sorted min max", Transparent, ORDERS.and(NUMERIC)),
+    row("builtins", "sum", Transparent, NUMERIC),
+    row("builtins", "any all filter", Transparent, NONE),
+    row("builtins", "map", Transparent, MOVES.and(ITERATES)),
+    row("builtins", "zip enumerate reversed", Transparent, MOVES.and(ITERATES).and(HANDS_ON)),
+    row("builtins", "list tuple", Transparent, MOVES.and(ITERATES).and(HANDS_ON)),
+    row("builtins", "dict", Transparent, MOVES),
+    row("builtins", "set frozenset", Transparent, UNORDERED),
+    row("builtins", "int float bool", Modelled(Scalar), NUMERIC),
+    row("builtins", "complex", Modelled(Scalar), NONE),
+    row("builtins", "range slice bytes", Pure, NONE),
+    row("builtins", "object", Constructor, MOVES),
+    row("builtins", "property staticmethod classmethod", Constructor, NONE),
+    row("builtins:object", "__new__", Modelled(New), MOVES),
+    row("builtins:object", "__init__", Modelled(Nothing), MOVES),
+    row("builtins:object", "__init_subclass__", Modelled(Nothing), NONE),
+    row("builtins:object", "__setattr__", Modelled(ObjectSetAttr), MOVES),
+    row("builtins:object", "__delattr__", Modelled(ObjectDelAttr), NONE),
+    row("builtins:object", "__getattribute__", Modelled(ObjectGetAttr), MOVES),
+    row("builtins:object", "__reduce_ex__", Modelled(Reduce), MOVES),
+    row("copy", "deepcopy", Modelled(DeepCopy), NONE),
+    row("builtins:type", "__call__", Modelled(TypeCall), NONE),
+    row("types:GeneratorType", "send throw close", Modelled(GeneratorStep), MOVES),
+    row("operator", "setitem", Modelled(SetItem), MOVES),
+    row("_abc", "_abc_instancecheck _abc_subclasscheck", Modelled(IsInstance), NONE),
+    row("builtins:tuple", "__new__", Modelled(New), MOVES),
+    row("builtins:dict", "__new__", Modelled(New), MOVES),
+    row("builtins:list", "__new__", Modelled(New), MOVES),
+    row("builtins:BaseException", "__new__", Modelled(New), MOVES),
+    row("builtins:BaseException", "__init__", Modelled(ContainerWrite), MOVES),
+    row("builtins:BaseException", "with_traceback", Modelled(ContainerWrite), NONE),
+    row("builtins:BaseException", "add_note", Modelled(ContainerWrite), NONE),
+    row("builtins:str", "*", Pure, NONE),
+    row("builtins:bytes", "*", Pure, NONE),
+    row("builtins:int", "*", Pure, NONE),
+    row("builtins:float", "*", Pure, NONE),
+    row("builtins:complex", "*", Pure, NONE),
+    row("builtins:range", "*", Pure, NONE),
+    row("builtins:slice", "indices", Pure, NONE),
+    row(
+        "builtins:tuple",
+        "index count __contains__ __eq__ __ne__ __lt__",
+        Modelled(SequenceRead),
+        NONE,
+    ),
+    row("builtins:tuple", "__getitem__ __iter__ __len__ __add__ __mul__", Transparent, NONE),
+    row("builtins:list", "index count __contains__ __eq__ __ne__", Modelled(SequenceRead), NONE),
+    row("builtins:list", "copy", Transparent, MOVES),
+    row("builtins:list", "__getitem__ __iter__ __len__ __add__ __reversed__", Transparent, NONE),
+    row("builtins:list", "append", Modelled(ContainerWrite), MOVES.and(QUIET).and(ONLY_ADDS)),
+    row("builtins:list", "extend", Modelled(ContainerWrite), MOVES.and(ITERATES).and(ONLY_ADDS)),
+    row("builtins:list", "insert pop clear", Modelled(ContainerWrite), QUIET),
+    row(
+        "builtins:list",
+        "remove sort reverse __setitem__ __delitem__ __iadd__",
+        Modelled(ContainerWrite),
+        NONE,
+    ),
+    row("builtins:list", "__init__", Modelled(ContainerWrite), MOVES),
+    row("builtins:dict", "get __getitem__ __contains__", Modelled(DictSlotRead), NONE),
+    row("builtins:dict", "keys values items copy", Modelled(DictRead), MOVES),
+    row("builtins:dict", "__iter__ __len__ __reversed__ __or__", Modelled(DictRead), NONE),
+    row("builtins:dict", "fromkeys", Transparent, NONE),
+    row("builtins:dict", "pop popitem setdefault clear", Modelled(ContainerWrite), QUIET),
+    row("builtins:dict", "update __setitem__ __delitem__ __ior__", Modelled(ContainerWrite), NONE),
+    row("builtins:dict", "__init__", Modelled(ContainerWrite), MOVES),
+    row("collections:OrderedDict", "keys values items copy", Modelled(DictRead), MOVES),
+    row("collections:OrderedDict", "__iter__", Modelled(DictRead), NONE),
+    row(
+        "collections:OrderedDict",
+        "pop popitem setdefault clear move_to_end",
+        Modelled(ContainerWrite),
+        QUIET,
+    ),
+    row(
+        "collections:OrderedDict",
+        "update __setitem__ __delitem__",
+        Modelled(ContainerWrite),
+        NONE,
+    ),
+    row("collections:OrderedDict", "__init__", Modelled(ContainerWrite), MOVES),
+    row("collections:defaultdict", "__missing__", Modelled(ContainerWrite), NONE),
+    row("collections:defaultdict", "__init__", Modelled(ContainerWrite), MOVES),
+    row("collections:defaultdict", "copy", Modelled(DictRead), MOVES),
+    row(
+        "builtins:set",
+        "union intersection difference symmetric_difference issubset issuperset isdisjoint \
+         __contains__ __len__",
+        Transparent,
+        UNORDERED,
+    ),
+    row("builtins:set", "copy", Transparent, MOVES.and(UNORDERED)),
+    row("builtins:set", "__iter__", Transparent, NONE),
+    row("builtins:set", "add clear", Modelled(ContainerWrite), QUIET.and(ONLY_ADDS)),
+    row(
+        "builtins:set",
+        "remove intersection_update difference_update symmetric_difference_update",
+        Modelled(ContainerWrite),
+        NONE,
+    ),
+    row("builtins:set", "discard update", Modelled(ContainerWrite), ONLY_ADDS),
+    row("builtins:set", "pop", Modelled(ContainerWrite), QUIET),
+    row("builtins:set", "__init__", Modelled(ContainerWrite), MOVES),
+    row(
+        "builtins:frozenset",
+        "union intersection difference symmetric_difference issubset issuperset isdisjoint \
+         __contains__",
+        Transparent,
+        UNORDERED,
+    ),
+    row("builtins:frozenset", "copy", Transparent, MOVES.and(UNORDERED)),
+    row("collections:deque", "append", Modelled(ContainerWrite), MOVES.and(QUIET).and(ONLY_ADDS)),
+    row("collections:deque", "appendleft clear", Modelled(ContainerWrite), QUIET.and(ONLY_ADDS)),
+    row(
+        "collections:deque",
+        "extend",
+        Modelled(ContainerWrite),
+        MOVES.and(ITERATES).and(ONLY_ADDS),
+    ),
+    row("collections:deque", "extendleft", Modelled(ContainerWrite), ONLY_ADDS),
+    row("collections:deque", "pop popleft insert", Modelled(ContainerWrite), QUIET),
+    row(
+        "collections:deque",
+        "rotate reverse remove __setitem__ __delitem__",
+        Modelled(ContainerWrite),
+        NONE,
+    ),
+    row("collections:deque", "copy", Transparent, MOVES),
+    row("collections:deque", "count index", Transparent, SEARCHES),
+    row("collections:deque", "__getitem__ __len__ __iter__", Transparent, NONE),
+    row("collections", "OrderedDict deque defaultdict", Transparent, NONE),
+    row("_collections", "_count_elements", Modelled(ContainerWrite), NONE),
+    row("functools", "reduce", Transparent, NONE),
+    row("functools", "partial", Constructor, MOVES),
+    row("functools:partial", "__new__", Constructor, MOVES),
+    row(
+        "types:MappingProxyType",
+        "get __getitem__ __iter__ __len__ __contains__",
+        Transparent,
+        NONE,
+    ),
+    row("types:MappingProxyType", "keys values items copy", Transparent, MOVES),
+    row("types", "MethodType SimpleNamespace MappingProxyType", Constructor, NONE),
+    row("itertools", "chain islice", Transparent, MOVES.and(ITERATES)),
+    row("itertools", "repeat", Transparent, MOVES),
+    row("itertools", "groupby", Transparent, SEARCHES),
+    row("itertools", "*", Transparent, NONE),
+    row("itertools:chain", "from_iterable", Transparent, MOVES.and(ITERATES)),
+    row("operator", "add", Modelled(Binary(BinaryOp::Add)), MOVES),
+    row("operator", "sub", Modelled(Binary(BinaryOp::Subtract)), MOVES),
+    row("operator", "mul", Modelled(Binary(BinaryOp::Multiply)), MOVES),
+    row("operator", "truediv", Modelled(Binary(BinaryOp::TrueDivide)), MOVES),
+    row("operator", "floordiv", Modelled(Binary(BinaryOp::FloorDivide)), MOVES),
+    row("operator", "mod", Modelled(Binary(BinaryOp::Remainder)), MOVES),
+    row("operator", "pow", Modelled(Binary(BinaryOp::Power)), MOVES),
+    row("operator", "matmul", Modelled(Binary(BinaryOp::MatrixMultiply)), NONE),
+    row("operator", "and_", Modelled(Binary(BinaryOp::And)), NONE),
+    row("operator", "or_", Modelled(Binary(BinaryOp::Or)), NONE),
+    row("operator", "xor", Modelled(Binary(BinaryOp::Xor)), NONE),
+    row("operator", "lshift", Modelled(Binary(BinaryOp::Lshift)), NONE),
+    row("operator", "rshift", Modelled(Binary(BinaryOp::Rshift)), NONE),
+    row("operator", "is_", Modelled(IsSame { inverted: false }), COMPARES),
+    row("operator", "is_not", Modelled(IsSame { inverted: true }), COMPARES),
+    row("operator", "concat length_hint", Transparent, NONE),
+    row("operator", "countOf indexOf", Transparent, SEARCHES.and(COMPARES)),
+    row("operator", "pos", Modelled(Unary(UnaryOp::Positive)), NONE),
+    row("operator", "abs", Modelled(Scalar), NUMERIC),
+    row("operator", "itruediv", Modelled(Binary(BinaryOp::InPlaceTrueDivide)), NONE),
+    row("operator", "ifloordiv", Modelled(Binary(BinaryOp::InPlaceFloorDivide)), NONE),
+    row("operator", "imod", Modelled(Binary(BinaryOp::InPlaceRemainder)), NONE),
+    row("operator", "ipow", Modelled(Binary(BinaryOp::InPlacePower)), NONE),
+    row("operator", "iand", Modelled(Binary(BinaryOp::InPlaceAnd)), NONE),
+    row("operator", "ior", Modelled(Binary(BinaryOp::InPlaceOr)), NONE),
+    row("operator", "ixor", Modelled(Binary(BinaryOp::InPlaceXor)), NONE),
+    row("operator", "ilshift", Modelled(Binary(BinaryOp::InPlaceLshift)), NONE),
+    row("operator", "irshift", Modelled(Binary(BinaryOp::InPlaceRshift)), NONE),
+    row("operator", "imatmul", Modelled(Binary(BinaryOp::InPlaceMatrixMultiply)), NONE),
+    row("operator", "delitem", Modelled(DelItem), NONE),
+    row("bisect", "bisect bisect_left bisect_right", Pure, NONE),
+    row("posix", "fspath", Pure, NONE),
+    row("re:Pattern", "split findall", Pure, NONE),
+    row("re:Pattern", "sub", Modelled(Substitute), MOVES),
+    row("re:Pattern", "subn", Modelled(Substitute), NONE),
+    row(
+        "_heapq",
+        "heapify heappush heappop heappushpop heapreplace",
+        Modelled(ContainerWrite),
+        NONE,
+    ),
+    row("operator", "call", Modelled(Call), NONE),
+    row("operator", "iconcat", Modelled(Binary(BinaryOp::InPlaceAdd)), NONE),
+    row("operator", "iadd", Modelled(Binary(BinaryOp::InPlaceAdd)), MOVES),
+    row("operator", "imul", Modelled(Binary(BinaryOp::InPlaceMultiply)), MOVES),
+    row("operator", "isub", Modelled(Binary(BinaryOp::InPlaceSubtract)), MOVES),
+    row("operator", "neg", Modelled(Unary(UnaryOp::Negative)), MOVES),
+    row("operator", "invert", Modelled(Unary(UnaryOp::Invert)), NONE),
+    row("operator", "lt", Modelled(Compare(CompareOp::Lt)), MOVES),
+    row("operator", "le", Modelled(Compare(CompareOp::Le)), MOVES),
+    row("operator", "eq", Modelled(Compare(CompareOp::Eq)), MOVES.and(COMPARES)),
+    row("operator", "ne", Modelled(Compare(CompareOp::Ne)), MOVES.and(COMPARES)),
+    row("operator", "gt", Modelled(Compare(CompareOp::Gt)), MOVES),
+    row("operator", "ge", Modelled(Compare(CompareOp::Ge)), MOVES),
+    row("operator", "getitem", Modelled(GetItem), MOVES),
+    row("operator", "contains", Modelled(Contains), COMPARES),
+    row("operator", "index", Modelled(Scalar), SEARCHES.and(NUMERIC)),
+    row("operator", "truth not_", Modelled(Scalar), NUMERIC),
+    row("operator", "attrgetter itemgetter methodcaller", Constructor, NONE),
+    row("_contextvars:ContextVar", "get", Modelled(ContextGet), NONE),
+    row("_contextvars:ContextVar", "set", Modelled(ContextSet), NONE),
+    row("_contextvars:ContextVar", "reset", Modelled(ContextReset), NONE),
+    row("warnings", "warn", Emits(Warn), NONE),
+    row("warnings", "warn_explicit", Emits(WarnExplicit), NONE),
+    row("logging:Logger", "_log", Emits(Log), NONE),
+    row("sys", "getrecursionlimit", Modelled(RecursionLimit), NONE),
+    row("sys", "exc_info _getframe", Untraceable(Why::Frames), NONE),
+    row("time", "time perf_counter monotonic sleep", Untraceable(Why::Opaque), NONE),
+];
+
+/// Whether a method of a container changes it without looking at what it holds. `owner` is the container's class
+/// as in a row; `None` stands for any.
+#[must_use]
+pub fn only_adds(owner: Option<&str>, name: &str) -> bool {
+    let rows = PYTHON.iter().filter(|row| row.traits.has(Traits::ONLY_ADDS));
+    rows.filter(|row| owner.is_none_or(|owner| row.owner == owner))
+        .any(|row| row.names().any(|found| found == name))
+}

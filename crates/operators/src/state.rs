@@ -1,0 +1,118 @@
+//! The rows of PyTorch's functions that are no operations: what they read is metadata, or state.
+
+use crate::class::{Class, Model};
+use crate::row::{Row, Traits};
+use Class::{IsCompiling, Pure, StateRead, Transparent};
+
+const fn row(owner: &'static str, names: &'static str, class: Class, traits: Traits) -> Row {
+    Row { owner, names, class, traits }
+}
+
+const NONE: Traits = Traits::NONE;
+const SIZELESS: Traits = Traits::SIZELESS;
+const SWITCH: Class = Class::Model(Model::StateSwitch);
+
+/// The rows. Without an owner: of `torch.Tensor`, and of `torch`.
+pub const STATE: &[Row] = &[
+    // Metadata of tensors: constants, but for sizes.
+    row(
+        "",
+        "dim ndimension element_size is_floating_point is_complex is_signed get_device \
+         is_inference is_conj is_neg is_distributed dense_dim sparse_dim is_tensor is_storage \
+         result_type can_cast promote_types is_quantized",
+        StateRead,
+        SIZELESS,
+    ),
+    row(
+        "",
+        "size stride numel nelement is_contiguous is_coalesced dim_order broadcast_shapes",
+        StateRead,
+        NONE,
+    ),
+    // State that is guarded at entry.
+    row(
+        "torch",
+        "is_tensor is_storage is_floating_point is_complex result_type can_cast \
+         promote_types",
+        StateRead,
+        SIZELESS,
+    ),
+    row(
+        "torch",
+        "is_grad_enabled is_inference_mode_enabled is_autocast_enabled \
+         is_autocast_cpu_enabled is_autocast_cache_enabled get_autocast_dtype \
+         get_autocast_gpu_dtype get_autocast_cpu_dtype get_default_dtype get_default_device \
+         are_deterministic_algorithms_enabled is_deterministic_algorithms_warn_only_enabled \
+         get_deterministic_debug_mode is_anomaly_enabled is_anomaly_check_nan_enabled \
+         get_float32_matmul_precision broadcast_shapes",
+        StateRead,
+        NONE,
+    ),
+    row(
+        "torch._C",
+        "_has_torch_function _has_torch_function_unary \
+         _has_torch_function_variadic",
+        StateRead,
+        SIZELESS,
+    ),
+    row(
+        "torch._C",
+        "_get_tracing_state _is_tracing _get_privateuse1_backend_name is_autocast_enabled \
+         is_autocast_cache_enabled get_autocast_dtype _is_torch_function_enabled \
+         _is_torch_function_mode_enabled _len_torch_function_stack _len_torch_dispatch_stack \
+         _get_cudnn_enabled _get_mkldnn_enabled _get_nnpack_enabled _get_math_sdp_enabled \
+         _get_flash_sdp_enabled _get_mem_efficient_sdp_enabled _get_cudnn_sdp_enabled \
+         _is_any_autocast_enabled _get_accelerator \
+         _is_fwd_grad_enabled _is_view_replay_enabled _is_multithreading_enabled \
+         _log_api_usage_once",
+        StateRead,
+        NONE,
+    ),
+    row(
+        "torch.overrides",
+        "has_torch_function has_torch_function_unary has_torch_function_variadic \
+         is_tensor_like",
+        StateRead,
+        SIZELESS,
+    ),
+    row("torch.cuda", "is_available device_count", StateRead, NONE),
+    row("torch.backends.mps", "is_available is_built", StateRead, NONE),
+    row("torch.jit", "is_scripting is_tracing", StateRead, NONE),
+    row("torch._jit_internal", "is_scripting", StateRead, NONE),
+    row("torch.amp", "is_autocast_available", StateRead, NONE),
+    row("torch.amp.autocast_mode", "is_autocast_available", StateRead, NONE),
+    row("torch.distributed", "is_available", StateRead, NONE),
+    // They switch state: nodes without tensors, in order.
+    row("torch._C", "_set_grad_enabled", SWITCH, NONE),
+    row(
+        "torch",
+        "set_autocast_enabled set_autocast_dtype set_autocast_cpu_dtype \
+         set_autocast_cpu_enabled set_autocast_gpu_dtype set_autocast_cache_enabled \
+         autocast_increment_nesting autocast_decrement_nesting clear_autocast_cache",
+        SWITCH,
+        NONE,
+    ),
+    row(
+        "torch.autograd.grad_mode",
+        "_enter_inference_mode",
+        Class::Model(Model::InferenceEnter),
+        NONE,
+    ),
+    row(
+        "torch.autograd.grad_mode",
+        "_exit_inference_mode",
+        Class::Model(Model::InferenceExit),
+        NONE,
+    ),
+    // Whether a compiler is at work.
+    row("torch.compiler", "is_compiling is_dynamo_compiling", IsCompiling, NONE),
+    row("torch._dynamo", "is_compiling", IsCompiling, NONE),
+    row("torch._dynamo.external_utils", "is_compiling", IsCompiling, NONE),
+    row("transformers.utils", "is_torchdynamo_compiling", IsCompiling, NONE),
+    row("transformers.utils.import_utils", "is_torchdynamo_compiling", IsCompiling, NONE),
+    // Made of plain values.
+    row("torch", "Size device finfo iinfo", Pure, NONE),
+    row("torch:Size", "numel", Pure, Traits::NUMERIC),
+    // Gives the same tensors in other lists.
+    row("torch._C", "_group_tensors_by_device_and_dtype", Transparent, NONE),
+];
