@@ -128,9 +128,10 @@ impl Recorder {
         if !args.iter().skip(first).any(|arg| holds(*arg)) {
             return false;
         }
-        let Reading::Parameters(parameters) = Reading::of_function(callable, &operation.name)
-        else {
-            return false;
+        let parameters = match Reading::of_function(callable, &operation.name) {
+            Reading::Parameters(parameters) => parameters,
+            Reading::Data => return false,
+            Reading::Literal | Reading::Schemas(_) => return true,
         };
         let names = names.map_or_else(Vec::new, heap::tuple_items);
         let mut positional = positional.iter().enumerate();
