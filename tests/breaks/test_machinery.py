@@ -31,16 +31,6 @@ class Exp(torch.autograd.Function):
         return grad * y
 
 
-@torch.library.custom_op("stator_test::half", mutates_args=())
-def half(x: Tensor) -> Tensor:
-    return x / 2
-
-
-@half.register_fake
-def _(x: Tensor) -> Tensor:
-    return torch.empty_like(x)
-
-
 def cond(x: Tensor) -> Any:
     return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x * 2,)) * 3
 
@@ -62,10 +52,6 @@ def forward_mode(x: Tensor) -> Any:
     return value + 1, tangent * 2
 
 
-def custom_op(x: Tensor) -> Any:
-    return half(x * 2) + 1
-
-
 def custom_function(x: Tensor) -> Any:
     return Exp.apply(x * 2) + 1
 
@@ -80,7 +66,6 @@ PROGRAMS: list[Program] = [
     grad,
     jacobian,
     forward_mode,
-    custom_op,
     custom_function,
     checkpointed,
 ]

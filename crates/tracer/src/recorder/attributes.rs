@@ -149,7 +149,19 @@ impl Recorder {
         name: Borrowed<'_, 'py>,
     ) -> Result<Found<'py>> {
         let value = ops::get_attr(owner, name)?;
-        self.note(frame, |state| state.register(value.as_borrowed()));
+        self.note(frame, |state| {
+            let dict = state.source(owner).and_then(|_| state.instance_dict(owner));
+            match dict {
+                // Where PyTorch keeps what it has found: another one stands there once it's defined again.
+                Some(dict)
+                    if heap::dict_get(dict.as_borrowed(), name)
+                        .is_some_and(|kept| kept.is(&value)) =>
+                {
+                    state.read_dict_slot(dict.as_borrowed(), name, Some(value.as_borrowed()))
+                }
+                _ => state.register(value.as_borrowed()),
+            }
+        });
         Ok(Found::Value(value))
     }
 

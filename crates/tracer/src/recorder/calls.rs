@@ -16,7 +16,7 @@ use super::marked::break_message;
 use super::state::Origin;
 use crate::breaks::Reason;
 use crate::disabled;
-use crate::functions::{Class, Model, Traits, aten_operation};
+use crate::functions::{Class, Model, Traits};
 use crate::marks;
 
 /// Arguments of one call: positional, then those named by `names`.
@@ -209,17 +209,9 @@ impl Recorder {
             return self.call_object(frame, polyfill.as_borrowed(), args, names);
         }
         if self.kind(callable) == Kind::TorchCallable {
-            let operation = {
-                let _native = stator_cpython::hook::Suspended::new(frame.py());
-                aten_operation(callable)
-            };
-            if let Some(operation) = operation {
-                return self.tensor_call(frame, &operation, callable, args, names);
-            }
-            self.stop(frame, Reason::OpaqueCall, heap::type_name(callable));
-        } else {
-            self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
+            return self.call_operator(frame, callable, args, names);
         }
+        self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
         ops::call(callable, args, names)
     }
 

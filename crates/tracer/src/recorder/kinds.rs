@@ -207,6 +207,10 @@ impl Bases {
                 self.torch_callables.push(ty.cast_into()?.unbind());
             }
         }
+        let library = modules::import(torch.py(), "torch._library.custom_ops")?;
+        if let Some(ty) = library.getattr_opt("CustomOpDef")? {
+            self.torch_callables.push(ty.cast_into()?.unbind());
+        }
         let c = torch.getattr("_C")?;
         for name in ["ScriptFunction", "ScriptMethod", "ScriptObject"] {
             if let Some(ty) = c.getattr_opt(name)? {

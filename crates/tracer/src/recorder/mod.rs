@@ -23,6 +23,8 @@ mod construction;
 mod containers;
 mod context;
 mod copies;
+mod custom_operators;
+
 mod deep;
 mod dictionaries;
 mod dimensions;
