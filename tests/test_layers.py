@@ -68,6 +68,7 @@ MODULES = {
     "_settings": {"_backends", "_config", "errors"},
     "_disable": {"_suggest", "errors"},
     "_dynamic": {"_suggest", "errors"},
+    "_custom_operators": set(),
     "_steering": {"_suggest", "errors"},
     "_targets": {"_logs", "_module", "_settings", "_suggest", "errors"},
     "_module": {"_settings", "_targets"},

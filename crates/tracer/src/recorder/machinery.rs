@@ -51,6 +51,20 @@ const FUNCTIONS: &[(&str, &[(&str, Name)])] = &[
     ),
 ];
 
+/// Functions in such places that only ask a truth value what it is: `torch._check` calls them.
+const PLAIN: &[(&str, &[&str])] = &[(
+    "torch/fx/experimental/symbolic_shapes.py",
+    &[
+        "_advise_is_size",
+        "_guard_or",
+        "expect_true",
+        "guard_or_false",
+        "guard_or_true",
+        "guard_size_oblivious",
+        "statically_known_true",
+    ],
+)];
+
 /// What a function of [`FUNCTIONS`] is called to the user.
 #[derive(Clone, Copy)]
 enum Name {
@@ -116,7 +130,7 @@ impl Machinery {
         });
         match part {
             Part::Nothing => false,
-            Part::Everything => true,
+            Part::Everything => !is_plain(&text(file), &text(code.qualname())),
             Part::Functions(names) => named_in(names, &text(code.qualname())).is_some(),
         }
     }
@@ -143,9 +157,18 @@ fn named_in(names: &[(&str, Name)], qualname: &str) -> Option<Name> {
     names.iter().find(|(known, _)| *known == qualname).map(|(_, name)| *name)
 }
 
+fn is_plain(file: &str, qualname: &str) -> bool {
+    let place = PLAIN.iter().find(|(place, _)| within_torch(file) == Some(*place));
+    place.is_some_and(|(_, names)| names.contains(&qualname))
+}
+
+/// The path of a file of PyTorch's.
+fn within_torch(file: &str) -> Option<&str> {
+    file.rfind("/torch/").map(|at| &file[at + 1..])
+}
+
 fn part_of(file: &str) -> Part {
-    let Some(at) = file.rfind("/torch/") else { return Part::Nothing };
-    let file = &file[at + 1..];
+    let Some(file) = within_torch(file) else { return Part::Nothing };
     if PLACES.iter().any(|place| file.starts_with(place)) {
         return Part::Everything;
     }
