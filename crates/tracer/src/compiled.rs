@@ -13,13 +13,12 @@ use stator_cpython::generic::{self, WithoutGc};
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::thread::c_stack::{self, Room};
 
 use crate::bind::Signature;
 use crate::breaks::{Break, Place, Reason};
 use crate::budget::Budget;
 use crate::check::{Failure, Resolved, foreign_mode, read_global_state};
-use crate::clock::{self, Span};
+use crate::clock;
 use crate::disabled::is_in_disabled;
 use crate::emission;
 use crate::entries::{Entries, Failures};
@@ -407,49 +406,6 @@ impl Compiled {
         let (file, line) = location(this);
         let stack = vec![Place { file, line, function: name(this) }];
         Self::give_up(this, &Break { reason, detail, stack }).map(|()| None)
-    }
-
-    /// A call that an entry fits: replays it, or has a reason not to. `began`: the call's start, if it's
-    /// timed.
-    fn take_turn<'py>(
-        this: &Bound<'py, Self>,
-        entry: &Arc<Entry>,
-        resolved: Resolved<'py>,
-        (args, kwargs): (&Bound<'py, PyTuple>, Option<&Bound<'py, PyDict>>),
-        began: Option<clock::Start>,
-    ) -> PyResult<Object<'py>> {
-        let (py, own) = (this.py(), this.get());
-        let turn = own.turn(entry, began.is_some());
-        let is_small = !entry.breaks() && !own.fullgraph && entry.is_small();
-        if matches!(turn, Turn::Native | Turn::Timed(Span::Native))
-            || is_small
-            || (entry.makes_frames() && c_stack::room() != Room::Enough)
-        {
-            // What was found may be gone before the function ends.
-            drop(resolved);
-            if turn == Turn::Native {
-                own.rest.tire(Some(entry));
-            }
-            let began = clock::start();
-            let result = own.run_natively(py, args, kwargs);
-            if result.is_ok() && turn == Turn::Timed(Span::Native) {
-                Self::timed(this, entry, Span::Native, began.took(Span::Native));
-            }
-            return result;
-        }
-        if turn == Turn::Replay {
-            own.rest.end();
-        }
-        let takes = lock(&own.budget).takes();
-        let result = Self::replay(this, entry, resolved, (args, kwargs), turn);
-        if let Some(began) = began
-            && turn == Turn::Timed(Span::Replay)
-            && result.is_ok()
-            && lock(&own.budget).takes() == takes
-        {
-            Self::timed(this, entry, Span::Replay, began.took(Span::Replay));
-        }
-        result
     }
 
     fn replay<'py>(

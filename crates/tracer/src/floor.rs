@@ -7,7 +7,7 @@
 
 use std::fmt;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::clock::Span;
 use crate::lock;
@@ -15,6 +15,9 @@ use crate::profit::Estimate;
 
 /// The calls between trials double up to this many.
 const FURTHEST: u32 = 256;
+
+/// A trial may take so many native calls' time for each call up to the next one.
+const SHARE: u64 = 64;
 
 /// The entry is replayed.
 const REPLAYS: u32 = 0;
@@ -33,6 +36,8 @@ pub struct Floor {
     /// The estimate that calls run natively by; taken by the first of them.
     reason: Mutex<Option<Estimate>>,
     is_steered: AtomicBool,
+    /// Nanoseconds of a native call, the quickest that was timed; 0: none was.
+    native: AtomicU64,
 }
 
 /// What is done with a call that the entry fits.
@@ -146,6 +151,23 @@ impl Floor {
         (state == REPLAYS).then_some(Verdict::Native)
     }
 
+    /// A native call was timed.
+    pub fn timed(&self, nanos: u64) {
+        let known = self.native.load(Relaxed);
+        self.native.store(if known == 0 { nanos } else { known.min(nanos) }, Relaxed);
+    }
+
+    /// A trial took so long: the next one is so far that they cost little on average.
+    pub fn tried(&self, nanos: u64) {
+        let native = self.native.load(Relaxed);
+        let state = self.state.load(Relaxed);
+        if native == 0 || nanos < 2 * native || matches!(state, REPLAYS | PAYS | NEVER_TRIED) {
+            return;
+        }
+        let left = u32::try_from(SHARE * (nanos / native)).unwrap_or(NEVER_TRIED - 1);
+        self.state.store(state.max(left.min(NEVER_TRIED - 1)), Relaxed);
+    }
+
     /// Whether plain Python would do something else than a replay.
     #[must_use]
     pub fn is_steered(&self) -> bool {
@@ -212,6 +234,20 @@ mod tests {
         trials(&floor, 10_000);
         let far = trials(&floor, 1000);
         assert!(far.windows(2).all(|pair| pair[1] - pair[0] == 257), "{far:?}");
+    }
+
+    #[test]
+    fn trials_that_take_long_are_rare() {
+        let floor = Floor::default();
+        floor.weigh(loss(), News::Recorded, true);
+        floor.timed(1000);
+        floor.timed(3000);
+        floor.tried(1500);
+        assert_eq!(floor.left(), 1);
+        floor.tried(20_000);
+        assert_eq!(u64::from(floor.left()), super::SHARE * 20 - 1);
+        floor.pass(super::SHARE as u32);
+        assert_eq!(u64::from(floor.left()), super::SHARE * 19 - 1);
     }
 
     #[test]

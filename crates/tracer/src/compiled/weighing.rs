@@ -4,8 +4,12 @@
 use std::sync::Arc;
 
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use stator_cpython::object::Object;
+use stator_cpython::thread::c_stack::{self, Room};
 
 use super::{Compiled, location, name};
+use crate::check::Resolved;
 use crate::clock::{self, Span};
 use crate::config;
 use crate::entry::Entry;
@@ -88,6 +92,57 @@ impl Compiled {
             lock(&self.state).reason = Some(estimate.to_string());
         }
         turn
+    }
+
+    /// A call that an entry fits: replays it, or has a reason not to. `began`: the call's start, if it's
+    /// timed.
+    pub(super) fn take_turn<'py>(
+        this: &Bound<'py, Self>,
+        entry: &Arc<Entry>,
+        resolved: Resolved<'py>,
+        (args, kwargs): (&Bound<'py, PyTuple>, Option<&Bound<'py, PyDict>>),
+        began: Option<clock::Start>,
+    ) -> PyResult<Object<'py>> {
+        let (py, own) = (this.py(), this.get());
+        let turn = own.turn(entry, began.is_some());
+        let is_small = !entry.breaks() && !own.fullgraph && entry.is_small();
+        if matches!(turn, Turn::Native | Turn::Timed(Span::Native))
+            || is_small
+            || (entry.makes_frames() && c_stack::room() != Room::Enough)
+        {
+            // What was found may be gone before the function ends.
+            drop(resolved);
+            if turn == Turn::Native {
+                own.rest.tire(Some(entry));
+            }
+            let began = clock::start();
+            let result = own.run_natively(py, args, kwargs);
+            match turn {
+                Turn::Timed(_) if result.is_ok() => {
+                    Self::timed(this, entry, Span::Native, began.took(Span::Native));
+                }
+                Turn::Native => entry.floor().timed(began.took(Span::Native)),
+                _ => {}
+            }
+            return result;
+        }
+        if turn == Turn::Replay {
+            own.rest.end();
+        }
+        let takes = lock(&own.budget).takes();
+        let trial = (turn == Turn::Trial).then(clock::start);
+        let result = Self::replay(this, entry, resolved, (args, kwargs), turn);
+        if let Some(trial) = trial {
+            entry.floor().tried(trial.took(Span::Replay));
+        }
+        if let Some(began) = began
+            && turn == Turn::Timed(Span::Replay)
+            && result.is_ok()
+            && lock(&own.budget).takes() == takes
+        {
+            Self::timed(this, entry, Span::Replay, began.took(Span::Replay));
+        }
+        result
     }
 
     /// A call that began with this entry was timed.
