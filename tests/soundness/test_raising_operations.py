@@ -133,6 +133,21 @@ def test_a_write_that_raises_itself(name: str) -> None:
         assert torch.equal(y, z) and torch.equal(i, j)
 
 
+def test_an_index_that_is_made_and_then_written() -> None:
+    """What the trace makes itself is known, until it is written."""
+
+    def fn(count: Tensor, x: Tensor) -> Tensor:
+        count.add_(1)
+        index = torch.zeros(2)
+        index.add_(x)
+        return EYE[index.long()].sum()
+
+    compiled, count, plain_count = api.compile(fn), torch.zeros(()), torch.zeros(())
+    for number in (0.0, 1.0, 9.0, 0.0):
+        args = (torch.full((2,), number),)
+        assert _outcome(compiled, count, args) == _outcome(fn, plain_count, args)
+
+
 class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()

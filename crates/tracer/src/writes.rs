@@ -23,6 +23,7 @@ pub struct Written {
 }
 
 impl Written {
+    /// The data, and nothing else.
     pub const DATA: Self = Self { data: true, layout: false, gradient: false };
     const LAYOUT: Self = Self { data: false, layout: true, gradient: false };
     const GRADIENT: Self = Self { data: false, layout: false, gradient: true };
@@ -144,8 +145,12 @@ impl Writes {
             }
         }
         let is_write = write_of(call).is_some();
-        if is_write && !self.passed.is_empty() && writes_integers(call) {
-            self.passed.clear();
+        if is_write {
+            // Where the written tensor's data went, nobody has followed.
+            self.known.fill(false);
+            if !self.passed.is_empty() && writes_integers(call) {
+                self.passed.clear();
+            }
         }
         let mut shared = Inputs::new();
         if is_write || call.is_view() {

@@ -66,9 +66,10 @@ impl State {
         keywords: &[TextId],
     ) -> Option<String> {
         let call = Call { graph: &self.graph, target, args, keywords };
-        let writes_itself = write_of(call).is_some();
+        let own = if call.is_repeatable() { None } else { write_of(call) };
+        let own = own.map_or(0, |(_, targets)| self.bytes_of(&targets));
         let mut why = None;
-        let (mut bytes, mut is_detached) = (0, false);
+        let (mut bytes, mut is_detached) = (own, false);
         for (position, input, version) in &self.input_versions {
             let input = input.bind_borrowed(py);
             let Some(now) = tensor::info(input) else { continue };
@@ -90,7 +91,7 @@ impl State {
                 why = Some("a write to a tensor that is part of a gradient's graph".to_owned());
             }
         }
-        if why.is_none() && bytes <= LARGE && !is_detached && !writes_itself {
+        if why.is_none() && bytes <= LARGE && !is_detached {
             return None;
         }
         let mut writes = Writes::default();
@@ -98,19 +99,30 @@ impl State {
         if !writes.may_raise(call) {
             return None;
         }
-        if writes_itself && !call.is_repeatable() {
-            let own = writes.written_by(call);
-            let inputs = own.iter().filter_map(|(position, _)| {
-                let wanted = |it: &&(u32, Py<PyAny>, Option<u32>)| it.0 == *position;
-                self.input_versions.iter().find(wanted)
-            });
-            let sizes = inputs.filter_map(|(_, input, _)| tensor::info(input.bind_borrowed(py)));
-            bytes += sizes.map(|info| size(&info)).sum::<u64>();
+        if own > 0 && writes.written_by(call).is_empty() {
+            // It is a tensor of the trace's own.
+            bytes -= own;
         }
         if why.is_none() && writes.detached {
             why = Some("detach_ of an input".to_owned());
         }
         why.or_else(|| (bytes > LARGE).then(|| format!("writes to {} MiB of inputs", bytes >> 20)))
+    }
+}
+
+impl State {
+    /// The bytes of the tensors among an operation's arguments.
+    fn bytes_of(&self, args: &[Arg]) -> u64 {
+        let mut bytes = 0;
+        for &arg in args {
+            self.graph.visit_nodes(arg, &mut |id| {
+                if let Value::Tensor(meta) = self.graph.node(id).value {
+                    let sizes = self.graph.sizes(&meta).iter().map(|size| size.unsigned_abs());
+                    bytes += sizes.product::<u64>() * meta.dtype.bytes().unwrap_or(16);
+                }
+            });
+        }
+        bytes
     }
 }
 
