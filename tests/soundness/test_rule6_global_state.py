@@ -161,6 +161,21 @@ def test_autocast_dtypes_differ() -> None:
             assert result.dtype is dtype
 
 
+@pytest.mark.parametrize(
+    "device", ["cpu", "cuda", "hpu", "ipu", "maia", "mps", "mtia", "xla", "xpu", "privateuseone"]
+)
+def test_autocast_dtypes_of_every_device(device: str) -> None:
+    """Most of them need no such device to be read and set."""
+    before = torch.get_autocast_dtype(device)
+    probe = Probe(lambda x: (x + 1, torch.get_autocast_dtype(device)))
+    try:
+        for dtype in (before, before, torch.float64, torch.float64, torch.float16, before):
+            torch.set_autocast_dtype(device, dtype)
+            probe.right(X)
+    finally:
+        torch.set_autocast_dtype(device, before)
+
+
 def test_inference_tensors_are_another_kind() -> None:
     probe = Probe(lambda x: x + 1)
     probe.right(X)

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | grad mode, inference mode, forward-AD mode | the bits byte of `c10::AutogradState`, by its thread-local address |
 //! | autocast per device, functorch, Python dispatch | `c10::impl::raw_local_dispatch_key_set`, by its thread-local address |
-//! | autocast dtypes (cpu, cuda), cache flag | `at::autocast::get_autocast_dtype`, `is_autocast_cache_enabled` |
+//! | autocast dtypes of all device types that have one, cache flag | `at::autocast::get_autocast_dtype`, `is_autocast_cache_enabled` |
 //! | default dtype | `c10::get_default_dtype_as_scalartype` |
 //! | torch-function modes and switch | `at::impl::PythonTorchFunctionTLS::stack_len`, `get_disabled_state` |
 //! | dispatch modes | `c10::impl::TorchDispatchModeTLS::stack_len` |
@@ -33,9 +33,21 @@ use super::torch::{C10, CPU, symbol};
 use super::{dict, words};
 
 /// Room for the words; the rest stays zero.
-const WORDS: usize = 24;
+const WORDS: usize = 25;
 /// Words before those of `at::Context`.
-const FIXED: usize = 6;
+const FIXED: usize = 7;
+/// Device types with an autocast dtype of their own, beside the CPU and CUDA: as PyTorch names and numbers
+/// them. One byte of a word each.
+const AUTOCAST: [(&str, i8); 8] = [
+    ("maia", 8),
+    ("xla", 9),
+    ("xpu", 12),
+    ("mps", 13),
+    ("hpu", 15),
+    ("ipu", 18),
+    ("mtia", 19),
+    ("privateuseone", 20),
+];
 /// `fp32_precision` has this many entries at most.
 const PRECISIONS: usize = 16;
 
@@ -69,6 +81,8 @@ struct Reader {
     tracing: AddressOf,
     default_dtype: unsafe extern "C" fn() -> i8,
     autocast_dtype: unsafe extern "C" fn(i8) -> i8,
+    /// Which of [`AUTOCAST`] this PyTorch knows; it throws for others.
+    autocast_known: [bool; AUTOCAST.len()],
     autocast_cache: unsafe extern "C" fn() -> bool,
     function_modes: unsafe extern "C" fn() -> i64,
     function_switch: unsafe extern "C" fn() -> u8,
@@ -143,6 +157,12 @@ impl Reader {
                 | u64::from(words::word(tracing.cast(), 0) != 0) << 56;
             out[4] = (self.function_modes)() as u64 | ((self.dispatch_modes)() as u64) << 32;
             out[5] = dict::version(self.forward_ad.bind(py).as_borrowed());
+            for (index, known) in self.autocast_known.iter().enumerate() {
+                if *known {
+                    let dtype = (self.autocast_dtype)(AUTOCAST[index].1);
+                    out[6] |= u64::from(dtype as u8) << (8 * index);
+                }
+            }
             for (place, index) in out[FIXED..].iter_mut().zip(0..self.flags.1) {
                 *place = self.flags.0.add(index).read();
             }
@@ -156,6 +176,9 @@ impl Reader {
 
     fn find(py: Python<'_>) -> PyResult<Option<Self>> {
         let forward_ad = modules::import(py, "torch.autograd.forward_ad")?.getattr("__dict__")?;
+        let torch = modules::import(py, "torch")?;
+        let autocast_known =
+            AUTOCAST.map(|(device, _)| torch.call_method1("get_autocast_dtype", (device,)).is_ok());
         // SAFETY: the mangled names carry the argument types: all functions take nothing, except
         // `get_autocast_dtype(c10::DeviceType)`; results are references (returned as addresses),
         // one-byte enums, booleans and `int64_t`.
@@ -174,6 +197,7 @@ impl Reader {
                         CPU,
                         c"_ZN2at8autocast18get_autocast_dtypeEN3c1010DeviceTypeE",
                     )?,
+                    autocast_known,
                     autocast_cache: function(CPU, c"_ZN2at8autocast25is_autocast_cache_enabledEv")?,
                     function_modes: function(
                         CPU,
@@ -206,6 +230,8 @@ impl Reader {
     /// Whether changing this thread's state through Python changes the words that it should.
     fn agrees(&self, py: Python<'_>) -> PyResult<bool> {
         let source = c"
+import contextlib
+
 def calibrate(torch, read):
     hooks = torch.autograd.graph
     before = read()
@@ -215,12 +241,19 @@ def calibrate(torch, read):
             seen.append(read())
         return read() == before
     identity = lambda tensor: tensor
+    @contextlib.contextmanager
+    def other_dtype(device):
+        before = torch.get_autocast_dtype(device)
+        torch.set_autocast_dtype(device, torch.float64)
+        yield
+        torch.set_autocast_dtype(device, before)
     same = [
         inside(make) for make in (
             lambda: torch.no_grad() if torch.is_grad_enabled() else torch.enable_grad(),
             lambda: torch.inference_mode(not torch.is_inference_mode_enabled()),
             lambda: torch.autograd.forward_ad._set_fwd_grad_enabled(not torch._C._is_fwd_grad_enabled()),
             lambda: torch.autocast('cpu', enabled=not torch.is_autocast_enabled('cpu')),
+            lambda: other_dtype('xpu'), lambda: other_dtype('hpu'),
             lambda: torch._C.DisableTorchFunctionSubclass(),
             lambda: hooks.saved_tensors_hooks(identity, identity),
             lambda: hooks.disable_saved_tensors_hooks('calibration'),
