@@ -35,7 +35,7 @@ def report(results: Results) -> str:
         f"{torch.__version__}, {platform.machine()}, {os.cpu_count()} CPU cores, one of them used. "
         "Times are minima. Each system runs in a process of its own, with eager beside it; "
         "`torch.compile` and Stator use the same backend, which returns the first call's result "
-        "at once.",
+        "at once, and both answer `torch.compiler.is_compiling()` with True.",
         _section(
             "Summary",
             "What a call costs, as multiples of an eager one. Overhead: a warm call with a backend "

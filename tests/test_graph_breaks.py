@@ -388,7 +388,12 @@ def test_collections_while_compiled_functions_are_made() -> None:
 
     def make(fn: Any) -> Any:
         return stator.Compiled(
-            fn, backend=None, recompile_limit=None, fullgraph=False, dynamic=None
+            fn,
+            backend=None,
+            recompile_limit=None,
+            fullgraph=False,
+            dynamic=None,
+            is_compiling=False,
         )
 
     taken, made = [], []

@@ -36,9 +36,9 @@ def same(found: Any, expected: Any) -> None:
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
-def steady(fn: Callable[..., Any], *args: Any, calls: int = 3) -> Any:
+def steady(fn: Callable[..., Any], *args: Any, calls: int = 3, **settings: Any) -> Any:
     """`fn` compiled, which equals plain Python recorded and replayed; one trace serves."""
-    compiled = stator.compile(fn)
+    compiled = stator.compile(fn, **settings)
     for _ in range(calls):
         same(compiled(*args), fn(*args))
     stats = stator.stats(compiled)
@@ -86,24 +86,17 @@ def test_graph_break_does_nothing_in_plain_python() -> None:
 # --- is_compiling -----------------------------------------------------------------------------------
 
 
-def test_is_compiling_is_true_while_recording() -> None:
-    seen = []
-
-    @stator.disable(recursive=False)
-    def note(value):
-        seen.append(value)
-
+def test_is_compiling_is_what_plain_python_says_unless_asked_otherwise() -> None:
     def fn(x):
         return x * 2 if stator.is_compiling() else x * 3
 
-    compiled = stator.compile(fn)
-    same(compiled(X), X * 2)
-    same(compiled(X), X * 2)
-    assert stator.stats(compiled).hits == 1
+    for settings, expected in (({}, X * 3), ({"is_compiling": True}, X * 2)):
+        compiled = stator.compile(fn, **settings)
+        same(compiled(X), expected)
+        same(compiled(X), expected)
+        assert stator.stats(compiled).hits == 1
     same(fn(X), X * 3)
     assert not stator.is_compiling()
-    stator.compile(lambda x: note(stator.is_compiling()) or x)(X)
-    assert seen == [True]
 
 
 def test_is_compiling_is_false_in_what_is_not_traced() -> None:
@@ -115,6 +108,7 @@ def test_is_compiling_is_false_in_what_is_not_traced() -> None:
         return x + 1
 
     steady(lambda x: node(x) * 2, X)
+    steady(lambda x: node(x) * 2, X, is_compiling=True)
     assert set(seen) == {(False, False)}
 
 

@@ -27,6 +27,7 @@ def compile(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
     recompile_limit: int | None = None,
+    is_compiling: bool | None = None,
     disable: bool = False,
 ) -> Callable[[T], T]: ...
 @overload
@@ -39,6 +40,7 @@ def compile(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
     recompile_limit: int | None = None,
+    is_compiling: bool | None = None,
     disable: bool = False,
 ) -> T: ...
 
@@ -52,6 +54,7 @@ def compile(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
     recompile_limit: int | None = None,
+    is_compiling: bool | None = None,
     disable: bool = False,
 ) -> Any:
     """Compiles a function, a method, a callable object or an `nn.Module`.
@@ -73,6 +76,11 @@ def compile(
         one has changed.
     mode, options: handed to the backend; one of them at most.
     recompile_limit: how many traces to keep for different inputs. None: that of `stator.config`.
+    is_compiling: what `torch.compiler.is_compiling()` and its relatives answer wherever code of the
+        call runs, recorded, replayed up to a graph break or natively. False is what plain Python
+        answers: results are its results to the bit. True takes the path that libraries keep for
+        tracers, as under `torch.compile`: often fewer graph breaks, sometimes other roundings. None
+        is True with `fullgraph=True`, else False.
     disable: return `fn_or_module` unchanged.
 
     The result is of the kind that was given: a bound method of a method, a partial of a partial, a
@@ -87,6 +95,7 @@ def compile(
         mode=mode,
         options=options,
         recompile_limit=recompile_limit,
+        is_compiling=is_compiling,
     )
 
     def decorate(target: Any) -> Any:

@@ -22,6 +22,7 @@ class Settings:
     mode: str | None = None
     options: Mapping[str, Any] | None = None
     recompile_limit: int | None = None
+    is_compiling: bool | None = None
 
     def __post_init__(self) -> None:
         if self.mode is not None and self.options is not None:
@@ -31,10 +32,10 @@ class Settings:
                 "recompile_limit takes an integer from 1 up, or None for "
                 f"stator.config.recompile_limit; not {self.recompile_limit!r}."
             )
-        for name in ("fullgraph", "dynamic"):
+        for name, optional in (("fullgraph", False), ("dynamic", True), ("is_compiling", True)):
             value = getattr(self, name)
-            if type(value) is not bool and not (name == "dynamic" and value is None):
-                expected = "True, False or None" if name == "dynamic" else "True or False"
+            if type(value) is not bool and not (optional and value is None):
+                expected = "True, False or None" if optional else "True or False"
                 raise OptionError(f"{name} takes {expected}, not {value!r}.")
 
     def apply(self, fn: Callable[..., Any]) -> Compiled:
@@ -45,6 +46,7 @@ class Settings:
             recompile_limit=self.recompile_limit,
             fullgraph=self.fullgraph,
             dynamic=self.dynamic,
+            is_compiling=self.fullgraph if self.is_compiling is None else self.is_compiling,
         )
         compiled.__dict__[_KEY] = self
         return compiled

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,17 @@ def test_an_operation_that_may_raise() -> None:
     for _ in range(3):
         assert torch.equal(compiled(leaf * 1, torch.tensor(1)), fn(leaf * 1, torch.tensor(1)))
     assert "SB025" in ids(compiled)
+
+
+def test_a_trace_function() -> None:
+    """SB026: it sees the user's code."""
+    compiled = stator.compile(lambda x: x + 1)
+    sys.settrace(lambda *args: None)
+    try:
+        assert torch.equal(compiled(X), X + 1)
+    finally:
+        sys.settrace(None)
+    assert "SB026" in ids(compiled)
 
 
 class Printer(logging.Handler):

@@ -44,7 +44,7 @@ def test_two_traces_for_twenty_sizes(name: str) -> None:
     make, inputs = CASES[name]
     torch.manual_seed(0)
     model = make().eval()
-    compiled = stator.compile(model)
+    compiled = stator.compile(model, is_compiling=True)
     for batch, size in SIZES:
         given = inputs(batch, size)
         with torch.no_grad():
@@ -58,7 +58,7 @@ def test_two_traces_for_twenty_sizes(name: str) -> None:
 def test_a_resolution_change_in_resnet50() -> None:
     torch.manual_seed(0)
     model = build._resnet50().eval()
-    compiled = stator.compile(model)
+    compiled = stator.compile(model, is_compiling=True)
     with torch.no_grad():
         for side in (64, 96, 128, 96):
             given = picture(2, side)["x"]
@@ -82,7 +82,7 @@ def test_a_cache_that_grows(make: Any) -> None:
 
     torch.manual_seed(0)
     model = make().eval()
-    compiled = stator.compile(model)
+    compiled = stator.compile(model, is_compiling=True)
     start = torch.randint(0, build.VOCABULARY, (2, 5))
 
     def decode(target: Any) -> torch.Tensor:

@@ -23,14 +23,9 @@ _ADDRESS = re.compile(r"0x[0-9a-f]+")
 _REPEATED = re.compile(r"\[Previous line repeated (\d+) more times\]")
 
 
-_MODULE_CALL = re.compile(r"line \d+, in _call_impl")
-"""PyTorch asks `is_compiling()` there and takes another line, as model code may."""
-
-
 def _text(fn: Callable[..., Any], args: tuple[Any, ...]) -> str:
     """The traceback that `fn(*args)` ends with; how deep a recursion got is asked elsewhere."""
-    text = _REPEATED.sub("[Previous line repeated]", _raw_text(fn, args))
-    return _MODULE_CALL.sub("line N, in _call_impl", text)
+    return _REPEATED.sub("[Previous line repeated]", _raw_text(fn, args))
 
 
 def _raw_text(fn: Callable[..., Any], args: tuple[Any, ...]) -> str:
@@ -50,11 +45,7 @@ def _frames(fn: Callable[..., Any], args: tuple[Any, ...]) -> list[tuple[str, in
         trace = error.__traceback__
         while trace is not None:
             frame = trace.tb_frame
-            name = frame.f_code.co_name
-            if name == "_call_impl":
-                found.append((name, 0, []))
-            else:
-                found.append((name, trace.tb_lineno, sorted(frame.f_locals)))
+            found.append((frame.f_code.co_name, trace.tb_lineno, sorted(frame.f_locals)))
             trace = trace.tb_next
         return found[1:]
     raise AssertionError("the call was to raise")

@@ -85,6 +85,27 @@ static void clear_async_exc(PyInterpreterState *interp) {
 }
 
 /* Signals, pending calls, a request for the GIL, an asynchronous exception: in this order. */
+/* Signals wait while no thread is the main one: CPython runs their handlers in that one alone. Gives what
+ * stator_allow_signals is to be given; 0 if this isn't the main thread, or they wait already. */
+unsigned long stator_defer_signals(void) {
+    unsigned long main_thread = _PyRuntime.main_thread;
+    if (PyThread_get_thread_ident() != main_thread) {
+        return 0;
+    }
+    _PyRuntime.main_thread = 0;
+    return main_thread;
+}
+
+/* What came meanwhile is handled where the evaluation loop asks next. */
+void stator_allow_signals(PyThreadState *thread, unsigned long main_thread) {
+    struct _ceval_state *ceval = &thread->interp->ceval;
+    _PyRuntime.main_thread = main_thread;
+    if (_Py_atomic_load_relaxed(&_PyRuntime.ceval.signals_pending) ||
+        _Py_atomic_load_relaxed(&ceval->pending.calls_to_do)) {
+        _Py_atomic_store_relaxed(&ceval->eval_breaker, 1);
+    }
+}
+
 int stator_handle_pending(PyThreadState *thread) {
     struct _ceval_state *ceval = &thread->interp->ceval;
     if (_Py_atomic_load_relaxed(&_PyRuntime.ceval.signals_pending) ||

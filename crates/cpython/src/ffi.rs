@@ -3,7 +3,7 @@
 //! Contracts are CPython's own: `PyObject *` results are new references unless said otherwise,
 //! `NULL` and `-1` mean that an exception is set, and the GIL is held.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_ulong};
 
 use pyo3::ffi::{Py_ssize_t, PyObject, PyThreadState, PyTypeObject};
 
@@ -35,6 +35,8 @@ unsafe extern "C" {
     pub fn stator_enter_recursion(thread: *mut PyThreadState) -> c_int;
     pub fn stator_eval_breaker(interp: *mut Interpreter) -> *const c_int;
     pub fn stator_handle_pending(thread: *mut PyThreadState) -> c_int;
+    pub fn stator_defer_signals() -> c_ulong;
+    pub fn stator_allow_signals(thread: *mut PyThreadState, main_thread: c_ulong);
     pub fn stator_mark_suspended(frame: *mut InterpreterFrame);
     pub fn stator_is_awaiting(coroutine: *mut PyObject) -> c_int;
     /// Null for what isn't a generator, or doesn't stand still.
@@ -109,6 +111,8 @@ unsafe extern "C" {
         throw: c_int,
     ) -> *mut PyObject;
     pub fn PyThreadState_GetFrame(thread: *mut PyThreadState) -> *mut PyObject;
+    pub fn PyThreadState_EnterTracing(thread: *mut PyThreadState);
+    pub fn PyThreadState_LeaveTracing(thread: *mut PyThreadState);
     pub fn PyCode_Addr2Line(code: *mut PyObject, offset: c_int) -> c_int;
     pub fn PyTraceBack_Here(frame: *mut PyObject) -> c_int;
     pub fn PyFrame_FastToLocalsWithError(frame: *mut PyObject) -> c_int;

@@ -105,11 +105,7 @@ pub const STATE: &[Row] = &[
         NONE,
     ),
     // Whether a compiler is at work.
-    row("torch.compiler", "is_compiling is_dynamo_compiling", IsCompiling, NONE),
-    row("torch._dynamo", "is_compiling", IsCompiling, NONE),
-    row("torch._dynamo.external_utils", "is_compiling", IsCompiling, NONE),
-    row("transformers.utils", "is_torchdynamo_compiling", IsCompiling, NONE),
-    row("transformers.utils.import_utils", "is_torchdynamo_compiling", IsCompiling, NONE),
+    row("torch.compiler", "is_compiling is_dynamo_compiling is_exporting", IsCompiling, NONE),
     // Made of plain values.
     row("torch", "Size device finfo iinfo", Pure, NONE),
     row("torch:Size", "numel", Pure, Traits::NUMERIC),

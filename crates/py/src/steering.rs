@@ -3,10 +3,9 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyFunction;
-use stator_cpython::hook;
+use stator_tracer::compiling;
 use stator_tracer::disabled::Disabled;
 use stator_tracer::marks::{self, Registered};
-use stator_tracer::recorder;
 use stator_tracer::stance::{self, Stance};
 
 /// Ends the trace here, and does nothing in plain Python.
@@ -18,11 +17,10 @@ fn graph_break(msg: &str) {
     let _ = msg;
 }
 
-/// Whether the code that asks is being recorded; always False in plain Python and in replays.
+/// As `torch.compiler.is_compiling`: False, unless `stator.compile` was asked for the path made for tracers.
 #[pyfunction]
 fn is_compiling() -> bool {
-    // While a trace lets a function run natively, that isn't recorded.
-    recorder::is_recording() && hook::is_active()
+    compiling::is_told()
 }
 
 /// Takes the stance of this name and returns the name of the one before.

@@ -136,6 +136,10 @@ breaks! {
     Irrevocable "SB025" "an operation may raise where a replay could not take back what was done"
         "its errors depend on data, and the function must end as it does in plain Python"
         "nothing needs to be done: the call runs as in plain Python, and a new graph begins behind it"
+    /// `sys.settrace`, `sys.setprofile`, and what uses them.
+    Watched "SB026" "a trace or profile function is active in this thread"
+        "it is told of each call and line of plain Python, which a replay has none of"
+        "nothing needs to be done: calls are replayed again once it is gone"
     /// `stator._testing.break_everywhere()`.
     Asked "SB019" "a break that a test of Stator asked for"
         "stator._testing is in use"

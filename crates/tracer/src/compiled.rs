@@ -13,12 +13,14 @@ use stator_cpython::generic::{self, WithoutGc};
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::thread::{Deferred, Thread, Unwatched};
 
 use crate::bind::Signature;
 use crate::breaks::{Break, Place, Reason};
 use crate::budget::Budget;
 use crate::check::{Failure, Resolved, foreign_mode, read_global_state};
 use crate::clock;
+use crate::compiling::{self, Answering, Native};
 use crate::disabled::is_in_disabled;
 use crate::emission;
 use crate::entries::{Entries, Failures};
@@ -59,6 +61,8 @@ pub struct Compiled {
     recompile_limit: Option<usize>,
     fullgraph: bool,
     dynamic: Option<bool>,
+    /// What code that asks is answered: see [`compiling`].
+    is_compiling: bool,
     state: Mutex<CacheState>,
     /// What starts behind graph breaks.
     points: Arc<Points>,
@@ -88,6 +92,8 @@ struct CacheState {
     listed: u64,
     /// Recordings whose first trace had to be dropped, because it broke too late.
     retries: usize,
+    /// Whether the log was told that a trace or profile function is active.
+    told_watched: bool,
     /// Whether the user was warned of the recompile limit.
     warned: bool,
 }
@@ -145,13 +151,14 @@ static ALL: Mutex<Vec<Py<PyWeakrefReference>>> = Mutex::new(Vec::new());
 #[pymethods]
 impl Compiled {
     #[new]
-    #[pyo3(signature = (r#fn, *, backend, recompile_limit, fullgraph, dynamic))]
+    #[pyo3(signature = (r#fn, *, backend, recompile_limit, fullgraph, dynamic, is_compiling))]
     fn new<'py>(
         r#fn: &Bound<'py, PyFunction>,
         backend: Option<Py<PyAny>>,
         recompile_limit: Option<usize>,
         fullgraph: bool,
         dynamic: Option<bool>,
+        is_compiling: bool,
     ) -> PyResult<Bound<'py, Self>> {
         let py = r#fn.py();
         recorder::prepare(py)?;
@@ -161,6 +168,7 @@ impl Compiled {
             recompile_limit,
             fullgraph,
             dynamic,
+            is_compiling,
             state: Mutex::default(),
             points: Arc::default(),
             hits: AtomicU64::new(0),
@@ -325,6 +333,7 @@ impl Compiled {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Object<'py>> {
         self.native.fetch_add(1, Ordering::Relaxed);
+        let _native = compiling::answer().then(|| Native::new(py));
         self.function.bind(py).call(args, kwargs)
     }
 
@@ -341,6 +350,12 @@ impl Compiled {
         }
         let stance = stance::get(py);
         if stance == Stance::ForceEager || is_in_disabled() {
+            let _plain = Answering::new(false);
+            return own.run_natively(py, args, kwargs);
+        }
+        let _answering = Answering::new(own.is_compiling || compiling::is_told());
+        if Thread::current(py).is_traced() {
+            Self::is_watched(this);
             return own.run_natively(py, args, kwargs);
         }
         if stance == Stance::Default && own.rests() {
@@ -368,6 +383,25 @@ impl Compiled {
                 Self::take_turn(this, entry, resolved, (args, kwargs), began)
             }
             Err(failures) => Self::miss(this, args, kwargs, failures),
+        }
+    }
+
+    /// A debugger, a profiler or a measurement of coverage looks on: it is to see the user's code. The log is
+    /// told once.
+    #[cold]
+    fn is_watched(this: &Bound<'_, Self>) {
+        let (py, own) = (this.py(), this.get());
+        let (file, line) = location(this);
+        let stack = vec![Place { file, line, function: name(this) }];
+        let stop = Break { stack, ..Break::new(Reason::Watched) };
+        let told = {
+            let mut state = lock(&own.state);
+            state.reason = Some(stop.to_string());
+            std::mem::replace(&mut state.told_watched, true)
+        };
+        if !told && Log::GraphBreaks.is_on() {
+            let _unwatched = Unwatched::new(py);
+            Log::GraphBreaks.emit(py, &break_report(this, &stop, "runs natively:"));
         }
     }
 
@@ -552,10 +586,14 @@ impl Compiled {
     /// Takes over what a session has brought. Under `fullgraph` a break is an error.
     fn settle(this: &Bound<'_, Self>, brought: Brought) -> PyResult<()> {
         let (py, own) = (this.py(), this.get());
-        let Brought { root, made, breaks, broken_mark } = brought;
+        let _deferred = Deferred::new(py);
+        let Brought { root, made, breaks, broken_mark, asked } = brought;
         if Log::GraphBreaks.is_on() {
-            let mut reports: Vec<_> =
-                breaks.iter().map(|stop| break_report(this, stop, "graph break in")).collect();
+            let report = |(index, stop): (usize, &Break)| {
+                let note = asked.as_ref().and_then(|asked| asked.note(index, stop));
+                break_report(this, stop, "graph break in") + &note.unwrap_or_default()
+            };
+            let mut reports: Vec<_> = breaks.iter().enumerate().map(report).collect();
             reports.dedup();
             reports.iter().for_each(|report| Log::GraphBreaks.emit(py, report));
         }

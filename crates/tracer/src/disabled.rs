@@ -9,6 +9,8 @@ use stator_cpython::generic::{self, WithoutGc};
 use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 
+use crate::compiling::Answering;
+
 thread_local! {
     /// How many disabled functions this thread is in.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
@@ -33,12 +35,14 @@ pub struct Disabled {
 }
 
 /// While it lives, this thread is in a disabled function.
-struct Inside;
+struct Inside {
+    _answering: Answering,
+}
 
 impl Inside {
     fn new() -> Self {
         DEPTH.set(DEPTH.get() + 1);
-        Self
+        Self { _answering: Answering::new(false) }
     }
 }
 

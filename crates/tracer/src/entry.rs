@@ -2,13 +2,15 @@
 
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
+use pyo3::exceptions::PyException;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyFloat, PyInt, PyList, PySequence, PySequenceMethods, PyTuple};
+use pyo3::types::{PyFloat, PyFunction, PyInt, PyList, PySequence, PySequenceMethods, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::heap::tensor;
 use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::thread::{Deferred, Thread};
 use stator_cpython::vectorcall;
 use stator_graph::{Arg, Graph, Value, print};
 use stator_guards::{Guard, GuardKind, Printed};
@@ -16,13 +18,14 @@ use stator_guards::{Guard, GuardKind, Printed};
 use crate::breaks::Place;
 use crate::check::{Checker, Facts, Failure, Found, Resolved};
 use crate::codes::{Code, Codes, Search};
+use crate::compiling;
 use crate::config;
 use crate::effects;
 use crate::emission::{self, Emission};
 use crate::evaluator::Link;
 use crate::floor::Floor;
 use crate::gauge::Gauge;
-use crate::locate::{Places, ShownPlaces, shown_path, source_line};
+use crate::locate::{Places, ShownPlaces, shown_path, source_line, text};
 use crate::lock;
 use crate::policy::{Dims, History, Seen};
 use crate::profit::Estimate;
@@ -148,11 +151,20 @@ impl Entry {
         py: Python<'py>,
         locals: &[Borrowed<'_, 'py>],
     ) -> Result<Resolved<'py>, Failure> {
+        if self.has_other_answer() {
+            return Err(Failure { guard: None, found: Found::Answer(compiling::answer()) });
+        }
         let resolved = self.checker.check(py, facts(&self.traced), locals)?;
         if let Some(symbolic) = &self.traced.symbolic {
             self.check_symbolic(symbolic, &resolved)?;
         }
         Ok(resolved)
+    }
+
+    /// Whether `torch.compiler.is_compiling()` was asked, and would now be answered otherwise.
+    #[inline]
+    fn has_other_answer(&self) -> bool {
+        self.traced.asked.is_some_and(|answer| answer != compiling::answer())
     }
 
     /// Whether the facts about symbols hold.
@@ -225,6 +237,9 @@ impl Entry {
         py: Python<'py>,
         locals: &[Borrowed<'_, 'py>],
     ) -> Option<Resolved<'py>> {
+        if self.has_other_answer() {
+            return None;
+        }
         let resolved = self.checker.check_fast(py, locals)?;
         match &self.traced.symbolic {
             Some(symbolic) => self.check_symbolic(symbolic, &resolved).is_ok().then_some(resolved),
@@ -313,7 +328,11 @@ impl Entry {
         let (inputs, rebuilt) = resolved.split_at(self.traced.inputs.len());
         let rebuilt: SmallVec<[Borrowed<'_, 'py>; 4]> =
             rebuilt.iter().map(|object| object.as_borrowed()).collect();
-        if !emission::may_be_given(py, &self.traced, &rebuilt) {
+        let may_be_given = {
+            let _deferred = Deferred::new(py);
+            emission::may_be_given(py, &self.traced, &rebuilt)
+        };
+        if !may_be_given {
             return Replay::Restart("user code may learn of a warning or log record");
         }
         let sizes = self.size_inputs(py, resolved);
@@ -444,6 +463,8 @@ impl Entry {
         inputs: &[Borrowed<'_, 'py>],
     ) -> Result<replay::Outputs<'py>, Replay<'py>> {
         let traced = &self.traced;
+        // What an operation raises is taken for its own.
+        let _deferred = Deferred::new(py);
         let saved = match traced.generators.as_slice() {
             [] => Vec::new(),
             generators => rollback::save(py, generators).map_err(Replay::Failed)?,
@@ -486,7 +507,28 @@ impl Entry {
         if failed.is_none() && !undo::may_handle(py, traced) {
             return Err(Replay::Blamed(error));
         }
+        if self.is_from_elsewhere(py, &error) {
+            Thread::current(py).raise_later(&error.get_type(py));
+        }
         Err(Replay::Restart("an operation raised during replay"))
+    }
+
+    /// Whether another thread has sent an exception that came out of an operation: it's of no class that
+    /// PyTorch raises, and no function of the program's is among the operations.
+    fn is_from_elsewhere(&self, py: Python<'_>, error: &PyErr) -> bool {
+        let module = |object: &Bound<'_, PyAny>| {
+            let module = object.getattr_opt(pyo3::intern!(py, "__module__")).ok().flatten();
+            module.map_or_else(String::new, |module| text(module.as_borrowed()))
+        };
+        let class = error.get_type(py);
+        let is_of_torch = |module: &str| module == "torch" || module.starts_with("torch.");
+        let own = module(class.as_any());
+        let is_known = is_of_torch(&own) || own == "builtins";
+        if is_known && error.is_instance_of::<PyException>(py) {
+            return false;
+        }
+        let mut called = self.traced.graph_objects.iter().map(|object| object.bind(py));
+        !called.any(|called| called.is_instance_of::<PyFunction>() && !is_of_torch(&module(called)))
     }
 
     fn undo(&self, py: Python<'_>) -> &undo::Plan {

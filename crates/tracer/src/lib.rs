@@ -17,6 +17,7 @@ pub mod check;
 pub mod clock;
 mod codes;
 pub mod compiled;
+pub mod compiling;
 pub mod config;
 pub mod disabled;
 mod effects;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use pyo3::prelude::*;
 use stator_cpython::modules;
+use stator_cpython::thread::Deferred;
 
 /// The logs, in the order of `stator._logs`: the discriminant is the bit in the mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +68,7 @@ impl Log {
     /// Hands a record to `stator._logs.emit`. The program must not fail because a log does, so an
     /// exception is reported as unraisable.
     pub fn emit(self, py: Python<'_>, text: &str) {
+        let _deferred = Deferred::new(py);
         let emitted = modules::import(py, "stator._logs")
             .and_then(|logs| logs.call_method1("emit", (self.name(), text)));
         if let Err(error) = emitted {

@@ -136,6 +136,7 @@ pub fn allowed_by_torch(py: Python<'_>) -> FxHashSet<usize> {
 pub fn substitute_of_torch<'py>(callable: Borrowed<'_, 'py>) -> Option<Object<'py>> {
     let py = callable.py();
     let _native = stator_cpython::hook::Suspended::new(py);
+    let _deferred = stator_cpython::thread::Deferred::new(py);
     let find = || -> PyResult<Option<Object<'py>>> {
         let modules = modules::import(py, "sys")?.getattr("modules")?.cast_into::<PyDict>()?;
         let Some(module) = modules.get_item("torch._dynamo.variables.functions")? else {

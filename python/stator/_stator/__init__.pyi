@@ -57,6 +57,7 @@ class Compiled:
         recompile_limit: int | None,
         fullgraph: bool,
         dynamic: bool | None,
+        is_compiling: bool,
     ) -> None:
         """`backend=None` replays from Rust. Otherwise `backend(description, example_inputs)`
         returns the callable that replaces the replay, or a `stator._fx.Code` for the inputs that
@@ -88,7 +89,8 @@ def graph_break(msg: str = "") -> None:
     """
 
 def is_compiling() -> bool:
-    """Whether the code that asks is being recorded; always False in plain Python and in replays."""
+    """As `torch.compiler.is_compiling`: False, unless `stator.compile` was asked for the path made
+    for tracers (`is_compiling=True`, `fullgraph=True`, tensor programs)."""
 
 class Disabled:
     """A function that is never traced, and neither are compiled functions that it calls."""

@@ -1,11 +1,13 @@
 //! The thread state: recursion, pending events, the exception being handled, stack depth.
 
+use std::ffi::c_long;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicI32;
 
 use pyo3::ffi::{self, PyThreadState};
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 
 use crate::ffi as shim;
 use crate::frame::Frame;
@@ -14,9 +16,11 @@ use crate::raised::{Raised, Result};
 
 pub mod asynchronous;
 pub mod c_stack;
+mod deferred;
 #[path = "v311.rs"]
 pub(crate) mod layout;
 
+pub use deferred::Deferred;
 use layout::ThreadState;
 
 /// The current thread's state.
@@ -116,6 +120,16 @@ impl<'py> Thread<'py> {
         Ok(())
     }
 
+    /// Raises an exception of this class where the thread asks for events next, as one that another thread
+    /// has sent it.
+    pub fn raise_later(self, class: &Bound<'_, PyType>) {
+        // SAFETY: the GIL is held; the class lives, and the callee takes a reference of its own.
+        unsafe {
+            let thread = ffi::PyThread_get_thread_ident();
+            ffi::PyThreadState_SetAsyncExc(thread as c_long, class.as_ptr());
+        }
+    }
+
     /// Replaces the exception this context is handling (`PUSH_EXC_INFO`, `POP_EXCEPT`).
     pub fn swap_handled(self, exception: Option<Object<'py>>) -> Option<Object<'py>> {
         let new = exception.map_or(std::ptr::null_mut(), Bound::into_ptr);
@@ -155,5 +169,25 @@ impl<'py> Thread<'py> {
         // SAFETY: the instance's reference is given away.
         unsafe { shim::stator_restore_exception(exception.into_ptr()) };
         Raised
+    }
+}
+
+/// While it lives, this thread's trace and profile functions are called for nothing.
+#[must_use]
+pub struct Unwatched<'py>(Python<'py>);
+
+impl<'py> Unwatched<'py> {
+    /// Begins. Guards nest.
+    pub fn new(py: Python<'py>) -> Self {
+        // SAFETY: the current thread's state.
+        unsafe { shim::PyThreadState_EnterTracing(Thread::current(py).as_ptr()) };
+        Self(py)
+    }
+}
+
+impl Drop for Unwatched<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the current thread's state; undoes what `new` has done.
+        unsafe { shim::PyThreadState_LeaveTracing(Thread::current(self.0).as_ptr()) };
     }
 }

@@ -54,10 +54,14 @@ pub(super) fn explain<'py>(
         (Found::Registered, _) => "a class was registered with an abstract class".to_owned(),
         (Found::Dead, _) => "found one that is gone".to_owned(),
         (Found::GlobalState, _) => "another global state".to_owned(),
+        (Found::Answer(answer), _) => format!("found {}", spelt(*answer)),
         (Found::Numbers(text), _) => format!("found {text}"),
     };
     let says = guard.map_or_else(
         || match failure.found {
+            Found::Answer(answer) => {
+                format!("torch.compiler.is_compiling() == {}", spelt(!answer))
+            }
             Found::Numbers(_) => "all numbers are within the bounds of symbols".to_owned(),
             _ => "all objects known by identity are alive".to_owned(),
         },
@@ -78,6 +82,10 @@ fn explain_global_state(py: Python<'_>, expected: &GlobalState) -> Vec<(String, 
             None => (fact.to_string(), "found nothing".to_owned()),
         })
         .collect()
+}
+
+fn spelt(answer: bool) -> &'static str {
+    if answer { "True" } else { "False" }
 }
 
 /// The first fact of a vacancy that doesn't hold, printed, and what was found.

@@ -25,7 +25,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
         let (callable, args) = (self.run.peek(total + 1), self.run.peek_many(total));
         let result = self.sites.call(&self.frame, callable, args, names);
         self.run.finish_call(total, !is_method, result)?;
-        self.run.poll()?;
+        self.poll()?;
         Ok(())
     }
 
@@ -57,7 +57,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
         let kwargs = has_kwargs.then(|| self.run.peek(1));
         let result = self.sites.call_ex(&self.frame, callable, args, kwargs);
         self.run.finish_call(args_at, true, result)?;
-        self.run.poll()?;
+        self.poll()?;
         Ok(())
     }
 

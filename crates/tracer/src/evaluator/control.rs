@@ -13,7 +13,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     #[inline(always)]
     pub(super) fn resume(&mut self, arg: u32) -> Done {
         if arg < 2 {
-            self.run.poll()?;
+            self.poll()?;
         }
         if S::STEPS
             && arg == 0
@@ -47,7 +47,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     #[inline(always)]
     pub(super) fn jump_backward(&mut self, units: u32) -> Done {
         self.run.jump_backward(units);
-        self.run.poll()?;
+        self.poll()?;
         Ok(())
     }
 

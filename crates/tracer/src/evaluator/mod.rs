@@ -262,6 +262,12 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
         self.frame.code()
     }
 
+    /// Polls for events: signal handlers, other threads, asynchronous exceptions.
+    #[inline(always)]
+    fn poll(&mut self) -> Result<()> {
+        self.run.poll().inspect_err(|_| self.sites.disturbed(&self.frame))
+    }
+
     #[cold]
     fn substitute(&mut self) {
         for (index, value) in self.sites.substitutes(&self.frame) {

@@ -66,6 +66,9 @@ pub trait Sites<'py>: Sized {
     /// The instruction that a frame waits in is about to do something that no site tells of.
     fn interrupts(&self, frame: &Frame<'py>, what: &'static str) {}
 
+    /// A signal handler has raised, or another thread: no instruction of the frame has.
+    fn disturbed(&self, frame: &Frame<'py>) {}
+
     /// Behind the `RESUME` that begins a call, if [`Sites::STEPS`]: the site may have done the work of
     /// the instructions that follow.
     fn skips(&self, frame: &Frame<'py>) -> Option<Skip<'py>> {

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use stator_cpython::hook::Suspended;
 use stator_cpython::modules;
 use stator_cpython::object::Borrowed;
+use stator_cpython::thread::Deferred;
 use stator_operators::Schemas;
 
 use super::parameters::Parameters;
@@ -59,6 +60,7 @@ impl Reading {
             Reading::Literal
         } else {
             let _native = Suspended::new(py);
+            let _deferred = Deferred::new(py);
             let printed = schemas(py, namespace, name).unwrap_or_default();
             let schemas = Schemas::parse(name, printed.iter().map(String::as_str));
             Reading::Schemas(Arc::new(schemas))
@@ -78,6 +80,7 @@ impl Reading {
             Reading::Data
         } else {
             let _native = Suspended::new(function.py());
+            let _deferred = Deferred::new(function.py());
             match Parameters::of(function) {
                 Some(parameters) => Reading::Parameters(Arc::new(parameters)),
                 None => Reading::Schemas(Arc::default()),

@@ -19,6 +19,7 @@ use stator_cpython::frame::Frame;
 use stator_cpython::generic::WithoutGc;
 use stator_cpython::object::Object;
 use stator_cpython::ops;
+use stator_cpython::thread::Deferred;
 use stator_guards::{GuardKind, Source};
 
 use super::Recorder;
@@ -110,6 +111,7 @@ impl Recorder {
 
     /// Ends the trace before the current instruction, which is yet to be executed.
     pub(super) fn break_before(&self, frame: &Frame<'_>, stop: Break) {
+        let _deferred = Deferred::new(frame.py());
         self.stopped.set(true);
         let ended = if self.watching.get() {
             Ok(())
@@ -274,12 +276,29 @@ impl Recorder {
         Ok(all)
     }
 
+    /// What the program does from here on, another call won't do: the notes are dropped, and nobody is to
+    /// blame.
+    #[cold]
+    pub(super) fn give_in(&self, py: Python<'_>) {
+        if self.stopped.replace(true) {
+            return;
+        }
+        let raised = PyErr::take(py);
+        self.resume.set(0);
+        self.let_go(py);
+        drop(self.gc.take());
+        if let Some(raised) = raised {
+            raised.restore(py);
+        }
+    }
+
     /// Turns the notes into an entry.
     pub(super) fn end_with(
         &self,
         py: Python<'_>,
         end: End<'_, '_>,
     ) -> Result<(), (Reason, String)> {
+        let _deferred = Deferred::new(py);
         let state =
             self.take_notes(py).map_err(|error| (Reason::Unsupported, error.to_string()))?;
         if let Some(mark) = state.symbols.as_ref().and_then(|symbols| symbols.broken_mark()) {
@@ -329,6 +348,7 @@ impl Recorder {
 
     /// Whether recording goes on with the next instruction of a frame that broke.
     pub(super) fn restart(&self, frame: &Frame<'_>) -> bool {
+        let _deferred = Deferred::new(frame.py());
         if self.resume.get() != frame.id() {
             return false;
         }

@@ -5,16 +5,18 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::thread::Deferred;
 use stator_cpython::{Result, generic, ops};
 use stator_guards::GuardKind;
 
-use super::Recorder;
 use super::deep::is_plain;
 use super::kinds::Kind;
 use super::look as heap;
 use super::marked::break_message;
 use super::state::Origin;
+use super::{Recorder, place};
 use crate::breaks::Reason;
+use crate::compiling;
 use crate::disabled;
 use crate::functions::{Class, Model, Traits};
 use crate::marks;
@@ -118,6 +120,9 @@ impl Recorder {
                 if self.is_looked_into(operation, callable, args, names) =>
             {
                 self.vouch(frame, callable);
+            }
+            Some(Class::IsCompiling) => {
+                return self.call_is_compiling(frame, callable, args, names);
             }
             Some(Class::Replaced(_)) | None => {}
             Some(class) => return self.call_class(frame, class, callable, args, names),
@@ -256,10 +261,38 @@ impl Recorder {
         if matches!(class, Class::StateRead) {
             self.refuse_numbers_of_state(frame, callable, args);
         }
-        if self.meets_symbols() && !matches!(class, Class::Operation(_) | Class::GraphBreak) {
+        let is_plain =
+            matches!(class, Class::Operation(_) | Class::GraphBreak | Class::IsCompiling);
+        if self.meets_symbols() && !is_plain {
             return self.symbolic_call(frame, class, callable, args, names);
         }
         self.call_known(frame, class, callable, args, names)
+    }
+
+    /// Asks whether a compiler is at work. By default plain code says so itself.
+    fn call_is_compiling<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        let answer = compiling::answer();
+        self.note(frame, |state| {
+            state.asked = Some(answer);
+            Ok(())
+        });
+        if answer {
+            self.links.clear();
+            self.tally.steer();
+            return Ok(pyo3::types::PyBool::new(frame.py(), true).to_owned().into_any());
+        }
+        self.session.asked(|| place(frame));
+        if self.kind(callable) == Kind::Function {
+            return self.call_python(frame, callable, args, names);
+        }
+        self.links.clear();
+        ops::call(callable, args, names)
     }
 
     /// As [`Recorder::call_class`], where no symbolic numbers may be met.
@@ -286,13 +319,7 @@ impl Recorder {
                 let _calling = self.calling(frame, *model, callable, args);
                 self.model_call(frame, *model, callable, args, names)
             }
-            Class::IsCompiling => {
-                if is_module_call(frame) {
-                    return ops::call(callable, args, names);
-                }
-                self.tally.steer();
-                Ok(pyo3::types::PyBool::new(frame.py(), true).to_owned().into_any())
-            }
+            Class::IsCompiling => self.call_is_compiling(frame, callable, args, names),
             Class::StateRead => {
                 let opaque = args.iter().find(|arg| self.kind(**arg) == Kind::Opaque);
                 if let Some(opaque) = opaque {
@@ -300,6 +327,7 @@ impl Recorder {
                     self.stop(frame, Reason::Unsupported, format!("{name} of a {of}"));
                 }
                 let _native = stator_cpython::hook::Suspended::new(frame.py());
+                let _deferred = Deferred::new(frame.py());
                 let result = ops::call(callable, args, names);
                 if let Ok(value) = &result {
                     self.note(frame, |state| match state.kind(value.as_borrowed()) {
@@ -617,14 +645,6 @@ impl Recorder {
         self.concrete(frame, args, "read by C code");
         ops::call(callable, args, names)
     }
-}
-
-/// Whether a frame is that of `torch.nn.Module._call_impl`, which skips its handling of exceptions
-/// (hooks that are always called) where a compiler couldn't follow it. This one can.
-fn is_module_call(frame: &Frame<'_>) -> bool {
-    let code = frame.code();
-    heap::text(code.qualname()) == "Module._call_impl"
-        && heap::text(code.filename()).ends_with("torch/nn/modules/module.py")
 }
 
 /// Whether a call only makes a list or a tuple of what a generator yields: whoever makes that is a Python

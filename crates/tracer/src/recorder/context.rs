@@ -10,8 +10,10 @@ use stator_guards::{GuardKind, Source, SourceId};
 use super::Recorder;
 use super::effects::{CONTEXT, Part};
 use super::look as heap;
+use super::outcome::{Finish, Made};
 use super::state::{State, Stop};
 use crate::breaks::Reason;
+use crate::recipe::Recipe;
 
 /// What a token of `ContextVar.set` goes back to.
 pub struct Token {
@@ -20,6 +22,8 @@ pub struct Token {
     variable: usize,
     /// Whether the variable held, before the token's `set`, what it held when the call began.
     untouched: bool,
+    /// Whether it has been gone back to: CPython refuses to do so twice.
+    used: bool,
 }
 
 impl Recorder {
@@ -50,6 +54,7 @@ impl Recorder {
                 token: token.clone().unbind(),
                 variable: variable.as_ptr() as usize,
                 untouched: untouched == Some(true),
+                used: false,
             });
             Ok(())
         });
@@ -121,15 +126,37 @@ impl State {
         token: Borrowed<'_, '_>,
     ) -> std::result::Result<(), Stop> {
         let address = variable.as_ptr() as usize;
-        let known = self.tokens.iter().find(|known| known.token.is(&*token));
+        let known = self.tokens.iter_mut().find(|known| known.token.is(&*token));
         let Some(known) = known.filter(|known| known.variable == address) else {
             let detail = format!("a token of a {}", heap::type_name(variable));
             return Err((Reason::OutsideWrite, detail));
         };
+        known.used = true;
         if known.untouched {
             // Back to what it was: a replay has nothing to do, and what is read now is from outside.
             self.forget_write((address, CONTEXT));
         }
         Ok(())
+    }
+}
+
+impl Finish {
+    /// The recipe of a token that goes back to what its variable held when the call began: a replay gets one
+    /// where it sets the variable to what that holds now. `None`: the object is no such token.
+    pub(super) fn token(&mut self, object: Borrowed<'_, '_>) -> Made<Option<Recipe>> {
+        let known = self.state.tokens.iter().find(|known| known.token.is(&*object));
+        let Some(known) = known else { return Ok(None) };
+        let is_written = self.state.written.contains_key(&(known.variable, CONTEXT));
+        if !known.untouched || known.used || !is_written {
+            return Ok(None);
+        }
+        let py = object.py();
+        let refused = |_| (Reason::Result, heap::type_name(object));
+        let variable = object.getattr(pyo3::intern!(py, "var")).map_err(refused)?;
+        let Some(value) = context::own_value(variable.as_borrowed()) else { return Ok(None) };
+        let set = variable.get_type().getattr(pyo3::intern!(py, "set")).map_err(refused)?;
+        let callable = self.keep(set.as_borrowed());
+        let args = [self.recipe(variable.as_borrowed())?, self.recipe(value.as_borrowed())?];
+        Ok(Some(Recipe::Call { callable, args: args.into() }))
     }
 }

@@ -12,6 +12,7 @@ use stator_cpython::heap::tensor;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, BinaryOp};
+use stator_cpython::thread::Deferred;
 use stator_graph::Operator;
 use stator_shapes::ExprId;
 use stator_shapes::rules::{self, Arg, Element};
@@ -276,6 +277,7 @@ impl Recorder {
             .map(|(index, expr)| self.dimension(frame, tensor, *expr, method, index))
             .collect();
         let _native = Suspended::new(py);
+        let _deferred = Deferred::new(py);
         let tuple = PyTuple::new(py, items?).ok()?;
         let all = if method == "size" {
             let class = heap::loaded_module(py, "torch")?.getattr("Size").ok()?;

@@ -16,6 +16,7 @@ use stator_cpython::heap::dict::{self, Lookup};
 use stator_cpython::heap::types::{self, Slot, SlotName};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::thread::Deferred;
 use stator_cpython::{ops, vectorcall};
 use stator_guards::{GuardKind, ObjectId, Text, Vacancy};
 
@@ -204,6 +205,7 @@ fn read_globals(frame: &Frame<'_>, known: &ModuleCall) -> Option<Globals> {
     let function = heap::dict_get(namespace.as_borrowed(), function.bind_borrowed(py))?;
     let is_tracing = {
         let _native = Suspended::new(py);
+        let _deferred = Deferred::new(py);
         vectorcall::call(function.as_borrowed(), &[], None)
     };
     match is_tracing {

@@ -8,6 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stator_cpython::generic::WithoutGc;
 use stator_cpython::hook::{Active, Suspended};
 use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::thread::Deferred;
 use stator_cpython::{Result, ops};
 use stator_graph::Graph;
 use stator_guards::{GlobalState, Guard, GuardKind, ObjectId, Source, SourceId, Sources};
@@ -19,6 +20,7 @@ use super::state::{State, Stop};
 use super::symbols::PlainLists;
 use super::{Recorder, Recording};
 use crate::breaks::{Break, Place};
+use crate::compiling;
 use crate::effects::{Part, Store};
 use crate::emission::Emission;
 use crate::evaluator::{Link, evaluate};
@@ -79,6 +81,8 @@ pub struct Traced {
     pub known_lists: Box<[u32]>,
     /// The facts about symbols, if there are any.
     pub symbolic: Option<Box<Symbolic>>,
+    /// What `torch.compiler.is_compiling()` answered, if it was asked.
+    pub asked: Option<bool>,
     /// What CPython does for it.
     pub work: Work,
 }
@@ -248,17 +252,18 @@ impl Recorder {
             Some(recorder) if mode::is_on() => {
                 // What runs natively is not to meet it: PyTorch's own tracer would trace it.
                 recorder.suspend_mode(py);
-                let result = stator_cpython::hook::pass_on(py, frame, throw);
+                let result = compiling::pass_on(py, frame, throw);
                 recorder.resume_mode(py);
                 result
             }
-            _ => stator_cpython::hook::pass_on(py, frame, throw),
+            _ => compiling::pass_on(py, frame, throw),
         });
         run()
     }
 
     /// The recorded call has ended.
     pub fn close(&self, py: Python<'_>, result: Option<Borrowed<'_, '_>>) {
+        let _deferred = Deferred::new(py);
         if let Some(value) = result
             && !self.stopped.replace(true)
             && !self.watching.get()
@@ -372,6 +377,7 @@ impl Finish {
             emissions,
             known_lists,
             symbolic,
+            asked: state.asked,
             work: Work::default(),
         })
     }

@@ -14,6 +14,7 @@ use stator_cpython::generic::WithoutGc;
 use stator_cpython::heap::tensor;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::thread::Unwatched;
 use stator_cpython::{Result, ops};
 use stator_graph::{Target, TextId};
 
@@ -25,6 +26,7 @@ use super::room::Room;
 use super::state::{Origin, State, Stop};
 use super::symbols::Sizes;
 use crate::breaks::Reason;
+use crate::compiling::Answering;
 use crate::policy::Policy;
 use crate::program::rules::{Call, Rules};
 use crate::resume::session::Session;
@@ -76,6 +78,9 @@ pub fn record_program<'py>(
         }
     }
     *recorder.gc.borrow_mut() = Some(WithoutGc::new(py));
+    let _answering = Answering::new(true);
+    // CPython calls trace functions for frames that it evaluates itself: these have to be recorded.
+    let _unwatched = Unwatched::new(py);
     let result = recorder.evaluating(py, || ops::call_ex(function, args, kwargs));
     let result = result.map_err(|raised| raised.take(py));
     recorder.stopped.set(true);

@@ -182,6 +182,9 @@ impl Finish {
     }
 
     fn fresh(&mut self, object: Borrowed<'_, '_>, kind: Kind) -> Made<Recipe> {
+        if let Some(recipe) = self.token(object)? {
+            return Ok(recipe);
+        }
         let py = object.py();
         let class = object.get_type();
         match kind {

@@ -13,6 +13,7 @@ use stator_cpython::heap::dict::{self, Lookup, Peek};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops;
+use stator_cpython::thread::Deferred;
 
 use super::Recorder;
 use super::kinds::Kind;
@@ -123,6 +124,7 @@ impl Recorder {
         let py = frame.py();
         let (found, parts) = {
             let _native = Suspended::new(py);
+            let _deferred = Deferred::new(py);
             let found = ops::call(callable, &[of], None).map_err(|raised| raised.take(py)).ok()?;
             let parts = self.parts_of(&found).ok().flatten()?;
             (found, parts)

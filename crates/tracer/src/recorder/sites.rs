@@ -103,6 +103,10 @@ impl<'py> Sites<'py> for Recorder {
         }
     }
 
+    fn disturbed(&self, frame: &Frame<'py>) {
+        self.give_in(frame.py());
+    }
+
     fn skips(&self, frame: &Frame<'py>) -> Option<Skip<'py>> {
         self.skip_module_call(frame)
     }

@@ -101,6 +101,8 @@ pub struct State {
     pub frames: Vec<ActiveFrame>,
     /// Where the trace begins, if that isn't a call.
     pub begins: Option<Place>,
+    /// What `torch.compiler.is_compiling()` answered, if the trace asked.
+    pub asked: Option<bool>,
     /// Code objects of nodes' places.
     pub codes: Vec<Py<PyAny>>,
     code_ids: FxHashMap<usize, u32>,
@@ -222,6 +224,7 @@ impl State {
             input_versions: Vec::with_capacity(room.inputs),
             frames: Vec::new(),
             begins: None,
+            asked: None,
             codes: Vec::new(),
             code_ids: FxHashMap::default(),
             locations: Vec::with_capacity(room.locations),

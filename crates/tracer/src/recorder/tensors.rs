@@ -7,6 +7,7 @@ use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor::{TensorInfo, info, is_tensor};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::thread::Deferred;
 use stator_cpython::{Result, ops};
 use stator_graph::{Arg, Constant, Device, Dtype, NodeId, Target, TextId, Value};
 use stator_guards::{TensorGuard, grow_in_leaps};
@@ -17,6 +18,7 @@ use super::kinds::Kind;
 use super::look as heap;
 use super::state::{Origin, State, Stop};
 use crate::breaks::Reason;
+use crate::compiling::Native;
 
 /// The facts that an ordinary tensor is described by, and a replay depends on.
 pub fn tensor_guard(state: &mut State, tensor: Borrowed<'_, '_>) -> Option<TensorGuard> {
@@ -265,8 +267,12 @@ impl Recorder {
         {
             self.refuses_operation(frame, known, args, &recorded.names);
         }
-        let result = {
+        let result = if before.is_some() {
             let _native = Suspended::new(frame.py());
+            execute()
+        } else {
+            // It is no node: what it calls back is the program's own code.
+            let _native = Native::new(frame.py());
             execute()
         };
         let Ok(object) = result else {
@@ -322,8 +328,11 @@ impl Recorder {
             self.stop(frame, Reason::OpaqueCall, detail);
         }
         let target = |state: &mut State| operation.target(state, callable);
-        let result =
-            self.operation(frame, target, args, names, || ops::call(callable, args, names))?;
+        let result = self.operation(frame, target, args, names, || {
+            // What it raises is taken for what its arguments make it raise.
+            let _deferred = Deferred::new(frame.py());
+            ops::call(callable, args, names)
+        })?;
         if tensors == Use::Scalar {
             self.returned_by_number(frame, operation, args, &result);
         }

@@ -18,9 +18,9 @@ use std::sync::Arc;
 use pyo3::exceptions::PySystemError;
 use pyo3::prelude::*;
 use stator_cpython::frame::{Frame, call_anew};
-use stator_cpython::hook::{self, Active, Evaluated, Suspended};
+use stator_cpython::hook::{Active, Evaluated};
 use stator_cpython::object::Object;
-use stator_cpython::thread::Thread;
+use stator_cpython::thread::{Deferred, Thread};
 use stator_cpython::{Raised, Result};
 
 use super::point::{Chain, Key, Point, Points, Waiting, handled_beyond, roots};
@@ -29,6 +29,7 @@ use super::settle::settles_next;
 use super::stage::Staged;
 use super::tracebacks;
 use crate::compiled::Compiled;
+use crate::compiling::{self, Native};
 use crate::emission;
 use crate::entry::{Entry, FrameState, Replay, State};
 use crate::evaluator::{Flow, Link, Plain, Resumed, resume};
@@ -173,7 +174,7 @@ fn evaluate<'py>(py: Python<'py>, frame: Frame<'py>, throw: bool) -> Evaluated<'
     let state = driver.as_ref().and_then(|driver| driver.states.borrow_mut().pop_front());
     match driver.zip(state) {
         Some((driver, state)) if !throw => resume(frame, |resumed| driver.evaluate(resumed, state)),
-        _ => hook::pass_on(py, frame, throw),
+        _ => compiling::pass_on(py, frame, throw),
     }
 }
 
@@ -207,7 +208,7 @@ impl Driver {
             let inner = self.states.borrow().front().map(|inner| inner.function.clone_ref(py));
             let flow = match inner {
                 None => {
-                    let _native = Suspended::new(py);
+                    let _native = Native::new(py);
                     if let Err(error) = self.attach_tracebacks(resumed) {
                         return resumed.raise(Raised::set(py, error));
                     }
@@ -256,7 +257,7 @@ impl Driver {
                 recorder.evaluating(py, || resumed.complete(result, link, &*recorder))
             }
             None => {
-                let _native = Suspended::new(py);
+                let _native = Native::new(py);
                 resumed.complete(result, link, &Plain)
             }
         }
@@ -269,6 +270,10 @@ impl Driver {
             return Next::Left(evaluated);
         }
         let found = loop {
+            if Thread::current(py).is_traced() {
+                // The program has set a trace or profile function: it sees the rest.
+                return Next::Left(natively(py, resumed));
+            }
             if let Flow::Left(evaluated) = self.settle(resumed) {
                 return Next::Left(evaluated);
             }
@@ -302,7 +307,7 @@ impl Driver {
                 (None, _) => break Err(chain),
             };
             drop(chain);
-            let _native = Suspended::new(py);
+            let _native = Native::new(py);
             if let Flow::Left(evaluated) = resumed.through(last) {
                 return Next::Left(evaluated);
             }
@@ -412,7 +417,7 @@ impl Driver {
                     None => return Flow::Next,
                 }
             };
-            native.get_or_insert_with(|| Suspended::new(frame.py()));
+            native.get_or_insert_with(|| Native::new(frame.py()));
             if let Flow::Left(evaluated) = resumed.through(last) {
                 return Flow::Left(evaluated);
             }
@@ -458,6 +463,7 @@ impl Driver {
 
     /// Begins a recording behind the break, if it is allowed.
     fn begin(&self, py: Python<'_>, chain: &[Waiting<'_>]) -> bool {
+        let _deferred = Deferred::new(py);
         if Compiled::is_out_of_budget(self.compiled.bind(py)) {
             return false;
         }
@@ -504,6 +510,6 @@ fn holds(frame: &Frame<'_>, wanted: &FrameState) -> bool {
 }
 
 fn natively<'py>(py: Python<'py>, resumed: &mut Resumed<'_, 'py>) -> Evaluated<'py> {
-    let _native = Suspended::new(py);
+    let _native = Native::new(py);
     resumed.natively()
 }

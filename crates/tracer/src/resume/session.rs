@@ -4,9 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use super::point::Points;
-use crate::breaks::Break;
+use crate::breaks::{Break, Place, Reason};
 use crate::clock::{self, Span};
 use crate::entry::Entry;
+use crate::locate::shown_path;
 use crate::profit::Estimate;
 use crate::program::rules::Rules;
 
@@ -41,8 +42,32 @@ pub struct Session {
     broken_mark: RefCell<Option<BrokenMark>>,
     estimate: Cell<Estimate>,
     began: clock::Start,
+    asked: RefCell<Option<Asked>>,
     /// How many instructions were marked when it began.
     marks: usize,
+}
+
+/// Where `torch.compiler.is_compiling()` was answered false first, and how many breaks came before.
+pub struct Asked {
+    place: Place,
+    breaks: usize,
+}
+
+impl Asked {
+    /// What the report of a break says of it: plain execution may read data that the path made for tracers
+    /// doesn't.
+    #[must_use]
+    pub fn note(&self, index: usize, stop: &Break) -> Option<String> {
+        let reads = matches!(stop.reason, Reason::DataRead | Reason::DynamicOutput);
+        let Place { file, line, function } = &self.place;
+        (reads && index >= self.breaks).then(|| {
+            let file = shown_path(file);
+            format!(
+                "\n  Note: torch.compiler.is_compiling() was False, as in plain Python, at {file}:{line} in {function};\n        \
+                 stator.compile(..., is_compiling=True) takes the path made for tracers"
+            )
+        })
+    }
 }
 
 /// A dimension that is marked as dynamic and wasn't kept so, and why.
@@ -58,6 +83,8 @@ pub struct Brought {
     pub breaks: Vec<Break>,
     /// The first dimension that had to stay symbolic and didn't.
     pub broken_mark: Option<BrokenMark>,
+    /// Where plain execution was asked for its answer.
+    pub asked: Option<Asked>,
 }
 
 impl Brought {
@@ -96,6 +123,7 @@ impl Session {
             broken_mark: RefCell::default(),
             estimate: Cell::default(),
             began: clock::start(),
+            asked: RefCell::default(),
             marks,
         }
     }
@@ -145,6 +173,12 @@ impl Session {
         self.broken_mark.borrow_mut().get_or_insert(mark);
     }
 
+    /// `torch.compiler.is_compiling()` was answered false at this place.
+    pub fn asked(&self, place: impl FnOnce() -> Place) {
+        let breaks = self.breaks.borrow().len();
+        self.asked.borrow_mut().get_or_insert_with(|| Asked { place: place(), breaks });
+    }
+
     /// Another such call would replay a trace with this estimate here.
     pub fn replays(&self, estimate: Estimate) {
         self.estimate.set(self.estimate.get() + estimate);
@@ -177,6 +211,7 @@ impl Session {
             made: self.made.take(),
             breaks: self.breaks.take(),
             broken_mark: self.broken_mark.take(),
+            asked: self.asked.take(),
         }
     }
 }
