@@ -6,6 +6,7 @@ plain Python's results however often it is traced.
 
 from __future__ import annotations
 
+import cmath
 import collections
 import dataclasses
 import functools
@@ -185,3 +186,14 @@ def test_equals_plain_python(name: str, dynamic: bool | None) -> None:
                 x = torch.arange(rows * 3.0).reshape(rows, 3)
                 expected, found = outcome(function, x, n), outcome(compiled, x.clone(), n)
                 assert same(expected, found), f"n = {n}, {rows} rows: {expected} != {found}"
+
+
+def test_functions_of_other_modules_are_told_by_what_they_are_not_by_name() -> None:
+    def fn(x: torch.Tensor) -> Any:
+        n = x.shape[0]
+        return x * cmath.sqrt(n - 20).imag, cmath.isfinite(n), operator.index(n)
+
+    compiled = stator.compile(fn, recompile_limit=32)
+    for size in (4, 5, 6, 7, 6):
+        x = torch.ones(size)
+        assert torch.equal(compiled(x)[0], fn(x)[0]) and compiled(x)[1:] == fn(x)[1:]

@@ -22,10 +22,9 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 from soundness.operator_database import operator_database
 
-SHARDS = 4
-# Every second operator, on few samples; all of them take minutes (`make test-sweep`).
+# Every second operator, on few samples; all of them take about 20 minutes (`make test-sweep`).
 ALL = os.environ.get("STATOR_SWEEP") == "all"
-SAMPLES, STEP = (40, 1) if ALL else (3, 2)
+SAMPLES, STEP, SHARDS = (40, 1, 32) if ALL else (3, 2, 4)
 
 
 def leaves(value: Any) -> list[Any]:
