@@ -76,7 +76,14 @@ MODULES = {
     "_testing": {"errors"},
     "_program_table": set(),
     "_program_autograd": set(),
-    "_program_tracing": {"_program_autograd", "_program_table", "_suggest", "errors"},
+    "_program_indexing": set(),
+    "_program_tracing": {
+        "_program_autograd",
+        "_program_indexing",
+        "_program_table",
+        "_suggest",
+        "errors",
+    },
     "programs": {"_program_table", "_program_tracing", "_suggest", "errors"},
     "_local_computations": {"_program_tracing", "_suggest", "programs"},
 }

@@ -57,6 +57,8 @@ def _wrong(expected: str, found: Any, declared: str) -> str:
 def _container(kind: Any, names: list[str | None], inner: list[Any]) -> Any:
     """Containers as an executor makes them."""
     named = bool(names) and all(name is not None for name in names)
+    if kind is None and not named and any(name is not None for name in names):
+        return _federated.Struct(list(zip(names, inner, strict=True)))
     if kind is list:
         return inner
     if kind is dict or kind is collections.OrderedDict:
@@ -145,6 +147,8 @@ def _nested(structure: Structure | None, leaves: Iterator[torch.Tensor]) -> Any:
     if structure is None:
         return next(leaves)
     inner = [(name, _nested(field, leaves)) for name, field in structure.fields]
+    if structure.kind == "struct":
+        return _federated.Struct(inner)
     if any(name is not None for name, _ in inner):
         return collections.OrderedDict(inner)
     return tuple(item for _, item in inner)

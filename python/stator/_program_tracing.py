@@ -7,6 +7,9 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import linecache
+import logging
+import threading
 import types
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,11 +17,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary, WeakTensorKeyDictionary
 
-from stator import _program_autograd, _program_table
+from stator import _program_autograd, _program_indexing, _program_table
+from stator._stator import federated as _federated
 from stator._suggest import describe
 from stator.errors import ProgramError, SpecError
 
@@ -31,7 +40,8 @@ divisible by many numbers, because programs split their inputs."""
 _DYNAMIC = "_dynamo_dynamic_indices"  # as `stator._dynamic` marks
 _FOLDER = str(Path(__file__).parent)
 _OWN_FILES = tuple(
-    str(Path(_FOLDER, name)) for name in ("_program_autograd.py", "_program_tracing.py")
+    str(Path(_FOLDER, name))
+    for name in ("_program_autograd.py", "_program_indexing.py", "_program_tracing.py")
 )
 
 
@@ -93,6 +103,12 @@ def take_apart(value: Any, is_leaf: Callable[[Any], bool], leaves: list[Any], wh
         return "ordered_dict", None, fields(value.items(), named=True)
     if type(value) is dict:
         return "dict", None, fields(value.items(), named=True)
+    if isinstance(value, _federated.Struct):
+        found = []
+        for at, (name, item) in enumerate(_federated.iter_elements(value)):
+            key = at if name is None else name
+            found.append((name, take_apart(item, is_leaf, leaves, f"{where}[{key!r}]")))
+        return "struct", None, found
     if (attributes := _attribute_names(value)) is not None:
         pairs = [(name, getattr(value, name)) for name in attributes]
         return "named_tuple", type(value).__qualname__, fields(pairs, named=True)
@@ -123,6 +139,9 @@ def rebuilt(value: Any, leaves: Iterator[Any]) -> Any:
             names: Any = type(value)
             return collections.OrderedDict(zip(names.__match_args__, items, strict=True))
         return type(value)(*items)
+    if isinstance(value, _federated.Struct):
+        fields = list(_federated.iter_elements(value))
+        return _federated.Struct([(name, rebuilt(item, leaves)) for name, item in fields])
     if isinstance(value, dict):
         return type(value)((key, rebuilt(item, leaves)) for key, item in value.items())
     attributes = _attribute_names(value) or []
@@ -149,8 +168,15 @@ class _Outside:
 class _Watch(TorchDispatchMode):
     """Sees every operation, and takes note of those that write to what isn't the program's own."""
 
-    def __init__(self, mode: Any, inputs: Sequence[Any], writes: list[str]) -> None:
+    def __init__(
+        self,
+        mode: Any,
+        inputs: Sequence[Any],
+        writes: list[str],
+        copies: _program_indexing.Copies,
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self._copies = copies
         self._mode = mode
         self._writes = writes
         # The inputs are alive as long as the watch is, so their memory's addresses are their own.
@@ -164,8 +190,12 @@ class _Watch(TorchDispatchMode):
         kwargs = kwargs or {}
         for value in (*args, *kwargs.values()):
             self._note_outside(value)
-        for value in _written(func, args, kwargs):
+        written = _written(func, args, kwargs)
+        for value in written:
             self._check(value)
+        problem = self._copies.check(func, (*args, *kwargs.values()), written)
+        if problem is not None:
+            self._writes.append(problem)
         return func(*args, **kwargs)
 
     def _note_outside(self, value: Any) -> None:
@@ -242,9 +272,12 @@ class Tracing:
     """One trace of a program. The attributes are those that the native side asks for."""
 
     nodes = _program_autograd.NODES
-    silent = _program_autograd.SILENT
+    silent = [*_program_autograd.SILENT, *_program_indexing.SILENT]
     substitutes = _program_autograd.SUBSTITUTES
     stand_in = FakeTensor
+    views = [_federated.Struct]
+    get_item = staticmethod(_program_indexing.get_item)
+    set_item = staticmethod(_program_indexing.set_item)
     weak_callbacks = _weak_callbacks()
     name = staticmethod(_program_table.name_of)
     method = staticmethod(_program_table.is_method)
@@ -280,6 +313,19 @@ class Tracing:
         rest = iter(self.inputs)
         self.args = tuple([rebuilt(spec, rest) for spec in specs])
         self.kwargs = {name: rebuilt(spec, rest) for name, spec in kwargs.items()}
+        self.containers = [
+            container
+            for value in (*self.args, *self.kwargs.values())
+            for container in _containers(value)
+        ]
+        self.names = _names(function, specs, kwargs)
+        self.declared = ", ".join(
+            f"{name}: {spec}" for name, spec in zip(self.names, leaves, strict=True)
+        )
+        code = getattr(function, "__code__", None)
+        self.origin = ""
+        if code is not None:
+            self.origin = f"`{code.co_name}`, {code.co_filename}:{code.co_firstlineno}"
         self.result: Any = None
         self.function = function
         if not isinstance(function, types.FunctionType):
@@ -297,7 +343,11 @@ class Tracing:
 
     def enter(self) -> None:
         """From here on operations run without data."""
-        watch = _Watch(self._mode, self.inputs, self.writes)
+        self._copies = _program_indexing.Copies()
+        self._states.callback(_program_indexing.end, _program_indexing.begin(self._copies))
+        self._states.callback(setattr, _QUIET, "depth", getattr(_QUIET, "depth", 0))
+        _QUIET.depth = getattr(_QUIET, "depth", 0) + 1
+        watch = _Watch(self._mode, self.inputs, self.writes, self._copies)
         self._states.callback(watch.put_back)
         for state in (
             torch.inference_mode(False),
@@ -316,7 +366,11 @@ class Tracing:
         leaves: list[Any] = []
         self.result = result
         try:
-            return leaves, take_apart(result, _is_result, leaves, "The result")
+            tree = take_apart(result, _is_result, leaves, "The result")
+            problem = self._copies.check_result(leaves)
+            if problem is not None:
+                raise SpecError(f"In the function {problem}.")
+            return leaves, tree
         except SpecError as error:
             code = getattr(self.callee, "__code__", None)
             stack = [] if code is None else [_declared(code)]
@@ -351,11 +405,95 @@ class Tracing:
             trace = trace.tb_next
         for outer, inner in zip(kept, [*kept[1:], None], strict=False):
             outer.tb_next = inner
-        if str(UNKNOWN) in str(error) and not isinstance(error, ProgramError):
-            error.add_note(
-                f"A tensor program was traced; {UNKNOWN} stands for the sizes that are unknown."
-            )
+        if not isinstance(error, ProgramError):
+            unknown = ""
+            if str(UNKNOWN) in str(error):
+                unknown = f"; {UNKNOWN} stands for the sizes that are unknown"
+            error.add_note(f"A tensor program was traced for ({self.declared}){unknown}.")
         return kept[0] if kept else None
+
+    def asks_for_data(
+        self, error: BaseException, trace: Any
+    ) -> tuple[bool, str, list[tuple[str, int, str]]] | None:
+        """For an operation that needs the data of tensors that have none: whether its result's
+        shape depends on it, the operation, and the user's frames."""
+        if not isinstance(error, (DataDependentOutputException, DynamicOutputShapeException)):
+            return None
+        stack = []
+        while trace is not None:
+            code = trace.tb_frame.f_code
+            stack.append((code.co_filename, trace.tb_lineno, code.co_qualname))
+            trace = trace.tb_next
+        return isinstance(error, DynamicOutputShapeException), f"by {error.func}", stack
+
+
+def described(stack: Sequence[tuple[str, int, str]]) -> str:
+    """Where an operation of a program was recorded, as lines of a note."""
+    lines = []
+    for file, line, function in stack:
+        if file in _OWN_FILES:
+            continue
+        lines.append(f'\n  File "{file}", line {line}, in {function}')
+        if source := linecache.getline(file, line).strip():
+            lines.append(f"\n    {source}")
+    return "".join(lines)
+
+
+class _Quiet(logging.Filter):
+    """Keeps PyTorch from logging what is raised anyway, in threads that trace a program."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not getattr(_QUIET, "depth", 0)
+
+
+_QUIET = threading.local()
+logging.getLogger("torch._subclasses.fake_tensor").addFilter(_Quiet())
+
+
+def _containers(value: Any) -> Iterator[Any]:
+    """The containers in an argument, itself included."""
+    if isinstance(value, torch.Tensor):
+        return
+    yield value
+    if isinstance(value, dict):
+        items: Any = value.values()
+    elif isinstance(value, (list, tuple, _federated.Struct)):
+        items = value
+    else:
+        items = [getattr(value, name) for name in _attribute_names(value) or []]
+    for item in items:
+        yield from _containers(item)
+
+
+def _names(function: Any, specs: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
+    """How the inputs are called in messages: by their parameters, where these are known."""
+    code = getattr(function, "__code__", None)
+    known = () if code is None else code.co_varnames[: code.co_argcount]
+    found: list[str] = []
+    for index, spec in enumerate(specs):
+        found += _paths(spec, known[index] if index < len(known) else f"argument {index}")
+    for name, spec in kwargs.items():
+        found += _paths(spec, name)
+    return found
+
+
+def _paths(value: Any, where: str) -> list[str]:
+    if _is_spec(value):
+        return [where]
+    if isinstance(value, dict):
+        pairs: Any = [(f"[{key!r}]", item) for key, item in value.items()]
+    elif isinstance(value, _federated.Struct):
+        fields = enumerate(_federated.iter_elements(value))
+        pairs = [(f"[{at}]" if name is None else f".{name}", item) for at, (name, item) in fields]
+    elif isinstance(value, (list, tuple)):
+        named = getattr(type(value), "_fields", None)
+        parts = [f"[{at}]" for at in range(len(value))]
+        parts = parts if named is None else [f".{name}" for name in named]
+        pairs = zip(parts, value, strict=True)
+    else:
+        names = _attribute_names(value) or []
+        pairs = [(f".{name}", getattr(value, name)) for name in names]
+    return [path for part, item in pairs for path in _paths(item, where + part)]
 
 
 def _declared(code: types.CodeType) -> tuple[str, int, str]:

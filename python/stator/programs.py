@@ -19,7 +19,7 @@ import torch
 
 from stator import _stator
 from stator._program_table import resolve
-from stator._program_tracing import TensorSpec
+from stator._program_tracing import TensorSpec, Tracing
 from stator._suggest import describe
 from stator.errors import ProgramInputError
 
@@ -47,22 +47,40 @@ class Structure:
     fields: tuple[tuple[str | None, Structure | None], ...]
 
 
-class TensorProgram:
+class TensorProgram(_stator.Runs):
     """A graph of tensor operations with everything it needs: it can be sent elsewhere and run.
 
     Made by `trace`, or read by `from_bytes`. It can be used from several threads.
     """
 
-    __slots__ = ("__weakref__", "_constants", "_copies", "_linked", "_native", "_types")
+    __slots__ = (
+        "__weakref__",
+        "_constants",
+        "_copies",
+        "_linked",
+        "_names",
+        "_native",
+        "_origin",
+        "_types",
+    )
 
     def __init__(
-        self, native: _stator.Program, constants: Sequence[torch.Tensor], *, traced: bool = False
+        self,
+        native: _stator.Program,
+        constants: Sequence[torch.Tensor],
+        *,
+        traced: bool = False,
+        names: Sequence[str] | None = None,
+        origin: str = "",
     ) -> None:
         objects = [resolve(name) for name in native.names()]
         self._native = native
         self._constants = tuple(constants)
         self._linked = native.link(objects, list(self._constants))
         self._types = tuple(_spec(*each) for each in native.inputs)
+        # For messages: how the inputs are called, and what was traced.
+        self._names = tuple(names or [f"input {index}" for index in range(len(self._types))])
+        self._origin = origin
         # What was traced here doesn't write to its inputs; what was read may do anything to them.
         self._copies = not traced and _WRITES.search(native.text) is not None
 
@@ -127,7 +145,7 @@ class TensorProgram:
         """The structure of the function's result around its outputs; `None` for a single tensor."""
         return _structure(self._native.gives)
 
-    def __call__(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
+    def _run(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
         """Runs it on tensors of the types `inputs`, and returns those of `outputs`.
 
         They have no place in a gradient's graph, and share no memory with the inputs.
@@ -159,6 +177,11 @@ class TensorProgram:
     def __reduce__(self) -> Any:
         return TensorProgram.from_bytes, (self.to_bytes(),)
 
+    def _declared(self) -> str:
+        inputs = zip(self._names, self._types, strict=True)
+        text = ", ".join(f"{name}: {spec}" for name, spec in inputs)
+        return f"({text})" + (f" of {self._origin}" if self._origin else "")
+
     def _checked(self, tensors: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
         """The inputs as the program takes them."""
         if len(tensors) != len(self._types):
@@ -166,7 +189,7 @@ class TensorProgram:
                 f"The program takes {len(self._types)} tensors, not {len(tensors)}."
             )
         for index, (tensor, spec) in enumerate(zip(tensors, self._types, strict=True)):
-            _check(index, tensor, spec)
+            _check(self._names[index], tensor, spec)
         default = torch.get_default_dtype()
         if default != getattr(torch, self._native.default_dtype):
             raise ProgramInputError(
@@ -176,24 +199,27 @@ class TensorProgram:
         failing = self._native.failing([list(tensor.shape) for tensor in tensors])
         if failing is not None:
             condition, sizes = failing
+            names = self._names
+            condition = re.sub(r"%(\d+)", lambda found: names[int(found[1])], condition)
             found = ", ".join(
-                f"%{index}.size({dim}) is {tensors[index].shape[dim]}" for index, dim in sizes
+                f"{names[index]}.size({dim}) is {tensors[index].shape[dim]}" for index, dim in sizes
             )
             raise ProgramInputError(
-                f"The program is for sizes with {condition}, as it was traced; {found}, where %0 "
-                "is its first input."
+                f"The program is for sizes with {condition}, as it was traced; {found}."
+                f"\n  declared: {self._declared()}"
             )
         with torch.inference_mode(False):
             own = [_own(tensor) for tensor in tensors]
             return tuple([tensor.clone() for tensor in own] if self._copies else own)
 
 
-def _check(index: int, tensor: Any, spec: TensorSpec) -> None:
+def _check(name: str, tensor: Any, spec: TensorSpec) -> None:
+    name = name[0].upper() + name[1:] if name.startswith("input ") else f"`{name}`"
     if not isinstance(tensor, torch.Tensor):
-        raise ProgramInputError(f"Input {index} is {describe(tensor)}, not a tensor.")
+        raise ProgramInputError(f"{name} is {describe(tensor)}, not a tensor.")
     if not _is_of(tensor, spec):
         raise ProgramInputError(
-            f"Input {index} is of type {_type_of(tensor)}, where the program takes {spec}."
+            f"{name} is of type {_type_of(tensor)}, where the program takes {spec}."
         )
 
 
@@ -224,13 +250,15 @@ def _memory(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr() or id(tensor)
 
 
-def made(native: _stator.Program, constants: Sequence[torch.Tensor]) -> TensorProgram:
+def made(
+    native: _stator.Program, constants: Sequence[torch.Tensor], tracing: Tracing
+) -> TensorProgram:
     """The program that was traced; for the native side."""
     copies = []
     for constant in constants:
         copy = constant.detach().contiguous().clone(memory_format=torch.contiguous_format)
         copies.append(copy.requires_grad_(constant.requires_grad))
-    return TensorProgram(native, copies, traced=True)
+    return TensorProgram(native, copies, traced=True, names=tracing.names, origin=tracing.origin)
 
 
 def _spec(dtype: str, sizes: Sequence[int | None]) -> TensorSpec:

@@ -35,11 +35,11 @@ def test_wrong_inputs(program: TensorProgram) -> None:
     w, x, y = torch.ones(4, 3), torch.ones(5, 4), torch.zeros(5, dtype=I64)
     cases: list[tuple[Any, str]] = [
         ((w, x), "takes 3 tensors, not 2"),
-        ((w, x, 3), r"Input 2 is 3 \(type int\), not a tensor"),
-        ((w.double(), x, y), r"Input 0 is of type float64\[4, 3\], where the program takes float32\[4, 3\]"),
-        ((w, x[0], y), r"Input 1 is of type float32\[4\], where the program takes float32\[\?, 4\]"),
+        ((w, x, 3), r"`y` is 3 \(type int\), not a tensor"),
+        ((w.double(), x, y), r"`w` is of type float64\[4, 3\], where the program takes float32\[4, 3\]"),
+        ((w, x[0], y), r"`x` is of type float32\[4\], where the program takes float32\[\?, 4\]"),
         ((w, x[:, :3], y), r"float32\[5, 3\]"),
-        ((w, x, y[:3]), r"%1.size\(0\) == %2.size\(0\), as it was traced; %1.size\(0\) is 5, %2.size\(0\) is 3"),
+        ((w, x, y[:3]), r"x.size\(0\) == y.size\(0\), as it was traced; x.size\(0\) is 5, y.size\(0\) is 3"),
     ]  # fmt: skip
     for given, message in cases:
         with pytest.raises(ValueError, match=message):

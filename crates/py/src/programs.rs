@@ -2,8 +2,11 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use rustc_hash::FxHashMap;
+use stator_graph::NodeId;
 use stator_graph::program::{self, Malformed, TensorType};
+use stator_tracer::breaks::Place;
 use stator_tracer::program::{self as traced, Built, Linked};
 
 /// The type of a tensor: element type and sizes, `None` where one varies.
@@ -14,12 +17,14 @@ type Type = (&'static str, Vec<Option<u64>>);
 struct Program {
     program: program::Program,
     text: String,
+    /// Where in the user's code nodes were recorded, if that was in this process.
+    places: FxHashMap<NodeId, Vec<Place>>,
 }
 
 impl Program {
     fn new(program: program::Program) -> Self {
         let text = program.print();
-        Self { program, text }
+        Self { program, text, places: FxHashMap::default() }
     }
 }
 
@@ -45,7 +50,8 @@ impl Program {
         py: Python<'py>,
         bytes: &Bound<'py, PyBytes>,
     ) -> PyResult<(Self, Vec<Bound<'py, PyBytes>>)> {
-        let (program, constants) = program::unpack(bytes.as_bytes()).map_err(malformed)?;
+        let data = bytes.as_bytes();
+        let (program, constants) = py.detach(|| program::unpack(data)).map_err(malformed)?;
         let constants = constants.into_iter().map(|bytes| PyBytes::new(py, bytes)).collect();
         Ok((Self::new(program), constants))
     }
@@ -143,11 +149,41 @@ struct LinkedProgram {
 impl LinkedProgram {
     /// Runs it on a tuple of tensors. Any number of threads may.
     fn run<'py>(&self, inputs: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
-        let program = &self.program.get().program;
+        let Program { program, places, .. } = self.program.get();
         if inputs.len() != program.inputs.len() {
             return Err(PyValueError::new_err("one tensor for each input"));
         }
-        self.linked.run(program, inputs)
+        let py = inputs.py();
+        self.linked.run(program, inputs, |node| {
+            let stack = places.get(&node)?.iter();
+            let stack: Vec<_> =
+                stack.map(|place| (&place.file, place.line, &place.function)).collect();
+            let describe = py.import("stator._program_tracing").ok()?.getattr("described").ok()?;
+            describe.call1((stack,)).ok()?.extract().ok()
+        })
+    }
+}
+
+/// What can be called: calls run `_run`, whose frames, and those below, are the library's own and
+/// aren't shown.
+#[pyclass(frozen, subclass, module = "stator._stator")]
+struct Runs;
+
+#[pymethods]
+impl Runs {
+    #[new]
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
+        Self
+    }
+
+    #[pyo3(signature = (*tensors))]
+    fn __call__<'py>(
+        slf: &Bound<'py, Self>,
+        tensors: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        slf.call_method1("_run", tensors.clone()).inspect_err(|error| error.set_traceback(py, None))
     }
 }
 
@@ -178,9 +214,10 @@ pub fn trace<'py>(
     traced::check_modes(py)?;
     let begin = py.import("stator._program_tracing")?.getattr("Tracing")?;
     let tracing = begin.call1((function, specs, kwargs)).inspect_err(without_frames)?;
-    let Built { program, constants } = traced::trace(&tracing)?;
+    let Built { program, constants, places } = traced::trace(&tracing)?;
     let made = py.import("stator.programs")?.getattr("made")?;
-    let program = made.call1((Program::new(program), constants)).inspect_err(without_frames)?;
+    let program = Program { places, ..Program::new(program) };
+    let program = made.call1((program, constants, &tracing)).inspect_err(without_frames)?;
     Ok((program, tracing))
 }
 
@@ -188,5 +225,6 @@ pub fn trace<'py>(
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Program>()?;
     module.add_class::<LinkedProgram>()?;
+    module.add_class::<Runs>()?;
     module.add_function(wrap_pyfunction!(_trace_program, module)?)
 }

@@ -160,6 +160,10 @@ class Program:
     def link(self, objects: list[object], constants: list[Any], /) -> LinkedProgram:
         """Makes it run: with what its names stand for, in their order, and its constants."""
 
+class Runs:
+    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+    def __call__(self, *tensors: Any) -> Any: ...
+
 class LinkedProgram:
     """A tensor program that runs."""
 

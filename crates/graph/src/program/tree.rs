@@ -38,6 +38,8 @@ pub enum Shape {
     OrderedDict,
     /// A named tuple, with its type's name.
     NamedTuple(String),
+    /// A struct of fields with and without names.
+    Struct,
 }
 
 impl Shape {
@@ -50,6 +52,7 @@ impl Shape {
             Self::Dict => ("{", '}'),
             Self::OrderedDict => ("ordered{", '}'),
             Self::NamedTuple(_) => ("named(", ')'),
+            Self::Struct => ("struct(", ')'),
         }
     }
 
@@ -57,6 +60,7 @@ impl Shape {
     fn takes(&self, field: &Field, earlier: &[Field]) -> bool {
         let is_named = field.0.is_some();
         match self {
+            Self::Struct => true,
             Self::Tuple | Self::List => !is_named,
             Self::Arguments => is_named || earlier.iter().all(|(name, _)| name.is_none()),
             Self::Dict | Self::OrderedDict | Self::NamedTuple(_) => is_named,
@@ -97,11 +101,12 @@ impl Tree {
             Token::Sign("{") => (Shape::Dict, "}"),
             Token::Name("arguments") => (Shape::Arguments, ")"),
             Token::Name("ordered") => (Shape::OrderedDict, "}"),
+            Token::Name("struct") => (Shape::Struct, ")"),
             Token::Name("named") => (Shape::NamedTuple(String::new()), ")"),
             other => return Err(lexer.unexpected(&other, "a structure")),
         };
         match shape {
-            Shape::Arguments | Shape::NamedTuple(_) => lexer.expect("(")?,
+            Shape::Arguments | Shape::NamedTuple(_) | Shape::Struct => lexer.expect("(")?,
             Shape::OrderedDict => lexer.expect("{")?,
             Shape::Tuple | Shape::List | Shape::Dict => {}
         }

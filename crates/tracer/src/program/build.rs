@@ -20,6 +20,8 @@ pub struct Built {
     pub program: Program,
     /// Its constants: the user's tensors, as they are.
     pub constants: Vec<Py<PyAny>>,
+    /// Where in the user's code its nodes were recorded, outermost first.
+    pub places: FxHashMap<NodeId, Vec<Place>>,
 }
 
 /// Why there is no program.
@@ -148,8 +150,11 @@ pub fn build<'py>(
         nodes: vec![None; state.graph.len()],
         texts: FxHashMap::default(),
         here: None,
+        places: FxHashMap::default(),
     };
     builder.run(&found, input_types.len(), constants.len(), &outputs)?;
+    let places = std::mem::take(&mut builder.places);
+    let places = places.into_iter().map(|(node, stack)| (node, builder.walk(stack))).collect();
     let program = Program {
         graph: builder.graph,
         inputs: input_types,
@@ -160,7 +165,7 @@ pub fn build<'py>(
         takes: super::tree(&tracing.getattr("takes")?)?,
         gives,
     };
-    Ok(Built { program, constants })
+    Ok(Built { program, constants, places })
 }
 
 /// What a placeholder of the trace is.
@@ -238,6 +243,8 @@ struct Builder<'a, 'py> {
     texts: FxHashMap<String, ObjectId>,
     /// Where the node that is being made was recorded.
     here: Option<StackId>,
+    /// Where the new nodes were recorded.
+    places: FxHashMap<NodeId, StackId>,
 }
 
 impl Builder<'_, '_> {
@@ -300,6 +307,9 @@ impl Builder<'_, '_> {
                 self.graph.set_value(new, node.value);
             }
             self.nodes[id.index()] = Some(new);
+            if let Some(stack) = node.stack {
+                self.places.insert(new, stack);
+            }
         }
         self.here = None;
         let outputs = outputs.iter().map(|output| self.arg(*output)).collect::<Made<Vec<_>>>()?;
@@ -432,15 +442,21 @@ impl Builder<'_, '_> {
         Ok(Arg::Object(self.object(&text)))
     }
 
-    /// The place of the node that is being made.
-    fn refuse(&self, what: &str) -> Failed {
+    /// The places on a stack, outermost first.
+    fn walk(&self, stack: StackId) -> Vec<Place> {
         let places = Places { py: self.tracing.py(), codes: self.codes };
-        let frames = self.here.into_iter().flat_map(|here| self.old.stacks().walk(here));
+        let frames = self.old.stacks().walk(stack);
         let mut stack: Vec<Place> = frames
             .filter_map(|frame| places.place(frame.code, frame.instruction))
             .map(|(file, line, function)| Place { file, line, function })
             .collect();
         stack.reverse();
+        stack
+    }
+
+    /// The place of the node that is being made.
+    fn refuse(&self, what: &str) -> Failed {
+        let stack = self.here.map(|here| self.walk(here)).unwrap_or_default();
         Failed::Break(Break { reason: Reason::NotInProgram, detail: what.to_string(), stack })
     }
 }

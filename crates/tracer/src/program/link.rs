@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use stator_cpython::object::Borrowed;
+use stator_graph::NodeId;
 use stator_graph::program::Program;
 
 use crate::replay;
@@ -36,7 +37,7 @@ impl Linked {
         Ok(Self { program, constants, inputs })
     }
 
-    /// Runs it. An error bears a note with the line of the program.
+    /// Runs it. An error bears a note with the line of the program, and what `place` says of the node.
     ///
     /// # Errors
     /// What an operation raises.
@@ -47,6 +48,7 @@ impl Linked {
         &self,
         source: &Program,
         inputs: &Bound<'py, PyTuple>,
+        place: impl FnOnce(NodeId) -> Option<String>,
     ) -> PyResult<Bound<'py, PyList>> {
         let py = inputs.py();
         assert_eq!(inputs.len(), self.inputs, "one tensor for each input");
@@ -55,7 +57,9 @@ impl Linked {
         match self.program.run(py, &all) {
             Ok(outputs) => PyList::new(py, outputs),
             Err(failure) => {
-                let note = format!("In a tensor program: {}", super::line(source, failure.node));
+                let mut note =
+                    format!("In a tensor program: {}", super::line(source, failure.node));
+                note.extend(place(failure.node));
                 // A class of exceptions may refuse notes.
                 let _ = failure.error.value(py).call_method1("add_note", (note,));
                 Err(failure.error)

@@ -5,11 +5,13 @@
 //!
 //! What PyTorch offers for tensors without data is the business of the Python side
 //! (`stator/_program_tracing.py`). It is handed to [`trace`] as an object with these attributes:
-//! `function`, `args`, `kwargs` (what is called), `inputs` (a list of the tensors in it), `takes` (their
+//! `function`, `args`, `kwargs` (what is called), `inputs` (a list of the tensors in it), `names` (how they are printed),
+//! `containers` (a list of what they stand in), `takes` (their
 //! structure, see [`tree`]), `default_dtype`; those that [`rules::Rules`] reads; and methods `enter`, `leave`,
 //! `flatten` (a result to a list of leaves and their structure), `name` (an object's name in the text, or
 //! `None`), `method` (whether a method's name means this function), `clean` (an exception without Stator's
-//! frames) and `error` (the exception for a break).
+//! frames), `asks_for_data` (whether an exception says that an operation needs data, and where) and `error` (the exception
+//! for a break).
 
 mod build;
 mod link;
@@ -79,6 +81,10 @@ pub fn trace<'py>(tracing: &Bound<'py, PyAny>) -> PyResult<Built> {
                 _ => raised.clone_ref(py),
             };
             let trace = tracing.call_method1("clean", (error.value(py), raised.traceback(py)))?;
+            let error = match asks_for_data(tracing, &error, &trace)? {
+                Some(stop) => refuse(&stop),
+                None => error,
+            };
             error.set_traceback(py, trace.cast_into().ok());
             return Err(error);
         }
@@ -112,6 +118,22 @@ pub fn trace<'py>(tracing: &Bound<'py, PyAny>) -> PyResult<Built> {
     })
 }
 
+/// The break, if an exception is that of an operation which needs the data of tensors without data.
+fn asks_for_data<'py>(
+    tracing: &Bound<'py, PyAny>,
+    error: &PyErr,
+    trace: &Bound<'py, PyAny>,
+) -> PyResult<Option<Break>> {
+    type Asked = (bool, String, Vec<(String, u32, String)>);
+    let asked = tracing.call_method1("asks_for_data", (error.value(tracing.py()), trace))?;
+    let asked: Option<Asked> = asked.extract()?;
+    Ok(asked.map(|(for_shape, detail, stack)| {
+        let reason = if for_shape { Reason::DynamicOutput } else { Reason::DataRead };
+        let place = |(file, line, function)| Place { file, line, function };
+        Break { reason, detail, stack: stack.into_iter().map(place).collect() }
+    }))
+}
+
 /// The exception for a break.
 fn error<'py>(tracing: &Bound<'py, PyAny>, stop: &Break) -> Bound<'py, PyAny> {
     let made = tracing.call_method1("error", stop.arguments());
@@ -135,6 +157,7 @@ pub fn tree(object: &Bound<'_, PyAny>) -> PyResult<Tree> {
         "list" => Shape::List,
         "dict" => Shape::Dict,
         "ordered_dict" => Shape::OrderedDict,
+        "struct" => Shape::Struct,
         _ => Shape::NamedTuple(name.unwrap_or_default()),
     };
     let field = |(name, child): (Option<String>, Bound<'_, PyAny>)| Ok((name, tree(&child)?));
@@ -153,6 +176,7 @@ pub fn describe<'py>(py: Python<'py>, tree: &Tree) -> PyResult<Bound<'py, PyAny>
         Shape::List => ("list", None),
         Shape::Dict => ("dict", None),
         Shape::OrderedDict => ("ordered_dict", None),
+        Shape::Struct => ("struct", None),
         Shape::NamedTuple(name) => ("named_tuple", Some(name)),
     };
     let field = |(name, child): &(Option<String>, Tree)| Ok((name.clone(), describe(py, child)?));

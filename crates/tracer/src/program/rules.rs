@@ -30,6 +30,14 @@ pub struct Rules {
     weak_callbacks: Vec<(usize, Py<PyAny>)>,
     /// Texts that say what an operation has written to outside the program.
     writes: Py<PyList>,
+    /// The tensors that the call is given, and how they are printed.
+    inputs: Vec<(Py<PyAny>, String)>,
+    /// The containers around them.
+    containers: Vec<Py<PyAny>>,
+    /// Types of containers that C code reads, and nothing changes.
+    views: Vec<Py<PyAny>>,
+    /// What gives an item of a tensor, and what sets one, where the index holds tensors for numbers.
+    items: [Py<PyAny>; 2],
 }
 
 impl Rules {
@@ -64,12 +72,41 @@ impl Rules {
                 .map(|code| code.map(|code| (code.as_ptr() as usize, code.unbind())))
                 .collect::<PyResult<_>>()?,
             writes: tracing.getattr("writes")?.cast_into()?.unbind(),
+            inputs: {
+                let inputs: Vec<Py<PyAny>> = tracing.getattr("inputs")?.extract()?;
+                let names: Vec<String> = tracing.getattr("names")?.extract()?;
+                inputs.into_iter().zip(names).collect()
+            },
+            containers: tracing.getattr("containers")?.extract()?,
+            views: tracing.getattr("views")?.extract()?,
+            items: [tracing.getattr("get_item")?.unbind(), tracing.getattr("set_item")?.unbind()],
         })
     }
 
     /// How a call of this is taken; `None`: as any other.
     pub fn call(&self, callable: Borrowed<'_, '_>) -> Option<&Call> {
         self.calls.get(&(callable.as_ptr() as usize)).map(|(_, call)| call)
+    }
+
+    /// The tensors that the call is given, and how they are printed.
+    pub fn inputs<'py>(&self, py: Python<'py>) -> Vec<(Object<'py>, &str)> {
+        let inputs = self.inputs.iter();
+        inputs.map(|(input, name)| (input.bind(py).clone(), name.as_str())).collect()
+    }
+
+    /// The containers around them.
+    pub fn containers<'py>(&self, py: Python<'py>) -> Vec<Object<'py>> {
+        self.containers.iter().map(|container| container.bind(py).clone()).collect()
+    }
+
+    /// Types of containers that C code reads, and nothing changes.
+    pub fn views<'py>(&self, py: Python<'py>) -> Vec<Object<'py>> {
+        self.views.iter().map(|ty| ty.bind(py).clone()).collect()
+    }
+
+    /// What gives an item of a tensor, or sets one, where the index holds tensors for numbers.
+    pub fn item_function<'py>(&self, py: Python<'py>, is_store: bool) -> Object<'py> {
+        self.items[usize::from(is_store)].bind(py).clone()
     }
 
     /// The type of tensors without data.

@@ -26,16 +26,30 @@ use super::symbols::{Made, Number, Sizes};
 use crate::functions::{Class, Model, Traits};
 
 /// Whether a call moves what it is given.
-fn moves(traits: Traits, name: &str, args: &[Borrowed<'_, '_>]) -> bool {
+fn moves(traits: Traits, name: &str, args: &[Borrowed<'_, '_>], positional: usize) -> bool {
     traits.has(Traits::MOVES)
         && match name {
             // How often, from where on.
             "enumerate" | "repeat" => args.len() == 1,
             // C functions read what they are called with.
-            "dict" => args.len() == 1 && heap::is_exact_dict(args[0]),
+            "dict" | "OrderedDict" => args[..positional].iter().all(|arg| has_plain_keys(*arg)),
             "map" => args.first().is_some_and(|called| called.is_instance_of::<PyFunction>()),
             _ => true,
         }
+}
+
+/// Whether a dictionary made of this has texts as keys, or those of another one: no number is looked at.
+fn has_plain_keys(of: Borrowed<'_, '_>) -> bool {
+    let is_text_first = |pair: &Object<'_>| {
+        let first = match pair.cast_exact::<PyTuple>() {
+            Ok(pair) if pair.len() == 2 => pair.get_item(0).ok(),
+            _ => None,
+        };
+        first.is_some_and(|first| first.is_exact_instance_of::<PyString>())
+    };
+    heap::is_exact_dict(of)
+        || of.is_exact_instance_of::<PyList>() && heap::list_items(of).iter().all(is_text_first)
+        || of.is_exact_instance_of::<PyTuple>() && heap::tuple_items(of).iter().all(is_text_first)
 }
 
 /// Whether a call is that of a dictionary's method that looks at a key, and moves at most the value there.
@@ -114,7 +128,8 @@ impl Recorder {
         if let Some(result) = known {
             return result;
         }
-        let moves = moves(traits, &name, args);
+        let named = names.map_or(0, |names| heap::tuple_items(names).len());
+        let moves = moves(traits, &name, args, args.len() - named);
         if moves {
             self.note(frame, |state| {
                 args.iter().try_for_each(|arg| match state.kind_alone(*arg) {

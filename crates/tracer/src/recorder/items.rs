@@ -38,6 +38,12 @@ impl Recorder {
         }
         match kind {
             Kind::Tensor => {
+                if let Some(function) = self.item_by_number(frame.py(), key, false) {
+                    self.vouch(frame, function.as_borrowed());
+                    let args = [owner, key];
+                    let (role, function) = (Role::Item, function.as_borrowed());
+                    return self.call_linked(frame, role, None, function, &args, None);
+                }
                 let problem = index_depends_on_data(&mut self.state.borrow_mut(), key);
                 if let Some((reason, detail)) = problem {
                     self.stop(frame, reason, detail);
@@ -183,6 +189,12 @@ impl Recorder {
             self.guard_key(frame, &[key]);
         }
         if let (Kind::Tensor, Some(value)) = (self.kind(owner), value) {
+            if let Some(function) = self.item_by_number(frame.py(), key, true) {
+                self.vouch(frame, function.as_borrowed());
+                let args = [owner, key, value];
+                let (role, function) = (Role::SetItem, function.as_borrowed());
+                return self.call_linked(frame, role, None, function, &args, None).map(drop);
+            }
             let problem = store_depends_on_data(&mut self.state.borrow_mut(), key);
             if let Some((reason, detail)) = problem {
                 self.stop(frame, reason, detail);

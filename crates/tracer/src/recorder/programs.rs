@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyList, PyString};
+use rustc_hash::FxHashSet;
 use stator_cpython::frame::Frame;
 use stator_cpython::generic::WithoutGc;
 use stator_cpython::heap::tensor;
@@ -31,6 +32,9 @@ use crate::policy::Policy;
 use crate::program::rules::{Call, Rules};
 use crate::resume::session::Session;
 
+/// The number of a program's first input, among arguments.
+const FIRST_INPUT: usize = 1 << 15;
+
 /// The operation that gives gradients.
 pub const GRADIENT: &str = "torch.autograd.grad";
 
@@ -38,6 +42,8 @@ pub const GRADIENT: &str = "torch.autograd.grad";
 #[derive(Default)]
 pub struct Notes {
     dicts: Vec<SavedDict>,
+    /// The containers of the call's arguments, by their addresses: made for it, they are its own.
+    own: FxHashSet<usize>,
 }
 
 /// A dictionary before its first write.
@@ -75,6 +81,12 @@ pub fn record_program<'py>(
         state.program = Some(Box::default());
         if let Some(rules) = &recorder.session.program {
             state.set_kind(&rules.stand_in(py), Kind::Tensor);
+            for ty in rules.views(py) {
+                state.set_kind(&ty, Kind::Iterator);
+            }
+            if let Err((reason, detail)) = state.own_arguments(py, rules) {
+                state.failure.get_or_insert((reason, detail));
+            }
         }
     }
     *recorder.gc.borrow_mut() = Some(WithoutGc::new(py));
@@ -210,7 +222,63 @@ impl Recorder {
     }
 }
 
+impl Recorder {
+    /// What gives an item of a tensor whose index says a position by a tensor without dimensions: as an
+    /// operation the position would be read.
+    pub(super) fn item_by_number<'py>(
+        &self,
+        py: Python<'py>,
+        key: Borrowed<'_, 'py>,
+        is_store: bool,
+    ) -> Option<Object<'py>> {
+        let rules = self.session.program.as_ref()?;
+        if self.is_stopped() || !holds_number(&mut self.state.borrow_mut(), key) {
+            return None;
+        }
+        Some(rules.item_function(py, is_store))
+    }
+}
+
+/// Whether an index is, or has as a part, an integer that is a tensor without dimensions.
+fn holds_number(state: &mut State, key: Borrowed<'_, '_>) -> bool {
+    match state.kind(key) {
+        // c10::ScalarType: int8, int16, int32, int64. Others are masks.
+        Kind::Tensor => tensor::info(key)
+            .is_some_and(|info| info.sizes.is_empty() && matches!(info.dtype, 1..=4)),
+        Kind::Tuple => {
+            heap::tuple_items(key).iter().any(|part| holds_number(state, part.as_borrowed()))
+        }
+        _ => false,
+    }
+}
+
 impl State {
+    /// Says where what the call is given comes from: tensors are inputs, and what they stand in was
+    /// made for the call, so it may be written to, returned and left out.
+    fn own_arguments(
+        &mut self,
+        py: Python<'_>,
+        rules: &Rules,
+    ) -> std::result::Result<(), super::Stop> {
+        for (index, (input, name)) in rules.inputs(py).into_iter().enumerate() {
+            // Beside the numbers that parameters have as arguments.
+            let Ok(slot) = u16::try_from(index + FIRST_INPUT) else { break };
+            let source = self.sources.local(slot, || name.into());
+            self.adopt(source, input.as_borrowed())?;
+        }
+        for container in rules.containers(py) {
+            self.set_fresh(container.as_borrowed());
+            let notes = self.program.get_or_insert_with(Box::default);
+            notes.own.insert(container.as_ptr() as usize);
+        }
+        Ok(())
+    }
+
+    /// Whether an argument belongs to a program's call, so that nothing has to be found out about it.
+    pub(super) fn is_own_argument(&self, value: Borrowed<'_, '_>) -> bool {
+        self.program.as_ref().is_some_and(|notes| notes.own.contains(&(value.as_ptr() as usize)))
+    }
+
     /// Gradients have the sizes of what they are asked for.
     pub(super) fn gradient_sizes(
         &mut self,

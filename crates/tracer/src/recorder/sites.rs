@@ -550,6 +550,13 @@ impl Recorder {
             let read = read_arguments(&code);
             for (index, first_use) in read.into_iter().enumerate() {
                 let Some(value) = frame.local(index) else { continue };
+                if state.is_own_argument(value) {
+                    continue;
+                }
+                if state.program.is_some() && variadic.contains(&index) {
+                    state.set_fresh(value);
+                    continue;
+                }
                 let name = heap::text(code.local_name(index));
                 let slot = u16::try_from(index).unwrap_or(u16::MAX);
                 let source = state.sources.local(slot, || name.into());

@@ -115,7 +115,8 @@ pub fn run(
     {
         if let Some(function) = load(py, &payload.bytes, &program)? {
             let what = format!("the result of program `{}`", compiled.name);
-            let how = How { unpack: true, tensors: Tensors::Kept, what: &what };
+            let unpack = can_be_arguments(ty);
+            let how = How { unpack, tensors: Tensors::Kept, what: &what };
             return call(function.bind(py), &how, ty, argument);
         }
         return Err(PyNotImplementedError::new_err(format!(
@@ -128,6 +129,13 @@ pub fn run(
          or a tensor program",
         compiled.name
     )))
+}
+
+/// Whether the parameter's fields, passed one by one, keep their order: those without names come first.
+fn can_be_arguments(ty: &Type) -> bool {
+    let parameter = ty.as_function().and_then(|of| of.parameter.as_ref());
+    let Some(of) = parameter.and_then(Type::as_struct) else { return false };
+    of.fields().is_sorted_by_key(|field| field.name.is_some())
 }
 
 /// How a function is called.
@@ -169,7 +177,13 @@ fn call(
         }
     }
     let positional = PyTuple::new(py, positional)?;
-    let result = in_context(function, positional, named.as_ref())?;
+    let result = in_context(function, positional, named.as_ref());
+    // A program runs no code of the user's: all frames are the library's.
+    let result = result.inspect_err(|error| {
+        if how.tensors == Tensors::Kept {
+            error.set_traceback(py, None);
+        }
+    })?;
     let value = Conversion::new(how.what, &no_functions, None).convert(&result, &of.result)?;
     // Containers that nobody keeps go, and only then can it be told whether somebody keeps tensors.
     drop(result);
@@ -232,7 +246,8 @@ pub fn embedded_function(
 }
 
 /// Says how programs and data of a type, by its address, become functions and values: `loader`
-/// gets the content. A program's function gets the fields of its argument one by one.
+/// gets the content. A program's function gets the fields of its argument one by one, if those without
+/// names come first.
 #[pyfunction]
 pub fn register_loader(type_url: String, loader: Py<PyAny>) {
     let old = with_loaders(|of| of.loaders.insert(type_url, loader));

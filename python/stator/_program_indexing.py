@@ -1,0 +1,209 @@
+"""Indices of tensors that are integers without dimensions, in tensor programs.
+
+PyTorch asks such an index for its number. A program can't: it takes a row by an index of one
+element, which counts from the end and ends out of range as a number does. The functions here are
+traced in the place of `tensor[index]` and `tensor[index] = value`.
+
+What PyTorch gives is a view; a row that was taken by an index is a copy. As long as neither is
+written to, nobody can tell. `Copies` sees to that.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+__all__ = ["SILENT", "Copies", "get_item", "set_item"]
+
+
+class Copies:
+    """The rows that one trace has taken, by the memory they are in.
+
+    `tensor[k] += 1` writes to the row, and then stores it: so a write to a row is fine if the next
+    thing that happens to the row and the tensor is that it is stored there. A row isn't used any
+    more once the tensor it came from was written to.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[int, tuple[int, Any]] = {}  # from which memory; it keeps the row alive
+        self._stale: set[int] = set()
+        self._pending: int | None = None
+
+    def add(self, tensor: Any, row: Any) -> None:
+        self._of[_memory(row)] = (_memory(tensor), row)
+
+    def check(self, func: Any, args: Sequence[Any], written: Sequence[Any]) -> str | None:
+        """Before an operation: why it would tell a row from a view, if it would."""
+        if not self._of:
+            return None
+        used = {_memory(value) for value in _tensors(args)}
+        if used & self._stale:
+            return _STALE
+        targets = {_memory(value) for value in _tensors(written)}
+        if self._pending is not None:
+            row, tensor = self._pending, self._of[self._pending][0]
+            if row in used and tensor in targets:
+                self._pending = None
+            elif used & {row, tensor} and not _reads_no_data(func):
+                return _WRITTEN
+        for target in targets:
+            if target in self._of:
+                self._pending = target
+            self._write(target)
+        return None
+
+    def check_result(self, leaves: Sequence[Any]) -> str | None:
+        """The same at the end."""
+        if self._pending is not None:
+            return _WRITTEN
+        if self._of and {_memory(value) for value in _tensors(leaves)} & self._stale:
+            return _STALE
+        return None
+
+    def _write(self, target: int) -> None:
+        for row, (tensor, _) in self._of.items():
+            if tensor == target and row not in self._stale:
+                self._stale.add(row)
+                self._write(row)
+
+
+_WRITTEN = (
+    "a row that was taken by a tensor as index is written to, and the row is a copy in a program; "
+    "write `tensor[index] = value`"
+)
+_STALE = (
+    "a row that was taken by a tensor as index is used after its tensor was written to, and the "
+    "row is a copy in a program; take it again"
+)
+
+_TRACING = threading.local()
+
+
+def begin(copies: Copies) -> Copies | None:
+    """Makes this what the thread's trace adds to; gives what was it before."""
+    before: Copies | None = getattr(_TRACING, "copies", None)
+    _TRACING.copies = copies
+    return before
+
+
+def end(before: Copies | None) -> None:
+    _TRACING.copies = before
+
+
+def _memory(tensor: Any) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def _tensors(values: Any) -> list[Any]:
+    found = []
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found.extend(_tensors(value))
+    return found
+
+
+def _reads_no_data(func: Any) -> bool:
+    """Whether an operation gives a view, or a property that isn't data."""
+    if func.namespace == "prim":
+        return True
+    infos = [argument.alias_info for argument in func._schema.arguments]
+    return any(info is not None and not info.is_write for info in infos)
+
+
+def note_row(tensor: Any, row: Any) -> None:
+    """Takes note of a row; no part of the program."""
+    _TRACING.copies.add(tensor, row)
+
+
+def refuse_store() -> str:
+    return (
+        "a tensor is written to at a position that is a tensor, beside other indices that are "
+        "tensors or lists"
+    )
+
+
+def _is_number(part: Any) -> bool:
+    return (
+        isinstance(part, torch.Tensor)
+        and part.dim() == 0
+        and part.dtype in (torch.int64, torch.int32, torch.int16, torch.int8)
+    )
+
+
+def _is_mask(part: Any) -> bool:
+    return isinstance(part, torch.Tensor) and part.dtype in (torch.bool, torch.uint8)
+
+
+def _dims_of(part: Any) -> int:
+    """How many dimensions of the tensor a part of an index is for."""
+    if part is None or part is Ellipsis or part is True or part is False:
+        return 0
+    return int(part.dim()) if _is_mask(part) else 1
+
+
+def _parts(index: Any) -> tuple[Any, ...]:
+    return index if isinstance(index, tuple) else (index,)
+
+
+def get_item(tensor: Any, index: Any) -> Any:
+    """`tensor[index]`"""
+    parts = _parts(index)
+    taken = sum([_dims_of(part) for part in parts])
+    if taken > tensor.dim():
+        raise IndexError(f"too many indices for tensor of dimension {tensor.dim()}")
+    numbers = []
+    at = 0
+    for part in parts:
+        if part is Ellipsis:
+            at += tensor.dim() - taken
+        if _is_number(part):
+            numbers.append((at, part))
+        at += _dims_of(part)
+    row = tensor
+    for dim, number in reversed(numbers):
+        first = row if dim == 0 else row.movedim(dim, 0)
+        row = first[number.reshape(1).to(torch.int64)].squeeze(0)
+    rest = tuple([part for part in parts if not _is_number(part)])
+    if rest:
+        row = row[rest]
+    note_row(tensor, row)
+    return row
+
+
+def set_item(tensor: Any, index: Any, value: Any) -> None:
+    """`tensor[index] = value`"""
+    rest = []
+    dims = []
+    numbers = []
+    parts = _parts(index)
+    taken = sum([_dims_of(part) for part in parts])
+    if taken > tensor.dim():
+        raise IndexError(f"too many indices for tensor of dimension {tensor.dim()}")
+    at = 0
+    for part in parts:
+        if _is_number(part):
+            dims.append(at)
+            numbers.append(part.reshape(1).to(torch.int64))
+            rest.append(slice(None))
+            at += 1
+            continue
+        rest.append(part)
+        if part is Ellipsis:
+            at += tensor.dim() - taken
+        elif part is None or isinstance(part, slice):
+            at += 1
+        elif not isinstance(part, int) or part is True or part is False:
+            refuse_store()
+    if isinstance(value, torch.Tensor):
+        value = value.to(tensor.dtype)
+    view = tensor[tuple(rest)].movedim(dims, list(range(len(dims))))
+    view[tuple(numbers)] = value
+
+
+# Called while a program is traced, and no part of it.
+SILENT = [note_row, refuse_store]
