@@ -23,13 +23,13 @@ def _no_log_left_on() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _small_traces_are_replayed() -> Iterator[None]:
+def _small_traces_are_replayed_and_bugs_raised() -> Iterator[None]:
     """Most tests look at replays of functions that are too small to gain anything by them."""
     stator = sys.modules.get("stator")
     if stator is None:
         yield
         return
-    with stator.config.patch(skip_unprofitable=False):
+    with stator.config.patch(skip_unprofitable=False, strict=True):
         yield
 
 

@@ -23,6 +23,7 @@ from typing import Any
 
 import pytest
 
+import stator
 from stator import _stator
 from stator import _testing as testing
 
@@ -656,11 +657,11 @@ def test_evaluates_to_the_end_of_the_process() -> None:
 # -- our own bugs --------------------------------------------------------------------------------
 
 
-def test_a_panic_is_a_system_error() -> None:
+def test_a_panic_is_an_internal_error() -> None:
     def body() -> int:
         return 1
 
     testing._native.panic_at_next_step()
-    with pytest.raises(SystemError, match="Stator has a bug: asked to panic"):
+    with pytest.raises(stator.errors.InternalError, match="Stator has a bug: asked to panic"):
         testing._native.call_evaluated(body)
     assert testing._native.call_evaluated(body) == 1

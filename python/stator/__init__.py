@@ -30,7 +30,7 @@ from stator._steering import (
     set_stance,
     substitute_in_graph,
 )
-from stator._warnings import LogWarning, RecompileLimitWarning, StatorWarning
+from stator._warnings import InternalErrorWarning, LogWarning, RecompileLimitWarning, StatorWarning
 from stator.errors import (
     DynamicDimensionError,
     GraphBreakError,
@@ -46,6 +46,7 @@ __all__ = [
     "Compiled",
     "DynamicDimensionError",
     "GraphBreakError",
+    "InternalErrorWarning",
     "LogWarning",
     "RecompileError",
     "RecompileLimitWarning",

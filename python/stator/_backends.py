@@ -14,8 +14,9 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
+from stator._internal import own_error
 from stator._suggest import suggest
-from stator.errors import BackendError, OptionError
+from stator.errors import BackendError, InternalError, OptionError
 
 if TYPE_CHECKING:
     import torch.fx
@@ -149,16 +150,39 @@ def _compile_graph(
     description: Sequence[Row],
     example_inputs: Sequence[Any],
 ) -> Callable[..., Any] | Code:
-    from stator._fx import graph_module
+    theirs: list[BaseException] = []
 
     def compile_module(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        compiled = fn(module, inputs, **arguments)
+        try:
+            compiled = fn(module, inputs, **arguments)
+        except BaseException as error:
+            theirs.append(error)
+            raise
         if not callable(compiled):
             raise BackendError(
                 f"The backend {name} returned {compiled!r}. A backend takes a torch.fx.GraphModule "
                 "and example inputs, and returns a callable that takes the graph's inputs."
             )
         return compiled
+
+    try:
+        return _compile(name, is_torch, compile_module, description, example_inputs)
+    except Exception as error:
+        # What the backend raises is the user's to see. What is done around it is Stator's own.
+        what = None if any(error is one for one in theirs) else own_error(error)
+        if what is None:
+            raise
+        raise InternalError(what) from error
+
+
+def _compile(
+    name: str,
+    is_torch: bool,
+    compile_module: Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]],
+    description: Sequence[Row],
+    example_inputs: Sequence[Any],
+) -> Callable[..., Any] | Code:
+    from stator._fx import graph_module
 
     if is_torch:
         from stator._symbolic_backend import compile_symbolic, is_symbolic

@@ -41,6 +41,11 @@ class Config:
     backends than `"eager"`, or while a log shows graphs or bytecode. The rule, and what it was
     measured on, is in `docs/graph_breaks.md`."""
 
+    strict: bool = False
+    """Errors of Stator's own are raised, as `stator.errors.InternalError`. By default such a call
+    ends as plain Python ends it, its function runs natively from then on, and an
+    `InternalErrorWarning` says what to report."""
+
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in _NAMES:
             _fail_unknown(name)
@@ -56,6 +61,10 @@ class Config:
                     f"stator.config.skip_unprofitable takes True or False, not {value!r}."
                 )
             _stator._set_skip_unprofitable(value)
+        if name == "strict":
+            if type(value) is not bool:
+                raise ConfigError(f"stator.config.strict takes True or False, not {value!r}.")
+            _stator._set_strict(value)
         if name == "recompile_limit" and not is_recompile_limit(value):
             raise ConfigError(
                 f"stator.config.recompile_limit takes an integer from 1 up, not {value!r}."

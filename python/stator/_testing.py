@@ -120,6 +120,32 @@ def break_at(number: int) -> Iterator[None]:
         _stator._break_at(0)
 
 
+@dataclass
+class Passed:
+    """How often a stage was passed within an :func:`inject` block, once it has ended."""
+
+    times: int = 0
+
+
+@contextmanager
+def inject(stage: str, number: int = 1, *, panics: bool = False) -> Iterator[Passed]:
+    """Let a stage of Stator's own work fail when it is passed for the ``number``th time (0: never).
+
+    It fails with an error, or with a panic of the native side. :func:`stages` names the stages.
+    """
+    passed = Passed()
+    _stator._inject(stage, number, panics)
+    try:
+        yield passed
+    finally:
+        passed.times = _stator._inject_nothing()
+
+
+def stages() -> list[str]:
+    """The stages that :func:`inject` knows."""
+    return _stator._stages()
+
+
 def breaks_asked() -> int:
     """How many breaks :func:`break_everywhere` and :func:`break_at` have led to so far."""
     return _stator._breaks_asked()

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import warnings
 
-__all__ = ["LogWarning", "RecompileLimitWarning", "StatorWarning", "recompile_limit"]
+from stator.errors import InternalError
+
+__all__ = [
+    "InternalErrorWarning",
+    "LogWarning",
+    "RecompileLimitWarning",
+    "StatorWarning",
+    "internal_error",
+    "recompile_limit",
+]
 
 
 class StatorWarning(UserWarning):
     """Base of all warnings that Stator gives."""
+
+
+class InternalErrorWarning(StatorWarning):
+    """Stator has a bug: a function runs as plain Python from now on."""
 
 
 class LogWarning(StatorWarning):
@@ -17,6 +30,18 @@ class LogWarning(StatorWarning):
 
 class RecompileLimitWarning(StatorWarning):
     """A function was traced as often as allowed, and runs natively from now on."""
+
+
+def internal_error(function_name: str, file: str, line: int, what: str) -> None:
+    """Warns, once per function, of an error of Stator's own."""
+    error = InternalError(what)
+    warnings.warn_explicit(
+        f"{function_name} runs as plain Python from now on, as this call of it did. {error}\n"
+        "stator.config.strict = True raises the error instead.",
+        InternalErrorWarning,
+        filename=file,
+        lineno=line,
+    )
 
 
 def recompile_limit(function_name: str, file: str, line: int, limit: int, reason: str) -> None:

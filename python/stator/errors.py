@@ -11,7 +11,7 @@ Three families, because they ask three different things of the reader:
 from __future__ import annotations
 
 import linecache
-import platform
+import os
 import sys
 from collections.abc import Sequence
 
@@ -205,12 +205,16 @@ class InternalError(StatorError):
 
 
 def _versions() -> str:
+    """Nothing here may fail or start a process, as `platform.platform()` does: it may be a process
+    that is about to end."""
     torch = sys.modules.get("torch")
+    python = ".".join(map(str, sys.version_info[:3]))
+    machine = os.uname() if hasattr(os, "uname") else None
     return ", ".join(
         (
             f"stator {__version__}",
-            f"CPython {platform.python_version()}",
-            f"torch {torch.__version__ if torch else 'not imported'}",
-            platform.platform(),
+            f"CPython {python}",
+            f"torch {getattr(torch, '__version__', 'unknown') if torch else 'not imported'}",
+            f"{machine.sysname} {machine.release} {machine.machine}" if machine else sys.platform,
         )
     )

@@ -41,8 +41,15 @@ fn _set_skip_unprofitable(skips: bool) {
     stator_tracer::config::set_skip_unprofitable(skips);
 }
 
+/// Whether errors of Stator's own are raised.
+#[pyfunction]
+fn _set_strict(strict: bool) {
+    stator_tracer::config::set_strict(strict);
+}
+
 #[pymodule]
 fn _stator(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    stator_tracer::faults::note_panics();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<Compiled>()?;
     module.add_class::<Stats>()?;
@@ -50,6 +57,7 @@ fn _stator(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(reset_all, module)?)?;
     module.add_function(wrap_pyfunction!(_set_min_graph_ops, module)?)?;
     module.add_function(wrap_pyfunction!(_set_skip_unprofitable, module)?)?;
+    module.add_function(wrap_pyfunction!(_set_strict, module)?)?;
     module.add_function(wrap_pyfunction!(_breaks_page, module)?)?;
     bytecode::register(module)?;
     operators::register(module)?;
@@ -57,6 +65,7 @@ fn _stator(module: &Bound<'_, PyModule>) -> PyResult<()> {
     federated::register(module)?;
     steering::register(module)?;
     stator_tracer::check::testing::register(module)?;
+    stator_tracer::faults::register(module)?;
     stator_tracer::resume::testing::register(module)?;
     testing::register(module)
 }

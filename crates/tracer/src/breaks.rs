@@ -140,6 +140,10 @@ breaks! {
     Watched "SB026" "a trace or profile function is active in this thread"
         "it is told of each call and line of plain Python, which a replay has none of"
         "nothing needs to be done: calls are replayed again once it is gone"
+    /// An error of Stator's own.
+    Internal "SB030" "Stator has a bug"
+        "what was recorded up to there may be wrong"
+        "report what the InternalErrorWarning says; the function runs as plain Python from now on"
     /// `stator._testing.break_everywhere()`.
     Asked "SB019" "a break that a test of Stator asked for"
         "stator._testing is in use"

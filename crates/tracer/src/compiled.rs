@@ -1,5 +1,6 @@
 //! The compiled callable: bind, check guards, replay; or record.
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -25,6 +26,7 @@ use crate::disabled::is_in_disabled;
 use crate::emission;
 use crate::entries::{Entries, Failures};
 use crate::entry::{Entry, Replay};
+use crate::faults::{self, Escape, Stage, contain, contain_call};
 use crate::floor::Turn;
 use crate::lock;
 use crate::logs::Log;
@@ -37,6 +39,7 @@ use crate::resume::point::Points;
 use crate::resume::session::{Brought, Root, Session};
 use crate::stance::{self, Stance};
 
+mod failing;
 mod reports;
 mod resting;
 mod weighing;
@@ -71,6 +74,8 @@ pub struct Compiled {
     recording: AtomicBool,
     rest: Rest,
     budget: Mutex<Budget>,
+    /// Whether Stator has failed with it: every call runs natively.
+    faulty: AtomicBool,
 }
 
 /// What a compiled function remembers between calls.
@@ -146,6 +151,18 @@ pub struct Stats {
 /// What a call needs first: the signature, and the entry that was used last.
 type Prepared = (Arc<Signature>, Option<Arc<Entry>>);
 
+/// What there is for a call.
+enum Found<'e, 'py> {
+    /// An entry that fits.
+    Entry(Arc<Entry>, Resolved<'py>),
+    /// None does.
+    Missing(Failures<'e>),
+    /// It is to run natively.
+    Native,
+    /// The arguments don't fit the function.
+    Unfit,
+}
+
 static ALL: Mutex<Vec<Py<PyWeakrefReference>>> = Mutex::new(Vec::new());
 
 #[pymethods]
@@ -161,7 +178,7 @@ impl Compiled {
         is_compiling: bool,
     ) -> PyResult<Bound<'py, Self>> {
         let py = r#fn.py();
-        recorder::prepare(py)?;
+        let prepared = contain(py, || recorder::prepare(py));
         let this = Self {
             function: r#fn.clone().unbind(),
             backend,
@@ -176,6 +193,7 @@ impl Compiled {
             recording: AtomicBool::new(false),
             rest: Rest::default(),
             budget: Mutex::default(),
+            faulty: AtomicBool::new(false),
         };
         let this = {
             // CPython 3.11 and 3.12 make the instance dictionary before PyO3 moves `this` in: a
@@ -185,6 +203,11 @@ impl Compiled {
         };
         modules::import(py, "functools")?.call_method1("update_wrapper", (&this, r#fn))?;
         register(&this)?;
+        match prepared {
+            Ok(()) => {}
+            Err(Escape::Raised(error)) => return Err(error),
+            Err(Escape::Fault(fault)) => Self::fail(&this, &fault)?,
+        }
         Ok(this)
     }
 
@@ -263,6 +286,7 @@ impl Compiled {
         self.native.store(0, Ordering::Relaxed);
         self.rest.end();
         *lock(&self.budget) = Budget::default();
+        self.faulty.store(false, Ordering::Relaxed);
         drop(dropped);
     }
 
@@ -354,36 +378,65 @@ impl Compiled {
             return own.run_natively(py, args, kwargs);
         }
         let _answering = Answering::new(own.is_compiling || compiling::is_told());
-        if Thread::current(py).is_traced() {
-            Self::is_watched(this);
+        if own.faulty.load(Ordering::Relaxed) {
             return own.run_natively(py, args, kwargs);
+        }
+        if Thread::current(py).is_traced() {
+            let told = contain(py, || {
+                Self::is_watched(this);
+                Ok(())
+            });
+            return match told {
+                Ok(()) => own.run_natively(py, args, kwargs),
+                Err(escape) => Self::escape(this, escape, args, kwargs),
+            };
         }
         if stance == Stance::Default && own.rests() {
             return own.run_natively(py, args, kwargs);
         }
         let began = own.rest.is_timing().then(clock::start);
-        let Some((signature, first)) = own.prepare(this)? else {
-            return own.run_natively(py, args, kwargs);
-        };
-        let Some(locals) = signature.bind(function.as_any(), args, kwargs) else {
+        let entries = OnceCell::new();
+        match contain(py, || Self::look_up(this, args, kwargs, &entries)) {
+            Ok(Found::Entry(entry, resolved)) => {
+                Self::take_turn(this, &entry, resolved, (args, kwargs), began)
+            }
+            Ok(Found::Missing(failures)) => Self::miss(this, args, kwargs, failures),
+            Ok(Found::Native) => own.run_natively(py, args, kwargs),
             // The arguments don't fit: the function itself says so.
-            return function.call(args, kwargs);
+            Ok(Found::Unfit) => function.call(args, kwargs),
+            Err(escape) => Self::escape(this, escape, args, kwargs),
+        }
+    }
+
+    /// What there is for a call. Nothing of the user's runs.
+    fn look_up<'e, 'py>(
+        this: &Bound<'py, Self>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+        entries: &'e OnceCell<Entries>,
+    ) -> PyResult<Found<'e, 'py>> {
+        let (py, own) = (this.py(), this.get());
+        faults::at(Stage::Lookup)?;
+        let Some((signature, first)) = own.prepare(this)? else { return Ok(Found::Native) };
+        let function = own.function.bind(py);
+        let Some(locals) = signature.bind(function.as_any(), args, kwargs) else {
+            return Ok(Found::Unfit);
         };
         let locals: SmallVec<[Borrowed<'_, 'py>; 8]> =
             locals.iter().map(|local| local.as_borrowed()).collect();
         if let Some(entry) = first
             && let Some(resolved) = entry.check_fast(py, &locals)
         {
-            return Self::take_turn(this, &entry, resolved, (args, kwargs), began);
+            return Ok(Found::Entry(entry, resolved));
         }
-        let entries = lock(&own.state).entries.clone();
-        match entries.fitting(py, &locals) {
+        let entries = entries.get_or_init(|| lock(&own.state).entries.clone());
+        Ok(match entries.fitting(py, &locals) {
             Ok((entry, resolved)) => {
                 lock(&own.state).entries.use_first(entry);
-                Self::take_turn(this, entry, resolved, (args, kwargs), began)
+                Found::Entry(entry.clone(), resolved)
             }
-            Err(failures) => Self::miss(this, args, kwargs, failures),
-        }
+            Err(failures) => Found::Missing(failures),
+        })
     }
 
     /// A debugger, a profiler or a measurement of coverage looks on: it is to see the user's code. The log is
@@ -467,7 +520,11 @@ impl Compiled {
             Replay::Blamed(error) => {
                 return own.run_natively(py, args, kwargs).and_then(|_| Err(error));
             }
-            Replay::Interrupted(error) | Replay::Failed(error) => return Err(error),
+            Replay::Fault(fault) => {
+                return Self::escape(this, Escape::Fault(fault), args, kwargs);
+            }
+            Replay::Interrupted(error) => return Err(error),
+            Replay::Failed(error) => return Err(Self::own_failure(this, error)),
         };
         own.hits.fetch_add(1, Ordering::Relaxed);
         emission::give(py, staged)?;
@@ -475,7 +532,13 @@ impl Compiled {
         let estimate = entry.estimate() + continued.estimate;
         if let Some(session) = continued.session {
             own.ended();
+            if let Some(fault) = continued.fault {
+                session.fault(fault);
+            }
             return Self::conclude(this, continued.result, &session, Some((entry, estimate)));
+        }
+        if let Some(fault) = continued.fault {
+            return Self::fail_behind(this, &fault, continued.result);
         }
         if turn == Turn::Trial && continued.result.is_ok() {
             Self::weigh(this, entry, estimate, None);
@@ -495,7 +558,10 @@ impl Compiled {
             return own.run_natively(py, args, kwargs);
         }
         let function = own.function.bind(py);
-        let global = read_global_state(py)?;
+        let global = match contain(py, || read_global_state(py)) {
+            Ok(global) => global,
+            Err(escape) => return Self::escape(this, escape, args, kwargs),
+        };
         if let Some(mode) = foreign_mode(&global) {
             let stop = Break { detail: mode.into(), ..Break::new(Reason::ForeignMode) };
             if own.fullgraph {
@@ -538,17 +604,32 @@ impl Compiled {
         // They hold objects that were met, which the call may drop.
         drop(failures);
         let entries = lock(&own.state).entries.clone();
-        let policy = Policy::new(py, own.dynamic, &entries);
         let kwargs_any = kwargs.map(|kwargs| kwargs.as_any().as_borrowed());
-        let result = record(
-            function.as_any().as_borrowed(),
-            args.as_any().as_borrowed(),
-            kwargs_any,
-            global,
-            session.clone(),
-            policy,
-        )?;
-        Self::conclude(this, result.map_err(|raised| raised.take(py)), &session, None)
+        let recorded = contain_call(py, || {
+            let policy = {
+                let _deferred = Deferred::new(py);
+                Policy::new(py, own.dynamic, &entries)
+            };
+            record(
+                function.as_any().as_borrowed(),
+                args.as_any().as_borrowed(),
+                kwargs_any,
+                global,
+                session.clone(),
+                policy,
+            )
+        });
+        let result = match recorded {
+            Ok(result) => result.map_err(|raised| raised.take(py)),
+            Err(escape) if !session.has_begun() => {
+                drop(done);
+                return Self::escape(this, escape, args, kwargs);
+            }
+            Err(Escape::Raised(error)) => Err(error),
+            // The call was executed, and its result is lost.
+            Err(Escape::Fault(fault)) => Err(Self::own_failure(this, fault.error(py))),
+        };
+        Self::conclude(this, result, &session, None)
     }
 
     /// What a recorded call comes to. What it raised goes before what may be said about its trace.
@@ -563,7 +644,18 @@ impl Compiled {
         let brought = session.finish();
         let root = brought.entry();
         lock(&this.get().budget).recorded(session.took(), root.is_some());
-        let settled = Self::settle(this, brought);
+        let settled = contain(py, || {
+            faults::at(Stage::Settle)?;
+            Self::settle(this, brought)
+        });
+        let fault = session.take_fault();
+        let settled = match (settled, fault) {
+            (Ok(()), None) => Ok(()),
+            (Err(Escape::Raised(error)), None) => Err(error),
+            (Err(Escape::Fault(fault)), None) | (_, Some(fault)) => {
+                return Self::fail_behind(this, &fault, result);
+            }
+        };
         match result {
             Err(raised) if raised.is_instance_of::<GraphBreak>(py) => {
                 // It was abandoned at the break: there the error comes from.

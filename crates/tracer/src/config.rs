@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use crate::logs::Log;
 
 static MIN_GRAPH_OPS: AtomicU64 = AtomicU64::new(0);
+static STRICT: AtomicBool = AtomicBool::new(false);
 static SKIP_UNPROFITABLE: AtomicBool = AtomicBool::new(true);
 
 /// Graphs with fewer operations run natively; 0 while a log of graphs is on, so that it shows them.
@@ -28,6 +29,17 @@ pub fn skips_unprofitable() -> bool {
 /// Sets [`skips_unprofitable`].
 pub fn set_skip_unprofitable(skips: bool) {
     SKIP_UNPROFITABLE.store(skips, Relaxed);
+}
+
+/// Whether errors of Stator's own are raised.
+#[must_use]
+pub fn is_strict() -> bool {
+    STRICT.load(Relaxed)
+}
+
+/// Sets [`is_strict`].
+pub fn set_strict(strict: bool) {
+    STRICT.store(strict, Relaxed);
 }
 
 /// Whether a log of graphs is on.

@@ -6,12 +6,14 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyListMethods, PyString, PyTuple, PyType};
+use smallvec::SmallVec;
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::heap::{context, dict};
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{generic, ops};
 use stator_guards::ObjectId;
 
+use crate::faults::{self, Stage};
 use crate::recipe::{Recipe, RecipeId};
 use crate::recorder::Traced;
 
@@ -92,8 +94,101 @@ pub fn print(py: Python<'_>, store: &Store, traced: &Traced) -> String {
     if store.value.is_some() { target } else { format!("del {target}") }
 }
 
+/// What a part of an object was before a replay wrote to it.
+enum Before<'py> {
+    Item { dict: Object<'py>, key: Object<'py>, value: Option<Object<'py>> },
+    Cell { cell: Object<'py>, value: Option<Object<'py>> },
+    Context { variable: Object<'py>, value: Option<Object<'py>> },
+    Member { object: Object<'py>, name: Object<'py>, value: Option<Object<'py>> },
+    ClassAttribute { class: Object<'py>, name: Object<'py>, value: Option<Object<'py>> },
+    Elements { list: Object<'py>, elements: Object<'py> },
+    Length { list: Object<'py>, length: usize },
+    Unknown,
+}
+
+/// What a replay has written so far, so that it can be taken back if Stator fails in between.
+#[derive(Default)]
+pub struct Written<'py>(SmallVec<[Before<'py>; 4]>);
+
+impl<'py> Written<'py> {
+    /// Puts back what was there, the last write first. False: some of it isn't known any more.
+    ///
+    /// # Errors
+    /// What a write raises.
+    pub fn take_back(self, py: Python<'py>) -> PyResult<bool> {
+        let mut complete = true;
+        for before in self.0.into_iter().rev() {
+            match before {
+                Before::Item { dict, key, value } => {
+                    set_item(dict.as_borrowed(), key.as_borrowed(), value.as_ref(), false)?;
+                }
+                Before::Cell { cell, value } => set_cell(cell.as_borrowed(), value.as_ref()),
+                Before::Context { variable, value: Some(value) } => {
+                    context::set(variable.as_borrowed(), value.as_borrowed())
+                        .map_err(|raised| raised.take(py))?;
+                }
+                Before::Member { object, name, value } => {
+                    set_member(object.as_borrowed(), name.as_borrowed(), value.as_ref())?;
+                }
+                Before::ClassAttribute { class, name, value: Some(value) } => {
+                    set_class_attribute(class.as_borrowed(), name.as_borrowed(), Some(&value))?;
+                }
+                Before::ClassAttribute { class, name, value: None } => {
+                    class.delattr(name.cast::<PyString>()?)?;
+                }
+                Before::Elements { list, elements } => {
+                    set_elements(list.as_borrowed(), &elements)?;
+                }
+                Before::Length { list, length } => {
+                    let list = list.cast::<PyList>()?;
+                    list.del_slice(length.min(list.len()), list.len())?;
+                }
+                Before::Context { value: None, .. } | Before::Unknown => complete = false,
+            }
+        }
+        Ok(complete)
+    }
+
+    fn note(
+        &mut self,
+        store: &Store,
+        object: Borrowed<'_, 'py>,
+        table: &[Py<PyAny>],
+    ) -> PyResult<()> {
+        let py = object.py();
+        let entry = |id: ObjectId| table[id.index()].bind(py).clone();
+        let own = || object.to_owned();
+        self.0.push(match store.part {
+            Part::Item { key, .. } => {
+                let value = object.cast::<PyDict>()?.get_item(entry(key))?;
+                Before::Item { dict: own(), key: entry(key), value }
+            }
+            Part::Cell => Before::Cell { cell: own(), value: value(object, Field::CellContents) },
+            Part::Context => Before::Context { variable: own(), value: context::own_value(object) },
+            Part::Member(name) => {
+                let value = generic::generic_get_attr(object, entry(name).as_borrowed());
+                let value = value.map_err(|raised| raised.clear(py)).ok();
+                Before::Member { object: own(), name: entry(name), value }
+            }
+            Part::ClassAttribute(name) => {
+                let class = object.cast::<PyType>()?;
+                let value = generic::class_value(&class, entry(name).as_borrowed());
+                Before::ClassAttribute { class: own(), name: entry(name), value }
+            }
+            Part::Elements => {
+                let list = object.cast::<PyList>()?;
+                Before::Elements { list: own(), elements: list.get_slice(0, list.len()).into_any() }
+            }
+            Part::Added => Before::Length { list: own(), length: object.cast::<PyList>()?.len() },
+            Part::Calls => Before::Unknown,
+        });
+        Ok(())
+    }
+}
+
 /// Writes what the trace left behind. `objects` are the resolved sources, `values` the rebuilt
-/// values, one for each store that has one, `table` the trace's objects.
+/// values, one for each store that has one, `table` the trace's objects. `written` gets what was there
+/// before.
 ///
 /// # Errors
 /// What a write raises.
@@ -103,12 +198,15 @@ pub fn replay<'py>(
     objects: &[Borrowed<'_, 'py>],
     values: &[Object<'py>],
     table: &[Py<PyAny>],
+    written: &mut Written<'py>,
 ) -> PyResult<()> {
     let mut values = values.iter();
     for store in stores {
         let object = objects[store.object as usize];
         let value = store.value.map(|_| values.next().expect("one value for each store"));
         let entry = |id: ObjectId| table[id.index()].bind_borrowed(py);
+        faults::at(Stage::Effect)?;
+        written.note(store, object, table)?;
         match store.part {
             Part::Item { key, moves } => set_item(object, entry(key), value, moves)?,
             Part::Cell => set_cell(object, value),

@@ -23,6 +23,7 @@ use crate::config;
 use crate::effects;
 use crate::emission::{self, Emission};
 use crate::evaluator::Link;
+use crate::faults::{self, Fault, Stage};
 use crate::floor::Floor;
 use crate::gauge::Gauge;
 use crate::locate::{Places, ShownPlaces, shown_path, source_line, text};
@@ -38,6 +39,10 @@ use crate::rollback;
 use crate::sharing::Sharing;
 use crate::symbolic::{Part, Symbolic};
 use crate::undo;
+
+mod taken_back;
+
+use taken_back::{Before, Done, Ended};
 
 /// A trace that can be replayed.
 pub struct Entry {
@@ -77,6 +82,8 @@ pub enum Replay<'py> {
     Interrupted(PyErr),
     /// An operation raised, or the backend's code, and what was written can't be taken back.
     Failed(PyErr),
+    /// Stator has failed, and what it did is taken back: as for `Restart`.
+    Fault(Fault),
 }
 
 /// The state of the program at a graph break.
@@ -316,24 +323,23 @@ impl Entry {
         self.traced.guards.len()
     }
 
-    /// Runs the graph on a passed check's objects and rebuilds the result. Warnings and log records are
-    /// left to the caller, who knows when the function's own frames are gone.
-    pub fn replay<'py>(
+    /// As [`Entry::replay`], without taking anything back.
+    fn try_replay<'py>(
         &self,
         py: Python<'py>,
         resolved: &Resolved<'py>,
         backend: Option<&Py<PyAny>>,
         staged: &mut Vec<Staged>,
-    ) -> Replay<'py> {
+        done: &mut Done<'py>,
+    ) -> Result<Replay<'py>, Ended<'py>> {
+        // What signal handlers raise is nothing that Stator or an operation has raised.
+        let deferred = Deferred::new(py);
+        faults::at(Stage::Replay)?;
         let (inputs, rebuilt) = resolved.split_at(self.traced.inputs.len());
         let rebuilt: SmallVec<[Borrowed<'_, 'py>; 4]> =
             rebuilt.iter().map(|object| object.as_borrowed()).collect();
-        let may_be_given = {
-            let _deferred = Deferred::new(py);
-            emission::may_be_given(py, &self.traced, &rebuilt)
-        };
-        if !may_be_given {
-            return Replay::Restart("user code may learn of a warning or log record");
+        if !emission::may_be_given(py, &self.traced, &rebuilt) {
+            return Ok(Replay::Restart("user code may learn of a warning or log record"));
         }
         let sizes = self.size_inputs(py, resolved);
         let mut inputs: SmallVec<[Borrowed<'_, 'py>; 16]> =
@@ -341,18 +347,21 @@ impl Entry {
         for (position, size) in &sizes {
             inputs.insert(*position, size.as_borrowed());
         }
-        let run = match backend {
-            None => self.program(py).map(Run::Program),
-            Some(backend) => self.backend(py, backend, &inputs).and_then(|made| match made {
-                Some(callable) => Ok(Run::Backend(callable, backend)),
-                None => self.program(py).map(Run::Program),
-            }),
+        let made = match backend {
+            None => None,
+            Some(backend) => {
+                // A backend may compile for long.
+                drop(deferred);
+                self.backend(py, backend, &inputs)?.map(|callable| Run::Backend(callable, backend))
+            }
         };
-        let outputs = match run.map_err(Replay::Failed).and_then(|run| self.run(py, &run, &inputs))
-        {
-            Ok(outputs) => outputs,
-            Err(ended) => return ended,
+        let _deferred = Deferred::new(py);
+        let run = match made {
+            Some(run) => run,
+            None => Run::Program(self.program(py)?),
         };
+        let outputs = self.run(py, &run, &inputs, done)?;
+        faults::at(Stage::Build)?;
         let values = Values { outputs: &outputs, sources: &rebuilt, objects: &self.traced.objects };
         let stored = self.traced.effects.iter().filter_map(|store| store.value);
         // What effects write comes first: the ending has as many roots as it needs.
@@ -362,19 +371,14 @@ impl Entry {
         let mut roots: SmallVec<[_; 8]> = before.collect();
         let before = roots.len();
         roots.extend(self.traced.ending.roots());
-        let made = match self.traced.recipes.rebuild(py, &roots, &values) {
-            Ok(made) => made,
-            Err(error) => return Replay::Failed(error),
-        };
+        let made = self.traced.recipes.rebuild(py, &roots, &values)?;
         let table = &self.traced.objects;
         let (stores, values) = (&self.traced.effects, &made[..stored.len()]);
-        if let Err(error) = effects::replay(py, stores, &rebuilt, values, table) {
-            return Replay::Failed(error);
-        }
+        effects::replay(py, stores, &rebuilt, values, table, &mut done.written)?;
         if before > stored.len() {
             emission::stage(py, &self.traced, &made[stored.len()..before], staged);
         }
-        self.end(made.into_iter().skip(before))
+        Ok(self.end(made.into_iter().skip(before)))
     }
 
     /// The sizes among the graph's inputs, with their positions.
@@ -461,27 +465,38 @@ impl Entry {
         py: Python<'py>,
         run: &Run<'_>,
         inputs: &[Borrowed<'_, 'py>],
-    ) -> Result<replay::Outputs<'py>, Replay<'py>> {
+        done: &mut Done<'py>,
+    ) -> Result<replay::Outputs<'py>, Ended<'py>> {
         let traced = &self.traced;
-        // What an operation raises is taken for its own.
-        let _deferred = Deferred::new(py);
         let saved = match traced.generators.as_slice() {
             [] => Vec::new(),
-            generators => rollback::save(py, generators).map_err(Replay::Failed)?,
+            generators => rollback::save(py, generators)?,
         };
         let undo = self.undo(py);
-        let copies = undo.save(py, inputs).map_err(Replay::Failed)?;
+        let copies = undo.save(py, inputs)?;
+        faults::at(Stage::Run)?;
         let before = if undo.may_write { rollback::versions(inputs) } else { SmallVec::new() };
+        let written = if undo.may_write { inputs } else { &[] };
+        let before = done.ran.insert(Before {
+            generators: saved,
+            copies,
+            versions: before,
+            inputs: written.iter().map(|input| (*input).to_owned()).collect(),
+        });
         let (failed, error) = match run {
             Run::Program(program) => match program.run(py, inputs) {
                 Ok(outputs) => return Ok(outputs),
+                Err(failure) if failure.is_own => {
+                    done.failed = Some(failure.node);
+                    return Err(Ended::Own(failure.error));
+                }
                 Err(failure) => (Some(failure.node), failure.error),
             },
             Run::Backend(callable, backend) => match run_backend(py, callable, inputs) {
                 Ok(returned) => {
                     let outputs = outputs_of(&returned, &traced.graph).map_err(Replay::Failed)?;
                     let refused = || Replay::Failed(refusal(backend, &traced.graph, &returned));
-                    return outputs.ok_or_else(refused);
+                    return outputs.ok_or_else(|| refused().into());
                 }
                 Err(error) => (None, error),
             },
@@ -489,28 +504,28 @@ impl Entry {
         rollback::restore_modes(py, &traced.graph, &traced.guards, failed)
             .map_err(Replay::Failed)?;
         let is_undone = !undo::is_once(py, traced, failed)
-            && undo.covers(traced, failed, inputs, &before, &copies)
-            && copies.restore(py).is_ok_and(|restored| restored);
+            && undo.covers(traced, failed, inputs, &before.versions, &before.copies)
+            && before.copies.restore(py).is_ok_and(|restored| restored);
         let is_interrupted = undo::is_interrupted(py, traced, failed, &error);
         if !is_undone {
             if failed.is_some() && !is_interrupted {
                 let places = Places { py, codes: &traced.codes };
                 rollback::add_place(py, &error, &traced.graph, failed, &places);
             }
-            return Err(Replay::Failed(error));
+            return Err(Replay::Failed(error).into());
         }
-        rollback::restore_generators(py, &saved).map_err(Replay::Failed)?;
+        rollback::restore_generators(py, &before.generators).map_err(Replay::Failed)?;
         if is_interrupted {
-            return Err(Replay::Interrupted(error));
+            return Err(Replay::Interrupted(error).into());
         }
         // It may be the backend's own: plain Python raises none, then.
         if failed.is_none() && !undo::may_handle(py, traced) {
-            return Err(Replay::Blamed(error));
+            return Err(Replay::Blamed(error).into());
         }
         if self.is_from_elsewhere(py, &error) {
             Thread::current(py).raise_later(&error.get_type(py));
         }
-        Err(Replay::Restart("an operation raised during replay"))
+        Err(Replay::Restart("an operation raised during replay").into())
     }
 
     /// Whether another thread has sent an exception that came out of an operation: it's of no class that
@@ -546,6 +561,7 @@ impl Entry {
         if let Some(program) = self.program.get() {
             return Ok(program);
         }
+        faults::at(Stage::Program)?;
         let program = Program::new(py, &self.traced.graph, &self.traced.graph_objects)?;
         Ok(self.program.get_or_init(|| program))
     }
@@ -556,7 +572,7 @@ impl Entry {
         py: Python<'py>,
         backend: &Py<PyAny>,
         inputs: &[Borrowed<'_, 'py>],
-    ) -> PyResult<Option<Py<PyAny>>> {
+    ) -> Result<Option<Py<PyAny>>, Ended<'py>> {
         let may_write = self.undo(py).may_write;
         let sharing = if may_write { self.codes.sharing(inputs) } else { Some(Sharing::ignored()) };
         let Some(sharing) = sharing else { return Ok(None) };
@@ -565,6 +581,7 @@ impl Entry {
             Search::Enough => return Ok(None),
             Search::Missing => {}
         }
+        faults::at(Stage::Export)?;
         let reference = modules::import(py, "stator._fx")?.getattr("Reference")?;
         let places = Places { py, codes: &self.traced.codes };
         let description = replay::export::describe(
@@ -575,7 +592,13 @@ impl Entry {
             &reference,
         )?;
         let example = PyList::new(py, inputs)?;
-        let made = backend.bind(py).call1((description, example))?;
+        // What the backend itself raises is the user's to see; `stator._backends` tells it apart.
+        let made = backend.bind(py).call1((description, example)).map_err(|error| {
+            match error.get_type(py).name().is_ok_and(|name| name == "InternalError") {
+                true => Ended::Own(error),
+                false => Replay::Failed(error).into(),
+            }
+        })?;
         let code = Code::new(&made, sharing, inputs, &self.traced)?;
         code.log(py);
         Ok(Some(self.codes.add(py, code, inputs)))

@@ -25,6 +25,7 @@ mod emission;
 mod entries;
 pub mod entry;
 pub mod evaluator;
+pub mod faults;
 mod floor;
 mod functions;
 mod gauge;

@@ -32,6 +32,8 @@ pub struct Running<'py> {
     next: *const u16,
     start: *const u16,
     pub(super) sp: *mut *mut PyObject,
+    /// Where it was when the current instruction was read.
+    start_sp: *mut *mut PyObject,
     pub(super) base: *mut *mut PyObject,
     linked: bool,
 }
@@ -61,6 +63,7 @@ pub fn enter<'py>(
         // SAFETY: a frame that isn't running has its stack top written back.
         sp: unsafe { frame.slots().add((*frame.as_ptr()).stacktop as usize) },
         base,
+        start_sp: ptr::null_mut(),
         linked: true,
     };
     running.start = running.next;
@@ -108,6 +111,7 @@ impl<'py> Running<'py> {
     #[inline(always)]
     pub fn fetch(&mut self) -> (u8, u32) {
         self.start = self.next;
+        self.start_sp = self.sp;
         self.publish();
         let (mut opcode, mut arg) = self.fetch_unit();
         while opcode == opcode::EXTENDED_ARG {
@@ -141,6 +145,12 @@ impl<'py> Running<'py> {
     #[inline(always)]
     pub fn start_unit(&self) -> usize {
         self.unit_of(self.start)
+    }
+
+    /// Whether the stack is as deep as it was when the current instruction was read.
+    #[must_use]
+    pub fn is_at_start(&self) -> bool {
+        self.sp == self.start_sp
     }
 
     #[inline(always)]

@@ -1,5 +1,7 @@
 //! The opcodes of CPython 3.11 and their handlers.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use stator_cpython::hook::Evaluated;
 use stator_cpython::opcode as op;
 use stator_cpython::ops::UnaryOp;
@@ -9,9 +11,10 @@ use super::{Evaluation, Flow, Sites, Step, Stop};
 impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     /// Evaluates from the next instruction until the frame leaves.
     pub(super) fn evaluate_instructions(&mut self) -> Evaluated<'py> {
-        match self.evaluate_while::<false>(0) {
-            Flow::Left(evaluated) => evaluated,
-            Flow::Next => unreachable!("only a bounded evaluation ends before the frame does"),
+        match catch_unwind(AssertUnwindSafe(|| self.evaluate_while::<false>(0))) {
+            Ok(Flow::Left(evaluated)) => evaluated,
+            Ok(Flow::Next) => unreachable!("only a bounded evaluation ends before the frame does"),
+            Err(payload) => self.contain(&*payload),
         }
     }
 

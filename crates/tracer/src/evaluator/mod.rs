@@ -30,6 +30,8 @@ mod names;
 mod operators;
 pub mod sites;
 
+use std::any::Any;
+
 use pyo3::prelude::*;
 use stator_cpython::code::Code;
 use stator_cpython::frame::{self, Frame, Running};
@@ -42,6 +44,8 @@ pub use builtins::End;
 pub use links::{Link, Role, called_class};
 pub use operators::format_text;
 pub use sites::{Plain, Sites, Step};
+
+use crate::faults::{Escape, Fault};
 
 /// Evaluates `frame` until it returns, yields, raises or is handed over.
 ///
@@ -290,6 +294,27 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
         self.run.unwind_all();
         self.sites.leaves(&self.frame);
         self.run.leave_raised(Raised).map(drop)
+    }
+
+    /// A site, or the evaluator itself, has panicked. Where nothing of the instruction was done, CPython
+    /// executes it and all that follows. Otherwise its result is lost, unless it had raised.
+    #[cold]
+    #[inline(never)]
+    fn contain(&mut self, payload: &(dyn Any + Send)) -> Evaluated<'py> {
+        let is_untouched = self.sites.fails(&self.frame, payload) && self.run.is_at_start();
+        let py = self.py();
+        let raised = PyErr::take(py);
+        let is_own = |error: &PyErr| matches!(Escape::of(py, error.clone_ref(py)), Escape::Fault(_));
+        // What a signal handler has raised stays.
+        if is_untouched && raised.as_ref().is_none_or(is_own) {
+            let unit = self.run.start_unit();
+            return self.hand_over(unit);
+        }
+        let error = raised.unwrap_or_else(|| Fault::of_panic(payload).error(py));
+        let Raised = Raised::set(py, error);
+        self.unwind(Stop::Raised)?;
+        let unit = self.run.next_unit();
+        self.hand_over(unit)
     }
 
     /// Gives the frame to CPython before the instruction at `unit`.

@@ -7,6 +7,8 @@
 //! Sites take `&self`: a site may run Python code, whose frames come back through the same object.
 //! A site that fails leaves the exception in the thread state and returns [`Raised`].
 
+use std::any::Any;
+
 use smallvec::SmallVec;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
@@ -63,6 +65,11 @@ pub trait Sites<'py>: Sized {
     fn returns(&self, frame: &Frame<'py>, value: Borrowed<'_, 'py>) {}
     /// The frame leaves: it returned, yielded, raised or was handed over.
     fn leaves(&self, frame: &Frame<'py>) {}
+    /// A site or the evaluator has panicked. Says whether nothing of the current instruction is known to
+    /// have been executed.
+    fn fails(&self, frame: &Frame<'py>, payload: &(dyn Any + Send)) -> bool {
+        false
+    }
     /// The instruction that a frame waits in is about to do something that no site tells of.
     fn interrupts(&self, frame: &Frame<'py>, what: &'static str) {}
 

@@ -72,6 +72,9 @@ pub fn trace<'py>(tracing: &Bound<'py, PyAny>) -> PyResult<Built> {
     };
     let Recorded { result, state } = recorded;
     let changed = state.take_back(py)?;
+    if let Some(fault) = session.take_fault() {
+        return Err(fault.error(py));
+    }
     let broke = session.finish().breaks.into_iter().next();
     let result = match result {
         Ok(result) => result,

@@ -32,6 +32,7 @@ use crate::breaks::{Break, Reason};
 use crate::check::{foreign_mode, read_global_state};
 use crate::entry::Entry;
 use crate::evaluator::Link;
+use crate::faults::{self, Fault, Stage};
 use crate::logs::Log;
 use crate::policy::Policy;
 use crate::resume::anatomy::Anatomy;
@@ -49,15 +50,22 @@ impl Recorder {
         if self.stopped.replace(true) {
             return;
         }
-        let stop = Break { reason, detail: detail.into(), stack: self.stack(frame) };
-        if self.abandon(frame, &stop) {
+        let detail = detail.into();
+        if reason == Reason::Internal {
+            self.fault(frame.py(), Fault::new(detail));
             return;
         }
-        if self.is_untouched(frame) {
-            self.break_before(frame, stop);
-        } else {
-            self.mark(frame, stop);
-        }
+        self.guarded(frame.py(), || {
+            let stop = Break { reason, detail, stack: self.stack(frame) };
+            if self.abandon(frame, &stop) {
+                return;
+            }
+            if self.is_untouched(frame) {
+                self.break_before(frame, stop);
+            } else {
+                self.mark(frame, stop);
+            }
+        });
     }
 
     /// The user's frames, outermost first.
@@ -127,6 +135,10 @@ impl Recorder {
         self.resume.set(if ended.is_ok() { frame.id() } else { 0 });
         let stop = match ended {
             Ok(()) => stop,
+            Err((Reason::Internal, detail)) => {
+                self.fault(frame.py(), Fault::new(detail));
+                return;
+            }
             Err((reason, detail)) => {
                 let detail = format!("{stop}; behind it a trace can't begin: {detail}");
                 let stop = Break { reason, detail, ..stop };
@@ -285,7 +297,7 @@ impl Recorder {
         }
         let raised = PyErr::take(py);
         self.resume.set(0);
-        self.let_go(py);
+        self.guarded(py, || self.let_go(py));
         drop(self.gc.take());
         if let Some(raised) = raised {
             raised.restore(py);
@@ -299,6 +311,7 @@ impl Recorder {
         end: End<'_, '_>,
     ) -> Result<(), (Reason, String)> {
         let _deferred = Deferred::new(py);
+        faults::at(Stage::Finish)?;
         let state =
             self.take_notes(py).map_err(|error| (Reason::Unsupported, error.to_string()))?;
         if let Some(mark) = state.symbols.as_ref().and_then(|symbols| symbols.broken_mark()) {
@@ -326,6 +339,7 @@ impl Recorder {
             found.extend(rollback::explicit(py, &traced.graph_objects)?);
             Ok(found)
         };
+        faults::at(Stage::Guards)?;
         let entry = generators().and_then(|found| {
             traced.generators = found;
             Entry::new(py, traced)

@@ -20,6 +20,7 @@ mod calls;
 mod class_attributes;
 mod compared;
 mod construction;
+mod contained;
 mod containers;
 mod context;
 mod copies;
@@ -100,6 +101,7 @@ use state::{ActiveFrame, Caller};
 pub use state::{Origin, State, Stop};
 
 use crate::breaks::{Place, Reason};
+use crate::faults::{self, Stage};
 use crate::functions::Functions;
 use crate::logs::Log;
 use crate::policy::Carried;
@@ -217,8 +219,12 @@ impl Recorder {
         }
         let result = match self.state.try_borrow_mut() {
             Ok(mut state) => {
-                state.locate(frame);
-                match notes(&mut state) {
+                let noted = self.guarded(frame.py(), || {
+                    faults::at(Stage::Note)?;
+                    state.locate(frame);
+                    notes(&mut state)
+                });
+                match noted? {
                     // Nearly always: nothing is moved about for what hardly happens.
                     Ok(value) if state.failure.is_none() => return Some(value),
                     result => match state.failure.take() {
@@ -373,7 +379,7 @@ impl Recorder {
             root,
             entered_root: Cell::new(false),
             trace_log,
-            is_watchful: has_marks || trace_log,
+            is_watchful: has_marks || trace_log || faults::is_armed(),
             allowed_by_torch: crate::marks::allowed_by_torch(py),
             machinery: machinery::Machinery::default(),
             suspended_modes: RefCell::new(Vec::new()),

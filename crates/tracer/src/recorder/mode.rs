@@ -11,9 +11,10 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
-use stator_cpython::modules;
+use stator_cpython::{modules, ops};
 
 use super::Recorder;
+use crate::faults::{self, Fault, Stage};
 
 thread_local! {
     /// How often C code that runs on this thread has the mode on. PyTorch's stack may hold fewer:
@@ -43,14 +44,25 @@ impl Mode {
             && !recorder.is_stopped()
             && let Some(frame) = stator_cpython::thread::Thread::current(py).frame(py)
         {
-            let kwargs = kwargs.map(|kwargs| kwargs.as_any().as_borrowed());
-            let called = recorder.call_operation(
-                &frame,
-                func.as_borrowed(),
-                args.as_any().as_borrowed(),
-                kwargs,
-            );
-            return called.map_err(|raised| raised.take(py));
+            let given = kwargs.map(|kwargs| kwargs.as_any().as_borrowed());
+            let before = ops::executed();
+            let called = recorder.guarded(py, || {
+                if let Err(fault) = faults::at(Stage::Mode) {
+                    recorder.fault(py, fault);
+                }
+                let args = args.as_any().as_borrowed();
+                recorder.call_operation(&frame, func.as_borrowed(), args, given)
+            });
+            match called {
+                Some(called) => return called.map_err(|raised| raised.take(py)),
+                None if ops::executed() == before => {}
+                // What the operation has given is lost.
+                None => {
+                    let raised = PyErr::take(py);
+                    let lost = || Fault::new("an operation's result is lost").error(py);
+                    return Err(raised.unwrap_or_else(lost));
+                }
+            }
         }
         func.call(args, kwargs)
     }
@@ -124,6 +136,29 @@ pub(super) fn is_on() -> bool {
     PUSHED.get() > 0
 }
 
+/// The mode is on until this is dropped.
+struct Pushed<'py>(Python<'py>);
+
+impl<'py> Pushed<'py> {
+    fn new(py: Python<'py>) -> Self {
+        push(py);
+        PUSHED.set(PUSHED.get() + 1);
+        Self(py)
+    }
+}
+
+impl Drop for Pushed<'_> {
+    fn drop(&mut self) {
+        PUSHED.set(PUSHED.get() - 1);
+        // The error indicator must survive the call of `pop`.
+        let raised = PyErr::take(self.0);
+        pop(self.0);
+        if let Some(raised) = raised {
+            raised.restore(self.0);
+        }
+    }
+}
+
 impl Recorder {
     /// Runs C code with the mode on.
     pub(super) fn with_mode<T>(
@@ -134,23 +169,8 @@ impl Recorder {
         if self.is_stopped() {
             return run();
         }
-        let py = frame.py();
-        push(py);
-        PUSHED.set(PUSHED.get() + 1);
-        let result = run();
-        PUSHED.set(PUSHED.get() - 1);
-        // The error indicator must survive the call of `pop`.
-        match result {
-            Ok(value) => {
-                pop(py);
-                Ok(value)
-            }
-            Err(raised) => {
-                let error = raised.take(py);
-                pop(py);
-                Err(stator_cpython::Raised::set(py, error))
-            }
-        }
+        let _pushed = Pushed::new(frame.py());
+        run()
     }
 
     /// A Python frame starts under C code: the mode is off while it runs.

@@ -19,11 +19,12 @@ use super::mode;
 use super::state::{State, Stop};
 use super::symbols::PlainLists;
 use super::{Recorder, Recording};
-use crate::breaks::{Break, Place};
+use crate::breaks::{Break, Place, Reason};
 use crate::compiling;
 use crate::effects::{Part, Store};
 use crate::emission::Emission;
 use crate::evaluator::{Link, evaluate};
+use crate::faults::{self, Escape, Fault, Stage, contain};
 use crate::handlers::Withs;
 use crate::policy::Policy;
 use crate::profit::Work;
@@ -220,6 +221,8 @@ pub fn record<'py>(
 ) -> PyResult<Result<Object<'py>>> {
     let py = function.py();
     let code = heap::function_code(function).map_or(0, |code| code.as_ptr() as usize);
+    let deferred = Deferred::new(py);
+    faults::at(Stage::Begin)?;
     let recorder = Recorder::new(py, code, session)?;
     super::warm_up(py);
     {
@@ -230,13 +233,23 @@ pub fn record<'py>(
     }
     *recorder.generators.borrow_mut() = rollback::generators(py)?;
     *recorder.gc.borrow_mut() = Some(WithoutGc::new(py));
+    recorder.session.begins();
+    drop(deferred);
     let result = recorder.evaluating(py, || ops::call_ex(function, args, kwargs));
     let mut lists = PlainLists::default();
     let plain = |value| recorder.state.borrow().plain_result(value, &mut lists);
-    let plain = result.as_ref().ok().and_then(plain);
+    let plain = || result.as_ref().ok().and_then(plain);
+    let plain = recorder.guarded(py, plain).flatten();
     recorder.close(py, result.as_ref().ok().map(|value| value.as_borrowed()));
-    lists.settle()?;
-    Ok(plain.map_or(result, Ok))
+    // The result is there: what fails now isn't the call.
+    match contain(py, || lists.settle()) {
+        Ok(()) => Ok(plain.map_or(result, Ok)),
+        Err(Escape::Raised(error)) => Err(error),
+        Err(Escape::Fault(fault)) => {
+            recorder.fault(py, fault);
+            Ok(result)
+        }
+    }
 }
 
 impl Recorder {
@@ -264,11 +277,19 @@ impl Recorder {
     /// The recorded call has ended.
     pub fn close(&self, py: Python<'_>, result: Option<Borrowed<'_, '_>>) {
         let _deferred = Deferred::new(py);
+        self.guarded(py, || self.end_call(py, result));
+        drop(self.gc.take());
+    }
+
+    fn end_call(&self, py: Python<'_>, result: Option<Borrowed<'_, '_>>) {
         if let Some(value) = result
             && !self.stopped.replace(true)
             && !self.watching.get()
             && let Err((reason, detail)) = self.end_with(py, End::Return(value))
         {
+            if reason == Reason::Internal {
+                return self.fault(py, Fault::new(detail));
+            }
             let stop = Break { reason, detail, stack: Vec::new() };
             if !self.avoid_raising(&stop) {
                 self.fail(&stop);
@@ -276,7 +297,6 @@ impl Recorder {
             self.session.broke(stop);
         }
         self.end_refusal(py);
-        drop(self.gc.take());
     }
 }
 

@@ -1,5 +1,7 @@
 //! The evaluator's sites, as the recorder sees them.
 
+use std::any::Any;
+
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use stator_bytecode::{Opcode, Version};
@@ -22,6 +24,7 @@ use super::unread::only_adds_to;
 use crate::breaks::Reason;
 use crate::evaluator::Role;
 use crate::evaluator::sites::{Sites, Skip, Step};
+use crate::faults::{self, Fault, Stage};
 use crate::handlers::is_plain_manager;
 
 impl<'py> Sites<'py> for Recorder {
@@ -56,40 +59,25 @@ impl<'py> Sites<'py> for Recorder {
         self.handed_back(frame, value);
     }
 
+    fn fails(&self, frame: &Frame<'py>, payload: &(dyn Any + Send)) -> bool {
+        let is_untouched = ops::executed() == self.baseline.get();
+        self.fault(frame.py(), Fault::of_panic(payload));
+        is_untouched
+    }
+
     fn enters(&self, frame: &Frame<'py>) -> bool {
-        if self.is_stopped() {
-            return false;
-        }
-        let is_root = !self.entered_root.get() && frame.code().as_ptr() as usize == self.root;
-        self.entered_root.set(true);
-        self.baseline.set(EXECUTED);
-        if !is_root {
-            self.tally.frame();
-        }
-        let is_direct = is_root || self.links.enters(frame);
-        self.note(frame, |state| {
-            let caller = match (frame.previous(), state.frames.last()) {
-                (Some(caller), Some(active)) if caller.id() == active.id => {
-                    Caller::At(unit(&caller))
-                }
-                _ => Caller::Known(None),
-            };
-            let code = state.code_id(frame.code().object());
-            state.frames.push(ActiveFrame { id: frame.id(), code, caller, is_direct });
-            if is_root { Ok(()) } else { state.enter_function(frame) }
-        });
-        if is_root {
-            self.enter_root(frame);
-        }
+        let substitutes = self.guarded(frame.py(), || self.entered(frame)).unwrap_or(false);
         self.suspend_mode(frame.py());
-        is_root && self.has_symbols()
+        substitutes
     }
 
     fn leaves(&self, frame: &Frame<'py>) {
-        if self.session.fullgraph && self.is_stopped() {
-            self.end_refusal(frame.py());
-        }
-        self.left(frame);
+        self.guarded(frame.py(), || {
+            if self.session.fullgraph && self.is_stopped() {
+                self.end_refusal(frame.py());
+            }
+            self.left(frame);
+        });
         self.baseline.set(EXECUTED);
         self.resume_mode(frame.py());
     }
@@ -540,6 +528,38 @@ impl<'py> Sites<'py> for Recorder {
 }
 
 impl Recorder {
+    fn entered(&self, frame: &Frame<'_>) -> bool {
+        if self.is_stopped() {
+            return false;
+        }
+        let is_root = !self.entered_root.get() && frame.code().as_ptr() as usize == self.root;
+        self.entered_root.set(true);
+        self.baseline.set(EXECUTED);
+        if let Err(fault) = faults::at(Stage::Frame) {
+            self.fault(frame.py(), fault);
+            return false;
+        }
+        if !is_root {
+            self.tally.frame();
+        }
+        let is_direct = is_root || self.links.enters(frame);
+        self.note(frame, |state| {
+            let caller = match (frame.previous(), state.frames.last()) {
+                (Some(caller), Some(active)) if caller.id() == active.id => {
+                    Caller::At(unit(&caller))
+                }
+                _ => Caller::Known(None),
+            };
+            let code = state.code_id(frame.code().object());
+            state.frames.push(ActiveFrame { id: frame.id(), code, caller, is_direct });
+            if is_root { Ok(()) } else { state.enter_function(frame) }
+        });
+        if is_root {
+            self.enter_root(frame);
+        }
+        is_root && self.has_symbols()
+    }
+
     fn enter_root(&self, frame: &Frame<'_>) {
         self.note(frame, |state| {
             let function = state.anchor(frame.function());

@@ -6,6 +6,7 @@ use stator_cpython::ops;
 use super::Recorder;
 use super::abandoning::changes_handled;
 use crate::evaluator::sites::Step;
+use crate::faults::{self, Stage};
 
 impl Recorder {
     /// An instruction begins that is recorded.
@@ -21,6 +22,16 @@ impl Recorder {
     #[cold]
     #[inline(never)]
     pub(super) fn step_watchfully(&self, frame: &Frame<'_>, opcode: u8, arg: u32) -> Step {
+        let step = self.guarded(frame.py(), || self.watch_step(frame, opcode, arg));
+        step.unwrap_or(Step::HandOver)
+    }
+
+    fn watch_step(&self, frame: &Frame<'_>, opcode: u8, arg: u32) -> Step {
+        if !self.is_stopped()
+            && let Err(fault) = faults::at(Stage::Step)
+        {
+            self.fault(frame.py(), fault);
+        }
         let mut step = Step::Evaluate;
         if self.is_stopped() {
             if self.session.fullgraph {

@@ -8,6 +8,7 @@
 //! GIL around its kernels, and in the interpreter as soon as the replay is over.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -15,6 +16,8 @@ use smallvec::SmallVec;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::vectorcall;
 use stator_graph::NodeId;
+
+use crate::faults::{self, Fault, Stage};
 
 use super::program::{Action, Operand, Program, Step};
 
@@ -28,6 +31,8 @@ pub struct Failure {
     pub node: NodeId,
     /// What it raised.
     pub error: PyErr,
+    /// Whether it is an error of Stator's own.
+    pub is_own: bool,
 }
 
 impl fmt::Display for Failure {
@@ -56,21 +61,29 @@ impl Program {
         assert_eq!(inputs.len(), self.input_count, "one input for each placeholder");
         let mut registers = Registers::with_capacity(self.register_count);
         registers.resize_with(self.register_count, || None);
-        for (index, step) in self.steps.iter().enumerate() {
-            let frame = Frame { program: self, py, inputs, registers: &registers };
-            let result = match frame.apply(step) {
-                Ok(result) => result,
-                Err(error) => {
-                    self.drop_latest_first(&mut registers, index);
-                    return Err(Failure { node: step.node, error });
+        let mut at = 0;
+        let run = || {
+            for (index, step) in self.steps.iter().enumerate() {
+                at = index;
+                faults::at(Stage::Operation).map_err(|fault| (PyErr::from(fault), true))?;
+                let frame = Frame { program: self, py, inputs, registers: &registers };
+                let result = frame.apply(step).map_err(|error| (error, false))?;
+                for &register in step.frees.of(&self.frees) {
+                    registers[register as usize] = None;
                 }
-            };
-            for &register in step.frees.of(&self.frees) {
-                registers[register as usize] = None;
+                if let Some(register) = step.result {
+                    registers[register as usize] = Some(result);
+                }
             }
-            if let Some(register) = step.result {
-                registers[register as usize] = Some(result);
-            }
+            Ok(())
+        };
+        let ended = match catch_unwind(AssertUnwindSafe(run)) {
+            Ok(ended) => ended,
+            Err(payload) => Err((Fault::of_panic(&*payload).error(py), true)),
+        };
+        if let Err((error, is_own)) = ended {
+            self.drop_latest_first(&mut registers, at);
+            return Err(Failure { node: self.steps[at].node, error, is_own });
         }
         let frame = Frame { program: self, py, inputs, registers: &registers };
         Ok(self.outputs.iter().map(|&output| frame.read(output).to_owned()).collect())

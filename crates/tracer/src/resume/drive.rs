@@ -12,6 +12,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -33,6 +34,7 @@ use crate::compiling::{self, Native};
 use crate::emission;
 use crate::entry::{Entry, FrameState, Replay, State};
 use crate::evaluator::{Flow, Link, Plain, Resumed, resume};
+use crate::faults::{self, Fault, Stage};
 use crate::profit::Estimate;
 use crate::recorder::Recorder;
 
@@ -88,6 +90,10 @@ struct Driver {
     before: RefCell<Arc<Entry>>,
     /// The estimates of the traces that were replayed.
     estimate: Cell<Estimate>,
+    /// Stator's own error: the rest of the call runs natively.
+    fault: RefCell<Option<Fault>>,
+    /// Whether a replay has run that the frames don't know of yet.
+    replays: Cell<bool>,
 }
 
 /// What came of the program behind a break.
@@ -98,6 +104,8 @@ pub struct Continued<'py> {
     pub session: Option<Rc<Session>>,
     /// The estimates of the traces that were replayed behind the break.
     pub estimate: Estimate,
+    /// Stator's own error, if there was one: the program has run on natively.
+    pub fault: Option<Fault>,
 }
 
 thread_local! {
@@ -141,6 +149,8 @@ pub fn go_on<'py>(
         raised: RefCell::default(),
         before: RefCell::new(entry.clone()),
         estimate: Cell::default(),
+        fault: RefCell::default(),
+        replays: Cell::new(false),
     });
     let _driving = Driving::start(driver.clone());
     let mut state = Some(state);
@@ -165,7 +175,8 @@ pub fn go_on<'py>(
         recorder.close(py, result.as_ref().ok().map(|value| value.as_borrowed()));
         session
     });
-    Continued { result, session, estimate: driver.estimate.get() }
+    let fault = driver.fault.take();
+    Continued { result, session, estimate: driver.estimate.get(), fault }
 }
 
 /// The evaluator of frames that are made again.
@@ -266,6 +277,30 @@ impl Driver {
     /// The rest of a frame.
     fn go_on<'py>(&self, resumed: &mut Resumed<'_, 'py>) -> Next<'py> {
         let py = resumed.frame().py();
+        if self.fault.borrow().is_some() {
+            return Next::Left(natively(py, resumed));
+        }
+        let payload = match catch_unwind(AssertUnwindSafe(|| self.find_next(resumed))) {
+            Ok(next) => return next,
+            Err(payload) => payload,
+        };
+        let fault = Fault::of_panic(&*payload);
+        if self.replays.take() {
+            // The program is further than the frames are.
+            *self.signal.borrow_mut() = Some(Signal::Failed(fault.error(py)));
+            *self.fault.borrow_mut() = Some(fault);
+            return Next::Left(self.abandon(resumed));
+        }
+        *self.fault.borrow_mut() = Some(fault);
+        Next::Left(natively(py, resumed))
+    }
+
+    fn find_next<'py>(&self, resumed: &mut Resumed<'_, 'py>) -> Next<'py> {
+        let py = resumed.frame().py();
+        if let Err(fault) = faults::at(Stage::Behind) {
+            *self.fault.borrow_mut() = Some(fault);
+            return Next::Left(natively(py, resumed));
+        }
         if let Some(evaluated) = self.record(resumed) {
             return Next::Left(evaluated);
         }
@@ -327,6 +362,7 @@ impl Driver {
         let mut staged = Vec::new();
         let backend = self.compiled.get().backend();
         let replayed = entry.replay(py, &resolved, backend, &mut staged);
+        self.replays.set(!matches!(replayed, Replay::Restart(_) | Replay::Fault(_)));
         drop(resolved);
         *self.staged.borrow_mut() = staged;
         let signal = match replayed {
@@ -353,10 +389,16 @@ impl Driver {
                 });
             }
             Replay::Restart(_) => return Next::Left(natively(py, resumed)),
+            Replay::Fault(fault) => {
+                *self.fault.borrow_mut() = Some(fault);
+                return Next::Left(natively(py, resumed));
+            }
         };
         *self.signal.borrow_mut() = Some(signal);
         let depth = self.frames.borrow().len();
-        if let Some(innermost) = self.move_to(depth) {
+        let innermost = self.move_to(depth);
+        self.replays.set(false);
+        if let Some(innermost) = innermost {
             return Next::Moved(innermost);
         }
         *self.successor.borrow_mut() = Some((entry, depth));

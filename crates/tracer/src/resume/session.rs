@@ -8,6 +8,7 @@ use crate::breaks::{Break, Place, Reason};
 use crate::clock::{self, Span};
 use crate::entry::Entry;
 use crate::locate::shown_path;
+use crate::faults::Fault;
 use crate::profit::Estimate;
 use crate::program::rules::Rules;
 
@@ -43,6 +44,10 @@ pub struct Session {
     estimate: Cell<Estimate>,
     began: clock::Start,
     asked: RefCell<Option<Asked>>,
+    /// Stator's own error that ended it.
+    fault: RefCell<Option<Fault>>,
+    /// Whether the call has begun to be executed.
+    begun: Cell<bool>,
     /// How many instructions were marked when it began.
     marks: usize,
 }
@@ -124,6 +129,8 @@ impl Session {
             estimate: Cell::default(),
             began: clock::start(),
             asked: RefCell::default(),
+            fault: RefCell::default(),
+            begun: Cell::new(false),
             marks,
         }
     }
@@ -202,6 +209,26 @@ impl Session {
     /// Nanoseconds since it began.
     pub fn took(&self) -> u64 {
         self.began.took(Span::Recording)
+    }
+
+    /// The call is executed from now on.
+    pub fn begins(&self) {
+        self.begun.set(true);
+    }
+
+    /// Whether something of the call may have been executed.
+    pub fn has_begun(&self) -> bool {
+        self.begun.get()
+    }
+
+    /// Stator has failed; what failed first counts.
+    pub fn fault(&self, fault: Fault) {
+        self.fault.borrow_mut().get_or_insert(fault);
+    }
+
+    /// Stator's own error, if there was one.
+    pub fn take_fault(&self) -> Option<Fault> {
+        self.fault.take()
     }
 
     /// What it has brought.

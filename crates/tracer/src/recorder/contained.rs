@@ -1,0 +1,42 @@
+//! Stator's own errors while a call is recorded: the notes are dropped, the call goes on as plain Python.
+//!
+//! What takes notes is guarded, so a result that an instruction has given is kept when noting it fails. A
+//! panic anywhere else in an instruction is caught by the evaluator, which hands the frame over.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use pyo3::prelude::*;
+use stator_cpython::ops;
+
+use super::Recorder;
+use crate::faults::Fault;
+
+impl Recorder {
+    /// Ends all recording of this call because of an error of Stator's own.
+    #[cold]
+    pub(super) fn fault(&self, py: Python<'_>, fault: Fault) {
+        self.stopped.set(true);
+        self.resume.set(0);
+        let _ = ops::allow(py);
+        if let Ok(mut abandoned) = self.abandoned.try_borrow_mut() {
+            *abandoned = None;
+        }
+        self.session.fault(fault);
+        // Collection is on again, whoever holds the rest.
+        if let Ok(mut gc) = self.gc.try_borrow_mut() {
+            drop(gc.take());
+        }
+    }
+
+    /// Runs what takes notes; `None` if it failed.
+    #[inline]
+    pub(super) fn guarded<T>(&self, py: Python<'_>, run: impl FnOnce() -> T) -> Option<T> {
+        match catch_unwind(AssertUnwindSafe(run)) {
+            Ok(value) => Some(value),
+            Err(payload) => {
+                self.fault(py, Fault::of_panic(&*payload));
+                None
+            }
+        }
+    }
+}

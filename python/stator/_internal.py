@@ -1,0 +1,49 @@
+"""Whose error one is that arose while Stator was at work. `crates/tracer/src/faults.rs` asks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from types import TracebackType
+
+from stator.errors import InternalError, StatorError
+
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def own_error(error: BaseException) -> str | None:
+    """What a report says of an error of Stator's own; None if it isn't one.
+
+    Not Stator's: interrupts, exits and memory that is used up; what a user is to see (`ApiError`
+    and the like); and what code of the user's has raised that ran in between (a finalizer, say),
+    which the innermost frame tells, or a signal handler, whatever it calls.
+    """
+    if isinstance(error, InternalError):
+        return _described(error, error.what)
+    if not isinstance(error, Exception):
+        return None
+    if isinstance(error, (MemoryError, RecursionError, StatorError)):
+        return None
+    if error.__traceback__ is not None and not _is_ours(error.__traceback__):
+        return None
+    return _described(error, "".join(traceback.format_exception_only(error)).strip())
+
+
+def _is_ours(tb: TracebackType) -> bool:
+    handlers = {getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()}
+    if any(frame.f_code in handlers for frame, _ in traceback.walk_tb(tb)):
+        return False
+    while tb.tb_next is not None:
+        tb = tb.tb_next
+    file = os.path.abspath(tb.tb_frame.f_code.co_filename)
+    torch = getattr(sys.modules.get("torch"), "__file__", None)
+    roots = [_HERE, *([os.path.dirname(torch) + os.sep] if torch else [])]
+    return any(file.startswith(root) for root in roots)
+
+
+def _described(error: BaseException, what: str) -> str:
+    places = traceback.extract_tb(error.__traceback__)[-3:]
+    where = "".join(f"\n  at {place.filename}:{place.lineno} in {place.name}" for place in places)
+    return what + where

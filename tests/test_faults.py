@@ -1,0 +1,345 @@
+"""Errors of Stator's own never reach the program: the call ends as plain Python ends it, the function runs
+natively from then on, and one warning says what to report.
+
+Every stage of Stator's work fails here, at each point where it is passed, with an error and with a panic.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import stator
+import stator.programs
+from stator import _stator, _testing
+from stator._internal import own_error
+from stator.errors import InternalError
+
+CALLS = 5
+
+
+class World:
+    """What programs write to."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.log: list[Any] = []
+        self.table: dict[Any, Any] = {}
+        self.x = torch.arange(3.0)
+
+
+def effects(world: World) -> Any:
+    world.count += 1
+    world.table["last"] = world.x * world.count
+    world.log.append(world.count)
+    y = world.x * 2
+    return sum([y + 1, y - 1]), {"count": world.count}
+
+
+def breaks(world: World) -> Any:
+    y = world.x + 1
+
+    def inner(value: torch.Tensor) -> torch.Tensor:
+        world.count += 1
+        total = float(value.sum())  # a graph break in an inlined call
+        world.log.append(total)
+        return value * 2
+
+    z = inner(y) + inner(y * 2)
+    print(end="")
+    world.log.append("end")
+    return z - 1
+
+
+def raises(world: World) -> Any:
+    y = world.x * 2
+    try:
+        world.log.append("tried")
+        y = y @ torch.ones(4, 4)
+    except RuntimeError as error:
+        world.log.append(type(error).__name__)
+        world.count += 1
+    if world.count % 2:
+        raise ValueError(world.count)
+    return y
+
+
+def modes(world: World) -> Any:
+    with torch.no_grad():
+        noise = torch.rand(3)
+        y = (world.x + noise).relu()
+    world.log.append(torch.is_grad_enabled())
+    return [float(part) for part in y.tolist()] if world.count else y
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(3, 3), nn.Linear(3, 3)])
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        for layer in self.layers:
+            x = layer(x).relu()
+        return x
+
+
+PROGRAMS = [effects, breaks, raises, modes]
+
+
+def outcome(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except Exception as error:
+        return type(error), str(error)
+
+
+def run(function: Callable[[World], Any]) -> str:
+    """All that can be told of some calls."""
+    torch.manual_seed(0)
+    world = World()
+    results = [outcome(lambda: function(world)) for _ in range(CALLS)]
+    return repr((results, vars(world), torch.is_grad_enabled(), torch.rand(1)))
+
+
+@pytest.fixture(autouse=True)
+def lenient() -> Iterator[None]:
+    with stator.config.patch(strict=False):
+        yield
+
+
+def nothing_is_left() -> None:
+    assert _testing._native.hook_on_top() == "nobody"
+    assert gc.isenabled() and not stator.is_compiling()
+    assert torch._C._len_torch_function_stack() == 0 and torch.is_grad_enabled()
+
+
+def bugs(caught: list[warnings.WarningMessage]) -> list[warnings.WarningMessage]:
+    return [one for one in caught if issubclass(one.category, stator.InternalErrorWarning)]
+
+
+def fail(program: Callable[..., Any], backend: str, stage: str, number: int, panics: bool) -> bool:
+    """One failure; False: the stage isn't passed so often."""
+    expected = run(program)
+    fast = stator.compile(program, backend=backend)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with _testing.inject(stage, number, panics=panics) as passed:
+            found = run(fast)
+    if passed.times < number:
+        assert not bugs(caught)
+        return False
+    assert found == expected, (stage, number)
+    assert len(bugs(caught)) == 1, (stage, number)
+    assert f"injected {'panic' if panics else 'error'}" in str(bugs(caught)[0].message)
+    assert "SB030" in (stator.stats(fast).reason or "")
+    nothing_is_left()
+    before = stator.stats(fast)
+    assert run(fast) == expected
+    after = stator.stats(fast)
+    assert after.native - before.native == CALLS and after.traces == before.traces
+    return True
+
+
+# Each note would take minutes for all programs; steps of 1, 2, 4, ... reach all parts of a call.
+def numbers(stage: str) -> Iterator[int]:
+    number = 1
+    while True:
+        yield number
+        number += 1 + number // 4 if stage in ("note", "step") else 1
+
+
+@pytest.mark.parametrize("panics", [False, True], ids=["error", "panic"])
+@pytest.mark.parametrize("stage", _testing.stages())
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_every_stage(program: Callable[..., Any], stage: str, panics: bool) -> None:
+    for number in numbers(stage):
+        if not fail(program, "eager", stage, number, panics):
+            break
+
+
+@pytest.mark.parametrize("panics", [False, True], ids=["error", "panic"])
+@pytest.mark.parametrize("stage", ["export", "run", "build", "effect", "replay", "settle"])
+def test_every_stage_of_a_backend(stage: str, panics: bool) -> None:
+    reached = 0
+    while fail(effects, "fx", stage, reached + 1, panics):
+        reached += 1
+    assert reached
+
+
+def test_every_stage_is_reached() -> None:
+    for stage in _testing.stages():
+        times = 0
+        for program in PROGRAMS:
+            for backend in ("eager", "fx"):
+                with _testing.inject(stage, 0) as passed:
+                    run(stator.compile(program, backend=backend))
+                times += passed.times
+        assert times, stage
+
+
+def test_modules() -> None:
+    torch.manual_seed(0)
+    net, x = Net(), torch.ones(2, 3)
+    expected = net(x)
+    net.calls = 0
+    fast = stator.compile(net)
+    with pytest.warns(stator.InternalErrorWarning) as caught, _testing.inject("note", 20):
+        found = [fast(x) for _ in range(3)]
+    assert all(torch.equal(one, expected) for one in found) and net.calls == 3
+    assert len(caught) == 1 and "Net" in str(caught[0].message)
+    assert caught[0].filename == __file__
+
+
+def test_a_failing_replay_that_wrote_to_its_inputs() -> None:
+    """Nothing knows what they were: the error is raised, and nothing is done twice."""
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        return x * 2
+
+    fast = stator.compile(program)
+    x = torch.zeros(2)
+    fast(x)
+    with _testing.inject("build", panics=True), pytest.raises(InternalError, match="injected"):
+        fast(x)
+    assert x.tolist() == [2, 2]
+    assert fast(x).tolist() == [6, 6] and stator.stats(fast).native == 1
+
+
+def test_what_the_call_raises_goes_before() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        raise KeyError(x.shape[0])
+
+    fast = stator.compile(program)
+    with pytest.warns(stator.InternalErrorWarning), _testing.inject("note", 2):
+        with pytest.raises(KeyError):
+            fast(torch.ones(2))
+
+
+def test_strict() -> None:
+    world = World()
+    with stator.config.patch(strict=True):
+        fast = stator.compile(effects)
+        with (
+            _testing.inject("note", 5, panics=True),
+            pytest.raises(InternalError, match="injected"),
+        ):
+            fast(world)
+        assert world.count == 1  # the call was executed, once
+        fast.reset()
+        fast(world)
+        fast(world)
+        with _testing.inject("replay"), pytest.raises(InternalError, match="injected"):
+            fast(world)
+        assert world.count == 3  # nothing of this one was
+    with pytest.raises(stator.errors.ConfigError):
+        stator.config.strict = 1  # type: ignore[assignment]
+
+
+def test_tensor_programs_raise() -> None:
+    spec = stator.programs.TensorSpec(torch.float32, (2,))
+    with _testing.inject("note", 3), pytest.raises(InternalError, match="injected"):
+        stator.programs.TensorProgram.trace(lambda x: x + 1, (spec,))
+    nothing_is_left()
+
+
+# -- whose error it is ---------------------------------------------------------------------------
+
+
+def test_interrupts_are_the_users() -> None:
+    for error in (KeyboardInterrupt(), SystemExit(1), MemoryError(), GeneratorExit()):
+        assert own_error(error) is None
+    assert own_error(stator.errors.BackendError("told")) is None
+    assert own_error(RuntimeError("no frame: it comes from Rust")) == (
+        "RuntimeError: no frame: it comes from Rust"
+    )
+    try:
+        raise TimeoutError("a signal handler of the program")
+    except TimeoutError as error:
+        assert own_error(error) is None
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, MemoryError, TimeoutError])
+def test_interrupts_while_a_graph_is_exported(error: type[BaseException]) -> None:
+    """They come in the middle of Stator's own Python code."""
+
+    def handler(*_: object) -> None:
+        raise error
+
+    old = signal.signal(signal.SIGUSR1, handler)
+    make = torch.fx.Graph.lint
+
+    def lint(graph: torch.fx.Graph) -> None:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        make(graph)  # type: ignore[no-untyped-call]
+
+    fast = stator.compile(lambda x: x + 1, backend="fx")
+    fast(torch.ones(2))
+    try:
+        torch.fx.Graph.lint = lint  # type: ignore[method-assign, assignment]
+        with pytest.raises(error):
+            fast(torch.ones(2))
+    finally:
+        torch.fx.Graph.lint = make  # type: ignore[method-assign]
+        signal.signal(signal.SIGUSR1, old)
+    assert fast(torch.ones(2)).tolist() == [2, 2] and stator.stats(fast).hits == 1
+
+
+def test_errors_around_a_backend_are_contained(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise AssertionError("torch.fx has changed")
+
+    fast = stator.compile(lambda x: x + 1, backend="fx")
+    fast(torch.ones(2))
+    monkeypatch.setattr(torch.fx.Graph, "create_node", broken)
+    broken.__code__ = broken.__code__.replace(co_filename=torch.fx.__file__)
+    with pytest.warns(stator.InternalErrorWarning, match="AssertionError: torch.fx has changed"):
+        assert fast(torch.ones(2)).tolist() == [2, 2]
+
+
+def test_errors_of_a_backend_are_the_users() -> None:
+    def backend(module: object, inputs: object) -> Any:
+        raise ZeroDivisionError("mine")
+
+    fast = stator.compile(lambda x: x + 1, backend=backend)
+    fast(torch.ones(2))
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        fast(torch.ones(2))
+
+
+def test_the_text_of_an_error_starts_no_process() -> None:
+    program = (
+        "import subprocess, os, sys\n"
+        "from stator.errors import InternalError\n"
+        "def refuse(*args, **kwargs): raise SystemExit('a process was started')\n"
+        "subprocess.Popen.__init__ = refuse\n"
+        "os.fork = os.posix_spawn = os.popen = os.system = refuse\n"
+        "sys.modules['torch'] = object()\n"
+        "print(InternalError('found'))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "Stator has a bug: found" in done.stdout and "torch unknown" in done.stdout, done.stderr
+
+
+def test_errors_and_warnings_travel() -> None:
+    error = InternalError("found")
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_stages_cost_nothing_when_none_fails() -> None:
+    assert _stator._inject_nothing() >= 0
+    with pytest.raises(RuntimeError, match="no stage"):
+        _stator._inject("nowhere", 1, False)
