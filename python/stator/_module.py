@@ -14,6 +14,7 @@ import copy
 import functools
 import inspect
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -57,6 +58,7 @@ _OWN = frozenset(
         "__reduce_ex__",
         "__setattr__",
         "__wrapped__",
+        "_orig_mod",
         "_stator_call",
         "_stator_module",
     )
@@ -77,7 +79,18 @@ _NOT_PASSED_ON = _OWN | {
 }
 
 
-class CompiledModule(nn.Module):
+class _WrapperType(type):
+    """The type of wrappers: who asks one for its `forward` gets that of the module's class."""
+
+    _stator_type: Callable[[], type[nn.Module] | None] = staticmethod(lambda: None)
+
+    @property
+    def forward(cls) -> Callable[..., Any]:
+        module_type = cls._stator_type()
+        return nn.Module.forward if module_type is None else module_type.forward
+
+
+class CompiledModule(nn.Module, metaclass=_WrapperType):
     """A module whose calls are compiled. `__wrapped__` is the module."""
 
     __slots__ = ("_stator_call", "_stator_module")
@@ -103,6 +116,11 @@ class CompiledModule(nn.Module):
 
     @property
     def __wrapped__(self) -> Any:
+        return _module_of(self)
+
+    @property
+    def _orig_mod(self) -> Any:
+        """By this name those know it who unwrap what `torch.compile` returned."""
         return _module_of(self)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -194,7 +212,10 @@ def _class_for(module_type: type[nn.Module]) -> type[CompiledModule]:
         for name, value in vars(base).items():
             if _is_passed_on(name, value):
                 names.setdefault(name, value is not None)
-    return _class_with(frozenset(names.items()))
+    found = _classes.get(module_type)
+    if found is None or found[0] != names:
+        _classes[module_type] = found = (names, _class_with(names, weakref.ref(module_type)))
+    return found[1]
 
 
 def _is_passed_on(name: str, value: object) -> bool:
@@ -202,9 +223,15 @@ def _is_passed_on(name: str, value: object) -> bool:
     return is_special and (callable(value) or name == "__hash__")
 
 
-@functools.cache
-def _class_with(names: frozenset[tuple[str, bool]]) -> type[CompiledModule]:
-    if not names:
-        return CompiledModule
-    methods = {name: _special(name) if defined else None for name, defined in names}
-    return type("CompiledModule", (CompiledModule,), {"__slots__": (), **methods})
+# No class here holds the module's class: it would never be freed.
+_classes: weakref.WeakKeyDictionary[
+    type[nn.Module], tuple[dict[str, bool], type[CompiledModule]]
+] = weakref.WeakKeyDictionary()
+
+
+def _class_with(
+    names: dict[str, bool], module_type: Callable[[], type[nn.Module] | None]
+) -> type[CompiledModule]:
+    methods = {name: _special(name) if defined else None for name, defined in names.items()}
+    own = {"__slots__": (), "_stator_type": staticmethod(module_type)}
+    return _WrapperType("CompiledModule", (CompiledModule,), {**own, **methods})

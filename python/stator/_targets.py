@@ -38,6 +38,8 @@ def compile_target(target: Any, settings: Settings) -> Any:
         # Here and not at the top: Stator can be imported, and compile, without torch.
         from stator._module import wrap_module
 
+        if isinstance(target, sys.modules["torch"].jit.ScriptModule):
+            return _run_natively(target, settings, _MACHINERY, "is compiled by torch.jit")
         return wrap_module(target, settings)
     if not callable(target):
         _fail(target)
@@ -115,7 +117,13 @@ def native_of(target: object) -> Compiled | None:
     if call is not None:
         return native_of(call.__get__(target))
     call = _bound_call(target)
-    return None if call is None else native_of(call)
+    native = None if call is None else native_of(call)
+    torch_nn = sys.modules.get("torch.nn")
+    if native is None and torch_nn is not None and isinstance(target, torch_nn.Module):
+        # `module.forward = stator.compile(module.forward)`
+        forward = inspect.getattr_static(target, "forward", None)
+        native = None if forward is None else native_of(forward)
+    return native
 
 
 @native_of.register

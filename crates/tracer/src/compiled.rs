@@ -9,9 +9,7 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyFunction, PyTuple, PyWeakrefMethods, PyWeakrefReference};
-use smallvec::SmallVec;
 use stator_cpython::generic::{self, WithoutGc};
-use stator_cpython::heap::function::{Field, value};
 use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::{Deferred, Thread, Unwatched};
@@ -30,7 +28,6 @@ use crate::faults::{self, Escape, Stage, contain, contain_call};
 use crate::floor::Turn;
 use crate::lock;
 use crate::logs::Log;
-use crate::marks;
 use crate::policy::Policy;
 use crate::profit::Estimate;
 use crate::recorder::{self, GraphBreak, record};
@@ -40,10 +37,12 @@ use crate::resume::session::{Brought, Root, Session};
 use crate::stance::{self, Stance};
 
 mod failing;
+mod lookup;
 mod reports;
 mod resting;
 mod weighing;
 
+use lookup::Found;
 use reports::{
     break_report, location, log_bytecode, log_entry, mark_error, name, recompile_error,
     recompile_report,
@@ -146,21 +145,6 @@ pub struct Stats {
     graph_nodes: usize,
     /// Guards of the entry used last.
     guards: usize,
-}
-
-/// What a call needs first: the signature, and the entry that was used last.
-type Prepared = (Arc<Signature>, Option<Arc<Entry>>);
-
-/// What there is for a call.
-enum Found<'e, 'py> {
-    /// An entry that fits.
-    Entry(Arc<Entry>, Resolved<'py>),
-    /// None does.
-    Missing(Failures<'e>),
-    /// It is to run natively.
-    Native,
-    /// The arguments don't fit the function.
-    Unfit,
 }
 
 static ALL: Mutex<Vec<Py<PyWeakrefReference>>> = Mutex::new(Vec::new());
@@ -276,6 +260,46 @@ impl Compiled {
             graph_nodes: last.map_or(0, |entry| entry.graph_nodes()),
             guards: last.map_or(0, |entry| entry.guard_count()),
         }
+    }
+
+    #[getter(__code__)]
+    fn code<'py>(&self, py: Python<'py>) -> PyResult<Object<'py>> {
+        self.function.bind(py).getattr("__code__")
+    }
+
+    #[setter(__code__)]
+    fn set_code(&self, py: Python<'_>, code: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.function.bind(py).setattr("__code__", code)
+    }
+
+    #[getter(__defaults__)]
+    fn defaults<'py>(&self, py: Python<'py>) -> PyResult<Object<'py>> {
+        self.function.bind(py).getattr("__defaults__")
+    }
+
+    #[setter(__defaults__)]
+    fn set_defaults(&self, py: Python<'_>, defaults: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.function.bind(py).setattr("__defaults__", defaults)
+    }
+
+    #[getter(__kwdefaults__)]
+    fn kwdefaults<'py>(&self, py: Python<'py>) -> PyResult<Object<'py>> {
+        self.function.bind(py).getattr("__kwdefaults__")
+    }
+
+    #[setter(__kwdefaults__)]
+    fn set_kwdefaults(&self, py: Python<'_>, defaults: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.function.bind(py).setattr("__kwdefaults__", defaults)
+    }
+
+    #[getter(__globals__)]
+    fn globals<'py>(&self, py: Python<'py>) -> PyResult<Object<'py>> {
+        self.function.bind(py).getattr("__globals__")
+    }
+
+    #[getter(__closure__)]
+    fn closure<'py>(&self, py: Python<'py>) -> PyResult<Object<'py>> {
+        self.function.bind(py).getattr("__closure__")
     }
 
     /// Drops every trace of this function and sets its counters to zero.
@@ -408,37 +432,6 @@ impl Compiled {
         }
     }
 
-    /// What there is for a call. Nothing of the user's runs.
-    fn look_up<'e, 'py>(
-        this: &Bound<'py, Self>,
-        args: &Bound<'py, PyTuple>,
-        kwargs: Option<&Bound<'py, PyDict>>,
-        entries: &'e OnceCell<Entries>,
-    ) -> PyResult<Found<'e, 'py>> {
-        let (py, own) = (this.py(), this.get());
-        faults::at(Stage::Lookup)?;
-        let Some((signature, first)) = own.prepare(this)? else { return Ok(Found::Native) };
-        let function = own.function.bind(py);
-        let Some(locals) = signature.bind(function.as_any(), args, kwargs) else {
-            return Ok(Found::Unfit);
-        };
-        let locals: SmallVec<[Borrowed<'_, 'py>; 8]> =
-            locals.iter().map(|local| local.as_borrowed()).collect();
-        if let Some(entry) = first
-            && let Some(resolved) = entry.check_fast(py, &locals)
-        {
-            return Ok(Found::Entry(entry, resolved));
-        }
-        let entries = entries.get_or_init(|| lock(&own.state).entries.clone());
-        Ok(match entries.fitting(py, &locals) {
-            Ok((entry, resolved)) => {
-                lock(&own.state).entries.use_first(entry);
-                Found::Entry(entry.clone(), resolved)
-            }
-            Err(failures) => Found::Missing(failures),
-        })
-    }
-
     /// A debugger, a profiler or a measurement of coverage looks on: it is to see the user's code. The log is
     /// told once.
     #[cold]
@@ -456,43 +449,6 @@ impl Compiled {
             let _unwatched = Unwatched::new(py);
             Log::GraphBreaks.emit(py, &break_report(this, &stop, "runs natively:"));
         }
-    }
-
-    /// The signature, and the entry to try first; `None`: the call is to run natively.
-    fn prepare(&self, this: &Bound<'_, Self>) -> PyResult<Option<Prepared>> {
-        let function = self.function.bind(this.py()).as_any().as_borrowed();
-        let code = value(function, Field::Code).map_or(0, |code| code.as_ptr() as usize);
-        {
-            let state = lock(&self.state);
-            if let Some(signature) = &state.signature
-                && signature.code == code
-            {
-                let first = state.entries.first().cloned();
-                return Ok((!state.given_up).then(|| (signature.clone(), first)));
-            }
-        }
-        // The first call, or one after the function's code was replaced.
-        let Some(signature) = Signature::of(&function).map(Arc::new) else { return Ok(None) };
-        let stop = if signature.is_suspendable {
-            Some((Reason::Suspendable, name(this)))
-        } else {
-            marks::disabled(function).map(|why| (Reason::Disabled, why))
-        };
-        let outdated = {
-            let mut state = lock(&self.state);
-            // Under `fullgraph` each call has to meet the reason anew.
-            let remembered = stop.is_none() || !self.fullgraph;
-            state.signature = remembered.then(|| signature.clone());
-            state.given_up = false;
-            (state.failures, state.pause) = (0, 0);
-            std::mem::take(&mut state.entries)
-        };
-        drop(outdated);
-        self.points.clear();
-        let Some((reason, detail)) = stop else { return Ok(Some((signature, None))) };
-        let (file, line) = location(this);
-        let stack = vec![Place { file, line, function: name(this) }];
-        Self::give_up(this, &Break { reason, detail, stack }).map(|()| None)
     }
 
     fn replay<'py>(

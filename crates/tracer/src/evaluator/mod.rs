@@ -304,7 +304,8 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
         let is_untouched = self.sites.fails(&self.frame, payload) && self.run.is_at_start();
         let py = self.py();
         let raised = PyErr::take(py);
-        let is_own = |error: &PyErr| matches!(Escape::of(py, error.clone_ref(py)), Escape::Fault(_));
+        let is_own =
+            |error: &PyErr| matches!(Escape::of(py, error.clone_ref(py)), Escape::Fault(_));
         // What a signal handler has raised stays.
         if is_untouched && raised.as_ref().is_none_or(is_own) {
             let unit = self.run.start_unit();

@@ -283,6 +283,7 @@ impl Recorder {
                     return self.module_getattr(frame, owner, ty, name);
                 }
                 self.call_getattr(frame, owner, ty, name)
+                    .or_else(|| self.call_native_getattr(frame, owner, ty, name))
                     .unwrap_or_else(|| generic::generic_get_attr(owner, name).map(Found::Value))
             }
             Err(raised) => self.or_getattr(frame, Err(raised), owner, ty, name),

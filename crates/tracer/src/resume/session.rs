@@ -7,8 +7,8 @@ use super::point::Points;
 use crate::breaks::{Break, Place, Reason};
 use crate::clock::{self, Span};
 use crate::entry::Entry;
-use crate::locate::shown_path;
 use crate::faults::Fault;
+use crate::locate::shown_path;
 use crate::profit::Estimate;
 use crate::program::rules::Rules;
 
