@@ -1,4 +1,4 @@
-"""What a signal's handler raises while a replay runs always arrives, once, and handlers in the program see it."""
+"""What a signal's handler raises while a replay runs always arrives, once: when the replay has ended."""
 
 from __future__ import annotations
 
@@ -79,8 +79,6 @@ def test_interrupted(
         else:
             assert torch.equal(result, expected) and count.item() == 1
     assert seen.count("raised") == caught > 0
-    if fn is handled:
-        assert "handled" in seen
     assert api.PLAIN or api.hits(compiled) >= 2
 
 

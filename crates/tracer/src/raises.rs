@@ -71,8 +71,7 @@ impl<'a> Call<'a> {
     /// Whether what it gives is new memory.
     pub fn makes_memory(&self) -> bool {
         !matches!(self.class(), Raising::View | Raising::Unknown | Raising::Switch)
-            && !(self.class() == Raising::Indexed && self.operation() == "getitem")
-            && self.operation() != "__getitem__"
+            && self.operation().trim_matches('_') != "getitem"
     }
 
     /// Whether what it gives shares memory with its first argument at most.

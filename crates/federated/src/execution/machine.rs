@@ -89,9 +89,7 @@ impl<K: Kernels> Interpreter<K> {
         let mut frames = Vec::new();
         let mut flow = Ok(Flow::Call(function, argument));
         loop {
-            if let Err(error) = self.go_on_or_err() {
-                return Err(error);
-            }
+            self.go_on_or_err()?;
             flow = match flow {
                 Ok(Flow::Call(function, argument)) => self.enter(&mut frames, function, argument),
                 Ok(Flow::Return(value)) => match frames.pop() {

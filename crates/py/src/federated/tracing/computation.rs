@@ -12,7 +12,7 @@ use stator_federated::{Class, Error, Name, wire};
 
 use super::contexts::{self, ContextStack};
 use super::scope::{FederatedComputationContext, over};
-use super::{calls, raise_here};
+use super::{Reduced, calls, raise_here};
 use crate::federated::errors::{IntoPython, raise};
 use crate::federated::wire::decode;
 use crate::federated::{blocks, types};
@@ -289,9 +289,7 @@ impl ConcreteComputation {
         Ok(format!("<{} {declared}: {}>", class.name()?, state.ty))
     }
 
-    fn __reduce__<'py>(
-        slf: &Bound<'py, Self>,
-    ) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyAny>, Bound<'py, PyAny>))> {
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Reduced<'py>> {
         let py = slf.py();
         let class: Bound<'_, PyType> = slf.get_type();
         if !class.is(py.get_type::<Self>()) {

@@ -28,6 +28,9 @@ use stator_federated::{Class, Error};
 
 use super::errors::raise;
 
+/// What `__reduce__` gives: a function, and the two arguments that it makes the object from.
+type Reduced<'py> = (Bound<'py, PyAny>, (Bound<'py, PyAny>, Bound<'py, PyAny>));
+
 /// Turns the errors of the language into exceptions that say which function is being traced.
 pub trait Here<T> {
     /// The value, or the exception for the error.

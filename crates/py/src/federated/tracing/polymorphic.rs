@@ -9,7 +9,7 @@ use stator_federated::types::{Field, Type};
 use stator_federated::{Class, Error, Name};
 
 use super::wrapper::Wrapper;
-use super::{calls, infer, raise_here, signature, unpack};
+use super::{Reduced, calls, infer, raise_here, signature, unpack};
 use crate::federated::errors::raise;
 use crate::federated::types;
 
@@ -178,9 +178,7 @@ impl PolymorphicComputation {
     }
 
     /// By its name, as functions are pickled: what it is made from is Python code.
-    fn __reduce__<'py>(
-        slf: &Bound<'py, Self>,
-    ) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyAny>, Bound<'py, PyAny>))> {
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Reduced<'py>> {
         let py = slf.py();
         let factory = slf.borrow().factory.as_ref().map(|factory| factory.clone_ref(py));
         let Some(factory) = factory else {
