@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from stator._internal import own_error
+from stator._stator import _while_signals_wait
 from stator._suggest import suggest
 from stator.errors import BackendError, InternalError, OptionError
 
@@ -189,7 +190,8 @@ def _compile(
 
         if is_symbolic(description):
             return compile_symbolic(name, compile_module, description, example_inputs)
-    return compile_module(graph_module(description, example_inputs), example_inputs)
+    module = _while_signals_wait(graph_module, description, example_inputs)
+    return compile_module(module, example_inputs)
 
 
 def wrong_outputs(prepared: functools.partial[Any], expected: int, returned: object) -> Exception:

@@ -8,6 +8,8 @@ mod steering;
 mod testing;
 
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use stator_cpython::thread::Deferred;
 use stator_tracer::compiled::{self, Compiled, Stats};
 use stator_tracer::{breaks, logs};
 
@@ -47,6 +49,17 @@ fn _set_strict(strict: bool) {
     stator_tracer::config::set_strict(strict);
 }
 
+/// Calls a function of Stator's own while signals wait: what a handler raises isn't the function's.
+#[pyfunction]
+#[pyo3(signature = (function, *args))]
+fn _while_signals_wait<'py>(
+    function: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let _deferred = Deferred::new(function.py());
+    function.call1(args)
+}
+
 #[pymodule]
 fn _stator(module: &Bound<'_, PyModule>) -> PyResult<()> {
     stator_tracer::faults::note_panics();
@@ -59,6 +72,7 @@ fn _stator(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_set_skip_unprofitable, module)?)?;
     module.add_function(wrap_pyfunction!(_set_strict, module)?)?;
     module.add_function(wrap_pyfunction!(_breaks_page, module)?)?;
+    module.add_function(wrap_pyfunction!(_while_signals_wait, module)?)?;
     bytecode::register(module)?;
     operators::register(module)?;
     programs::register(module)?;

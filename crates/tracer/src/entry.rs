@@ -584,13 +584,11 @@ impl Entry {
         faults::at(Stage::Export)?;
         let reference = modules::import(py, "stator._fx")?.getattr("Reference")?;
         let places = Places { py, codes: &self.traced.codes };
-        let description = replay::export::describe(
-            py,
-            self.readable(),
-            &self.traced.graph_objects,
-            &places,
-            &reference,
-        )?;
+        let description = {
+            let _deferred = Deferred::new(py);
+            let objects = &self.traced.graph_objects;
+            replay::export::describe(py, self.readable(), objects, &places, &reference)?
+        };
         let example = PyList::new(py, inputs)?;
         // What the backend itself raises is the user's to see; `stator._backends` tells it apart.
         let made = backend.bind(py).call1((description, example)).map_err(|error| {

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
+
+_T = TypeVar("_T")
 
 __version__: str
 
@@ -180,6 +182,9 @@ testing: ModuleType
 def _break_everywhere(parity: int) -> None: ...
 def _break_at(number: int) -> None: ...
 def _breaks_asked() -> int: ...
+def _while_signals_wait(function: Callable[..., _T], /, *args: Any) -> _T:
+    """Calls a function of Stator's own; signal handlers run when it has ended."""
+
 def _set_min_graph_ops(operations: int) -> None: ...
 def _set_skip_unprofitable(skips: bool) -> None: ...
 def _set_strict(strict: bool) -> None: ...
