@@ -32,7 +32,9 @@ def own_error(error: BaseException) -> str | None:
 
 
 def _is_ours(tb: TracebackType) -> bool:
-    handlers = {getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()}
+    handlers = {
+        getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()
+    }
     if any(frame.f_code in handlers for frame, _ in traceback.walk_tb(tb)):
         return False
     while tb.tb_next is not None:
