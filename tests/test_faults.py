@@ -14,6 +14,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from types import TracebackType
 from typing import Any
 
 import pytest
@@ -343,3 +344,28 @@ def test_stages_cost_nothing_when_none_fails() -> None:
     assert _stator._inject_nothing() >= 0
     with pytest.raises(RuntimeError, match="no stage"):
         _stator._inject("nowhere", 1, False)
+
+
+def test_what_a_signal_handler_raises_is_the_users_wherever_it_was_raised() -> None:
+    """The innermost frame is PyTorch's here; a handler is on the way."""
+
+    def handler(number: int, frame: Any) -> None:
+        nn.Sequential()[3]
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with pytest.raises(IndexError) as caught:
+            signal.raise_signal(signal.SIGUSR1)
+        assert own_error(caught.value) is None
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    with pytest.raises(IndexError) as other:
+        nn.Sequential()[3]
+    other.value.__traceback__ = innermost(other.value.__traceback__)
+    assert own_error(other.value) is not None
+
+
+def innermost(tb: TracebackType | None) -> TracebackType | None:
+    while tb is not None and tb.tb_next is not None:
+        tb = tb.tb_next
+    return tb

@@ -16,7 +16,7 @@ import inspect
 import types
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from torch import nn
 
@@ -234,4 +234,5 @@ def _class_with(
 ) -> type[CompiledModule]:
     methods = {name: _special(name) if defined else None for name, defined in names.items()}
     own = {"__slots__": (), "_stator_type": staticmethod(module_type)}
-    return _WrapperType("CompiledModule", (CompiledModule,), {**own, **methods})
+    made = _WrapperType("CompiledModule", (CompiledModule,), {**own, **methods})
+    return cast("type[CompiledModule]", made)

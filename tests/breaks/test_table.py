@@ -153,6 +153,19 @@ def test_a_trace_function() -> None:
     assert "SB026" in ids(compiled)
 
 
+def test_an_error_of_stators_own() -> None:
+    """SB030: the call ends as plain Python ends it."""
+    compiled = stator.compile(lambda x: x + 1)
+    with (
+        stator.config.patch(strict=False),
+        pytest.warns(stator.InternalErrorWarning, match="injected"),
+        _testing.inject("note", 1),
+    ):
+        assert torch.equal(compiled(X), X + 1)
+    assert torch.equal(compiled(X), X + 1)
+    assert "SB030" in ids(compiled)
+
+
 class Printer(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         print(record.getMessage())

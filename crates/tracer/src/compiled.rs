@@ -12,7 +12,7 @@ use pyo3::types::{PyDict, PyFunction, PyTuple, PyWeakrefMethods, PyWeakrefRefere
 use stator_cpython::generic::{self, WithoutGc};
 use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::thread::{Deferred, Thread, Unwatched};
+use stator_cpython::thread::{Deferred, Thread};
 
 use crate::bind::Signature;
 use crate::breaks::{Break, Place, Reason};
@@ -429,25 +429,6 @@ impl Compiled {
             // The arguments don't fit: the function itself says so.
             Ok(Found::Unfit) => function.call(args, kwargs),
             Err(escape) => Self::escape(this, escape, args, kwargs),
-        }
-    }
-
-    /// A debugger, a profiler or a measurement of coverage looks on: it is to see the user's code. The log is
-    /// told once.
-    #[cold]
-    fn is_watched(this: &Bound<'_, Self>) {
-        let (py, own) = (this.py(), this.get());
-        let (file, line) = location(this);
-        let stack = vec![Place { file, line, function: name(this) }];
-        let stop = Break { stack, ..Break::new(Reason::Watched) };
-        let told = {
-            let mut state = lock(&own.state);
-            state.reason = Some(stop.to_string());
-            std::mem::replace(&mut state.told_watched, true)
-        };
-        if !told && Log::GraphBreaks.is_on() {
-            let _unwatched = Unwatched::new(py);
-            Log::GraphBreaks.emit(py, &break_report(this, &stop, "runs natively:"));
         }
     }
 

@@ -8,9 +8,10 @@ use pyo3::types::{PyDict, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::object::Borrowed;
+use stator_cpython::thread::Unwatched;
 
 use super::Compiled;
-use super::reports::{location, name};
+use super::reports::{break_report, location, name};
 use crate::bind::Signature;
 use crate::breaks::{Break, Place, Reason};
 use crate::check::Resolved;
@@ -18,6 +19,7 @@ use crate::entries::{Entries, Failures};
 use crate::entry::Entry;
 use crate::faults::{self, Stage};
 use crate::lock;
+use crate::logs::Log;
 use crate::marks;
 
 /// What a call needs first: the signature, and the entry that was used last.
@@ -102,5 +104,24 @@ impl Compiled {
         let (file, line) = location(this);
         let stack = vec![Place { file, line, function: name(this) }];
         Self::give_up(this, &Break { reason, detail, stack }).map(|()| None)
+    }
+
+    /// A debugger, a profiler or a measurement of coverage looks on: it is to see the user's code. The log is
+    /// told once.
+    #[cold]
+    pub(super) fn is_watched(this: &Bound<'_, Self>) {
+        let (py, own) = (this.py(), this.get());
+        let (file, line) = location(this);
+        let stack = vec![Place { file, line, function: name(this) }];
+        let stop = Break { stack, ..Break::new(Reason::Watched) };
+        let told = {
+            let mut state = lock(&own.state);
+            state.reason = Some(stop.to_string());
+            std::mem::replace(&mut state.told_watched, true)
+        };
+        if !told && Log::GraphBreaks.is_on() {
+            let _unwatched = Unwatched::new(py);
+            Log::GraphBreaks.emit(py, &break_report(this, &stop, "runs natively:"));
+        }
     }
 }
