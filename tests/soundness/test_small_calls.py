@@ -129,7 +129,8 @@ def outcome(fn: Callable[..., Any], *args: Any) -> Any:
 @pytest.fixture(autouse=True)
 def flags_restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     # PyTorch's own test utilities, which other tests import, forbid what users may do.
-    monkeypatch.setattr(torch.backends, "__allow_nonbracketed_mutation_flag", True)
+    known = torch.backends.flags_frozen.__globals__
+    monkeypatch.setitem(known, "__allow_nonbracketed_mutation_flag", True)
     cudnn = torch.backends.cudnn
     before = cudnn.enabled, cudnn.benchmark
     yield
