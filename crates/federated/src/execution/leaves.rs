@@ -11,66 +11,23 @@ pub(super) fn leafwise<L, E: From<Error>, const N: usize>(
     of: [&Value<L>; N],
     mut leaf: impl FnMut(&TensorType, [&L; N]) -> Result<L, E>,
 ) -> Result<Value<L>, E> {
-    enum Todo<'a, L, const N: usize> {
-        Visit(&'a Type, [&'a Value<L>; N]),
-        Build(usize),
-    }
-    let mut todo = vec![Todo::Visit(ty, of)];
-    let mut done: Vec<Value<L>> = Vec::new();
-    while let Some(next) = todo.pop() {
-        match next {
-            Todo::Build(fields) => {
-                let fields = done.split_off(done.len() - fields);
-                done.push(Value::structure(fields));
-            }
-            Todo::Visit(ty, of) => match ty.kind() {
-                TypeKind::Tensor(tensor) => {
-                    if let Some(other) = of.iter().find(|value| !matches!(value, Value::Leaf(_))) {
-                        return Err(unlike(ty, other).into());
-                    }
-                    let leaves = of.map(|value| match value {
-                        Value::Leaf(leaf) => leaf,
-                        _ => unreachable!("checked above"),
-                    });
-                    done.push(Value::Leaf(leaf(tensor, leaves)?));
-                }
-                TypeKind::Struct(structure) => {
-                    let count = structure.len();
-                    let is_like = |value: &&&Value<L>| match value {
-                        Value::Struct(fields) => fields.len() == count,
-                        _ => false,
-                    };
-                    if let Some(other) = of.iter().find(|value| !is_like(value)) {
-                        return Err(unlike(ty, other).into());
-                    }
-                    todo.push(Todo::Build(count));
-                    for (at, field) in structure.fields().iter().enumerate().rev() {
-                        let fields = of.map(|value| match value {
-                            Value::Struct(fields) => &fields[at],
-                            _ => unreachable!("checked above"),
-                        });
-                        todo.push(Todo::Visit(&field.ty, fields));
-                    }
-                }
-                _ => return Err(not_tensors(ty).into()),
-            },
-        }
-    }
-    Ok(done.pop().expect("the root is left"))
+    columns(ty, of, |ty, leaves| {
+        leaf(ty, leaves.try_into().expect("a column has a leaf of each struct"))
+    })
 }
 
 /// The value of type `ty`, a struct of tensors, whose tensors `leaf` makes from those at the same
 /// place in all of `items`.
-pub(super) fn columns<L, E: From<Error>>(
+pub(super) fn columns<'a, L: 'a, E: From<Error>>(
     ty: &Type,
-    items: &[Value<L>],
+    items: impl IntoIterator<Item = &'a Value<L>>,
     mut leaf: impl FnMut(&TensorType, &[&L]) -> Result<L, E>,
 ) -> Result<Value<L>, E> {
     enum Todo<'a, L> {
         Visit(&'a Type, Vec<&'a Value<L>>),
         Build(usize),
     }
-    let mut todo = vec![Todo::Visit(ty, items.iter().collect())];
+    let mut todo = vec![Todo::Visit(ty, items.into_iter().collect())];
     let mut done: Vec<Value<L>> = Vec::new();
     while let Some(next) = todo.pop() {
         match next {
