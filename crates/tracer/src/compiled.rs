@@ -407,7 +407,7 @@ impl Compiled {
         }
         if Thread::current(py).is_traced() {
             let told = contain(py, || {
-                Self::is_watched(this);
+                Self::tell_watched(this);
                 Ok(())
             });
             return match told {

@@ -109,7 +109,7 @@ impl Compiled {
     /// A debugger, a profiler or a measurement of coverage looks on: it is to see the user's code. The log is
     /// told once.
     #[cold]
-    pub(super) fn is_watched(this: &Bound<'_, Self>) {
+    pub(super) fn tell_watched(this: &Bound<'_, Self>) {
         let (py, own) = (this.py(), this.get());
         let (file, line) = location(this);
         let stack = vec![Place { file, line, function: name(this) }];

@@ -129,14 +129,15 @@ impl Compiled {
         if turn == Turn::Replay {
             own.rest.end();
         }
-        let takes = lock(&own.budget).takes();
+        // Only a call that records nothing says what a replay takes.
+        let timed = began.filter(|_| turn == Turn::Timed(Span::Replay));
+        let timed = timed.map(|began| (began, lock(&own.budget).takes()));
         let trial = (turn == Turn::Trial).then(clock::start);
         let result = Self::replay(this, entry, resolved, (args, kwargs), turn);
         if let Some(trial) = trial {
             entry.floor().tried(trial.took(Span::Replay));
         }
-        if let Some(began) = began
-            && turn == Turn::Timed(Span::Replay)
+        if let Some((began, takes)) = timed
             && result.is_ok()
             && lock(&own.budget).takes() == takes
         {
