@@ -84,7 +84,6 @@ static void clear_async_exc(PyInterpreterState *interp) {
              _Py_ThreadCanHandlePendingCalls()));
 }
 
-/* Signals, pending calls, a request for the GIL, an asynchronous exception: in this order. */
 /* Signals wait while no thread is the main one: CPython runs their handlers in that one alone. Gives what
  * stator_allow_signals is to be given; 0 if this isn't the main thread, or they wait already. */
 unsigned long stator_defer_signals(void) {
@@ -106,6 +105,7 @@ void stator_allow_signals(PyThreadState *thread, unsigned long main_thread) {
     }
 }
 
+/* Signals, pending calls, a request for the GIL, an asynchronous exception: in this order. */
 int stator_handle_pending(PyThreadState *thread) {
     struct _ceval_state *ceval = &thread->interp->ceval;
     if (_Py_atomic_load_relaxed(&_PyRuntime.ceval.signals_pending) ||

@@ -3,7 +3,7 @@
 use std::ffi::c_long;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicI32;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use pyo3::ffi::{self, PyThreadState};
 use pyo3::prelude::*;
@@ -118,6 +118,17 @@ impl<'py> Thread<'py> {
             return Err(Raised);
         }
         Ok(())
+    }
+
+    /// What the evaluation loop does between instructions, for a loop that executes none: nothing, or
+    /// [`Thread::handle_pending`].
+    #[inline]
+    pub fn ask_for_events(self) -> Result<()> {
+        // SAFETY: the interpreter outlives its threads.
+        match unsafe { (*self.eval_breaker()).load(Ordering::Relaxed) } {
+            0 => Ok(()),
+            _ => self.handle_pending(),
+        }
     }
 
     /// Raises an exception of this class where the thread asks for events next, as one that another thread
