@@ -408,6 +408,21 @@ def cases():
         ],
     )
     yield (
+        "element of a set",
+        Box(s={"a", Box}),
+        lambda g, x: (
+            g.guard(g.attr(x, "s"), "holds", "a")
+            .guard(g.attr(x, "s"), "holds", Box)
+            .guard(g.attr(x, "s"), "lacks", 1)
+        ),
+        [
+            (lambda o: o.s.update(["c", int]), True),
+            (lambda o: o.s.add(True), False),
+            (lambda o: o.s.discard(1), True),
+            (lambda o: o.s.discard(Box), False),
+        ],
+    )
+    yield (
         "module",
         Box(),
         lambda g, x: g.guard(g.module(key="random"), "is", random),

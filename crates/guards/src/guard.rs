@@ -60,6 +60,13 @@ pub enum GuardKind {
     Vacant(Arc<Vacancy>),
     /// A set or frozenset has the elements of this one, or of this tuple, in this iteration order.
     SetEquals(ObjectId),
+    /// A set or frozenset holds an element or doesn't; its others don't matter.
+    SetHolds {
+        /// The element: a constant, or an object that's equal to itself alone.
+        item: ObjectId,
+        /// Whether the set holds it.
+        holds: bool,
+    },
     /// The lookup of a name along the method resolution order of a type finds nothing.
     LookupAbsent {
         /// The name, a string object.

@@ -234,6 +234,12 @@ impl Sources {
             GuardKind::Length(length) | GuardKind::DictLength(length) => {
                 format!("len({source}) == {length}")
             }
+            GuardKind::SetHolds { item, holds: true } => {
+                format!("{} in {source}", objects.repr(*item))
+            }
+            GuardKind::SetHolds { item, holds: false } => {
+                format!("{} not in {source}", objects.repr(*item))
+            }
             GuardKind::DictKeys(keys) => {
                 let keys: Vec<_> = keys.iter().map(|key| objects.repr(*key)).collect();
                 format!("list({source}) == [{}]", keys.join(", "))

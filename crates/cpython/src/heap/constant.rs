@@ -167,7 +167,8 @@ pub(super) fn keys_equal(stored: Any<'_, '_>, key: Any<'_, '_>) -> Option<bool> 
     Some(compared_equal(stored, key))
 }
 
-fn compared_equal(a: Any<'_, '_>, b: Any<'_, '_>) -> bool {
+/// Whether two constants are equal, as `==` says.
+pub(super) fn compared_equal(a: Any<'_, '_>, b: Any<'_, '_>) -> bool {
     // SAFETY: both are constants, whose comparison is C code of CPython (or of `torch.device`).
     unsafe {
         let result = ffi::PyObject_RichCompareBool(a.as_ptr(), b.as_ptr(), ffi::Py_EQ);

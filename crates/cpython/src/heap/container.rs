@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
-use super::{Any, layout, words};
+use super::{Any, constant, layout, types, words};
 
 /// Length of a list's storage; `None` if it isn't a list.
 #[inline]
@@ -87,6 +87,45 @@ pub fn set_items<'py>(set: Any<'_, 'py>) -> Option<Vec<Bound<'py, PyAny>>> {
             }
         }
         Some(items)
+    }
+}
+
+/// Whether a set holds an element, by the element's value if it is a constant, else by identity; `None` if
+/// it isn't a set, or if only code of somebody's own can tell.
+pub fn set_holds(set: Any<'_, '_>, element: Any<'_, '_>) -> Option<bool> {
+    let constant = constant::is_constant(element);
+    if !is_set(set) || !(constant || types::compares_by_identity(element)) {
+        return None;
+    }
+    // SAFETY: a live object that the type itself hashes: a constant by value, others by address.
+    let hash = unsafe { ffi::PyObject_Hash(element.as_ptr()) };
+    if hash == -1 {
+        // SAFETY: the error of an element that can't be hashed, such as a slice.
+        unsafe { ffi::PyErr_Clear() };
+        return None;
+    }
+    // SAFETY: as in `set_items`: comparing constants runs no code either.
+    unsafe {
+        let mask = words::word(set.as_ptr(), layout::SET_MASK) as usize;
+        let table = words::pointer(set.as_ptr(), layout::SET_TABLE);
+        for index in 0..=mask {
+            let key = words::pointer(table, index * 16);
+            if key.is_null() || words::word(table, index * 16 + 8) as ffi::Py_hash_t != hash {
+                continue;
+            }
+            if key == element.as_ptr() {
+                return Some(true);
+            }
+            let key = Any::from_ptr(set.py(), key);
+            if constant && constant::is_constant(key) {
+                if constant::compared_equal(key, element) {
+                    return Some(true);
+                }
+            } else if !types::compares_by_identity(key) {
+                return None;
+            }
+        }
+        Some(false)
     }
 }
 

@@ -136,6 +136,19 @@ pub fn is_immutable(ty: Type<'_, '_>) -> bool {
     flag(ty, ffi::Py_TPFLAGS_IMMUTABLETYPE)
 }
 
+/// Whether an object is equal to itself alone and hashed by its address: its type has `object`'s ways.
+#[must_use]
+pub fn compares_by_identity(object: Any<'_, '_>) -> bool {
+    // SAFETY: types of live objects; slots are function pointers that only this thread, which holds the GIL, could
+    // change meanwhile.
+    let (own, base) =
+        unsafe { (&*ffi::Py_TYPE(object.as_ptr()), &*(&raw const ffi::PyBaseObject_Type)) };
+    let address = |slot: Option<ffi::hashfunc>| slot.map(|slot| slot as usize);
+    let compare = |slot: Option<ffi::richcmpfunc>| slot.map(|slot| slot as usize);
+    address(own.tp_hash) == address(base.tp_hash)
+        && compare(own.tp_richcompare) == compare(base.tp_richcompare)
+}
+
 /// Whether instances hold state of a C class (other than `object`), which C code reads without
 /// asking a special method: a `deque`, a `datetime`, an exception.
 #[must_use]

@@ -41,6 +41,7 @@ pub(super) struct Snapshots {
 #[derive(Debug)]
 struct Entry {
     snapshot: Snapshot,
+    liveness: Arc<Liveness>,
     /// Arguments that must be the object at an address that the snapshot proves.
     same: Vec<(usize, usize)>,
     /// Pairs of arguments that must be the same.
@@ -166,7 +167,9 @@ impl Entry {
         {
             return false;
         }
-        self.again.iter().all(|(test, extra)| set_is(&plan.tests[*test].kind, &extras[*extra]))
+        self.again
+            .iter()
+            .all(|(test, extra)| set_is(&plan.tests[*test].kind, &extras[*extra], &self.liveness))
     }
 
     fn take<'py>(
@@ -193,6 +196,7 @@ impl Entry {
         }
         let mut entry = Entry {
             snapshot: Builder::new(py, Arc::clone(liveness)).finish(),
+            liveness: Arc::clone(liveness),
             same: Vec::new(),
             pairs: Vec::new(),
             distinct: Vec::new(),
@@ -463,7 +467,7 @@ impl<'py> Capture<'_, 'py> {
                     builder.empty_dict(value.ok_or(Unwatchable("a slot that has emptied"))?)?;
                 }
             }
-            TestKind::SetEquals(_) => {
+            TestKind::SetEquals(_) | TestKind::SetHolds(..) => {
                 if !constant::is_constant(builder.object(node)) {
                     return Ok(Again::EachCall);
                 }
@@ -494,10 +498,19 @@ fn absent(node: Option<Node>) -> Result<()> {
     }
 }
 
-/// Whether a mutable set still has its guarded elements in order.
-fn set_is(test: &TestKind, set: &Bound<'_, PyAny>) -> bool {
-    let TestKind::SetEquals(items) = test else {
-        return false;
-    };
-    container::set_items(set.as_borrowed()).is_some_and(|found| keys_are(set.py(), &found, items))
+/// Whether a mutable set still has its guarded elements in order, or still holds the one that was asked for.
+fn set_is(test: &TestKind, set: &Bound<'_, PyAny>, liveness: &Liveness) -> bool {
+    let (py, set) = (set.py(), set.as_borrowed());
+    match test {
+        TestKind::SetEquals(items) => {
+            container::set_items(set).is_some_and(|found| keys_are(py, &found, items))
+        }
+        TestKind::SetHolds(Key::Constant(item), holds) => {
+            container::set_holds(set, item.bind_borrowed(py)) == Some(*holds)
+        }
+        TestKind::SetHolds(Key::Known(address), holds) => liveness
+            .get(py, *address)
+            .is_some_and(|item| container::set_holds(set, item.as_borrowed()) == Some(*holds)),
+        _ => false,
+    }
 }

@@ -105,6 +105,7 @@ impl Held {
                 GuardKind::LookupAbsent { name, .. } => hold(check_name(py, objects, *name)?)?,
                 GuardKind::DictKeys(keys) => keys.iter().try_for_each(|key| hold(*key))?,
                 GuardKind::KeyAbsent { key, .. } => hold(*key)?,
+                GuardKind::SetHolds { item, .. } => hold(*item)?,
                 GuardKind::Tensor(tensor) => hold(tensor.python_type)?,
                 _ => {}
             }

@@ -130,6 +130,7 @@ pub(super) enum TestKind {
     AbsentWithin(Py<PyAny>, HolderKeys),
     Vacant(Arc<VacantKeys>),
     SetEquals(Vec<Key>),
+    SetHolds(Key, bool),
     LookupAbsent(Py<PyAny>),
     MemberUnset(Member),
     FieldEmpty(Field),
@@ -730,6 +731,7 @@ impl<'py> Compiler<'_, 'py> {
             }
             GuardKind::Vacant(vacancy) => TestKind::Vacant(self.vacant(vacancy)?),
             GuardKind::SetEquals(set) => TestKind::SetEquals(self.held.items(self.py, *set)?),
+            GuardKind::SetHolds { item, holds } => TestKind::SetHolds(self.key(*item)?, *holds),
             GuardKind::LookupAbsent { name, .. } => TestKind::LookupAbsent(self.constant(*name)?),
             GuardKind::SlotUnset { offset, .. } => TestKind::MemberUnset(Member::new(*offset)),
             GuardKind::ContextUnset => TestKind::ContextUnset,

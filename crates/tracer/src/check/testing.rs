@@ -167,6 +167,8 @@ impl GuardSet {
                 GuardKind::AbsentWithin { key, text, holders: Holders(holders).into() }
             }
             "set" => GuardKind::SetEquals(self.add(&value)),
+            "holds" => GuardKind::SetHolds { item: self.add(&value), holds: true },
+            "lacks" => GuardKind::SetHolds { item: self.add(&value), holds: false },
             "lookup_absent" => {
                 GuardKind::LookupAbsent { text: value.to_string().into(), name: self.add(&value) }
             }

@@ -143,6 +143,10 @@ impl<'py> Walk<'_, '_, 'py> {
             TestKind::SetEquals(items) => {
                 container::set_items(object).is_some_and(|found| keys_are(self.py, &found, items))
             }
+            TestKind::SetHolds(item, holds) => {
+                self.key(item).and_then(|item| container::set_holds(object, item.as_borrowed()))
+                    == Some(*holds)
+            }
             TestKind::LookupAbsent(name) => object
                 .cast::<PyType>()
                 .is_ok_and(|ty| types::lookup(ty, name.bind_borrowed(self.py)).is_none()),

@@ -270,6 +270,12 @@ impl Recorder {
         if let Some(found) = self.symbolic_contains(frame, container, item) {
             return Ok(found);
         }
+        if self.is_unread_set(container) {
+            self.concrete(frame, &[item], "a search");
+            if self.state.borrow_mut().asks_set(container, item).is_some() {
+                return ops::contains(container, item);
+            }
+        }
         if self.kind(container) == Kind::Dict {
             // It's searched for a key: no value is looked at.
             self.concrete(frame, &[item], "an index or key");

@@ -202,6 +202,11 @@ pub fn is_exact_list(object: Borrowed<'_, '_>) -> bool {
     object.is_exact_instance_of::<PyList>()
 }
 
+/// Whether an object is an exact `set`.
+pub fn is_exact_set(object: Borrowed<'_, '_>) -> bool {
+    object.is_exact_instance_of::<PySet>()
+}
+
 /// What a container of a builtin type holds, and a slice; empty for other objects.
 pub fn plain_parts<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
     if let Ok(slice) = object.cast_exact::<PySlice>() {

@@ -480,7 +480,7 @@ impl State {
             Adopted::New(id) => id,
             Adopted::Before(known) => {
                 self.guard(source, GuardKind::SameAs(known));
-                if !self.unread.is_empty() && !self.is_found_to_change() {
+                if !self.unread.is_empty() && !self.is_found_as_set(object) {
                     self.read_unread(object);
                 }
                 return Ok(());
@@ -545,7 +545,7 @@ impl State {
             Kind::Dict | Kind::Cell => self.guard_type(source, object),
             Kind::Set | Kind::FrozenSet => {
                 self.guard_type(source, object);
-                if self.is_found_to_change() {
+                if self.is_found_as_set(object) {
                     self.leave_unread(source, object);
                 } else {
                     self.read_elements(source, object, &heap::set_items(object))?;

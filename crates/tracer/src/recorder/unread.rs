@@ -10,6 +10,7 @@ use pyo3::types::PyTuple;
 use stator_bytecode::{Opcode, Version};
 use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
+use stator_cpython::heap::types::compares_by_identity;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::opcode;
 use stator_guards::{GuardKind, Source, SourceId};
@@ -52,6 +53,45 @@ impl State {
         self.unread.insert(object.as_ptr() as usize, unread);
     }
 
+    /// Whether the instruction that finds an object is followed by one that asks whether it holds
+    /// another: `x in s`.
+    fn is_found_to_ask(&self) -> bool {
+        let (code, unit) = self.here;
+        let code = self.codes.get(code as usize);
+        Python::attach(|py| {
+            let code = code.and_then(|code| Code::of(code.bind_borrowed(py)));
+            code.is_some_and(|code| asks_next(&code, unit as usize))
+        })
+    }
+
+    /// Whether what a set holds may stay unguarded, as far as the next instruction goes.
+    pub fn is_found_as_set(&self, set: Borrowed<'_, '_>) -> bool {
+        self.is_found_to_change() || (heap::is_exact_set(set) && self.is_found_to_ask())
+    }
+
+    /// Whether an unread set that the trace hasn't changed holds an element, guarded for that element alone. `None`:
+    /// its contents must be read to know.
+    pub fn asks_set(&mut self, set: Borrowed<'_, '_>, item: Borrowed<'_, '_>) -> Option<bool> {
+        let slot = (set.as_ptr() as usize, CONTENTS);
+        if self.written.contains_key(&slot) || !heap::is_exact_set(set) {
+            return None;
+        }
+        let source = self.unread.get(&slot.0)?.source;
+        let is_known = match self.kind_alone(item) {
+            Kind::Constant => heap::is_constant(item) && !is_nan(item),
+            Kind::Type => self.is_identity_guarded(item),
+            _ => false,
+        };
+        if !is_known {
+            return None;
+        }
+        let holds = stator_cpython::heap::container::set_holds(set, item)?;
+        let item = self.objects.intern(item);
+        self.read_slots.insert(slot);
+        self.guard(source, GuardKind::SetHolds { item, holds });
+        Some(holds)
+    }
+
     /// Guards the contents of a container as they were before this trace changed it.
     #[cold]
     pub fn read_unread(&mut self, object: Borrowed<'_, '_>) {
@@ -75,7 +115,12 @@ impl State {
         self.read_slots.insert((object.as_ptr() as usize, CONTENTS));
         let kind = self.kind_alone(object);
         if matches!(kind, Kind::Set | Kind::FrozenSet) {
-            if items.iter().any(|item| self.kind(item.as_borrowed()) != Kind::Constant) {
+            let is_plain = |item: &Object<'_>| match self.kind_alone(item.as_borrowed()) {
+                Kind::Constant => true,
+                Kind::Type => compares_by_identity(item.as_borrowed()),
+                _ => false,
+            };
+            if !items.iter().all(is_plain) {
                 return Err((Reason::Unsupported, "a set of objects from outside".into()));
             }
             if items.iter().any(|item| is_nan(item.as_borrowed())) {
@@ -132,6 +177,12 @@ impl State {
 }
 
 impl Recorder {
+    /// Whether an object is a set whose contents aren't guarded.
+    pub(super) fn is_unread_set(&self, object: Borrowed<'_, '_>) -> bool {
+        let state = self.state.borrow();
+        state.unread.contains_key(&(object.as_ptr() as usize)) && heap::is_exact_set(object)
+    }
+
     /// A method of an unread container that doesn't read it either.
     pub(super) fn blind_method<'py>(
         &self,
@@ -167,6 +218,13 @@ fn adds_next(code: &Code<'_>, at: usize) -> bool {
     let Some((Opcode::LOAD_METHOD, name, _)) = instruction(units, next) else { return false };
     let name = heap::text(code.name_at(name));
     finds && only_adds(None, &name)
+}
+
+/// Whether the instruction at a unit finds an object that the next one searches.
+fn asks_next(code: &Code<'_>, at: usize) -> bool {
+    let units = code.units();
+    let next = instruction(units, at).and_then(|(_, _, next)| instruction(units, next));
+    next.is_some_and(|(opcode, ..)| opcode == Opcode::CONTAINS_OP)
 }
 
 /// Whether a function does nothing with an argument but take such methods of it.
