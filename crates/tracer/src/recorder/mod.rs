@@ -292,6 +292,10 @@ fn warm_up(py: Python<'_>) {
 /// If a module of the standard library lacks what a table names.
 pub fn prepare(py: Python<'_>) -> PyResult<()> {
     warm_up(py);
+    // Of the main thread the C library reads a list of everything that is mapped.
+    let _ = stator_cpython::thread::c_stack::room();
+    // Any name builds its index.
+    let _ = stator_operators::raising("");
     Functions::get(py)?;
     kinds::Kinds::new(py)?;
     crate::check::read_global_state(py).map(drop)
