@@ -19,6 +19,7 @@ mod codes;
 pub mod compiled;
 pub mod compiling;
 pub mod config;
+mod constant_data;
 pub mod disabled;
 mod effects;
 mod emission;

@@ -103,6 +103,11 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// Whether it may write to its arguments without saying so by its name.
+    pub fn may_write(&self) -> bool {
+        self.class() == Raising::Unknown
+    }
+
     /// Whether it is given indices, and raises for these alone.
     pub fn is_indexed(&self) -> bool {
         self.class() == Raising::Indexed

@@ -139,14 +139,14 @@ pub fn is_immutable(ty: Type<'_, '_>) -> bool {
 /// Whether an object is equal to itself alone and hashed by its address: its type has `object`'s ways.
 #[must_use]
 pub fn compares_by_identity(object: Any<'_, '_>) -> bool {
-    // SAFETY: types of live objects; slots are function pointers that only this thread, which holds the GIL, could
-    // change meanwhile.
-    let (own, base) =
-        unsafe { (&*ffi::Py_TYPE(object.as_ptr()), &*(&raw const ffi::PyBaseObject_Type)) };
-    let address = |slot: Option<ffi::hashfunc>| slot.map(|slot| slot as usize);
-    let compare = |slot: Option<ffi::richcmpfunc>| slot.map(|slot| slot as usize);
-    address(own.tp_hash) == address(base.tp_hash)
-        && compare(own.tp_richcompare) == compare(base.tp_richcompare)
+    let slots = |ty: *const ffi::PyTypeObject| {
+        // SAFETY: a live type, and the GIL is held, so nobody changes its slots meanwhile.
+        let (hash, compare) = unsafe { ((*ty).tp_hash, (*ty).tp_richcompare) };
+        (hash.map(|slot| slot as usize), compare.map(|slot| slot as usize))
+    };
+    // SAFETY: of a live object.
+    let own = unsafe { ffi::Py_TYPE(object.as_ptr()) };
+    slots(own) == slots(&raw const ffi::PyBaseObject_Type)
 }
 
 /// Whether instances hold state of a C class (other than `object`), which C code reads without

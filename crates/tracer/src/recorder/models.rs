@@ -422,7 +422,9 @@ impl Recorder {
                 let target = |state: &mut State| operation.target(state, callable);
                 return self.operation(frame, target, args, None, native);
             }
-            self.stop(frame, Reason::DataRead, format!("{name}() of a tensor"));
+            if !matches!(args, [tensor] if self.is_constant_data(*tensor)) {
+                self.stop(frame, Reason::DataRead, format!("{name}() of a tensor"));
+            }
             return native();
         }
         for arg in args {

@@ -347,6 +347,7 @@ impl Recorder {
         }
         match self.kind(operand) {
             Kind::Constant => {}
+            Kind::Tensor if self.is_constant_data(operand) => {}
             Kind::Tensor => self.stop(frame, Reason::DataRead, "the truth value of a tensor"),
             Kind::List | Kind::Tuple | Kind::Dict | Kind::Set | Kind::FrozenSet => {
                 self.guard_length(frame, operand);

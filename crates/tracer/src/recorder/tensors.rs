@@ -19,6 +19,7 @@ use super::look as heap;
 use super::state::{Origin, State, Stop};
 use crate::breaks::Reason;
 use crate::compiling::Native;
+use crate::constant_data;
 
 /// The facts that an ordinary tensor is described by, and a replay depends on.
 pub fn tensor_guard(state: &mut State, tensor: Borrowed<'_, '_>) -> Option<TensorGuard> {
@@ -306,6 +307,16 @@ impl Recorder {
         Ok(object)
     }
 
+    /// Whether a tensor has the same data in every replay.
+    pub(super) fn is_constant_data(&self, tensor: Borrowed<'_, '_>) -> bool {
+        if self.session.program.is_some() || self.is_stopped() {
+            return false;
+        }
+        let state = self.state.borrow();
+        let Some(Origin::Node(node)) = state.origin(tensor) else { return false };
+        constant_data::is_known(&state.graph, node)
+    }
+
     /// A call of a function or method that the function table knows as a tensor operation.
     pub(super) fn tensor_call<'py>(
         &self,
@@ -315,6 +326,12 @@ impl Recorder {
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
+        if matches!(&*operation.name, "item" | "__bool__" | "__int__" | "__float__" | "__index__")
+            && let ([tensor], None) = (args, names)
+            && self.is_constant_data(*tensor)
+        {
+            return ops::call(callable, args, None);
+        }
         let mut tensors = Use::Data;
         if let Some(detail) = self.depends_on_data(operation, args, names).or_else(|| {
             tensors = self.use_of_tensors(operation, callable, args, names);
