@@ -24,7 +24,7 @@ const MAKERS: &str = "arange eye full linspace ones scalar_tensor tensor zeros";
 
 /// They follow from their arguments alone, element by element or as a whole.
 const DETERMINED: &str = "abs add all amax amin and any bitwise_and bitwise_not bitwise_or bitwise_xor cat clamp clone \
-    concat cumsum eq flip full_like ge greater greater_equal gt iadd iand imul invert ior isub le less less_equal \
+    concat cumsum diff eq flip full_like ge greater greater_equal gt iadd iand imul invert ior isub le less less_equal \
     logical_and logical_not logical_or logical_xor lt masked_fill max maximum min minimum mul multiply ne neg negative \
     new_full new_ones new_zeros not not_equal ones_like or outer repeat roll stack sub subtract sum tril triu where \
     xor zeros_like";
