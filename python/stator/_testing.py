@@ -128,13 +128,16 @@ class Passed:
 
 
 @contextmanager
-def inject(stage: str, number: int = 1, *, panics: bool = False) -> Iterator[Passed]:
+def inject(
+    stage: str, number: int = 1, *, panics: bool = False, always: bool = False
+) -> Iterator[Passed]:
     """Let a stage of Stator's own work fail when it is passed for the ``number``th time (0: never).
 
-    It fails with an error, or with a panic of the native side. :func:`stages` names the stages.
+    It fails with an error, or with a panic of the native side; with ``always``, each time from then
+    on. :func:`stages` names the stages.
     """
     passed = Passed()
-    _stator._inject(stage, number, panics)
+    _stator._inject(stage, number, panics, always)
     try:
         yield passed
     finally:

@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import collections
+import ctypes
 import os
 import random
 import signal
+import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -139,6 +142,59 @@ def test_every_exception_of_a_handler_arrives_once() -> None:
         elif result is not None:
             assert torch.equal(result, fn(X, count))
     assert not lost and arrived == raised
+
+
+def test_every_exception_of_another_thread_arrives_once() -> None:
+    """`PyThreadState_SetAsyncExc`, as libraries for timeouts call it: in recordings, replays, behind breaks."""
+    send = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    functions = [operations, modules, breaks, reads_data, generators, attributes]
+    compiled = [(fn, stator.compile(fn)) for fn in functions]
+    chance = random.Random(4)
+    main, kind, seconds = threading.get_ident(), KINDS[0], 0.0
+    due, sent = threading.Event(), threading.Event()
+    ends = False
+
+    def work() -> None:
+        while due.wait() and not ends:
+            due.clear()
+            time.sleep(seconds)
+            assert send(ctypes.c_ulong(main), ctypes.py_object(kind)) == 1
+            sent.set()
+
+    def wait() -> None:
+        while not sent.is_set():
+            time.sleep(1e-4)
+
+    def call(ours: Callable[..., Any]) -> None:
+        due.set()
+        ours(X, 40 + chance.randrange(5))
+        wait()
+        time.sleep(1e-4)  # it has arrived by now
+
+    interval, thread = sys.getswitchinterval(), threading.Thread(target=work)
+    sys.setswitchinterval(1e-4)
+    thread.start()
+    lost: collections.Counter[str] = collections.Counter()
+    try:
+        for _ in range(RAISED // 4):
+            fn, ours = chance.choice(compiled)
+            if chance.random() < 0.7:
+                stator.reset()
+            kind, seconds = chance.choice(KINDS), chance.random() ** 2 * 0.01
+            sent.clear()
+            try:
+                call(ours)
+                lost[fn.__name__] += 1
+            except BaseException as error:
+                if type(error) is not kind:
+                    raise
+            wait()
+    finally:
+        sys.setswitchinterval(interval)
+        ends = True
+        due.set()
+        thread.join()
+    assert not lost
 
 
 @pytest.mark.usefixtures("alarm")

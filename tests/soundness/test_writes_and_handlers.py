@@ -31,7 +31,7 @@ class Slots:
 class World:
     """What a function may write to: made anew for the plain function and the compiled one."""
 
-    def __init__(self) -> None:
+    def __init__(self, adam: dict[str, Any] | None = None) -> None:
         torch.manual_seed(0)
         random.seed(0)
         self.param = nn.Parameter(torch.ones(3))
@@ -47,6 +47,11 @@ class World:
         self.renormed = nn.Embedding(4, 3, max_norm=1.0)
         self.moments = [torch.zeros(3), torch.zeros(3), torch.ones(())]
         self.sgd = torch.optim.SGD([self.param, self.fresh], lr=0.1, momentum=0.9)
+        self.adam: torch.optim.Optimizer | None = None
+        if adam is not None:
+            kind = getattr(torch.optim, adam.get("kind", "Adam"))
+            options = {key: value for key, value in adam.items() if key != "kind"}
+            self.adam = kind([self.param, self.fresh], lr=0.1, **options)
         self.list: list[int] = []
         self.dict: dict[str, int] = {}
         self.set = {0}
@@ -67,8 +72,11 @@ class World:
             f"norm.{name}": value for name, value in self.norm.state_dict(keep_vars=True).items()
         }
         found["renormed"] = self.renormed.weight
-        for i, state in enumerate(self.sgd.state.values()):
-            found |= {f"sgd.{i}.{k}": v for k, v in state.items() if isinstance(v, Tensor)}
+        for optimizer in (self.sgd, self.adam):
+            states = [] if optimizer is None else optimizer.state.values()
+            for i, state in enumerate(states):
+                name = f"{type(optimizer).__name__}.{i}"
+                found |= {f"{name}.{k}": v for k, v in state.items() if isinstance(v, Tensor)}
         return found
 
     def seen(self) -> dict[str, Any]:
@@ -210,6 +218,17 @@ def _backward(w: World) -> None:
     (w.param * w.flat).sum().backward()
 
 
+# Each way in which Adam writes its parameters and their state; `capturable` asks for a GPU.
+ADAM = {
+    "": {},
+    ", foreach": {"foreach": True},
+    ", fused": {"fused": True},
+    ", amsgrad": {"amsgrad": True, "weight_decay": 0.1, "maximize": True},
+    ", foreach amsgrad": {"foreach": True, "amsgrad": True, "weight_decay": 0.1},
+    "W, fused": {"kind": "AdamW", "fused": True, "amsgrad": True},
+    "W, no foreach": {"kind": "AdamW", "foreach": False, "weight_decay": 0.1},
+}
+
 WRITES: dict[str, Callable[[World], Any]] = {
     # Values.
     "add_": lambda w: w.flat.add_(1),
@@ -271,6 +290,7 @@ WRITES: dict[str, Callable[[World], Any]] = {
     "detach_": _detach,
     # Optimizers.
     "SGD": lambda w: w.sgd.step(),
+    **{f"Adam{options}": lambda w: w.adam.step() for options in ADAM},
     # Python objects.
     "attribute": lambda w: setattr(w, "cell", w.cell + 1),
     "swap": _swap,
@@ -430,14 +450,16 @@ def run(fn: Callable[..., Any], w: World, i: Tensor) -> dict[str, Any]:
 ORDERS = {"own": (GOOD, GOOD, BAD, BAD, GOOD), "one": (BAD, GOOD, GOOD, BAD)}
 
 
-def differences(make: Callable[[], Callable[..., Any]], order: str) -> list[str]:
+def differences(
+    make: Callable[[], Callable[..., Any]], order: str, adam: dict[str, Any] | None
+) -> list[str]:
     """Where plain and compiled calls differ, of the first call that differs."""
     global counter
     both = []
     for wrap in (lambda fn: fn, lambda fn: api.compile(fn, recompile_limit=64)):
-        fn, seen, counter, w = wrap(make()), [], 0, World()
+        fn, seen, counter, w = wrap(make()), [], 0, World(adam)
         for i in ORDERS[order]:
-            w = World() if order == "own" else w
+            w = World(adam) if order == "own" else w
             seen.append(run(fn, w, i))
         both.append(seen)
     for number, (plain, compiled) in enumerate(zip(*both, strict=True)):
@@ -456,7 +478,8 @@ def test_write_and_handler(write: str) -> None:
     for handler in HANDLERS:
         for order in ORDERS:
             api.reset()
-            differs = differences(lambda h=handler: h(WRITES[write]), order)  # type: ignore[misc]
+            adam = ADAM.get(write.removeprefix("Adam")) if write.startswith("Adam") else None
+            differs = differences(lambda h=handler: h(WRITES[write]), order, adam)  # type: ignore[misc]
             if differs:
                 found.append(f"{handler.__name__}, {order}: {differs[:4]}")
     assert not found, "\n".join(found)

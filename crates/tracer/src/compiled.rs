@@ -444,10 +444,18 @@ impl Compiled {
         let replayed = entry.replay(py, &resolved, own.backend.as_ref(), &mut staged);
         // What runs from here on may drop the last references to what was found.
         drop(resolved);
+        let (replayed, fault) = match replayed {
+            Replay::Mended(fault, replayed) => (*replayed, Some(fault)),
+            replayed => (replayed, None),
+        };
         let state = match replayed {
             Replay::Done(result) => {
                 own.hits.fetch_add(1, Ordering::Relaxed);
-                return emission::give(py, staged).map(|()| result);
+                let result = emission::give(py, staged).map(|()| result);
+                return match fault {
+                    None => result,
+                    Some(fault) => Self::fail_behind(this, &fault, result),
+                };
             }
             Replay::Broke(state) => state,
             Replay::Restart(why) => {
@@ -460,12 +468,17 @@ impl Compiled {
             Replay::Fault(fault) => {
                 return Self::escape(this, Escape::Fault(fault), args, kwargs);
             }
-            Replay::Interrupted(error) => return Err(error),
-            Replay::Failed(error) => return Err(Self::own_failure(this, error)),
+            Replay::Mended(..) => unreachable!("a replay is mended once"),
+            Replay::Interrupted(error) | Replay::Failed(error) => {
+                return match fault {
+                    None => Err(Self::own_failure(this, error)),
+                    Some(fault) => Self::fail_behind(this, &fault, Err(error)),
+                };
+            }
         };
         own.hits.fetch_add(1, Ordering::Relaxed);
         emission::give(py, staged)?;
-        let continued = drive::go_on(this, entry, state);
+        let continued = drive::go_on(this, entry, state, fault);
         let estimate = entry.estimate() + continued.estimate;
         if let Some(session) = continued.session {
             own.ended();

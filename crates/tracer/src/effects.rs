@@ -108,16 +108,27 @@ enum Before<'py> {
 
 /// What a replay has written so far, so that it can be taken back if Stator fails in between.
 #[derive(Default)]
-pub struct Written<'py>(SmallVec<[Before<'py>; 4]>);
+pub struct Written<'py> {
+    before: SmallVec<[Before<'py>; 4]>,
+    /// The stores that are done.
+    done: usize,
+}
 
 impl<'py> Written<'py> {
-    /// Puts back what was there, the last write first. False: some of it isn't known any more.
+    /// Whether all of it can be put back.
+    #[must_use]
+    pub fn can_be_taken_back(&self) -> bool {
+        let is_lost =
+            |it: &Before<'_>| matches!(it, Before::Context { value: None, .. } | Before::Unknown);
+        !self.before.iter().any(is_lost)
+    }
+
+    /// Puts back what was there, the last write first.
     ///
     /// # Errors
     /// What a write raises.
-    pub fn take_back(self, py: Python<'py>) -> PyResult<bool> {
-        let mut complete = true;
-        for before in self.0.into_iter().rev() {
+    pub fn take_back(self, py: Python<'py>) -> PyResult<()> {
+        for before in self.before.into_iter().rev() {
             match before {
                 Before::Item { dict, key, value } => {
                     set_item(dict.as_borrowed(), key.as_borrowed(), value.as_ref(), false)?;
@@ -143,10 +154,10 @@ impl<'py> Written<'py> {
                     let list = list.cast::<PyList>()?;
                     list.del_slice(length.min(list.len()), list.len())?;
                 }
-                Before::Context { value: None, .. } | Before::Unknown => complete = false,
+                Before::Context { value: None, .. } | Before::Unknown => {}
             }
         }
-        Ok(complete)
+        Ok(())
     }
 
     fn note(
@@ -158,7 +169,7 @@ impl<'py> Written<'py> {
         let py = object.py();
         let entry = |id: ObjectId| table[id.index()].bind(py).clone();
         let own = || object.to_owned();
-        self.0.push(match store.part {
+        self.before.push(match store.part {
             Part::Item { key, .. } => {
                 let value = object.cast::<PyDict>()?.get_item(entry(key))?;
                 Before::Item { dict: own(), key: entry(key), value }
@@ -188,7 +199,7 @@ impl<'py> Written<'py> {
 
 /// Writes what the trace left behind. `objects` are the resolved sources, `values` the rebuilt
 /// values, one for each store that has one, `table` the trace's objects. `written` gets what was there
-/// before.
+/// before; the stores that it knows as done are left out.
 ///
 /// # Errors
 /// What a write raises.
@@ -201,9 +212,12 @@ pub fn replay<'py>(
     written: &mut Written<'py>,
 ) -> PyResult<()> {
     let mut values = values.iter();
-    for store in stores {
+    for (index, store) in stores.iter().enumerate() {
         let object = objects[store.object as usize];
         let value = store.value.map(|_| values.next().expect("one value for each store"));
+        if index < written.done {
+            continue;
+        }
         let entry = |id: ObjectId| table[id.index()].bind_borrowed(py);
         faults::at(Stage::Effect)?;
         written.note(store, object, table)?;
@@ -222,6 +236,7 @@ pub fn replay<'py>(
             Part::Added => add_elements(object, value.expect("a list of the elements"))?,
             Part::Calls => call_methods(object, value.expect("a list of calls"))?,
         }
+        written.done = index + 1;
     }
     Ok(())
 }

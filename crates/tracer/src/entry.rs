@@ -1,18 +1,16 @@
 //! A cache entry: one trace, its guards compiled, and how to run it.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use pyo3::exceptions::PyException;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyFloat, PyFunction, PyInt, PyList, PySequence, PySequenceMethods, PyTuple};
+use pyo3::types::{PyFloat, PyInt, PyList, PyTuple};
 use smallvec::SmallVec;
-use stator_cpython::heap::tensor;
 use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::thread::{Deferred, Thread};
-use stator_cpython::vectorcall;
-use stator_graph::{Arg, Graph, Value, print};
+use stator_cpython::thread::Deferred;
+use stator_graph::{Graph, print};
 use stator_guards::{Guard, GuardKind, Printed};
 
 use crate::breaks::Place;
@@ -21,28 +19,26 @@ use crate::codes::{Code, Codes, Search};
 use crate::compiling;
 use crate::config;
 use crate::effects;
-use crate::emission::{self, Emission};
+use crate::emission::Emission;
 use crate::evaluator::Link;
 use crate::faults::{self, Fault, Stage};
 use crate::floor::Floor;
 use crate::gauge::Gauge;
-use crate::locate::{Places, ShownPlaces, shown_path, source_line, text};
+use crate::locate::{Places, ShownPlaces, shown_path, source_line};
 use crate::lock;
 use crate::policy::{Dims, History, Seen};
 use crate::profit::Estimate;
-use crate::recipe::Values;
 use crate::recorder::{Ending, TracebackEntry, Traced};
 use crate::replay::{self, Program};
 use crate::resume::listing;
-use crate::resume::stage::Staged;
-use crate::rollback;
 use crate::sharing::Sharing;
 use crate::symbolic::{Part, Symbolic};
 use crate::undo;
 
+mod replaying;
 mod taken_back;
 
-use taken_back::{Before, Done, Ended};
+use taken_back::Ended;
 
 /// A trace that can be replayed.
 pub struct Entry {
@@ -53,6 +49,8 @@ pub struct Entry {
     /// What the backend has made of the graph.
     codes: Codes,
     undo: OnceLock<undo::Plan>,
+    /// Whether a replay has come to its end.
+    is_proven: AtomicBool,
     follower: Mutex<Option<Follower>>,
     estimate: Estimate,
     floor: Floor,
@@ -84,6 +82,8 @@ pub enum Replay<'py> {
     Failed(PyErr),
     /// Stator has failed, and what it did is taken back: as for `Restart`.
     Fault(Fault),
+    /// Stator has failed, and the replay was brought to its end all the same. This is how it ended.
+    Mended(Fault, Box<Replay<'py>>),
 }
 
 /// The state of the program at a graph break.
@@ -142,6 +142,7 @@ impl Entry {
             readable: OnceLock::new(),
             codes: Codes::default(),
             undo: OnceLock::new(),
+            is_proven: AtomicBool::new(false),
             follower: Mutex::default(),
             estimate,
             floor: Floor::default(),
@@ -323,105 +324,6 @@ impl Entry {
         self.traced.guards.len()
     }
 
-    /// As [`Entry::replay`], without taking anything back.
-    fn try_replay<'py>(
-        &self,
-        py: Python<'py>,
-        resolved: &Resolved<'py>,
-        backend: Option<&Py<PyAny>>,
-        staged: &mut Vec<Staged>,
-        done: &mut Done<'py>,
-    ) -> Result<Replay<'py>, Ended<'py>> {
-        // What signal handlers raise is nothing that Stator or an operation has raised.
-        let deferred = Deferred::new(py);
-        faults::at(Stage::Replay)?;
-        let (inputs, rebuilt) = resolved.split_at(self.traced.inputs.len());
-        let rebuilt: SmallVec<[Borrowed<'_, 'py>; 4]> =
-            rebuilt.iter().map(|object| object.as_borrowed()).collect();
-        if !emission::may_be_given(py, &self.traced, &rebuilt) {
-            return Ok(Replay::Restart("user code may learn of a warning or log record"));
-        }
-        let sizes = self.size_inputs(py, resolved);
-        let mut inputs: SmallVec<[Borrowed<'_, 'py>; 16]> =
-            inputs.iter().map(|input| input.as_borrowed()).collect();
-        for (position, size) in &sizes {
-            inputs.insert(*position, size.as_borrowed());
-        }
-        let made = match backend {
-            None => None,
-            Some(backend) => {
-                // A backend may compile for long.
-                drop(deferred);
-                self.backend(py, backend, &inputs)?.map(|callable| Run::Backend(callable, backend))
-            }
-        };
-        let _deferred = Deferred::new(py);
-        let run = match made {
-            Some(run) => run,
-            None => Run::Program(self.program(py)?),
-        };
-        let outputs = self.run(py, &run, &inputs, done)?;
-        faults::at(Stage::Build)?;
-        let values = Values { outputs: &outputs, sources: &rebuilt, objects: &self.traced.objects };
-        let stored = self.traced.effects.iter().filter_map(|store| store.value);
-        // What effects write comes first: the ending has as many roots as it needs.
-        let stored: SmallVec<[_; 4]> = stored.collect();
-        let emitted = self.traced.emissions.iter().flat_map(Emission::roots);
-        let before = stored.iter().copied().chain(emitted);
-        let mut roots: SmallVec<[_; 8]> = before.collect();
-        let before = roots.len();
-        roots.extend(self.traced.ending.roots());
-        let made = self.traced.recipes.rebuild(py, &roots, &values)?;
-        let table = &self.traced.objects;
-        let (stores, values) = (&self.traced.effects, &made[..stored.len()]);
-        effects::replay(py, stores, &rebuilt, values, table, &mut done.written)?;
-        if before > stored.len() {
-            emission::stage(py, &self.traced, &made[stored.len()..before], staged);
-        }
-        Ok(self.end(made.into_iter().skip(before)))
-    }
-
-    /// The sizes among the graph's inputs, with their positions.
-    fn size_inputs<'py>(
-        &self,
-        py: Python<'py>,
-        resolved: &Resolved<'py>,
-    ) -> SmallVec<[(usize, Object<'py>); 4]> {
-        let Some(symbolic) = &self.traced.symbolic else { return SmallVec::new() };
-        let objects = self.slots(resolved);
-        let size = |slot: usize| {
-            let size = symbolic.slots[slot].integer(&objects[slot]);
-            PyInt::new(py, size.expect("the numbers were checked")).into_any()
-        };
-        symbolic.inputs.iter().map(|(position, slot)| (*position, size(*slot))).collect()
-    }
-
-    /// What the objects of [`Ending::roots`] mean.
-    fn end<'py>(&self, mut made: impl Iterator<Item = Object<'py>>) -> Replay<'py> {
-        let mut next = || made.next().expect("one object for each root").unbind();
-        let broken = match &self.traced.ending {
-            Ending::Return(_) => {
-                return Replay::Done(made.next().expect("the result is a root"));
-            }
-            Ending::Break(broken) => broken,
-        };
-        let frames = broken.frames.iter().map(|frame| FrameState {
-            function: next(),
-            code: frame.code,
-            locals: frame.locals.iter().map(|(slot, _)| (*slot, next())).collect(),
-            stack: frame.stack.iter().map(|value| value.map(|_| next())).collect(),
-            current: frame.current as usize,
-            next: frame.next as usize,
-            last: frame.last as usize,
-            link: frame.link,
-        });
-        let frames = frames.collect();
-        let handled = broken.handled.map(|_| next());
-        let raised =
-            broken.raised.iter().map(|raised| (next(), raised.traceback.clone())).collect();
-        Replay::Broke(Box::new(State { frames, handled, raised }))
-    }
-
     /// Whether the graph has so few operations that CPython is as quick: none before a break, or
     /// fewer than `stator.config.min_graph_ops`.
     #[must_use]
@@ -457,93 +359,6 @@ impl Entry {
     #[must_use]
     pub fn breaks(&self) -> bool {
         matches!(self.traced.ending, Ending::Break(_))
-    }
-
-    /// Runs the graph. If an operation raises, what it left behind is undone where that is possible.
-    fn run<'py>(
-        &self,
-        py: Python<'py>,
-        run: &Run<'_>,
-        inputs: &[Borrowed<'_, 'py>],
-        done: &mut Done<'py>,
-    ) -> Result<replay::Outputs<'py>, Ended<'py>> {
-        let traced = &self.traced;
-        let saved = match traced.generators.as_slice() {
-            [] => Vec::new(),
-            generators => rollback::save(py, generators)?,
-        };
-        let undo = self.undo(py);
-        let copies = undo.save(py, inputs)?;
-        faults::at(Stage::Run)?;
-        let before = if undo.may_write { rollback::versions(inputs) } else { SmallVec::new() };
-        let written = if undo.may_write { inputs } else { &[] };
-        let before = done.ran.insert(Before {
-            generators: saved,
-            copies,
-            versions: before,
-            inputs: written.iter().map(|input| (*input).to_owned()).collect(),
-        });
-        let (failed, error) = match run {
-            Run::Program(program) => match program.run(py, inputs) {
-                Ok(outputs) => return Ok(outputs),
-                Err(failure) if failure.is_own => {
-                    done.failed = Some(failure.node);
-                    return Err(Ended::Own(failure.error));
-                }
-                Err(failure) => (Some(failure.node), failure.error),
-            },
-            Run::Backend(callable, backend) => match run_backend(py, callable, inputs) {
-                Ok(returned) => {
-                    let outputs = outputs_of(&returned, &traced.graph).map_err(Replay::Failed)?;
-                    let refused = || Replay::Failed(refusal(backend, &traced.graph, &returned));
-                    return outputs.ok_or_else(|| refused().into());
-                }
-                Err(error) => (None, error),
-            },
-        };
-        rollback::restore_modes(py, &traced.graph, &traced.guards, failed)
-            .map_err(Replay::Failed)?;
-        let is_undone = !undo::is_once(py, traced, failed)
-            && undo.covers(traced, failed, inputs, &before.versions, &before.copies)
-            && before.copies.restore(py).is_ok_and(|restored| restored);
-        let is_interrupted = undo::is_interrupted(py, traced, failed, &error);
-        if !is_undone {
-            if failed.is_some() && !is_interrupted {
-                let places = Places { py, codes: &traced.codes };
-                rollback::add_place(py, &error, &traced.graph, failed, &places);
-            }
-            return Err(Replay::Failed(error).into());
-        }
-        rollback::restore_generators(py, &before.generators).map_err(Replay::Failed)?;
-        if is_interrupted {
-            return Err(Replay::Interrupted(error).into());
-        }
-        // It may be the backend's own: plain Python raises none, then.
-        if failed.is_none() && !undo::may_handle(py, traced) {
-            return Err(Replay::Blamed(error).into());
-        }
-        if self.is_from_elsewhere(py, &error) {
-            Thread::current(py).raise_later(&error.get_type(py));
-        }
-        Err(Replay::Restart("an operation raised during replay").into())
-    }
-
-    /// Whether another thread has sent an exception that came out of an operation: it's of no class that
-    /// PyTorch raises, and no function of the program's is among the operations.
-    fn is_from_elsewhere(&self, py: Python<'_>, error: &PyErr) -> bool {
-        let module = |object: &Bound<'_, PyAny>| {
-            let module = object.getattr_opt(pyo3::intern!(py, "__module__")).ok().flatten();
-            module.map_or_else(String::new, |module| text(module.as_borrowed()))
-        };
-        let class = error.get_type(py);
-        let is_of_torch = |module: &str| module == "torch" || module.starts_with("torch.");
-        let own = module(class.as_any());
-        let is_known = is_of_torch(&own) || own == "builtins";
-        if is_known && error.is_instance_of::<PyException>(py) {
-            return false;
-        }
-        let mut called = self.traced.graph_objects.iter().map(|object| object.bind(py));
-        !called.any(|called| called.is_instance_of::<PyFunction>() && !is_of_torch(&module(called)))
     }
 
     fn undo(&self, py: Python<'_>) -> &undo::Plan {
@@ -731,53 +546,6 @@ impl Entry {
         objects.into_iter().try_for_each(|object| visit.call(object))?;
         self.codes.traverse(visit)
     }
-}
-
-/// What runs a graph.
-enum Run<'a> {
-    Program(&'a Program),
-    /// The code, and the backend that made it.
-    Backend(Py<PyAny>, &'a Py<PyAny>),
-}
-
-fn run_backend<'py>(
-    py: Python<'py>,
-    callable: &Py<PyAny>,
-    inputs: &[Borrowed<'_, 'py>],
-) -> PyResult<Object<'py>> {
-    vectorcall::call(callable.bind_borrowed(py), inputs, None)
-}
-
-/// What a backend's code returned, one value for each output of the graph; `None` if it isn't that.
-fn outputs_of<'py>(
-    returned: &Object<'py>,
-    graph: &Graph,
-) -> PyResult<Option<replay::Outputs<'py>>> {
-    let outputs: replay::Outputs<'py> = if let Ok(outputs) = returned.cast::<PyTuple>() {
-        outputs.iter().collect()
-    } else if let Ok(outputs) = returned.cast::<PySequence>() {
-        (0..outputs.len()?).map(|index| outputs.get_item(index)).collect::<PyResult<_>>()?
-    } else {
-        return Ok(None);
-    };
-    let fits = |(expected, found): (&Arg, &Object<'py>)| match expected {
-        Arg::Node(node) if matches!(graph.node(*node).value, Value::Tensor(_)) => {
-            tensor::is_tensor(found.as_borrowed())
-        }
-        _ => true,
-    };
-    let expected = graph.outputs();
-    let fits = outputs.len() == expected.len() && expected.iter().zip(&outputs).all(fits);
-    Ok(fits.then_some(outputs))
-}
-
-/// The error of a backend whose code returned something else than the graph's outputs.
-#[cold]
-fn refusal(backend: &Py<PyAny>, graph: &Graph, returned: &Object<'_>) -> PyErr {
-    let error = modules::import(returned.py(), "stator._backends")
-        .and_then(|module| module.getattr("wrong_outputs"))
-        .and_then(|make| make.call1((backend, graph.outputs().len(), returned)));
-    error.map_or_else(|error| error, PyErr::from_value)
 }
 
 fn facts(traced: &Traced) -> Facts<'_> {

@@ -97,9 +97,10 @@ impl Escape {
     #[must_use]
     pub fn of(py: Python<'_>, error: PyErr) -> Self {
         let _deferred = Deferred::new(py);
+        // `into_value`: with its traceback, which tells who has raised it.
         let described = modules::import(py, "stator._internal")
             .and_then(|module| module.getattr("own_error"))
-            .and_then(|own_error| own_error.call1((error.value(py),)))
+            .and_then(|own_error| own_error.call1((error.clone_ref(py).into_value(py),)))
             .and_then(|described| described.extract::<Option<String>>());
         match described {
             Ok(Some(what)) => Self::Fault(Fault(what)),
@@ -181,13 +182,19 @@ stages! {
     Build "build"
     /// Something outside is about to be written.
     Effect "effect"
+    /// A frame was made again behind a break, and is about to go on.
+    Made "made"
     /// A frame that was made again looks for what comes next.
     Behind "behind"
+    /// A replay behind a break has ended, and the frames are to go where it ended.
+    Taken "taken"
 }
 
 /// The stage that fails, from 1 on; 0: none.
 static ARMED: AtomicU8 = AtomicU8::new(0);
 static PANICS: AtomicU8 = AtomicU8::new(0);
+/// Whether it fails each time from then on.
+static ALWAYS: AtomicU8 = AtomicU8::new(0);
 /// How often the stage is passed until it fails.
 static LEFT: AtomicU64 = AtomicU64::new(0);
 /// How often it was passed since it was armed.
@@ -215,16 +222,18 @@ fn pass(stage: Stage) -> Result<(), Fault> {
         return Ok(());
     }
     let number = PASSED.fetch_add(1, Relaxed) + 1;
-    if number != LEFT.load(Relaxed) {
+    let wanted = LEFT.load(Relaxed);
+    if number != wanted && (ALWAYS.load(Relaxed) == 0 || number < wanted) {
         return Ok(());
     }
     assert!(PANICS.load(Relaxed) == 0, "injected panic at {stage:?}");
     Err(Fault(format!("injected error at {stage:?}")))
 }
 
-/// Lets a stage fail when it is passed for the `number`th time (0: never, it is only counted).
+/// Lets a stage fail when it is passed for the `number`th time (0: never, it is only counted), and each time
+/// from then on if `always`.
 #[pyfunction(name = "_inject")]
-fn inject(stage: &str, number: u64, panics: bool) -> PyResult<()> {
+fn inject(stage: &str, number: u64, panics: bool, always: bool) -> PyResult<()> {
     let known = STAGES.iter().find(|(name, _)| *name == stage);
     let Some((_, stage)) = known else {
         return Err(PyRuntimeError::new_err(format!("no stage {stage}")));
@@ -232,6 +241,7 @@ fn inject(stage: &str, number: u64, panics: bool) -> PyResult<()> {
     PASSED.store(0, Relaxed);
     LEFT.store(number, Relaxed);
     PANICS.store(u8::from(panics), Relaxed);
+    ALWAYS.store(u8::from(always), Relaxed);
     ARMED.store(*stage as u8 + 1, Relaxed);
     Ok(())
 }

@@ -37,7 +37,9 @@ pub fn generators(py: Python<'_>) -> PyResult<Generators> {
     let (default, cuda) = KNOWN.get_or_try_init(py, find)?;
     let mut found = vec![default.bind(py).clone()];
     let cuda = cuda.bind(py);
-    if cuda.call_method0(pyo3::intern!(py, "is_initialized"))?.is_truthy()? {
+    // Asked first, because `is_initialized` is Python code, which takes what other threads send.
+    let may_be = cuda.getattr(pyo3::intern!(py, "_initialized"))?.is_truthy()?;
+    if may_be && cuda.call_method0(pyo3::intern!(py, "is_initialized"))?.is_truthy()? {
         found
             .extend(cuda.getattr("default_generators")?.try_iter()?.collect::<PyResult<Vec<_>>>()?);
     }

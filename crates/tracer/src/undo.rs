@@ -10,6 +10,7 @@
 
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use stator_cpython::heap::tensor;
 use stator_cpython::modules;
@@ -25,12 +26,18 @@ use crate::writes::{self, Writes, Written};
 /// Copies of more bytes aren't made where a graph can be cut instead, or for want of memory.
 pub const LARGE: u64 = 4 << 20;
 
+/// As [`LARGE`], of the copies that only an entry's first replay makes.
+const LARGE_ONCE: u64 = 64 << 20;
+
 /// What may have to be taken back.
 pub struct Plan {
     /// Whether a replay may write to its inputs.
     pub may_write: bool,
     /// The inputs to save before each replay, and what of them is written.
     saved: Box<[(u32, Written)]>,
+    /// All inputs that a replay may write, if others than these are among them: see
+    /// [`Plan::of_the_first`].
+    all: Box<[(u32, Written)]>,
 }
 
 /// An input before a replay.
@@ -113,14 +120,41 @@ impl Plan {
                 saved.entry(position).or_default().add(written);
             }
         }
+        // Written by an operation that doesn't look like it.
+        let unseen = traced.written.iter().filter(|it| !writes.written.contains_key(it));
+        let unseen: Vec<_> = unseen.map(|position| (*position, Written::DATA)).collect();
         if writes.may_raise || !saved.is_empty() {
-            // Written by an operation that doesn't look like it.
-            let unseen = traced.written.iter().filter(|it| !writes.written.contains_key(it));
-            saved.extend(unseen.map(|position| (*position, Written::DATA)));
+            saved.extend(unseen.iter().copied());
         }
-        let mut saved: Vec<_> = saved.into_iter().collect();
-        saved.sort_unstable_by_key(|(position, _)| *position);
-        Self { may_write, saved: saved.into() }
+        let mut all = writes.written;
+        all.extend(unseen);
+        for (position, written) in &saved {
+            all.entry(*position).or_default().add(*written);
+        }
+        let sorted = |inputs: FxHashMap<u32, Written>| {
+            let mut inputs: Vec<_> = inputs.into_iter().collect();
+            inputs.sort_unstable_by_key(|(position, _)| *position);
+            inputs.into_boxed_slice()
+        };
+        let data = all.iter().filter(|(_, written)| written.data);
+        let size = data.map(|(position, _)| bytes(&traced.graph, *position)).sum::<u64>();
+        if size > LARGE_ONCE {
+            all.clear();
+        }
+        Self { may_write, saved: sorted(saved), all: sorted(all) }
+    }
+
+    /// The plan for an entry's first replay, if that is another one: it saves whatever is written. A bug
+    /// of Stator's that comes with each replay shows there, and can be taken back.
+    #[must_use]
+    pub fn of_the_first(&self) -> Option<Self> {
+        let is_other = self.all.len() > self.saved.len()
+            || self.all.iter().zip(&self.saved).any(|(all, saved)| !saved.1.covers(all.1));
+        is_other.then(|| Self {
+            may_write: self.may_write,
+            saved: self.all.clone(),
+            all: Box::default(),
+        })
     }
 
     /// Whether all was saved that a replay has written when the node `failed` raised. `before`: the
@@ -176,8 +210,20 @@ impl Copies<'_> {
         wanted.is_some() && self.0.iter().any(|it| storage(it.alias.as_borrowed()) == wanted)
     }
 
-    /// Puts the inputs back. False: the place of one in a gradient's graph has changed, which nothing
-    /// puts back.
+    /// Whether the inputs can be put back: not if the place of one in a gradient's graph has changed.
+    ///
+    /// # Errors
+    /// What PyTorch raises.
+    pub fn can_be_restored(&self) -> PyResult<bool> {
+        for saved in &self.0 {
+            if !saved.can_be_placed()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Puts the inputs back. False: they [can't be](Copies::can_be_restored).
     ///
     /// # Errors
     /// What PyTorch raises.
@@ -190,10 +236,8 @@ impl Copies<'_> {
     }
 
     fn put_back(&self, py: Python<'_>) -> PyResult<bool> {
-        for saved in &self.0 {
-            if !saved.can_be_placed()? {
-                return Ok(false);
-            }
+        if !self.can_be_restored()? {
+            return Ok(false);
         }
         self.0.iter().try_for_each(|saved| saved.place())?;
         // Data last: inputs may share memory.

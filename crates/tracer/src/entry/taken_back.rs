@@ -1,4 +1,4 @@
-//! Replays in which Stator itself fails: what they have done is taken back.
+//! Replays in which Stator itself fails: what they have done is taken back, or the rest of it is done.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -11,6 +11,7 @@ use super::{Entry, Replay};
 use crate::check::Resolved;
 use crate::effects;
 use crate::faults::{Escape, Fault, contain};
+use crate::replay::{Outputs, Running};
 use crate::resume::stage::Staged;
 use crate::rollback;
 use crate::undo;
@@ -41,13 +42,17 @@ impl<'py> From<Replay<'py>> for Ended<'py> {
     }
 }
 
-/// What a replay has done so far, as far as it can be taken back.
+/// What a replay has done so far.
 #[derive(Default)]
-pub(super) struct Done<'py> {
+pub(super) struct Done<'e, 'py> {
     /// How the inputs were before the graph ran, if it did.
     pub(super) ran: Option<Before<'py>>,
+    /// The run of the graph's program, until it ends.
+    pub(super) running: Option<Running<'e, 'py>>,
     /// The node at which Stator failed while the graph ran.
     pub(super) failed: Option<NodeId>,
+    /// What the graph gave.
+    pub(super) outputs: Option<Outputs<'py>>,
     /// What was written to objects.
     pub(super) written: effects::Written<'py>,
 }
@@ -56,6 +61,8 @@ pub(super) struct Done<'py> {
 pub(super) struct Before<'py> {
     pub(super) generators: rollback::Generators,
     pub(super) copies: undo::Copies<'py>,
+    /// What the copies are of, if this is the entry's first replay.
+    pub(super) first: Option<undo::Plan>,
     pub(super) versions: SmallVec<[Option<u32>; 16]>,
     /// Those that the versions are of, where the graph may write to any.
     pub(super) inputs: SmallVec<[Object<'py>; 16]>,
@@ -64,6 +71,8 @@ pub(super) struct Before<'py> {
 impl Entry {
     /// Runs the graph on a passed check's objects and rebuilds the result. Warnings and log records are
     /// left to the caller, who knows when the function's own frames are gone.
+    ///
+    /// Where Stator fails in between, what was done is taken back; where that can't be, the rest is done.
     pub fn replay<'py>(
         &self,
         py: Python<'py>,
@@ -85,27 +94,69 @@ impl Entry {
             Escape::Raised(error) => return Replay::Failed(error),
         };
         staged.clear();
-        match contain(py, || self.take_back(py, done)) {
-            Ok(true) => Replay::Fault(fault),
+        match contain(py, || self.can_take_back(py, &done)) {
+            Ok(true) => match contain(py, || self.take_back(py, done)) {
+                Ok(()) => Replay::Fault(fault),
+                Err(_) => Replay::Failed(fault.error(py)),
+            },
             // The function can't run again: an input was written, and nothing knows what it was.
-            _ => Replay::Failed(fault.error(py)),
+            _ => match contain(py, || Ok(self.finish(py, resolved, staged, &mut done))) {
+                // An operation raised, and all is as before the replay.
+                Ok(Err(Ended::Replay(Replay::Restart(_)))) => Replay::Fault(fault),
+                Ok(Ok(replay) | Err(Ended::Replay(replay))) => {
+                    Replay::Mended(fault, Box::new(replay))
+                }
+                _ => Replay::Failed(fault.error(py)),
+            },
         }
     }
 
-    /// Takes back what a replay has done. False: not everything could be.
+    /// Whether what a replay has done can be taken back.
     #[cold]
-    fn take_back<'py>(&self, py: Python<'py>, done: Done<'py>) -> PyResult<bool> {
-        let objects = done.written.take_back(py)?;
-        let Some(before) = done.ran else { return Ok(objects) };
+    fn can_take_back(&self, py: Python<'_>, done: &Done<'_, '_>) -> PyResult<bool> {
+        let Some(before) = &done.ran else { return Ok(true) };
+        let traced = &self.traced;
+        let inputs: SmallVec<[Borrowed<'_, '_>; 16]> =
+            before.inputs.iter().map(|input| input.as_borrowed()).collect();
+        let undo = before.first.as_ref().unwrap_or_else(|| self.undo(py));
+        Ok(done.written.can_be_taken_back()
+            && !undo::is_once(py, traced, done.failed)
+            && undo.covers(traced, done.failed, &inputs, &before.versions, &before.copies)
+            && before.copies.can_be_restored()?)
+    }
+
+    /// Takes back what a replay has done.
+    #[cold]
+    fn take_back<'py>(&self, py: Python<'py>, done: Done<'_, 'py>) -> PyResult<()> {
+        done.written.take_back(py)?;
+        drop(done.running);
+        let Some(before) = done.ran else { return Ok(()) };
         let traced = &self.traced;
         rollback::restore_modes(py, &traced.graph, &traced.guards, done.failed)?;
-        let inputs: SmallVec<[Borrowed<'_, 'py>; 16]> =
-            before.inputs.iter().map(|input| input.as_borrowed()).collect();
-        let undo = self.undo(py);
-        let covers = !undo::is_once(py, traced, done.failed)
-            && undo.covers(traced, done.failed, &inputs, &before.versions, &before.copies);
-        let restored = covers && before.copies.restore(py)?;
-        rollback::restore_generators(py, &before.generators)?;
-        Ok(objects && restored)
+        before.copies.restore(py)?;
+        rollback::restore_generators(py, &before.generators)
+    }
+
+    /// Does the rest of a replay in which Stator failed: what is done isn't done again.
+    #[cold]
+    fn finish<'py>(
+        &self,
+        py: Python<'py>,
+        resolved: &Resolved<'py>,
+        staged: &mut Vec<Staged>,
+        done: &mut Done<'_, 'py>,
+    ) -> Result<Replay<'py>, Ended<'py>> {
+        if let Some(running) = &done.running {
+            if !running.can_go_on() {
+                return Err(Fault::new("an operation was executed and its result is lost").into());
+            }
+            let sizes = self.size_inputs(py, resolved);
+            let outputs = self.go_on(py, &self.graph_inputs(resolved, &sizes), done)?;
+            done.outputs = Some(outputs);
+        }
+        let Some(outputs) = &done.outputs else {
+            return Err(Fault::new("the graph's outputs are lost").into());
+        };
+        self.rebuild(py, resolved, outputs, staged, &mut done.written)
     }
 }

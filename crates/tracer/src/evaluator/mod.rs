@@ -31,6 +31,7 @@ mod operators;
 pub mod sites;
 
 use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pyo3::prelude::*;
 use stator_cpython::code::Code;
@@ -38,7 +39,7 @@ use stator_cpython::frame::{self, Frame, Running};
 use stator_cpython::hook::{self, Evaluated};
 use stator_cpython::object::Object;
 use stator_cpython::thread::Thread;
-use stator_cpython::{Raised, Result};
+use stator_cpython::{Raised, Result, ops};
 
 pub use builtins::End;
 pub use links::{Link, Role, called_class};
@@ -63,10 +64,15 @@ pub fn evaluate<'py, S: Sites<'py>>(
     }
     frame::enter(frame, |run, entered| {
         entered?;
-        let substitutes = sites.enters(&frame);
         let mut evaluation = Evaluation { run, frame, sites, keywords: None };
-        if substitutes {
-            evaluation.substitute();
+        let begin = || {
+            if sites.enters(&frame) {
+                evaluation.substitute();
+            }
+        };
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(begin)) {
+            // Nothing of the frame was executed: it is, without being recorded.
+            sites.fails(&frame, &*payload);
         }
         evaluation.run(throw)
     })
@@ -134,7 +140,12 @@ impl<'py> Resumed<'_, 'py> {
 
     /// Evaluates as CPython does, up to and including the instruction that begins at `last`.
     pub fn through(&mut self, last: usize) -> Flow<'py> {
-        let flow = self.plain().evaluate_through(last);
+        let before = ops::executed();
+        let mut plain = self.plain();
+        let flow = match catch_unwind(AssertUnwindSafe(|| plain.evaluate_through(last))) {
+            Ok(flow) => flow,
+            Err(payload) => Flow::Left(plain.contain_since(before, &*payload)),
+        };
         if matches!(flow, Flow::Next) {
             self.run.publish();
         }
@@ -301,7 +312,24 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     #[cold]
     #[inline(never)]
     fn contain(&mut self, payload: &(dyn Any + Send)) -> Evaluated<'py> {
-        let is_untouched = self.sites.fails(&self.frame, payload) && self.run.is_at_start();
+        let is_untouched = self.sites.fails(&self.frame, payload);
+        self.contain_untouched(is_untouched, payload)
+    }
+
+    /// As [`Evaluation::contain`], of instructions that no site was told of: whether anything was executed
+    /// is known of all of them together.
+    #[cold]
+    #[inline(never)]
+    fn contain_since(&mut self, before: u64, payload: &(dyn Any + Send)) -> Evaluated<'py> {
+        self.contain_untouched(ops::executed() == before, payload)
+    }
+
+    fn contain_untouched(
+        &mut self,
+        is_untouched: bool,
+        payload: &(dyn Any + Send),
+    ) -> Evaluated<'py> {
+        let is_untouched = is_untouched && self.run.is_at_start();
         let py = self.py();
         let raised = PyErr::take(py);
         let is_own =

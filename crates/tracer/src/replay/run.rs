@@ -58,46 +58,96 @@ impl Program {
         py: Python<'py>,
         inputs: &[Borrowed<'_, 'py>],
     ) -> Result<Outputs<'py>, Failure> {
-        assert_eq!(inputs.len(), self.input_count, "one input for each placeholder");
+        self.start().go_on(py, inputs)
+    }
+
+    /// A run that stands at the beginning.
+    #[must_use]
+    pub fn start<'py>(&self) -> Running<'_, 'py> {
         let mut registers = Registers::with_capacity(self.register_count);
         registers.resize_with(self.register_count, || None);
-        let mut at = 0;
-        let run = || {
-            for (index, step) in self.steps.iter().enumerate() {
-                at = index;
-                faults::at(Stage::Operation).map_err(|fault| (PyErr::from(fault), true))?;
-                let frame = Frame { program: self, py, inputs, registers: &registers };
-                let result = frame.apply(step).map_err(|error| (error, false))?;
-                for &register in step.frees.of(&self.frees) {
-                    registers[register as usize] = None;
-                }
-                if let Some(register) = step.result {
-                    registers[register as usize] = Some(result);
-                }
-            }
-            Ok(())
-        };
-        let ended = match catch_unwind(AssertUnwindSafe(run)) {
-            Ok(ended) => ended,
-            Err(payload) => Err((Fault::of_panic(&*payload).error(py), true)),
-        };
-        if let Err((error, is_own)) = ended {
-            self.drop_latest_first(&mut registers, at);
-            return Err(Failure { node: self.steps[at].node, error, is_own });
-        }
-        let frame = Frame { program: self, py, inputs, registers: &registers };
-        Ok(self.outputs.iter().map(|&output| frame.read(output).to_owned()).collect())
+        Running { program: self, registers, at: 0, is_applied: false }
     }
 }
 
-impl Program {
-    /// Drops what the steps before `failed` have made: handles of modes within each other put back
-    /// what was on before them.
-    #[cold]
-    fn drop_latest_first(&self, registers: &mut Registers<'_>, failed: usize) {
-        for step in self.steps[..failed].iter().rev() {
+/// A run of a program. Where it ends early, it stands at the step that failed.
+pub struct Running<'p, 'py> {
+    program: &'p Program,
+    registers: Registers<'py>,
+    at: usize,
+    /// Whether the step it stands at has been executed.
+    is_applied: bool,
+}
+
+impl<'py> Running<'_, 'py> {
+    /// Runs the steps from the one it stands at.
+    ///
+    /// # Errors
+    /// As [`Program::run`]. After an error of Stator's own that came before the step was executed, it can
+    /// go on.
+    ///
+    /// # Panics
+    /// If the number of inputs is wrong.
+    pub fn go_on(
+        &mut self,
+        py: Python<'py>,
+        inputs: &[Borrowed<'_, 'py>],
+    ) -> Result<Outputs<'py>, Failure> {
+        let program = self.program;
+        assert_eq!(inputs.len(), program.input_count, "one input for each placeholder");
+        let ended = match catch_unwind(AssertUnwindSafe(|| self.steps(py, inputs))) {
+            Ok(ended) => ended,
+            Err(payload) => Err((Fault::of_panic(&*payload).error(py), true)),
+        };
+        ended.map_err(|(error, is_own)| {
+            let node = program.steps[self.at.min(program.steps.len() - 1)].node;
+            Failure { node, error, is_own }
+        })
+    }
+
+    /// Whether [`Running::go_on`] executes no step twice.
+    #[must_use]
+    pub fn can_go_on(&self) -> bool {
+        !self.is_applied
+    }
+
+    #[inline]
+    fn steps(
+        &mut self,
+        py: Python<'py>,
+        inputs: &[Borrowed<'_, 'py>],
+    ) -> Result<Outputs<'py>, (PyErr, bool)> {
+        let program = self.program;
+        while let Some(step) = program.steps.get(self.at) {
+            faults::at(Stage::Operation).map_err(|fault| (PyErr::from(fault), true))?;
+            let frame = Frame { program, py, inputs, registers: &self.registers };
+            let result = frame.apply(step).map_err(|error| (error, false))?;
+            self.is_applied = true;
+            for &register in step.frees.of(&program.frees) {
+                self.registers[register as usize] = None;
+            }
             if let Some(register) = step.result {
-                registers[register as usize] = None;
+                self.registers[register as usize] = Some(result);
+            }
+            self.at += 1;
+            self.is_applied = false;
+        }
+        let frame = Frame { program, py, inputs, registers: &self.registers };
+        Ok(program.outputs.iter().map(|&output| frame.read(output).to_owned()).collect())
+    }
+}
+
+/// Of a run that ended early, what its steps have made is dropped latest first: handles of modes within
+/// each other put back what was on before them.
+impl Drop for Running<'_, '_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.at == self.program.steps.len() {
+            return;
+        }
+        for step in self.program.steps[..self.at].iter().rev() {
+            if let Some(register) = step.result {
+                self.registers[register as usize] = None;
             }
         }
     }

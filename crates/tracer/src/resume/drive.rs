@@ -10,6 +10,7 @@
 //! to the next break); if none fits, one is recorded, in place; or the program runs natively to its
 //! end. Where a frame returns to one that waits, the same happens there.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,7 +35,7 @@ use crate::compiling::{self, Native};
 use crate::emission;
 use crate::entry::{Entry, FrameState, Replay, State};
 use crate::evaluator::{Flow, Link, Plain, Resumed, resume};
-use crate::faults::{self, Fault, Stage};
+use crate::faults::{self, Escape, Fault, Stage};
 use crate::profit::Estimate;
 use crate::recorder::Recorder;
 
@@ -92,8 +93,6 @@ struct Driver {
     estimate: Cell<Estimate>,
     /// Stator's own error: the rest of the call runs natively.
     fault: RefCell<Option<Fault>>,
-    /// Whether a replay has run that the frames don't know of yet.
-    replays: Cell<bool>,
 }
 
 /// What came of the program behind a break.
@@ -127,11 +126,12 @@ impl Drop for Driving {
     }
 }
 
-/// Goes on from a graph break until the compiled function returns.
+/// Goes on from a graph break until the compiled function returns. Natively, if Stator has failed.
 pub fn go_on<'py>(
     compiled: &Bound<'py, Compiled>,
     entry: &Arc<Entry>,
     state: Box<State>,
+    fault: Option<Fault>,
 ) -> Continued<'py> {
     let py = compiled.py();
     let thread = Thread::current(py);
@@ -149,8 +149,7 @@ pub fn go_on<'py>(
         raised: RefCell::default(),
         before: RefCell::new(entry.clone()),
         estimate: Cell::default(),
-        fault: RefCell::default(),
-        replays: Cell::new(false),
+        fault: RefCell::new(fault),
     });
     let _driving = Driving::start(driver.clone());
     let mut state = Some(state);
@@ -163,11 +162,17 @@ pub fn go_on<'py>(
         if let Err(error) = emission::give(py, driver.staged.take()) {
             break Err(error);
         }
-        match driver.signal.take() {
-            Some(Signal::Returned(value)) => break Ok(value.into_bound(py)),
-            Some(Signal::Failed(error)) => break Err(error),
-            Some(Signal::Broke(next) | Signal::Moved(_, next)) => state = Some(next),
-            None => break result.map_err(|raised| raised.take(py)),
+        let Some(signal) = driver.signal.take() else {
+            break result.map_err(|raised| raised.take(py));
+        };
+        if let Err(raised) = result {
+            // Of a frame that was to be left without a word.
+            raised.clear(py);
+        }
+        match signal {
+            Signal::Returned(value) => break Ok(value.into_bound(py)),
+            Signal::Failed(error) => break Err(error),
+            Signal::Broke(next) | Signal::Moved(_, next) => state = Some(next),
         }
     };
     drop(thread.swap_handled(outer));
@@ -182,9 +187,15 @@ pub fn go_on<'py>(
 /// The evaluator of frames that are made again.
 fn evaluate<'py>(py: Python<'py>, frame: Frame<'py>, throw: bool) -> Evaluated<'py> {
     let driver = DRIVER.with_borrow(Clone::clone);
-    let state = driver.as_ref().and_then(|driver| driver.states.borrow_mut().pop_front());
+    let state = driver.as_ref().and_then(|driver| driver.next_state(&frame));
     match driver.zip(state) {
-        Some((driver, state)) if !throw => resume(frame, |resumed| driver.evaluate(resumed, state)),
+        Some((driver, state)) if !throw => resume(frame, |resumed| {
+            let evaluate = || driver.evaluate(resumed, state);
+            match catch_unwind(AssertUnwindSafe(evaluate)) {
+                Ok(evaluated) => evaluated,
+                Err(payload) => driver.contain(resumed, &*payload),
+            }
+        }),
         _ => compiling::pass_on(py, frame, throw),
     }
 }
@@ -198,6 +209,56 @@ impl Driver {
         self.frames.borrow_mut().clear();
         let _active = Active::new(py, evaluate);
         call_anew(function.as_borrowed())
+    }
+
+    /// The state of a frame that is to be made, if this is it: others begin in between where a collection
+    /// runs the program's code.
+    fn next_state(&self, frame: &Frame<'_>) -> Option<FrameState> {
+        let mut states = self.states.borrow_mut();
+        let is_next = |state: &FrameState| state.function.as_ptr() == frame.function().as_ptr();
+        if states.front().is_some_and(is_next) { states.pop_front() } else { None }
+    }
+
+    /// Stator's own work for a frame; `None` if it failed. Where that is known to be harmless, the program
+    /// goes on natively.
+    fn guarded<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+        match catch_unwind(AssertUnwindSafe(work)) {
+            Ok(value) => Some(value),
+            Err(payload) => {
+                *self.fault.borrow_mut() = Some(Fault::of_panic(&*payload));
+                None
+            }
+        }
+    }
+
+    /// Stator has failed between the instructions of a frame. If a replay has taken over, what comes next is
+    /// known all the same: the frames are made again for it. Otherwise what the frame was to do is lost.
+    #[cold]
+    fn contain<'py>(
+        &self,
+        resumed: &mut Resumed<'_, 'py>,
+        payload: &(dyn Any + Send),
+    ) -> Evaluated<'py> {
+        let py = resumed.frame().py();
+        let fault = Fault::of_panic(payload);
+        if self.leave_for_replay(&fault) {
+            return resumed.abandon();
+        }
+        let error = fault.error(py);
+        *self.fault.borrow_mut() = Some(fault);
+        resumed.raise(Raised::set(py, error))
+    }
+
+    /// Whether a replay has taken over: then the frames are left, and made again if it hasn't ended.
+    fn leave_for_replay(&self, fault: &Fault) -> bool {
+        let signal = match self.signal.take() {
+            None => return false,
+            Some(Signal::Moved(_, state)) => Signal::Broke(state),
+            Some(signal) => signal,
+        };
+        *self.signal.borrow_mut() = Some(signal);
+        *self.fault.borrow_mut() = Some(fault.clone());
+        true
     }
 
     /// One frame, from where it stood to its end.
@@ -220,8 +281,17 @@ impl Driver {
             let flow = match inner {
                 None => {
                     let _native = Native::new(py);
-                    if let Err(error) = self.attach_tracebacks(resumed) {
-                        return resumed.raise(Raised::set(py, error));
+                    let attached = self.guarded(|| {
+                        faults::at(Stage::Made)?;
+                        self.attach_tracebacks(resumed)
+                    });
+                    if let Some(Err(error)) = attached {
+                        match Escape::of(py, error) {
+                            Escape::Fault(fault) => *self.fault.borrow_mut() = Some(fault),
+                            Escape::Raised(error) => {
+                                return resumed.raise(Raised::set(py, error));
+                            }
+                        }
                     }
                     resumed.through(last)
                 }
@@ -285,11 +355,8 @@ impl Driver {
             Err(payload) => payload,
         };
         let fault = Fault::of_panic(&*payload);
-        if self.replays.take() {
-            // The program is further than the frames are.
-            *self.signal.borrow_mut() = Some(Signal::Failed(fault.error(py)));
-            *self.fault.borrow_mut() = Some(fault);
-            return Next::Left(self.abandon(resumed));
+        if self.leave_for_replay(&fault) {
+            return Next::Left(resumed.abandon());
         }
         *self.fault.borrow_mut() = Some(fault);
         Next::Left(natively(py, resumed))
@@ -361,26 +428,17 @@ impl Driver {
         };
         let mut staged = Vec::new();
         let backend = self.compiled.get().backend();
-        let replayed = entry.replay(py, &resolved, backend, &mut staged);
-        self.replays.set(!matches!(replayed, Replay::Restart(_) | Replay::Fault(_)));
-        drop(resolved);
-        *self.staged.borrow_mut() = staged;
+        let replayed = match entry.replay(py, &resolved, backend, &mut staged) {
+            Replay::Mended(fault, replayed) => {
+                *self.fault.borrow_mut() = Some(fault);
+                *replayed
+            }
+            replayed => replayed,
+        };
         let signal = match replayed {
             Replay::Done(value) => Signal::Returned(value.unbind()),
-            Replay::Broke(state) => {
-                *self.before.borrow_mut() = entry.clone();
-                // Warnings are given where no frame stands.
-                let gives = !self.staged.borrow().is_empty();
-                let address = |handled: &Py<PyAny>| handled.as_ptr() as usize;
-                let handles = state.handled.as_ref().map(address);
-                let handled = handled.map(|handled| handled.as_ptr() as usize);
-                let stay = self.frames.borrow().len() - entry.left_frames();
-                if gives || handles != handled || !self.stand(resumed, &state, stay) {
-                    Signal::Broke(state)
-                } else {
-                    Signal::Moved(stay, state)
-                }
-            }
+            Replay::Broke(state) => Signal::Broke(state),
+            Replay::Mended(..) => unreachable!("a replay is mended once"),
             Replay::Blamed(error) | Replay::Failed(error) => Signal::Failed(error),
             Replay::Interrupted(error) => {
                 return Next::Left(match resumed.interrupt(Raised::set(py, error)) {
@@ -394,15 +452,44 @@ impl Driver {
                 return Next::Left(natively(py, resumed));
             }
         };
+        // From here on it's known what comes next, whatever happens.
         *self.signal.borrow_mut() = Some(signal);
+        *self.staged.borrow_mut() = staged;
+        drop(resolved);
+        if let Err(fault) = faults::at(Stage::Taken) {
+            self.leave_for_replay(&fault);
+            return Next::Left(resumed.abandon());
+        }
+        if entry.breaks() {
+            *self.before.borrow_mut() = entry.clone();
+        }
+        self.try_to_stay(resumed, &entry, handled.as_ref());
         let depth = self.frames.borrow().len();
-        let innermost = self.move_to(depth);
-        self.replays.set(false);
-        if let Some(innermost) = innermost {
+        if let Some(innermost) = self.move_to(depth) {
             return Next::Moved(innermost);
         }
         *self.successor.borrow_mut() = Some((entry, depth));
         Next::Left(self.abandon(resumed))
+    }
+
+    /// Where the frames that there are stand as a replay's break says, the last of them is moved.
+    fn try_to_stay(&self, resumed: &Resumed<'_, '_>, entry: &Entry, handled: Option<&Object<'_>>) {
+        let stay = self.frames.borrow().len() - entry.left_frames();
+        let stands = match &*self.signal.borrow() {
+            Some(Signal::Broke(state)) => {
+                // Warnings are given where no frame stands.
+                let gives = !self.staged.borrow().is_empty();
+                let handles = state.handled.as_ref().map(|handled| handled.as_ptr());
+                let handled = handled.map(|handled| handled.as_ptr());
+                !gives && handles == handled && self.stand(resumed, state, stay)
+            }
+            _ => false,
+        };
+        let mut signal = self.signal.borrow_mut();
+        *signal = match signal.take() {
+            Some(Signal::Broke(state)) if stands => Some(Signal::Moved(stay, state)),
+            other => other,
+        };
     }
 
     /// If the last one of `depth` frames is to be moved: where to. Those that it calls are made next.
@@ -515,8 +602,15 @@ impl Driver {
                 *self.recording.borrow_mut() = Some((recorder, session));
                 true
             }
-            Err(_) => {
+            Err(error) => {
                 self.compiled.get().ended();
+                match Escape::of(py, error) {
+                    Escape::Fault(fault) => *self.fault.borrow_mut() = Some(fault),
+                    // Another thread has sent it.
+                    Escape::Raised(error) => {
+                        Thread::current(py).raise_later(&error.get_type(py));
+                    }
+                }
                 false
             }
         }

@@ -1,0 +1,345 @@
+//! How an entry is replayed: its graph runs, its results are made, what it left behind is written.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+use pyo3::types::{PyFunction, PyInt, PySequence, PySequenceMethods, PyTuple};
+use smallvec::SmallVec;
+use stator_cpython::heap::tensor;
+use stator_cpython::modules;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::thread::{Deferred, Thread};
+use stator_cpython::vectorcall;
+use stator_graph::{Arg, Graph, NodeId, Value};
+
+use super::taken_back::{Before, Done, Ended};
+use super::{Entry, FrameState, Replay, State};
+use crate::check::Resolved;
+use crate::effects;
+use crate::emission::{self, Emission};
+use crate::faults::{self, Stage};
+use crate::locate::{Places, text};
+use crate::recipe::Values;
+use crate::recorder::Ending;
+use crate::replay::{self, Program};
+use crate::resume::stage::Staged;
+use crate::rollback;
+use crate::undo;
+
+impl Entry {
+    /// As [`Entry::replay`], without taking anything back.
+    pub(super) fn try_replay<'e, 'py>(
+        &'e self,
+        py: Python<'py>,
+        resolved: &Resolved<'py>,
+        backend: Option<&Py<PyAny>>,
+        staged: &mut Vec<Staged>,
+        done: &mut Done<'e, 'py>,
+    ) -> Result<Replay<'py>, Ended<'py>> {
+        // What signal handlers raise is nothing that Stator or an operation has raised.
+        let deferred = Deferred::new(py);
+        faults::at(Stage::Replay)?;
+        if !emission::may_be_given(py, &self.traced, &self.outside(resolved)) {
+            return Ok(Replay::Restart("user code may learn of a warning or log record"));
+        }
+        let sizes = self.size_inputs(py, resolved);
+        let inputs = self.graph_inputs(resolved, &sizes);
+        let made = match backend {
+            None => None,
+            Some(backend) => {
+                // A backend may compile for long.
+                drop(deferred);
+                self.backend(py, backend, &inputs)?.map(|callable| Run::Backend(callable, backend))
+            }
+        };
+        let _deferred = Deferred::new(py);
+        let run = match made {
+            Some(run) => run,
+            None => Run::Program(self.program(py)?),
+        };
+        let outputs = self.run(py, run, &inputs, done)?;
+        let outputs = done.outputs.insert(outputs);
+        let replay = self.rebuild(py, resolved, outputs, staged, &mut done.written)?;
+        self.is_proven.store(true, Relaxed);
+        Ok(replay)
+    }
+
+    /// The objects that recipes and effects speak of.
+    fn outside<'a, 'py>(&self, resolved: &'a Resolved<'py>) -> SmallVec<[Borrowed<'a, 'py>; 4]> {
+        let rebuilt = &resolved[self.traced.inputs.len()..];
+        rebuilt.iter().map(|object| object.as_borrowed()).collect()
+    }
+
+    /// The graph's inputs, sizes among them.
+    pub(super) fn graph_inputs<'a, 'py>(
+        &self,
+        resolved: &'a Resolved<'py>,
+        sizes: &'a [(usize, Object<'py>)],
+    ) -> SmallVec<[Borrowed<'a, 'py>; 16]> {
+        let inputs = &resolved[..self.traced.inputs.len()];
+        let mut inputs: SmallVec<[Borrowed<'_, 'py>; 16]> =
+            inputs.iter().map(|input| input.as_borrowed()).collect();
+        for (position, size) in sizes {
+            inputs.insert(*position, size.as_borrowed());
+        }
+        inputs
+    }
+
+    /// Makes the results of a graph that has run, and writes what the trace left behind.
+    pub(super) fn rebuild<'py>(
+        &self,
+        py: Python<'py>,
+        resolved: &Resolved<'py>,
+        outputs: &replay::Outputs<'py>,
+        staged: &mut Vec<Staged>,
+        written: &mut effects::Written<'py>,
+    ) -> Result<Replay<'py>, Ended<'py>> {
+        faults::at(Stage::Build)?;
+        let rebuilt = self.outside(resolved);
+        let values = Values { outputs, sources: &rebuilt, objects: &self.traced.objects };
+        let stored = self.traced.effects.iter().filter_map(|store| store.value);
+        // What effects write comes first: the ending has as many roots as it needs.
+        let stored: SmallVec<[_; 4]> = stored.collect();
+        let emitted = self.traced.emissions.iter().flat_map(Emission::roots);
+        let before = stored.iter().copied().chain(emitted);
+        let mut roots: SmallVec<[_; 8]> = before.collect();
+        let before = roots.len();
+        roots.extend(self.traced.ending.roots());
+        let made = self.traced.recipes.rebuild(py, &roots, &values)?;
+        let table = &self.traced.objects;
+        let (stores, values) = (&self.traced.effects, &made[..stored.len()]);
+        effects::replay(py, stores, &rebuilt, values, table, written)?;
+        if before > stored.len() {
+            emission::stage(py, &self.traced, &made[stored.len()..before], staged);
+        }
+        Ok(self.end(made.into_iter().skip(before)))
+    }
+
+    /// The sizes among the graph's inputs, with their positions.
+    pub(super) fn size_inputs<'py>(
+        &self,
+        py: Python<'py>,
+        resolved: &Resolved<'py>,
+    ) -> SmallVec<[(usize, Object<'py>); 4]> {
+        let Some(symbolic) = &self.traced.symbolic else { return SmallVec::new() };
+        let objects = self.slots(resolved);
+        let size = |slot: usize| {
+            let size = symbolic.slots[slot].integer(&objects[slot]);
+            PyInt::new(py, size.expect("the numbers were checked")).into_any()
+        };
+        symbolic.inputs.iter().map(|(position, slot)| (*position, size(*slot))).collect()
+    }
+
+    /// What the objects of [`Ending::roots`] mean.
+    fn end<'py>(&self, mut made: impl Iterator<Item = Object<'py>>) -> Replay<'py> {
+        let mut next = || made.next().expect("one object for each root").unbind();
+        let broken = match &self.traced.ending {
+            Ending::Return(_) => {
+                return Replay::Done(made.next().expect("the result is a root"));
+            }
+            Ending::Break(broken) => broken,
+        };
+        let frames = broken.frames.iter().map(|frame| FrameState {
+            function: next(),
+            code: frame.code,
+            locals: frame.locals.iter().map(|(slot, _)| (*slot, next())).collect(),
+            stack: frame.stack.iter().map(|value| value.map(|_| next())).collect(),
+            current: frame.current as usize,
+            next: frame.next as usize,
+            last: frame.last as usize,
+            link: frame.link,
+        });
+        let frames = frames.collect();
+        let handled = broken.handled.map(|_| next());
+        let raised =
+            broken.raised.iter().map(|raised| (next(), raised.traceback.clone())).collect();
+        Replay::Broke(Box::new(State { frames, handled, raised }))
+    }
+
+    /// Runs the graph. If an operation raises, what it left behind is undone where that is possible.
+    fn run<'e, 'py>(
+        &'e self,
+        py: Python<'py>,
+        run: Run<'e, '_>,
+        inputs: &[Borrowed<'_, 'py>],
+        done: &mut Done<'e, 'py>,
+    ) -> Result<replay::Outputs<'py>, Ended<'py>> {
+        let traced = &self.traced;
+        let saved = match traced.generators.as_slice() {
+            [] => Vec::new(),
+            generators => rollback::save(py, generators)?,
+        };
+        let undo = self.undo(py);
+        let first = if self.is_proven.load(Relaxed) { None } else { undo.of_the_first() };
+        // Where the copies can't be made, a first replay is as the others.
+        let first = first.and_then(|plan| Some((plan.save(py, inputs).ok()?, plan)));
+        let (copies, first) = match first {
+            Some((copies, plan)) => (copies, Some(plan)),
+            None => (undo.save(py, inputs)?, None),
+        };
+        faults::at(Stage::Run)?;
+        let before = if undo.may_write { rollback::versions(inputs) } else { SmallVec::new() };
+        let written = if undo.may_write { inputs } else { &[] };
+        done.ran = Some(Before {
+            generators: saved,
+            copies,
+            first,
+            versions: before,
+            inputs: written.iter().map(|input| (*input).to_owned()).collect(),
+        });
+        match run {
+            Run::Program(program) => {
+                done.running = Some(program.start());
+                self.go_on(py, inputs, done)
+            }
+            Run::Backend(callable, backend) => match run_backend(py, &callable, inputs) {
+                Ok(returned) => {
+                    let outputs = outputs_of(&returned, &traced.graph).map_err(Replay::Failed)?;
+                    let refused = || Replay::Failed(refusal(backend, &traced.graph, &returned));
+                    outputs.ok_or_else(|| refused().into())
+                }
+                Err(error) => Err(self.raised(py, None, error, inputs, done)),
+            },
+        }
+    }
+
+    /// Runs the graph's program from where it stands.
+    pub(super) fn go_on<'py>(
+        &self,
+        py: Python<'py>,
+        inputs: &[Borrowed<'_, 'py>],
+        done: &mut Done<'_, 'py>,
+    ) -> Result<replay::Outputs<'py>, Ended<'py>> {
+        let running = done.running.as_mut().expect("a run has begun");
+        match running.go_on(py, inputs) {
+            Ok(outputs) => {
+                done.running = None;
+                Ok(outputs)
+            }
+            Err(failure) if failure.is_own => {
+                done.failed = Some(failure.node);
+                Err(Ended::Own(failure.error))
+            }
+            Err(failure) => {
+                done.running = None;
+                Err(self.raised(py, Some(failure.node), failure.error, inputs, done))
+            }
+        }
+    }
+
+    /// A node of the graph has raised, or a backend's code.
+    #[cold]
+    fn raised<'py>(
+        &self,
+        py: Python<'py>,
+        failed: Option<NodeId>,
+        error: PyErr,
+        inputs: &[Borrowed<'_, 'py>],
+        done: &Done<'_, 'py>,
+    ) -> Ended<'py> {
+        let before = done.ran.as_ref().expect("the graph has run");
+        self.undo_raised(py, failed, error, inputs, before).unwrap_or_else(Ended::Replay)
+    }
+
+    fn undo_raised<'py>(
+        &self,
+        py: Python<'py>,
+        failed: Option<NodeId>,
+        error: PyErr,
+        inputs: &[Borrowed<'_, 'py>],
+        before: &Before<'py>,
+    ) -> Result<Ended<'py>, Replay<'py>> {
+        let (traced, undo) = (&self.traced, self.undo(py));
+        rollback::restore_modes(py, &traced.graph, &traced.guards, failed)
+            .map_err(Replay::Failed)?;
+        let is_undone = !undo::is_once(py, traced, failed)
+            && undo.covers(traced, failed, inputs, &before.versions, &before.copies)
+            && before.copies.restore(py).is_ok_and(|restored| restored);
+        let is_interrupted = undo::is_interrupted(py, traced, failed, &error);
+        if !is_undone {
+            if failed.is_some() && !is_interrupted {
+                let places = Places { py, codes: &traced.codes };
+                rollback::add_place(py, &error, &traced.graph, failed, &places);
+            }
+            return Ok(Replay::Failed(error).into());
+        }
+        rollback::restore_generators(py, &before.generators).map_err(Replay::Failed)?;
+        if is_interrupted {
+            return Ok(Replay::Interrupted(error).into());
+        }
+        // It may be the backend's own: plain Python raises none, then.
+        if failed.is_none() && !undo::may_handle(py, traced) {
+            return Ok(Replay::Blamed(error).into());
+        }
+        if self.is_from_elsewhere(py, &error) {
+            Thread::current(py).raise_later(&error.get_type(py));
+        }
+        Ok(Replay::Restart("an operation raised during replay").into())
+    }
+
+    /// Whether another thread has sent an exception that came out of an operation: it's of no class that
+    /// PyTorch raises, and no function of the program's is among the operations.
+    fn is_from_elsewhere(&self, py: Python<'_>, error: &PyErr) -> bool {
+        let module = |object: &Bound<'_, PyAny>| {
+            let module = object.getattr_opt(pyo3::intern!(py, "__module__")).ok().flatten();
+            module.map_or_else(String::new, |module| text(module.as_borrowed()))
+        };
+        let class = error.get_type(py);
+        let is_of_torch = |module: &str| module == "torch" || module.starts_with("torch.");
+        let own = module(class.as_any());
+        let is_known = is_of_torch(&own) || own == "builtins";
+        if is_known && error.is_instance_of::<PyException>(py) {
+            return false;
+        }
+        let mut called = self.traced.graph_objects.iter().map(|object| object.bind(py));
+        !called.any(|called| called.is_instance_of::<PyFunction>() && !is_of_torch(&module(called)))
+    }
+}
+
+/// What runs a graph.
+enum Run<'e, 'a> {
+    Program(&'e Program),
+    /// The code, and the backend that made it.
+    Backend(Py<PyAny>, &'a Py<PyAny>),
+}
+
+fn run_backend<'py>(
+    py: Python<'py>,
+    callable: &Py<PyAny>,
+    inputs: &[Borrowed<'_, 'py>],
+) -> PyResult<Object<'py>> {
+    vectorcall::call(callable.bind_borrowed(py), inputs, None)
+}
+
+/// What a backend's code returned, one value for each output of the graph; `None` if it isn't that.
+fn outputs_of<'py>(
+    returned: &Object<'py>,
+    graph: &Graph,
+) -> PyResult<Option<replay::Outputs<'py>>> {
+    let outputs: replay::Outputs<'py> = if let Ok(outputs) = returned.cast::<PyTuple>() {
+        outputs.iter().collect()
+    } else if let Ok(outputs) = returned.cast::<PySequence>() {
+        (0..outputs.len()?).map(|index| outputs.get_item(index)).collect::<PyResult<_>>()?
+    } else {
+        return Ok(None);
+    };
+    let fits = |(expected, found): (&Arg, &Object<'py>)| match expected {
+        Arg::Node(node) if matches!(graph.node(*node).value, Value::Tensor(_)) => {
+            tensor::is_tensor(found.as_borrowed())
+        }
+        _ => true,
+    };
+    let expected = graph.outputs();
+    let fits = outputs.len() == expected.len() && expected.iter().zip(&outputs).all(fits);
+    Ok(fits.then_some(outputs))
+}
+
+/// The error of a backend whose code returned something else than the graph's outputs.
+#[cold]
+fn refusal(backend: &Py<PyAny>, graph: &Graph, returned: &Object<'_>) -> PyErr {
+    let error = modules::import(returned.py(), "stator._backends")
+        .and_then(|module| module.getattr("wrong_outputs"))
+        .and_then(|make| make.call1((backend, graph.outputs().len(), returned)));
+    error.map_or_else(|error| error, PyErr::from_value)
+}
