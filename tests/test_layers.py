@@ -72,7 +72,7 @@ MODULES = {
     "_custom_operators": set(),
     "_steering": {"_suggest", "errors"},
     "_targets": {"_logs", "_module", "_settings", "_suggest", "errors"},
-    "_module": {"_settings", "_targets"},
+    "_module": {"_settings", "_targets", "_warnings"},
     "_compile": {"_settings", "_suggest", "_targets", "errors"},
     "_testing": {"errors"},
     "_program_table": set(),

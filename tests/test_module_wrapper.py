@@ -8,6 +8,9 @@ import inspect
 import io
 import logging
 import pickle
+import subprocess
+import sys
+import warnings
 import weakref
 from collections.abc import Iterator
 from typing import Any, Self
@@ -397,3 +400,86 @@ def test_reports_name_the_users_forward(x: torch.Tensor, caplog: pytest.LogCaptu
     (head, *_) = caplog.messages[0].splitlines()
     assert head.startswith("Recompiling function Picky.forward in ")
     assert head.endswith(f"test_module_wrapper.py:{line}")
+
+
+def through(net: Any) -> Any:
+    """Reads, writes and calls it, as accelerate's hooks do, which hold the wrapper."""
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        net.seen = x
+        if hasattr(net, "seen"):
+            del net.seen
+        y = net.forward(x, shift=net.scale) * len(net.linear.weight)
+        return net(y) + net.linear(y)
+
+    return fn
+
+
+def test_a_trace_goes_through_a_wrapper(net: Net, wrapped: Any, x: torch.Tensor) -> None:
+    compiled, plain = stator.compile(through(wrapped)), through(net)
+    for scale in (2, 2, 3, 3, 2):
+        net.scale = scale
+        assert torch.equal(compiled(x), plain(x))
+        assert not hasattr(net, "seen")
+    stats = stator.stats(compiled)
+    assert (stats.breaks, stats.traces, stats.hits) == (0, 2, 3), stats.reason
+
+
+NEVER_CALLED = """
+import torch, stator
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(2, 2)
+    def forward(self, x):
+        return self.linear(x).relu()
+    def generate(self, x):
+        for _ in range(10):
+            x = self(x)
+        return x
+
+X = torch.ones(1, 2)
+net = Net()
+compiled = stator.compile(net)
+"""
+
+USES = {
+    "compiled.generate(X)": "Net.forward, Net.generate",
+    "[compiled.forward(X) for _ in range(10)]": "Net.forward",
+    "[compiled._orig_mod(X) for _ in range(10)]": "Net.forward",
+    "net.forward = compiled.forward; [net(X) for _ in range(10)]": "Net.forward",
+    "again = stator.compile(net); again(X); net.generate(X)": "Net.forward, Net.generate",
+    # Nothing to tell of.
+    "": "",
+    "compiled.eval(); compiled.state_dict(); net(X)": "",
+    "compiled(X); compiled.generate(X)": "",
+    "compiled(X); stator.reset(); compiled.generate(X)": "",
+    "other = stator.compile(lambda x: compiled(x)); other(X); other(X); net.generate(X)": "",
+    "del compiled; net.generate(X); compiled = stator.compile(net); net(X)": "",
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_who_never_calls_it_is_told(use: str) -> None:
+    """Once, when it dies; not if nothing has run without it."""
+    names: dict[str, Any] = {}
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        exec(NEVER_CALLED + use, names)
+        names.clear()
+        gc.collect()
+    texts = [str(one.message) for one in told if one.category is stator.NeverCalledWarning]
+    assert len(texts) == bool(USES[use])
+    assert not texts or f"but {USES[use]} ran as plain Python" in texts[0]
+
+
+def test_who_never_calls_it_is_told_at_the_end() -> None:
+    """By the process that compiled it alone."""
+    use = "import os; child = os.fork(); child and os.waitpid(child, 0); net.generate(X)"
+    told = subprocess.run(
+        [sys.executable, "-c", NEVER_CALLED + use], capture_output=True, text=True, check=True
+    )
+    assert told.stderr.count("NeverCalledWarning") == 1, told.stderr
+    assert "a compiled Net was never called, but Net.forward" in told.stderr

@@ -30,7 +30,13 @@ from stator._steering import (
     set_stance,
     substitute_in_graph,
 )
-from stator._warnings import InternalErrorWarning, LogWarning, RecompileLimitWarning, StatorWarning
+from stator._warnings import (
+    InternalErrorWarning,
+    LogWarning,
+    NeverCalledWarning,
+    RecompileLimitWarning,
+    StatorWarning,
+)
 from stator.errors import (
     DynamicDimensionError,
     GraphBreakError,
@@ -48,6 +54,7 @@ __all__ = [
     "GraphBreakError",
     "InternalErrorWarning",
     "LogWarning",
+    "NeverCalledWarning",
     "RecompileError",
     "RecompileLimitWarning",
     "StatorError",

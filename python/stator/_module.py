@@ -13,6 +13,7 @@ import contextlib
 import copy
 import functools
 import inspect
+import os
 import types
 import weakref
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from torch import nn
 from stator._settings import Settings, settings_of
 from stator._stator import Compiled
 from stator._targets import compile_target, native_of
+from stator._warnings import never_called
 
 # The methods of nn.Module that return the module.
 _FLUENT = (
@@ -79,6 +81,9 @@ _NOT_PASSED_ON = _OWN | {
 }
 
 
+_PYTORCHS = frozenset(vars(nn.Module)) - {"forward"}
+
+
 class _WrapperType(type):
     """The type of wrappers: who asks one for its `forward` gets that of the module's class."""
 
@@ -101,18 +106,19 @@ class CompiledModule(nn.Module, metaclass=_WrapperType):
     def __getattribute__(self, name: str) -> Any:
         if name in _OWN:
             return object.__getattribute__(self, name)
-        return getattr(_module_of(self), name)
+        # A trace that meets a wrapper follows this, as it follows no descriptor's own method.
+        return getattr(object.__getattribute__(self, "_stator_module"), name)
 
     def __getattr__(self, name: str) -> Any:
         # Python comes here when `__getattribute__` raised AttributeError; asking the module once
         # more raises it again, in the module's own words and not in those of nn.Module.__getattr__.
-        return getattr(_module_of(self), name)
+        return getattr(object.__getattribute__(self, "_stator_module"), name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        setattr(_module_of(self), name, value)
+        setattr(object.__getattribute__(self, "_stator_module"), name, value)
 
     def __delattr__(self, name: str) -> None:
-        delattr(_module_of(self), name)
+        delattr(object.__getattribute__(self, "_stator_module"), name)
 
     @property
     def __wrapped__(self) -> Any:
@@ -151,7 +157,45 @@ def wrap_module(module: nn.Module, settings: Settings) -> Any:
     wrapper = wrapper_type.__new__(wrapper_type)
     _CALL.__set__(wrapper, call)
     _MODULE.__set__(wrapper, module)
+    methods = _methods(type(module))
+    methods = {name: code for name, code in methods.items() if not _has_run(code)}
+    weakref.finalize(wrapper, _tell_if_never_called, compiled, methods, os.getpid())
     return wrapper
+
+
+def _methods(module_type: type[nn.Module]) -> dict[str, types.CodeType]:
+    """The public methods of a module's class that aren't PyTorch's, `forward` first."""
+    found: dict[str, Any] = {"forward": module_type.forward}
+    for base in module_type.__mro__[: module_type.__mro__.index(nn.Module)]:
+        for name, method in vars(base).items():
+            if isinstance(method, types.FunctionType) and name not in _PYTORCHS and name[0] != "_":
+                found.setdefault(name, method)
+    methods = {}
+    for name, method in found.items():
+        with contextlib.suppress(ValueError):  # Its wrappers go round in a circle.
+            method = inspect.unwrap(method)
+        if isinstance(method, types.FunctionType):
+            methods[name] = method.__code__
+    return methods
+
+
+def _has_run(code: types.CodeType) -> bool:
+    """Whether CPython has run it some eight times: then it has specialized its instructions."""
+    adaptive: bytes = code._co_code_adaptive  # type: ignore[attr-defined]
+    return adaptive != code.co_code
+
+
+def _tell_if_never_called(
+    compiled: Compiled, methods: dict[str, types.CodeType], process: int
+) -> None:
+    """A wrapper dies, or the process ends. Who ends before anything has run isn't told."""
+    if compiled._was_called or process != os.getpid():
+        return
+    ran = [name for name, code in methods.items() if _has_run(code)]
+    if ran:
+        code = methods[ran[0]]
+        owner = code.co_qualname.rpartition(".")[0]
+        never_called(owner, ran, code.co_filename, code.co_firstlineno)
 
 
 def _name_after_forward(compiled: Compiled, module_type: type[nn.Module]) -> None:
@@ -170,12 +214,12 @@ def _settings_of(wrapper: CompiledModule) -> Settings:
     return settings_of(compiled)
 
 
-# The slots, read without a Python frame: `_module_of(wrapper)` is a call from C to C, and so is
-# the property that answers `type(wrapper).__call__`.
+# The slots, read without a Python frame: `_module_of(wrapper)` is a call from C to C. That of the
+# compiled call is also what Python finds as `type(wrapper).__call__`, and traces follow that.
 _MODULE: Any = CompiledModule.__dict__["_stator_module"]
 _CALL: Any = CompiledModule.__dict__["_stator_call"]
 _module_of: Any = _MODULE.__get__
-CompiledModule.__call__ = property(_CALL.__get__)  # type: ignore[assignment]
+CompiledModule.__call__ = _CALL  # type: ignore[method-assign]
 
 
 def _fluent(name: str) -> Callable[..., Any]:

@@ -120,6 +120,20 @@ def break_at(number: int) -> Iterator[None]:
         _stator._break_at(0)
 
 
+@contextmanager
+def accelerator(device_type: str, module: object) -> Iterator[None]:
+    """Have it that tensors of ``device_type`` are an accelerator's, and ask ``module`` about it.
+
+    It has ``is_initialized()``, ``device_count()``, ``current_device()``,
+    ``current_stream(device)`` and ``default_generators``, as ``torch.cuda`` has.
+    """
+    _stator._set_accelerator(device_type, module)
+    try:
+        yield
+    finally:
+        _stator._set_accelerator()
+
+
 @dataclass
 class Passed:
     """How often a stage was passed within an :func:`inject` block, once it has ended."""

@@ -9,9 +9,11 @@ from stator.errors import InternalError
 __all__ = [
     "InternalErrorWarning",
     "LogWarning",
+    "NeverCalledWarning",
     "RecompileLimitWarning",
     "StatorWarning",
     "internal_error",
+    "never_called",
     "recompile_limit",
 ]
 
@@ -26,6 +28,10 @@ class InternalErrorWarning(StatorWarning):
 
 class LogWarning(StatorWarning):
     """The environment variable `STATOR_LOGS` names a log that doesn't exist."""
+
+
+class NeverCalledWarning(StatorWarning):
+    """A compiled module was never called, though methods of its class have run."""
 
 
 class RecompileLimitWarning(StatorWarning):
@@ -56,6 +62,24 @@ def recompile_limit(function_name: str, file: str, line: int, limit: int, reason
         f"stator.compile(..., recompile_limit={2 * limit}) or "
         f"stator.config.recompile_limit = {2 * limit}.",
         RecompileLimitWarning,
+        filename=file,
+        lineno=line,
+    )
+
+
+def never_called(class_name: str, methods: list[str], file: str, line: int) -> None:
+    """Warns that a compiled module was never called, though these methods of its class have run.
+
+    `file` and `line` are where its class begins.
+    """
+    ran = ", ".join(f"{class_name}.{name}" for name in methods[:3])
+    first = methods[0]
+    warnings.warn_explicit(
+        f"a compiled {class_name} was never called, but {ran} ran as plain Python. What "
+        "stator.compile(module) returns compiles its own calls alone: not those of other methods, "
+        "nor those of the module itself. Call what was returned, or compile what is called: "
+        f"module.{first} = stator.compile(module.{first}).",
+        NeverCalledWarning,
         filename=file,
         lineno=line,
     )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from torch import Tensor
 
 from .objects import Equal, Node, X
-from .probe import Steps, right_after
+from .probe import Probe, Steps, right_after, two_worlds
 
 
 @right_after
@@ -319,4 +320,79 @@ def test_class_property_lies() -> Steps:
     a = A()
     yield (lambda x: x if isinstance(a, int) else -x), (X,)
     a.kind = str
+    yield None
+
+
+class Behind:
+    """Hides what it has behind a `__getattribute__` of its own, as wrappers and proxies do."""
+
+    __slots__ = ("__dict__", "inner")
+
+    def __init__(self, inner: Any) -> None:
+        object.__setattr__(self, "inner", inner)
+
+    def __getattribute__(self, name: str) -> Any:
+        return getattr(object.__getattribute__(self, "inner"), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(object.__getattribute__(self, "inner"), name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(object.__getattribute__(self, "inner"), name)
+
+    @property
+    def doubled(self) -> Any:
+        return object.__getattribute__(self, "inner").n * 2
+
+
+PAST = ["inner", "__class__", "__dict__", "__doc__", "doubled", "__len__", "missing"]
+
+
+@pytest.mark.parametrize("name", PAST)
+def test_past_a_getattribute(name: str) -> None:
+    """`object.__getattribute__` finds what the object itself has: slots, C attributes, properties."""
+    behind = Behind(Node(3))
+
+    def fn(x: Tensor) -> Any:
+        try:
+            found = object.__getattribute__(behind, name)
+        except AttributeError as error:
+            return x + 1, str(error)
+        return x + 1, type(found).__name__, found is behind.n
+
+    probe = Probe(fn)
+    probe.right(X)
+    probe.right(X)
+    object.__setattr__(behind, "inner", Node(4))
+    probe.right(X)
+
+
+@two_worlds
+def test_writes_past_a_getattribute() -> Steps:
+    behind = Behind(Node(3))
+
+    def fn(x: Tensor) -> Any:
+        behind.n = behind.n + 1
+        behind.seen = x
+        del behind.seen
+        return x * behind.n, hasattr(behind, "seen")
+
+    yield fn, (X,)
+    object.__setattr__(behind, "inner", Node(40))
+    yield None
+
+
+@right_after
+def test_what_is_called_stands_in_a_slot() -> Steps:
+    """Python calls what a slot named `__call__` holds."""
+
+    class Called:
+        __slots__ = ("__call__",)
+
+    called = Called()
+    called.__call__ = lambda x: x * 2  # type: ignore[method-assign]
+    yield (lambda x: called(x) + 1), (X,)
+    called.__call__ = lambda x: x * 3  # type: ignore[method-assign]
+    yield None
+    del called.__call__
     yield None

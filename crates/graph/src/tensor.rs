@@ -138,6 +138,13 @@ const DEVICES: [&str; 21] = [
 impl Device {
     /// The CPU.
     pub const CPU: Self = Self { kind: 0, index: -1 };
+
+    /// The code of a device type. A name of nobody's is one that a program gave `privateuseone`.
+    #[must_use]
+    pub fn kind_of(name: &str) -> i8 {
+        let known = DEVICES.iter().position(|known| *known == name);
+        known.unwrap_or(DEVICES.len() - 1) as i8
+    }
 }
 
 impl fmt::Display for Device {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{GlobalState, ObjectId, SourceId, TensorGuard, Text};
+use crate::{Accelerator, GlobalState, ObjectId, SourceId, TensorGuard, Text};
 
 /// A fact about the object at a source.
 #[derive(Clone, Debug)]
@@ -108,6 +108,9 @@ pub enum GuardKind {
     },
     /// Facts about process and thread state at entry.
     GlobalState(Arc<GlobalState>),
+    /// What was selected of an accelerator whose tensors the trace touched.
+    /// [`Source::GlobalState`](crate::Source::GlobalState) bears it.
+    Accelerator(Arc<Accelerator>),
 }
 
 /// What a guard of kind `Vacant` says of a dictionary: what each module of a model without hooks has

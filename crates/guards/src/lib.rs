@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+mod accelerator;
 mod global_state;
 mod guard;
 mod id;
@@ -20,6 +21,7 @@ mod print;
 mod source;
 mod tensor;
 
+pub use accelerator::Accelerator;
 pub use global_state::{Fact, GlobalState, Value};
 pub use guard::{Guard, GuardKind, Holders, Vacancy};
 pub use id::{ObjectId, SourceId};

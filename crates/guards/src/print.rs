@@ -260,6 +260,7 @@ impl Sources {
             GuardKind::Distinct(others) => self.print_distinct(&source, others),
             GuardKind::AbstractClasses(count) => format!("abc.get_cache_token() == {count}"),
             GuardKind::Symbolic { text } => text.to_string(),
+            GuardKind::Accelerator(selected) => format!("___check_accelerator({selected})"),
             GuardKind::GlobalState(state) => {
                 let facts: Vec<_> = state.facts.iter().map(ToString::to_string).collect();
                 format!("___check_global_state({})", facts.join(", "))

@@ -80,6 +80,7 @@ fn _stator(module: &Bound<'_, PyModule>) -> PyResult<()> {
     steering::register(module)?;
     stator_tracer::check::testing::register(module)?;
     stator_tracer::faults::register(module)?;
+    stator_tracer::accelerator::register(module)?;
     stator_tracer::resume::testing::register(module)?;
     testing::register(module)
 }

@@ -71,6 +71,9 @@ pub struct Compiled {
     hits: AtomicU64,
     native: AtomicU64,
     recording: AtomicBool,
+    /// Whether it was called and its counters don't say so: as a part of another one's trace, or before
+    /// they were set to zero.
+    was_part: AtomicBool,
     rest: Rest,
     budget: Mutex<Budget>,
     /// Whether Stator has failed with it: every call runs natively.
@@ -175,6 +178,7 @@ impl Compiled {
             hits: AtomicU64::new(0),
             native: AtomicU64::new(0),
             recording: AtomicBool::new(false),
+            was_part: AtomicBool::new(false),
             rest: Rest::default(),
             budget: Mutex::default(),
             faulty: AtomicBool::new(false),
@@ -262,6 +266,15 @@ impl Compiled {
         }
     }
 
+    /// Whether anybody has ever called it.
+    #[getter(_was_called)]
+    fn was_called(&self) -> bool {
+        let (hits, native) = (&self.hits, &self.native);
+        self.was_part.load(Ordering::Relaxed)
+            || hits.load(Ordering::Relaxed) + native.load(Ordering::Relaxed) > 0
+            || lock(&self.state).traces > 0
+    }
+
     #[getter(__code__)]
     fn code<'py>(&self, py: Python<'py>) -> PyResult<Object<'py>> {
         self.function.bind(py).getattr("__code__")
@@ -304,6 +317,7 @@ impl Compiled {
 
     /// Drops every trace of this function and sets its counters to zero.
     fn reset(&self) {
+        self.was_part.store(self.was_called(), Ordering::Relaxed);
         let dropped = std::mem::take(&mut *lock(&self.state));
         self.points.clear();
         self.hits.store(0, Ordering::Relaxed);
@@ -394,6 +408,7 @@ impl Compiled {
         let function = own.function.bind(py);
         if recorder::is_recording() {
             // A compiled function within another: part of its trace.
+            own.was_part.store(true, Ordering::Relaxed);
             return function.call(args, kwargs);
         }
         let stance = stance::get(py);
@@ -787,9 +802,10 @@ pub fn reset_all(py: Python<'_>) {
     }
 }
 
-/// The function behind a compiled one.
+/// The function behind a compiled one that is called as a part of another one's trace.
 #[must_use]
 pub fn unwrap<'py>(object: Borrowed<'_, 'py>) -> Option<Bound<'py, PyFunction>> {
     let compiled = object.cast::<Compiled>().ok()?;
+    compiled.get().was_part.store(true, Ordering::Relaxed);
     Some(compiled.get().function.bind(object.py()).clone())
 }

@@ -463,7 +463,7 @@ impl Entry {
         let print = |guard: &Guard| {
             // The global state isn't read at a place of the program.
             let place = match guard.kind {
-                GuardKind::GlobalState(_) => None,
+                GuardKind::GlobalState(_) | GuardKind::Accelerator(_) => None,
                 _ => self.place_of(py, guard),
             };
             let place = place.map_or_else(String::new, |at| format!("  # {at}"));

@@ -9,6 +9,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub mod accelerator;
 mod assumptions;
 mod bind;
 pub mod breaks;

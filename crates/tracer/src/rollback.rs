@@ -15,6 +15,7 @@ use stator_cpython::object::Borrowed;
 use stator_graph::{Arg, Graph, NodeId, NodeKind, Target};
 use stator_guards::{GlobalState, Guard, GuardKind, Value};
 
+use crate::accelerator;
 use crate::locate::Places;
 use crate::raises::Call;
 
@@ -29,21 +30,23 @@ pub fn generators(py: Python<'_>) -> PyResult<Generators> {
     if stator_cpython::heap::torch::get(py).is_none() {
         return Ok(Vec::new());
     }
-    static KNOWN: PyOnceLock<(Py<PyAny>, Py<PyAny>)> = PyOnceLock::new();
-    let find = || -> PyResult<_> {
-        let torch = modules::import(py, "torch")?;
-        Ok((torch.getattr("default_generator")?.unbind(), torch.getattr("cuda")?.unbind()))
-    };
-    let (default, cuda) = KNOWN.get_or_try_init(py, find)?;
-    let mut found = vec![default.bind(py).clone()];
-    let cuda = cuda.bind(py);
-    // Asked first, because `is_initialized` is Python code, which takes what other threads send.
-    let may_be = cuda.getattr(pyo3::intern!(py, "_initialized"))?.is_truthy()?;
-    if may_be && cuda.call_method0(pyo3::intern!(py, "is_initialized"))?.is_truthy()? {
-        found
-            .extend(cuda.getattr("default_generators")?.try_iter()?.collect::<PyResult<Vec<_>>>()?);
-    }
-    save(py, &found.into_iter().map(Bound::unbind).collect::<Vec<_>>())
+    static DEFAULT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let default = DEFAULT.get_or_try_init(py, || {
+        modules::import(py, "torch")?.getattr("default_generator").map(Bound::unbind)
+    })?;
+    let mut found = vec![default.clone_ref(py)];
+    found.extend(accelerator::generators(py)?.into_iter().map(Bound::unbind));
+    save(py, &found)
+}
+
+/// The accelerator's generators that weren't there before: the trace may have started and advanced them.
+///
+/// # Errors
+/// What PyTorch raises.
+pub fn started(py: Python<'_>, before: &Generators) -> PyResult<Vec<Py<PyAny>>> {
+    let mut found = accelerator::generators(py)?;
+    found.retain(|generator| !before.iter().any(|(known, _)| generator.is(known)));
+    Ok(found.into_iter().map(Bound::unbind).collect())
 }
 
 /// The states of generators.
@@ -153,13 +156,14 @@ pub fn restore_modes(
 }
 
 fn restore_facts(torch: &Bound<'_, PyModule>, state: &GlobalState) -> PyResult<()> {
-    for device in ["cpu", "cuda"] {
-        if let Some(Value::Bool(on)) = state.get(&format!("torch.is_autocast_enabled('{device}')"))
+    for fact in &state.facts {
+        let of = |getter: &str| fact.name.strip_prefix(getter)?.strip_suffix("')");
+        if let Some(device) = of("torch.is_autocast_enabled('")
+            && let Value::Bool(on) = fact.value
         {
             torch.call_method1("set_autocast_enabled", (device, on))?;
-        }
-        if let Some(Value::Text(dtype)) =
-            state.get(&format!("torch.get_autocast_dtype('{device}')"))
+        } else if let Some(device) = of("torch.get_autocast_dtype('")
+            && let Value::Text(dtype) = &fact.value
             && let Some(name) = dtype.strip_prefix("torch.")
         {
             torch.call_method1("set_autocast_dtype", (device, torch.getattr(name)?))?;

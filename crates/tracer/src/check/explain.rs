@@ -55,7 +55,7 @@ pub(super) fn explain<'py>(
         (Found::Dead, _) => "found one that is gone".to_owned(),
         (Found::GlobalState, _) => "another global state".to_owned(),
         (Found::Answer(answer), _) => format!("found {}", spelt(*answer)),
-        (Found::Numbers(text), _) => format!("found {text}"),
+        (Found::Numbers(text) | Found::Accelerator(text), _) => format!("found {text}"),
     };
     let says = guard.map_or_else(
         || match failure.found {

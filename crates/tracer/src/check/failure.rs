@@ -25,6 +25,8 @@ pub enum Found {
     Registered,
     /// Another global state.
     GlobalState,
+    /// Something else is selected of an accelerator: what, if it can be read.
+    Accelerator(String),
     /// `torch.compiler.is_compiling()` would answer this.
     Answer(bool),
     /// Numbers for which a symbolic fact doesn't hold, printed with their sources.

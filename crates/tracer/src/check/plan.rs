@@ -12,13 +12,14 @@ use stator_cpython::heap::function::Field;
 use stator_cpython::heap::member::Member;
 use stator_cpython::heap::{Any, abc, constant, container, dict, global_state, tensor, types};
 use stator_guards::{
-    ClassField, FunctionField, GlobalState, Guard, GuardKind, Holders, ObjectId, Source, SourceId,
-    Sources, TensorGuard, Vacancy,
+    Accelerator, ClassField, FunctionField, GlobalState, Guard, GuardKind, Holders, ObjectId,
+    Source, SourceId, Sources, TensorGuard, Vacancy,
 };
 
 use super::capture::Snapshots;
 use super::failure::{Failure, Found};
 use super::held::Held;
+use crate::accelerator;
 
 /// Arguments with more items are known by identity.
 const SPREAD_ITEMS: usize = 32;
@@ -39,6 +40,8 @@ pub(super) struct Plan {
     states: Vec<(usize, Arc<GlobalState>)>,
     /// The guard on registrations with abstract classes, and their count.
     abstract_classes: Option<(usize, u64)>,
+    /// The guard on the accelerator.
+    accelerator: Option<(usize, Arc<Accelerator>)>,
     /// Arguments whose guards are asked at each call, with their steps.
     pub arguments: Vec<(usize, usize)>,
     /// Arguments that are taken apart at each call.
@@ -265,10 +268,11 @@ impl Plan {
             last_vacancy: RefCell::default(),
             holders: RefCell::default(),
         };
-        let (mut states, mut abstract_classes) = (Vec::new(), None);
+        let (mut states, mut abstract_classes, mut accelerator) = (Vec::new(), None, None);
         let by_step = GuardsByStep::new(&compiler, guards, |index, kind| match kind {
             GuardKind::GlobalState(state) => states.push((index, state.clone())),
             GuardKind::AbstractClasses(count) => abstract_classes = Some((index, *count)),
+            GuardKind::Accelerator(selected) => accelerator = Some((index, selected.clone())),
             _ => {}
         })?;
         let mut plan = Plan {
@@ -277,6 +281,7 @@ impl Plan {
             wanted: wanted.iter().map(|id| compiler.step(*id)).collect::<PyResult<_>>()?,
             states,
             abstract_classes,
+            accelerator,
             arguments: Vec::new(),
             spread: Vec::new(),
             own_arguments: 0,
@@ -439,6 +444,11 @@ impl Plan {
         {
             return Err(Failure { guard: Some(guard), found: Found::Registered });
         }
+        if let Some((guard, selected)) = &self.accelerator
+            && let Err(found) = accelerator::check(py, selected)
+        {
+            return Err(Failure { guard: Some(*guard), found: Found::Accelerator(found) });
+        }
         if self.states.is_empty() {
             return Ok(());
         }
@@ -580,7 +590,10 @@ impl GuardsByStep {
 
 /// Whether a guard speaks of no object.
 fn is_global(guard: &Guard) -> bool {
-    matches!(guard.kind, GuardKind::GlobalState(_) | GuardKind::AbstractClasses(_))
+    matches!(
+        guard.kind,
+        GuardKind::GlobalState(_) | GuardKind::AbstractClasses(_) | GuardKind::Accelerator(_)
+    )
 }
 
 /// Whether a guard is checked with all others of its kind, on what the steps found.
@@ -748,6 +761,7 @@ impl<'py> Compiler<'_, 'py> {
             }
             GuardKind::GlobalState(_)
             | GuardKind::AbstractClasses(_)
+            | GuardKind::Accelerator(_)
             | GuardKind::Symbolic { .. } => {
                 unreachable!("compiled apart")
             }

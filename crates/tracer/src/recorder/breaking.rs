@@ -20,7 +20,7 @@ use stator_cpython::generic::WithoutGc;
 use stator_cpython::object::Object;
 use stator_cpython::ops;
 use stator_cpython::thread::Deferred;
-use stator_guards::{GuardKind, Source};
+use stator_guards::{Guard, GuardKind, Source};
 
 use super::Recorder;
 use super::links::Linked;
@@ -28,6 +28,7 @@ use super::outcome::{End, Finish, Standing};
 use super::room::Room;
 use super::state::{ActiveFrame, Caller, State, Stop};
 use super::{look as heap, place};
+use crate::accelerator;
 use crate::breaks::{Break, Reason};
 use crate::check::{foreign_mode, read_global_state};
 use crate::entry::Entry;
@@ -333,9 +334,17 @@ impl Recorder {
         traced.plain_withs =
             withs.iter().map(|(code, unit)| (code.as_ptr() as usize, *unit)).collect();
         drop(withs);
+        let selected = self.selected.take();
+        if let Some(kind) = accelerator::guard(py, &traced.graph, selected.as_ref())
+            .map_err(|detail| (Reason::Unsupported, detail))?
+        {
+            let source = traced.sources.intern(Source::GlobalState);
+            traced.guards.push(Guard { source, kind, location: None });
+        }
         let before = self.generators.take();
         let generators = || -> PyResult<_> {
-            let mut found = rollback::advanced(py, before)?;
+            let mut found = rollback::started(py, &before)?;
+            found.extend(rollback::advanced(py, before)?);
             found.extend(rollback::explicit(py, &traced.graph_objects)?);
             Ok(found)
         };
@@ -413,6 +422,7 @@ impl Recorder {
         self.raised.borrow_mut().clear();
         if !is_known {
             *self.generators.borrow_mut() = rollback::generators(py).ok()?;
+            *self.selected.borrow_mut() = accelerator::selected(py).ok()?;
         }
         drop(old);
         let begin = standing.last().map_or(0, |innermost| innermost.waiting.next);

@@ -9,7 +9,9 @@ use stator_cpython::thread::Deferred;
 use stator_cpython::{Result, generic, ops};
 use stator_guards::GuardKind;
 
+use super::attributes::Found;
 use super::deep::is_plain;
+use super::descriptors::Descriptor;
 use super::kinds::Kind;
 use super::look as heap;
 use super::marked::break_message;
@@ -617,6 +619,13 @@ impl Recorder {
         if self.kind(found.as_borrowed()) == Kind::Function {
             let all = with_receiver(callable, args);
             return self.call_object(frame, found.as_borrowed(), &all, names);
+        }
+        if self.binding(frame, &ty, name, found.as_borrowed()) == Descriptor::Member {
+            // What the object has in that slot is called: a compiled module.
+            let own = self.member(frame, found.as_borrowed(), callable, name)?;
+            if let Found::Value(own) = own {
+                return self.call_object(frame, own.as_borrowed(), args, names);
+            }
         }
         if heap::is_weak_reference(callable) && args.is_empty() {
             return self.call_weakref(frame, callable);

@@ -11,7 +11,8 @@ use stator_cpython::{Result, generic, ops};
 use stator_guards::{ClassField, Source};
 
 use super::Recorder;
-use super::attributes::{DESCRIPTOR, Descriptor, Found};
+use super::attributes::Found;
+use super::descriptors::{DESCRIPTOR, Descriptor};
 use super::kinds::Kind;
 use super::look as heap;
 use super::state::{State, Stop};

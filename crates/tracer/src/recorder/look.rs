@@ -18,7 +18,7 @@ use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::Text;
 
-use super::attributes::Descriptor;
+use super::descriptors::Descriptor;
 use crate::compiled::Compiled;
 use crate::disabled::Disabled;
 

@@ -5,7 +5,7 @@
 
 use stator_cpython::object::Borrowed;
 
-use super::attributes::Descriptor;
+use super::descriptors::Descriptor;
 use super::state::State;
 
 /// Room for the traces of most models; more would not fit the processor's caches. A power of two.

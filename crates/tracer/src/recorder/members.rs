@@ -17,7 +17,7 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_guards::{GuardKind, Holders, grow_in_leaps};
 
 use super::Recorder;
-use super::attributes::Descriptor;
+use super::descriptors::Descriptor;
 use super::kinds::Kind;
 use super::look as heap;
 use super::state::{Origin, State, Stop};

@@ -27,6 +27,7 @@ mod copies;
 mod custom_operators;
 
 mod deep;
+mod descriptors;
 mod dictionaries;
 mod dimensions;
 mod dynamic;
@@ -100,6 +101,7 @@ use room::Room;
 use state::{ActiveFrame, Caller};
 pub use state::{Origin, State, Stop};
 
+use crate::accelerator::Selected;
 use crate::breaks::{Place, Reason};
 use crate::faults::{self, Stage};
 use crate::functions::Functions;
@@ -144,6 +146,8 @@ pub struct Recorder {
     handled_at_entry: usize,
     anatomies: RefCell<FxHashMap<usize, Option<Rc<Anatomy>>>>,
     generators: RefCell<Generators>,
+    /// What was selected of the accelerator where the trace begins.
+    selected: RefCell<Option<Selected>>,
     gc: RefCell<Option<WithoutGc>>,
     /// The `with` instructions met that only switch PyTorch's modes: code object and unit.
     plain_withs: RefCell<Vec<(Py<PyAny>, usize)>>,
@@ -373,6 +377,7 @@ impl Recorder {
             handled_at_entry,
             anatomies: RefCell::default(),
             generators: RefCell::default(),
+            selected: RefCell::default(),
             gc: RefCell::default(),
             plain_withs: RefCell::default(),
             has_marks,

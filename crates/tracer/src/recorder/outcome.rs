@@ -19,6 +19,7 @@ use super::mode;
 use super::state::{State, Stop};
 use super::symbols::PlainLists;
 use super::{Recorder, Recording};
+use crate::accelerator;
 use crate::breaks::{Break, Place, Reason};
 use crate::compiling;
 use crate::effects::{Part, Store};
@@ -232,6 +233,7 @@ pub fn record<'py>(
         state.guard(source, GuardKind::GlobalState(global));
     }
     *recorder.generators.borrow_mut() = rollback::generators(py)?;
+    *recorder.selected.borrow_mut() = accelerator::selected(py)?;
     *recorder.gc.borrow_mut() = Some(WithoutGc::new(py));
     recorder.session.begins();
     drop(deferred);

@@ -9,8 +9,8 @@ use stator_cpython::object::Borrowed;
 use stator_cpython::{Result, generic, ops};
 
 use super::Recorder;
-use super::attributes::Descriptor;
 use super::calls::Args;
+use super::descriptors::Descriptor;
 use super::kinds::Kind;
 use super::look as heap;
 use crate::breaks::Reason;

@@ -1,0 +1,223 @@
+//! The accelerator's selected device and streams, and its random generators: what PyTorch says of them.
+//!
+//! PyTorch has one accelerator in a process (`torch.accelerator`), which is started by its first use. Nothing
+//! here starts it. All that is asked goes through [`Accelerator`], so a test can put another one there
+//! (`stator._testing.accelerator`).
+
+use std::sync::{Arc, Mutex};
+
+use pyo3::prelude::*;
+use pyo3::types::PyBool;
+use stator_cpython::hook::Suspended;
+use stator_cpython::modules;
+use stator_cpython::object::Object;
+use stator_graph::{Device, Graph, Value};
+use stator_guards::{Accelerator as Guarded, GuardKind};
+
+use crate::lock;
+
+/// Whom to ask.
+struct Accelerator {
+    /// The name of its device type, and PyTorch's number for that.
+    name: Arc<str>,
+    kind: i8,
+    /// What there is to call of it: `torch.cuda`, `torch.xpu`, ...
+    module: Py<PyAny>,
+    /// Gives the selected device's number.
+    device: Py<PyAny>,
+    /// Gives the selected stream of a device.
+    stream: Py<PyAny>,
+}
+
+/// What is selected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selected {
+    kind: i8,
+    name: Arc<str>,
+    device: i64,
+    /// Of each device.
+    streams: Vec<i64>,
+}
+
+/// `None`: it hasn't been looked for. `Some(None)`: there is none.
+static CURRENT: Mutex<Option<Option<Arc<Accelerator>>>> = Mutex::new(None);
+
+fn current(py: Python<'_>) -> Option<Arc<Accelerator>> {
+    if let Some(known) = &*lock(&CURRENT) {
+        return known.clone();
+    }
+    stator_cpython::heap::torch::get(py)?;
+    let found = find(py).ok().flatten().map(Arc::new);
+    lock(&CURRENT).insert(found).clone()
+}
+
+/// PyTorch's own; `None` where it is built without one, or is too old to say.
+fn find(py: Python<'_>) -> PyResult<Option<Accelerator>> {
+    let torch = modules::import(py, "torch")?;
+    let core = torch.getattr("_C")?;
+    let device = core.call_method0("_accelerator_getAccelerator")?;
+    if device.is_none() {
+        return Ok(None);
+    }
+    let name: String = device.getattr("type")?.extract()?;
+    Ok(Some(Accelerator {
+        kind: Device::kind_of(&name),
+        module: torch.getattr(name.as_str())?.unbind(),
+        device: core.getattr("_accelerator_getDeviceIndex")?.unbind(),
+        stream: core.getattr("_accelerator_getStream")?.unbind(),
+        name: name.into(),
+    }))
+}
+
+impl Accelerator {
+    fn is_started(&self, py: Python<'_>) -> PyResult<bool> {
+        let module = self.module.bind(py);
+        // Asked first, because `is_initialized` is Python code, which takes what other threads send.
+        let flag = module.getattr_opt(pyo3::intern!(py, "_initialized"))?;
+        if flag.is_some_and(|flag| flag.is(PyBool::new(py, false))) {
+            return Ok(false);
+        }
+        let asks = match module.getattr_opt("is_initialized")? {
+            Some(asks) => asks,
+            None => module.getattr("is_available")?,
+        };
+        asks.call0()?.is_truthy()
+    }
+
+    fn device(&self, py: Python<'_>) -> PyResult<i64> {
+        self.device.bind(py).call0()?.extract()
+    }
+
+    fn stream(&self, py: Python<'_>, device: i64) -> PyResult<i64> {
+        self.stream.bind(py).call1((device,))?.getattr("stream_id")?.extract()
+    }
+
+    fn selected(&self, py: Python<'_>) -> PyResult<Selected> {
+        let devices: i64 = self.module.bind(py).call_method0("device_count")?.extract()?;
+        let streams = (0..devices).map(|device| self.stream(py, device));
+        let streams = streams.collect::<PyResult<_>>()?;
+        let (kind, name) = (self.kind, self.name.clone());
+        Ok(Selected { kind, name, device: self.device(py)?, streams })
+    }
+
+    fn generators<'py>(&self, py: Python<'py>) -> PyResult<Vec<Object<'py>>> {
+        let module = self.module.bind(py);
+        if let Some(generators) = module.getattr_opt("default_generators")? {
+            return generators.try_iter()?.collect();
+        }
+        let only = module.getattr_opt("_get_default_mps_generator")?;
+        only.map(|only| only.call0()).into_iter().collect()
+    }
+}
+
+/// What is selected; `None` where there is no accelerator, or none is started.
+///
+/// # Errors
+/// What PyTorch raises.
+pub fn selected(py: Python<'_>) -> PyResult<Option<Selected>> {
+    let _native = Suspended::new(py);
+    match current(py) {
+        Some(accelerator) if accelerator.is_started(py)? => accelerator.selected(py).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// The accelerator's default generators; none before it is started.
+///
+/// # Errors
+/// What PyTorch raises.
+pub fn generators(py: Python<'_>) -> PyResult<Vec<Object<'_>>> {
+    let _native = Suspended::new(py);
+    match current(py) {
+        Some(accelerator) if accelerator.is_started(py)? => accelerator.generators(py),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// What a trace with this graph depends on: nothing, unless a tensor of the accelerator's is in it.
+///
+/// What only starts while a call is recorded had its defaults selected when that began: nothing in a trace selects
+/// others, because what does that isn't in the table of callables, and ends the trace.
+///
+/// # Errors
+/// If an operation has selected another device or stream.
+pub fn guard(
+    py: Python<'_>,
+    graph: &Graph,
+    at_entry: Option<&Selected>,
+) -> Result<Option<GuardKind>, String> {
+    let Some(accelerator) = current(py) else { return Ok(None) };
+    let mut devices: Vec<i64> = graph
+        .nodes()
+        .filter_map(|(_, node)| match &node.value {
+            Value::Tensor(meta) if meta.device.kind == accelerator.kind => Some(meta.device.index),
+            _ => None,
+        })
+        .map(i64::from)
+        .collect();
+    if devices.is_empty() {
+        return Ok(None);
+    }
+    let Some(now) = selected(py).map_err(|error| error.to_string())? else { return Ok(None) };
+    if at_entry.is_some_and(|before| *before != now) {
+        return Err(format!("an operation selected another device or stream of {}", now.name));
+    }
+    devices.push(now.device);
+    devices.sort_unstable();
+    devices.dedup();
+    let stream = |device: i64| Some((device, *now.streams.get(usize::try_from(device).ok()?)?));
+    let streams = devices.into_iter().filter_map(stream).collect();
+    let guarded = Guarded { kind: now.name, device: now.device, streams };
+    Ok(Some(GuardKind::Accelerator(guarded.into())))
+}
+
+/// Whether what a guard says is selected.
+///
+/// # Errors
+/// What is, for the user to read.
+pub fn check(py: Python<'_>, guarded: &Guarded) -> Result<(), String> {
+    let Some(accelerator) = current(py).filter(|it| it.name == guarded.kind) else {
+        return Err("no such accelerator".to_owned());
+    };
+    let read = || -> PyResult<_> {
+        let streams = guarded.streams.iter();
+        let streams = streams
+            .map(|(device, _)| Ok((*device, accelerator.stream(py, *device)?)))
+            .collect::<PyResult<_>>()?;
+        Ok(Guarded { kind: guarded.kind.clone(), device: accelerator.device(py)?, streams })
+    };
+    match read() {
+        Ok(found) if found == *guarded => Ok(()),
+        Ok(found) => Err(found.to_string()),
+        Err(error) => Err(format!("what can't be read: {error}")),
+    }
+}
+
+/// Puts another accelerator there, whose tensors are those of a device type; without a module, PyTorch's own.
+///
+/// `module` has `is_initialized()`, `device_count()`, `current_device()`, `current_stream(device)` and
+/// `default_generators`, as `torch.cuda` has.
+#[pyfunction(name = "_set_accelerator", signature = (name=None, module=None))]
+fn set(name: Option<&str>, module: Option<Bound<'_, PyAny>>) -> PyResult<()> {
+    let fake = match (name, module) {
+        (Some(name), Some(module)) => Some(Some(Arc::new(Accelerator {
+            name: name.into(),
+            kind: Device::kind_of(name),
+            device: module.getattr("current_device")?.unbind(),
+            stream: module.getattr("current_stream")?.unbind(),
+            module: module.unbind(),
+        }))),
+        _ => None,
+    };
+    let old = std::mem::replace(&mut *lock(&CURRENT), fake);
+    drop(old);
+    Ok(())
+}
+
+/// Adds the function to `_stator`.
+///
+/// # Errors
+/// What Python raises.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(set, module)?)
+}
