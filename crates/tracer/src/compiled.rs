@@ -40,6 +40,7 @@ mod failing;
 mod lookup;
 mod reports;
 mod resting;
+mod stats;
 mod weighing;
 
 use lookup::Found;
@@ -51,6 +52,7 @@ use reports::{
 use resting::Rest;
 
 pub(crate) use reports::graph_break_error;
+pub use stats::Stats;
 
 /// A function that is traced at its first call and replayed afterwards.
 ///
@@ -125,29 +127,6 @@ impl CacheState {
         self.pause = (1 << self.failures.min(LONGEST_PAUSE)) - 1;
         self.failures += 1;
     }
-}
-
-/// Counters of one compiled function.
-#[pyclass(frozen, get_all, module = "stator._stator")]
-pub struct Stats {
-    /// Calls that were recorded.
-    traces: u64,
-    /// Calls that were replayed.
-    hits: u64,
-    /// Calls that ran natively.
-    native: u64,
-    /// Cache entries, those behind graph breaks not counted.
-    entries: usize,
-    /// Graph breaks that were met while recording.
-    breaks: u64,
-    /// Traces in the cache, those behind graph breaks counted.
-    graphs: usize,
-    /// Why the last call that was recorded broke, or the last native one ran natively.
-    reason: Option<String>,
-    /// Operations in the graph used last.
-    graph_nodes: usize,
-    /// Guards of the entry used last.
-    guards: usize,
 }
 
 static ALL: Mutex<Vec<Py<PyWeakrefReference>>> = Mutex::new(Vec::new());
@@ -251,19 +230,7 @@ impl Compiled {
 
     #[getter]
     fn stats(&self) -> Stats {
-        let state = lock(&self.state);
-        let last = state.entries.first();
-        Stats {
-            traces: state.traces,
-            hits: self.hits.load(Ordering::Relaxed),
-            native: self.native.load(Ordering::Relaxed),
-            entries: state.entries.len(),
-            breaks: state.breaks,
-            graphs: state.entries.len() + self.points.entries().len(),
-            reason: state.reason.clone(),
-            graph_nodes: last.map_or(0, |entry| entry.graph_nodes()),
-            guards: last.map_or(0, |entry| entry.guard_count()),
-        }
+        Stats::of(self)
     }
 
     /// Whether anybody has ever called it.
