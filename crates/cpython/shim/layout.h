@@ -4,6 +4,7 @@
 #define STATOR_LAYOUT_H
 
 #include "stator.h"
+#include <internal/pycore_context.h>
 
 typedef _PyInterpreterFrame Frame;
 
@@ -41,5 +42,16 @@ typedef _PyInterpreterFrame Frame;
 
 const uint8_t *const stator_deopt = _PyOpcode_Deopt;
 const uint8_t *const stator_caches = _PyOpcode_Caches;
+
+/* Whether `variable.reset(token)` would go back: the token is one of the variable's, of the current context, and
+ * unused. */
+int stator_token_fits(PyObject *token, PyObject *variable) {
+    if (!Py_IS_TYPE(token, &PyContextToken_Type)) {
+        return 0;
+    }
+    PyContextToken *of = (PyContextToken *)token;
+    return !of->tok_used && (PyObject *)of->tok_var == variable
+        && (PyObject *)of->tok_ctx == PyThreadState_Get()->context;
+}
 
 #endif

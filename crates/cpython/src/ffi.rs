@@ -64,6 +64,7 @@ unsafe extern "C" {
     pub fn stator_topmost_exception(thread: *mut PyThreadState) -> *mut PyObject;
     pub fn stator_trace_exception(thread: *mut PyThreadState);
     pub fn stator_trace_unwind(thread: *mut PyThreadState);
+    pub fn stator_token_fits(token: *mut PyObject, variable: *mut PyObject) -> c_int;
     pub fn stator_is_original_import(function: *mut PyObject) -> c_int;
 }
 

@@ -83,6 +83,8 @@ pub enum GuardKind {
     },
     /// A context variable is unset in the current context, its default aside.
     ContextUnset,
+    /// A token that the context variable at a source can be reset with: unused, and of the current context.
+    TokenOf(SourceId),
     /// A cell is empty.
     CellEmpty,
     /// A function has no positional defaults.

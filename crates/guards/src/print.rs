@@ -251,6 +251,9 @@ impl Sources {
             GuardKind::LookupAbsent { text, .. } => format!("not hasattr({source}, '{text}')"),
             GuardKind::SlotUnset { name, .. } => format!("not hasattr({source}, '{name}')"),
             GuardKind::ContextUnset => format!("{source} not in copy_context()"),
+            GuardKind::TokenOf(variable) => {
+                format!("{}.reset({source}) is possible", self.print(*variable))
+            }
             GuardKind::CellEmpty => format!("not hasattr({source}, 'cell_contents')"),
             GuardKind::NoDefaults => format!("{source}.__defaults__ is None"),
             GuardKind::NoKwDefaults => format!("{source}.__kwdefaults__ is None"),

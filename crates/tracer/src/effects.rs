@@ -44,6 +44,8 @@ pub enum Part {
     Cell,
     /// The value of a context variable.
     Context,
+    /// A context variable that is reset; the value is a token from before the trace.
+    Reset,
     /// A `__slots__` member, by name.
     Member(ObjectId),
     /// An attribute of a class, by name.
@@ -74,6 +76,7 @@ pub fn print(py: Python<'_>, store: &Store, traced: &Traced) -> String {
     let target = match store.part {
         Part::Item { key, .. } => traced.sources.print_item(id, &repr(key)),
         Part::Context => format!("{}.set()", object()),
+        Part::Reset => format!("{}.reset()", object()),
         Part::Cell => format!("{}.cell_contents", object()),
         Part::Member(member) => format!("{}.{}", object(), name(member)),
         Part::ClassAttribute(attribute) => format!("{}.{}", object(), name(attribute)),
@@ -191,7 +194,7 @@ impl<'py> Written<'py> {
                 Before::Elements { list: own(), elements: list.get_slice(0, list.len()).into_any() }
             }
             Part::Added => Before::Length { list: own(), length: object.cast::<PyList>()?.len() },
-            Part::Calls => Before::Unknown,
+            Part::Calls | Part::Reset => Before::Unknown,
         });
         Ok(())
     }
@@ -227,6 +230,10 @@ pub fn replay<'py>(
             Part::Context => {
                 let value = value.expect("context variables aren't emptied").as_borrowed();
                 context::set(object, value).map_err(|raised| raised.take(py))?;
+            }
+            Part::Reset => {
+                let token = value.expect("a token").as_borrowed();
+                context::reset(object, token).map_err(|raised| raised.take(py))?;
             }
             Part::Member(name) => {
                 set_member(object, entry(name), value)?;

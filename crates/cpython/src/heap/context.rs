@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 use super::Any;
+use crate::ffi as shim;
 use crate::raised::{Raised, Result};
 
 /// Whether an object is a `contextvars.ContextVar`.
@@ -58,5 +59,24 @@ pub fn set(variable: Any<'_, '_>, value: Any<'_, '_>) -> Result<()> {
     unsafe {
         let token = ffi::PyContextVar_Set(variable.as_ptr(), value.as_ptr());
         Bound::from_owned_ptr_or_opt(variable.py(), token).map(drop).ok_or(Raised)
+    }
+}
+
+/// Whether an object is a token that a variable can be reset with now: unused, of this variable and of the current context.
+#[must_use]
+pub fn fits(token: Any<'_, '_>, variable: Any<'_, '_>) -> bool {
+    // SAFETY: two live objects; the type of the first is asked first.
+    unsafe { shim::stator_token_fits(token.as_ptr(), variable.as_ptr()) != 0 }
+}
+
+/// Resets the variable to what it was when the token was made.
+///
+/// # Errors
+/// As `ContextVar.reset`.
+pub fn reset(variable: Any<'_, '_>, token: Any<'_, '_>) -> Result<()> {
+    // SAFETY: two live objects, whose types the callee checks.
+    match unsafe { ffi::PyContextVar_Reset(variable.as_ptr(), token.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(Raised),
     }
 }

@@ -7,7 +7,7 @@ use stator_cpython::heap::address::AddressSet;
 use stator_cpython::heap::function::Field;
 use stator_cpython::heap::snapshot::{Builder, Node, Result, Snapshot, Unwatchable};
 use stator_cpython::heap::weak::Liveness;
-use stator_cpython::heap::{self, Any, constant, container, global_state, tensor};
+use stator_cpython::heap::{self, Any, constant, container, context, global_state, tensor};
 
 use super::Report;
 use super::plan::{Fetch, Key, Plan, Step, Test, TestKind, keys_are};
@@ -47,6 +47,8 @@ struct Entry {
     /// Pairs of arguments that must be the same.
     pairs: Vec<(usize, usize)>,
     distinct: Vec<Distinct>,
+    /// Arguments that are tokens, and the context variables of theirs that the snapshot proves.
+    tokens: Vec<(usize, Py<PyAny>)>,
     /// Tests to ask again, of the extra objects the snapshot gives.
     again: Vec<(usize, usize)>,
     gradients: Gradients,
@@ -167,6 +169,12 @@ impl Entry {
         {
             return false;
         }
+        let fits = |(token, variable): &(usize, Py<PyAny>)| {
+            args.get(*token).is_some_and(|token| context::fits(*token, variable.bind_borrowed(py)))
+        };
+        if !self.tokens.iter().all(fits) {
+            return false;
+        }
         self.again
             .iter()
             .all(|(test, extra)| set_is(&plan.tests[*test].kind, &extras[*extra], &self.liveness))
@@ -200,6 +208,7 @@ impl Entry {
             same: Vec::new(),
             pairs: Vec::new(),
             distinct: Vec::new(),
+            tokens: Vec::new(),
             again: Vec::new(),
             gradients: Gradients::default(),
         };
@@ -208,7 +217,7 @@ impl Entry {
         for (index, step) in plan.steps.iter().enumerate() {
             for test in step.tests.clone() {
                 if plan.tests[test].kind.is_aliasing() {
-                    entry.alias(plan, index, &plan.tests[test], values);
+                    entry.alias(plan, index, &plan.tests[test], values)?;
                 } else if let Some(node) = capture.nodes[index]
                     && capture.content(node, &plan.tests[test])? == Again::EachCall
                 {
@@ -238,7 +247,7 @@ impl Entry {
 
     /// Aliasing among the snapshot's own objects follows from their pointers; what is left are
     /// arguments that are new at each call.
-    fn alias(&mut self, plan: &Plan, step: usize, test: &Test, values: &Values<'_>) {
+    fn alias(&mut self, plan: &Plan, step: usize, test: &Test, values: &Values<'_>) -> Result<()> {
         let gradients = &self.gradients;
         let argument = |step: usize| match plan.steps[step] {
             Step { direct: true, fetch: Fetch::Argument(index), .. } => Some(index),
@@ -269,8 +278,16 @@ impl Entry {
                     self.distinct.push(group);
                 }
             }
+            TestKind::TokenOf(variable) => {
+                let of = values[*variable].as_ref().filter(|_| argument(*variable).is_none());
+                let (Some(token), Some(variable)) = (argument(step), of) else {
+                    return Err(Unwatchable("a token of a context variable"));
+                };
+                self.tokens.push((token, variable.clone().unbind()));
+            }
             _ => {}
         }
+        Ok(())
     }
 }
 
@@ -485,7 +502,7 @@ impl<'py> Capture<'_, 'py> {
                 |index| guard.sizes.get(index).is_some_and(Option::is_none),
                 |index| guard.strides.get(index).is_some_and(Option::is_none),
             )?,
-            TestKind::Same(_) | TestKind::Distinct(_) => {}
+            TestKind::Same(_) | TestKind::Distinct(_) | TestKind::TokenOf(_) => {}
         }
         Ok(Again::Covered)
     }

@@ -138,6 +138,7 @@ pub(super) enum TestKind {
     MemberUnset(Member),
     FieldEmpty(Field),
     ContextUnset,
+    TokenOf(usize),
     NoInstanceDict,
     Tensor(usize, Arc<TensorGuard>),
     Same(usize),
@@ -167,6 +168,7 @@ impl TestKind {
                 | TestKind::Tensor(..)
                 | TestKind::Same(_)
                 | TestKind::Distinct(_)
+                | TestKind::TokenOf(_)
                 | TestKind::Length(_)
                 | TestKind::DictKeys(_)
                 | TestKind::DictLength(_)
@@ -176,7 +178,7 @@ impl TestKind {
 
     /// Whether the test compares this object with others.
     pub(super) fn is_aliasing(&self) -> bool {
-        matches!(self, TestKind::Same(_) | TestKind::Distinct(_))
+        matches!(self, TestKind::Same(_) | TestKind::Distinct(_) | TestKind::TokenOf(_))
     }
 
     /// Tests that need nothing but the object.
@@ -511,7 +513,7 @@ impl Steps {
 fn needed(sources: &Sources, guards: &[Guard], wanted: &[SourceId]) -> Steps {
     let mut marks = vec![None; sources.len()];
     let others = guards.iter().flat_map(|guard| match &guard.kind {
-        GuardKind::SameAs(other) => std::slice::from_ref(other),
+        GuardKind::SameAs(other) | GuardKind::TokenOf(other) => std::slice::from_ref(other),
         GuardKind::Distinct(others) => others,
         _ => &[],
     });
@@ -756,6 +758,7 @@ impl<'py> Compiler<'_, 'py> {
                 TestKind::Tensor(self.address(tensor.python_type)?, tensor.clone())
             }
             GuardKind::SameAs(other) => TestKind::Same(self.step(*other)?),
+            GuardKind::TokenOf(variable) => TestKind::TokenOf(self.step(*variable)?),
             GuardKind::Distinct(others) => {
                 TestKind::Distinct(others.iter().map(|id| self.step(*id)).collect::<PyResult<_>>()?)
             }

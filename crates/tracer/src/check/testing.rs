@@ -179,6 +179,7 @@ impl GuardSet {
             "no_kwdefaults" => GuardKind::NoKwDefaults,
             "no_dict" => GuardKind::NoInstanceDict,
             "tensor" => GuardKind::Tensor(self.tensor(&value)?.into()),
+            "token_of" => GuardKind::TokenOf(self.id(value.extract()?)?),
             "same" => GuardKind::SameAs(self.id(value.extract()?)?),
             "distinct" => {
                 let others: Vec<usize> = value.extract()?;

@@ -169,6 +169,12 @@ fn aliasing_holds(test: &TestKind, step: usize, values: &Values<'_>) -> bool {
     let address = |step: usize| values[step].as_ref().map(|object| object.as_ptr() as usize);
     match test {
         TestKind::Same(other) => address(step) == address(*other),
+        TestKind::TokenOf(variable) => match (&values[step], &values[*variable]) {
+            (Some(token), Some(variable)) => {
+                context::fits(token.as_borrowed(), variable.as_borrowed())
+            }
+            _ => false,
+        },
         TestKind::Distinct(others) => {
             let mut seen = AddressSet::default();
             std::iter::once(&step)

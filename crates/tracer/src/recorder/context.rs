@@ -69,6 +69,7 @@ impl Recorder {
         token: Borrowed<'_, 'py>,
         native: impl FnOnce() -> Result<Object<'py>>,
     ) -> Result<Object<'py>> {
+        self.note(frame, |state| state.check_reset(variable, token));
         let result = native()?;
         self.note(frame, |state| state.reset_context(variable, token));
         Ok(result)
@@ -91,6 +92,10 @@ impl State {
         let slot = (variable.as_ptr() as usize, CONTEXT);
         if self.written.contains_key(&slot) {
             return Ok(());
+        }
+        if self.resets.contains(&slot.0) {
+            let detail = "a context variable that is back at what it held before the trace";
+            return Err((Reason::Unsupported, detail.into()));
         }
         let first = self.read_slots.insert(slot);
         if let Some(value) = context::own_value(variable) {
@@ -120,22 +125,44 @@ impl State {
         Ok(untouched)
     }
 
+    /// Fails for what a replay could not do: go back with a token that isn't known to fit there, too.
+    fn check_reset(
+        &mut self,
+        variable: Borrowed<'_, '_>,
+        token: Borrowed<'_, '_>,
+    ) -> std::result::Result<(), Stop> {
+        let address = variable.as_ptr() as usize;
+        if self.tokens.iter().any(|known| known.token.is(&*token) && known.variable == address) {
+            return Ok(());
+        }
+        let is_untouched = !self.written.contains_key(&(address, CONTEXT));
+        if is_untouched && self.source(token).is_some() && context::fits(token, variable) {
+            return self.context_source(variable).map(|_| ());
+        }
+        Err((Reason::OutsideWrite, format!("a token of a {}", heap::type_name(variable))))
+    }
+
     fn reset_context(
         &mut self,
         variable: Borrowed<'_, '_>,
         token: Borrowed<'_, '_>,
     ) -> std::result::Result<(), Stop> {
         let address = variable.as_ptr() as usize;
-        let known = self.tokens.iter_mut().find(|known| known.token.is(&*token));
-        let Some(known) = known.filter(|known| known.variable == address) else {
-            let detail = format!("a token of a {}", heap::type_name(variable));
-            return Err((Reason::OutsideWrite, detail));
-        };
-        known.used = true;
-        if known.untouched {
-            // Back to what it was: a replay has nothing to do, and what is read now is from outside.
-            self.forget_write((address, CONTEXT));
+        if let Some(known) = self.tokens.iter_mut().find(|known| known.token.is(&*token)) {
+            known.used = true;
+            if known.untouched {
+                // Back to what it was: a replay has nothing to do, and what is read now is from outside.
+                self.forget_write((address, CONTEXT));
+            }
+            return Ok(());
         }
+        let source = self.context_source(variable)?;
+        let unknown = || (Reason::UnknownOrigin, heap::type_name(token));
+        let token_source = self.source(token).ok_or_else(unknown)?;
+        self.guard(token_source, GuardKind::TokenOf(source));
+        let kept = token.to_owned().unbind();
+        self.wrote(variable, source, token.as_ptr() as usize, || Part::Reset(kept));
+        self.resets.push(address);
         Ok(())
     }
 }
@@ -147,7 +174,8 @@ impl Finish {
         let known = self.state.tokens.iter().find(|known| known.token.is(&*object));
         let Some(known) = known else { return Ok(None) };
         let is_written = self.state.written.contains_key(&(known.variable, CONTEXT));
-        if !known.untouched || known.used || !is_written {
+        let is_reset = self.state.resets.contains(&known.variable);
+        if !known.untouched || known.used || !is_written || is_reset {
             return Ok(None);
         }
         let py = object.py();

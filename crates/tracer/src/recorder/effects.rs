@@ -57,6 +57,8 @@ pub enum Part {
     Cell,
     /// The value of a context variable.
     Context,
+    /// A context variable that was reset with a token from before the trace.
+    Reset(Py<PyAny>),
     /// A `__slots__` member, by name.
     Member(Py<PyAny>),
     /// An attribute of a class, by name.
@@ -99,6 +101,7 @@ impl Effect {
             Part::Item { key, .. } => heap::dict_get(object, key.bind_borrowed(py)),
             Part::Cell => value(object, Field::CellContents),
             Part::Context => stator_cpython::heap::context::own_value(object),
+            Part::Reset(token) => Some(token.bind(py).clone()),
             Part::Member(_) => match Member::new(self.slot).read(object) {
                 Read::Value(value) => Some(value),
                 Read::Unset | Read::NoMember => None,
@@ -337,6 +340,9 @@ impl State {
         if !self.written_dicts.is_empty() {
             // Each such write may make a key, where it's another dictionary than the recorded one.
             groups.insert(KEYS, self.written_dicts.iter().copied().collect());
+        }
+        if !self.resets.is_empty() {
+            groups.entry(CONTEXT).or_default().extend(&self.resets);
         }
         if groups.is_empty() {
             return;

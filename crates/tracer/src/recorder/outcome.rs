@@ -469,6 +469,7 @@ impl Finish {
                 effects::Part::Item { key, moves } => Part::Item { key: name(key), moves: *moves },
                 effects::Part::Cell => Part::Cell,
                 effects::Part::Context => Part::Context,
+                effects::Part::Reset(_) => Part::Reset,
                 effects::Part::Member(member) => Part::Member(name(member)),
                 effects::Part::ClassAttribute(attribute) => Part::ClassAttribute(name(attribute)),
                 effects::Part::Elements => Part::Elements,

@@ -326,7 +326,7 @@ impl State {
             _ => {
                 let what = match part {
                     Part::Cell => "a variable of an enclosing function".to_string(),
-                    Part::Context => "a context variable".to_string(),
+                    Part::Context | Part::Reset(_) => "a context variable".to_string(),
                     Part::ClassAttribute(_) => "an attribute of a class".to_string(),
                     _ => format!("a {} from outside", heap::type_name(object)),
                 };

@@ -157,6 +157,8 @@ pub struct State {
     pub only_changed: bool,
     /// The tokens that this trace got for writes of context variables.
     pub tokens: Vec<Token>,
+    /// The context variables that were reset with tokens from before the trace.
+    pub resets: Vec<usize>,
     /// Whether the C code that reads containers now only hands on what they hold.
     pub hands_on: bool,
     /// The memo of the copy that is being made.
@@ -253,6 +255,7 @@ impl State {
             unread: FxHashMap::default(),
             only_changed: false,
             tokens: Vec::new(),
+            resets: Vec::new(),
             hands_on: false,
             memo: Memo::None,
             inference: Vec::new(),
