@@ -19,7 +19,7 @@ fn main() {
 
     let mut build = cc::Build::new();
     build.include(&include).include(include.join("internal"));
-    build.file(shim).file("shim/semantics.c").file("shim/c_stack.c");
+    build.file(shim).file("shim/semantics.c").file("shim/c_stack.c").file("shim/clock.c");
     build.flag_if_supported("-Wno-missing-field-initializers");
     build.flag_if_supported("-Wno-unused-parameter");
     build.flag_if_supported("-fvisibility=hidden");

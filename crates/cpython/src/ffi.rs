@@ -102,6 +102,7 @@ unsafe extern "C" {
 // The shim (shim/c_stack.c).
 unsafe extern "C" {
     pub fn stator_stack_bounds(lowest: *mut usize, size: *mut usize);
+    pub fn stator_thread_nanos() -> u64;
 }
 
 // Exported by CPython, with internal names.

@@ -1,7 +1,9 @@
 //! How much time a function may spend on recordings before any of its replays has been shown to gain.
 //!
 //! A program that goes new ways at each call would be recorded for ever. Its first takes are free; what
-//! further ones cost beyond a plain call is added up.
+//! further ones cost beyond a plain call is added up, and one that costs as much as the costliest before it
+//! has to fit. After the first calls, so many must have been plain since the last take that on average
+//! they cost next to nothing.
 
 use crate::clock::Span;
 
@@ -13,6 +15,12 @@ const CALLS: u64 = 3;
 const RECORDING: u64 = 3;
 /// So many recordings that came to nothing are first takes.
 const FIRST: u32 = 3;
+/// So many calls of a function are its first ones.
+const EARLY: u64 = 64;
+/// At most so many calls follow one another of which one isn't at rest.
+const RESTING: u64 = 33;
+/// A later recording has to be this part of the plain calls since the last one.
+const SHARE: u64 = 64;
 
 /// The account of one function.
 #[derive(Debug, Default)]
@@ -24,41 +32,77 @@ pub struct Budget {
     first: u64,
     /// Nanoseconds spent since.
     spent: u64,
-    /// Nanoseconds of a plain call; 0: none was timed.
+    /// Nanoseconds of the costliest recording that was counted.
+    costliest: u64,
+    /// Nanoseconds of plain calls since the last recording, up to the call that `counted` is the number of.
+    plain: u64,
+    counted: u64,
+    /// Nanoseconds of a plain call, the quickest that was timed; 0: none was.
     native: u64,
     gains: bool,
+    /// By which factor replays were found to be slower, if they were.
+    loses: Option<u32>,
+    is_hurried: bool,
     is_told: bool,
 }
 
 impl Budget {
-    /// Whether another call may be recorded.
+    /// Whether another call may be recorded, now or later.
     #[must_use]
     pub fn allows(&self) -> bool {
-        self.gains || self.spent <= LEAST.max(CALLS * self.plain())
+        self.gains || self.spent.saturating_add(self.costliest) <= LEAST.max(CALLS * self.usual())
+    }
+
+    /// Whether that has to wait, after so many calls of the function.
+    #[must_use]
+    pub fn waits(&self, calls: u64) -> bool {
+        let since = self.plain.saturating_add(calls.saturating_sub(self.counted) * self.native);
+        let cost = self.costliest.max(self.first);
+        !self.gains && calls >= EARLY && self.native > 0 && since < SHARE.saturating_mul(cost)
+    }
+
+    /// A call that waits for that ran natively, the last one of so many. Those that have rested before it
+    /// took as long, about; others were the quickest there are.
+    pub fn waited(&mut self, calls: u64, nanos: u64) {
+        let since = calls.saturating_sub(self.counted);
+        let alike = since.min(RESTING);
+        let nanos = alike * nanos + (since - alike) * self.native;
+        self.plain = self.plain.saturating_add(nanos);
+        self.counted = calls;
     }
 
     /// A plain call, about.
-    fn plain(&self) -> u64 {
+    fn usual(&self) -> u64 {
         if self.native > 0 { self.native } else { self.first / RECORDING }
     }
 
-    /// A call was recorded, or a part of it. `traced`: a trace has come of it.
-    pub fn recorded(&mut self, nanos: u64, traced: bool) {
+    /// A call was recorded, or a part of it, after so many. `traced`: a trace has come of it.
+    pub fn recorded(&mut self, nanos: u64, traced: bool, calls: u64) {
         let is_first = !self.is_traced && self.takes < FIRST;
         self.takes += 1;
         self.is_traced |= traced;
+        (self.plain, self.counted) = (0, calls);
         if is_first {
             self.first = self.first.max(nanos);
         } else {
-            self.spent += nanos.saturating_sub(self.plain().min(nanos / RECORDING));
+            // A part of a call takes less than all of it.
+            let cost = nanos - self.native.min(nanos / RECORDING);
+            self.spent += cost;
+            self.costliest = self.costliest.max(cost);
         }
     }
 
     /// A call was timed.
     pub fn timed(&mut self, span: Span, nanos: u64) {
         if span == Span::Native {
-            self.native = nanos;
+            self.native = if self.native == 0 { nanos } else { self.native.min(nanos) };
         }
+    }
+
+    /// Whether no plain call was timed.
+    #[must_use]
+    pub fn wants_native(&self) -> bool {
+        self.native == 0
     }
 
     /// How often something was recorded.
@@ -78,6 +122,22 @@ impl Budget {
         self.gains = true;
     }
 
+    /// Replays were found to be slower by this factor.
+    pub fn loses(&mut self, factor: u32) {
+        self.loses = (!self.gains).then_some(factor);
+    }
+
+    /// By which factor they are slower, as far as is known, if none gains.
+    #[must_use]
+    pub fn doubts(&self) -> Option<u32> {
+        self.loses.filter(|_| !self.gains)
+    }
+
+    /// Whether the traces there are have to show now what they gain, which is asked for once.
+    pub fn hurries(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_hurried, true)
+    }
+
     /// Why nothing is recorded; said once.
     pub fn tell(&mut self) -> Option<String> {
         let is_new = !std::mem::replace(&mut self.is_told, true);
@@ -93,22 +153,22 @@ impl Budget {
 
 #[cfg(test)]
 mod tests {
-    use super::{Budget, LEAST};
+    use super::{Budget, EARLY, LEAST, SHARE};
     use crate::clock::Span;
 
     #[test]
     fn first_takes_are_free_and_others_are_counted() {
         let mut budget = Budget::default();
-        budget.recorded(LEAST * 100, false);
-        budget.recorded(LEAST * 100, true);
+        budget.recorded(LEAST * 100, false, 1);
+        budget.recorded(LEAST * 100, true, 2);
         assert!(budget.allows());
         budget.timed(Span::Native, 1000);
-        budget.recorded(LEAST / 2, true);
-        assert!(budget.allows());
-        budget.recorded(LEAST, true);
+        budget.recorded(LEAST / 4, true, 3);
+        budget.recorded(LEAST / 2, true, 4);
+        // Another one like that would be too much.
         assert!(!budget.allows());
         let told = budget.tell().expect("it is new");
-        assert!(told.starts_with("recording has cost 7.4 ms beyond"), "{told}");
+        assert!(told.starts_with("recording has cost 3.7 ms beyond"), "{told}");
         assert_eq!(budget.tell(), None);
         budget.gains();
         assert!(budget.allows());
@@ -117,11 +177,42 @@ mod tests {
     #[test]
     fn slow_programs_may_spend_three_calls() {
         let mut budget = Budget::default();
-        budget.recorded(LEAST * 30, true);
+        budget.recorded(LEAST * 30, true, 1);
         // A plain call takes about ten times the least.
-        budget.recorded(LEAST * 30, true);
+        budget.recorded(LEAST * 14, true, 2);
         assert!(budget.allows());
-        budget.recorded(LEAST * 30, true);
+        budget.recorded(LEAST * 14, true, 3);
         assert!(!budget.allows());
+    }
+
+    #[test]
+    fn late_takes_wait_for_plain_calls() {
+        let mut budget = Budget::default();
+        budget.recorded(100_000, true, 1);
+        budget.recorded(60_000, true, 2);
+        budget.timed(Span::Native, 10_000);
+        assert!(!budget.waits(EARLY - 1) && budget.allows());
+        // The costliest has taken ten calls.
+        assert!(budget.waits(10 * SHARE + 1) && !budget.waits(10 * SHARE + 2));
+        budget.recorded(60_000, true, 700);
+        assert!(budget.waits(1000));
+        // Others may be slower, of which one was timed.
+        budget.waited(1001, 50_000);
+        assert!(budget.waits(1001));
+        budget.waited(1034, 50_000);
+        budget.waited(1067, 50_000);
+        assert!(!budget.waits(1067));
+        budget.gains();
+        assert!(!budget.waits(1000));
+    }
+
+    #[test]
+    fn what_loses_is_doubted_until_something_gains() {
+        let mut budget = Budget::default();
+        assert_eq!(budget.doubts(), None);
+        budget.loses(3);
+        assert_eq!(budget.doubts(), Some(3));
+        budget.gains();
+        assert_eq!(budget.doubts(), None);
     }
 }

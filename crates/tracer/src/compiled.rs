@@ -487,7 +487,7 @@ impl Compiled {
     ) -> PyResult<Object<'py>> {
         let (py, own) = (this.py(), this.get());
         if lock(&own.state).pauses() {
-            return own.run_natively(py, args, kwargs);
+            return own.run_unfit(py, args, kwargs, false);
         }
         let function = own.function.bind(py);
         let global = match contain(py, || read_global_state(py)) {
@@ -507,7 +507,7 @@ impl Compiled {
         }
         if Self::is_out_of_budget(this) {
             own.rest.tire(None);
-            return own.run_natively(py, args, kwargs);
+            return own.run_unfit(py, args, kwargs, true);
         }
         let Some(session) = own.begin(py) else {
             // Another thread records it, or the stance is against it.
@@ -575,7 +575,8 @@ impl Compiled {
         let py = this.py();
         let brought = session.finish();
         let root = brought.entry();
-        lock(&this.get().budget).recorded(session.took(), root.is_some());
+        let calls = this.get().calls();
+        lock(&this.get().budget).recorded(session.took(), root.is_some(), calls);
         let settled = contain(py, || {
             faults::at(Stage::Settle)?;
             Self::settle(this, brought)
@@ -644,6 +645,7 @@ impl Compiled {
         let stop = match root {
             None => return Ok(()),
             Some(Root::Traced(entry)) => {
+                own.doubt(&entry);
                 let mut state = lock(&own.state);
                 state.failures = 0;
                 state.entries.add(entry);

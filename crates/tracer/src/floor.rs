@@ -16,8 +16,13 @@ use crate::profit::Estimate;
 /// The calls between trials double up to this many.
 const FURTHEST: u32 = 256;
 
-/// A trial may take so many native calls' time for each call up to the next one.
+/// A trial may take the time of one native call for so many calls up to the next one.
 const SHARE: u64 = 64;
+/// Trials that are further apart than so many calls are put off by what the costliest one has taken, not by
+/// what the last one has: the next may be as costly.
+const EARLY: u32 = 16;
+/// So many native calls are timed.
+const TIMED: u32 = 8;
 
 /// The entry is replayed.
 const REPLAYS: u32 = 0;
@@ -38,6 +43,10 @@ pub struct Floor {
     is_steered: AtomicBool,
     /// Nanoseconds of a native call, the quickest that was timed; 0: none was.
     native: AtomicU64,
+    /// Native calls that were timed.
+    timed: AtomicU32,
+    /// Nanoseconds of the costliest recording or trial.
+    costliest: AtomicU64,
 }
 
 /// What is done with a call that the entry fits.
@@ -151,20 +160,34 @@ impl Floor {
         (state == REPLAYS).then_some(Verdict::Native)
     }
 
+    /// Whether native calls are to be timed.
+    #[must_use]
+    pub fn wants_time(&self) -> bool {
+        self.timed.load(Relaxed) < TIMED
+    }
+
     /// A native call was timed.
     pub fn timed(&self, nanos: u64) {
         let known = self.native.load(Relaxed);
         self.native.store(if known == 0 { nanos } else { known.min(nanos) }, Relaxed);
+        self.timed.store(self.timed.load(Relaxed) + 1, Relaxed);
+    }
+
+    /// A recording took so long.
+    pub fn recorded(&self, nanos: u64) {
+        self.costliest.fetch_max(nanos, Relaxed);
     }
 
     /// A trial took so long: the next one is so far that they cost little on average.
     pub fn tried(&self, nanos: u64) {
         let native = self.native.load(Relaxed);
         let state = self.state.load(Relaxed);
+        let costliest = self.costliest.fetch_max(nanos, Relaxed).max(nanos);
+        let nanos = if self.distance.load(Relaxed) > EARLY { costliest } else { nanos };
         if native == 0 || nanos < 2 * native || matches!(state, REPLAYS | PAYS | NEVER_TRIED) {
             return;
         }
-        let left = u32::try_from(SHARE * (nanos / native)).unwrap_or(NEVER_TRIED - 1);
+        let left = u32::try_from(SHARE.saturating_mul(nanos / native)).unwrap_or(NEVER_TRIED - 1);
         self.state.store(state.max(left.min(NEVER_TRIED - 1)), Relaxed);
     }
 
@@ -248,6 +271,20 @@ mod tests {
         assert_eq!(u64::from(floor.left()), super::SHARE * 20 - 1);
         floor.pass(super::SHARE as u32);
         assert_eq!(u64::from(floor.left()), super::SHARE * 19 - 1);
+    }
+
+    #[test]
+    fn late_trials_are_put_off_by_the_costliest() {
+        let floor = Floor::default();
+        floor.recorded(100_000);
+        floor.weigh(loss(), News::Recorded, true);
+        floor.timed(1000);
+        for _ in 0..5 {
+            while floor.turn() != Turn::Trial {}
+            floor.weigh(loss(), News::None, true);
+            floor.tried(1500);
+        }
+        assert_eq!(u64::from(floor.left()), super::SHARE * 100 - 1);
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! What is measured of one entry: whether its replays gain anything.
 //!
 //! The estimate (`profit.rs`) doesn't know what guards cost that no snapshot answers, nor what a program
-//! does behind a break. So once an entry has been replayed for a while, some of its calls are timed: a
-//! replay, a native call, a replay, and so on. The medians decide. Later looks are shorter, and further
-//! and further apart, by counting calls.
+//! does behind a break. So once an entry has been replayed for a while, some of its calls are timed: a run of
+//! replays, a run of native calls, and so on. The first call of a run finds the processor's caches as the
+//! other kind has left them and isn't counted. The medians of the rest decide. Later looks are shorter, and
+//! further and further apart, by counting calls.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -14,10 +15,15 @@ use crate::lock;
 
 /// So many calls are replayed before the first look.
 const WARM: u32 = 20;
-/// A look takes so many calls of each kind: the first one, and later ones.
-const PAIRS: [usize; 2] = [7, 3];
+/// So many calls of one kind make a run. What a program does in turns (every second or fourth call) is the
+/// same share of all runs.
+const RUN: usize = 4;
+/// A look takes so many runs of each kind: the first one, and later ones.
+const RUNS: [usize; 2] = [3, 1];
 /// So many calls lie between the first look and the second where replays gain, and where they don't.
 const DISTANCE: u32 = 256;
+/// So many where the first look has found that the two are close. The second one is as long then.
+const CLOSE_DISTANCE: u32 = 32;
 /// The distances double up to this many.
 const FURTHEST: u32 = 1 << 16;
 /// Nanoseconds that a native call takes which aren't measured with it: the way through Stator.
@@ -64,10 +70,14 @@ pub struct Gauge {
 
 #[derive(Debug, Default)]
 struct Look {
+    /// Calls that were timed.
+    timed: usize,
     replays: Vec<u64>,
     natives: Vec<u64>,
     finding: Finding,
     distance: u32,
+    /// Whether the next look is as long as the first one.
+    is_close: bool,
 }
 
 impl Default for Gauge {
@@ -90,6 +100,18 @@ impl Measured {
     pub fn gains(self) -> bool {
         self.replay + self.native / 20 < self.native
     }
+
+    /// Whether the difference is small enough to be a mistake.
+    fn is_close(self) -> bool {
+        self.replay.abs_diff(self.native) < self.native / 8
+    }
+
+    /// A look at what loses costs more, the more it loses: it is taken so many times as rarely.
+    #[must_use]
+    pub fn factor(self) -> u32 {
+        let factor = self.replay / self.native.max(1);
+        u32::try_from(factor).unwrap_or(FURTHEST).clamp(1, FURTHEST)
+    }
 }
 
 impl Gauge {
@@ -100,10 +122,7 @@ impl Gauge {
             self.left.store(left - 1, Relaxed);
             return Step::Usual;
         }
-        let look = lock(&self.look);
-        let span =
-            if look.replays.len() <= look.natives.len() { Span::Replay } else { Span::Native };
-        Step::Timed(span)
+        Step::Timed(lock(&self.look).span())
     }
 
     /// Whether replays have been found to be slower.
@@ -126,37 +145,57 @@ impl Gauge {
 
     /// The first look begins with the next call.
     pub fn hurry(&self) {
-        if lock(&self.look).finding == Finding::Unknown {
+        if lock(&self.look).finding == Finding::Unknown && !self.loses() {
             self.left.store(0, Relaxed);
+        }
+    }
+
+    /// Replays of another entry of the same function were found to be slower by this factor: these count as
+    /// slower, too, until they are looked at.
+    pub fn doubt(&self, factor: u32) {
+        if lock(&self.look).finding == Finding::Unknown && !self.loses() {
+            self.loses.store(true, Relaxed);
+            self.left.store(DISTANCE.saturating_mul(factor).min(FURTHEST), Relaxed);
         }
     }
 
     /// A call was timed. What is found at the end of a look, and whether it's something new.
     pub fn add(&self, span: Span, nanos: u64) -> Option<(Finding, Measured, bool)> {
         let mut look = lock(&self.look);
-        let pairs = PAIRS[usize::from(look.finding != Finding::Unknown)];
-        let calls = if span == Span::Replay { &mut look.replays } else { &mut look.natives };
-        if calls.len() < pairs {
+        if span != look.span() {
+            // Another thread's call was first.
+            return None;
+        }
+        if !look.timed.is_multiple_of(RUN) {
+            let calls = if span == Span::Replay { &mut look.replays } else { &mut look.natives };
             calls.push(nanos);
         }
-        if look.replays.len() < pairs || look.natives.len() < pairs {
+        look.timed += 1;
+        let is_long = look.finding == Finding::Unknown || look.is_close;
+        if look.timed < 2 * RUN * RUNS[usize::from(!is_long)] {
             return None;
         }
         let measured =
             Measured { replay: median(&mut look.replays), native: median(&mut look.natives) };
-        (look.replays, look.natives) = Default::default();
+        (look.timed, look.replays, look.natives) = Default::default();
         let before = look.finding;
         look.finding = before.then(measured);
         self.loses.store(look.finding == Finding::Loses, Relaxed);
+        look.is_close = before == Finding::Unknown && measured.is_close();
         look.distance = match look.distance {
+            _ if look.is_close => CLOSE_DISTANCE,
             _ if look.finding != before => DISTANCE,
             distance => (distance * 2).min(FURTHEST),
         };
-        // A look at what loses costs more, the more it loses.
-        let factor = measured.replay / measured.native.max(1);
-        let factor = u32::try_from(factor).unwrap_or(FURTHEST).clamp(1, FURTHEST);
-        self.left.store(look.distance.saturating_mul(factor).min(FURTHEST), Relaxed);
+        self.left.store(look.distance.saturating_mul(measured.factor()).min(FURTHEST), Relaxed);
         Some((look.finding, measured, look.finding != before))
+    }
+}
+
+impl Look {
+    /// Of which kind the next call is that is timed.
+    fn span(&self) -> Span {
+        if (self.timed / RUN).is_multiple_of(2) { Span::Replay } else { Span::Native }
     }
 }
 
@@ -182,7 +221,10 @@ fn median(all: &mut [u64]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{DISTANCE, Finding, Gauge, Measured, PAIRS, Span, Step, WARM};
+    use super::{CLOSE_DISTANCE, DISTANCE, Finding, Gauge, Measured, RUN, RUNS, Span, Step, WARM};
+
+    const FIRST: u32 = (2 * RUN * RUNS[0]) as u32;
+    const LATER: u32 = (2 * RUN * RUNS[1]) as u32;
 
     /// Calls until the next finding: how many there were, how many of them timed, and it.
     fn look(gauge: &Gauge, replay: u64, native: u64) -> (u32, u32, Finding) {
@@ -202,28 +244,46 @@ mod tests {
     #[test]
     fn looks_are_rarer_and_rarer() {
         let gauge = Gauge::default();
-        let first = 2 * PAIRS[0] as u32;
-        let later = 2 * PAIRS[1] as u32;
-        assert_eq!(look(&gauge, 5_000, 9_000), (WARM + first, first, Finding::Gains));
-        assert_eq!(look(&gauge, 5_000, 9_000), (DISTANCE + later, later, Finding::Gains));
-        assert_eq!(look(&gauge, 5_000, 9_000), (2 * DISTANCE + later, later, Finding::Gains));
+        assert_eq!(look(&gauge, 5_000, 9_000), (WARM + FIRST, FIRST, Finding::Gains));
+        assert_eq!(look(&gauge, 5_000, 9_000), (DISTANCE + LATER, LATER, Finding::Gains));
+        assert_eq!(look(&gauge, 5_000, 9_000), (2 * DISTANCE + LATER, LATER, Finding::Gains));
         assert_eq!(look(&gauge, 50_000, 9_000).2, Finding::Loses);
         // Five times as slow: looked at five times as rarely.
-        assert_eq!(look(&gauge, 50_000, 9_000).0, 5 * DISTANCE + later);
+        assert_eq!(look(&gauge, 50_000, 9_000).0, 5 * DISTANCE + LATER);
         assert_eq!(look(&gauge, 8_900, 9_000).2, Finding::Loses);
         assert_eq!(look(&gauge, 8_000, 9_000).2, Finding::Gains);
         assert_eq!(look(&gauge, 9_500, 9_000).2, Finding::Gains);
     }
 
     #[test]
-    fn one_slow_call_decides_nothing() {
+    fn what_is_close_at_first_is_soon_looked_at_again() {
+        let gauge = Gauge::default();
+        assert_eq!(look(&gauge, 8_900, 9_000).2, Finding::Gains);
+        assert_eq!(look(&gauge, 9_900, 9_000), (CLOSE_DISTANCE + FIRST, FIRST, Finding::Loses));
+        assert_eq!(look(&gauge, 9_900, 9_000).0, DISTANCE + LATER);
+    }
+
+    #[test]
+    fn what_is_doubted_is_looked_at_later() {
+        let gauge = Gauge::default();
+        gauge.doubt(3);
+        assert!(gauge.loses());
+        assert_eq!(look(&gauge, 5_000, 9_000), (3 * DISTANCE + FIRST, FIRST, Finding::Gains));
+        gauge.doubt(3);
+        assert!(!gauge.loses());
+    }
+
+    #[test]
+    fn slow_calls_now_and_then_decide_nothing() {
         let gauge = Gauge::default();
         gauge.hurry();
         let mut found = None;
-        for call in 0..2 * PAIRS[0] {
+        for call in 0..FIRST as usize {
             let Step::Timed(span) = gauge.step() else { panic!("a look goes on") };
             let nanos = if span == Span::Replay { 4_000 } else { 6_000 };
-            found = gauge.add(span, if call == 2 { 1_000_000 } else { nanos });
+            // The first of each run, and one more.
+            let is_slow = call % RUN == 0 || call == 2;
+            found = gauge.add(span, if is_slow { 1_000_000 } else { nanos });
         }
         let measured = Measured { replay: 4_000, native: 6_000 };
         assert_eq!(found, Some((Finding::Gains, measured, true)));

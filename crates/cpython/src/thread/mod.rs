@@ -23,6 +23,13 @@ pub(crate) mod layout;
 pub use deferred::Deferred;
 use layout::ThreadState;
 
+/// Nanoseconds of processor time that the current thread has had; 0: the system doesn't say.
+#[must_use]
+pub fn processor_nanos() -> u64 {
+    // SAFETY: it takes nothing, and only asks the system.
+    unsafe { shim::stator_thread_nanos() }
+}
+
 /// The current thread's state.
 #[derive(Clone, Copy)]
 pub struct Thread<'py> {

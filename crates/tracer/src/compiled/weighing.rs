@@ -2,6 +2,7 @@
 //! asked, and who is told.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -60,6 +61,9 @@ impl Compiled {
             Some(session) if session.is_unfinished() => News::Unfinished,
             Some(_) => News::Recorded,
         };
+        if let Some(session) = session {
+            entry.floor().recorded(session.took());
+        }
         let Some(verdict) = entry.floor().weigh(estimate, news, entry.breaks()) else { return };
         if Log::GraphBreaks.is_on() {
             Self::say(this, &verdict.to_string(), &verdict.report(estimate));
@@ -115,14 +119,17 @@ impl Compiled {
             if turn == Turn::Native {
                 own.rest.tire(Some(entry));
             }
-            let began = clock::start();
+            let is_asked = matches!(turn, Turn::Timed(_)) || entry.floor().wants_time();
+            let began = is_asked.then(clock::start);
             let result = own.run_natively(py, args, kwargs);
-            match turn {
-                Turn::Timed(_) if result.is_ok() => {
-                    Self::timed(this, entry, Span::Native, began.took(Span::Native));
+            if let Some(began) = began {
+                let nanos = began.took(Span::Native);
+                if matches!(turn, Turn::Timed(_)) {
+                    Self::timed(this, entry, Span::Native, nanos);
+                } else {
+                    entry.floor().timed(nanos);
+                    lock(&own.budget).timed(Span::Native, nanos);
                 }
-                Turn::Native => entry.floor().timed(began.took(Span::Native)),
-                _ => {}
             }
             return result;
         }
@@ -138,7 +145,6 @@ impl Compiled {
             entry.floor().tried(trial.took(Span::Replay));
         }
         if let Some((began, takes)) = timed
-            && result.is_ok()
             && lock(&own.budget).takes() == takes
         {
             Self::timed(this, entry, Span::Replay, began.took(Span::Replay));
@@ -154,6 +160,11 @@ impl Compiled {
         own.rest.time(false);
         if finding == Finding::Gains && measured.gains() {
             lock(&own.budget).gains();
+        } else if finding == Finding::Loses && is_new {
+            lock(&own.budget).loses(measured.factor());
+            for other in lock(&own.state).entries.iter() {
+                own.doubt(other);
+            }
         }
         // That replays gain is what everybody expects, unless something else was said before.
         let is_told = is_new && (finding == Finding::Loses || lock(&own.budget).is_told());
@@ -166,17 +177,65 @@ impl Compiled {
         }
     }
 
-    /// Whether nothing more may be recorded, because that has cost too much for what it has brought.
+    /// Where the function's other entries were found to lose, this one counts as losing until it's measured.
+    pub(super) fn doubt(&self, entry: &Entry) {
+        if let Some(factor) = lock(&self.budget).doubts() {
+            entry.gauge().doubt(factor);
+        }
+    }
+
+    /// Runs a call natively that no entry fits. The first of them is timed, as the budget is so many such
+    /// calls, and so are those that wait until another one may be recorded.
+    pub(super) fn run_unfit<'py>(
+        &self,
+        py: Python<'py>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+        waits: bool,
+    ) -> PyResult<Object<'py>> {
+        let is_timed = {
+            let budget = lock(&self.budget);
+            budget.wants_native() || (waits && budget.allows())
+        };
+        let began = is_timed.then(clock::start);
+        let result = self.run_natively(py, args, kwargs);
+        if let Some(began) = began {
+            let (nanos, calls) = (began.took(Span::Native), self.calls());
+            let mut budget = lock(&self.budget);
+            budget.timed(Span::Native, nanos);
+            budget.waited(calls, nanos);
+        }
+        result
+    }
+
+    /// Calls of the function so far that were recorded, replayed or run natively.
+    pub(super) fn calls(&self) -> u64 {
+        let takes = lock(&self.budget).takes();
+        self.hits.load(Relaxed) + self.native.load(Relaxed) + u64::from(takes)
+    }
+
+    /// Whether nothing may be recorded, because that has cost too much for what it has brought: for good,
+    /// or for some calls.
     pub(crate) fn is_out_of_budget(this: &Bound<'_, Self>) -> bool {
         let own = this.get();
-        if !own.may_skip() || lock(&own.budget).allows() {
+        if !own.may_skip() {
             return false;
         }
-        let told = lock(&own.budget).tell();
-        if let Some(why) = told {
+        let calls = own.calls();
+        let (allows, waits) = {
+            let budget = lock(&own.budget);
+            (budget.allows(), budget.waits(calls))
+        };
+        if allows && !waits {
+            return false;
+        }
+        if lock(&own.budget).hurries() {
             for entry in lock(&own.state).entries.iter() {
                 entry.gauge().hurry();
             }
+        }
+        let told = (!allows).then(|| lock(&own.budget).tell()).flatten();
+        if let Some(why) = told {
             if Log::GraphBreaks.is_on() {
                 Self::say(this, "isn't recorded any more:", &format!("  Why: {why}"));
             }
