@@ -238,6 +238,60 @@ def test_a_handler_that_the_program_handles_leaves_no_trace() -> None:
         assert torch.equal(compiled(X, count, odd), plain(X, count))
 
 
+def heavy(x: Tensor, n: int) -> Tensor:
+    for _ in range(n):
+        x = (x @ x).tanh()
+    return x
+
+
+def within_one_trace(x: Tensor, n: int) -> Any:
+    try:
+        return heavy(x, n)
+    except Late:
+        return "too late"
+
+
+def with_its_own_timer(x: Tensor, n: int) -> Any:
+    signal.setitimer(signal.ITIMER_REAL, 0.01)
+    try:
+        return heavy(x, n)
+    except Late:
+        return "too late"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def in_a_frame_outside(x: Tensor, n: int) -> Any:
+    try:
+        try:
+            return heavy(x, n)
+        finally:
+            x = x + 1
+    except Late:
+        return "too late", x[0, 0].item()
+
+
+@pytest.mark.usefixtures("alarm")
+@pytest.mark.parametrize("fn", [within_one_trace, with_its_own_timer, in_a_frame_outside])
+def test_a_timer_that_the_function_handles(fn: Callable[..., Any]) -> None:
+    """The `try` may lie within one replay, which no handler interrupts."""
+
+    def handler(number: int, frame: Any) -> None:
+        raise Late
+
+    signal.signal(signal.SIGALRM, handler)
+    x = torch.full((400, 400), 1e-3)
+    compiled = stator.compile(fn)
+    with stator.config.patch(skip_unprofitable=False):
+        if fn is not with_its_own_timer:
+            for _ in range(3):
+                compiled(x, 60)
+            assert stator.stats(compiled).hits
+        for ours in (fn, compiled, compiled, compiled):
+            result = call_until(0.01, lambda ours=ours: ours(x, 60))
+            assert (result if isinstance(result, str) else result[0]) == "too late"
+
+
 @pytest.mark.usefixtures("alarm")
 def test_interrupts() -> None:
     """Ctrl-C's own handler is written in C."""

@@ -7,6 +7,7 @@
 #include <internal/pycore_interp.h>
 #include <internal/pycore_opcode.h>
 #include <internal/pycore_runtime.h>
+#include <sys/time.h>
 
 #if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030C0000
 #error "v311.c is for CPython 3.11"
@@ -103,6 +104,19 @@ void stator_allow_signals(PyThreadState *thread, unsigned long main_thread) {
         _Py_atomic_load_relaxed(&ceval->pending.calls_to_do)) {
         _Py_atomic_store_relaxed(&ceval->eval_breaker, 1);
     }
+}
+
+/* Whether a timer of the process's is running that ends with a signal. */
+int stator_is_timer_running(void) {
+    static const int timers[] = {ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF};
+    for (size_t i = 0; i < sizeof timers / sizeof *timers; i++) {
+        struct itimerval left;
+        if (getitimer(timers[i], &left) == 0 &&
+            (left.it_value.tv_sec != 0 || left.it_value.tv_usec != 0)) {
+            return 1;
+        }
+    }
+    return 0;
 }
 
 /* Signals, pending calls, a request for the GIL, an asynchronous exception: in this order. */

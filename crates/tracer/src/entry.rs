@@ -49,6 +49,8 @@ pub struct Entry {
     /// What the backend has made of the graph.
     codes: Codes,
     undo: OnceLock<undo::Plan>,
+    /// Whether the program may handle what a node raises.
+    handles: OnceLock<bool>,
     /// Whether a replay has come to its end.
     is_proven: AtomicBool,
     follower: Mutex<Option<Follower>>,
@@ -142,6 +144,7 @@ impl Entry {
             readable: OnceLock::new(),
             codes: Codes::default(),
             undo: OnceLock::new(),
+            handles: OnceLock::new(),
             is_proven: AtomicBool::new(false),
             follower: Mutex::default(),
             estimate,

@@ -158,6 +158,8 @@ stages! {
     Frame "frame"
     /// Something is written down about an instruction.
     Note "note"
+    /// A call or an operation was executed, and the recorder looks at what came of it.
+    Executed "executed"
     /// An instruction is about to be recorded.
     Step "step"
     /// A function of PyTorch's that C code calls is recorded.

@@ -28,6 +28,14 @@ impl<'py> Deferred<'py> {
         let main_thread = unsafe { shim::stator_defer_signals() };
         Self { main_thread, py }
     }
+
+    /// Whether a signal may come that was asked for beforehand (`signal.alarm`, `signal.setitimer`), and would
+    /// wait for this guard. Asks the system.
+    #[must_use]
+    pub fn is_timed(&self) -> bool {
+        // SAFETY: no precondition.
+        self.main_thread != 0 && unsafe { shim::stator_is_timer_running() } != 0
+    }
 }
 
 impl Drop for Deferred<'_> {

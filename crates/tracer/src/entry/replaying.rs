@@ -40,6 +40,9 @@ impl Entry {
         // What signal handlers raise is nothing that Stator or an operation has raised.
         let deferred = Deferred::new(py);
         faults::at(Stage::Replay)?;
+        if self.handles(py) && deferred.is_timed() {
+            return Ok(Replay::Restart("a timer runs, and the program may handle what it raises"));
+        }
         if !emission::may_be_given(py, &self.traced, &self.outside(resolved)) {
             return Ok(Replay::Restart("user code may learn of a warning or log record"));
         }
@@ -63,6 +66,17 @@ impl Entry {
         let replay = self.rebuild(py, resolved, outputs, staged, &mut done.written)?;
         self.is_proven.store(true, Relaxed);
         Ok(replay)
+    }
+
+    /// Whether the program may handle what is raised in the middle of the trace.
+    fn handles(&self, py: Python<'_>) -> bool {
+        match self.handles.get() {
+            Some(handles) => *handles,
+            None => {
+                let handles = undo::may_handle(py, &self.traced);
+                *self.handles.get_or_init(|| handles)
+            }
+        }
     }
 
     /// The objects that recipes and effects speak of.

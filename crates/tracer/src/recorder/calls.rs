@@ -148,12 +148,14 @@ impl Recorder {
     ) -> Result<Object<'py>> {
         let waits = self.links.wait(frame);
         let result = ops::call(callable, args, names);
-        self.links.returned(waits);
-        if let Ok(value) = &result
-            && ops::is_generator(value)
-        {
-            self.note_generator(frame, value);
-        }
+        self.behind(frame, || {
+            self.links.returned(waits);
+            if let Ok(value) = &result
+                && ops::is_generator(value)
+            {
+                self.note_generator(frame, value);
+            }
+        });
         if result.is_err() {
             self.note(frame, |state| state.refused_arguments(callable));
         }

@@ -6,10 +6,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pyo3::prelude::*;
+use stator_cpython::frame::Frame;
 use stator_cpython::ops;
 
 use super::Recorder;
-use crate::faults::Fault;
+use crate::faults::{self, Fault, Stage};
 
 impl Recorder {
     /// Ends all recording of this call because of an error of Stator's own.
@@ -26,6 +27,17 @@ impl Recorder {
         if let Ok(mut gc) = self.gc.try_borrow_mut() {
             drop(gc.take());
         }
+    }
+
+    /// Runs what is done behind a part of an instruction that was executed, beside taking notes: what it gave
+    /// or raised is there, and stays.
+    #[inline]
+    pub(super) fn behind(&self, frame: &Frame<'_>, work: impl FnOnce()) {
+        let py = frame.py();
+        self.guarded(py, || match faults::at(Stage::Executed) {
+            Ok(()) => work(),
+            Err(fault) => self.fault(py, fault),
+        });
     }
 
     /// Runs what takes notes; `None` if it failed.

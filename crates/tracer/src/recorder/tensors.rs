@@ -278,12 +278,14 @@ impl Recorder {
         };
         let Ok(object) = result else {
             let target = known.filter(|_| before.is_some());
-            if !self.goes_on(frame, target, args) {
-                self.stop(frame, Reason::OperationRaised, "");
-            }
+            self.behind(frame, || {
+                if !self.goes_on(frame, target, args) {
+                    self.stop(frame, Reason::OperationRaised, "");
+                }
+            });
             return result;
         };
-        self.refuse_written(frame);
+        self.behind(frame, || self.refuse_written(frame));
         if let Some(given) = before {
             self.note(frame, |state| {
                 let target = known.expect("it was made with the arguments");
