@@ -26,11 +26,13 @@ mod rows;
 mod schemas;
 mod state;
 pub mod torch;
+mod versions;
 
 pub use class::{Class, Determined, Emitter, Model, Why};
 pub use facts::{Facts, facts};
 pub use python::{PYTHON, only_adds};
 pub use raising::{Raising, raises_no_more_for_scalars, raising};
-pub use row::{Row, Traits};
+pub use row::{Row, Traits, rows_for};
 pub use schemas::{Given, Schemas, Use};
 pub use state::STATE;
+pub use versions::{Version, Versions, found_torch, torch as torch_version};

@@ -7,6 +7,7 @@ use stator_bytecode::{BinaryOp, CompareOp, UnaryOp};
 
 use crate::class::{Class, Emitter, Model, Why};
 use crate::row::{Row, Traits};
+use crate::versions::Versions;
 use Class::{Constructor, GraphBreak, IsCompiling, Pure, Transparent, Untraceable};
 use Class::{Emitter as Emits, Model as Modelled};
 use Emitter::{Log, Warn, WarnExplicit};
@@ -20,7 +21,7 @@ use Model::{
 use Traits as T;
 
 const fn row(owner: &'static str, names: &'static str, class: Class, traits: Traits) -> Row {
-    Row { owner, names, class, traits }
+    Row { owner, names, class, traits, versions: Versions::ALL }
 }
 
 const NONE: Traits = T::NONE;

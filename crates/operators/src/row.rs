@@ -1,6 +1,7 @@
 //! What a row says.
 
 use crate::class::Class;
+use crate::versions::{Version, Versions};
 
 /// What else a row says: a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,11 +84,71 @@ pub struct Row {
     pub class: Class,
     /// What else.
     pub traits: Traits,
+    /// For which versions.
+    pub versions: Versions,
 }
 
 impl Row {
+    /// The same, for some versions alone. Rows of one name and owner must have no version in common.
+    #[must_use]
+    pub const fn only(self, versions: Versions) -> Self {
+        Self { versions, ..self }
+    }
+
     /// The names.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.names.split_whitespace()
+    }
+}
+
+/// Those rows that speak of a version.
+pub fn rows_for(rows: &'static [Row], version: Version) -> impl Iterator<Item = &'static Row> {
+    rows.iter().filter(move |row| row.versions.hold(version))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Row, Traits, rows_for};
+    use crate::class::Class;
+    use crate::versions::Versions;
+    use crate::{PYTHON, STATE, torch};
+
+    const NEW: Row = Row {
+        owner: "math",
+        names: "sumprod",
+        class: Class::Pure,
+        traits: Traits::NONE,
+        versions: Versions::since((3, 12)),
+    };
+    static ROWS: &[Row] = &[NEW.only(Versions::before((3, 12))), NEW, NEW.only(Versions::ALL)];
+
+    #[test]
+    fn rows_are_for_versions() {
+        let places = |version| {
+            let found = rows_for(ROWS, version);
+            found.map(|row| ROWS.iter().position(|one| std::ptr::eq(one, row)).unwrap()).collect()
+        };
+        let (old, new): (Vec<_>, Vec<_>) = (places((3, 11)), places((3, 12)));
+        assert_eq!((old, new), (vec![0, 2], vec![1, 2]));
+    }
+
+    /// The pairs of rows that speak of one name of one owner and have a version in common.
+    fn meeting(rows: &'static [Row]) -> usize {
+        let mut pairs = 0;
+        for (place, row) in rows.iter().enumerate() {
+            for other in rows[..place].iter().filter(|other| other.owner == row.owner) {
+                let same = row.names().any(|name| other.names().any(|found| found == name));
+                pairs += usize::from(same && row.versions.meet(other.versions));
+            }
+        }
+        pairs
+    }
+
+    #[test]
+    fn no_version_has_two_rows_of_a_name() {
+        assert_eq!(meeting(ROWS), 2);
+        for rows in [torch::OPERATIONS, STATE, PYTHON] {
+            assert_eq!(meeting(rows), 0);
+        }
     }
 }

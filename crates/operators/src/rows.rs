@@ -7,6 +7,7 @@
 
 use crate::class::{Class, Determined};
 use crate::row::{Row, Traits};
+use crate::versions::Versions;
 use Determined::{
     Always, AtLeast, Counts, EagerOnly, IfGiven, Indexing, Never, ReadsData, UnlessTensorBeyond,
     Unusual,
@@ -18,7 +19,7 @@ const fn row(
     traits: Traits,
     names: &'static str,
 ) -> Row {
-    Row { owner, names, class: Class::Operation(determined), traits }
+    Row { owner, names, class: Class::Operation(determined), traits, versions: Versions::ALL }
 }
 
 const NONE: Traits = Traits::NONE;

@@ -2,10 +2,11 @@
 
 use crate::class::{Class, Model};
 use crate::row::{Row, Traits};
+use crate::versions::Versions;
 use Class::{IsCompiling, Pure, StateRead, Transparent};
 
 const fn row(owner: &'static str, names: &'static str, class: Class, traits: Traits) -> Row {
-    Row { owner, names, class, traits }
+    Row { owner, names, class, traits, versions: Versions::ALL }
 }
 
 const NONE: Traits = Traits::NONE;

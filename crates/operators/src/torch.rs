@@ -8,6 +8,7 @@ use crate::class::{Class, Determined};
 use crate::facts::{Facts, facts};
 use crate::row::{Row, Traits};
 pub use crate::rows::OPERATIONS;
+use crate::versions;
 
 /// Owners whose names are operators written in C, in the order in which a function with several names
 /// gets the one that is printed; and how the names begin in print.
@@ -37,30 +38,30 @@ pub fn operation(owner: &str, name: &str) -> Option<Determined> {
     (is_named && facts(name).is_some_and(is_shaped)).then_some(Determined::Always)
 }
 
+/// The rows of a name, whoever owns it, that speak of this PyTorch.
+fn rows(name: &str) -> impl Iterator<Item = &'static Row> + Clone {
+    static INDEX: OnceLock<FxHashMap<&str, Vec<&'static Row>>> = OnceLock::new();
+    let index = INDEX.get_or_init(|| {
+        let mut index: FxHashMap<_, Vec<_>> = FxHashMap::default();
+        for row in OPERATIONS {
+            row.names().for_each(|name| index.entry(name).or_default().push(row));
+        }
+        index
+    });
+    let version = versions::torch();
+    let found = index.get(name).map_or(&[][..], Vec::as_slice);
+    found.iter().copied().filter(move |row| row.versions.hold(version))
+}
+
 /// The row of a name.
 fn row(owner: &str, name: &str) -> Option<&'static Row> {
-    static INDEX: OnceLock<FxHashMap<(&str, &str), &Row>> = OnceLock::new();
-    let index = INDEX.get_or_init(|| {
-        let rows = OPERATIONS.iter();
-        rows.flat_map(|row| row.names().map(move |name| ((row.owner, name), row))).collect()
-    });
-    index.get(&(owner, name)).or_else(|| index.get(&("", name))).copied()
+    let of = |owner| rows(name).find(|row| row.owner == owner);
+    of(owner).or_else(|| of(""))
 }
 
 /// What else is known of operations of this name, whoever owns them.
 fn traits(name: &str) -> Traits {
-    static INDEX: OnceLock<FxHashMap<&str, Traits>> = OnceLock::new();
-    let index = INDEX.get_or_init(|| {
-        let mut index = FxHashMap::default();
-        for row in OPERATIONS.iter().filter(|row| row.traits != Traits::NONE) {
-            for name in row.names() {
-                let traits = index.entry(name).or_insert(Traits::NONE);
-                *traits = traits.and(row.traits);
-            }
-        }
-        index
-    });
-    index.get(name).copied().unwrap_or(Traits::NONE)
+    rows(name).fold(Traits::NONE, |all, row| all.and(row.traits))
 }
 
 /// The name of an operation alone: of `torch.nn.functional.relu`, and of `torch.ops.aten.relu.default`.

@@ -2,23 +2,24 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use stator_operators::{Class, PYTHON, STATE, programs, torch};
+use stator_operators::{Class, PYTHON, STATE, programs, rows_for, torch, torch_version};
 use stator_tracer::known;
 
 /// A row: owner, names, class, traits.
 type Shown = (&'static str, Vec<&'static str>, String, Vec<&'static str>);
 
 /// The rows of a table: of `"operations"` of PyTorch, where the class is when the result is determined; of
-/// PyTorch's `"state"`; of `"python"`.
+/// PyTorch's `"state"`; of `"python"`. Those for other versions are left out.
 #[pyfunction]
-fn _rows(table: &str) -> PyResult<Vec<Shown>> {
-    let rows = match table {
-        "operations" => torch::OPERATIONS,
-        "state" => STATE,
-        "python" => PYTHON,
+fn _rows(py: Python<'_>, table: &str) -> PyResult<Vec<Shown>> {
+    let running = py.version_info();
+    let (rows, version) = match table {
+        "operations" => (torch::OPERATIONS, torch_version()),
+        "state" => (STATE, torch_version()),
+        "python" => (PYTHON, (running.major.into(), running.minor.into())),
         _ => return Err(PyValueError::new_err("no such table")),
     };
-    let shown = rows.iter().map(|row| {
+    let shown = rows_for(rows, version).map(|row| {
         let class = match row.class {
             Class::Operation(determined) => format!("{determined:?}"),
             class => format!("{class:?}"),

@@ -3,13 +3,15 @@
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 use stator_cpython::modules;
-use stator_operators::PYTHON;
+use stator_operators::{PYTHON, rows_for};
 
 use super::{Class, Functions};
 
 /// Adds the rows to the table.
 pub fn add(py: Python<'_>, functions: &mut Functions) -> PyResult<()> {
-    for row in PYTHON {
+    let running = py.version_info();
+    let version = (running.major.into(), running.minor.into());
+    for row in rows_for(PYTHON, version) {
         let (module, path) =
             row.owner.split_once(':').map_or((row.owner, None), |(a, b)| (a, Some(b)));
         let mut owner = modules::import(py, module)?.into_any();

@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 use stator_cpython::modules;
 use stator_cpython::object::Borrowed;
-use stator_operators::{STATE, torch as operators};
+use stator_operators::{STATE, found_torch, rows_for, torch as operators, torch_version};
 
 use super::{Class, Determined, Functions, Operation};
 use crate::breaks::Reason;
@@ -23,9 +23,11 @@ const CAPTURES: &[(&str, &str)] = &[
 pub fn add(torch: &Bound<'_, PyModule>, functions: &mut Functions) -> PyResult<()> {
     let py = torch.py();
     let tensor = torch.getattr("Tensor")?;
+    found_torch(&torch.getattr("__version__")?.str()?.to_string_lossy());
     for path in IN_PYTHON {
         let owner = resolve(py, path)?;
-        for row in operators::OPERATIONS.iter().filter(|row| row.owner == *path) {
+        let rows = rows_for(operators::OPERATIONS, torch_version());
+        for row in rows.filter(|row| row.owner == *path) {
             for name in row.names() {
                 if let Some(function) = owner.getattr_opt(name)? {
                     add_operation(functions, &function, path, (path, name), false)?;
@@ -46,7 +48,7 @@ pub fn add(torch: &Bound<'_, PyModule>, functions: &mut Functions) -> PyResult<(
         let method = tensor.getattr(name.as_str())?;
         add_operation(functions, &method, "", ("torch.Tensor", &name), true)?;
     }
-    for row in STATE {
+    for row in rows_for(STATE, torch_version()) {
         let owners = match row.owner {
             "" => vec![tensor.clone(), torch.clone().into_any()],
             owner => {
