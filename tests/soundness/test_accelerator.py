@@ -170,6 +170,22 @@ def test_what_it_says(accelerator: Accelerator, caplog: pytest.LogCaptureFixture
     assert "found torch.device('meta:1') is selected, stream 0 on device 0" in message
 
 
+def test_one_that_cannot_say(accelerator: Accelerator) -> None:
+    """What has nothing to do with it is traced, what touches its tensors isn't."""
+
+    def device_count() -> int:
+        raise RuntimeError("no driver")
+
+    accelerator.device_count = device_count  # type: ignore[method-assign]
+    probe = Probe(lambda x: x * 2)
+    probe.right(X)
+    probe.steady(X)
+    touching = Probe(makes)
+    for _ in range(3):
+        touching.right(X)
+    assert api.hits(touching.compiled) == 0
+
+
 def starting(accelerator: Accelerator) -> Any:
     """An operation that starts the accelerator, and draws a number with its generator."""
 

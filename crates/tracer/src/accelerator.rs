@@ -6,6 +6,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 use stator_cpython::hook::Suspended;
@@ -120,6 +121,18 @@ pub fn selected(py: Python<'_>) -> PyResult<Option<Selected>> {
         Some(accelerator) if accelerator.is_started(py)? => accelerator.selected(py).map(Some),
         _ => Ok(None),
     }
+}
+
+/// As [`selected`], where a trace begins that may have nothing to do with the accelerator: one that can't say
+/// what is selected counts as not started.
+///
+/// # Errors
+/// What isn't PyTorch's answer.
+pub fn selected_at_entry(py: Python<'_>) -> PyResult<Option<Selected>> {
+    selected(py).or_else(|error| match error.is_instance_of::<PyRuntimeError>(py) {
+        true => Ok(None),
+        false => Err(error),
+    })
 }
 
 /// The accelerator's default generators; none before it is started.

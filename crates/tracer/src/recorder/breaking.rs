@@ -422,7 +422,7 @@ impl Recorder {
         self.raised.borrow_mut().clear();
         if !is_known {
             *self.generators.borrow_mut() = rollback::generators(py).ok()?;
-            *self.selected.borrow_mut() = accelerator::selected(py).ok()?;
+            *self.selected.borrow_mut() = accelerator::selected_at_entry(py).ok()?;
         }
         drop(old);
         let begin = standing.last().map_or(0, |innermost| innermost.waiting.next);

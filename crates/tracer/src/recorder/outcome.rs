@@ -233,7 +233,7 @@ pub fn record<'py>(
         state.guard(source, GuardKind::GlobalState(global));
     }
     *recorder.generators.borrow_mut() = rollback::generators(py)?;
-    *recorder.selected.borrow_mut() = accelerator::selected(py)?;
+    *recorder.selected.borrow_mut() = accelerator::selected_at_entry(py)?;
     *recorder.gc.borrow_mut() = Some(WithoutGc::new(py));
     recorder.session.begins();
     drop(deferred);
