@@ -316,6 +316,7 @@ impl Recorder {
             Kind::Object => state.refuse_native_state(container),
             Kind::Type | Kind::Singleton => Ok(()),
             Kind::Iterator if state.origin(container) == Some(Origin::Fresh) => Ok(()),
+            Kind::Tensor => Err((Reason::DataRead, "membership in a tensor".into())),
             _ => Err((
                 Reason::Unsupported,
                 format!("membership in a {}", heap::type_name(container)),
