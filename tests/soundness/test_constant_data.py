@@ -49,7 +49,21 @@ def in_a_loop(x: Tensor) -> Any:
     return x
 
 
-KNOWN = [ones, zeros, filled, of_itself, listed, joined, in_a_loop]
+def resized(x: Tensor) -> Any:
+    mask = torch.ones(1, 1, 4, 4)
+    mask = torch.nn.functional.interpolate(mask, size=(2, 2)).to(torch.bool)[0]
+    padded = torch.nn.functional.pad(mask, (1, 1))
+    return x + 1 if mask.all() and not padded.all() else x
+
+
+def steps_of_one(x: Tensor) -> Any:
+    positions = torch.arange(5).unsqueeze(0).expand(2, -1)
+    first = positions[:, :1] - 1
+    packed = (torch.diff(positions, prepend=first, dim=-1) != 1).cumsum(-1)
+    return x + 1 if (packed[:, -1] == 0).all() else x
+
+
+KNOWN = [resized, steps_of_one, ones, zeros, filled, of_itself, listed, joined, in_a_loop]
 
 
 @pytest.mark.parametrize("fn", KNOWN, ids=lambda fn: fn.__name__)

@@ -23,11 +23,11 @@ enum Known {
 const MAKERS: &str = "arange eye full linspace ones scalar_tensor tensor zeros";
 
 /// They follow from their arguments alone, element by element or as a whole.
-const DETERMINED: &str = "abs add all amax amin and any bitwise_and bitwise_not bitwise_or bitwise_xor cat clamp clone \
-    concat cumsum diff eq flip full_like ge greater greater_equal gt iadd iand imul invert ior isub le less less_equal \
-    logical_and logical_not logical_or logical_xor lt masked_fill max maximum min minimum mul multiply ne neg negative \
-    new_full new_ones new_zeros not not_equal ones_like or outer repeat roll stack sub subtract sum tril triu where \
-    xor zeros_like";
+const DETERMINED: &str = "abs add all amax amin and any bitwise_and bitwise_not bitwise_or bitwise_xor cat clamp \
+    clone concat constant_pad_nd cumsum diff eq flip full_like ge greater greater_equal gt interpolate invert le \
+    less less_equal logical_and logical_not logical_or logical_xor lt masked_fill max maximum min minimum mul \
+    multiply ne neg negative new_full new_ones new_zeros not not_equal ones_like or outer pad repeat roll stack sub \
+    subtract sum tril triu upsample_nearest1d upsample_nearest2d upsample_nearest3d where xor zeros_like";
 
 /// Their result holds what the first argument holds: all of it, or a part.
 const PARTS: &str = "bfloat16 bool broadcast_to byte clone contiguous cpu detach diagonal double expand expand_as flatten \
