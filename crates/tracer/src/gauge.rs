@@ -76,7 +76,7 @@ struct Look {
     natives: Vec<u64>,
     finding: Finding,
     distance: u32,
-    /// Whether the next look is as long as the first one.
+    /// Whether the next look is as long as the first one: there is doubt.
     is_close: bool,
 }
 
@@ -179,6 +179,11 @@ impl Gauge {
             Measured { replay: median(&mut look.replays), native: median(&mut look.natives) };
         (look.timed, look.replays, look.natives) = Default::default();
         let before = look.finding;
+        if !is_long && before.then(measured) != before {
+            // A long look follows at once and decides: something else may have been in the way of a short one.
+            look.is_close = true;
+            return None;
+        }
         look.finding = before.then(measured);
         self.loses.store(look.finding == Finding::Loses, Relaxed);
         look.is_close = before == Finding::Unknown && measured.is_close();
@@ -247,7 +252,11 @@ mod tests {
         assert_eq!(look(&gauge, 5_000, 9_000), (WARM + FIRST, FIRST, Finding::Gains));
         assert_eq!(look(&gauge, 5_000, 9_000), (DISTANCE + LATER, LATER, Finding::Gains));
         assert_eq!(look(&gauge, 5_000, 9_000), (2 * DISTANCE + LATER, LATER, Finding::Gains));
-        assert_eq!(look(&gauge, 50_000, 9_000).2, Finding::Loses);
+        // Where a short look contradicts, a long one decides.
+        assert_eq!(
+            look(&gauge, 50_000, 9_000),
+            (4 * DISTANCE + LATER + FIRST, LATER + FIRST, Finding::Loses)
+        );
         // Five times as slow: looked at five times as rarely.
         assert_eq!(look(&gauge, 50_000, 9_000).0, 5 * DISTANCE + LATER);
         assert_eq!(look(&gauge, 8_900, 9_000).2, Finding::Loses);
