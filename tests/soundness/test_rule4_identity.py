@@ -6,9 +6,12 @@ import functools
 import weakref
 from typing import Any
 
+import pytest
 import torch
 from differential.support import api
 from torch import Tensor, nn
+
+import stator
 
 from .probe import Probe, Steps, right_after
 
@@ -134,6 +137,65 @@ def test_cached_tensor() -> Steps:
     table.cache_clear()
     yield None
     yield (torch.ones(4)[:3],)
+
+
+@pytest.mark.parametrize("settings", [{"maxsize": None}, {"maxsize": 64}, {"typed": True}])
+def test_cached_function_with_keywords(settings: dict[str, Any]) -> None:
+    source, scale = [2], {"by": 4}
+
+    @functools.lru_cache(**settings)
+    def table(n: int, *, by: int = 1, also: str = "") -> int:
+        return source[0] * n * by + len(also)
+
+    def fn(x: Tensor) -> Tensor:
+        return x * table(3, by=4) + table(3, also="yes", by=2) - table(n=5) + table(3, **scale)
+
+    probe = Probe(fn)
+    probe.right(X)
+    probe.right(X)
+    for change in (
+        lambda: source.__setitem__(0, 5),
+        table.cache_clear,
+        lambda: [table(3, by=by) for by in (4, 9, 8)],
+        lambda: scale.update(by=6),
+        lambda: scale.update(also="no"),
+        lambda: (source.__setitem__(0, 7), table.cache_clear()),
+    ):
+        change()
+        probe.right(X)
+        probe.right(X)
+
+
+@right_after
+def test_cached_function_given_what_looks_like_keywords() -> Steps:
+    """In the cache's keys an object without attributes stands before keywords. Other orders are other keys."""
+    source, bare = [2], object()
+
+    @functools.cache
+    def table(*args: object, **kwargs: int) -> int:
+        return source[0] * len(args) - len(kwargs)
+
+    def fn(x: Tensor) -> Tensor:
+        x = x * table(1, bare, "by", 2) + table(1, by=2) * 10
+        return x * table(by=2, to=3) + table(to=3, by=2)
+
+    yield fn, (X,)
+    source[0] = 5
+    yield None
+    table(1, by=2)
+    table.cache_clear()
+    yield None
+
+
+def test_cached_functions_with_keywords_are_whole() -> None:
+    @functools.lru_cache
+    def is_at_least(version: str, accept_more: bool = False) -> bool:
+        return accept_more or version < "3"
+
+    compiled = api.compile(lambda x: x + is_at_least("2", accept_more=True), fullgraph=True)
+    for _ in range(2):
+        assert torch.equal(compiled(X), X + 1)
+    assert stator.stats(compiled).hits == 1
 
 
 def test_cache_miss_is_stored() -> None:

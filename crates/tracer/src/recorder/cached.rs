@@ -7,6 +7,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyString, PyTuple};
 use stator_cpython::frame::Frame;
+use stator_cpython::heap::cached::keyword_mark;
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, ops};
@@ -26,20 +27,15 @@ impl Recorder {
         frame: &Frame<'py>,
         callable: Borrowed<'_, 'py>,
         args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
+        keywords: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
         // Its key is made of their values, and a miss runs natively.
         self.concrete(frame, args, "the key of a cache");
-        let key = match names {
-            None => self.note(frame, |state| state.cache_key(callable, args)),
-            Some(_) => {
-                self.stop(frame, Reason::OpaqueCall, "a cached function with keyword arguments");
-                None
-            }
-        };
+        let names = keywords.map(heap::tuple_items).unwrap_or_default();
+        let key = self.note(frame, |state| state.cache_key(callable, args, &names));
         let result = {
             let _native = stator_cpython::hook::Suspended::new(frame.py());
-            ops::call(callable, args, names)?
+            ops::call(callable, args, keywords)?
         };
         if let Some(key) = key {
             self.note(frame, |state| {
@@ -51,20 +47,28 @@ impl Recorder {
 }
 
 impl State {
-    /// The key that `functools.lru_cache` makes of positional arguments.
+    /// The key that `functools.lru_cache` makes of arguments; the last ones have names.
     fn cache_key<'py>(
         &mut self,
         function: Borrowed<'_, 'py>,
         args: &[Borrowed<'_, 'py>],
+        names: &[Object<'py>],
     ) -> std::result::Result<Object<'py>, Stop> {
         let py = function.py();
         let refuse = || (Reason::OpaqueCall, "a cached function of objects".to_string());
-        if let [only] = args
+        if let ([only], []) = (args, names)
             && (only.is_exact_instance_of::<PyInt>() || only.is_exact_instance_of::<PyString>())
         {
             return Ok((*only).to_owned());
         }
-        let key = PyTuple::new(py, args).map_err(|_| refuse())?.into_any();
+        let (positional, named) = args.split_at(args.len() - names.len());
+        let mut parts = positional.to_vec();
+        if !names.is_empty() {
+            parts.push(keyword_mark(py).ok_or_else(refuse)?);
+            let pairs = names.iter().zip(named);
+            parts.extend(pairs.flat_map(|(name, value)| [name.as_borrowed(), *value]));
+        }
+        let key = PyTuple::new(py, parts).map_err(|_| refuse())?.into_any();
         for arg in args {
             if self.kind(*arg) == Kind::Constant && heap::is_constant(*arg) {
                 continue;
