@@ -293,6 +293,20 @@ def test_a_timer_that_the_function_handles(fn: Callable[..., Any]) -> None:
 
 
 @pytest.mark.usefixtures("alarm")
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.SIG_DFL])
+def test_a_timer_that_calls_nobody_is_no_reason_to_run_natively(handler: signal.Handlers) -> None:
+    """Many programs end themselves by an alarm if they take too long."""
+    signal.signal(signal.SIGALRM, handler)
+    x = torch.full((40, 40), 1e-3)
+    compiled = stator.compile(within_one_trace)
+    with stator.config.patch(skip_unprofitable=False):
+        compiled(x, 6)
+        signal.setitimer(signal.ITIMER_REAL, 600)
+        compiled(x, 6)
+    assert stator.stats(compiled).hits == 1
+
+
+@pytest.mark.usefixtures("alarm")
 def test_interrupts() -> None:
     """Ctrl-C's own handler is written in C."""
     before = signal.getsignal(signal.SIGINT)

@@ -7,6 +7,7 @@
 #include <internal/pycore_interp.h>
 #include <internal/pycore_opcode.h>
 #include <internal/pycore_runtime.h>
+#include <signal.h>
 #include <sys/time.h>
 
 #if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030C0000
@@ -106,14 +107,19 @@ void stator_allow_signals(PyThreadState *thread, unsigned long main_thread) {
     }
 }
 
-/* Whether a timer of the process's is running that ends with a signal. */
+/* Whether a timer of the process's is running that ends with a signal which has a handler. */
 int stator_is_timer_running(void) {
-    static const int timers[] = {ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF};
+    static const struct {
+        int timer, signal;
+    } timers[] = {{ITIMER_REAL, SIGALRM}, {ITIMER_VIRTUAL, SIGVTALRM}, {ITIMER_PROF, SIGPROF}};
     for (size_t i = 0; i < sizeof timers / sizeof *timers; i++) {
         struct itimerval left;
-        if (getitimer(timers[i], &left) == 0 &&
+        if (getitimer(timers[i].timer, &left) == 0 &&
             (left.it_value.tv_sec != 0 || left.it_value.tv_usec != 0)) {
-            return 1;
+            PyOS_sighandler_t handler = PyOS_getsig(timers[i].signal);
+            if (handler != SIG_DFL && handler != SIG_IGN) {
+                return 1;
+            }
         }
     }
     return 0;

@@ -30,7 +30,7 @@ impl<'py> Deferred<'py> {
     }
 
     /// Whether a signal may come that was asked for beforehand (`signal.alarm`, `signal.setitimer`), and would
-    /// wait for this guard. Asks the system.
+    /// run a handler that waits for this guard. Asks the system.
     #[must_use]
     pub fn is_timed(&self) -> bool {
         // SAFETY: no precondition.
