@@ -206,6 +206,32 @@ def test_getattr_that_is_a_c_function() -> None:
             assert outcome(fast, X, odd) == outcome(reads, X, odd)
 
 
+@pytest.mark.parametrize(
+    "whose", ["an object's", "a metaclass's", "a module class's", "a module's"]
+)
+def test_getattr_that_reads_from_elsewhere(whose: str) -> None:
+    """What it looks at isn't guarded, so it's asked anew at each call."""
+    table = {"a": 2}
+    hook = {"__getattr__": table.get}
+    owner: Any = types.ModuleType("owner")
+    if whose == "an object's":
+        owner = type("Class", (), hook)()
+    elif whose == "a metaclass's":
+        owner = type("Meta", (type,), hook)("Class", (), {})
+    elif whose == "a module class's":
+        owner = type("Module", (types.ModuleType,), hook)("owner")
+    else:
+        owner.__getattr__ = table.get
+
+    def reads(x: torch.Tensor) -> torch.Tensor:
+        return x * owner.a
+
+    fast = stator.compile(reads)
+    for value in (2, 2, 3, 3):
+        table["a"] = value
+        assert outcome(fast, X) == outcome(reads, X) == (X * value).tolist()
+
+
 # -- accelerate's and Lightning's ways ---------------------------------------------------------------
 
 

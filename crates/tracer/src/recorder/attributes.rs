@@ -291,14 +291,14 @@ impl Recorder {
                     return self.module_getattr(frame, owner, ty, name);
                 }
                 self.call_getattr(frame, owner, ty, name)
-                    .or_else(|| self.call_native_getattr(frame, owner, ty, name))
                     .unwrap_or_else(|| generic::generic_get_attr(owner, name).map(Found::Value))
             }
             Err(raised) => self.or_getattr(frame, Err(raised), owner, ty, name),
         }
     }
 
-    /// `__getattr__` of the owner's type where it is a Python function.
+    /// `__getattr__` of the owner's type, if it has one. It may be no Python function:
+    /// `class Config(dict): __getattr__ = dict.__getitem__`.
     pub(super) fn call_getattr<'py>(
         &self,
         frame: &Frame<'py>,
@@ -308,14 +308,23 @@ impl Recorder {
     ) -> Option<Result<Found<'py>>> {
         let hook = pyo3::intern!(frame.py(), "__getattr__").as_any().as_borrowed();
         let hook = self.lookup(frame, ty, hook)?;
-        (self.kind(hook.as_borrowed()) == Kind::Function).then(|| {
-            let hook = hook.as_borrowed();
-            if let Some(member) = self.module_member(frame, hook, owner, ty, name) {
-                return Ok(Found::Value(member));
+        let hook = hook.as_borrowed();
+        let value = if self.kind(hook) == Kind::Function {
+            match self.module_member(frame, hook, owner, ty, name) {
+                Some(member) => Ok(member),
+                None => {
+                    let role = Role::Getter { next: false };
+                    self.call_linked(frame, role, None, hook, &[owner, name], None)
+                }
             }
-            let role = Role::Getter { next: false };
-            self.call_linked(frame, role, None, hook, &[owner, name], None).map(Found::Value)
-        })
+        } else if heap::is_method_descriptor(hook) && !heap::is_class_method_descriptor(hook) {
+            // Such a descriptor bound to the owner is itself with the owner as first argument.
+            self.call_object(frame, hook, &[owner, name], None)
+        } else {
+            self.stop(frame, Reason::OpaqueCall, heap::type_name(owner));
+            ops::get_attr(owner, name)
+        };
+        Some(value.map(Found::Value))
     }
 
     /// A module's `__getattr__` (PEP 562), or that of a module subclass.
@@ -330,14 +339,14 @@ impl Recorder {
             return found;
         }
         let hook = pyo3::intern!(frame.py(), "__getattr__").as_any().as_borrowed();
-        let own = self.instance_value(frame, owner, hook);
-        if let Some(fallback) = own
-            && self.kind(fallback.as_borrowed()) == Kind::Function
-        {
-            let role = Role::Getter { next: false };
-            return self
-                .call_linked(frame, role, None, fallback.as_borrowed(), &[name], None)
-                .map(Found::Value);
+        if let Some(fallback) = self.instance_value(frame, owner, hook) {
+            if self.kind(fallback.as_borrowed()) == Kind::Function {
+                let role = Role::Getter { next: false };
+                return self
+                    .call_linked(frame, role, None, fallback.as_borrowed(), &[name], None)
+                    .map(Found::Value);
+            }
+            self.stop(frame, Reason::OpaqueCall, "a module's `__getattr__`");
         }
         // Raises with the module's own message.
         ops::get_attr(owner, name).map(Found::Value)

@@ -12,9 +12,7 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, Asked, BinaryOp, CompareOp};
 
 use super::Recorder;
-use super::attributes::Found;
 use super::kinds::Kind;
-use super::look as heap;
 use crate::breaks::Reason;
 use crate::evaluator::Role;
 
@@ -42,29 +40,6 @@ impl Recorder {
     pub(super) fn getter(&self, ty: &Bound<'_, PyType>) -> Role {
         let hook = pyo3::intern!(ty.py(), "__getattr__").as_any().as_borrowed();
         Role::Getter { next: types::lookup(ty.as_borrowed(), hook).is_some() }
-    }
-
-    /// `__getattr__` of the owner's type where it is something else than a Python function:
-    /// `class Config(dict): __getattr__ = dict.__getitem__`.
-    pub(super) fn call_native_getattr<'py>(
-        &self,
-        frame: &Frame<'py>,
-        owner: Borrowed<'_, 'py>,
-        ty: &Bound<'py, PyType>,
-        name: Borrowed<'_, 'py>,
-    ) -> Option<Result<Found<'py>>> {
-        let py = frame.py();
-        let hook = pyo3::intern!(py, "__getattr__").as_any().as_borrowed();
-        let hook = self.lookup(frame, ty, hook)?;
-        // Such a descriptor bound to the owner is itself with the owner as first argument.
-        if heap::is_method_descriptor(hook.as_borrowed())
-            && !heap::is_class_method_descriptor(hook.as_borrowed())
-        {
-            let called = self.call_object(frame, hook.as_borrowed(), &[owner, name], None);
-            return Some(called.map(Found::Value));
-        }
-        self.stop(frame, Reason::OpaqueCall, heap::type_name(owner));
-        Some(ops::get_attr(owner, name).map(Found::Value))
     }
 
     /// A binary operator; `names` are its methods: in place (if it is), plain, reflected.
