@@ -62,8 +62,8 @@ def report(results: Results) -> str:
         _section(
             "First call in a process",
             "The very first thing that Stator does in a process, in which only eager has run: one "
-            "call, beside eager's minimum. Of five processes the one in the middle, and the ratios "
-            "of the best and the worst.",
+            "call with default settings (`is_compiling` is False), beside eager's minimum. Of five "
+            "processes the one in the middle, and the ratios of the best and the worst.",
             ["", "eager", "Stator", "x eager", "best", "worst"],
             (_fresh(bench, results) for bench in [*models, *cached]),
         ),

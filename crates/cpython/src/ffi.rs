@@ -100,7 +100,7 @@ unsafe extern "C" {
     pub fn stator_import_star(locals: *mut PyObject, module: *mut PyObject) -> c_int;
 }
 
-// The shim (shim/c_stack.c).
+// The shim (shim/c_stack.c, shim/clock.c).
 unsafe extern "C" {
     pub fn stator_stack_bounds(lowest: *mut usize, size: *mut usize);
     pub fn stator_thread_nanos() -> u64;

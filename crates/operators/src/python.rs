@@ -6,8 +6,7 @@
 use stator_bytecode::{BinaryOp, CompareOp, UnaryOp};
 
 use crate::class::{Class, Emitter, Model, Why};
-use crate::row::{Row, Traits};
-use crate::versions::Versions;
+use crate::row::{Row, Traits, row};
 use Class::{Constructor, GraphBreak, IsCompiling, Pure, Transparent, Untraceable};
 use Class::{Emitter as Emits, Model as Modelled};
 use Emitter::{Log, Warn, WarnExplicit};
@@ -19,10 +18,6 @@ use Model::{
     Substitute, Super, TypeCall, TypeOf, Unary, Vars,
 };
 use Traits as T;
-
-const fn row(owner: &'static str, names: &'static str, class: Class, traits: Traits) -> Row {
-    Row { owner, names, class, traits, versions: Versions::ALL }
-}
 
 const NONE: Traits = T::NONE;
 const COMPARES: Traits = T::COMPARES;

@@ -101,6 +101,11 @@ impl Row {
     }
 }
 
+/// A row for all versions.
+pub const fn row(owner: &'static str, names: &'static str, class: Class, traits: Traits) -> Row {
+    Row { owner, names, class, traits, versions: Versions::ALL }
+}
+
 /// Those rows that speak of a version.
 pub fn rows_for(rows: &'static [Row], version: Version) -> impl Iterator<Item = &'static Row> {
     rows.iter().filter(move |row| row.versions.hold(version))

@@ -6,8 +6,7 @@
 //! (`test_determined.py`, `test_operators.py`) looks again.
 
 use crate::class::{Class, Determined};
-use crate::row::{Row, Traits};
-use crate::versions::Versions;
+use crate::row::{self, Row, Traits};
 use Determined::{
     Always, AtLeast, Counts, EagerOnly, IfGiven, Indexing, Never, ReadsData, UnlessTensorBeyond,
     Unusual,
@@ -19,7 +18,7 @@ const fn row(
     traits: Traits,
     names: &'static str,
 ) -> Row {
-    Row { owner, names, class: Class::Operation(determined), traits, versions: Versions::ALL }
+    row::row(owner, names, Class::Operation(determined), traits)
 }
 
 const NONE: Traits = Traits::NONE;

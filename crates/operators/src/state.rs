@@ -1,13 +1,8 @@
 //! The rows of PyTorch's functions that are no operations: what they read is metadata, or state.
 
 use crate::class::{Class, Model};
-use crate::row::{Row, Traits};
-use crate::versions::Versions;
+use crate::row::{Row, Traits, row};
 use Class::{IsCompiling, Pure, StateRead, Transparent};
-
-const fn row(owner: &'static str, names: &'static str, class: Class, traits: Traits) -> Row {
-    Row { owner, names, class, traits, versions: Versions::ALL }
-}
 
 const NONE: Traits = Traits::NONE;
 const SIZELESS: Traits = Traits::SIZELESS;
