@@ -260,3 +260,16 @@ def test_the_default_dtype_is_guarded() -> Steps:
     finally:
         torch.set_default_dtype(was)
     yield None
+
+
+def bytes_of_ones(x: Tensor) -> Any:
+    halves = torch.ones(x.shape[0], dtype=torch.float64).view(torch.float32)
+    return x * 2 if halves.all() else x * 3
+
+
+def test_bytes_read_as_another_type() -> None:
+    compiled = api.compile(bytes_of_ones, dynamic=True)
+    for size in (3, 4, 0, 5, 0):
+        x = torch.arange(float(size))
+        assert torch.equal(compiled(x), bytes_of_ones(x))
+        assert torch.equal(compiled(x).new_ones(1), bytes_of_ones(x).new_ones(1))

@@ -17,6 +17,7 @@
 
 mod aten;
 mod class;
+mod data;
 mod facts;
 pub mod programs;
 mod python;
@@ -29,6 +30,7 @@ pub mod torch;
 mod versions;
 
 pub use class::{Class, Determined, Emitter, Model, Why};
+pub use data::{Data, DataOrigin, Uniform, data, data_rows};
 pub use facts::{Facts, facts};
 pub use python::{PYTHON, only_adds};
 pub use raising::{Raising, raises_no_more_for_scalars, raising};

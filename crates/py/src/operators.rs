@@ -2,7 +2,7 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use stator_operators::{Class, PYTHON, STATE, programs, rows_for, torch, torch_version};
+use stator_operators::{Class, PYTHON, STATE, data_rows, programs, rows_for, torch, torch_version};
 use stator_tracer::known;
 
 /// A row: owner, names, class, traits.
@@ -42,6 +42,15 @@ fn _known(callable: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
     known(callable)
 }
 
+/// What the data of operations' results follows from: names, the origin, and when they are uniform.
+#[pyfunction]
+fn _data_rows() -> Vec<(Vec<&'static str>, String, String)> {
+    let shown = |(names, data): (_, stator_operators::Data)| {
+        (names, format!("{:?}", data.origin), format!("{:?}", data.uniform))
+    };
+    data_rows().map(shown).collect()
+}
+
 /// Whether an operation, as it prints, writes to arguments without counting the write.
 #[pyfunction]
 fn _writes_silently(printed: &str) -> bool {
@@ -68,6 +77,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_rows, module)?)?;
     module.add_function(wrap_pyfunction!(_operation, module)?)?;
     module.add_function(wrap_pyfunction!(_known, module)?)?;
+    module.add_function(wrap_pyfunction!(_data_rows, module)?)?;
     module.add_function(wrap_pyfunction!(_writes_silently, module)?)?;
     module.add_function(wrap_pyfunction!(_is_allowed_in_programs, module)?)?;
     module.add_function(wrap_pyfunction!(_program_factories, module)?)

@@ -2,11 +2,13 @@
 //! made of constants alone, by operations that have no state (`torch.ones(2, 3).bool().all()`).
 //!
 //! Two facts are followed. What is *exact* has the recorded data, to the last element. What is *uniform* consists of
-//! zeros or of ones, however large it is: its sizes may follow inputs, and symbols. Operations stand in closed lists.
+//! zeros or of ones, however large it is: its sizes may follow inputs, and symbols. What operations make of
+//! either stands in the operator table (`crates/operators/src/data.rs`).
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use stator_graph::{Arg, Constant, Graph, NodeId, Value};
+use stator_operators::{DataOrigin, Uniform, data};
 
 use crate::raises::Call;
 use crate::writes::{Written, write_of};
@@ -18,21 +20,6 @@ enum Known {
     /// All elements are zero, or all are one. There may be none.
     Uniform(bool),
 }
-
-/// They make tensors of numbers alone.
-const MAKERS: &str = "arange eye full linspace ones scalar_tensor tensor zeros";
-
-/// They follow from their arguments alone, element by element or as a whole.
-const DETERMINED: &str = "abs add all amax amin and any bitwise_and bitwise_not bitwise_or bitwise_xor cat clamp \
-    clone concat constant_pad_nd cumsum diff eq flip full_like ge greater greater_equal gt interpolate invert le \
-    less less_equal logical_and logical_not logical_or logical_xor lt masked_fill max maximum min minimum mul \
-    multiply ne neg negative new_full new_ones new_zeros not not_equal ones_like or outer pad repeat roll stack sub \
-    subtract sum tril triu upsample_nearest1d upsample_nearest2d upsample_nearest3d where xor zeros_like";
-
-/// Their result holds what the first argument holds: all of it, or a part.
-const PARTS: &str = "bfloat16 bool broadcast_to byte clone contiguous cpu detach diagonal double expand expand_as flatten \
-    float flip getitem half int long movedim moveaxis narrow permute repeat reshape reshape_as roll select squeeze \
-    swapaxes swapdims t to transpose type_as unflatten unsqueeze view view_as";
 
 /// Looking stops at what was made of more nodes than this.
 const MOST: usize = 256;
@@ -58,39 +45,42 @@ pub fn is_known(graph: &Graph, node: NodeId) -> bool {
     is_known && !is_written(graph, nodes[0], &made_of)
 }
 
-fn is_in(list: &str, name: &str) -> bool {
-    list.split_whitespace().any(|known| known == name)
-}
-
 fn fact_of(graph: &Graph, node: NodeId, known: &FxHashMap<NodeId, Known>) -> Option<Known> {
     let call = Call::of(graph, node)?;
     if call.is_users() || write_of(call).is_some() {
         return None;
     }
-    let name = call.operation().trim_matches('_');
-    let made = is_in(MAKERS, name) && !call.args.first().is_some_and(|arg| has_object(graph, *arg));
-    if made || is_in(DETERMINED, name) || is_in(PARTS, name) {
+    let data = data(call.operation())?;
+    let follows = match data.origin {
+        DataOrigin::Numbers => !call.args.first().is_some_and(|arg| has_object(graph, *arg)),
+        DataOrigin::Arguments => true,
+    };
+    if follows {
         let mut exact = true;
         graph.visit_inputs(node, &mut |input| exact &= known.get(&input) == Some(&Known::Exact));
         if exact {
             return Some(Known::Exact);
         }
     }
-    let of_first = || match call.args.first() {
-        Some(Arg::Node(first)) => match known.get(first) {
-            Some(Known::Uniform(ones)) => Some(*ones),
-            _ => None,
-        },
+    let first = match call.args.first() {
+        Some(Arg::Node(first)) => Some(*first),
         _ => None,
     };
-    let uniform = match name {
-        "ones" | "ones_like" | "new_ones" => Some(true),
-        "zeros" | "zeros_like" | "new_zeros" => Some(false),
-        "full" | "full_like" | "new_full" => fill(call),
-        // Of no elements, `all` is true and `any` is false.
-        "all" | "any" => of_first().filter(|ones| *ones == (name == "all")),
-        _ if is_in(PARTS, name) => of_first(),
+    let of_first = || match known.get(&first?) {
+        Some(Known::Uniform(ones)) => Some(*ones),
         _ => None,
+    };
+    let dtype_of = |node| match graph.node(node).value {
+        Value::Tensor(meta) => Some(meta.dtype),
+        _ => None,
+    };
+    let uniform = match data.uniform {
+        Uniform::Unknown => None,
+        Uniform::Always(ones) => Some(ones),
+        Uniform::Filled(place) => fill(call, place),
+        Uniform::Part => of_first(),
+        Uniform::Bytes => of_first().filter(|_| first.and_then(dtype_of) == dtype_of(node)),
+        Uniform::Neutral(ones) => of_first().filter(|found| *found == ones),
     };
     uniform.map(Known::Uniform)
 }
@@ -106,14 +96,12 @@ fn has_object(graph: &Graph, arg: Arg) -> bool {
 }
 
 /// The number that a tensor is filled with, if it is zero or one.
-fn fill(call: Call<'_>) -> Option<bool> {
+fn fill(call: Call<'_>, place: usize) -> Option<bool> {
     let positional = call.args.len() - call.keywords.len();
     let named = call.keywords.iter().position(|name| call.graph.text(*name) == "fill_value");
     let value = match named {
         Some(at) => call.args.get(positional + at)?,
-        None if positional == 2 + usize::from(call.operation() == "new_full") => {
-            call.args.get(positional - 1)?
-        }
+        None if positional == place + 1 => call.args.get(place)?,
         None => return None,
     };
     match value {

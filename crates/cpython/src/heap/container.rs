@@ -104,28 +104,86 @@ pub fn set_holds(set: Any<'_, '_>, element: Any<'_, '_>) -> Option<bool> {
         unsafe { ffi::PyErr_Clear() };
         return None;
     }
-    // SAFETY: as in `set_items`: comparing constants runs no code either.
-    unsafe {
-        let mask = words::word(set.as_ptr(), layout::SET_MASK) as usize;
-        let table = words::pointer(set.as_ptr(), layout::SET_TABLE);
-        for index in 0..=mask {
-            let key = words::pointer(table, index * 16);
-            if key.is_null() || words::word(table, index * 16 + 8) as ffi::Py_hash_t != hash {
-                continue;
-            }
-            if key == element.as_ptr() {
+    // SAFETY: a set, and nothing changes its table: comparing constants runs no code either.
+    let met = unsafe { Probes::new(set, hash) };
+    for key in met {
+        if key.is(&*element) {
+            return Some(true);
+        }
+        if constant && constant::is_constant(key) {
+            if constant::compared_equal(key, element) {
                 return Some(true);
             }
-            let key = Any::from_ptr(set.py(), key);
-            if constant && constant::is_constant(key) {
-                if constant::compared_equal(key, element) {
-                    return Some(true);
-                }
-            } else if !types::compares_by_identity(key) {
+        } else if !types::compares_by_identity(key) {
+            return None;
+        }
+    }
+    Some(false)
+}
+
+/// The elements of a set whose hash is a given one, in the order in which CPython's lookup
+/// (`set_lookkey` of `Objects/setobject.c`) meets them.
+struct Probes<'a, 'py> {
+    set: Any<'a, 'py>,
+    hash: ffi::Py_hash_t,
+    mask: usize,
+    perturb: usize,
+    /// Where a run of neighbours began.
+    start: usize,
+    /// How many of the run have been looked at.
+    run: usize,
+}
+
+impl<'a, 'py> Probes<'a, 'py> {
+    /// How many neighbours of an entry are looked at before the next jump.
+    const LINEAR: usize = 9;
+    /// How far the rest of the hash is shifted at each jump.
+    const SHIFT: u32 = 5;
+
+    /// # Safety
+    /// It is a set or frozenset, and stays unchanged as long as this is asked.
+    unsafe fn new(set: Any<'a, 'py>, hash: ffi::Py_hash_t) -> Self {
+        // SAFETY: a set, the caller says.
+        let mask = unsafe { words::word(set.as_ptr(), layout::SET_MASK) as usize };
+        let perturb = hash.cast_unsigned();
+        Self { set, hash, mask, perturb, start: perturb & mask, run: 0 }
+    }
+
+    /// Goes on to the next entry that CPython looks at.
+    fn step(&mut self) {
+        let has_neighbours = self.start + Self::LINEAR <= self.mask;
+        if has_neighbours && self.run < Self::LINEAR {
+            self.run += 1;
+            return;
+        }
+        self.perturb >>= Self::SHIFT;
+        let next = self.start.wrapping_mul(5).wrapping_add(1).wrapping_add(self.perturb);
+        (self.start, self.run) = (next & self.mask, 0);
+    }
+}
+
+impl<'a, 'py> Iterator for Probes<'a, 'py> {
+    type Item = Any<'a, 'py>;
+
+    fn next(&mut self) -> Option<Any<'a, 'py>> {
+        loop {
+            let at = (self.start + self.run) * 16;
+            // SAFETY: a set's table has `mask + 1` pairs (key, hash), and this is one of them: a run stays within
+            // the table. Of an unused pair the key is null; one at least is unused, and each jump
+            // comes to it in the end. Where an element was removed the hash is -1, which none has.
+            let (key, hash) = unsafe {
+                let table = words::pointer(self.set.as_ptr(), layout::SET_TABLE);
+                (words::pointer(table, at), words::word(table, at + 8) as ffi::Py_hash_t)
+            };
+            if key.is_null() {
                 return None;
             }
+            self.step();
+            if hash == self.hash {
+                // SAFETY: an element of the set, which owns it and isn't changed.
+                return Some(unsafe { Any::from_ptr(self.set.py(), key) });
+            }
         }
-        Some(false)
     }
 }
 
