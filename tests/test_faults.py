@@ -126,6 +126,99 @@ def writes_and_breaks(world: World) -> Any:
     return y + world.x
 
 
+class Number:
+    """Most of what an instruction may ask in several steps."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __iadd__(self, other: Any) -> Any:
+        return NotImplemented
+
+    def __add__(self, other: Any) -> Any:
+        return Number(self.value + other.value) if isinstance(other, Number) else NotImplemented
+
+    def __radd__(self, other: Any) -> Any:
+        return Number(self.value * 10 + other)
+
+    def __eq__(self, other: object) -> Any:
+        return NotImplemented
+
+    __hash__ = object.__hash__
+
+    def __lt__(self, other: Any) -> bool:
+        return bool(self.value < other.value)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[int]:
+        return iter([self.value, self.value + 1])
+
+    def __getitem__(self, key: int) -> int:
+        return self.value + key
+
+    def __setitem__(self, key: int, value: int) -> None:
+        self.value += value
+
+    def __contains__(self, item: int) -> bool:
+        return item == self.value
+
+    def __format__(self, spec: str) -> str:
+        return f"<{self.value}>"
+
+    def __enter__(self) -> Number:
+        self.value += 1
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.value -= 1
+
+    def __getattr__(self, name: str) -> int:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return len(name)
+
+    def __repr__(self) -> str:
+        return f"Number({self.value})"
+
+
+def steps(world: World) -> Any:
+    """Instructions that are several calls, of which one may fail when others are done."""
+    world.count += 1
+    a, b = Number(2), Number(3)
+    a += b
+    c = Number(1)
+    c += Number(4)
+    world.log.append((a == b, a < b, bool(a), list(a), a[1], 5 in a, f"{a}", 5 + c, a.other))
+    with a as entered:
+        y = world.x * entered.value
+    a[1] = 2
+    for part in b:
+        y = y + part
+    world.log.append(sorted([3, 1, 2], key=lambda key: -key))
+    world.log.append(max([a, b], key=lambda number: number.value).value)
+    return sum([world.x, y])
+
+
+def generates(world: World) -> Any:
+    def parts(count: int) -> Any:
+        try:
+            for number in range(count):
+                world.log.append((yield world.x * number))
+        finally:
+            world.log.append("closed")
+
+    made = parts(3)
+    total = next(made) + made.send(7)
+    made.close()
+    try:
+        world.table["missing"]
+    except KeyError as error:
+        world.log.append(error.args)
+    return total, sum(part for part in parts(2))
+
+
 class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -139,7 +232,7 @@ class Net(nn.Module):
         return x
 
 
-PROGRAMS = [effects, breaks, raises, modes, writes, writes_and_breaks]
+PROGRAMS = [effects, breaks, raises, modes, writes, writes_and_breaks, steps, generates]
 
 
 def outcome(call: Callable[[], Any]) -> Any:
@@ -197,11 +290,14 @@ def fail(program: Callable[..., Any], backend: str, stage: str, number: int, pan
 
 
 # Each note would take minutes for all programs; steps of 1, 2, 4, ... reach all parts of a call.
+MANY = ("note", "look", "step", "executed", "operation", "kept")
+
+
 def numbers(stage: str) -> Iterator[int]:
     number = 1
     while True:
         yield number
-        number += 1 + number // 4 if stage in ("note", "step", "executed", "operation") else 1
+        number += 1 + number // 4 if stage in MANY else 1
 
 
 @pytest.mark.parametrize("panics", [False, True], ids=["error", "panic"])
@@ -287,6 +383,45 @@ def test_a_bug_that_comes_again_and_again() -> None:
     with pytest.warns(stator.InternalErrorWarning), _testing.inject("build", always=True):
         assert fast(x).tolist() == [4, 4]
     assert fast(x).tolist() == [6, 6]
+
+
+@pytest.mark.parametrize("panics", [False, True], ids=["error", "panic"])
+@pytest.mark.parametrize("stage", ["operation", "kept", "build", "effect"])
+def test_a_bug_that_comes_again_and_again_in_a_later_replay(stage: str, panics: bool) -> None:
+    """Nothing knows any more what the inputs were: the rest is done once more, and nothing but that."""
+
+    def program(world: World) -> Any:
+        world.x.add_(1)
+        world.count += 1
+        world.large[0].add_(world.x)
+        world.log.append(world.count)
+        return world.x * world.large.sum()
+
+    plain, world, fast = World(), World(), stator.compile(program)
+    expected = [program(plain) for _ in range(5)]
+    found = [fast(world) for _ in range(3)]
+    with (
+        pytest.warns(stator.InternalErrorWarning),
+        _testing.inject(stage, always=True, panics=panics),
+    ):
+        found += [fast(world) for _ in range(2)]
+    assert repr((found, vars(world))) == repr((expected, vars(plain)))
+    assert stator.stats(fast).native == 1  # the later one; the replay that failed had its end
+    nothing_is_left()
+
+
+def test_a_call_with_keywords_that_is_given_back_to_cpython() -> None:
+    """Its names come from an instruction of their own, which CPython executes again."""
+
+    def program(x: torch.Tensor) -> Any:
+        return sorted([3, 1, 2], key=lambda key: -key), x + 1
+
+    with _testing.inject("look", 0) as passed:
+        stator.compile(program)(torch.ones(2))
+    for number in range(1, passed.times + 1):
+        fast = stator.compile(program)
+        with pytest.warns(stator.InternalErrorWarning), _testing.inject("look", number):
+            assert repr(fast(torch.ones(2))) == "([3, 2, 1], tensor([2., 2.]))"
 
 
 def test_what_the_call_raises_goes_before() -> None:

@@ -13,9 +13,10 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{generic, ops};
 use stator_guards::ObjectId;
 
-use crate::faults::{self, Stage};
+use crate::faults::Stage;
 use crate::recipe::{Recipe, RecipeId};
 use crate::recorder::Traced;
+use crate::replay::Pass;
 
 /// What a replay writes to one part of an outside object.
 #[derive(Debug)]
@@ -202,7 +203,7 @@ impl<'py> Written<'py> {
 
 /// Writes what the trace left behind. `objects` are the resolved sources, `values` the rebuilt
 /// values, one for each store that has one, `table` the trace's objects. `written` gets what was there
-/// before; the stores that it knows as done are left out.
+/// before, unless this is the last pass; the stores that it knows as done are left out.
 ///
 /// # Errors
 /// What a write raises.
@@ -213,6 +214,7 @@ pub fn replay<'py>(
     values: &[Object<'py>],
     table: &[Py<PyAny>],
     written: &mut Written<'py>,
+    pass: Pass,
 ) -> PyResult<()> {
     let mut values = values.iter();
     for (index, store) in stores.iter().enumerate() {
@@ -222,8 +224,10 @@ pub fn replay<'py>(
             continue;
         }
         let entry = |id: ObjectId| table[id.index()].bind_borrowed(py);
-        faults::at(Stage::Effect)?;
-        written.note(store, object, table)?;
+        pass.at(Stage::Effect)?;
+        if pass == Pass::First {
+            written.note(store, object, table)?;
+        }
         match store.part {
             Part::Item { key, moves } => set_item(object, entry(key), value, moves)?,
             Part::Cell => set_cell(object, value),

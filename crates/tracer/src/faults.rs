@@ -160,6 +160,8 @@ stages! {
     Note "note"
     /// A call or an operation was executed, and the recorder looks at what came of it.
     Executed "executed"
+    /// The recorder is about to look at something, or has just done so.
+    Look "look"
     /// An instruction is about to be recorded.
     Step "step"
     /// A function of PyTorch's that C code calls is recorded.
@@ -180,6 +182,8 @@ stages! {
     Run "run"
     /// A node of the graph is about to run.
     Operation "operation"
+    /// A node of the graph has run, and its result is kept.
+    Kept "kept"
     /// Results are made.
     Build "build"
     /// Something outside is about to be written.
@@ -209,6 +213,14 @@ static PASSED: AtomicU64 = AtomicU64::new(0);
 #[inline(always)]
 pub fn at(stage: Stage) -> Result<(), Fault> {
     if ARMED.load(Relaxed) == 0 { Ok(()) } else { pass(stage) }
+}
+
+/// As [`at`], where nothing but a panic can fail.
+#[inline(always)]
+pub fn look() {
+    if ARMED.load(Relaxed) != 0 {
+        pass(Stage::Look).expect("a look failed");
+    }
 }
 
 /// Whether a test lets something fail.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use pyo3::exceptions::PyException;
+use pyo3::exceptions::{PyException, PyMemoryError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyFunction, PyInt, PySequence, PySequenceMethods, PyTuple};
 use smallvec::SmallVec;
@@ -22,7 +22,7 @@ use crate::faults::{self, Stage};
 use crate::locate::{Places, text};
 use crate::recipe::Values;
 use crate::recorder::Ending;
-use crate::replay::{self, Program};
+use crate::replay::{self, Pass, Program};
 use crate::resume::stage::Staged;
 use crate::rollback;
 use crate::undo;
@@ -63,7 +63,7 @@ impl Entry {
         };
         let outputs = self.run(py, run, &inputs, done)?;
         let outputs = done.outputs.insert(outputs);
-        let replay = self.rebuild(py, resolved, outputs, staged, &mut done.written)?;
+        let replay = self.rebuild(py, resolved, outputs, staged, &mut done.written, Pass::First)?;
         self.is_proven.store(true, Relaxed);
         Ok(replay)
     }
@@ -108,8 +108,9 @@ impl Entry {
         outputs: &replay::Outputs<'py>,
         staged: &mut Vec<Staged>,
         written: &mut effects::Written<'py>,
+        pass: Pass,
     ) -> Result<Replay<'py>, Ended<'py>> {
-        faults::at(Stage::Build)?;
+        pass.at(Stage::Build)?;
         let rebuilt = self.outside(resolved);
         let values = Values { outputs, sources: &rebuilt, objects: &self.traced.objects };
         let stored = self.traced.effects.iter().filter_map(|store| store.value);
@@ -123,7 +124,7 @@ impl Entry {
         let made = self.traced.recipes.rebuild(py, &roots, &values)?;
         let table = &self.traced.objects;
         let (stores, values) = (&self.traced.effects, &made[..stored.len()]);
-        effects::replay(py, stores, &rebuilt, values, table, written)?;
+        effects::replay(py, stores, &rebuilt, values, table, written, pass)?;
         if before > stored.len() {
             emission::stage(py, &self.traced, &made[stored.len()..before], staged);
         }
@@ -190,7 +191,14 @@ impl Entry {
         let first = first.and_then(|plan| Some((plan.save(py, inputs).ok()?, plan)));
         let (copies, first) = match first {
             Some((copies, plan)) => (copies, Some(plan)),
-            None => (undo.save(py, inputs)?, None),
+            None => match undo.save(py, inputs) {
+                Ok(copies) => (copies, None),
+                // Nothing has run: plain Python needs no copies.
+                Err(error) if is_for_want_of_memory(py, &error) => {
+                    return Err(Replay::Restart("no memory for copies of what it writes").into());
+                }
+                Err(error) => return Err(error.into()),
+            },
         };
         faults::at(Stage::Run)?;
         let before = if undo.may_write { rollback::versions(inputs) } else { SmallVec::new() };
@@ -232,7 +240,7 @@ impl Entry {
                 Ok(outputs)
             }
             Err(failure) if failure.is_own => {
-                done.failed = Some(failure.node);
+                done.failed = running.stands_before();
                 Err(Ended::Own(failure.error))
             }
             Err(failure) => {
@@ -309,6 +317,11 @@ impl Entry {
         let mut called = self.traced.graph_objects.iter().map(|object| object.bind(py));
         !called.any(|called| called.is_instance_of::<PyFunction>() && !is_of_torch(&module(called)))
     }
+}
+
+/// Whether an allocator of PyTorch's or of Python's has raised an error.
+fn is_for_want_of_memory(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<PyMemoryError>(py) || error.is_instance_of::<PyRuntimeError>(py)
 }
 
 /// What runs a graph.

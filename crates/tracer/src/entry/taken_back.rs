@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 use stator_cpython::object::{Borrowed, Object};
@@ -11,7 +12,7 @@ use super::{Entry, Replay};
 use crate::check::Resolved;
 use crate::effects;
 use crate::faults::{Escape, Fault, contain};
-use crate::replay::{Outputs, Running};
+use crate::replay::{Outputs, Pass, Running};
 use crate::resume::stage::Staged;
 use crate::rollback;
 use crate::undo;
@@ -90,8 +91,18 @@ impl Entry {
         };
         let fault = match escape {
             Escape::Fault(fault) => fault,
-            // As in plain Python, what was done stays.
-            Escape::Raised(error) => return Replay::Failed(error),
+            Escape::Raised(error) => {
+                staged.clear();
+                // Plain Python may do with less.
+                let is_undone = error.is_instance_of::<PyMemoryError>(py)
+                    && matches!(contain(py, || self.can_take_back(py, &done)), Ok(true))
+                    && contain(py, || self.take_back(py, done)).is_ok();
+                if is_undone {
+                    return Replay::Restart("memory ran out in a replay");
+                }
+                // As in plain Python, what was done stays.
+                return Replay::Failed(error);
+            }
         };
         staged.clear();
         match contain(py, || self.can_take_back(py, &done)) {
@@ -100,15 +111,33 @@ impl Entry {
                 Err(_) => Replay::Failed(fault.error(py)),
             },
             // The function can't run again: an input was written, and nothing knows what it was.
-            _ => match contain(py, || Ok(self.finish(py, resolved, staged, &mut done))) {
-                // An operation raised, and all is as before the replay.
-                Ok(Err(Ended::Replay(Replay::Restart(_)))) => Replay::Fault(fault),
-                Ok(Ok(replay) | Err(Ended::Replay(replay))) => {
-                    Replay::Mended(fault, Box::new(replay))
-                }
-                _ => Replay::Failed(fault.error(py)),
-            },
+            _ => self.see_through(py, resolved, staged, &mut done, fault),
         }
+    }
+
+    /// Does the rest of a replay that can't be taken back; if that fails too, once more, and then nothing but
+    /// the steps, the results and the writes.
+    #[cold]
+    fn see_through<'py>(
+        &self,
+        py: Python<'py>,
+        resolved: &Resolved<'py>,
+        staged: &mut Vec<Staged>,
+        done: &mut Done<'_, 'py>,
+        fault: Fault,
+    ) -> Replay<'py> {
+        for pass in [Pass::First, Pass::Last] {
+            staged.clear();
+            match contain(py, || Ok(self.finish(py, resolved, staged, done, pass))) {
+                // An operation raised, and all is as before the replay.
+                Ok(Err(Ended::Replay(Replay::Restart(_)))) => return Replay::Fault(fault),
+                Ok(Ok(replay) | Err(Ended::Replay(replay))) => {
+                    return Replay::Mended(fault, Box::new(replay));
+                }
+                Ok(Err(Ended::Own(_))) | Err(_) => {}
+            }
+        }
+        Replay::Failed(fault.error(py))
     }
 
     /// Whether what a replay has done can be taken back.
@@ -145,11 +174,10 @@ impl Entry {
         resolved: &Resolved<'py>,
         staged: &mut Vec<Staged>,
         done: &mut Done<'_, 'py>,
+        pass: Pass,
     ) -> Result<Replay<'py>, Ended<'py>> {
-        if let Some(running) = &done.running {
-            if !running.can_go_on() {
-                return Err(Fault::new("an operation was executed and its result is lost").into());
-            }
+        if let Some(running) = &mut done.running {
+            running.set_pass(pass);
             let sizes = self.size_inputs(py, resolved);
             let outputs = self.go_on(py, &self.graph_inputs(resolved, &sizes), done)?;
             done.outputs = Some(outputs);
@@ -157,6 +185,6 @@ impl Entry {
         let Some(outputs) = &done.outputs else {
             return Err(Fault::new("the graph's outputs are lost").into());
         };
-        self.rebuild(py, resolved, outputs, staged, &mut done.written)
+        self.rebuild(py, resolved, outputs, staged, &mut done.written, pass)
     }
 }

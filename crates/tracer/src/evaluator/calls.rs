@@ -21,9 +21,11 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
         let is_method = !self.run.is_null(count + 2);
         let total = count + usize::from(is_method);
         let code = self.code();
-        let names = self.keywords.take().map(|keywords| code.const_at(keywords.constant));
+        // They stay until the call is done: if it isn't executed here, CPython begins at their instruction.
+        let names = self.keywords.map(|keywords| code.const_at(keywords.constant));
         let (callable, args) = (self.run.peek(total + 1), self.run.peek_many(total));
         let result = self.sites.call(&self.frame, callable, args, names);
+        self.keywords = None;
         self.run.finish_call(total, !is_method, result)?;
         self.poll()?;
         Ok(())

@@ -118,9 +118,25 @@ impl Recorder {
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
-        if self.is_stopped() {
+        if self.stopped.get() {
             return ops::initialized(class, object, args, names);
         }
+        let made = object.clone();
+        self.part(
+            frame.py(),
+            || self.followed_to_init(frame, class, object, args, names),
+            || ops::initialized(class, made, args, names),
+        )
+    }
+
+    fn followed_to_init<'py>(
+        &self,
+        frame: &Frame<'py>,
+        class: Borrowed<'_, 'py>,
+        object: Object<'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
         let own = object.get_type();
         let ty = class.cast::<PyType>().expect("a class was called");
         if !generic::is_subtype(&own, &ty) {

@@ -3,11 +3,11 @@
 //! What takes notes is guarded, so a result that an instruction has given is kept when noting it fails. A
 //! panic anywhere else in an instruction is caught by the evaluator, which hands the frame over.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use pyo3::prelude::*;
 use stator_cpython::frame::Frame;
-use stator_cpython::ops;
+use stator_cpython::{Result, ops};
 
 use super::Recorder;
 use crate::faults::{self, Fault, Stage};
@@ -38,6 +38,28 @@ impl Recorder {
             Ok(()) => work(),
             Err(fault) => self.fault(py, fault),
         });
+    }
+
+    /// Runs a further part of an instruction of which something was executed already. If it fails before it has
+    /// executed anything itself, `plain` does it as CPython does.
+    #[inline]
+    pub(super) fn part<T>(
+        &self,
+        py: Python<'_>,
+        recorded: impl FnOnce() -> Result<T>,
+        plain: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let before = ops::executed();
+        match catch_unwind(AssertUnwindSafe(recorded)) {
+            Ok(done) => done,
+            Err(payload) => {
+                self.fault(py, Fault::of_panic(&*payload));
+                if ops::executed() != before {
+                    resume_unwind(payload);
+                }
+                plain()
+            }
+        }
     }
 
     /// Runs what takes notes; `None` if it failed.

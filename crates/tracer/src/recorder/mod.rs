@@ -193,6 +193,7 @@ impl Recorder {
     /// Whether recording has ended before the call did.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
+        faults::look();
         self.stopped.get()
     }
 
@@ -218,7 +219,7 @@ impl Recorder {
         frame: &Frame<'_>,
         notes: impl FnOnce(&mut State) -> Result<T, Stop>,
     ) -> Option<T> {
-        if self.is_stopped() {
+        if self.stopped.get() {
             return None;
         }
         let result = match self.state.try_borrow_mut() {
@@ -248,6 +249,7 @@ impl Recorder {
     }
 
     fn kind(&self, object: Borrowed<'_, '_>) -> kinds::Kind {
+        faults::look();
         self.state.borrow_mut().kind(object)
     }
 }

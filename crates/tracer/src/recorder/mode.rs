@@ -5,6 +5,7 @@
 //! that such C code enters are traced as usual: the mode is off while they run.
 
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -41,28 +42,23 @@ impl Mode {
         let empty = PyTuple::empty(py);
         let args = args.unwrap_or(&empty);
         if let Some(recorder) = super::current()
-            && !recorder.is_stopped()
+            && !recorder.stopped.get()
             && let Some(frame) = stator_cpython::thread::Thread::current(py).frame(py)
         {
-            let given = kwargs.map(|kwargs| kwargs.as_any().as_borrowed());
-            let before = ops::executed();
-            let called = recorder.guarded(py, || {
+            let (func, args) = (func.as_borrowed(), args.as_any().as_borrowed());
+            let kwargs = kwargs.map(|kwargs| kwargs.as_any().as_borrowed());
+            let recorded = || {
                 if let Err(fault) = faults::at(Stage::Mode) {
                     recorder.fault(py, fault);
                 }
-                let args = args.as_any().as_borrowed();
-                recorder.call_operation(&frame, func.as_borrowed(), args, given)
-            });
-            match called {
-                Some(called) => return called.map_err(|raised| raised.take(py)),
-                None if ops::executed() == before => {}
+                recorder.call_operation(&frame, func, args, kwargs)
+            };
+            let called = || recorder.part(py, recorded, || ops::call_ex(func, args, kwargs));
+            return match catch_unwind(AssertUnwindSafe(called)) {
+                Ok(called) => called.map_err(|raised| raised.take(py)),
                 // What the operation has given is lost.
-                None => {
-                    let raised = PyErr::take(py);
-                    let lost = || Fault::new("an operation's result is lost").error(py);
-                    return Err(raised.unwrap_or_else(lost));
-                }
-            }
+                Err(payload) => Err(Fault::of_panic(&*payload).error(py)),
+            };
         }
         func.call(args, kwargs)
     }
@@ -166,7 +162,7 @@ impl Recorder {
         frame: &Frame<'_>,
         run: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        if self.is_stopped() {
+        if self.stopped.get() {
             return run();
         }
         let _pushed = Pushed::new(frame.py());

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
+use stator_cpython::frame::Frame;
 use stator_cpython::generic::WithoutGc;
 use stator_cpython::hook::{Active, Suspended};
 use stator_cpython::object::{Borrowed, Object};
@@ -254,26 +255,52 @@ pub fn record<'py>(
     }
 }
 
+/// Who evaluates a frame that begins in a recorded call.
+enum By {
+    /// CPython alone.
+    Cpython,
+    /// The recorder.
+    Recorder,
+    /// Whoever would without it.
+    Others,
+}
+
 impl Recorder {
     /// Runs code whose frames are to be recorded.
     pub fn evaluating<'py, T>(self: &Rc<Self>, py: Python<'py>, run: impl FnOnce() -> T) -> T {
         let _recording = Recording::start(self.clone());
-        let _active = Active::new(py, |py, frame, throw| match super::current() {
-            Some(recorder) if recorder.is_weak_callback(&frame) => {
-                let _native = Suspended::new(py);
-                stator_cpython::hook::default(py, frame, throw)
+        let _active = Active::new(py, |py, frame, throw| {
+            let Some(recorder) = super::current() else {
+                return compiling::pass_on(py, frame, throw);
+            };
+            // Where asking fails, the frame runs natively.
+            match recorder.guarded(py, || recorder.evaluator_of(&frame)) {
+                Some(By::Cpython) => {
+                    let _native = Suspended::new(py);
+                    stator_cpython::hook::default(py, frame, throw)
+                }
+                Some(By::Recorder) => evaluate(py, frame, throw, &*recorder),
+                _ if mode::is_on() => {
+                    // What runs natively is not to meet it: PyTorch's own tracer would trace it.
+                    recorder.suspend_mode(py);
+                    let result = compiling::pass_on(py, frame, throw);
+                    recorder.resume_mode(py);
+                    result
+                }
+                _ => compiling::pass_on(py, frame, throw),
             }
-            Some(recorder) if recorder.records(&frame) => evaluate(py, frame, throw, &*recorder),
-            Some(recorder) if mode::is_on() => {
-                // What runs natively is not to meet it: PyTorch's own tracer would trace it.
-                recorder.suspend_mode(py);
-                let result = compiling::pass_on(py, frame, throw);
-                recorder.resume_mode(py);
-                result
-            }
-            _ => compiling::pass_on(py, frame, throw),
         });
         run()
+    }
+
+    fn evaluator_of(&self, frame: &Frame<'_>) -> By {
+        if self.is_weak_callback(frame) {
+            By::Cpython
+        } else if self.records(frame) {
+            By::Recorder
+        } else {
+            By::Others
+        }
     }
 
     /// The recorded call has ended.
@@ -427,6 +454,12 @@ impl Finish {
                 Err(_) if !is_live => {}
                 Err(stop) => return Err(stop),
             }
+        }
+        // Nothing of it can fail when the frame is moved: what the trace did stands by then.
+        let (units, room) = (frame.code().units().len(), frame.code().stacksize());
+        if stack.len() > room || [*current, waiting.next, *last].iter().any(|unit| *unit >= units) {
+            let detail = format!("a frame at {} with {} of {room} values", current, stack.len());
+            return Err((Reason::Internal, detail));
         }
         let stack = stack.iter().map(|value| value.map(|value| self.recipe(value)).transpose());
         Ok(FrameRecipe {

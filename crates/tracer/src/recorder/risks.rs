@@ -25,7 +25,7 @@ impl Recorder {
         args: &[Arg],
         keywords: &[TextId],
     ) -> Result<(), Stop> {
-        if self.session.fullgraph || self.session.program.is_some() {
+        if self.session.program.is_some() {
             return Ok(());
         }
         let call = Call { graph: &state.graph, target, args, keywords };
@@ -34,10 +34,12 @@ impl Recorder {
         }
         let name = call.operation().to_owned();
         let is_users = call.is_users();
-        if let Some(why) = state.irrevocable(frame.py(), target, args, keywords) {
+        // Copies are dear, but where there may be no break they are made.
+        let most = if self.session.fullgraph { u64::MAX } else { LARGE };
+        if let Some(why) = state.irrevocable(frame.py(), target, args, keywords, most) {
             return Err((Reason::Irrevocable, format!("{name}, behind {why}")));
         }
-        if is_users && self.is_handled(state, frame) {
+        if is_users && !self.session.fullgraph && self.is_handled(state, frame) {
             let detail = format!("{name}, whose errors the program may handle");
             return Err((Reason::Irrevocable, detail));
         }
@@ -56,14 +58,15 @@ impl Recorder {
 }
 
 impl State {
-    /// What the trace has written and a replay couldn't put back, if this operation may raise for what
-    /// is in its inputs.
+    /// What the trace has written and a replay couldn't put back, or by copies of more than `most` bytes, if
+    /// this operation may raise for what is in its inputs.
     fn irrevocable(
         &self,
         py: Python<'_>,
         target: Target,
         args: &[Arg],
         keywords: &[TextId],
+        most: u64,
     ) -> Option<String> {
         let call = Call { graph: &self.graph, target, args, keywords };
         let own = if call.is_repeatable() { None } else { write_of(call) };
@@ -91,7 +94,7 @@ impl State {
                 why = Some("a write to a tensor that is part of a gradient's graph".to_owned());
             }
         }
-        if why.is_none() && bytes <= LARGE && !is_detached {
+        if why.is_none() && bytes <= most && !is_detached {
             return None;
         }
         let mut writes = Writes::default();
@@ -106,7 +109,7 @@ impl State {
         if why.is_none() && writes.detached {
             why = Some("detach_ of an input".to_owned());
         }
-        why.or_else(|| (bytes > LARGE).then(|| format!("writes to {} MiB of inputs", bytes >> 20)))
+        why.or_else(|| (bytes > most).then(|| format!("writes to {} MiB of inputs", bytes >> 20)))
     }
 }
 

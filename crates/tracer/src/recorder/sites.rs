@@ -32,7 +32,7 @@ impl<'py> Sites<'py> for Recorder {
 
     #[inline(always)]
     fn step(&self, frame: &Frame<'py>, opcode: u8, arg: u32) -> Step {
-        if self.is_stopped() | self.is_watchful | self.watches_finalizers() {
+        if self.stopped.get() | self.is_watchful | self.watches_finalizers() {
             return self.step_watchfully(frame, opcode, arg);
         }
         self.begin_instruction();
@@ -47,16 +47,18 @@ impl<'py> Sites<'py> for Recorder {
     }
 
     fn takes_keys(&self, frame: &Frame<'py>, values: &[Borrowed<'_, 'py>]) {
-        self.concrete(frame, values, "a key");
-        self.guard_key(frame, values);
+        self.guarded(frame.py(), || {
+            self.concrete(frame, values, "a key");
+            self.guard_key(frame, values);
+        });
     }
 
     fn joins(&self, frame: &Frame<'py>, parts: &[Borrowed<'_, 'py>], text: Borrowed<'_, 'py>) {
-        self.spells(frame, parts, text);
+        self.guarded(frame.py(), || self.spells(frame, parts, text));
     }
 
     fn returns(&self, frame: &Frame<'py>, value: Borrowed<'_, 'py>) {
-        self.handed_back(frame, value);
+        self.guarded(frame.py(), || self.handed_back(frame, value));
     }
 
     fn fails(&self, frame: &Frame<'py>, payload: &(dyn Any + Send)) -> bool {
@@ -92,11 +94,11 @@ impl<'py> Sites<'py> for Recorder {
     }
 
     fn disturbed(&self, frame: &Frame<'py>) {
-        self.give_in(frame.py());
+        self.guarded(frame.py(), || self.give_in(frame.py()));
     }
 
     fn skips(&self, frame: &Frame<'py>) -> Option<Skip<'py>> {
-        self.skip_module_call(frame)
+        self.guarded(frame.py(), || self.skip_module_call(frame)).flatten()
     }
 
     fn load_global(&self, frame: &Frame<'py>, name: Borrowed<'_, 'py>) -> Result<Object<'py>> {
@@ -145,21 +147,7 @@ impl<'py> Sites<'py> for Recorder {
     }
 
     fn stored_fast(&self, frame: &Frame<'py>, index: usize, value: Borrowed<'_, 'py>) {
-        if self.is_stopped() {
-            return;
-        }
-        let mut state = self.state.borrow_mut();
-        state.release((frame.id(), index));
-        if let Some(Origin::Node(node)) = state.origin(value)
-            && state.kind(value) == Kind::Tensor
-        {
-            let code = frame.code();
-            if let Ok(name) = code.local_name(index).cast::<PyString>()
-                && let Ok(name) = name.to_str()
-            {
-                state.graph.set_local_name(node, name);
-            }
-        }
+        self.guarded(frame.py(), || self.names_local(frame, index, value));
     }
 
     fn load_attr(
@@ -417,19 +405,7 @@ impl<'py> Sites<'py> for Recorder {
     }
 
     fn matches(&self, frame: &Frame<'py>, subject: Borrowed<'_, 'py>) {
-        if self.is_stopped() {
-            return;
-        }
-        let kind = self.kind(subject);
-        if matches!(kind, Kind::Object | Kind::Tensor) {
-            // Patterns match what was registered as a sequence or mapping.
-            self.note(frame, State::guard_abstract_classes);
-        }
-        if kind != Kind::Tensor {
-            self.take_elements(frame, subject);
-        } else if ops::is_sequence(subject) || ops::is_mapping(subject) {
-            self.stop(frame, Reason::Unsupported, "tensors that were registered as containers");
-        }
+        self.guarded(frame.py(), || self.matches_pattern(frame, subject));
     }
 
     fn creates(&self, frame: &Frame<'py>, object: Borrowed<'_, 'py>) {
@@ -468,22 +444,7 @@ impl<'py> Sites<'py> for Recorder {
         subject: Borrowed<'_, 'py>,
         class: Borrowed<'_, 'py>,
     ) {
-        if self.is_stopped() {
-            return;
-        }
-        // Builtin types match by the subject itself; others read its attributes.
-        let builtin = matches!(
-            self.kind(subject),
-            Kind::Constant | Kind::List | Kind::Tuple | Kind::Dict | Kind::Set | Kind::FrozenSet
-        ) && heap::is_builtin_type(class);
-        if !builtin && self.origin(subject) != Some(Origin::Fresh) {
-            self.stop(frame, Reason::Instruction, "a class pattern");
-        }
-        self.guard_protocol_of(frame, class, &["__instancecheck__"]);
-        if let Ok(class) = class.cast::<pyo3::types::PyType>() {
-            let name = pyo3::intern!(frame.py(), "__match_args__").as_any().as_borrowed();
-            self.lookup(frame, &class, name);
-        }
+        self.guarded(frame.py(), || self.matches_class_pattern(frame, subject, class));
     }
 
     fn matches_exception(
@@ -492,15 +453,19 @@ impl<'py> Sites<'py> for Recorder {
         exception: Borrowed<'_, 'py>,
         _classes: Borrowed<'_, 'py>,
     ) {
-        if !self.is_stopped() {
-            self.catches(frame, exception);
-        }
+        self.guarded(frame.py(), || {
+            if !self.is_stopped() {
+                self.catches(frame, exception);
+            }
+        });
     }
 
     fn splits(&self, frame: &Frame<'py>, exceptions: &[Object<'py>]) {
-        if !self.is_stopped() {
-            self.splits_group(frame, exceptions);
-        }
+        self.guarded(frame.py(), || {
+            if !self.is_stopped() {
+                self.splits_group(frame, exceptions);
+            }
+        });
     }
 
     fn raises(&self, frame: &Frame<'py>, exception: Option<Borrowed<'_, 'py>>) {
@@ -528,6 +493,65 @@ impl<'py> Sites<'py> for Recorder {
 }
 
 impl Recorder {
+    /// A fast local was stored: it holds something else now, and a node may be called after it.
+    fn names_local(&self, frame: &Frame<'_>, index: usize, value: Borrowed<'_, '_>) {
+        if self.is_stopped() {
+            return;
+        }
+        let mut state = self.state.borrow_mut();
+        state.release((frame.id(), index));
+        if let Some(Origin::Node(node)) = state.origin(value)
+            && state.kind(value) == Kind::Tensor
+        {
+            let code = frame.code();
+            if let Ok(name) = code.local_name(index).cast::<PyString>()
+                && let Ok(name) = name.to_str()
+            {
+                state.graph.set_local_name(node, name);
+            }
+        }
+    }
+
+    fn matches_pattern<'py>(&self, frame: &Frame<'py>, subject: Borrowed<'_, 'py>) {
+        if self.is_stopped() {
+            return;
+        }
+        let kind = self.kind(subject);
+        if matches!(kind, Kind::Object | Kind::Tensor) {
+            // Patterns match what was registered as a sequence or mapping.
+            self.note(frame, State::guard_abstract_classes);
+        }
+        if kind != Kind::Tensor {
+            self.take_elements(frame, subject);
+        } else if ops::is_sequence(subject) || ops::is_mapping(subject) {
+            self.stop(frame, Reason::Unsupported, "tensors that were registered as containers");
+        }
+    }
+
+    fn matches_class_pattern<'py>(
+        &self,
+        frame: &Frame<'py>,
+        subject: Borrowed<'_, 'py>,
+        class: Borrowed<'_, 'py>,
+    ) {
+        if self.is_stopped() {
+            return;
+        }
+        // Builtin types match by the subject itself; others read its attributes.
+        let builtin = matches!(
+            self.kind(subject),
+            Kind::Constant | Kind::List | Kind::Tuple | Kind::Dict | Kind::Set | Kind::FrozenSet
+        ) && heap::is_builtin_type(class);
+        if !builtin && self.origin(subject) != Some(Origin::Fresh) {
+            self.stop(frame, Reason::Instruction, "a class pattern");
+        }
+        self.guard_protocol_of(frame, class, &["__instancecheck__"]);
+        if let Ok(class) = class.cast::<pyo3::types::PyType>() {
+            let name = pyo3::intern!(frame.py(), "__match_args__").as_any().as_borrowed();
+            self.lookup(frame, &class, name);
+        }
+    }
+
     fn entered(&self, frame: &Frame<'_>) -> bool {
         if self.is_stopped() {
             return false;

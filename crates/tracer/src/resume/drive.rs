@@ -318,9 +318,12 @@ impl Driver {
             }
         };
         self.frames.borrow_mut().pop();
-        if let Some((recorder, _)) = &*self.recording.borrow() {
-            recorder.left(&frame);
-        }
+        // What the frame has given is there: what fails now isn't the call.
+        self.guarded(|| {
+            if let Some((recorder, _)) = &*self.recording.borrow() {
+                recorder.left(&frame);
+            }
+        });
         evaluated
     }
 
