@@ -7,7 +7,7 @@
 
 use crate::code::decode_regions;
 use crate::error::Error;
-use crate::instruction::{InstrId, Instruction, decode};
+use crate::instruction::{InstrId, Instruction};
 use crate::opcode::Opcode;
 use crate::table::{Arg, Flow};
 use crate::version::Version;
@@ -32,17 +32,16 @@ enum Use {
 }
 
 impl Liveness {
-    /// Analyses the bytes of a code object with `locals` fast locals.
+    /// Analyses the decoded instructions of a code object with `locals` fast locals.
     ///
     /// # Errors
-    /// If the bytes are no code of this version.
+    /// If the exception table isn't one of this code.
     pub fn of(
         version: Version,
-        code: &[u8],
+        instructions: Vec<Instruction>,
         exception_table: &[u8],
         locals: usize,
     ) -> Result<Self, Error> {
-        let instructions = decode(version, code)?;
         let regions = decode_regions(&instructions, exception_table)?;
         let mut handlers: Vec<Option<InstrId>> = vec![None; instructions.len()];
         for region in &regions {
@@ -52,8 +51,20 @@ impl Liveness {
         let width = locals.div_ceil(BITS).max(1);
         let empty = vec![0; width * instructions.len()];
         let mut live = Self { instructions, width, before: empty.clone(), behind: empty };
-        while live.pass(version, &handlers) {}
+        // What a walk learns goes upwards; only ways that lead back have to be walked again.
+        let leads_back = |at: usize| {
+            let ways = [live.instructions[at].target, handlers[at]];
+            ways.into_iter().flatten().any(|to| to.index() <= at)
+        };
+        let has_loops = (0..live.instructions.len()).any(leads_back);
+        while live.pass(version, &handlers) && has_loops {}
         Ok(live)
+    }
+
+    /// The instructions, in their order.
+    #[must_use]
+    pub fn instructions(&self) -> &[Instruction] {
+        &self.instructions
     }
 
     /// One walk from the last instruction to the first; whether anything changed.
@@ -144,17 +155,20 @@ fn accesses(instruction: &Instruction, arg: Option<Arg>) -> impl Iterator<Item =
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::instruction::decode;
 
     const RESUME: u8 = 151;
     const LOAD_FAST: u8 = 124;
     const STORE_FAST: u8 = 125;
     const LOAD_CONST: u8 = 100;
     const RETURN_VALUE: u8 = 83;
+    const JUMP_BACKWARD: u8 = 140;
     const POP_JUMP_FORWARD_IF_FALSE: u8 = 114;
 
     fn live(code: &[(u8, u8)], table: &[u8], locals: usize) -> Liveness {
         let bytes: Vec<u8> = code.iter().flat_map(|(opcode, arg)| [*opcode, *arg]).collect();
-        Liveness::of(Version::V311, &bytes, table, locals).expect("the code is valid")
+        let instructions = decode(Version::V311, &bytes).expect("the code is valid");
+        Liveness::of(Version::V311, instructions, table, locals).expect("the table is valid")
     }
 
     #[test]
@@ -181,6 +195,21 @@ mod tests {
         let live = live(&code, &[], 71);
         assert!(live.is_live_behind(2, 1) && live.is_live_behind(2, 70));
         assert!(live.is_live_before(3, 1) && !live.is_live_before(3, 70));
+    }
+
+    #[test]
+    fn what_a_loop_reads_is_live_to_its_end() {
+        let code = [
+            (RESUME, 0),
+            (LOAD_FAST, 0),
+            (POP_JUMP_FORWARD_IF_FALSE, 2),
+            (STORE_FAST, 1),
+            (JUMP_BACKWARD, 4),
+            (RETURN_VALUE, 0),
+        ];
+        let live = live(&code, &[], 2);
+        assert!(live.is_live_before(4, 0) && live.is_live_behind(3, 0));
+        assert!(!live.is_live_before(4, 1) && !live.is_live_before(5, 0));
     }
 
     #[test]

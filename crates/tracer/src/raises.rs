@@ -39,7 +39,11 @@ impl<'a> Call<'a> {
         let name = self.name();
         match name.strip_prefix("torch.ops.") {
             Some(name) => name.split('.').nth(1).unwrap_or(name),
-            None => name.rsplit('.').next().unwrap_or(name),
+            // Each recorded operation comes by, and a search by characters costs ten times as much.
+            None => {
+                let dot = name.bytes().rposition(|byte| byte == b'.');
+                dot.map_or(name, |dot| &name[dot + 1..])
+            }
         }
     }
 
@@ -61,11 +65,12 @@ impl<'a> Call<'a> {
         if self.is_users() {
             return Raising::Unknown;
         }
-        let is_norm = self.operation() == "norm" && !self.name().contains("linalg");
+        let operation = self.operation();
+        let is_norm = operation == "norm" && !self.name().contains("linalg");
         if is_norm && !self.args.iter().any(|arg| matches!(arg, Arg::Constant(Constant::Str(_)))) {
             return Raising::Steady;
         }
-        raising(self.operation())
+        raising(operation)
     }
 
     /// Whether what it gives is new memory.

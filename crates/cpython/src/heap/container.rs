@@ -1,10 +1,11 @@
 //! Lists, tuples, sets and deques, read by their storage: subclasses' overrides aren't asked.
 
 use crate::modules;
+use pyo3::Borrowed;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyType;
+use pyo3::types::{PySlice, PyType};
 
 use super::{Any, constant, layout, types, words};
 
@@ -53,6 +54,15 @@ pub fn tuple_item<'py>(tuple: Any<'_, 'py>, index: usize) -> Option<Bound<'py, P
         let item = words::pointer(tuple.as_ptr(), layout::TUPLE_ITEMS + index * size_of::<usize>());
         Bound::from_borrowed_ptr_or_opt(tuple.py(), item)
     }
+}
+
+/// `start`, `stop` and `step` of a slice.
+#[inline]
+pub fn slice_parts<'py>(slice: Borrowed<'_, 'py, PySlice>) -> [Bound<'py, PyAny>; 3] {
+    // SAFETY: a slice; its three object pointers are never null.
+    layout::SLICE.map(|offset| unsafe {
+        Bound::from_borrowed_ptr(slice.py(), words::pointer(slice.as_ptr(), offset))
+    })
 }
 
 /// Whether the object is a set or frozenset, or an instance of a subclass.

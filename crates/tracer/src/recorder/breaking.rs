@@ -108,14 +108,7 @@ impl Recorder {
     }
 
     pub(super) fn anatomy(&self, code: &Code<'_>) -> Option<Rc<Anatomy>> {
-        let mut known = self.anatomies.borrow_mut();
-        let address = code.as_ptr() as usize;
-        if let Some(found) = known.get(&address) {
-            return found.clone();
-        }
-        let made = Anatomy::of(code).map(Rc::new);
-        known.insert(address, made.clone());
-        made
+        self.session.anatomy(code)
     }
 
     /// Ends the trace before the current instruction, which is yet to be executed.

@@ -77,6 +77,12 @@ pub struct Kinds {
 
 const RECENT: usize = 128;
 
+/// Where the kind of a type's instances stands among the recent ones.
+#[inline]
+const fn slot(ty: usize) -> usize {
+    ty >> 4 & (RECENT - 1)
+}
+
 struct Bases {
     exact: FxHashMap<usize, Kind>,
     tensor: Option<Py<PyType>>,
@@ -286,16 +292,24 @@ impl Kinds {
     #[inline]
     pub fn of(&mut self, object: Borrowed<'_, '_>) -> Kind {
         let address = stator_cpython::heap::types::address_of(object);
-        let slot = address >> 4 & (RECENT - 1);
-        let (known, mut kind) = self.recent[slot];
+        let (known, mut kind) = self.recent[slot(address)];
         if known != address {
             kind = self.of_type(&object.get_type());
-            self.recent[slot] = (address, kind);
+            self.recent[slot(address)] = (address, kind);
         }
+        match kind {
+            Kind::Slice | Kind::Tensor => self.of_instance(object, kind),
+            _ => kind,
+        }
+    }
+
+    /// The kind of an object whose type doesn't tell it alone.
+    fn of_instance(&self, object: Borrowed<'_, '_>, kind: Kind) -> Kind {
         match kind {
             Kind::Slice if heap::is_constant(object) => Kind::Constant,
             // Other tensors hold what no guard compares: each use of one is a break.
             Kind::Tensor if !tensor::is_ordinary(object, false) => {
+                let address = stator_cpython::heap::types::address_of(object);
                 let stands_in = self.by_type.get(&address) == Some(&Kind::Tensor);
                 if stands_in && tensor::is_ordinary(object, true) { kind } else { Kind::Opaque }
             }
@@ -318,6 +332,7 @@ impl Kinds {
     }
 
     /// The kind of an object's type.
+    #[cold]
     fn of_type(&mut self, ty: &Bound<'_, PyType>) -> Kind {
         let address = ty.as_ptr() as usize;
         if let Some(&kind) = self.by_type.get(&address).or_else(|| self.exact.get(&address)) {

@@ -117,9 +117,7 @@ pub fn instance_dict<'py>(object: Borrowed<'_, 'py>) -> Option<Object<'py>> {
 
 /// The parts of a slice.
 pub fn slice_parts<'py>(slice: pyo3::Borrowed<'_, 'py, PySlice>) -> [Object<'py>; 3] {
-    ["start", "stop", "step"].map(|name| {
-        slice.getattr(name).unwrap_or_else(|_| slice.py().None().into_bound(slice.py()))
-    })
+    container::slice_parts(slice)
 }
 
 /// A string's text.

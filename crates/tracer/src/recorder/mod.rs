@@ -88,7 +88,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use stator_cpython::frame::Frame;
 use stator_cpython::generic::WithoutGc;
 use stator_cpython::object::Borrowed;
@@ -108,7 +108,6 @@ use crate::functions::Functions;
 use crate::logs::Log;
 use crate::policy::Carried;
 use crate::profit::Tally;
-use crate::resume::anatomy::Anatomy;
 use crate::resume::point::{Point, Spot, Waiting};
 use crate::resume::session::Session;
 use crate::resume::testing::Breaks;
@@ -144,7 +143,6 @@ pub struct Recorder {
     consumer: Cell<usize>,
     /// The exception that the compiled function's caller is handling, by address.
     handled_at_entry: usize,
-    anatomies: RefCell<FxHashMap<usize, Option<Rc<Anatomy>>>>,
     generators: RefCell<Generators>,
     /// What was selected of the accelerator where the trace begins.
     selected: RefCell<Option<Selected>>,
@@ -377,7 +375,6 @@ impl Recorder {
             carried: RefCell::default(),
             consumer: Cell::new(0),
             handled_at_entry,
-            anatomies: RefCell::default(),
             generators: RefCell::default(),
             selected: RefCell::default(),
             gc: RefCell::default(),

@@ -7,7 +7,6 @@ use stator_cpython::opcode;
 
 /// A decoded code object.
 pub struct Anatomy {
-    instructions: Vec<Instruction>,
     live: Liveness,
     /// Keeps the address from being taken by another.
     _code: Py<PyAny>,
@@ -31,14 +30,18 @@ impl Anatomy {
         }
         let instructions = decode(Version::TARGET, &bytes).ok()?;
         let table = code.exception_table();
-        let live = Liveness::of(Version::TARGET, &bytes, table, code.nlocalsplus()).ok()?;
-        Some(Self { instructions, live, _code: code.object().to_owned().unbind() })
+        let live = Liveness::of(Version::TARGET, instructions, table, code.nlocalsplus()).ok()?;
+        Some(Self { live, _code: code.object().to_owned().unbind() })
+    }
+
+    fn instructions(&self) -> &[Instruction] {
+        self.live.instructions()
     }
 
     fn at(&self, unit: usize) -> Option<(usize, &Instruction)> {
         let unit = u32::try_from(unit).ok()?;
-        let InstrId(index) = stator_bytecode::instruction_covering(&self.instructions, unit)?;
-        self.instructions.get(index as usize).map(|found| (index as usize, found))
+        let InstrId(index) = stator_bytecode::instruction_covering(self.instructions(), unit)?;
+        self.instructions().get(index as usize).map(|found| (index as usize, found))
     }
 
     /// Where evaluation has to start so that the instruction at `unit` is executed, and the unit
@@ -47,7 +50,7 @@ impl Anatomy {
         let (index, instruction) = self.at(unit)?;
         let last = instruction.offset as usize;
         let before = |distance: usize| {
-            index.checked_sub(distance).and_then(|index| self.instructions.get(index))
+            index.checked_sub(distance).and_then(|index| self.instructions().get(index))
         };
         let names = match instruction.opcode {
             Opcode::PRECALL => before(1),
@@ -74,7 +77,7 @@ impl Anatomy {
         const LONGEST: usize = 8;
         let Some((mut at, _)) = self.at(unit) else { return false };
         for _ in 0..LONGEST {
-            let Some(instruction) = self.instructions.get(at) else { return false };
+            let Some(instruction) = self.instructions().get(at) else { return false };
             if instruction.offset as usize == last {
                 return instruction.opcode == Opcode::FOR_ITER;
             }

@@ -1,8 +1,13 @@
 //! What one recorded call brings: traces, breaks, and whether the first trace can be replayed.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+use stator_cpython::code::Code;
+
+use super::anatomy::Anatomy;
 use super::point::Points;
 use crate::breaks::{Break, Place, Reason};
 use crate::clock::{self, Span};
@@ -46,6 +51,8 @@ pub struct Session {
     asked: RefCell<Option<Asked>>,
     /// Stator's own error that ended it.
     fault: RefCell<Option<Fault>>,
+    /// What is known of the code objects that breaks look at, by address.
+    anatomies: RefCell<FxHashMap<usize, Option<Rc<Anatomy>>>>,
     /// Whether the call has begun to be executed.
     begun: Cell<bool>,
     /// How many instructions were marked when it began.
@@ -130,6 +137,7 @@ impl Session {
             began: clock::start(),
             asked: RefCell::default(),
             fault: RefCell::default(),
+            anatomies: RefCell::default(),
             begun: Cell::new(false),
             marks,
         }
@@ -140,6 +148,13 @@ impl Session {
     pub fn for_program(rules: Rules) -> Self {
         let session = Self::new(Arc::default(), 0, true, Some(false), true);
         Self { program: Some(rules), ..session }
+    }
+
+    /// What is known of a code object; each is looked at once in a call, however often it breaks.
+    pub fn anatomy(&self, code: &Code<'_>) -> Option<Rc<Anatomy>> {
+        let mut known = self.anatomies.borrow_mut();
+        let found = known.entry(code.as_ptr() as usize);
+        found.or_insert_with(|| Anatomy::of(code).map(Rc::new)).clone()
     }
 
     /// The first trace is complete.
