@@ -547,7 +547,7 @@ def test_errors_and_warnings_travel() -> None:
 def test_stages_cost_nothing_when_none_fails() -> None:
     assert _stator._inject_nothing() >= 0
     with pytest.raises(RuntimeError, match="no stage"):
-        _stator._inject("nowhere", 1, False, False)
+        _stator._inject("nowhere", 1, False, False, 0)
 
 
 def test_what_a_signal_handler_raises_is_the_users_wherever_it_was_raised() -> None:

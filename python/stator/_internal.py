@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dis
+import inspect
 import os
 import signal
 import sys
 import traceback
-from types import TracebackType
+from types import FunctionType, TracebackType
 
 from stator.errors import InternalError, StatorError
 
@@ -29,6 +31,28 @@ def own_error(error: BaseException) -> str | None:
     if error.__traceback__ is not None and not _is_ours(error.__traceback__):
         return None
     return _described(error, "".join(traceback.format_exception_only(error)).strip())
+
+
+def handlers_raise() -> bool:
+    """Whether each handler of a signal raises whenever it is called.
+
+    The default one for Ctrl-C does, and so does a function without an instruction that returns.
+    """
+    handlers = (signal.getsignal(number) for number in signal.valid_signals())
+    return all(_raises(handler) for handler in handlers if callable(handler))
+
+
+def _raises(handler: object) -> bool:
+    if handler is signal.default_int_handler:
+        return True
+    if not isinstance(handler, FunctionType):
+        return False
+    code = handler.__code__
+    gives_generator = code.co_flags & (
+        inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+    )
+    names = {instruction.opname for instruction in dis.get_instructions(code)}
+    return not gives_generator and not names & {"RETURN_VALUE", "RETURN_CONST"}
 
 
 def _is_ours(tb: TracebackType) -> bool:

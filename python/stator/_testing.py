@@ -143,15 +143,21 @@ class Passed:
 
 @contextmanager
 def inject(
-    stage: str, number: int = 1, *, panics: bool = False, always: bool = False
+    stage: str,
+    number: int = 1,
+    *,
+    panics: bool = False,
+    always: bool = False,
+    signal: int = 0,
 ) -> Iterator[Passed]:
     """Let a stage of Stator's own work fail when it is passed for the ``number``th time (0: never).
 
     It fails with an error, or with a panic of the native side; with ``always``, each time from then
-    on. :func:`stages` names the stages.
+    on. With ``signal``, nothing fails, but that signal comes there. :func:`stages` names the
+    stages.
     """
     passed = Passed()
-    _stator._inject(stage, number, panics, always)
+    _stator._inject(stage, number, panics, always, signal)
     try:
         yield passed
     finally:

@@ -1,4 +1,4 @@
-"""What a signal's handler raises while a replay runs always arrives, once: when the replay has ended."""
+"""What a signal's handler raises while a replay runs always arrives, once."""
 
 from __future__ import annotations
 

@@ -107,6 +107,15 @@ void stator_allow_signals(PyThreadState *thread, unsigned long main_thread) {
     }
 }
 
+/* What says that a signal came which no handler has run for. While signals wait, CPython doesn't set the
+ * breaker for them. */
+const int *stator_signals_pending(void) {
+    return (const int *)&_PyRuntime.ceval.signals_pending._value;
+}
+
+/* Whether another thread has sent this one an exception. */
+int stator_has_async_exc(PyThreadState *thread) { return thread->async_exc != NULL; }
+
 /* Whether a timer of the process's is running that ends with a signal which has a handler. */
 int stator_is_timer_running(void) {
     static const struct {

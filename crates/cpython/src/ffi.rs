@@ -37,6 +37,8 @@ unsafe extern "C" {
     pub fn stator_handle_pending(thread: *mut PyThreadState) -> c_int;
     pub fn stator_defer_signals() -> c_ulong;
     pub fn stator_is_timer_running() -> c_int;
+    pub fn stator_signals_pending() -> *const c_int;
+    pub fn stator_has_async_exc(thread: *mut PyThreadState) -> c_int;
     pub fn stator_allow_signals(thread: *mut PyThreadState, main_thread: c_ulong);
     pub fn stator_mark_suspended(frame: *mut InterpreterFrame);
     pub fn stator_is_awaiting(coroutine: *mut PyObject) -> c_int;

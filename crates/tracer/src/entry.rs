@@ -35,6 +35,7 @@ use crate::sharing::Sharing;
 use crate::symbolic::{Part, Symbolic};
 use crate::undo;
 
+mod interrupted;
 mod replaying;
 mod taken_back;
 

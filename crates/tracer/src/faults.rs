@@ -8,12 +8,12 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering::Relaxed};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use stator_cpython::modules;
-use stator_cpython::thread::Deferred;
+use stator_cpython::thread::{self, Deferred};
 
 use crate::breaks::Reason;
 
@@ -203,6 +203,8 @@ static PANICS: AtomicU8 = AtomicU8::new(0);
 static ALWAYS: AtomicU8 = AtomicU8::new(0);
 /// How often the stage is passed until it fails.
 static LEFT: AtomicU64 = AtomicU64::new(0);
+/// The signal that comes instead of a failure; 0: none.
+static SIGNAL: AtomicI32 = AtomicI32::new(0);
 /// How often it was passed since it was armed.
 static PASSED: AtomicU64 = AtomicU64::new(0);
 
@@ -240,20 +242,26 @@ fn pass(stage: Stage) -> Result<(), Fault> {
     if number != wanted && (ALWAYS.load(Relaxed) == 0 || number < wanted) {
         return Ok(());
     }
+    let signal = SIGNAL.load(Relaxed);
+    if signal != 0 {
+        thread::trip(signal);
+        return Ok(());
+    }
     assert!(PANICS.load(Relaxed) == 0, "injected panic at {stage:?}");
     Err(Fault(format!("injected error at {stage:?}")))
 }
 
 /// Lets a stage fail when it is passed for the `number`th time (0: never, it is only counted), and each time
-/// from then on if `always`.
+/// from then on if `always`. With a `signal`, that comes there instead.
 #[pyfunction(name = "_inject")]
-fn inject(stage: &str, number: u64, panics: bool, always: bool) -> PyResult<()> {
+fn inject(stage: &str, number: u64, panics: bool, always: bool, signal: i32) -> PyResult<()> {
     let known = STAGES.iter().find(|(name, _)| *name == stage);
     let Some((_, stage)) = known else {
         return Err(PyRuntimeError::new_err(format!("no stage {stage}")));
     };
     PASSED.store(0, Relaxed);
     LEFT.store(number, Relaxed);
+    SIGNAL.store(signal, Relaxed);
     PANICS.store(u8::from(panics), Relaxed);
     ALWAYS.store(u8::from(always), Relaxed);
     ARMED.store(*stage as u8 + 1, Relaxed);

@@ -70,6 +70,17 @@ pub fn is_once(py: Python<'_>, traced: &Traced, failed: Option<NodeId>) -> bool 
     failed.is_some_and(|node| is_users(node) && !handlers(py, traced).may_handle(node))
 }
 
+/// Whether the program may handle what is raised where this node was recorded.
+pub fn may_handle_at(py: Python<'_>, traced: &Traced, node: NodeId) -> bool {
+    handlers(py, traced).may_handle(node)
+}
+
+/// Whether a replay has called code of the program's own before this node.
+pub fn has_called(traced: &Traced, node: NodeId) -> bool {
+    let mut before = traced.graph.nodes().take(node.index());
+    before.any(|(id, _)| Call::of(&traced.graph, id).is_some_and(|call| call.is_users()))
+}
+
 /// Whether an exception didn't come from the operation that ran when it was raised, but from a
 /// signal's handler: plain code of PyTorch's raises in frames of its own, or in none.
 pub fn is_interrupted(

@@ -6,7 +6,9 @@
 //! asks gets them.
 
 use std::ffi::c_ulong;
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
+use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::Thread;
@@ -36,6 +38,59 @@ impl<'py> Deferred<'py> {
         // SAFETY: no precondition.
         self.main_thread != 0 && unsafe { shim::stator_is_timer_running() } != 0
     }
+}
+
+/// What asks a thread to stop between the steps of a loop of Stator's: a signal that waits for a guard, or an
+/// exception that another thread has sent.
+#[derive(Clone, Copy)]
+pub struct Asking<'py> {
+    /// 1 if a signal waits; none if signals don't wait for this thread's sake.
+    signals: Option<&'py AtomicI32>,
+    breaker: &'py AtomicI32,
+    thread: Thread<'py>,
+}
+
+impl<'py> Asking<'py> {
+    /// Asks on behalf of the guard.
+    #[inline]
+    #[must_use]
+    pub fn new(deferred: &Deferred<'py>) -> Self {
+        let thread = Thread::current(deferred.py);
+        // SAFETY: fields of the runtime and of the interpreter, which outlive their threads; C `_Atomic int`s.
+        unsafe {
+            let signals: *const AtomicI32 = shim::stator_signals_pending().cast();
+            let breaker = &*thread.eval_breaker();
+            let signals = (deferred.main_thread != 0).then(|| &*signals);
+            Self { signals, breaker, thread }
+        }
+    }
+
+    /// Whether something waits.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        let signals = self.signals.map_or(0, |signals| signals.load(Relaxed));
+        (signals | self.breaker.load(Relaxed)) != 0 && self.is_meant()
+    }
+
+    /// The breaker is set for others as well: other threads that want the GIL.
+    #[cold]
+    #[inline(never)]
+    fn is_meant(&self) -> bool {
+        self.has_signal() || self.thread.was_sent_an_exception()
+    }
+
+    /// Whether it is a signal that waits.
+    #[must_use]
+    pub fn has_signal(&self) -> bool {
+        self.signals.is_some_and(|signals| signals.load(Relaxed) != 0)
+    }
+}
+
+/// As if this signal had come, if it has a handler: for tests.
+pub fn trip(signal: i32) {
+    // SAFETY: it may be called at any time, whatever the number.
+    unsafe { ffi::PyErr_SetInterruptEx(signal) };
 }
 
 impl Drop for Deferred<'_> {

@@ -20,7 +20,7 @@ mod deferred;
 #[path = "v311.rs"]
 pub(crate) mod layout;
 
-pub use deferred::Deferred;
+pub use deferred::{Asking, Deferred, trip};
 use layout::ThreadState;
 
 /// Nanoseconds of processor time that the current thread has had; 0: the system doesn't say.
@@ -115,6 +115,13 @@ impl<'py> Thread<'py> {
     pub fn is_traced(self) -> bool {
         // SAFETY: a thread that runs Python code has a C frame.
         unsafe { (*self.fields().cframe).use_tracing != 0 }
+    }
+
+    /// Whether another thread has sent this one an exception that hasn't been raised yet.
+    #[must_use]
+    pub fn was_sent_an_exception(self) -> bool {
+        // SAFETY: the current thread's state.
+        unsafe { shim::stator_has_async_exc(self.as_ptr()) != 0 }
     }
 
     /// Does what the evaluation loop does when its breaker is set: signal handlers, pending calls, the

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use stator_cpython::heap::tensor;
 use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::thread::{Deferred, Thread};
+use stator_cpython::thread::{Asking, Deferred, Thread};
 use stator_cpython::vectorcall;
 use stator_graph::{Arg, Graph, NodeId, Value};
 
@@ -22,7 +22,7 @@ use crate::faults::{self, Stage};
 use crate::locate::{Places, text};
 use crate::recipe::Values;
 use crate::recorder::Ending;
-use crate::replay::{self, Pass, Program};
+use crate::replay::{self, Early, Pass, Program};
 use crate::resume::stage::Staged;
 use crate::rollback;
 use crate::undo;
@@ -48,15 +48,17 @@ impl Entry {
         }
         let sizes = self.size_inputs(py, resolved);
         let inputs = self.graph_inputs(resolved, &sizes);
-        let made = match backend {
-            None => None,
+        let (made, deferred) = match backend {
+            None => (None, deferred),
             Some(backend) => {
                 // A backend may compile for long.
                 drop(deferred);
-                self.backend(py, backend, &inputs)?.map(|callable| Run::Backend(callable, backend))
+                let made = self.backend(py, backend, &inputs)?;
+                (made.map(|callable| Run::Backend(callable, backend)), Deferred::new(py))
             }
         };
-        let _deferred = Deferred::new(py);
+        // One guard: within another it would know of no signals.
+        done.deferred = Some(deferred);
         let run = match made {
             Some(run) => run,
             None => Run::Program(self.program(py)?),
@@ -212,7 +214,9 @@ impl Entry {
         });
         match run {
             Run::Program(program) => {
-                done.running = Some(program.start());
+                let mut running = program.start();
+                running.ask(done.deferred.as_ref().map(Asking::new));
+                done.running = Some(running);
                 self.go_on(py, inputs, done)
             }
             Run::Backend(callable, backend) => match run_backend(py, &callable, inputs) {
@@ -233,20 +237,25 @@ impl Entry {
         inputs: &[Borrowed<'_, 'py>],
         done: &mut Done<'_, 'py>,
     ) -> Result<replay::Outputs<'py>, Ended<'py>> {
-        let running = done.running.as_mut().expect("a run has begun");
-        match running.go_on(py, inputs) {
-            Ok(outputs) => {
-                done.running = None;
-                Ok(outputs)
-            }
-            Err(failure) if failure.is_own => {
+        loop {
+            let running = done.running.as_mut().expect("a run has begun");
+            let failure = match running.go_on(py, inputs) {
+                Ok(outputs) => {
+                    done.running = None;
+                    return Ok(outputs);
+                }
+                Err(Early::Asked) => match self.interrupted(py, done) {
+                    Some(ended) => return Err(ended),
+                    None => continue,
+                },
+                Err(Early::Failed(failure)) => failure,
+            };
+            if failure.is_own {
                 done.failed = running.stands_before();
-                Err(Ended::Own(failure.error))
+                return Err(Ended::Own(failure.error));
             }
-            Err(failure) => {
-                done.running = None;
-                Err(self.raised(py, Some(failure.node), failure.error, inputs, done))
-            }
+            done.running = None;
+            return Err(self.raised(py, Some(failure.node), failure.error, inputs, done));
         }
     }
 

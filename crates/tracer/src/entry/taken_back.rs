@@ -6,8 +6,10 @@ use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::thread::Deferred;
 use stator_graph::NodeId;
 
+use super::interrupted::Answer;
 use super::{Entry, Replay};
 use crate::check::Resolved;
 use crate::effects;
@@ -23,6 +25,8 @@ pub(super) enum Ended<'py> {
     Replay(Replay<'py>),
     /// With an error in Stator's own part of the work.
     Own(PyErr),
+    /// Before its end, for something that waits; what it did can be taken back.
+    Asked,
 }
 
 impl From<PyErr> for Ended<'_> {
@@ -56,6 +60,10 @@ pub(super) struct Done<'e, 'py> {
     pub(super) outputs: Option<Outputs<'py>>,
     /// What was written to objects.
     pub(super) written: effects::Written<'py>,
+    /// Signals wait.
+    pub(super) deferred: Option<Deferred<'py>>,
+    /// What is known if it was asked to stop.
+    pub(super) answer: Answer,
 }
 
 /// The state before a graph ran.
@@ -86,6 +94,13 @@ impl Entry {
         let escape = match catch_unwind(AssertUnwindSafe(replay)) {
             Ok(Ok(replay)) => return replay,
             Ok(Err(Ended::Replay(replay))) => return replay,
+            Ok(Err(Ended::Asked)) => {
+                return match contain(py, || self.take_back(py, done)) {
+                    Ok(()) => Replay::Restart("a signal or an exception of another thread waits"),
+                    Err(Escape::Fault(fault)) => Replay::Failed(fault.error(py)),
+                    Err(Escape::Raised(error)) => Replay::Failed(error),
+                };
+            }
             Ok(Err(Ended::Own(error))) => Escape::of(py, error),
             Err(payload) => Escape::Fault(Fault::of_panic(&*payload)),
         };
@@ -134,7 +149,7 @@ impl Entry {
                 Ok(Ok(replay) | Err(Ended::Replay(replay))) => {
                     return Replay::Mended(fault, Box::new(replay));
                 }
-                Ok(Err(Ended::Own(_))) | Err(_) => {}
+                Ok(Err(Ended::Own(_) | Ended::Asked)) | Err(_) => {}
             }
         }
         Replay::Failed(fault.error(py))
@@ -142,7 +157,7 @@ impl Entry {
 
     /// Whether what a replay has done can be taken back.
     #[cold]
-    fn can_take_back(&self, py: Python<'_>, done: &Done<'_, '_>) -> PyResult<bool> {
+    pub(super) fn can_take_back(&self, py: Python<'_>, done: &Done<'_, '_>) -> PyResult<bool> {
         let Some(before) = &done.ran else { return Ok(true) };
         let traced = &self.traced;
         let inputs: SmallVec<[Borrowed<'_, '_>; 16]> =
@@ -178,6 +193,7 @@ impl Entry {
     ) -> Result<Replay<'py>, Ended<'py>> {
         if let Some(running) = &mut done.running {
             running.set_pass(pass);
+            running.ask(None);
             let sizes = self.size_inputs(py, resolved);
             let outputs = self.go_on(py, &self.graph_inputs(resolved, &sizes), done)?;
             done.outputs = Some(outputs);

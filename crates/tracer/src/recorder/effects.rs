@@ -131,6 +131,7 @@ impl State {
     ) {
         let place = self.here;
         self.writes += 1;
+        self.has_effect();
         self.written_keys.insert(slot);
         let next = self.effects.len();
         let at = *self.written.entry((object.as_ptr() as usize, slot)).or_insert(next);
@@ -143,6 +144,12 @@ impl State {
             self.effects.push(Effect { object, source, part, slot, place });
         }
         self.effects[at].place = place;
+    }
+
+    /// Something is noted that a replay does when its graph has run.
+    pub fn has_effect(&mut self) {
+        let nodes = self.graph.len();
+        self.first_effect.get_or_insert(nodes);
     }
 
     /// The part is what it was before this trace wrote it.

@@ -111,6 +111,7 @@ impl Recorder {
                 contents,
                 spot,
             };
+            state.has_effect();
             state.emissions.push(emitted);
             Ok(())
         });

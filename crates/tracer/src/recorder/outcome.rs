@@ -78,6 +78,9 @@ pub struct Traced {
     pub kept: FxHashSet<ObjectId>,
     /// What a replay writes to outside objects, in order.
     pub effects: Vec<Store>,
+    /// How many nodes the graph had when the first of these, or of the emissions, was noted: what runs before
+    /// is all that the program has done up to there.
+    pub first_effect: Option<usize>,
     /// Warnings and log records that a replay gives, in order.
     pub emissions: Vec<Emission>,
     /// If there are any: the lists that the trace works with, by their positions in `rebuilt`.
@@ -423,6 +426,7 @@ impl Finish {
             generators: Vec::new(),
             kept,
             effects,
+            first_effect: state.first_effect,
             emissions,
             known_lists,
             symbolic,

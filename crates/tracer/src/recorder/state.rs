@@ -137,6 +137,8 @@ pub struct State {
     pub rekeyed: FxHashMap<usize, Vec<Py<PyAny>>>,
     /// The writes, in the order of the first write to each part.
     pub effects: Vec<Effect>,
+    /// How many nodes there were when the first of these was noted, or the first emission.
+    pub first_effect: Option<usize>,
     /// What is known of calls of modules.
     pub module_calls: ModuleCalls,
     /// How often this trace wrote to outside objects.
@@ -245,6 +247,7 @@ impl State {
             written_dicts: FxHashSet::default(),
             rekeyed: FxHashMap::default(),
             effects: Vec::new(),
+            first_effect: None,
             module_calls: ModuleCalls::default(),
             members: Members::default(),
             writes: 0,

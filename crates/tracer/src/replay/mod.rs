@@ -17,4 +17,4 @@ mod run;
 mod tests;
 
 pub use program::Program;
-pub use run::{Failure, Outputs, Pass, Running};
+pub use run::{Early, Failure, Outputs, Pass, Running};

@@ -4,8 +4,8 @@
 //! last use, so a replay holds less than the function's own locals would. Small programs keep
 //! their registers on the stack; arguments are gathered on the stack as well.
 //!
-//! Signals and other threads get their turn in the operations themselves, as PyTorch releases the
-//! GIL around its kernels, and in the interpreter as soon as the replay is over.
+//! Other threads get their turn in the operations themselves, as PyTorch releases the GIL around its
+//! kernels. Signals are asked for before each step; whoever runs the program says what is done then.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::thread::Asking;
 use stator_cpython::vectorcall;
 use stator_graph::NodeId;
 
@@ -58,7 +59,10 @@ impl Program {
         py: Python<'py>,
         inputs: &[Borrowed<'_, 'py>],
     ) -> Result<Outputs<'py>, Failure> {
-        self.start().go_on(py, inputs)
+        self.start().go_on(py, inputs).map_err(|early| match early {
+            Early::Failed(failure) => failure,
+            Early::Asked => unreachable!("nobody is to be asked"),
+        })
     }
 
     /// A run that stands at the beginning.
@@ -66,7 +70,8 @@ impl Program {
     pub fn start<'py>(&self) -> Running<'_, 'py> {
         let mut registers = Registers::with_capacity(self.register_count);
         registers.resize_with(self.register_count, || None);
-        Running { program: self, registers, at: 0, fresh: None, pass: Pass::First }
+        let (fresh, pass, asking, answered) = (None, Pass::First, None, usize::MAX);
+        Running { program: self, registers, at: 0, fresh, pass, asking, answered }
     }
 }
 
@@ -78,6 +83,34 @@ pub struct Running<'p, 'py> {
     /// What the step it stands at has given, if that was executed.
     fresh: Option<Object<'py>>,
     pass: Pass,
+    asking: Option<Asking<'py>>,
+    /// The step before which it was asked last.
+    answered: usize,
+}
+
+/// Why a run doesn't go on.
+enum Halt {
+    /// A step has raised.
+    Raised(PyErr),
+    /// Stator has failed.
+    Own(PyErr),
+    /// Something asks it to.
+    Asked,
+}
+
+impl From<Fault> for Halt {
+    fn from(fault: Fault) -> Self {
+        Self::Own(fault.into())
+    }
+}
+
+/// How a run ends early. It can go on, unless a node has raised.
+#[derive(Debug)]
+pub enum Early {
+    /// A node raised, or Stator failed.
+    Failed(Failure),
+    /// A signal waits, or an exception from another thread.
+    Asked,
 }
 
 /// How often Stator has failed in a replay that can't be taken back.
@@ -112,16 +145,21 @@ impl<'py> Running<'_, 'py> {
         &mut self,
         py: Python<'py>,
         inputs: &[Borrowed<'_, 'py>],
-    ) -> Result<Outputs<'py>, Failure> {
+    ) -> Result<Outputs<'py>, Early> {
         let program = self.program;
         assert_eq!(inputs.len(), program.input_count, "one input for each placeholder");
         let ended = match catch_unwind(AssertUnwindSafe(|| self.steps(py, inputs))) {
             Ok(ended) => ended,
-            Err(payload) => Err((Fault::of_panic(&*payload).error(py), true)),
+            Err(payload) => Err(Halt::Own(Fault::of_panic(&*payload).error(py))),
         };
-        ended.map_err(|(error, is_own)| {
+        ended.map_err(|halt| {
+            let (error, is_own) = match halt {
+                Halt::Raised(error) => (error, false),
+                Halt::Own(error) => (error, true),
+                Halt::Asked => return Early::Asked,
+            };
             let node = program.steps[self.at.min(program.steps.len() - 1)].node;
-            Failure { node, error, is_own }
+            Early::Failed(Failure { node, error, is_own })
         })
     }
 
@@ -136,6 +174,11 @@ impl<'py> Running<'_, 'py> {
         }
     }
 
+    /// Before each step it is asked whether a signal waits, if anything is given that can be asked.
+    pub fn ask(&mut self, asking: Option<Asking<'py>>) {
+        self.asking = asking;
+    }
+
     /// From here on nothing is done but the steps.
     pub fn set_pass(&mut self, pass: Pass) {
         self.pass = pass;
@@ -146,15 +189,19 @@ impl<'py> Running<'_, 'py> {
         &mut self,
         py: Python<'py>,
         inputs: &[Borrowed<'_, 'py>],
-    ) -> Result<Outputs<'py>, (PyErr, bool)> {
+    ) -> Result<Outputs<'py>, Halt> {
         let program = self.program;
         while let Some(step) = program.steps.get(self.at) {
             // No step is executed twice: what it has given stays until it's where it belongs.
             if self.fresh.is_none() {
-                self.pass.at(Stage::Operation).map_err(|fault| (PyErr::from(fault), true))?;
+                if self.asking.is_some_and(|asking| asking.is_asked()) && self.answered != self.at {
+                    self.answered = self.at;
+                    return Err(Halt::Asked);
+                }
+                self.pass.at(Stage::Operation)?;
                 let frame = Frame { program, py, inputs, registers: &self.registers };
-                self.fresh = Some(frame.apply(step).map_err(|error| (error, false))?);
-                self.pass.at(Stage::Kept).map_err(|fault| (PyErr::from(fault), true))?;
+                self.fresh = Some(frame.apply(step).map_err(Halt::Raised)?);
+                self.pass.at(Stage::Kept)?;
             }
             for &register in step.frees.of(&program.frees) {
                 self.registers[register as usize] = None;
