@@ -66,6 +66,18 @@ void stator_set_hook(PyInterpreterState *interp, _PyFrameEvalFunction hook) {
     interp->eval_frame = hook == _PyEval_EvalFrameDefault ? NULL : hook;
 }
 
+/* -- frame objects that stand for calls ------------------------------------------------------------- */
+
+/* A frame object of a call that isn't made, as if it stood at a unit of the code: a reader of its variables takes
+ * them for unbound. (Where a frame hasn't begun, readers look into the function's closure, which there is none of.) */
+PyObject *stator_stand_in(PyThreadState *thread, PyObject *code, PyObject *globals, int unit) {
+    PyFrameObject *frame = PyFrame_New(thread, (PyCodeObject *)code, globals, NULL);
+    if (frame != NULL) {
+        frame->f_frame->prev_instr = _PyCode_CODE((PyCodeObject *)code) + unit;
+    }
+    return (PyObject *)frame;
+}
+
 /* -- recursion and the eval breaker ----------------------------------------------------------------- */
 
 int stator_enter_recursion(PyThreadState *thread) { return _Py_EnterRecursiveCallTstate(thread, ""); }

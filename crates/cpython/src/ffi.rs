@@ -119,6 +119,12 @@ unsafe extern "C" {
     pub fn PyThreadState_EnterTracing(thread: *mut PyThreadState);
     pub fn PyThreadState_LeaveTracing(thread: *mut PyThreadState);
     pub fn PyCode_Addr2Line(code: *mut PyObject, offset: c_int) -> c_int;
+    pub fn stator_stand_in(
+        thread: *mut PyThreadState,
+        code: *mut PyObject,
+        globals: *mut PyObject,
+        unit: c_int,
+    ) -> *mut PyObject;
     pub fn PyTraceBack_Here(frame: *mut PyObject) -> c_int;
     pub fn PyFrame_FastToLocalsWithError(frame: *mut PyObject) -> c_int;
     pub fn PyFrame_LocalsToFast(frame: *mut PyObject, clear: c_int);

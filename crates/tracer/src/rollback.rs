@@ -16,7 +16,6 @@ use stator_graph::{Arg, Graph, NodeId, NodeKind, Target};
 use stator_guards::{GlobalState, Guard, GuardKind, Value};
 
 use crate::accelerator;
-use crate::locate::Places;
 use crate::raises::Call;
 
 /// Random generators with a state of theirs.
@@ -199,30 +198,4 @@ pub fn is_evaluating(call: Call<'_>) -> bool {
 /// Whether a function writes to the data of arguments without counting the write.
 pub fn is_silent(name: &str) -> bool {
     stator_operators::torch::writes_silently(name)
-}
-
-/// Adds to an error where in the user's program the operation was recorded.
-pub fn add_place(
-    py: Python<'_>,
-    error: &PyErr,
-    graph: &Graph,
-    failed: Option<NodeId>,
-    places: &Places<'_, '_>,
-) {
-    let mut lines = Vec::new();
-    if let Some(stack) = failed.and_then(|failed| graph.node(failed).stack) {
-        for frame in graph.stacks().walk(stack) {
-            if let Some((file, line, function)) = places.place(frame.code, frame.instruction) {
-                lines.push(format!("  File \"{file}\", line {line}, in {function}"));
-            }
-        }
-    }
-    if lines.is_empty() {
-        return;
-    }
-    lines.reverse();
-    let note =
-        format!("Stator replayed this operation, which was recorded at\n{}", lines.join("\n"));
-    // A class of exceptions may refuse notes.
-    let _ = error.value(py).call_method1("add_note", (note,));
 }

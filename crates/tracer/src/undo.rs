@@ -29,10 +29,17 @@ pub const LARGE: u64 = 4 << 20;
 /// As [`LARGE`], of the copies that only an entry's first replay makes.
 const LARGE_ONCE: u64 = 64 << 20;
 
+/// As [`LARGE`], where nothing but want of memory can raise and the program may handle that: no graph is cut then,
+/// as most operations could raise so.
+const LARGE_HANDLED: u64 = 64 << 20;
+
 /// What may have to be taken back.
 pub struct Plan {
     /// Whether a replay may write to its inputs.
     pub may_write: bool,
+    /// Whether the program may handle what an operation raises for want of memory, and what it writes before is
+    /// too large to be saved: then it runs natively.
+    pub is_too_large: bool,
     /// The inputs to save before each replay, and what of them is written.
     saved: Box<[(u32, Written)]>,
     /// All inputs that a replay may write, if others than these are among them: see
@@ -126,10 +133,10 @@ impl Plan {
         let may_write = !traced.written.is_empty() || !writes.written.is_empty();
         let mut saved = writes.at_risk;
         let data = writes.handled.iter().filter(|(_, written)| written.data);
-        if data.map(|(position, _)| bytes(&traced.graph, *position)).sum::<u64>() <= LARGE {
-            for (position, written) in writes.handled {
-                saved.entry(position).or_default().add(written);
-            }
+        let size = data.map(|(position, _)| bytes(&traced.graph, *position)).sum::<u64>();
+        let is_too_large = size > LARGE_HANDLED;
+        for (position, written) in writes.handled {
+            saved.entry(position).or_default().add(written);
         }
         // Written by an operation that doesn't look like it.
         let unseen = traced.written.iter().filter(|it| !writes.written.contains_key(it));
@@ -152,7 +159,7 @@ impl Plan {
         if size > LARGE_ONCE {
             all.clear();
         }
-        Self { may_write, saved: sorted(saved), all: sorted(all) }
+        Self { may_write, is_too_large, saved: sorted(saved), all: sorted(all) }
     }
 
     /// The plan for an entry's first replay, if that is another one: it saves whatever is written. A bug
@@ -163,6 +170,7 @@ impl Plan {
             || self.all.iter().zip(&self.saved).any(|(all, saved)| !saved.1.covers(all.1));
         is_other.then(|| Self {
             may_write: self.may_write,
+            is_too_large: self.is_too_large,
             saved: self.all.clone(),
             all: Box::default(),
         })

@@ -12,6 +12,7 @@ use stator_cpython::thread::{Asking, Deferred, Thread};
 use super::taken_back::{Done, Ended};
 use super::{Entry, Replay};
 use crate::faults::contain;
+use crate::resume::tracebacks;
 use crate::rollback;
 use crate::undo;
 
@@ -68,6 +69,7 @@ impl Entry {
         done.running = None;
         let _deferred = Deferred::new(py);
         let restored = rollback::restore_modes(py, &traced.graph, &traced.guards, Some(node));
+        tracebacks::lead_in(py, &error, &traced.graph, &traced.codes, node);
         Some(Replay::Failed(restored.err().unwrap_or(error)).into())
     }
 }

@@ -19,11 +19,12 @@ use crate::check::Resolved;
 use crate::effects;
 use crate::emission::{self, Emission};
 use crate::faults::{self, Stage};
-use crate::locate::{Places, text};
+use crate::locate::text;
 use crate::recipe::Values;
 use crate::recorder::Ending;
 use crate::replay::{self, Early, Pass, Program};
 use crate::resume::stage::Staged;
+use crate::resume::tracebacks;
 use crate::rollback;
 use crate::undo;
 
@@ -42,6 +43,9 @@ impl Entry {
         faults::at(Stage::Replay)?;
         if self.handles(py) && deferred.is_timed() {
             return Ok(Replay::Restart("a timer runs, and the program may handle what it raises"));
+        }
+        if self.undo(py).is_too_large {
+            return Ok(Replay::Restart("the program may handle what comes behind large writes"));
         }
         if !emission::may_be_given(py, &self.traced, &self.outside(resolved)) {
             return Ok(Replay::Restart("user code may learn of a warning or log record"));
@@ -289,9 +293,8 @@ impl Entry {
             && before.copies.restore(py).is_ok_and(|restored| restored);
         let is_interrupted = undo::is_interrupted(py, traced, failed, &error);
         if !is_undone {
-            if failed.is_some() && !is_interrupted {
-                let places = Places { py, codes: &traced.codes };
-                rollback::add_place(py, &error, &traced.graph, failed, &places);
+            if let Some(failed) = failed {
+                tracebacks::lead_in(py, &error, &traced.graph, &traced.codes, failed);
             }
             return Ok(Replay::Failed(error).into());
         }

@@ -8,4 +8,4 @@ pub mod session;
 pub mod settle;
 pub mod stage;
 pub mod testing;
-mod tracebacks;
+pub mod tracebacks;
