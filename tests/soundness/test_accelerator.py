@@ -87,30 +87,61 @@ def traces(probe: Probe, *args: Any) -> int:
     return api.traces(probe.compiled) or 0
 
 
+def select_device(accelerator: Accelerator, number: int) -> None:
+    accelerator.device = number
+
+
+def select_stream(accelerator: Accelerator, number: int) -> None:
+    accelerator.streams[0] = number
+
+
+@pytest.mark.parametrize("select", [select_device, select_stream])
 @pytest.mark.parametrize("name", CASES)
-def test_the_selected_device(accelerator: Accelerator, name: str) -> None:
+def test_what_is_selected(accelerator: Accelerator, name: str, select: Any) -> None:
     fn, x = CASES[name]
     probe = Probe(fn)
     probe.right(x)
     probe.steady(x)
-    accelerator.device = 1
+    select(accelerator, 1)
     assert traces(probe, x) == 2
     probe.steady(x)
-    accelerator.device = 0
+    select(accelerator, 0)
     probe.steady(x)
     assert all(any("check_accelerator" in guard for guard in one) for one in guards(probe.compiled))
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_the_selected_stream(accelerator: Accelerator, name: str) -> None:
-    fn, x = CASES[name]
+def test_a_new_stream_at_each_call(accelerator: Accelerator) -> None:
+    """Which one it is doesn't matter: operations of a replay run on the one that is selected."""
+    made = iter(range(5, 100))
+
+    @stator.disable  # a break, as `with torch.cuda.stream(torch.cuda.Stream())` is
+    def enter() -> None:
+        accelerator.streams[0] = next(made)
+
+    @stator.disable
+    def leave() -> None:
+        accelerator.streams[0] = 0
+
+    def fn(x: Tensor) -> Any:
+        y = makes(x)
+        enter()
+        z = makes(x * 2)
+        leave()
+        return y, z
+
     probe = Probe(fn)
-    probe.right(x)
-    probe.steady(x)
-    accelerator.streams[0] = 7
-    assert traces(probe, x) == 2
-    accelerator.streams[0] = 0
-    probe.steady(x)
+    for _ in range(3):
+        probe.right(X)
+    before = api.traces(probe.compiled)
+    for _ in range(20):
+        probe.right(X)
+    assert api.traces(probe.compiled) == before
+
+    handed_in = Probe(makes)
+    for stream in (0, 3, 4, 0, 9, 8):
+        accelerator.streams[0] = stream
+        handed_in.right(X)
+    assert api.traces(handed_in.compiled) == 2
 
 
 def test_streams_of_other_devices(accelerator: Accelerator) -> None:
@@ -164,10 +195,12 @@ def test_what_it_says(accelerator: Accelerator, caplog: pytest.LogCaptureFixture
     finally:
         stator.set_logs(recompiles=False)
     (message,) = [record.getMessage() for record in caplog.records]
-    guard = "___check_accelerator(torch.device('meta:0') is selected, stream 0 on device 0)"
+    guard = (
+        "___check_accelerator(torch.device('meta:0') is selected, the default stream on device 0)"
+    )
     assert any(guard in one for one in guards(compiled))
     assert guard in message
-    assert "found torch.device('meta:1') is selected, stream 0 on device 0" in message
+    assert "found torch.device('meta:1') is selected, the default stream on device 0" in message
 
 
 def test_one_that_cannot_say(accelerator: Accelerator) -> None:

@@ -21,7 +21,7 @@ mod print;
 mod source;
 mod tensor;
 
-pub use accelerator::Accelerator;
+pub use accelerator::{Accelerator, Stream};
 pub use global_state::{Fact, GlobalState, Value};
 pub use guard::{Guard, GuardKind, Holders, Vacancy};
 pub use id::{ObjectId, SourceId};

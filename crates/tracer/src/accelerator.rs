@@ -13,7 +13,7 @@ use stator_cpython::hook::Suspended;
 use stator_cpython::modules;
 use stator_cpython::object::Object;
 use stator_graph::{Device, Graph, Value};
-use stator_guards::{Accelerator as Guarded, GuardKind};
+use stator_guards::{Accelerator as Guarded, GuardKind, Stream};
 
 use crate::lock;
 
@@ -178,10 +178,18 @@ pub fn guard(
     devices.push(now.device);
     devices.sort_unstable();
     devices.dedup();
-    let stream = |device: i64| Some((device, *now.streams.get(usize::try_from(device).ok()?)?));
+    let stream = |device: i64| {
+        let number = *now.streams.get(usize::try_from(device).ok()?)?;
+        Some((device, role(number)))
+    };
     let streams = devices.into_iter().filter_map(stream).collect();
     let guarded = Guarded { kind: now.name, device: now.device, streams };
     Ok(Some(GuardKind::Accelerator(guarded.into())))
+}
+
+/// What a stream is by its number: 0 is the one that a device has from the start.
+fn role(stream: i64) -> Stream {
+    if stream == 0 { Stream::Default } else { Stream::Made }
 }
 
 /// Whether what a guard says is selected.
@@ -195,7 +203,7 @@ pub fn check(py: Python<'_>, guarded: &Guarded) -> Result<(), String> {
     let read = || -> PyResult<_> {
         let streams = guarded.streams.iter();
         let streams = streams
-            .map(|(device, _)| Ok((*device, accelerator.stream(py, *device)?)))
+            .map(|(device, _)| Ok((*device, role(accelerator.stream(py, *device)?))))
             .collect::<PyResult<_>>()?;
         Ok(Guarded { kind: guarded.kind.clone(), device: accelerator.device(py)?, streams })
     };
