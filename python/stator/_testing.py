@@ -56,12 +56,13 @@ def evaluate_everything(*, count: bool = True) -> Iterator[Counts]:
 
 
 @contextmanager
-def spans(*, replay: int, native: int, recording: int = 0) -> Iterator[None]:
+def spans(*, replay: int, native: int, recording: int = 0, step: int = 0) -> Iterator[None]:
     """Decide as if each replay, native call and recording took so many nanoseconds.
 
-    Where a replay takes none, nothing is measured: the estimate decides alone.
+    A recording takes ``step`` more for each thing that it executes. Where a replay takes none,
+    nothing is measured: the estimate decides alone.
     """
-    _native.say_spans((replay, native, recording))
+    _native.say_spans((replay, native, recording, step))
     try:
         yield
     finally:

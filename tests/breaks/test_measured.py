@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -73,7 +74,7 @@ def test_what_gains_is_replayed() -> None:
 
 def test_what_has_lost_is_looked_at_again() -> None:
     compiled = stator.compile(modules)
-    with _testing.spans(replay=12_000, native=9_000):
+    with _testing.spans(replay=11_000, native=9_000):
         calls(compiled, 2 + WARM + len(FIRST), X)
         assert calls(compiled, DISTANCE - 1, X) == "n" * (DISTANCE - 1)
     with _testing.spans(replay=5_000, native=9_000):
@@ -157,10 +158,10 @@ def test_late_recordings_wait_until_plain_calls_outweigh_them() -> None:
     with _testing.spans(replay=9_000, native=9_000, recording=90_000):
         assert recorded(1, "0000") > 0 and recorded(1, "0001") > 0
         recorded(70, "0000")
-        # A recording takes as long as ten calls.
-        assert recorded(500, "0002") == 0
-        assert recorded(200, "0002") > 0
-        assert recorded(500, "0003") == 0
+        # A recording costs as much as nine calls.
+        assert recorded(2000, "0002") == 0
+        assert recorded(600, "0002") > 0
+        assert recorded(2000, "0003") == 0
 
 
 def test_slow_calls_do_not_wait_for_many_quick_ones() -> None:
@@ -172,7 +173,7 @@ def test_slow_calls_do_not_wait_for_many_quick_ones() -> None:
         for _ in range(100):
             function(X, "quick")
     with _testing.spans(replay=5_000_000, native=5_000_000, recording=1_000_000):
-        for _ in range(70):
+        for _ in range(100):
             assert torch.equal(function(X, "slow"), MODEL(X) * 4)
     assert stator.stats(function).traces == 2
 
@@ -244,10 +245,9 @@ def test_recordings_beyond_the_first_keep_within_three_calls_or_five_millisecond
                 assert torch.equal(compiled(X, number), program(X, number))
                 takes += stator.stats(compiled).traces > before
         assert takes > 0
-        # Those that are counted: each costs what it takes beyond a plain call. The first of them may cost
-        # anything, as nothing is known of it.
+        # The first one is free. Each of the others costs what it takes beyond a plain call.
         costs = (takes - 1) * (recording - min(native, recording // 3))
-        assert takes <= 2 or costs <= limit
+        assert costs <= limit
 
 
 def test_a_call_at_rest_is_right() -> None:
@@ -267,3 +267,95 @@ def test_a_call_at_rest_is_right() -> None:
                 assert torch.equal(function(X, [3]), X + 4)
             assert stator.stats(function).hits > hits
     assert state == [200]
+
+
+def resting(function: Any, *args: Any) -> None:
+    """Has a function rest: its calls are passed on without any of Stator's code."""
+    with _testing.spans(replay=1, native=1):
+        for _ in range(200):
+            function(*args)
+    assert stator.stats(function).native > 150
+
+
+def test_calls_at_rest_are_passed_on_as_they_are() -> None:
+    seen: list[Any] = []
+
+    class Holder:
+        @stator.compile
+        def method(self, x: Tensor, *args: int, scale: int = 2, **options: int) -> Tensor:
+            """Says what it was given."""
+            seen.append((args, scale, options))
+            if x.sum() < 0:
+                raise ValueError("negative")
+            return x * scale
+
+    holder = Holder()
+    resting(holder.method, X)
+    method: Any = holder.method
+    assert torch.equal(method(X, 1, 2, scale=3, other=4), X * 3)
+    assert seen[-1] == ((1, 2), 3, {"other": 4})
+    assert torch.equal(method(*[X, 5], **{"scale": 6}), X * 6) and seen[-1] == ((5,), 6, {})
+    assert torch.equal(Holder.method(holder, x=X), X * 2)
+    with pytest.raises(ValueError, match="negative"):
+        method(-X)
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        method()
+    calls = stator.stats(method).native
+    method(X)
+    assert stator.stats(method).native == calls + 1
+
+
+def test_calls_at_rest_see_what_has_changed() -> None:
+    @stator.compile
+    def function(x: Tensor, answers: list[bool]) -> Tensor:
+        answers.append(torch.compiler.is_compiling())
+        return x if x.sum() > 0 else -x
+
+    @stator.compile(is_compiling=True)
+    def caller(x: Tensor, answers: list[bool]) -> Tensor:
+        note()
+        return function(x, answers)
+
+    plain = [False] * 200
+    answers: list[bool] = []
+    resting(function, X, answers)
+    assert answers == plain
+    caller(X, answers), caller(X, answers), function(X, answers), caller(X, answers)
+    assert answers[200:] == [True, True, False, True]
+
+    resting(function, X, answers)
+    watched: list[str] = []
+    sys.setprofile(lambda frame, event, arg: watched.append(frame.f_code.co_name))
+    function(X, answers)
+    sys.setprofile(None)
+    assert "function" in watched
+    assert str(stator.stats(function).reason).startswith("SB026")
+
+    for stance in (stator.set_stance, torch.compiler.set_stance):
+        resting(function, X, answers)
+        with stance("fail_on_recompile"), pytest.raises(Exception, match="recompile"):
+            function(X.double(), [])
+        assert torch.equal(function(X, answers), X)
+    resting(function, X, answers)
+    with stator.config.patch(skip_unprofitable=False):
+        hits = stator.stats(function).hits
+        assert torch.equal(function(X, [True]), X)
+        assert torch.equal(function(X, [True]), X)
+    assert stator.stats(function).hits > hits
+
+
+def test_calls_between_failed_recordings_rest() -> None:
+    seen: list[float] = []
+
+    @stator.compile
+    def function(x: Tensor) -> Tensor:
+        # The bound method waits on the stack while the argument breaks.
+        seen.append(float(x.sum()))
+        return x
+
+    resting(function, X)
+    assert stator.stats(function).traces == 0 and stator.stats(function).native >= 200
+    before = len(seen)
+    for number in range(200):
+        assert torch.equal(function(X + number), X + number)
+    assert seen[before:] == [float((X + number).sum()) for number in range(200)]

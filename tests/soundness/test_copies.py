@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import copyreg
 import dataclasses
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -309,6 +310,48 @@ def test_objects_that_become_one() -> Steps:
     yield None
     parts[1] = [1]
     yield None
+
+
+class Wide:
+    """Holds much of which little is read."""
+
+    def __init__(self, parts: int) -> None:
+        self.scale = 2
+        for number in range(parts):
+            setattr(self, f"part_{number}", {"number": number, "sizes": [number, number + 1]})
+
+
+class WideMapped(Wide, Mapped):
+    """As `Wide`, with attributes that are read in Python."""
+
+
+@pytest.mark.parametrize("kind", [Wide, WideMapped])
+def test_replays_build_of_a_copy_what_is_left_of_it(kind: type[Wide]) -> None:
+    """Counted in bytes."""
+    config = kind(1000)
+
+    def fn(x: Tensor) -> Any:
+        mine = copy.deepcopy(config)
+        mine.part_7["sizes"].append(mine.scale)  # type: ignore[attr-defined]
+        return x * mine.scale, mine.part_7  # type: ignore[attr-defined]
+
+    def most(call: Any) -> int:
+        tracemalloc.start()
+        try:
+            call(X)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    compiled = api.compile(fn)
+    compiled(X), compiled(X)
+    assert api.PLAIN or most(compiled) * 10 < most(fn)
+    for number in range(3):
+        # Of what is left, what nobody has read is a copy of what it is now.
+        config.part_7["number"] = number  # type: ignore[attr-defined]
+        result, part = compiled(X)
+        assert torch.equal(result, X * 2) and part == {"number": number, "sizes": [7, 8, 2]}
+        assert part is not config.part_7 and config.part_7["sizes"] == [7, 8]  # type: ignore[attr-defined]
 
 
 @right_after

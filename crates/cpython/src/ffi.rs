@@ -106,6 +106,13 @@ unsafe extern "C" {
 unsafe extern "C" {
     pub fn stator_stack_bounds(lowest: *mut usize, size: *mut usize);
     pub fn stator_thread_nanos() -> u64;
+    pub fn _PyObject_MakeTpCall(
+        thread: *mut PyThreadState,
+        callable: *mut PyObject,
+        args: *const *mut PyObject,
+        count: isize,
+        keywords: *mut PyObject,
+    ) -> *mut PyObject;
 }
 
 // Exported by CPython, with internal names.

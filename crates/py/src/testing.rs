@@ -137,7 +137,7 @@ fn layout_differences() -> Vec<(&'static str, usize, i64)> {
 /// From now on a replay, a native call and a recording take so many nanoseconds, as far as decisions go.
 #[pyfunction]
 #[pyo3(signature = (spans))]
-fn say_spans(spans: Option<[u64; 3]>) {
+fn say_spans(spans: Option<[u64; 4]>) {
     stator_tracer::clock::say(spans);
 }
 

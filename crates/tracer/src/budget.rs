@@ -1,17 +1,18 @@
 //! How much time a function may spend on recordings before any of its replays has been shown to gain.
 //!
 //! A program that goes new ways at each call would be recorded for ever. Its first takes are free; what
-//! further ones cost beyond a plain call is added up, and one that costs as much as the costliest before it
-//! has to fit. After the first calls, so many must have been plain since the last take that on average
-//! they cost next to nothing.
+//! further ones cost beyond a plain call is added up, and one that costs as much as the costliest before it,
+//! or as the first take, has to fit. One that doesn't after all is abandoned on the way. After the first
+//! calls, so many must have been plain since the last take that on average they cost next to nothing.
 
 use crate::clock::Span;
+use crate::gauge::Measured;
 
 /// Nanoseconds that are always granted.
 const LEAST: u64 = 5_000_000;
 /// So many plain calls are granted where that is more.
 const CALLS: u64 = 3;
-/// A recording takes about so many times what a plain call takes, as long as none was timed.
+/// A recording takes about so many times what a plain call takes, at least.
 const RECORDING: u64 = 3;
 /// So many recordings that came to nothing are first takes.
 const FIRST: u32 = 3;
@@ -20,7 +21,9 @@ const EARLY: u64 = 64;
 /// At most so many calls follow one another of which one isn't at rest.
 const RESTING: u64 = 33;
 /// A later recording has to be this part of the plain calls since the last one.
-const SHARE: u64 = 64;
+pub const SHARE: u64 = 256;
+/// Of what is left for a recording, its end may take one part of so many.
+const END: u64 = 4;
 
 /// The account of one function.
 #[derive(Debug, Default)]
@@ -40,8 +43,10 @@ pub struct Budget {
     /// Nanoseconds of a plain call, the quickest that was timed; 0: none was.
     native: u64,
     gains: bool,
-    /// By which factor replays were found to be slower, if they were.
-    loses: Option<u32>,
+    /// Whether plain calls would do something else, and so aren't made.
+    is_steered: bool,
+    /// How much slower replays were found to be, if they were.
+    loses: Option<Measured>,
     is_hurried: bool,
     is_told: bool,
 }
@@ -50,15 +55,61 @@ impl Budget {
     /// Whether another call may be recorded, now or later.
     #[must_use]
     pub fn allows(&self) -> bool {
-        self.gains || self.spent.saturating_add(self.costliest) <= LEAST.max(CALLS * self.usual())
+        self.has_room() || self.is_unknown()
     }
 
     /// Whether that has to wait, after so many calls of the function.
     #[must_use]
     pub fn waits(&self, calls: u64) -> bool {
+        if self.gains {
+            return false;
+        }
         let since = self.plain.saturating_add(calls.saturating_sub(self.counted) * self.native);
-        let cost = self.costliest.max(self.first);
-        !self.gains && calls >= EARLY && self.native > 0 && since < SHARE.saturating_mul(cost)
+        let is_late = calls >= EARLY && self.native > 0;
+        (is_late && since < SHARE.saturating_mul(self.likely()))
+            || (self.is_unknown() && !self.has_room())
+    }
+
+    /// Nanoseconds after which a recording that begins now is abandoned, if there is such a bound.
+    #[must_use]
+    pub fn allowance(&self) -> Option<u64> {
+        if self.gains || self.is_first() {
+            return None;
+        }
+        let left = self.left();
+        let left = left - left / END;
+        // What of it costs so much; see `cost`.
+        Some(left.saturating_add(self.native).min(left.saturating_add(left / (RECORDING - 1))))
+    }
+
+    /// Nanoseconds that recordings may still cost.
+    fn left(&self) -> u64 {
+        LEAST.max(CALLS * self.usual()).saturating_sub(self.spent)
+    }
+
+    /// Whether another recording fits that costs what is likely.
+    fn has_room(&self) -> bool {
+        self.gains || self.likely() <= self.left()
+    }
+
+    /// What another recording costs: as much as the costliest one, or the first take.
+    fn likely(&self) -> u64 {
+        if self.costliest > 0 { self.costliest } else { self.cost(self.first) }
+    }
+
+    /// What a recording costs beyond a plain call. A part of a call takes less than all of it.
+    fn cost(&self, nanos: u64) -> u64 {
+        nanos - self.native.min(nanos / RECORDING)
+    }
+
+    /// Whether a plain call is yet to be timed.
+    fn is_unknown(&self) -> bool {
+        self.native == 0 && !self.is_steered
+    }
+
+    /// Whether the next recording is a first take.
+    fn is_first(&self) -> bool {
+        !self.is_traced && self.takes < FIRST
     }
 
     /// A call that waits for that ran natively, the last one of so many. Those that have rested before it
@@ -71,22 +122,26 @@ impl Budget {
         self.counted = calls;
     }
 
-    /// A plain call, about.
+    /// A plain call, about; 0: nothing is known of it.
     fn usual(&self) -> u64 {
-        if self.native > 0 { self.native } else { self.first / RECORDING }
+        if self.is_steered { self.first / RECORDING } else { self.native }
+    }
+
+    /// Plain calls would do something else.
+    pub fn steer(&mut self) {
+        self.is_steered = true;
     }
 
     /// A call was recorded, or a part of it, after so many. `traced`: a trace has come of it.
     pub fn recorded(&mut self, nanos: u64, traced: bool, calls: u64) {
-        let is_first = !self.is_traced && self.takes < FIRST;
+        let is_first = self.is_first();
         self.takes += 1;
         self.is_traced |= traced;
         (self.plain, self.counted) = (0, calls);
         if is_first {
             self.first = self.first.max(nanos);
         } else {
-            // A part of a call takes less than all of it.
-            let cost = nanos - self.native.min(nanos / RECORDING);
+            let cost = self.cost(nanos);
             self.spent += cost;
             self.costliest = self.costliest.max(cost);
         }
@@ -122,14 +177,14 @@ impl Budget {
         self.gains = true;
     }
 
-    /// Replays were found to be slower by this factor.
-    pub fn loses(&mut self, factor: u32) {
-        self.loses = (!self.gains).then_some(factor);
+    /// Replays were found to be slower.
+    pub fn loses(&mut self, measured: Measured) {
+        self.loses = (!self.gains).then_some(measured);
     }
 
-    /// By which factor they are slower, as far as is known, if none gains.
+    /// How much slower they are, as far as is known, if none gains.
     #[must_use]
-    pub fn doubts(&self) -> Option<u32> {
+    pub fn doubts(&self) -> Option<Measured> {
         self.loses.filter(|_| !self.gains)
     }
 
@@ -153,8 +208,9 @@ impl Budget {
 
 #[cfg(test)]
 mod tests {
-    use super::{Budget, EARLY, LEAST, SHARE};
+    use super::{Budget, EARLY, END, LEAST, SHARE};
     use crate::clock::Span;
+    use crate::gauge::Measured;
 
     #[test]
     fn first_takes_are_free_and_others_are_counted() {
@@ -178,11 +234,49 @@ mod tests {
     fn slow_programs_may_spend_three_calls() {
         let mut budget = Budget::default();
         budget.recorded(LEAST * 30, true, 1);
-        // A plain call takes about ten times the least.
-        budget.recorded(LEAST * 14, true, 2);
+        // Nothing is known of a plain call yet.
+        assert!(budget.waits(1) && budget.allows());
+        budget.timed(Span::Native, LEAST * 10);
+        assert!(!budget.waits(2) && budget.allows());
+        budget.recorded(LEAST * 22, true, 2);
         assert!(budget.allows());
-        budget.recorded(LEAST * 14, true, 3);
+        budget.recorded(LEAST * 22, true, 3);
         assert!(!budget.allows());
+    }
+
+    #[test]
+    fn what_the_first_take_has_cost_has_to_fit() {
+        let mut budget = Budget::default();
+        budget.recorded(LEAST * 2, true, 1);
+        budget.timed(Span::Native, 1000);
+        assert!(!budget.allows());
+        let mut budget = Budget::default();
+        budget.recorded(LEAST / 2, true, 1);
+        budget.timed(Span::Native, 1000);
+        assert!(budget.allows());
+    }
+
+    #[test]
+    fn what_costs_more_than_is_left_is_abandoned() {
+        let mut budget = Budget::default();
+        assert_eq!(budget.allowance(), None);
+        budget.recorded(LEAST * 6, true, 1);
+        budget.timed(Span::Native, LEAST * 2);
+        let allowance = budget.allowance().expect("the next one isn't a first take");
+        budget.recorded(allowance, true, 2);
+        // It has cost three quarters of three plain calls.
+        assert_eq!(budget.left(), LEAST * 6 / END);
+        assert!(!budget.allows());
+        budget.gains();
+        assert_eq!(budget.allowance(), None);
+    }
+
+    #[test]
+    fn steered_programs_have_no_plain_calls() {
+        let mut budget = Budget::default();
+        budget.recorded(LEAST * 30, true, 1);
+        budget.steer();
+        assert!(!budget.waits(1) && budget.allows());
     }
 
     #[test]
@@ -192,26 +286,28 @@ mod tests {
         budget.recorded(60_000, true, 2);
         budget.timed(Span::Native, 10_000);
         assert!(!budget.waits(EARLY - 1) && budget.allows());
-        // The costliest has taken ten calls.
-        assert!(budget.waits(10 * SHARE + 1) && !budget.waits(10 * SHARE + 2));
-        budget.recorded(60_000, true, 700);
-        assert!(budget.waits(1000));
+        // It has cost six calls.
+        assert!(budget.waits(6 * SHARE + 1) && !budget.waits(6 * SHARE + 2));
+        budget.recorded(60_000, true, 2000);
+        assert!(budget.waits(3000));
         // Others may be slower, of which one was timed.
-        budget.waited(1001, 50_000);
-        assert!(budget.waits(1001));
-        budget.waited(1034, 50_000);
-        budget.waited(1067, 50_000);
-        assert!(!budget.waits(1067));
+        budget.waited(3001, 50_000);
+        assert!(budget.waits(3001));
+        for call in 1..=4 {
+            budget.waited(3001 + 33 * call, 50_000);
+        }
+        assert!(!budget.waits(3001 + 33 * 4));
         budget.gains();
-        assert!(!budget.waits(1000));
+        assert!(!budget.waits(3001));
     }
 
     #[test]
     fn what_loses_is_doubted_until_something_gains() {
         let mut budget = Budget::default();
         assert_eq!(budget.doubts(), None);
-        budget.loses(3);
-        assert_eq!(budget.doubts(), Some(3));
+        let measured = Measured { replay: 3, native: 1 };
+        budget.loses(measured);
+        assert_eq!(budget.doubts(), Some(measured));
         budget.gains();
         assert_eq!(budget.doubts(), None);
     }

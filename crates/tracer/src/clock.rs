@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use stator_cpython::ops;
 use stator_cpython::thread::processor_nanos;
 
 /// What is timed.
@@ -20,15 +21,21 @@ pub enum Span {
 const REAL: u64 = u64::MAX;
 
 static SAID: [AtomicU64; 3] = [const { AtomicU64::new(REAL) }; 3];
+/// So much is added to what a recording takes for each thing that it executes.
+static STEP: AtomicU64 = AtomicU64::new(0);
 
 /// A moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Start(u64);
+pub struct Start {
+    nanos: u64,
+    /// What the thread had executed.
+    executed: u64,
+}
 
 /// Now.
 #[must_use]
 pub fn start() -> Start {
-    Start(processor_nanos())
+    Start { nanos: processor_nanos(), executed: ops::executed() }
 }
 
 impl Start {
@@ -36,7 +43,11 @@ impl Start {
     #[must_use]
     pub fn took(self, span: Span) -> u64 {
         match SAID[span as usize].load(Relaxed) {
-            REAL => processor_nanos().saturating_sub(self.0),
+            REAL => processor_nanos().saturating_sub(self.nanos),
+            said if span == Span::Recording => {
+                let executed = ops::executed().wrapping_sub(self.executed);
+                said.saturating_add(STEP.load(Relaxed).saturating_mul(executed))
+            }
             said => said,
         }
     }
@@ -48,9 +59,12 @@ pub fn is_still() -> bool {
     SAID[Span::Replay as usize].load(Relaxed) == 0
 }
 
-/// From now on a replay, a native call and a recording take so many nanoseconds; none: what they take.
-pub fn say(spans: Option<[u64; 3]>) {
-    for (said, span) in SAID.iter().zip(spans.unwrap_or([REAL; 3])) {
+/// From now on a replay, a native call and a recording take so many nanoseconds, and the last one so many more
+/// for each thing that it executes; none: what they take.
+pub fn say(spans: Option<[u64; 4]>) {
+    let [replay, native, recording, step] = spans.unwrap_or([REAL, REAL, REAL, 0]);
+    for (said, span) in SAID.iter().zip([replay, native, recording]) {
         said.store(span, Relaxed);
     }
+    STEP.store(step, Relaxed);
 }

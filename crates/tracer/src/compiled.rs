@@ -12,6 +12,7 @@ use pyo3::types::{PyDict, PyFunction, PyTuple, PyWeakrefMethods, PyWeakrefRefere
 use stator_cpython::generic::{self, WithoutGc};
 use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::shortcut::Shortcut;
 use stator_cpython::thread::{Deferred, Thread};
 
 use crate::bind::Signature;
@@ -76,6 +77,7 @@ pub struct Compiled {
     /// Whether it was called and its counters don't say so: as a part of another one's trace, or before
     /// they were set to zero.
     was_part: AtomicBool,
+    shortcut: Shortcut,
     rest: Rest,
     budget: Mutex<Budget>,
     /// Whether Stator has failed with it: every call runs natively.
@@ -114,11 +116,12 @@ const RETRIES: usize = 64;
 const LONGEST_PAUSE: u32 = 10;
 
 impl CacheState {
-    /// Whether a call that fits no entry is to run natively, as the last recordings came to nothing.
-    fn pauses(&mut self) -> bool {
-        let pauses = self.pause > 0;
-        self.pause = self.pause.saturating_sub(1);
-        pauses
+    /// If a call that fits no entry is to run natively, as the last recordings came to nothing: how many
+    /// others after it.
+    fn pauses(&mut self) -> Option<u32> {
+        let left = self.pause.checked_sub(1)?;
+        self.pause = left;
+        Some(left)
     }
 
     /// A recording came to nothing: none, 1, 3, 7, ... calls run natively before the next one. What
@@ -158,6 +161,7 @@ impl Compiled {
             native: AtomicU64::new(0),
             recording: AtomicBool::new(false),
             was_part: AtomicBool::new(false),
+            shortcut: Shortcut::new(r#fn.clone().into_any().unbind()),
             rest: Rest::default(),
             budget: Mutex::default(),
             faulty: AtomicBool::new(false),
@@ -168,6 +172,7 @@ impl Compiled {
             let _gc = WithoutGc::new(py);
             Bound::new(py, this)?
         };
+        this.get().shortcut.install(this.as_any().as_borrowed());
         modules::import(py, "functools")?.call_method1("update_wrapper", (&this, r#fn))?;
         register(&this)?;
         match prepared {
@@ -180,6 +185,7 @@ impl Compiled {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.function)?;
+        self.shortcut.traverse(&visit)?;
         visit.call(&self.backend)?;
         // Where the lock is taken the entries are in use: they seem to be held from outside.
         let Ok(state) = self.state.try_lock() else { return Ok(()) };
@@ -236,9 +242,8 @@ impl Compiled {
     /// Whether anybody has ever called it.
     #[getter(_was_called)]
     fn was_called(&self) -> bool {
-        let (hits, native) = (&self.hits, &self.native);
         self.was_part.load(Ordering::Relaxed)
-            || hits.load(Ordering::Relaxed) + native.load(Ordering::Relaxed) > 0
+            || self.hits.load(Ordering::Relaxed) + self.natives() > 0
             || lock(&self.state).traces > 0
     }
 
@@ -289,6 +294,7 @@ impl Compiled {
         self.points.clear();
         self.hits.store(0, Ordering::Relaxed);
         self.native.store(0, Ordering::Relaxed);
+        self.shortcut.reset();
         self.rest.end();
         *lock(&self.budget) = Budget::default();
         self.faulty.store(false, Ordering::Relaxed);
@@ -340,7 +346,10 @@ impl Compiled {
             Ok(limit) => {
                 let points = self.points.clone();
                 let (dynamic, is_eager) = (self.dynamic, self.backend.is_none());
-                let session = Session::new(points, limit, self.fullgraph, dynamic, is_eager);
+                let mut session = Session::new(points, limit, self.fullgraph, dynamic, is_eager);
+                if self.may_skip() {
+                    session.allowance = lock(&self.budget).allowance();
+                }
                 Some(Rc::new(session))
             }
             Err(_) => {
@@ -397,7 +406,7 @@ impl Compiled {
                 Err(escape) => Self::escape(this, escape, args, kwargs),
             };
         }
-        if stance == Stance::Default && own.rests() {
+        if stance == Stance::Default && own.rests(py) {
             return own.run_natively(py, args, kwargs);
         }
         let began = own.rest.is_timing().then(clock::start);
@@ -407,7 +416,10 @@ impl Compiled {
                 Self::take_turn(this, &entry, resolved, (args, kwargs), began)
             }
             Ok(Found::Missing(failures)) => Self::miss(this, args, kwargs, failures),
-            Ok(Found::Native) => own.run_natively(py, args, kwargs),
+            Ok(Found::Native) => {
+                own.tire(None, u32::MAX);
+                own.run_natively(py, args, kwargs)
+            }
             // The arguments don't fit: the function itself says so.
             Ok(Found::Unfit) => function.call(args, kwargs),
             Err(escape) => Self::escape(this, escape, args, kwargs),
@@ -486,7 +498,10 @@ impl Compiled {
         failures: Failures<'_>,
     ) -> PyResult<Object<'py>> {
         let (py, own) = (this.py(), this.get());
-        if lock(&own.state).pauses() {
+        let pause = lock(&own.state).pauses();
+        if let Some(pause) = pause {
+            let rested = own.tire(None, pause);
+            lock(&own.state).pause = pause - rested;
             return own.run_unfit(py, args, kwargs, false);
         }
         let function = own.function.bind(py);
@@ -500,13 +515,14 @@ impl Compiled {
                 return Err(graph_break_error(py, &stop));
             }
             lock(&own.state).reason = Some(stop.to_string());
+            own.tire(None, u32::MAX);
             return own.run_natively(py, args, kwargs);
         }
         if stance::get(py) == Stance::FailOnRecompile {
             return Err(recompile_error(this, &failures));
         }
         if Self::is_out_of_budget(this) {
-            own.rest.tire(None);
+            own.tire(None, u32::MAX);
             return own.run_unfit(py, args, kwargs, true);
         }
         let Some(session) = own.begin(py) else {
@@ -525,9 +541,7 @@ impl Compiled {
         let limit = session.limit;
         if lock(&own.state).entries.len() >= limit {
             Self::reach_limit(this, limit, &failures)?;
-            if own.may_skip() {
-                own.rest.tire(None);
-            }
+            own.tire(None, u32::MAX);
             return own.run_natively(py, args, kwargs);
         }
         if !failures.is_empty() && Log::Recompiles.is_on() {

@@ -5,17 +5,27 @@
 //! wherever code of that call runs, recorded or not. `stator.disable` ends that.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 use stator_cpython::frame::Frame;
 use stator_cpython::hook::{self, Active, Evaluated, Suspended};
+use stator_cpython::shortcut;
 
 use crate::functions::{Class, Functions};
 use crate::marks;
 
 thread_local! {
     static ANSWER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// How often it has been answered true by somebody who hasn't ended yet, in all threads.
+static TOLD: AtomicU64 = AtomicU64::new(0);
+
+/// Whether in any thread a call goes on in which the answer is true, somewhere.
+pub fn is_anyone_told() -> bool {
+    TOLD.load(Relaxed) > 0
 }
 
 /// The answer in the call that this thread is in.
@@ -35,13 +45,18 @@ pub fn is_told() -> bool {
 #[must_use]
 pub struct Answering {
     before: bool,
+    is_told: bool,
 }
 
 impl Answering {
     /// Sets the answer.
     #[inline]
     pub fn new(answer: bool) -> Self {
-        Self { before: ANSWER.replace(answer) }
+        if answer {
+            TOLD.fetch_add(1, Relaxed);
+            shortcut::close_all();
+        }
+        Self { before: ANSWER.replace(answer), is_told: answer }
     }
 }
 
@@ -49,6 +64,9 @@ impl Drop for Answering {
     #[inline]
     fn drop(&mut self) {
         ANSWER.set(self.before);
+        if self.is_told {
+            TOLD.fetch_sub(1, Relaxed);
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use stator_cpython::shortcut;
+
 use crate::logs::Log;
 
 static MIN_GRAPH_OPS: AtomicU64 = AtomicU64::new(0);
@@ -28,6 +30,7 @@ pub fn skips_unprofitable() -> bool {
 
 /// Sets [`skips_unprofitable`].
 pub fn set_skip_unprofitable(skips: bool) {
+    shortcut::close_all();
     SKIP_UNPROFITABLE.store(skips, Relaxed);
 }
 

@@ -9,15 +9,13 @@ use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use crate::budget::SHARE;
 use crate::clock::Span;
 use crate::lock;
 use crate::profit::Estimate;
 
 /// The calls between trials double up to this many.
 const FURTHEST: u32 = 256;
-
-/// A trial may take the time of one native call for so many calls up to the next one.
-const SHARE: u64 = 64;
 /// Trials that are further apart than so many calls are put off by what the costliest one has taken, not by
 /// what the last one has: the next may be as costly.
 const EARLY: u32 = 16;
@@ -183,11 +181,16 @@ impl Floor {
         let native = self.native.load(Relaxed);
         let state = self.state.load(Relaxed);
         let costliest = self.costliest.fetch_max(nanos, Relaxed).max(nanos);
-        let nanos = if self.distance.load(Relaxed) > EARLY { costliest } else { nanos };
-        if native == 0 || nanos < 2 * native || matches!(state, REPLAYS | PAYS | NEVER_TRIED) {
+        let is_early = self.distance.load(Relaxed) <= EARLY;
+        if native == 0 || matches!(state, REPLAYS | PAYS | NEVER_TRIED) {
             return;
         }
-        let left = u32::try_from(SHARE.saturating_mul(nanos / native)).unwrap_or(NEVER_TRIED - 1);
+        if is_early && nanos < 2 * native {
+            return;
+        }
+        let nanos = if is_early { nanos } else { costliest };
+        let calls = SHARE.saturating_mul(nanos.saturating_sub(native)) / native;
+        let left = u32::try_from(calls).unwrap_or(NEVER_TRIED - 1);
         self.state.store(state.max(left.min(NEVER_TRIED - 1)), Relaxed);
     }
 
@@ -268,9 +271,9 @@ mod tests {
         floor.tried(1500);
         assert_eq!(floor.left(), 1);
         floor.tried(20_000);
-        assert_eq!(u64::from(floor.left()), super::SHARE * 20 - 1);
-        floor.pass(super::SHARE as u32);
         assert_eq!(u64::from(floor.left()), super::SHARE * 19 - 1);
+        floor.pass(super::SHARE as u32);
+        assert_eq!(u64::from(floor.left()), super::SHARE * 18 - 1);
     }
 
     #[test]
@@ -284,7 +287,7 @@ mod tests {
             floor.weigh(loss(), News::None, true);
             floor.tried(1500);
         }
-        assert_eq!(u64::from(floor.left()), super::SHARE * 100 - 1);
+        assert_eq!(u64::from(floor.left()), super::SHARE * 99 - 1);
     }
 
     #[test]

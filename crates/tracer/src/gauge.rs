@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
+use crate::budget::SHARE;
 use crate::clock::Span;
 use crate::lock;
 
@@ -106,11 +107,11 @@ impl Measured {
         self.replay.abs_diff(self.native) < self.native / 8
     }
 
-    /// A look at what loses costs more, the more it loses: it is taken so many times as rarely.
-    #[must_use]
-    pub fn factor(self) -> u32 {
-        let factor = self.replay / self.native.max(1);
-        u32::try_from(factor).unwrap_or(FURTHEST).clamp(1, FURTHEST)
+    /// How many calls have to lie before a look with so many runs of replays, so that it costs next to nothing.
+    fn distance(self, runs: usize) -> u32 {
+        let lost = (RUN * runs) as u64 * self.replay.saturating_sub(self.native);
+        let calls = SHARE.saturating_mul(lost) / self.native.max(1);
+        u32::try_from(calls).unwrap_or(FURTHEST).min(FURTHEST)
     }
 }
 
@@ -150,12 +151,12 @@ impl Gauge {
         }
     }
 
-    /// Replays of another entry of the same function were found to be slower by this factor: these count as
+    /// Replays of another entry of the same function were found to be slower by so much: these count as
     /// slower, too, until they are looked at.
-    pub fn doubt(&self, factor: u32) {
+    pub fn doubt(&self, measured: Measured) {
         if lock(&self.look).finding == Finding::Unknown && !self.loses() {
             self.loses.store(true, Relaxed);
-            self.left.store(DISTANCE.saturating_mul(factor).min(FURTHEST), Relaxed);
+            self.left.store(measured.distance(RUNS[0]).max(DISTANCE), Relaxed);
         }
     }
 
@@ -192,7 +193,9 @@ impl Gauge {
             _ if look.finding != before => DISTANCE,
             distance => (distance * 2).min(FURTHEST),
         };
-        self.left.store(look.distance.saturating_mul(measured.factor()).min(FURTHEST), Relaxed);
+        let runs = RUNS[usize::from(!look.is_close)];
+        let least = if look.is_close { 0 } else { measured.distance(runs) };
+        self.left.store(look.distance.max(least), Relaxed);
         Some((look.finding, measured, look.finding != before))
     }
 }
@@ -208,7 +211,7 @@ impl Finding {
     /// What is found next. What isn't clear leaves it as it is.
     fn then(self, measured: Measured) -> Self {
         let Measured { replay, native } = measured;
-        let slack = native / 20;
+        let slack = native / 40;
         match self {
             Self::Unknown if replay <= native + WAY => Self::Gains,
             Self::Unknown => Self::Loses,
@@ -226,7 +229,9 @@ fn median(all: &mut [u64]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{CLOSE_DISTANCE, DISTANCE, Finding, Gauge, Measured, RUN, RUNS, Span, Step, WARM};
+    use super::{
+        CLOSE_DISTANCE, DISTANCE, Finding, Gauge, Measured, RUN, RUNS, SHARE, Span, Step, WARM,
+    };
 
     const FIRST: u32 = (2 * RUN * RUNS[0]) as u32;
     const LATER: u32 = (2 * RUN * RUNS[1]) as u32;
@@ -257,8 +262,8 @@ mod tests {
             look(&gauge, 50_000, 9_000),
             (4 * DISTANCE + LATER + FIRST, LATER + FIRST, Finding::Loses)
         );
-        // Five times as slow: looked at five times as rarely.
-        assert_eq!(look(&gauge, 50_000, 9_000).0, 5 * DISTANCE + LATER);
+        // A look costs as much as eighteen calls.
+        assert_eq!(look(&gauge, 50_000, 9_000).0, SHARE as u32 * 4 * 41 / 9 + LATER);
         assert_eq!(look(&gauge, 8_900, 9_000).2, Finding::Loses);
         assert_eq!(look(&gauge, 8_000, 9_000).2, Finding::Gains);
         assert_eq!(look(&gauge, 9_500, 9_000).2, Finding::Gains);
@@ -275,10 +280,12 @@ mod tests {
     #[test]
     fn what_is_doubted_is_looked_at_later() {
         let gauge = Gauge::default();
-        gauge.doubt(3);
+        let measured = Measured { replay: 3000, native: 1000 };
+        gauge.doubt(measured);
         assert!(gauge.loses());
-        assert_eq!(look(&gauge, 5_000, 9_000), (3 * DISTANCE + FIRST, FIRST, Finding::Gains));
-        gauge.doubt(3);
+        let distance = SHARE as u32 * 12 * 2;
+        assert_eq!(look(&gauge, 5_000, 9_000), (distance + FIRST, FIRST, Finding::Gains));
+        gauge.doubt(measured);
         assert!(!gauge.loses());
     }
 

@@ -4,6 +4,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use stator_cpython::shortcut;
+
 use pyo3::prelude::*;
 use stator_cpython::modules;
 use stator_cpython::thread::Deferred;
@@ -84,5 +86,6 @@ static MASK: AtomicU32 = AtomicU32::new(0);
 
 /// Switches logs on and off: bit `i` is the log whose discriminant is `i`, bit `16 + i` its detail.
 pub fn set_mask(mask: u32) {
+    shortcut::close_all();
     MASK.store(mask, Ordering::Relaxed);
 }

@@ -67,6 +67,11 @@ impl Tally {
         count(&self.instructions);
     }
 
+    /// Instructions so far.
+    pub fn counted(&self) -> u64 {
+        self.instructions.get()
+    }
+
     /// So many are spared that aren't evaluated one by one.
     pub fn instructions(&self, count: u64) {
         self.instructions.set(self.instructions.get() + count);

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString};
 use stator_cpython::heap::dict;
+use stator_cpython::shortcut;
 
 use crate::locate::text;
 
@@ -64,18 +65,15 @@ pub fn get(py: Python<'_>) -> Stance {
 /// asks, so it's read where that module's variables, or before it's loaded the modules, have changed.
 #[inline]
 fn of_torch(py: Python<'_>) -> Stance {
-    static MODULES: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    static VARIABLES: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     /// Versions of these dictionaries when they were looked at.
     static SEEN: AtomicU64 = AtomicU64::new(0);
     static FOUND: AtomicU8 = AtomicU8::new(Stance::Default as u8);
-    let modules = || dict::modules(py).unwrap_or_else(|| PyDict::new(py).into_any()).unbind();
-    let watched = VARIABLES.get(py).unwrap_or_else(|| MODULES.get_or_init(py, modules));
-    let version = dict::version(watched.bind_borrowed(py));
+    let watched = watched(py);
+    let version = dict::version(watched.as_borrowed());
     if SEEN.load(Ordering::Relaxed) != version {
         let found = match VARIABLES.get(py) {
             Some(variables) => read(variables.bind(py)),
-            None => load(watched.bind(py)).map_or(Stance::Default, |variables| {
+            None => load(&watched).map_or(Stance::Default, |variables| {
                 let found = read(&variables);
                 VARIABLES.get_or_init(py, || variables.unbind());
                 found
@@ -85,6 +83,16 @@ fn of_torch(py: Python<'_>) -> Stance {
         SEEN.store(version, Ordering::Relaxed);
     }
     Stance::ALL[usize::from(FOUND.load(Ordering::Relaxed))]
+}
+
+static MODULES: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static VARIABLES: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// The dictionary that PyTorch's stance follows from. It lives for ever.
+pub fn watched(py: Python<'_>) -> Borrowed<'_, '_, PyAny> {
+    let modules = || dict::modules(py).unwrap_or_else(|| PyDict::new(py).into_any()).unbind();
+    let watched = VARIABLES.get(py).unwrap_or_else(|| MODULES.get_or_init(py, modules));
+    watched.bind_borrowed(py)
 }
 
 /// The variables of PyTorch's module, if it is loaded.
@@ -107,5 +115,6 @@ fn read(variables: &Bound<'_, PyAny>) -> Stance {
 
 /// Takes a stance; returns the one before.
 pub fn set(stance: Stance) -> Stance {
+    shortcut::close_all();
     Stance::ALL[usize::from(STANCE.swap(stance as u8, Ordering::Relaxed))]
 }

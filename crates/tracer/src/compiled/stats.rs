@@ -37,7 +37,7 @@ impl Stats {
         Self {
             traces: state.traces,
             hits: compiled.hits.load(Ordering::Relaxed),
-            native: compiled.native.load(Ordering::Relaxed),
+            native: compiled.natives(),
             entries: state.entries.len(),
             breaks: state.breaks,
             graphs: state.entries.len() + compiled.points.entries().len(),

@@ -56,6 +56,9 @@ impl Compiled {
             return;
         }
         let estimate = estimate + Estimate::of_call();
+        if estimate.is_steered() {
+            lock(&this.get().budget).steer();
+        }
         let news = match session {
             None => News::None,
             Some(session) if session.is_unfinished() => News::Unfinished,
@@ -117,7 +120,7 @@ impl Compiled {
             // What was found may be gone before the function ends.
             drop(resolved);
             if turn == Turn::Native {
-                own.rest.tire(Some(entry));
+                own.tire(Some(entry), u32::MAX);
             }
             let is_asked = matches!(turn, Turn::Timed(_)) || entry.floor().wants_time();
             let began = is_asked.then(clock::start);
@@ -134,7 +137,7 @@ impl Compiled {
             return result;
         }
         if turn == Turn::Replay {
-            own.rest.end();
+            own.end_rest();
         }
         // Only a call that records nothing says what a replay takes.
         let timed = began.filter(|_| turn == Turn::Timed(Span::Replay));
@@ -161,7 +164,7 @@ impl Compiled {
         if finding == Finding::Gains && measured.gains() {
             lock(&own.budget).gains();
         } else if finding == Finding::Loses && is_new {
-            lock(&own.budget).loses(measured.factor());
+            lock(&own.budget).loses(measured);
             for other in lock(&own.state).entries.iter() {
                 own.doubt(other);
             }
@@ -179,8 +182,8 @@ impl Compiled {
 
     /// Where the function's other entries were found to lose, this one counts as losing until it's measured.
     pub(super) fn doubt(&self, entry: &Entry) {
-        if let Some(factor) = lock(&self.budget).doubts() {
-            entry.gauge().doubt(factor);
+        if let Some(measured) = lock(&self.budget).doubts() {
+            entry.gauge().doubt(measured);
         }
     }
 
@@ -211,7 +214,7 @@ impl Compiled {
     /// Calls of the function so far that were recorded, replayed or run natively.
     pub(super) fn calls(&self) -> u64 {
         let takes = lock(&self.budget).takes();
-        self.hits.load(Relaxed) + self.native.load(Relaxed) + u64::from(takes)
+        self.hits.load(Relaxed) + self.natives() + u64::from(takes)
     }
 
     /// Whether nothing may be recorded, because that has cost too much for what it has brought: for good,

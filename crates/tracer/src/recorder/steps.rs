@@ -8,6 +8,9 @@ use super::abandoning::changes_handled;
 use crate::evaluator::sites::Step;
 use crate::faults::{self, Stage};
 
+/// So many instructions are recorded before the clock is asked again whether there is time for more.
+const UNASKED: u64 = 32;
+
 impl Recorder {
     /// An instruction begins that is recorded.
     #[inline(always)]
@@ -31,6 +34,10 @@ impl Recorder {
             && let Err(fault) = faults::at(Stage::Step)
         {
             self.fault(frame.py(), fault);
+        }
+        if self.is_due() && self.session.is_overdue() {
+            self.give_in(frame.py());
+            self.resume.set(0);
         }
         let mut step = Step::Evaluate;
         if self.is_stopped() {
@@ -66,5 +73,11 @@ impl Recorder {
             self.log_step(frame, frame.unit(), opcode, arg);
         }
         step
+    }
+
+    /// Whether to ask if the recording has taken too long: now and then, and before each trace.
+    fn is_due(&self) -> bool {
+        self.session.allowance.is_some()
+            && (self.is_stopped() || self.tally.counted().is_multiple_of(UNASKED))
     }
 }

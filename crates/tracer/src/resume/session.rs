@@ -48,6 +48,8 @@ pub struct Session {
     broken_mark: RefCell<Option<BrokenMark>>,
     estimate: Cell<Estimate>,
     began: clock::Start,
+    /// Nanoseconds after which it's abandoned.
+    pub allowance: Option<u64>,
     asked: RefCell<Option<Asked>>,
     /// Stator's own error that ended it.
     fault: RefCell<Option<Fault>>,
@@ -135,6 +137,7 @@ impl Session {
             broken_mark: RefCell::default(),
             estimate: Cell::default(),
             began: clock::start(),
+            allowance: None,
             asked: RefCell::default(),
             fault: RefCell::default(),
             anatomies: RefCell::default(),
@@ -224,6 +227,11 @@ impl Session {
     /// Nanoseconds since it began.
     pub fn took(&self) -> u64 {
         self.began.took(Span::Recording)
+    }
+
+    /// Whether it has taken more than it may.
+    pub fn is_overdue(&self) -> bool {
+        self.allowance.is_some_and(|allowance| self.took() > allowance)
     }
 
     /// The call is executed from now on.

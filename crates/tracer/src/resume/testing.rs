@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use stator_cpython::shortcut;
+
 use pyo3::prelude::*;
 
 /// Before which instructions of a recording traces end.
@@ -50,12 +52,14 @@ impl Breaks {
 /// Ends traces before every second instruction; `parity` says before which.
 #[pyfunction(name = "_break_everywhere")]
 fn break_everywhere(parity: u64) {
+    shortcut::close_all();
     BREAKS.store(EVERYWHERE + parity % 2, Relaxed);
 }
 
 /// Ends traces that begin at a call before their instruction with this number (from 1); 0: nowhere.
 #[pyfunction(name = "_break_at")]
 fn break_at(number: u32) {
+    shortcut::close_all();
     BREAKS.store(u64::from(number), Relaxed);
 }
 
