@@ -10,6 +10,7 @@ import logging
 import pickle
 import subprocess
 import sys
+import types
 import warnings
 import weakref
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ import torch
 from torch import nn
 
 import stator
+from stator import _ran
 from stator._module import _FLUENT, CompiledModule
 
 
@@ -483,3 +485,60 @@ def test_who_never_calls_it_is_told_at_the_end() -> None:
     )
     assert told.stderr.count("NeverCalledWarning") == 1, told.stderr
     assert "a compiled Net was never called, but Net.forward" in told.stderr
+
+
+class Monitoring:
+    """`sys.monitoring` as CPython 3.12 has it, as far as it is used; `call` calls as that would see it."""
+
+    class events:
+        PY_START = 1
+
+    def __init__(self, *taken: int) -> None:
+        self.tools: dict[int, str] = dict.fromkeys(taken, "another")
+        self.callback: Any = None
+        self.watched: dict[int, int] = {}
+        self.told = 0
+
+    def get_tool(self, tool: int) -> str | None:
+        return self.tools.get(tool)
+
+    def use_tool_id(self, tool: int, name: str) -> None:
+        assert tool not in self.tools
+        self.tools[tool] = name
+
+    def register_callback(self, tool: int, event: int, callback: Any) -> None:
+        assert self.tools[tool] == "stator" and event == self.events.PY_START
+        self.callback = callback
+
+    def set_local_events(self, tool: int, code: Any, events: int) -> None:
+        assert self.tools[tool] == "stator"
+        self.watched[id(code)] = events
+
+    def call(self, function: Any, times: int) -> None:
+        for _ in range(times):
+            if self.watched.get(id(function.__code__)):
+                self.told += 1
+                self.callback(function.__code__, 0)
+
+
+def test_calls_are_counted_where_monitoring_tells_of_them() -> None:
+    def make() -> Any:
+        return lambda: None
+
+    one, other, third = (types.FunctionType(make().__code__.replace(), {}) for _ in range(3))
+    monitoring = Monitoring(3)
+    monitor = _ran.Monitor(monitoring)
+    watched = _ran.Monitored(monitor, [one.__code__, other.__code__])
+    monitoring.call(one, 100)
+    monitoring.call(other, 7)
+    monitoring.call(third, 100)
+    assert watched.has_run(one.__code__) and not watched.has_run(other.__code__)
+    assert not watched.has_run(third.__code__)  # of equal code, which isn't watched
+    assert monitoring.told == 8 + 7
+    # What has run before counts as not run.
+    later = _ran.Monitored(monitor, [one.__code__, other.__code__])
+    monitoring.call(one, 10)
+    monitoring.call(other, 10)
+    assert not later.has_run(one.__code__) and later.has_run(other.__code__)
+    with pytest.raises(RuntimeError, match="is free"):
+        _ran.Monitor(Monitoring(3, 4))

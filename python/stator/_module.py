@@ -21,6 +21,7 @@ from typing import Any, cast
 
 from torch import nn
 
+from stator._ran import Watch, watch
 from stator._settings import Settings, settings_of
 from stator._stator import Compiled
 from stator._targets import compile_target, native_of
@@ -158,8 +159,8 @@ def wrap_module(module: nn.Module, settings: Settings) -> Any:
     _CALL.__set__(wrapper, call)
     _MODULE.__set__(wrapper, module)
     methods = _methods(type(module))
-    methods = {name: code for name, code in methods.items() if not _has_run(code)}
-    weakref.finalize(wrapper, _tell_if_never_called, compiled, methods, os.getpid())
+    watched = watch(methods.values())
+    weakref.finalize(wrapper, _tell_if_never_called, compiled, methods, watched, os.getpid())
     return wrapper
 
 
@@ -179,19 +180,13 @@ def _methods(module_type: type[nn.Module]) -> dict[str, types.CodeType]:
     return methods
 
 
-def _has_run(code: types.CodeType) -> bool:
-    """Whether CPython has run it some eight times: then it has specialized its instructions."""
-    adaptive: bytes = code._co_code_adaptive  # type: ignore[attr-defined]
-    return adaptive != code.co_code
-
-
 def _tell_if_never_called(
-    compiled: Compiled, methods: dict[str, types.CodeType], process: int
+    compiled: Compiled, methods: dict[str, types.CodeType], watched: Watch, process: int
 ) -> None:
     """A wrapper dies, or the process ends. Who ends before anything has run isn't told."""
     if compiled._was_called or process != os.getpid():
         return
-    ran = [name for name, code in methods.items() if _has_run(code)]
+    ran = [name for name, code in methods.items() if watched.has_run(code)]
     if ran:
         code = methods[ran[0]]
         owner = code.co_qualname.rpartition(".")[0]

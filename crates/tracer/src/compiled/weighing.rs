@@ -225,19 +225,19 @@ impl Compiled {
             return false;
         }
         let calls = own.calls();
-        let (allows, waits) = {
-            let budget = lock(&own.budget);
-            (budget.allows(), budget.waits(calls))
+        let (hurries, told) = {
+            let mut budget = lock(&own.budget);
+            let allows = budget.allows();
+            if allows && !budget.waits(calls) {
+                return false;
+            }
+            (budget.hurries(), if allows { None } else { budget.tell() })
         };
-        if allows && !waits {
-            return false;
-        }
-        if lock(&own.budget).hurries() {
+        if hurries {
             for entry in lock(&own.state).entries.iter() {
                 entry.gauge().hurry();
             }
         }
-        let told = (!allows).then(|| lock(&own.budget).tell()).flatten();
         if let Some(why) = told {
             if Log::GraphBreaks.is_on() {
                 Self::say(this, "isn't recorded any more:", &format!("  Why: {why}"));
