@@ -73,13 +73,13 @@ def run_fresh(system: str, bench: str, timeout: float) -> Result:
         if isinstance(row, str):
             return row
         rows.append(row)
-    rows.sort(key=_first_to_eager)
+    rows.sort(key=_first_to_single)
     middle = statistics.median_low(range(len(rows)))
-    return {**rows[middle], "best": _first_to_eager(rows[0]), "worst": _first_to_eager(rows[-1])}
+    return {**rows[middle], "best": _first_to_single(rows[0]), "worst": _first_to_single(rows[-1])}
 
 
-def _first_to_eager(row: dict[str, Any]) -> float:
-    ratio: float = row["first"] / row["eager"]
+def _first_to_single(row: dict[str, Any]) -> float:
+    ratio: float = row["first"] / row["single"]
     return ratio
 
 

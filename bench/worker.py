@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -19,7 +20,7 @@ import torch
 
 import stator
 from bench.cases import BENCHES, Setup, two_arguments
-from bench.measure import best, once, returns_at_once, single_threaded
+from bench.measure import TURNS, best, once, returns_at_once, single_threaded
 
 # The machine has slow moments, so first calls are spread over some time; slow ones are few.
 FIRST_CALLS = 10
@@ -52,6 +53,8 @@ class Row:
 
     eager: float
     first: float
+    single: float | None = None
+    """One eager call, taken as `first` is, and not the best of many: the one in the middle."""
     warm: float | None = None
     replay: float | None = None
     """`backend="eager"`: the graph run by the system itself."""
@@ -106,11 +109,13 @@ def measure(system_name: str, bench_name: str) -> Row:
 
 def measure_fresh(setup: Setup) -> Row:
     """Stator's very first call in a process; only eager has run before. One call has no minimum, so
-    the caller asks several processes."""
-    (eager,) = best(lambda: setup.call(setup.target))
+    the caller asks several processes, and eager calls stand beside it that are taken as it is."""
+    eager_call = partial(setup.call, setup.target)
+    (eager,) = best(eager_call)
+    single = statistics.median(once(eager_call, eager_call) for _ in range(TURNS))
     compiled = stator.compile(setup.target, backend=returns_at_once)
-    first = once(partial(setup.call, compiled), partial(setup.call, setup.target))
-    return Row(eager=eager, first=first)
+    first = once(partial(setup.call, compiled), eager_call)
+    return Row(eager=eager, first=first, single=single)
 
 
 def _replay(replayed: Any, setup: Setup, eager: float) -> float:

@@ -31,6 +31,21 @@ enum Use {
     Writes,
 }
 
+/// What the analysis needs of an instruction.
+struct Step {
+    /// The instructions that it may go to: the next one, a jump's target, a handler.
+    ways: [u32; 3],
+    accesses: [Option<(usize, Use)>; 2],
+}
+
+const NOWHERE: u32 = u32::MAX;
+
+impl Step {
+    fn ways(&self) -> impl Iterator<Item = usize> {
+        self.ways.iter().filter(|to| **to != NOWHERE).map(|to| *to as usize)
+    }
+}
+
 impl Liveness {
     /// Analyses the decoded instructions of a code object with `locals` fast locals.
     ///
@@ -51,13 +66,12 @@ impl Liveness {
         let width = locals.div_ceil(BITS).max(1);
         let empty = vec![0; width * instructions.len()];
         let mut live = Self { instructions, width, before: empty.clone(), behind: empty };
+        let steps: Vec<Step> =
+            (0..live.instructions.len()).map(|at| live.step(version, at, handlers[at])).collect();
         // What a walk learns goes upwards; only ways that lead back have to be walked again.
-        let leads_back = |at: usize| {
-            let ways = [live.instructions[at].target, handlers[at]];
-            ways.into_iter().flatten().any(|to| to.index() <= at)
-        };
-        let has_loops = (0..live.instructions.len()).any(leads_back);
-        while live.pass(version, &handlers) && has_loops {}
+        let leads_back = |(at, step): (usize, &Step)| step.ways().any(|to| to <= at);
+        let has_loops = steps.iter().enumerate().any(leads_back);
+        while live.pass(&steps) && has_loops {}
         Ok(live)
     }
 
@@ -67,36 +81,35 @@ impl Liveness {
         &self.instructions
     }
 
+    /// Where an instruction goes and what it does with locals.
+    fn step(&self, version: Version, at: usize, handler: Option<InstrId>) -> Step {
+        let instruction = &self.instructions[at];
+        let info = version.info(instruction.opcode);
+        let flow = info.map_or(Flow::Stop, |info| info.flow);
+        let place = |to: Option<usize>| {
+            to.filter(|to| *to < self.instructions.len()).map_or(NOWHERE, |to| to as u32)
+        };
+        let falls = matches!(flow, Flow::Next | Flow::Branch).then_some(at + 1);
+        let jumps = instruction.target.map(InstrId::index);
+        let ways = [place(falls), place(jumps), place(handler.map(InstrId::index))];
+        Step { ways, accesses: accesses(instruction, info.map(|info| info.arg), handler.is_some()) }
+    }
+
     /// One walk from the last instruction to the first; whether anything changed.
-    fn pass(&mut self, version: Version, handlers: &[Option<InstrId>]) -> bool {
+    fn pass(&mut self, steps: &[Step]) -> bool {
         let mut changed = false;
-        for at in (0..self.instructions.len()).rev() {
-            let instruction = self.instructions[at];
-            let info = version.info(instruction.opcode);
-            let flow = info.map_or(Flow::Stop, |info| info.flow);
-            let falls = matches!(flow, Flow::Next | Flow::Branch).then_some(at + 1);
-            let jumps = instruction.target.map(InstrId::index);
-            let handled = handlers[at].map(InstrId::index);
-            let ways = [falls, jumps, handled].into_iter().flatten();
-            let ways: [Option<usize>; 3] = collect(ways.filter(|to| *to < self.instructions.len()));
+        for (at, step) in steps.iter().enumerate().rev() {
             for word in 0..self.width {
-                let behind = ways
-                    .iter()
-                    .flatten()
-                    .fold(0, |all, to| all | self.before[to * self.width + word]);
+                let live = |to: usize| self.before[to * self.width + word];
+                let behind = step.ways().fold(0, |all, to| all | live(to));
                 let slot = at * self.width + word;
                 self.behind[slot] = behind;
                 let mut before = behind;
-                for (local, access) in accesses(&instruction, info.map(|info| info.arg)) {
-                    if local / BITS != word {
-                        continue;
-                    }
-                    let bit = 1 << (local % BITS);
+                for (local, access) in step.accesses.iter().flatten() {
+                    let bit = if local / BITS == word { 1 << (local % BITS) } else { 0 };
                     match access {
                         Use::Reads => before |= bit,
-                        // An error handler may still see the old value.
-                        Use::Writes if handled.is_none() => before &= !bit,
-                        Use::Writes => {}
+                        Use::Writes => before &= !bit,
                     }
                 }
                 changed |= self.before[slot] != before;
@@ -132,24 +145,23 @@ impl Liveness {
     }
 }
 
-fn collect(ways: impl Iterator<Item = usize>) -> [Option<usize>; 3] {
-    let mut all = [None; 3];
-    all.iter_mut().zip(ways).for_each(|(slot, way)| *slot = Some(way));
-    all
-}
-
-/// The fast locals that an instruction names. Writes come first: what is both is read before.
-fn accesses(instruction: &Instruction, arg: Option<Arg>) -> impl Iterator<Item = (usize, Use)> {
+/// The fast locals that an instruction names.
+fn accesses(
+    instruction: &Instruction,
+    arg: Option<Arg>,
+    is_handled: bool,
+) -> [Option<(usize, Use)>; 2] {
     let number = instruction.arg as usize;
-    let writes = matches!(instruction.opcode, Opcode::STORE_FAST);
-    let (first, second) = match arg {
-        Some(Arg::Local) if writes => (Some((number, Use::Writes)), None),
-        Some(Arg::Local | Arg::Free) => (Some((number, Use::Reads)), None),
+    match arg {
+        Some(Arg::Local) if instruction.opcode == Opcode::STORE_FAST => {
+            // A handler may still see the old value.
+            [(!is_handled).then_some((number, Use::Writes)), None]
+        }
+        Some(Arg::Local | Arg::Free) => [Some((number, Use::Reads)), None],
         // Pairs of 3.13: reading is the safe assumption.
-        Some(Arg::LocalPair) => (Some((number >> 4, Use::Reads)), Some((number & 15, Use::Reads))),
-        _ => (None, None),
-    };
-    first.into_iter().chain(second)
+        Some(Arg::LocalPair) => [Some((number >> 4, Use::Reads)), Some((number & 15, Use::Reads))],
+        _ => [None, None],
+    }
 }
 
 #[cfg(test)]

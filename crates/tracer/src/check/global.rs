@@ -128,6 +128,26 @@ pub fn read(py: Python<'_>) -> PyResult<Arc<GlobalState>> {
     Ok(state)
 }
 
+/// Reads the state as it is, and as it is with gradients the other way: programs are compiled under the
+/// one and often called under the other, and the first call is not to pay for reading.
+///
+/// # Errors
+/// What PyTorch raises.
+pub fn read_usual(py: Python<'_>) -> PyResult<()> {
+    let state = read(py)?;
+    if state.facts.is_empty() || foreign_mode(&state).is_some() || KNOWN.with_borrow(Vec::len) != 1
+    {
+        return Ok(());
+    }
+    let torch = modules::import(py, "torch._C")?;
+    let switch = |on: bool| torch.call_method1("_set_grad_enabled", (on,)).map(drop);
+    let is_on: bool = torch.call_method0("is_grad_enabled")?.extract()?;
+    switch(!is_on)?;
+    let other = read(py);
+    switch(is_on)?;
+    other.map(drop)
+}
+
 /// The state that these words stand for, if it was read before.
 fn remembered(words: &Words) -> Option<Arc<GlobalState>> {
     KNOWN.with_borrow_mut(|known| {

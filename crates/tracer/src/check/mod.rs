@@ -20,7 +20,7 @@ pub mod testing;
 mod walk;
 
 pub use failure::{Failure, Found};
-pub use global::{foreign_mode, read as read_global_state};
+pub use global::{foreign_mode, read as read_global_state, read_usual as read_usual_states};
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};

@@ -292,24 +292,27 @@ impl Kinds {
     #[inline]
     pub fn of(&mut self, object: Borrowed<'_, '_>) -> Kind {
         let address = stator_cpython::heap::types::address_of(object);
+        match self.recent[slot(address)] {
+            (known, kind) if known == address && !matches!(kind, Kind::Slice | Kind::Tensor) => {
+                kind
+            }
+            _ => self.find(object, address),
+        }
+    }
+
+    /// The kind of an object whose type wasn't asked for lately, or doesn't tell it alone. Apart, so that
+    /// what is asked for all the time saves no registers.
+    #[inline(never)]
+    fn find(&mut self, object: Borrowed<'_, '_>, address: usize) -> Kind {
         let (known, mut kind) = self.recent[slot(address)];
         if known != address {
             kind = self.of_type(&object.get_type());
             self.recent[slot(address)] = (address, kind);
         }
         match kind {
-            Kind::Slice | Kind::Tensor => self.of_instance(object, kind),
-            _ => kind,
-        }
-    }
-
-    /// The kind of an object whose type doesn't tell it alone.
-    fn of_instance(&self, object: Borrowed<'_, '_>, kind: Kind) -> Kind {
-        match kind {
             Kind::Slice if heap::is_constant(object) => Kind::Constant,
             // Other tensors hold what no guard compares: each use of one is a break.
             Kind::Tensor if !tensor::is_ordinary(object, false) => {
-                let address = stator_cpython::heap::types::address_of(object);
                 let stands_in = self.by_type.get(&address) == Some(&Kind::Tensor);
                 if stands_in && tensor::is_ordinary(object, true) { kind } else { Kind::Opaque }
             }
@@ -332,7 +335,6 @@ impl Kinds {
     }
 
     /// The kind of an object's type.
-    #[cold]
     fn of_type(&mut self, ty: &Bound<'_, PyType>) -> Kind {
         let address = ty.as_ptr() as usize;
         if let Some(&kind) = self.by_type.get(&address).or_else(|| self.exact.get(&address)) {

@@ -302,7 +302,7 @@ pub fn prepare(py: Python<'_>) -> PyResult<()> {
     let _ = stator_operators::raising("");
     Functions::get(py)?;
     kinds::Kinds::new(py)?;
-    crate::check::read_global_state(py).map(drop)
+    crate::check::read_usual_states(py)
 }
 
 impl Recorder {

@@ -302,10 +302,13 @@ impl State {
     /// The kind of an object whose contents nobody looks at.
     #[inline]
     pub fn kind_alone(&mut self, object: Borrowed<'_, '_>) -> Kind {
-        if !self.carried.is_empty() && self.carried(object).is_some() {
-            return Kind::Opaque;
-        }
-        self.kinds.of(object)
+        if self.carried.is_empty() { self.kinds.of(object) } else { self.kind_behind_break(object) }
+    }
+
+    /// The kind of an object where some can only be passed on.
+    #[inline(never)]
+    fn kind_behind_break(&mut self, object: Borrowed<'_, '_>) -> Kind {
+        if self.carried(object).is_some() { Kind::Opaque } else { self.kinds.of(object) }
     }
 
     /// Fails for an outside object whose state C code would read: nothing guards it.
