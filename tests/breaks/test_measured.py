@@ -250,6 +250,47 @@ def test_recordings_beyond_the_first_keep_within_three_calls_or_five_millisecond
         assert costs <= limit
 
 
+@pytest.mark.parametrize("is_long", [False, True])
+def test_recordings_that_take_longer_than_is_left_are_abandoned(is_long: bool) -> None:
+    """Each thing that a recording executes takes some time. Whatever was done by then is done once."""
+    layers, done = [1], [0]
+
+    def at_the_beginning(x: Tensor, number: int) -> Tensor:
+        for _ in range(layers[0]):
+            x = x * 0.5 + len(str(number))
+            done[0] += 1
+        return x
+
+    def behind_a_break(x: Tensor, number: int) -> Tensor:
+        note(number)
+        return at_the_beginning(x, number)
+
+    def in_a_handler(x: Tensor, number: int) -> Tensor:
+        with torch.no_grad():
+            try:
+                raise ValueError(number)
+            except ValueError:
+                return at_the_beginning(x, number)
+
+    def in_a_generator(x: Tensor, number: int) -> Tensor:
+        return next(at_the_beginning(x, number) for _ in range(2))
+
+    for program in (at_the_beginning, behind_a_break, in_a_handler, in_a_generator):
+        compiled = stator.compile(program, recompile_limit=1000)
+        later = 0
+        with _testing.spans(replay=10_000, native=10_000, step=1000):
+            for number in range(8):
+                # Long ones don't fit into five milliseconds.
+                layers[0] = 1 if number == 0 else (3000 if is_long else 20) + number
+                done[0] = 0
+                before = stator.stats(compiled).traces
+                result = compiled(X, number)
+                assert done[0] == layers[0] and torch.equal(result, program(X, number))
+                later += stator.stats(compiled).traces - before if number > 0 else 0
+        # What comes before a break is a trace of its own.
+        assert (later <= 1) == is_long, program.__name__
+
+
 def test_a_call_at_rest_is_right() -> None:
     @stator.compile
     def function(x: Tensor, state: list[int]) -> Tensor:

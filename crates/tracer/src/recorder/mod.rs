@@ -162,7 +162,7 @@ pub struct Recorder {
     root: usize,
     entered_root: Cell<bool>,
     trace_log: bool,
-    /// Whether there is one of these, or marks: a step is more than counting then.
+    /// Whether there is one of these, or marks, or a bound of time: a step is more than counting then.
     is_watchful: bool,
     /// The ids of functions under `torch.compiler.allow_in_graph`.
     allowed_by_torch: FxHashSet<usize>,
@@ -359,6 +359,7 @@ impl Recorder {
     ) -> PyResult<Self> {
         let has_marks = session.points.has_marks() || Breaks::now() != Breaks::None;
         let trace_log = Log::Trace.is_on();
+        let is_bounded = session.allowance.is_some();
         Ok(Self {
             state: RefCell::new(state),
             functions: Functions::get(py)?,
@@ -387,7 +388,7 @@ impl Recorder {
             root,
             entered_root: Cell::new(false),
             trace_log,
-            is_watchful: has_marks || trace_log || faults::is_armed(),
+            is_watchful: has_marks || trace_log || faults::is_armed() || is_bounded,
             allowed_by_torch: crate::marks::allowed_by_torch(py),
             machinery: machinery::Machinery::default(),
             suspended_modes: RefCell::new(Vec::new()),
