@@ -28,7 +28,7 @@ const CLOSE_DISTANCE: u32 = 32;
 /// The distances double up to this many.
 const FURTHEST: u32 = 1 << 16;
 /// Nanoseconds that a native call takes which aren't measured with it: the way through Stator.
-const WAY: u64 = 300;
+const WAY: u64 = 100;
 
 /// What is done with a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(look(&gauge, 50_000, 9_000).0, SHARE as u32 * 4 * 41 / 9 + LATER);
         assert_eq!(look(&gauge, 8_900, 9_000).2, Finding::Loses);
         assert_eq!(look(&gauge, 8_000, 9_000).2, Finding::Gains);
-        assert_eq!(look(&gauge, 9_500, 9_000).2, Finding::Gains);
+        assert_eq!(look(&gauge, 9_300, 9_000).2, Finding::Gains);
     }
 
     #[test]
