@@ -143,6 +143,8 @@ pub enum Model {
     },
     /// `object.__reduce_ex__`.
     Reduce,
+    /// `random.Random.random` and such: moves its receiver on.
+    Draw,
     /// `copy.deepcopy`: as one piece, or followed as any Python function is.
     DeepCopy,
 }

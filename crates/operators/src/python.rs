@@ -12,10 +12,10 @@ use Class::{Emitter as Emits, Model as Modelled};
 use Emitter::{Log, Warn, WarnExplicit};
 use Model::{
     Binary, Call, Compare, ContainerWrite, Contains, ContextGet, ContextReset, ContextSet,
-    DeepCopy, DelAttr, DelItem, DictRead, DictSlotRead, GeneratorStep, GetAttr, GetItem, HasAttr,
-    Hash, Id, IsInstance, IsSame, Iter, Len, New, Next, Nothing, ObjectDelAttr, ObjectGetAttr,
-    ObjectSetAttr, RecursionLimit, Reduce, Repr, Scalar, SequenceRead, SetAttr, SetItem,
-    Substitute, Super, TypeCall, TypeOf, Unary, Vars,
+    DeepCopy, DelAttr, DelItem, DictRead, DictSlotRead, Draw, GeneratorStep, GetAttr, GetItem,
+    HasAttr, Hash, Id, IsInstance, IsSame, Iter, Len, New, Next, Nothing, ObjectDelAttr,
+    ObjectGetAttr, ObjectSetAttr, RecursionLimit, Reduce, Repr, Scalar, SequenceRead, SetAttr,
+    SetItem, Substitute, Super, TypeCall, TypeOf, Unary, Vars,
 };
 use Traits as T;
 
@@ -238,6 +238,7 @@ pub const PYTHON: &[Row] = &[
     row("operator", "irshift", Modelled(Binary(BinaryOp::InPlaceRshift)), NONE),
     row("operator", "imatmul", Modelled(Binary(BinaryOp::InPlaceMatrixMultiply)), NONE),
     row("operator", "delitem", Modelled(DelItem), NONE),
+    row("_random:Random", "random getrandbits", Modelled(Draw), NONE),
     row("bisect", "bisect bisect_left bisect_right", Pure, NONE),
     row("posix", "fspath", Pure, NONE),
     row("re:Pattern", "split findall", Pure, NONE),

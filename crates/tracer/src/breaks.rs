@@ -148,6 +148,10 @@ breaks! {
     Asked "SB019" "a break that a test of Stator asked for"
         "stator._testing is in use"
         "don't use stator._testing outside tests"
+    /// A random number that can't be a symbol.
+    RandomNumber "SB027" "the value of a random number is needed"
+        "each call draws another one, so a trace for one value would not be used again"
+        "compute with the number or compare it, or draw it outside the compiled function"
 }
 
 /// One occurrence of a break.

@@ -22,6 +22,7 @@ pub mod compiling;
 pub mod config;
 mod constant_data;
 pub mod disabled;
+mod draws;
 mod effects;
 mod emission;
 mod entries;

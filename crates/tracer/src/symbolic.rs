@@ -1,9 +1,10 @@
 //! The symbolic facts of an entry: which numbers it reads from what its sources hold, and the
 //! compiled conditions on them.
 
-use pyo3::prelude::*;
+use pyo3::types::{PyFloat, PyInt};
 use smallvec::SmallVec;
 use stator_cpython::heap::tensor;
+use stator_cpython::heap::twister::{self, Draw, Drawn};
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::SourceId;
 use stator_shapes::Program;
@@ -30,6 +31,8 @@ pub enum Part {
     Stride(usize),
     /// Where in its storage a tensor begins.
     Offset,
+    /// What a random generator gives after so many words of its own.
+    Drawn(u32, Draw),
 }
 
 /// A fact, compiled.
@@ -77,8 +80,29 @@ impl Part {
             Self::Size(index) => tensor::size(object, index),
             Self::Stride(index) => tensor::stride(object, index),
             Self::Offset => tensor::info(object).map(|info| info.storage_offset),
+            Self::Drawn(skipped, draw) => match twister::peek(object, skipped, draw)? {
+                Drawn::Integer(number) => Some(number),
+                Drawn::Float(_) => None,
+            },
             Self::Float => None,
         }
+    }
+
+    /// The float in an object; `None` if there is none.
+    pub fn float(self, object: Borrowed<'_, '_>) -> Option<f64> {
+        match self {
+            Self::Float => object.extract().ok(),
+            Self::Drawn(skipped, draw) => match twister::peek(object, skipped, draw)? {
+                Drawn::Float(number) => Some(number),
+                Drawn::Integer(_) => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Whether the number is a float.
+    pub fn is_float(self) -> bool {
+        matches!(self, Self::Float | Self::Drawn(_, Draw::Float))
     }
 
     /// How the number prints that is this of an object.
@@ -88,11 +112,25 @@ impl Part {
             Self::Size(index) => format!("{object}.size()[{index}]"),
             Self::Offset => format!("{object}.storage_offset()"),
             Self::Integer | Self::Float => object,
+            Self::Drawn(skipped, Draw::Float) => format!("{object}.random()[{skipped}]"),
+            Self::Drawn(skipped, Draw::Bits(bits)) => {
+                format!("{object}.getrandbits({bits})[{skipped}]")
+            }
         }
     }
 }
 
 impl Slot {
+    /// The number in what its source holds, as an object of its own.
+    pub fn number<'py>(&self, object: &Object<'py>) -> Option<Object<'py>> {
+        let py = object.py();
+        if self.part.is_float() {
+            let number = self.part.float(object.as_borrowed())?;
+            return Some(PyFloat::new(py, number).into_any());
+        }
+        Some(PyInt::new(py, self.integer(object)?).into_any())
+    }
+
     /// The integer in what its source holds; `None` if there is none of 64 bits, or it's a float.
     pub fn integer(&self, object: &Object<'_>) -> Option<i64> {
         self.part.integer(object.as_borrowed())
@@ -104,9 +142,9 @@ impl Symbolic {
     pub fn read(&self, objects: &[Object<'_>]) -> Option<Numbers> {
         let mut numbers = Numbers::default();
         for (slot, object) in self.slots.iter().zip(objects) {
-            let (integer, float) = match slot.part {
-                Part::Float => (0, object.extract().ok()?),
-                _ => (slot.integer(object)?, 0.0),
+            let (integer, float) = match slot.part.is_float() {
+                true => (0, slot.part.float(object.as_borrowed())?),
+                false => (slot.integer(object)?, 0.0),
             };
             numbers.integers.push(integer);
             numbers.floats.push(float);
@@ -131,9 +169,9 @@ impl Symbolic {
         let mut text = String::new();
         for (index, slot) in self.slots.iter().enumerate() {
             let separator = if index > 0 { ", " } else { "" };
-            let value = match slot.part {
-                Part::Float => numbers.floats[index].to_string(),
-                _ => numbers.integers[index].to_string(),
+            let value = match slot.part.is_float() {
+                true => numbers.floats[index].to_string(),
+                false => numbers.integers[index].to_string(),
             };
             text += &format!("{separator}{} = {value}", self.names[index]);
         }

@@ -21,6 +21,7 @@ pub mod mortal;
 pub mod snapshot;
 pub mod tensor;
 pub mod torch;
+pub mod twister;
 pub mod types;
 pub mod weak;
 mod words;

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pyo3::exceptions::{PyException, PyMemoryError, PyRuntimeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyFunction, PyInt, PySequence, PySequenceMethods, PyTuple};
+use pyo3::types::{PyFunction, PySequence, PySequenceMethods, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::heap::tensor;
 use stator_cpython::modules;
@@ -50,7 +50,16 @@ impl Entry {
         if !emission::may_be_given(py, &self.traced, &self.outside(resolved)) {
             return Ok(Replay::Restart("user code may learn of a warning or log record"));
         }
-        let sizes = self.size_inputs(py, resolved);
+        if let Some(draws) = &self.traced.draws {
+            done.drawn = draws.look(self.slots(resolved));
+            let symbolic = self.traced.symbolic.as_ref();
+            let is_checked = symbolic.is_some_and(|it| self.check_symbolic(it, resolved).is_ok());
+            if done.drawn.is_none() || !is_checked {
+                return Ok(Replay::Restart(DRAWN));
+            }
+        }
+        done.sizes = self.size_inputs(resolved);
+        let sizes = done.sizes.clone();
         let inputs = self.graph_inputs(resolved, &sizes);
         let (made, deferred) = match backend {
             None => (None, deferred),
@@ -140,14 +149,13 @@ impl Entry {
     /// The sizes among the graph's inputs, with their positions.
     pub(super) fn size_inputs<'py>(
         &self,
-        py: Python<'py>,
         resolved: &Resolved<'py>,
     ) -> SmallVec<[(usize, Object<'py>); 4]> {
         let Some(symbolic) = &self.traced.symbolic else { return SmallVec::new() };
         let objects = self.slots(resolved);
         let size = |slot: usize| {
-            let size = symbolic.slots[slot].integer(&objects[slot]);
-            PyInt::new(py, size.expect("the numbers were checked")).into_any()
+            let size = symbolic.slots[slot].number(&objects[slot]);
+            size.expect("the numbers were checked")
         };
         symbolic.inputs.iter().map(|(position, slot)| (*position, size(*slot))).collect()
     }
@@ -207,10 +215,16 @@ impl Entry {
             },
         };
         faults::at(Stage::Run)?;
+        if let (Some(draws), Some(before)) = (&traced.draws, &done.drawn)
+            && !draws.take(before)
+        {
+            return Err(Replay::Restart(DRAWN).into());
+        }
         let before = if undo.may_write { rollback::versions(inputs) } else { SmallVec::new() };
         let written = if undo.may_write { inputs } else { &[] };
         done.ran = Some(Before {
             generators: saved,
+            drawn: done.drawn.take(),
             copies,
             first,
             versions: before,
@@ -292,6 +306,12 @@ impl Entry {
             && undo.covers(traced, failed, inputs, &before.versions, &before.copies)
             && before.copies.restore(py).is_ok_and(|restored| restored);
         let is_interrupted = undo::is_interrupted(py, traced, failed, &error);
+        let drawn = traced.draws.as_ref().zip(before.drawn.as_ref());
+        if let Some((draws, drawn)) = drawn
+            && (is_undone || failed.is_some())
+        {
+            draws.give_back(drawn, failed.filter(|_| !is_undone));
+        }
         if !is_undone {
             if let Some(failed) = failed {
                 tracebacks::lead_in(py, &error, &traced.graph, &traced.codes, failed);
@@ -335,6 +355,9 @@ impl Entry {
 fn is_for_want_of_memory(py: Python<'_>, error: &PyErr) -> bool {
     error.is_instance_of::<PyMemoryError>(py) || error.is_instance_of::<PyRuntimeError>(py)
 }
+
+/// Why a replay that draws random numbers doesn't.
+const DRAWN: &str = "another thread has drawn a random number";
 
 /// What runs a graph.
 enum Run<'e, 'a> {

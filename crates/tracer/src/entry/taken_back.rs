@@ -12,6 +12,7 @@ use stator_graph::NodeId;
 use super::interrupted::Answer;
 use super::{Entry, Replay};
 use crate::check::Resolved;
+use crate::draws;
 use crate::effects;
 use crate::faults::{Escape, Fault, contain};
 use crate::replay::{Outputs, Pass, Running};
@@ -52,6 +53,10 @@ impl<'py> From<Replay<'py>> for Ended<'py> {
 pub(super) struct Done<'e, 'py> {
     /// How the inputs were before the graph ran, if it did.
     pub(super) ran: Option<Before<'py>>,
+    /// The random generator that the trace draws from, until it does.
+    pub(super) drawn: Option<draws::Before<'py>>,
+    /// The sizes among the graph's inputs, and the random numbers.
+    pub(super) sizes: SmallVec<[(usize, Object<'py>); 4]>,
     /// The run of the graph's program, until it ends.
     pub(super) running: Option<Running<'e, 'py>>,
     /// The node at which Stator failed while the graph ran.
@@ -69,6 +74,7 @@ pub(super) struct Done<'e, 'py> {
 /// The state before a graph ran.
 pub(super) struct Before<'py> {
     pub(super) generators: rollback::Generators,
+    pub(super) drawn: Option<draws::Before<'py>>,
     pub(super) copies: undo::Copies<'py>,
     /// What the copies are of, if this is the entry's first replay.
     pub(super) first: Option<undo::Plan>,
@@ -178,6 +184,9 @@ impl Entry {
         let traced = &self.traced;
         rollback::restore_modes(py, &traced.graph, &traced.guards, done.failed)?;
         before.copies.restore(py)?;
+        if let (Some(draws), Some(drawn)) = (&traced.draws, &before.drawn) {
+            draws.give_back(drawn, None);
+        }
         rollback::restore_generators(py, &before.generators)
     }
 
@@ -194,7 +203,7 @@ impl Entry {
         if let Some(running) = &mut done.running {
             running.set_pass(pass);
             running.ask(None);
-            let sizes = self.size_inputs(py, resolved);
+            let sizes = done.sizes.clone();
             let outputs = self.go_on(py, &self.graph_inputs(resolved, &sizes), done)?;
             done.outputs = Some(outputs);
         }

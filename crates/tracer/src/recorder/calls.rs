@@ -198,6 +198,7 @@ impl Recorder {
     ) -> Result<Object<'py>> {
         // A method bound by C code (`x.add`): called through its descriptor, the receiver in front.
         if let Some((receiver, descriptor)) = heap::bound_builtin(callable) {
+            self.know_generator(frame, callable, receiver.as_borrowed());
             self.know_receiver(frame, receiver.as_borrowed());
             let all = with_receiver(receiver.as_borrowed(), args);
             return self.call_builtin(frame, descriptor.as_borrowed(), &all, names);

@@ -30,6 +30,7 @@ mod deep;
 mod descriptors;
 mod dictionaries;
 mod dimensions;
+mod draws;
 mod dynamic;
 mod effects;
 mod emissions;

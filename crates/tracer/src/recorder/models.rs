@@ -176,6 +176,9 @@ impl Recorder {
                 });
                 Ok(object)
             }
+            (Model::Draw, [generator, args @ ..]) => {
+                self.draw(frame, callable, *generator, args, native)
+            }
             (Model::DeepCopy, _) => self.deep_copy(frame, callable, args),
             (Model::Nothing, _) => native(),
             (Model::TypeCall, [class, rest @ ..]) if self.kind(*class) == Kind::Type => {

@@ -23,6 +23,7 @@ use super::{Recorder, Recording};
 use crate::accelerator;
 use crate::breaks::{Break, Place, Reason};
 use crate::compiling;
+use crate::draws::Draws;
 use crate::effects::{Part, Store};
 use crate::emission::Emission;
 use crate::evaluator::{Link, evaluate};
@@ -87,6 +88,8 @@ pub struct Traced {
     pub known_lists: Box<[u32]>,
     /// The facts about symbols, if there are any.
     pub symbolic: Option<Box<Symbolic>>,
+    /// The random numbers that a replay draws.
+    pub draws: Option<Draws>,
     /// What `torch.compiler.is_compiling()` answered, if it was asked.
     pub asked: Option<bool>,
     /// What CPython does for it.
@@ -430,6 +433,7 @@ impl Finish {
             emissions,
             known_lists,
             symbolic,
+            draws: state.draws.map(|(_, draws)| draws),
             asked: state.asked,
             work: Work::default(),
         })

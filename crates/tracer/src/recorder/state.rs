@@ -103,6 +103,8 @@ pub struct State {
     pub begins: Option<Place>,
     /// What `torch.compiler.is_compiling()` answered, if the trace asked.
     pub asked: Option<bool>,
+    /// The random generator that the trace draws from, and what it draws.
+    pub draws: Option<(Py<PyAny>, crate::draws::Draws)>,
     /// Code objects of nodes' places.
     pub codes: Vec<Py<PyAny>>,
     code_ids: FxHashMap<usize, u32>,
@@ -229,6 +231,7 @@ impl State {
             frames: Vec::new(),
             begins: None,
             asked: None,
+            draws: None,
             codes: Vec::new(),
             code_ids: FxHashMap::default(),
             locations: Vec::with_capacity(room.locations),

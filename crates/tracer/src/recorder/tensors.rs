@@ -259,6 +259,7 @@ impl Recorder {
                 }
             }
             let made = target(state);
+            state.refuse_behind_draws(made)?;
             known = Some(made);
             self.risk(state, frame, made, &recorded.args, &recorded.names)?;
             Ok(state.given(args, names))

@@ -1,0 +1,136 @@
+//! Numbers that the trace draws from a `random.Random` generator: symbols.
+
+use pyo3::prelude::*;
+use stator_cpython::Result;
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::twister::{Draw, Drawn, Twister, peek};
+use stator_cpython::object::{Borrowed, Object};
+use stator_graph::{Target, Value};
+use stator_guards::SourceId;
+
+use super::Recorder;
+use super::look as heap;
+use super::state::{State, Stop};
+use crate::breaks::Reason;
+use crate::draws::Draws;
+use crate::raises::Call;
+use crate::symbolic::Part;
+
+type Noted<T> = std::result::Result<T, Stop>;
+
+/// What is to be drawn.
+struct Planned {
+    source: SourceId,
+    part: Part,
+    draw: Draw,
+}
+
+impl Recorder {
+    /// `random()` or `getrandbits()` of a generator.
+    pub(super) fn draw<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        generator: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        self.concrete(frame, args, "read by a random generator");
+        let planned = self.note(frame, |state| state.plan_draw(callable, generator, args));
+        let foretold = planned.as_ref().and_then(|planned| peek(generator, 0, planned.draw));
+        let result = native()?;
+        let Some(planned) = planned else { return Ok(result) };
+        let own = self.note(frame, |state| {
+            let number = match foretold {
+                Some(Drawn::Float(number)) => result.extract().ok() == Some(number),
+                Some(Drawn::Integer(number)) => result.extract().ok() == Some(number),
+                None => false,
+            };
+            if !number {
+                return Err((Reason::OpaqueCall, heap::name_of(callable)));
+            }
+            Ok(state.drawn(&planned, generator, &result))
+        });
+        Ok(own.unwrap_or(result))
+    }
+
+    /// Lets a generator that a function of a module is bound to (`random.random`) be known by the function.
+    pub(super) fn know_generator(
+        &self,
+        frame: &Frame<'_>,
+        bound: Borrowed<'_, '_>,
+        generator: Borrowed<'_, '_>,
+    ) {
+        self.note(frame, |state| {
+            if state.origin(generator).is_none()
+                && state.is_identity_guarded(bound)
+                && Twister::of(generator).is_some()
+            {
+                state.anchor(generator);
+            }
+            Ok(())
+        });
+    }
+}
+
+impl State {
+    fn plan_draw(
+        &mut self,
+        callable: Borrowed<'_, '_>,
+        generator: Borrowed<'_, '_>,
+        args: &[Borrowed<'_, '_>],
+    ) -> Noted<Planned> {
+        let refuse = |what: &str| Err((Reason::RandomNumber, what.to_string()));
+        let bits = |bits: &Borrowed<'_, '_>| bits.extract().ok().filter(|it| (1..=32).contains(it));
+        let draw = match args {
+            [] => Some(Draw::Float),
+            [given] => bits(given).map(Draw::Bits),
+            _ => None,
+        };
+        let Some(draw) = draw else { return refuse("of more than 32 bits") };
+        if self.program.is_some() || Twister::of(generator).is_none() {
+            return Err((Reason::OpaqueCall, heap::name_of(callable)));
+        }
+        let Some(source) = self.source(generator) else {
+            return refuse("of a generator that the function made");
+        };
+        // Functions of numbers don't draw.
+        let is_users = |id, value| {
+            !matches!(value, Value::Integer | Value::Float)
+                && Call::of(&self.graph, id).is_some_and(|it| it.is_users())
+        };
+        if self.graph.nodes().any(|(id, node)| is_users(id, node.value)) {
+            return refuse("behind code of the program's own, which may have drawn");
+        }
+        let drawn = self.draws.as_ref();
+        if drawn.is_some_and(|(known, _)| !generator.is(known)) {
+            return refuse("of a second generator");
+        }
+        let words = drawn.map_or(0, |(_, draws)| draws.words());
+        Ok(Planned { source, part: Part::Drawn(words, draw), draw })
+    }
+
+    /// Takes what was drawn as a symbol; the object that it is.
+    fn drawn<'py>(
+        &mut self,
+        planned: &Planned,
+        generator: Borrowed<'_, 'py>,
+        value: &Object<'py>,
+    ) -> Object<'py> {
+        let (own, slot) = self.adopt_drawn(planned.source, planned.part, value);
+        let nodes = self.graph.nodes().count();
+        let first = || (generator.to_owned().unbind(), Draws { slot, made: Vec::new() });
+        let (_, draws) = self.draws.get_or_insert_with(first);
+        draws.made.push((nodes, planned.draw.words()));
+        own
+    }
+
+    /// Why code of the program's own can't be a node, if a number was drawn before.
+    pub(super) fn refuse_behind_draws(&self, target: Target) -> Noted<()> {
+        let call = Call { graph: &self.graph, target, args: &[], keywords: &[] };
+        if self.draws.is_none() || !call.is_users() {
+            return Ok(());
+        }
+        Err((Reason::RandomNumber, format!("before {}, which may draw another", call.name())))
+    }
+}
