@@ -145,6 +145,10 @@ pub enum Model {
     Reduce,
     /// `random.Random.random` and such: moves its receiver on.
     Draw,
+    /// `lock.acquire` and such.
+    LockTake,
+    /// `lock.release` and such.
+    LockGive,
     /// `copy.deepcopy`: as one piece, or followed as any Python function is.
     DeepCopy,
 }

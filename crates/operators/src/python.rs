@@ -13,9 +13,9 @@ use Emitter::{Log, Warn, WarnExplicit};
 use Model::{
     Binary, Call, Compare, ContainerWrite, Contains, ContextGet, ContextReset, ContextSet,
     DeepCopy, DelAttr, DelItem, DictRead, DictSlotRead, Draw, GeneratorStep, GetAttr, GetItem,
-    HasAttr, Hash, Id, IsInstance, IsSame, Iter, Len, New, Next, Nothing, ObjectDelAttr,
-    ObjectGetAttr, ObjectSetAttr, RecursionLimit, Reduce, Repr, Scalar, SequenceRead, SetAttr,
-    SetItem, Substitute, Super, TypeCall, TypeOf, Unary, Vars,
+    HasAttr, Hash, Id, IsInstance, IsSame, Iter, Len, LockGive, LockTake, New, Next, Nothing,
+    ObjectDelAttr, ObjectGetAttr, ObjectSetAttr, RecursionLimit, Reduce, Repr, Scalar,
+    SequenceRead, SetAttr, SetItem, Substitute, Super, TypeCall, TypeOf, Unary, Vars,
 };
 use Traits as T;
 
@@ -238,6 +238,10 @@ pub const PYTHON: &[Row] = &[
     row("operator", "irshift", Modelled(Binary(BinaryOp::InPlaceRshift)), NONE),
     row("operator", "imatmul", Modelled(Binary(BinaryOp::InPlaceMatrixMultiply)), NONE),
     row("operator", "delitem", Modelled(DelItem), NONE),
+    row("_thread:LockType", "acquire acquire_lock __enter__", Modelled(LockTake), NONE),
+    row("_thread:LockType", "release release_lock __exit__", Modelled(LockGive), NONE),
+    row("_thread:RLock", "acquire __enter__", Modelled(LockTake), NONE),
+    row("_thread:RLock", "release __exit__", Modelled(LockGive), NONE),
     row("_random:Random", "random getrandbits", Modelled(Draw), NONE),
     row("bisect", "bisect bisect_left bisect_right", Pure, NONE),
     row("posix", "fspath", Pure, NONE),

@@ -152,6 +152,10 @@ breaks! {
     RandomNumber "SB027" "the value of a random number is needed"
         "each call draws another one, so a trace for one value would not be used again"
         "compute with the number or compare it, or draw it outside the compiled function"
+    /// A lock that a replay can't hold.
+    Lock "SB028" "a lock that a replay cannot hold as the call does"
+        "a replay takes its locks before it reads anything and holds them until it has written"
+        "let the block under the lock be traced as a whole, or move it out of the compiled function"
 }
 
 /// One occurrence of a break.

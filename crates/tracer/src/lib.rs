@@ -35,6 +35,7 @@ mod gauge;
 mod handlers;
 mod keepers;
 mod locate;
+mod locks;
 pub mod logs;
 pub mod marks;
 mod policy;

@@ -20,6 +20,7 @@ use crate::effects;
 use crate::emission::{self, Emission};
 use crate::faults::{self, Stage};
 use crate::locate::text;
+use crate::locks::Held;
 use crate::recipe::Values;
 use crate::recorder::Ending;
 use crate::replay::{self, Early, Pass, Program};
@@ -49,6 +50,12 @@ impl Entry {
         }
         if !emission::may_be_given(py, &self.traced, &self.outside(resolved)) {
             return Ok(Replay::Restart("user code may learn of a warning or log record"));
+        }
+        let rebuilt = self.outside(resolved);
+        let locks = self.traced.locks.iter().map(|at| rebuilt[*at as usize]);
+        match Held::take(locks) {
+            Some(held) => done.held = held,
+            None => return Ok(Replay::Restart("another thread holds a lock")),
         }
         if let Some(draws) = &self.traced.draws {
             done.drawn = draws.look(self.slots(resolved));

@@ -15,6 +15,7 @@ use crate::check::Resolved;
 use crate::draws;
 use crate::effects;
 use crate::faults::{Escape, Fault, contain};
+use crate::locks::Held;
 use crate::replay::{Outputs, Pass, Running};
 use crate::resume::stage::Staged;
 use crate::rollback;
@@ -53,6 +54,8 @@ impl<'py> From<Replay<'py>> for Ended<'py> {
 pub(super) struct Done<'e, 'py> {
     /// How the inputs were before the graph ran, if it did.
     pub(super) ran: Option<Before<'py>>,
+    /// The locks of the trace.
+    pub(super) held: Held<'py>,
     /// The random generator that the trace draws from, until it does.
     pub(super) drawn: Option<draws::Before<'py>>,
     /// The sizes among the graph's inputs, and the random numbers.

@@ -94,12 +94,7 @@ impl State {
         let Some(source) = self.source(generator) else {
             return refuse("of a generator that the function made");
         };
-        // Functions of numbers don't draw.
-        let is_users = |id, value| {
-            !matches!(value, Value::Integer | Value::Float)
-                && Call::of(&self.graph, id).is_some_and(|it| it.is_users())
-        };
-        if self.graph.nodes().any(|(id, node)| is_users(id, node.value)) {
+        if self.has_users_nodes() {
             return refuse("behind code of the program's own, which may have drawn");
         }
         let drawn = self.draws.as_ref();
@@ -125,12 +120,26 @@ impl State {
         own
     }
 
-    /// Why code of the program's own can't be a node, if a number was drawn before.
-    pub(super) fn refuse_behind_draws(&self, target: Target) -> Noted<()> {
+    /// Whether code of the program's own is a node of the graph.
+    pub(super) fn has_users_nodes(&self) -> bool {
+        // Functions of numbers are none.
+        let is_users = |id, value| {
+            !matches!(value, Value::Integer | Value::Float)
+                && Call::of(&self.graph, id).is_some_and(|it| it.is_users())
+        };
+        self.graph.nodes().any(|(id, node)| is_users(id, node.value))
+    }
+
+    /// Why code of the program's own can't be a node: a replay draws numbers and takes locks before it runs.
+    pub(super) fn refuse_users_node(&self, target: Target) -> Noted<()> {
         let call = Call { graph: &self.graph, target, args: &[], keywords: &[] };
-        if self.draws.is_none() || !call.is_users() {
+        if (self.draws.is_none() && self.locks.is_empty()) || !call.is_users() {
             return Ok(());
         }
-        Err((Reason::RandomNumber, format!("before {}, which may draw another", call.name())))
+        let name = call.name();
+        Err(match self.draws {
+            Some(_) => (Reason::RandomNumber, format!("before {name}, which may draw another")),
+            None => (Reason::Lock, format!("before {name}, which may take it")),
+        })
     }
 }

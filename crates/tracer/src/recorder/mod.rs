@@ -45,6 +45,7 @@ mod items;
 pub mod kinds;
 mod lent;
 mod links;
+mod locks;
 mod look;
 mod lookups;
 mod machinery;

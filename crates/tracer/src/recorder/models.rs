@@ -179,6 +179,8 @@ impl Recorder {
             (Model::Draw, [generator, args @ ..]) => {
                 self.draw(frame, callable, *generator, args, native)
             }
+            (Model::LockTake, [lock, args @ ..]) => self.take_lock(frame, *lock, args, native),
+            (Model::LockGive, [lock, ..]) => self.give_lock(frame, *lock, native),
             (Model::DeepCopy, _) => self.deep_copy(frame, callable, args),
             (Model::Nothing, _) => native(),
             (Model::TypeCall, [class, rest @ ..]) if self.kind(*class) == Kind::Type => {

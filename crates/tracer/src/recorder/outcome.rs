@@ -88,6 +88,8 @@ pub struct Traced {
     pub known_lists: Box<[u32]>,
     /// The facts about symbols, if there are any.
     pub symbolic: Option<Box<Symbolic>>,
+    /// The locks that a replay holds, by their positions in `rebuilt`.
+    pub locks: Box<[u32]>,
     /// The random numbers that a replay draws.
     pub draws: Option<Draws>,
     /// What `torch.compiler.is_compiling()` answered, if it was asked.
@@ -395,6 +397,7 @@ impl Finish {
         let emissions = finish.emissions(py)?;
         let known_lists =
             if emissions.is_empty() { Box::default() } else { finish.known_lists(py) };
+        let locks = finish.locks();
         if let Some(stop) = finish.state.failure.take() {
             return Err(stop);
         }
@@ -433,6 +436,7 @@ impl Finish {
             emissions,
             known_lists,
             symbolic,
+            locks,
             draws: state.draws.map(|(_, draws)| draws),
             asked: state.asked,
             work: Work::default(),

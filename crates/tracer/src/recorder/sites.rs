@@ -309,6 +309,13 @@ impl<'py> Sites<'py> for Recorder {
         let is_python = |method: &Option<Object<'py>>| {
             method.as_ref().is_some_and(|method| self.kind(method.as_borrowed()) == Kind::Function)
         };
+        if let (Some(enter), Some(exit)) = (&enter, &exit)
+            && self.are_of_a_lock(enter, exit)
+        {
+            let code = frame.code().object().to_owned().unbind();
+            self.plain_withs.borrow_mut().push((code, frame.unit()));
+            return self.take_lock(frame, manager, &[], || ops::before_with(manager));
+        }
         if !is_python(&enter) || !is_python(&exit) {
             self.stop(frame, Reason::OpaqueCall, format!("with a {}", heap::type_name(manager)));
             return ops::before_with(manager);

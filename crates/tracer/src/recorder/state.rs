@@ -103,6 +103,8 @@ pub struct State {
     pub begins: Option<Place>,
     /// What `torch.compiler.is_compiling()` answered, if the trace asked.
     pub asked: Option<bool>,
+    /// Locks that the trace has taken.
+    pub locks: Vec<super::locks::Taken>,
     /// The random generator that the trace draws from, and what it draws.
     pub draws: Option<(Py<PyAny>, crate::draws::Draws)>,
     /// Code objects of nodes' places.
@@ -231,6 +233,7 @@ impl State {
             frames: Vec::new(),
             begins: None,
             asked: None,
+            locks: Vec::new(),
             draws: None,
             codes: Vec::new(),
             code_ids: FxHashMap::default(),

@@ -259,7 +259,7 @@ impl Recorder {
                 }
             }
             let made = target(state);
-            state.refuse_behind_draws(made)?;
+            state.refuse_users_node(made)?;
             known = Some(made);
             self.risk(state, frame, made, &recorded.args, &recorded.names)?;
             Ok(state.given(args, names))

@@ -1,0 +1,148 @@
+//! Locks that the trace takes and gives back: a replay holds them from its beginning to its end.
+
+use pyo3::prelude::*;
+use stator_cpython::frame::Frame;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{Result, ops};
+use stator_guards::SourceId;
+
+use super::Recorder;
+use super::look as heap;
+use super::outcome::{Finish, Made};
+use super::state::{State, Stop};
+use crate::breaks::{Break, Reason};
+use crate::functions::{Class, Model};
+use crate::locks;
+use crate::resume::point::Spot;
+
+/// A lock from outside that the trace has taken.
+pub struct Taken {
+    lock: Py<PyAny>,
+    source: SourceId,
+    /// How often it is held.
+    depth: usize,
+    /// Where it was taken from being free, or from being held before.
+    spot: Option<Spot>,
+}
+
+impl Recorder {
+    /// Whether two methods of a manager take a lock and give it back.
+    pub(super) fn are_of_a_lock(&self, enter: &Object<'_>, exit: &Object<'_>) -> bool {
+        let is = |method: &Object<'_>, wanted| {
+            let class = self.functions.class(method.as_borrowed());
+            matches!(class, Some(Class::Model(model)) if *model == wanted)
+        };
+        is(enter, Model::LockTake) && is(exit, Model::LockGive)
+    }
+
+    /// Takes a lock: `lock.acquire()`, or the beginning of a `with` block.
+    pub(super) fn take_lock<'py, T>(
+        &self,
+        frame: &Frame<'py>,
+        lock: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        native: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let source = self.note(frame, |state| state.plan_lock(lock, args));
+        if source.is_some() {
+            // Whoever waits lets others change what was read.
+            match locks::try_acquire(lock) {
+                true => locks::release(lock),
+                false => self.stop(frame, Reason::Lock, "another thread holds it"),
+            }
+        }
+        let chain = self.markable(frame);
+        let spot = chain.and_then(|chain| Spot::of(&chain));
+        let result = native()?;
+        if let Some(source) = source {
+            self.note(frame, |state| {
+                let known = state.locks.iter_mut().find(|taken| lock.is(&taken.lock));
+                match known {
+                    Some(taken) if taken.depth > 0 => taken.depth += 1,
+                    Some(taken) => (taken.depth, taken.spot) = (1, spot),
+                    None => {
+                        let lock = lock.to_owned().unbind();
+                        state.locks.push(Taken { lock, source, depth: 1, spot });
+                    }
+                }
+                Ok(())
+            });
+        }
+        Ok(result)
+    }
+
+    /// Gives a lock back: `lock.release()`, or the end of a `with` block.
+    pub(super) fn give_lock<'py>(
+        &self,
+        frame: &Frame<'py>,
+        lock: Borrowed<'_, 'py>,
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        self.note(frame, |state| {
+            let taken = state.locks.iter_mut().find(|taken| lock.is(&taken.lock));
+            match taken {
+                Some(taken) if taken.depth > 0 => {
+                    taken.depth -= 1;
+                    // From here on the instruction can't be broken before.
+                    ops::count();
+                    Ok(())
+                }
+                _ => Err((Reason::Lock, "it was taken before the graph began".into())),
+            }
+        });
+        native()
+    }
+
+    /// Fails if a lock is still held where the trace ends. The next trace ends before it is taken.
+    pub(super) fn check_locks(&self, state: &State) -> Made<()> {
+        let mut held = state.locks.iter().filter(|taken| taken.depth > 0).peekable();
+        if held.peek().is_none() {
+            return Ok(());
+        }
+        let detail = "the graph ends while it is held";
+        for taken in held {
+            let stop = Break { reason: Reason::Lock, detail: detail.into(), stack: Vec::new() };
+            if let Some(spot) = taken.spot {
+                self.session.points.mark_spot(spot, stop.clone());
+            }
+            self.session.try_again(self.point.borrow().is_none(), stop);
+        }
+        Err((Reason::Lock, detail.into()))
+    }
+}
+
+impl State {
+    /// Whether a replay can hold a lock; if so, where it comes from.
+    fn plan_lock(
+        &mut self,
+        lock: Borrowed<'_, '_>,
+        args: &[Borrowed<'_, '_>],
+    ) -> std::result::Result<SourceId, Stop> {
+        let refuse = |what: &str| Err((Reason::Lock, what.to_string()));
+        let is_plain = match args {
+            [] => true,
+            // Without an end to the waiting.
+            [blocking] => blocking.extract().unwrap_or(false),
+            _ => false,
+        };
+        if self.program.is_some() || !locks::is_lock(lock) {
+            return Err((Reason::OpaqueCall, heap::type_name(lock)));
+        }
+        if !is_plain {
+            return refuse("it is taken without waiting, or for some time only");
+        }
+        if self.has_users_nodes() {
+            return refuse("behind code of the program's own, which may take it");
+        }
+        self.source(lock).ok_or_else(|| (Reason::Lock, "the function made it".to_string()))
+    }
+}
+
+impl Finish {
+    /// The locks that a replay holds, by the positions of their sources.
+    pub(super) fn locks(&mut self) -> Box<[u32]> {
+        let first = u32::try_from(self.rebuilt.len()).expect("fewer than 2^32 sources");
+        self.rebuilt.extend(self.state.locks.iter().map(|taken| taken.source));
+        (first..).take(self.rebuilt.len() - first as usize).collect()
+    }
+}
