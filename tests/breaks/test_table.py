@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import random
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,7 @@ def defines_a_class(x: Tensor) -> Tensor:
     return x * Scale.factor
 
 
+LOCK = threading.Lock()
 BYTES = bytearray(b"abc")
 
 
@@ -72,6 +75,8 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
     "SB012": lambda x: x * len(BYTES),
     "SB016": lambda x: doubled(x) + 1,
     "SB017": lambda x: (stator.graph_break(), x + 1)[1],
+    "SB027": lambda x: x * random.choice([2, 2]),
+    "SB028": lambda x: x + LOCK.acquire(False) + (LOCK.release() is None),
     "SB024": lambda x: torch.vmap(lambda row: row + 1)(x),
 }
 

@@ -145,6 +145,12 @@ pub enum Model {
     Reduce,
     /// `random.Random.random` and such: moves its receiver on.
     Draw,
+    /// `torch._check_tensor_all` and such.
+    Check,
+    /// `with torch.device(...)` begins.
+    DeviceEnter,
+    /// It ends.
+    DeviceExit,
     /// `lock.acquire` and such.
     LockTake,
     /// `lock.release` and such.

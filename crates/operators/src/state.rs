@@ -100,6 +100,11 @@ pub const STATE: &[Row] = &[
         Class::Model(Model::InferenceExit),
         NONE,
     ),
+    // Nodes that raise.
+    row("torch", "_check_tensor_all _check_tensor_all_with", Class::Model(Model::Check), NONE),
+    // Where tensors are made.
+    row("torch:device", "__enter__", Class::Model(Model::DeviceEnter), NONE),
+    row("torch:device", "__exit__", Class::Model(Model::DeviceExit), NONE),
     // Whether a compiler is at work.
     row("torch.compiler", "is_compiling is_dynamo_compiling is_exporting", IsCompiling, NONE),
     // Made of plain values.

@@ -312,7 +312,7 @@ impl Recorder {
             self.session.broke_mark(mark);
         }
         self.check_emissions(py, &state)?;
-        self.check_locks(&state)?;
+        self.check_blocks(&state)?;
         let handled = handled_beyond(py, self.handled_at_entry);
         let spots: Vec<_> = state.emissions.iter().map(|emitted| emitted.spot).collect();
         if self.point.borrow().is_none() {

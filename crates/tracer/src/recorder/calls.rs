@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
+use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Deferred;
 use stator_cpython::{Result, generic, ops};
@@ -331,6 +332,9 @@ impl Recorder {
                     let (name, of) = (heap::name_of(callable), heap::type_name(*opaque));
                     self.stop(frame, Reason::Unsupported, format!("{name} of a {of}"));
                 }
+                if self.asks_under_device(&heap::callable_name(callable), args) {
+                    return Ok(pyo3::types::PyBool::new(frame.py(), false).to_owned().into_any());
+                }
                 let _native = stator_cpython::hook::Suspended::new(frame.py());
                 let _deferred = Deferred::new(frame.py());
                 let result = ops::call(callable, args, names);
@@ -385,7 +389,11 @@ impl Recorder {
                 }
             })
         });
-        let result = ops::call(callable, args, names)?;
+        let result = {
+            // `torch.device()` asks the mode of another device.
+            let _native = self.is_under_device().then(|| Suspended::new(frame.py()));
+            ops::call(callable, args, names)?
+        };
         self.note(frame, |state| state.register(result.as_borrowed()));
         Ok(result)
     }

@@ -5,16 +5,18 @@ use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::twister::{Draw, Drawn, Twister, peek};
 use stator_cpython::object::{Borrowed, Object};
-use stator_graph::{Target, Value};
+use stator_graph::{NodeId, Target, Value};
 use stator_guards::SourceId;
+use stator_shapes::SymbolId;
 
 use super::Recorder;
 use super::look as heap;
 use super::state::{State, Stop};
+use super::symbols::{Made, Number};
 use crate::breaks::Reason;
 use crate::draws::Draws;
 use crate::raises::Call;
-use crate::symbolic::Part;
+use crate::symbolic::{Part, Slot};
 
 type Noted<T> = std::result::Result<T, Stop>;
 
@@ -118,6 +120,69 @@ impl State {
         let (_, draws) = self.draws.get_or_insert_with(first);
         draws.made.push((nodes, planned.draw.words()));
         own
+    }
+
+    /// Takes a number that was drawn from the generator at `source` as a symbol; the object that stands for
+    /// it, and the symbol's number.
+    fn adopt_drawn<'py>(
+        &mut self,
+        source: SourceId,
+        part: Part,
+        value: &Object<'py>,
+    ) -> (Object<'py>, usize) {
+        let py = value.py();
+        let name = part.print(self.sources.print(source));
+        self.begin_symbols(py);
+        let stack = self.here_stack();
+        let symbols = self.begin_symbols(py);
+        let (number, own) = if part.is_float() {
+            let hint = value.extract().unwrap_or(f64::NAN);
+            let (_, float) = symbols.context.float_symbol(hint);
+            (Number::Float(float), pyo3::types::PyFloat::new(py, hint).into_any())
+        } else {
+            let hint = value.extract().unwrap_or(0);
+            let most = match part {
+                Part::Drawn(_, Draw::Bits(bits)) => (1 << bits) - 1,
+                _ => i64::MAX,
+            };
+            let symbol = symbols.context.symbol(hint, (0, most), None);
+            (Number::Integer(symbol.expr), stator_cpython::generic::own_int(py, hint))
+        };
+        symbols.add_slot(Slot { source, part }, name, true);
+        let slot = symbols.slots.len() - 1;
+        let outside = Some(value.clone().unbind());
+        symbols.insert(&own, number, Made::Drawn(slot), stack, outside);
+        self.log_facts(py);
+        (own, slot)
+    }
+
+    /// Whether a number depends on one that was drawn: no guard may fix it. If so, the trace ends.
+    pub(super) fn refuses_to_fix(&mut self, number: Number, why: &str) -> bool {
+        let Some(symbols) = self.symbols.as_mut().filter(|_| self.draws.is_some()) else {
+            return false;
+        };
+        let within = match number {
+            Number::Integer(expr) => symbols.context.symbols_of(expr),
+            Number::Float(float) => {
+                let hint = symbols.context.float_hint(float);
+                let is = symbols.context.float_is(float, hint);
+                symbols.context.symbols_in(is)
+            }
+        };
+        let is_drawn = |it: &SymbolId| matches!(symbols.slots[it.index()].part, Part::Drawn(..));
+        if !within.iter().any(is_drawn) {
+            return false;
+        }
+        self.failure.get_or_insert((Reason::RandomNumber, why.to_string()));
+        true
+    }
+
+    /// Makes a number that was drawn an input of the graph.
+    pub(super) fn drawn_input(&mut self, slot: usize, value: Value) -> NodeId {
+        let symbols = self.symbols.as_mut().expect("a number of this trace");
+        symbols.inputs.push((self.graph.placeholders().len(), slot));
+        let name = symbols.short_name(slot);
+        self.graph.placeholder(&name, value)
     }
 
     /// Whether code of the program's own is a node of the graph.

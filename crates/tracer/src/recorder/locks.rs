@@ -11,7 +11,6 @@ use super::look as heap;
 use super::outcome::{Finish, Made};
 use super::state::{State, Stop};
 use crate::breaks::{Break, Reason};
-use crate::functions::{Class, Model};
 use crate::locks;
 use crate::resume::point::Spot;
 
@@ -26,15 +25,6 @@ pub struct Taken {
 }
 
 impl Recorder {
-    /// Whether two methods of a manager take a lock and give it back.
-    pub(super) fn are_of_a_lock(&self, enter: &Object<'_>, exit: &Object<'_>) -> bool {
-        let is = |method: &Object<'_>, wanted| {
-            let class = self.functions.class(method.as_borrowed());
-            matches!(class, Some(Class::Model(model)) if *model == wanted)
-        };
-        is(enter, Model::LockTake) && is(exit, Model::LockGive)
-    }
-
     /// Takes a lock: `lock.acquire()`, or the beginning of a `with` block.
     pub(super) fn take_lock<'py, T>(
         &self,
@@ -93,21 +83,23 @@ impl Recorder {
         native()
     }
 
-    /// Fails if a lock is still held where the trace ends. The next trace ends before it is taken.
-    pub(super) fn check_locks(&self, state: &State) -> Made<()> {
-        let mut held = state.locks.iter().filter(|taken| taken.depth > 0).peekable();
-        if held.peek().is_none() {
-            return Ok(());
-        }
-        let detail = "the graph ends while it is held";
-        for taken in held {
-            let stop = Break { reason: Reason::Lock, detail: detail.into(), stack: Vec::new() };
-            if let Some(spot) = taken.spot {
+    /// Fails if a lock is still held where the trace ends, or a device still decides where tensors are made. The
+    /// next trace ends before that begins.
+    pub(super) fn check_blocks(&self, state: &State) -> Made<()> {
+        let held = state.locks.iter().filter(|taken| taken.depth > 0);
+        let locks = held.map(|taken| (taken.spot, Reason::Lock, "the graph ends while it is held"));
+        let within = "the graph ends in a block with a device";
+        let devices = state.devices.iter().map(|spot| (*spot, Reason::OpaqueCall, within));
+        let mut first = None;
+        for (spot, reason, detail) in locks.chain(devices) {
+            let stop = Break { reason, detail: detail.into(), stack: Vec::new() };
+            if let Some(spot) = spot {
                 self.session.points.mark_spot(spot, stop.clone());
             }
             self.session.try_again(self.point.borrow().is_none(), stop);
+            first.get_or_insert((reason, detail.into()));
         }
-        Err((Reason::Lock, detail.into()))
+        first.map_or(Ok(()), Err)
     }
 }
 

@@ -17,6 +17,7 @@ mod breaking;
 mod builtins;
 mod cached;
 mod calls;
+mod checks;
 mod class_attributes;
 mod compared;
 mod construction;
@@ -28,6 +29,7 @@ mod custom_operators;
 
 mod deep;
 mod descriptors;
+mod devices;
 mod dictionaries;
 mod dimensions;
 mod draws;

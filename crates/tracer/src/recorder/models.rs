@@ -179,6 +179,9 @@ impl Recorder {
             (Model::Draw, [generator, args @ ..]) => {
                 self.draw(frame, callable, *generator, args, native)
             }
+            (Model::Check, _) => self.check_tensor(frame, callable, args, names),
+            (Model::DeviceEnter, [device]) => self.enter_device(frame, *device, native),
+            (Model::DeviceExit, _) => self.exit_device(frame, native),
             (Model::LockTake, [lock, args @ ..]) => self.take_lock(frame, *lock, args, native),
             (Model::LockGive, [lock, ..]) => self.give_lock(frame, *lock, native),
             (Model::DeepCopy, _) => self.deep_copy(frame, callable, args),
@@ -593,6 +596,7 @@ fn takes_keywords(model: Model) -> bool {
             | Model::Repr
             | Model::Call
             | Model::Substitute
+            | Model::Check
     )
 }
 

@@ -115,7 +115,11 @@ impl Recorder {
         }
         let text = heap::text(name);
         let loaded = heap::loaded_module(frame.py(), &text);
-        if loaded.is_none() || level.extract::<i64>().unwrap_or(1) != 0 {
+        let is_absolute = level.extract::<i64>().is_ok_and(|level| level == 0);
+        // A part of PyTorch that is loaded late: `torch._check` has such a line.
+        let is_torch =
+            || text.starts_with("torch.") && heap::loaded_module(frame.py(), "torch").is_some();
+        if !is_absolute || (loaded.is_none() && !is_torch()) {
             self.stop(frame, Reason::OpaqueCall, format!("import of {text}"));
             return ops::import_name(frame, name, from, level);
         }

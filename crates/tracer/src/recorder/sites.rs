@@ -25,6 +25,7 @@ use crate::breaks::Reason;
 use crate::evaluator::Role;
 use crate::evaluator::sites::{Sites, Skip, Step};
 use crate::faults::{self, Fault, Stage};
+use crate::functions::{Class, Model};
 use crate::handlers::is_plain_manager;
 
 impl<'py> Sites<'py> for Recorder {
@@ -309,12 +310,28 @@ impl<'py> Sites<'py> for Recorder {
         let is_python = |method: &Option<Object<'py>>| {
             method.as_ref().is_some_and(|method| self.kind(method.as_borrowed()) == Kind::Function)
         };
-        if let (Some(enter), Some(exit)) = (&enter, &exit)
-            && self.are_of_a_lock(enter, exit)
+        let model = |method: &Option<Object<'py>>| match self
+            .functions
+            .class(method.as_ref()?.as_borrowed())
         {
+            Some(Class::Model(model)) => Some(*model),
+            _ => None,
+        };
+        let native = || ops::before_with(manager);
+        let is_plain = || {
             let code = frame.code().object().to_owned().unbind();
             self.plain_withs.borrow_mut().push((code, frame.unit()));
-            return self.take_lock(frame, manager, &[], || ops::before_with(manager));
+        };
+        match (model(&enter), model(&exit)) {
+            (Some(Model::LockTake), Some(Model::LockGive)) => {
+                is_plain();
+                return self.take_lock(frame, manager, &[], native);
+            }
+            (Some(Model::DeviceEnter), Some(Model::DeviceExit)) => {
+                is_plain();
+                return self.enter_device(frame, manager, native);
+            }
+            _ => {}
         }
         if !is_python(&enter) || !is_python(&exit) {
             self.stop(frame, Reason::OpaqueCall, format!("with a {}", heap::type_name(manager)));
@@ -322,8 +339,7 @@ impl<'py> Sites<'py> for Recorder {
         }
         let (Some(enter), Some(exit)) = (enter, exit) else { return ops::before_with(manager) };
         if is_plain_manager(&manager) {
-            let code = frame.code().object().to_owned().unbind();
-            self.plain_withs.borrow_mut().push((code, frame.unit()));
+            is_plain();
         }
         let exit = heap::bind_method(exit.as_borrowed(), manager);
         self.note(frame, |state| {

@@ -103,6 +103,8 @@ pub struct State {
     pub begins: Option<Place>,
     /// What `torch.compiler.is_compiling()` answered, if the trace asked.
     pub asked: Option<bool>,
+    /// Where the blocks with a device began that the trace is in.
+    pub devices: Vec<Option<crate::resume::point::Spot>>,
     /// Locks that the trace has taken.
     pub locks: Vec<super::locks::Taken>,
     /// The random generator that the trace draws from, and what it draws.
@@ -233,6 +235,7 @@ impl State {
             frames: Vec::new(),
             begins: None,
             asked: None,
+            devices: Vec::new(),
             locks: Vec::new(),
             draws: None,
             codes: Vec::new(),

@@ -13,7 +13,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use stator_cpython::heap::twister::Draw;
 use stator_cpython::object::{Borrowed, Object};
 use stator_graph::{Arg, NodeId, StackId, Target, Value as NodeValue};
 use stator_guards::{GuardKind, SourceId};
@@ -338,61 +337,6 @@ impl State {
         own
     }
 
-    /// Takes a number that was drawn from the generator at `source` as a symbol; the object that stands for
-    /// it, and the symbol's number.
-    pub(super) fn adopt_drawn<'py>(
-        &mut self,
-        source: SourceId,
-        part: Part,
-        value: &Object<'py>,
-    ) -> (Object<'py>, usize) {
-        let py = value.py();
-        let name = part.print(self.sources.print(source));
-        self.begin_symbols(py);
-        let stack = self.here_stack();
-        let symbols = self.begin_symbols(py);
-        let (number, own) = if part.is_float() {
-            let hint = value.extract().unwrap_or(f64::NAN);
-            let (_, float) = symbols.context.float_symbol(hint);
-            (Number::Float(float), pyo3::types::PyFloat::new(py, hint).into_any())
-        } else {
-            let hint = value.extract().unwrap_or(0);
-            let most = match part {
-                Part::Drawn(_, Draw::Bits(bits)) => (1 << bits) - 1,
-                _ => i64::MAX,
-            };
-            let symbol = symbols.context.symbol(hint, (0, most), None);
-            (Number::Integer(symbol.expr), stator_cpython::generic::own_int(py, hint))
-        };
-        symbols.add_slot(Slot { source, part }, name, true);
-        let slot = symbols.slots.len() - 1;
-        let outside = Some(value.clone().unbind());
-        symbols.insert(&own, number, Made::Drawn(slot), stack, outside);
-        self.log_facts(py);
-        (own, slot)
-    }
-
-    /// Whether a number depends on one that was drawn: no guard may fix it. If so, the trace ends.
-    fn refuses_to_fix(&mut self, number: Number, why: &str) -> bool {
-        let Some(symbols) = self.symbols.as_mut().filter(|_| self.draws.is_some()) else {
-            return false;
-        };
-        let within = match number {
-            Number::Integer(expr) => symbols.context.symbols_of(expr),
-            Number::Float(float) => {
-                let hint = symbols.context.float_hint(float);
-                let is = symbols.context.float_is(float, hint);
-                symbols.context.symbols_in(is)
-            }
-        };
-        let is_drawn = |it: &SymbolId| matches!(symbols.slots[it.index()].part, Part::Drawn(..));
-        if !within.iter().any(is_drawn) {
-            return false;
-        }
-        self.failure.get_or_insert((Reason::RandomNumber, why.to_string()));
-        true
-    }
-
     /// A symbol for a size or stride of an outside tensor.
     pub fn adopt_dimension(
         &mut self,
@@ -518,12 +462,7 @@ impl State {
                 self.inputs.push(source);
                 node
             }
-            Made::Drawn(slot) => {
-                let symbols = self.symbols.as_mut().expect("a number of this trace");
-                symbols.inputs.push((self.graph.placeholders().len(), slot));
-                let name = symbols.short_name(slot);
-                self.graph.placeholder(&name, value)
-            }
+            Made::Drawn(slot) => self.drawn_input(slot, value),
             Made::Element { tensor, method, index } => {
                 let whole = self.dimensions_node(tensor, method, stack);
                 let node = self.graph.get_item(whole, index);
@@ -679,7 +618,7 @@ impl State {
         carried
     }
 
-    fn here_stack(&mut self) -> Option<StackId> {
+    pub(super) fn here_stack(&mut self) -> Option<StackId> {
         self.symbols.as_ref()?;
         self.frames.last()?;
         let caller = self.caller();
@@ -737,7 +676,7 @@ impl State {
 }
 
 impl Symbols {
-    fn insert(
+    pub(super) fn insert(
         &mut self,
         object: &Object<'_>,
         number: Number,
@@ -771,7 +710,7 @@ impl Symbols {
         &self.inputs
     }
 
-    fn add_slot(&mut self, slot: Slot, name: String, is_named: bool) {
+    pub(super) fn add_slot(&mut self, slot: Slot, name: String, is_named: bool) {
         let number = self.numbers.iter().flatten().count() as u32;
         self.slots.push(slot);
         self.names.push(name);
