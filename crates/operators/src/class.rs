@@ -1,5 +1,6 @@
 //! What callables do, as far as a trace is concerned.
 
+use crate::fills::Filled;
 use stator_bytecode::{BinaryOp, CompareOp, UnaryOp};
 
 /// What a callable does.
@@ -53,6 +54,9 @@ pub enum Determined {
     ReadsData,
     /// Unless there is a tensor among the arguments from this one on (sizes given as tensors).
     UnlessTensorBeyond(usize),
+    /// As [`Determined::UnlessTensorBeyond`] the first; but tensors may be numbers that the result is filled with,
+    /// at these places, if none of their type can raise.
+    Filled(Filled, &'static [(usize, &'static str)]),
     /// If it's given at least so many arguments.
     AtLeast(usize),
     /// If this argument is given, and says all: no `None`, no tensor, no -1.

@@ -6,6 +6,7 @@
 //! (`test_determined.py`, `test_operators.py`) looks again.
 
 use crate::class::{Class, Determined};
+use crate::fills::Filled;
 use crate::row::{self, Row, Traits};
 use Determined::{
     Always, AtLeast, Counts, EagerOnly, IfGiven, Indexing, Never, ReadsData, UnlessTensorBeyond,
@@ -81,16 +82,22 @@ pub const OPERATIONS: &[Row] = &[
         "",
         UnlessTensorBeyond(0),
         NONE,
-        "arange bartlett_window blackman_window empty empty_permuted empty_strided eye full \
-         hamming_window hann_window kaiser_window linspace logspace ones rand randint randn randperm \
-         range scalar_tensor tril_indices triu_indices zeros",
+        "arange bartlett_window blackman_window empty empty_permuted empty_strided eye \
+         hamming_window hann_window kaiser_window logspace ones rand randint randn randperm range \
+         tril_indices triu_indices zeros",
     ),
+    // What they give is filled with numbers.
+    row("", Determined::Filled(Filled::Number, &[(1, "fill_value")]), NONE, "full"),
+    row("", Determined::Filled(Filled::First, &[(1, "fill_value")]), NONE, "full_like"),
+    row("", Determined::Filled(Filled::First, &[(2, "fill_value")]), NONE, "new_full"),
+    row("", Determined::Filled(Filled::Default, &[(0, "s")]), NONE, "scalar_tensor"),
+    row("", Determined::Filled(Filled::Default, &[(0, "start"), (1, "end")]), NONE, "linspace"),
     row(
         "",
         UnlessTensorBeyond(1),
         NONE,
         "as_strided broadcast_to chunk diagonal dsplit expand flatten flip hsplit kthvalue movedim \
-         narrow new_empty new_full new_ones new_zeros permute repeat reshape roll rot90 select split \
+         narrow new_empty new_ones new_zeros permute repeat reshape roll rot90 select split \
          split_with_sizes squeeze swapaxes swapdims tensor_split tile topk transpose unbind \
          unflatten unfold unsafe_chunk unsafe_split unsqueeze view vsplit",
     ),
@@ -112,7 +119,7 @@ pub const OPERATIONS: &[Row] = &[
          diff divide divide_ double dropout_ dstack einsum expand_as \
          fake_quantize_per_channel_affine fake_quantize_per_tensor_affine feature_alpha_dropout_ \
          feature_dropout_ fill_diagonal_ fix fix_ flatten_dense_tensors fliplr flipud float \
-         float_power float_power_ frobenius_norm full_like gather geqrf ger gradient greater \
+         float_power float_power_ frobenius_norm gather geqrf ger gradient greater \
          greater_ greater_equal greater_equal_ grid_sampler group_norm gru gru_cell half \
          hinge_embedding_loss histogram hstack imag index_add index_copy index_copy_ index_fill \
          index_fill_ index_select inner int inverse isclose isfinite isreal istft kl_div l1_loss \

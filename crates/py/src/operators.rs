@@ -2,7 +2,9 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use stator_operators::{Class, PYTHON, STATE, data_rows, programs, rows_for, torch, torch_version};
+use stator_operators::{
+    Class, PYTHON, STATE, data_rows, fits, programs, rows_for, torch, torch_version,
+};
 use stator_tracer::known;
 
 /// A row: owner, names, class, traits.
@@ -51,6 +53,12 @@ fn _data_rows() -> Vec<(Vec<&'static str>, String, String)> {
     data_rows().map(shown).collect()
 }
 
+/// Whether each number of one type can be one of another, without an error.
+#[pyfunction]
+fn _fits(from: &str, to: &str) -> bool {
+    fits(from, to)
+}
+
 /// Whether an operation, as it prints, writes to arguments without counting the write.
 #[pyfunction]
 fn _writes_silently(printed: &str) -> bool {
@@ -78,6 +86,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_operation, module)?)?;
     module.add_function(wrap_pyfunction!(_known, module)?)?;
     module.add_function(wrap_pyfunction!(_data_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(_fits, module)?)?;
     module.add_function(wrap_pyfunction!(_writes_silently, module)?)?;
     module.add_function(wrap_pyfunction!(_is_allowed_in_programs, module)?)?;
     module.add_function(wrap_pyfunction!(_program_factories, module)?)

@@ -208,6 +208,7 @@ def _operation(owner: str, name: str, /) -> str | None:
     """When an operation's result is determined by metadata. None: the operation is unknown."""
 
 def _data_rows() -> list[tuple[list[str], str, str]]: ...
+def _fits(number: str, element: str, /) -> bool: ...
 def _known(callable: Any, /) -> str | None:
     """What the table of functions says of a callable. None: it's unknown."""
 

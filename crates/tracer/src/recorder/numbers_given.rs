@@ -5,9 +5,13 @@ use pyo3::types::{PyBool, PyInt};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor;
+use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 use stator_operators::torch as operators;
-use stator_operators::{Determined, Given, Raising, Use, raises_no_more_for_scalars, raising};
+use stator_operators::{
+    Determined, Filled, Given, Raising, Use, fits, raises_no_more_for_scalars, raising,
+    type_of_number,
+};
 
 use super::Recorder;
 use super::kinds::Kind;
@@ -53,6 +57,10 @@ impl Recorder {
             Reading::Literal if names.contains(&"dtype") || operation.is_method => Use::Read,
             Reading::Literal => Use::Scalar,
             Reading::Schemas(schemas) => match schemas.tensors(&given, &names) {
+                // The row has been asked.
+                Use::Scalar if matches!(operation.determined, Determined::Filled(..)) => {
+                    Use::Scalar
+                }
                 // No guard says that the number won't make the operation raise.
                 Use::Scalar if !may_take_any(operation, &given) => Use::Read,
                 found => found,
@@ -61,6 +69,62 @@ impl Recorder {
         };
         // Called again, the operation reads the number again. Another backend's code can't.
         if found == Use::Scalar && !self.session.is_eager { Use::Read } else { found }
+    }
+
+    /// Why a tensor that is given to an operation that fills its result with numbers is read.
+    pub(super) fn unfit_number(
+        &self,
+        operation: &Operation,
+        args: &[Borrowed<'_, '_>],
+        names: Option<Borrowed<'_, '_>>,
+    ) -> Option<Stop> {
+        let Determined::Filled(filled, places) = operation.determined else { return None };
+        let mut state = self.state.borrow_mut();
+        let names = names.map_or_else(Vec::new, heap::tuple_items);
+        let positional = args.len() - names.len();
+        let name = |at: usize| names.get(at.checked_sub(positional)?).map(Bound::as_borrowed);
+        let dtype_of = |tensor: Borrowed<'_, '_>| {
+            let dtype = i8::try_from(tensor::info(tensor)?.dtype).ok()?;
+            Some(stator_graph::Dtype(dtype).name().to_owned())
+        };
+        let refuse = |what: &str| Some((Reason::DataRead, format!("{what} {}", operation.name)));
+        for (at, arg) in args.iter().enumerate() {
+            if !holds_tensor(&mut state, *arg) {
+                continue;
+            }
+            let name = name(at).map(heap::text);
+            let is_first = at == 0 && (filled == Filled::First);
+            if is_first {
+                continue;
+            }
+            let is_number = |(place, called): &(usize, &str)| match &name {
+                Some(name) => name == called,
+                None => at == *place,
+            };
+            if !places.iter().any(is_number) || state.kind(*arg) != Kind::Tensor {
+                return refuse("a tensor as size argument of");
+            }
+            let given = names.iter().zip(&args[positional..]);
+            let mut given = given.filter(|(name, _)| heap::text(name.as_borrowed()) == "dtype");
+            let number = dtype_of(*arg).unwrap_or_default();
+            let default = || text_of_default(arg.py());
+            let result = match given.next() {
+                Some((_, dtype)) if !dtype.is_none() => Some(heap::short_repr(*dtype)),
+                _ => match filled {
+                    Filled::First => args.first().and_then(|first| dtype_of(*first)),
+                    Filled::Number => type_of_number(&number).map(str::to_owned).or_else(default),
+                    Filled::Default => default(),
+                },
+            };
+            let fits = result.is_some_and(|dtype| {
+                let dtype = dtype.strip_prefix("torch.").unwrap_or(&dtype);
+                fits(&number, dtype)
+            });
+            if !fits {
+                return refuse("a number that the result's type may not hold, given to");
+            }
+        }
+        None
     }
 
     /// Ends the trace if an operation has returned one of its arguments, and a number that is a tensor may
@@ -141,6 +205,12 @@ impl Recorder {
                 !parameters.takes_tensor_named(&heap::text(name.as_borrowed())) && holds(*arg)
             })
     }
+}
+
+/// The default type of floats.
+fn text_of_default(py: Python<'_>) -> Option<String> {
+    let torch = modules::import(py, "torch").ok()?;
+    Some(torch.call_method0("get_default_dtype").ok()?.str().ok()?.to_string())
 }
 
 /// Whether an operation raises for no value of a number that it computes with, as far as it is known not to

@@ -380,6 +380,10 @@ impl Recorder {
                     (Reason::DataRead, format!("a tensor as size argument of {}", operation.name))
                 })
             }
+            Determined::Filled(..) => {
+                drop(state);
+                self.unfit_number(operation, args, names)
+            }
             Determined::AtLeast(count) => {
                 (args.len() < count).then(|| (Reason::DynamicOutput, operation.name.to_string()))
             }
