@@ -49,7 +49,10 @@ impl Entry {
             done.answer = Answer::Stands;
         }
         let deferred = done.deferred.as_ref()?;
-        let is_prefix = traced.first_effect.is_none_or(|first| node.index() <= first);
+        // A replay holds all its locks, and has drawn all its numbers: no handler is to see that.
+        let is_prefix = traced.first_effect.is_none_or(|first| node.index() <= first)
+            && traced.locks.is_empty()
+            && traced.draws.is_none();
         let raises =
             || done.answer == Answer::Raises || certainly_raises(py, &Asking::new(deferred));
         if !is_prefix || !raises() {
