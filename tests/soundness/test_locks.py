@@ -92,7 +92,24 @@ def with_condition(x: Tensor) -> Tensor:
         return x + 5
 
 
-WHOLE = [locked, again, two, explicit, returned, in_turns, with_condition]
+SEMAPHORE = threading.Semaphore(2)
+
+
+def with_semaphore(x: Tensor) -> Tensor:
+    with SEMAPHORE:
+        return x + 6
+
+
+def tried(x: Tensor) -> Any:
+    with LOCK, AGAIN:
+        first, second = LOCK.acquire(False), AGAIN.acquire(blocking=False)
+        AGAIN.release()
+        third = AGAIN.acquire(False)
+        AGAIN.release()
+    return x, first, second, third
+
+
+WHOLE = [locked, again, two, explicit, returned, in_turns, with_condition, with_semaphore]
 
 
 def same(left: Any, right: Any) -> bool:
@@ -284,7 +301,7 @@ def made_inside(x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize(
     "fn",
-    [broken, for_some_time, without_waiting, made_inside],
+    [broken, tried, for_some_time, without_waiting, made_inside],
     ids=lambda fn: fn.__name__,
 )
 def test_what_breaks(fn: Callable[..., Any]) -> None:

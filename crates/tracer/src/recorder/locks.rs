@@ -61,6 +61,36 @@ impl Recorder {
         Ok(result)
     }
 
+    /// Whether a lock is tried, without waiting, that the trace holds: as `Condition` does to ask whether it does.
+    pub(super) fn tries_own_lock(
+        &self,
+        lock: Borrowed<'_, '_>,
+        blocking: Borrowed<'_, '_>,
+    ) -> bool {
+        let is_held = |taken: &Taken| taken.depth > 0 && lock.is(&taken.lock);
+        !self.is_stopped()
+            && blocking.extract().is_ok_and(|blocking: bool| !blocking)
+            && self.state.borrow().locks.iter().any(is_held)
+    }
+
+    /// Tries such a lock: it can be taken again, or it can't.
+    pub(super) fn try_own_lock<'py>(
+        &self,
+        frame: &Frame<'py>,
+        lock: Borrowed<'_, 'py>,
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        let result = native()?;
+        if result.is_truthy().unwrap_or(false) {
+            self.note(frame, |state| {
+                let taken = state.locks.iter_mut().find(|taken| lock.is(&taken.lock));
+                taken.expect("it is held").depth += 1;
+                Ok(())
+            });
+        }
+        Ok(result)
+    }
+
     /// Gives a lock back: `lock.release()`, or the end of a `with` block.
     pub(super) fn give_lock<'py>(
         &self,

@@ -182,6 +182,9 @@ impl Recorder {
             (Model::Check, _) => self.check_tensor(frame, callable, args, names),
             (Model::DeviceEnter, [device]) => self.enter_device(frame, *device, native),
             (Model::DeviceExit, _) => self.exit_device(frame, native),
+            (Model::LockTake, [lock, blocking]) if self.tries_own_lock(*lock, *blocking) => {
+                self.try_own_lock(frame, *lock, native)
+            }
             (Model::LockTake, [lock, args @ ..]) => self.take_lock(frame, *lock, args, native),
             (Model::LockGive, [lock, ..]) => self.give_lock(frame, *lock, native),
             (Model::DeepCopy, _) => self.deep_copy(frame, callable, args),
