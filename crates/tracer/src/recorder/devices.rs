@@ -34,7 +34,7 @@ impl Recorder {
             native()?
         };
         self.note(frame, |state| {
-            state.devices.push(spot);
+            state.claims.devices.push(spot);
             Ok(())
         });
         Ok(entered)
@@ -46,7 +46,7 @@ impl Recorder {
         frame: &Frame<'py>,
         native: impl FnOnce() -> Result<Object<'py>>,
     ) -> Result<Object<'py>> {
-        self.note(frame, |state| match state.devices.pop() {
+        self.note(frame, |state| match state.claims.devices.pop() {
             Some(_) => Ok(()),
             None => Err((Reason::OpaqueCall, "the end of a block with a device".into())),
         });
@@ -56,7 +56,7 @@ impl Recorder {
 
     /// Whether the recorded call runs under the mode of a device.
     pub(super) fn is_under_device(&self) -> bool {
-        !self.is_stopped() && !self.state.borrow().devices.is_empty()
+        !self.is_stopped() && !self.state.borrow().claims.devices.is_empty()
     }
 
     /// Whether a question for modes and overrides is asked under a device's mode, of plain tensors alone: then

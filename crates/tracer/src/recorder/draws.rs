@@ -99,7 +99,7 @@ impl State {
         if self.has_users_nodes() {
             return refuse("behind code of the program's own, which may have drawn");
         }
-        let drawn = self.draws.as_ref();
+        let drawn = self.claims.draws.as_ref();
         if drawn.is_some_and(|(known, _)| !generator.is(known)) {
             return refuse("of a second generator");
         }
@@ -117,7 +117,7 @@ impl State {
         let (own, slot) = self.adopt_drawn(planned.source, planned.part, value);
         let nodes = self.graph.nodes().count();
         let first = || (generator.to_owned().unbind(), Draws { slot, made: Vec::new() });
-        let (_, draws) = self.draws.get_or_insert_with(first);
+        let (_, draws) = self.claims.draws.get_or_insert_with(first);
         draws.made.push((nodes, planned.draw.words()));
         own
     }
@@ -158,7 +158,7 @@ impl State {
 
     /// Whether a number depends on one that was drawn: no guard may fix it. If so, the trace ends.
     pub(super) fn refuses_to_fix(&mut self, number: Number, why: &str) -> bool {
-        let Some(symbols) = self.symbols.as_mut().filter(|_| self.draws.is_some()) else {
+        let Some(symbols) = self.symbols.as_mut().filter(|_| self.claims.draws.is_some()) else {
             return false;
         };
         let within = match number {
@@ -198,11 +198,11 @@ impl State {
     /// Why code of the program's own can't be a node: a replay draws numbers and takes locks before it runs.
     pub(super) fn refuse_users_node(&self, target: Target) -> Noted<()> {
         let call = Call { graph: &self.graph, target, args: &[], keywords: &[] };
-        if (self.draws.is_none() && self.locks.is_empty()) || !call.is_users() {
+        if (self.claims.draws.is_none() && self.claims.locks.is_empty()) || !call.is_users() {
             return Ok(());
         }
         let name = call.name();
-        Err(match self.draws {
+        Err(match self.claims.draws {
             Some(_) => (Reason::RandomNumber, format!("before {name}, which may draw another")),
             None => (Reason::Lock, format!("before {name}, which may take it")),
         })

@@ -11,8 +11,20 @@ use super::look as heap;
 use super::outcome::{Finish, Made};
 use super::state::{State, Stop};
 use crate::breaks::{Break, Reason};
+use crate::draws::Draws;
 use crate::locks;
 use crate::resume::point::Spot;
+
+/// What a replay takes at its beginning, and blocks that need nothing of it.
+#[derive(Default)]
+pub struct Claims {
+    /// Locks that the trace has taken.
+    pub locks: Vec<Taken>,
+    /// Where the blocks with a device began that the trace is in.
+    pub devices: Vec<Option<Spot>>,
+    /// The random generator that the trace draws from, and what it draws.
+    pub draws: Option<(Py<PyAny>, Draws)>,
+}
 
 /// A lock from outside that the trace has taken.
 pub struct Taken {
@@ -46,13 +58,13 @@ impl Recorder {
         let result = native()?;
         if let Some(source) = source {
             self.note(frame, |state| {
-                let known = state.locks.iter_mut().find(|taken| lock.is(&taken.lock));
+                let known = state.claims.locks.iter_mut().find(|taken| lock.is(&taken.lock));
                 match known {
                     Some(taken) if taken.depth > 0 => taken.depth += 1,
                     Some(taken) => (taken.depth, taken.spot) = (1, spot),
                     None => {
                         let lock = lock.to_owned().unbind();
-                        state.locks.push(Taken { lock, source, depth: 1, spot });
+                        state.claims.locks.push(Taken { lock, source, depth: 1, spot });
                     }
                 }
                 Ok(())
@@ -70,7 +82,7 @@ impl Recorder {
         let is_held = |taken: &Taken| taken.depth > 0 && lock.is(&taken.lock);
         !self.is_stopped()
             && blocking.extract().is_ok_and(|blocking: bool| !blocking)
-            && self.state.borrow().locks.iter().any(is_held)
+            && self.state.borrow().claims.locks.iter().any(is_held)
     }
 
     /// Tries such a lock: it can be taken again, or it can't.
@@ -83,7 +95,7 @@ impl Recorder {
         let result = native()?;
         if result.is_truthy().unwrap_or(false) {
             self.note(frame, |state| {
-                let taken = state.locks.iter_mut().find(|taken| lock.is(&taken.lock));
+                let taken = state.claims.locks.iter_mut().find(|taken| lock.is(&taken.lock));
                 taken.expect("it is held").depth += 1;
                 Ok(())
             });
@@ -99,7 +111,7 @@ impl Recorder {
         native: impl FnOnce() -> Result<Object<'py>>,
     ) -> Result<Object<'py>> {
         self.note(frame, |state| {
-            let taken = state.locks.iter_mut().find(|taken| lock.is(&taken.lock));
+            let taken = state.claims.locks.iter_mut().find(|taken| lock.is(&taken.lock));
             match taken {
                 Some(taken) if taken.depth > 0 => {
                     taken.depth -= 1;
@@ -116,10 +128,10 @@ impl Recorder {
     /// Fails if a lock is still held where the trace ends, or a device still decides where tensors are made. The
     /// next trace ends before that begins.
     pub(super) fn check_blocks(&self, state: &State) -> Made<()> {
-        let held = state.locks.iter().filter(|taken| taken.depth > 0);
+        let held = state.claims.locks.iter().filter(|taken| taken.depth > 0);
         let locks = held.map(|taken| (taken.spot, Reason::Lock, "the graph ends while it is held"));
         let within = "the graph ends in a block with a device";
-        let devices = state.devices.iter().map(|spot| (*spot, Reason::OpaqueCall, within));
+        let devices = state.claims.devices.iter().map(|spot| (*spot, Reason::OpaqueCall, within));
         let mut first = None;
         for (spot, reason, detail) in locks.chain(devices) {
             let stop = Break { reason, detail: detail.into(), stack: Vec::new() };
@@ -164,7 +176,7 @@ impl Finish {
     /// The locks that a replay holds, by the positions of their sources.
     pub(super) fn locks(&mut self) -> Box<[u32]> {
         let first = u32::try_from(self.rebuilt.len()).expect("fewer than 2^32 sources");
-        self.rebuilt.extend(self.state.locks.iter().map(|taken| taken.source));
+        self.rebuilt.extend(self.state.claims.locks.iter().map(|taken| taken.source));
         (first..).take(self.rebuilt.len() - first as usize).collect()
     }
 }

@@ -437,7 +437,7 @@ impl Finish {
             known_lists,
             symbolic,
             locks,
-            draws: state.draws.map(|(_, draws)| draws),
+            draws: state.claims.draws.map(|(_, draws)| draws),
             asked: state.asked,
             work: Work::default(),
         })

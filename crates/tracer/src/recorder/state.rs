@@ -103,12 +103,8 @@ pub struct State {
     pub begins: Option<Place>,
     /// What `torch.compiler.is_compiling()` answered, if the trace asked.
     pub asked: Option<bool>,
-    /// Where the blocks with a device began that the trace is in.
-    pub devices: Vec<Option<crate::resume::point::Spot>>,
-    /// Locks that the trace has taken.
-    pub locks: Vec<super::locks::Taken>,
-    /// The random generator that the trace draws from, and what it draws.
-    pub draws: Option<(Py<PyAny>, crate::draws::Draws)>,
+    /// What a replay takes at its beginning.
+    pub claims: super::locks::Claims,
     /// Code objects of nodes' places.
     pub codes: Vec<Py<PyAny>>,
     code_ids: FxHashMap<usize, u32>,
@@ -235,9 +231,7 @@ impl State {
             frames: Vec::new(),
             begins: None,
             asked: None,
-            devices: Vec::new(),
-            locks: Vec::new(),
-            draws: None,
+            claims: super::locks::Claims::default(),
             codes: Vec::new(),
             code_ids: FxHashMap::default(),
             locations: Vec::with_capacity(room.locations),
