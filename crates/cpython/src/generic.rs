@@ -310,6 +310,20 @@ pub fn descriptor_type(object: Borrowed<'_, '_>) -> Option<DescriptorType> {
     }
 }
 
+/// Whether this is a method of a type whose attributes nobody can set, such as `list.append`: where it was
+/// looked up once, the same object is found for good.
+#[must_use]
+pub fn is_fixed_method(object: Borrowed<'_, '_>) -> bool {
+    if descriptor_type(object) != Some(DescriptorType::Method) {
+        return false;
+    }
+    // SAFETY: method descriptors and slot wrappers begin alike; the type lives as long as its descriptor.
+    unsafe {
+        let class = (*object.as_ptr().cast::<MethodDescriptor>()).class;
+        (*class).tp_flags & ffi::Py_TPFLAGS_IMMUTABLETYPE != 0
+    }
+}
+
 /// The name in the definition of a C function or method.
 pub fn method_name<'a>(callable: Borrowed<'a, '_>) -> Option<&'a str> {
     let def = method_def(callable)? as *const ffi::PyMethodDef;

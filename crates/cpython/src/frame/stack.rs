@@ -387,6 +387,21 @@ impl<'py> Running<'py> {
         }
     }
 
+    /// Puts another object in the place of a value on the stack, counted from its bottom; returns the
+    /// old one.
+    pub fn exchange_stacked(&mut self, index: usize, value: Object<'py>) -> Object<'py> {
+        assert!(
+            index < self.depth() && self.frame.stack()[index].is_some(),
+            "a value of the stack"
+        );
+        let slot = self.code().nlocalsplus() + index;
+        // SAFETY: the slot exists and owns an object; the references are exchanged.
+        unsafe {
+            let old = ptr::replace(self.frame.slots().add(slot), value.into_ptr());
+            Bound::from_owned_ptr(self.frame.py(), old)
+        }
+    }
+
     /// Fills the free variables' slots with the function's closure (`COPY_FREE_VARS`).
     pub fn copy_free_vars(&mut self, count: usize) {
         let first = self.code().first_free();

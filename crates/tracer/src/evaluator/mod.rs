@@ -285,8 +285,12 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
 
     #[cold]
     fn substitute(&mut self) {
+        let locals = self.code().nlocalsplus();
         for (index, value) in self.sites.substitutes(&self.frame) {
-            drop(self.run.set_local(index, Some(value)));
+            match index.checked_sub(locals) {
+                None => drop(self.run.set_local(index, Some(value))),
+                Some(index) => drop(self.run.exchange_stacked(index, value)),
+            }
         }
     }
 

@@ -53,7 +53,8 @@ pub trait Sites<'py>: Sized {
     fn enters(&self, frame: &Frame<'py>) -> bool {
         false
     }
-    /// Fast locals of the frame that are to hold other objects of the same type and value.
+    /// Fast locals of the frame, and behind them values of its stack, that are to be other objects of the
+    /// same type and value.
     fn substitutes(&self, frame: &Frame<'py>) -> Vec<(usize, Object<'py>)> {
         Vec::new()
     }

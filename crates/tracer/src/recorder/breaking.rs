@@ -23,10 +23,12 @@ use stator_cpython::thread::Deferred;
 use stator_guards::{Guard, GuardKind, Source};
 
 use super::Recorder;
+use super::kinds::Kind;
 use super::links::Linked;
 use super::outcome::{End, Finish, Standing};
 use super::room::Room;
 use super::state::{ActiveFrame, Caller, State, Stop};
+use super::unread::{adds_to_receiver, only_adds_to};
 use super::{look as heap, place};
 use crate::accelerator;
 use crate::breaks::{Break, Reason};
@@ -495,7 +497,8 @@ fn take_roots(
             state.sources.set_entry(function);
         }
         let locals = code.nlocalsplus();
-        for (slot, value) in slots(&standing.waiting).iter().enumerate() {
+        let values = slots(&standing.waiting);
+        for (slot, value) in values.iter().enumerate() {
             let Some(value) = value else { continue };
             let name = if slot < locals {
                 format!("{prefix}{}", heap::text(code.local_name(slot)))
@@ -513,6 +516,14 @@ fn take_roots(
             if !is_read {
                 continue;
             }
+            state.only_changed = match slot.checked_sub(locals) {
+                None => {
+                    let is_growing =
+                        state.kind_alone(*value) == Kind::List || heap::is_deque(*value);
+                    is_growing && only_adds_to(frame, slot)
+                }
+                Some(place) => place > 0 && adds_to_receiver(values[slot - 1]),
+            };
             // A copy that holds symbols would keep what its original holds.
             if state.watch_root(*value) {
                 if state.adopt(source, *value).is_err() {
@@ -524,8 +535,12 @@ fn take_roots(
                 if at < innermost && slot < locals {
                     return state.adopt_waiting_local(source, *value);
                 }
-                let local = (slot < locals).then_some(slot);
-                state.adopt_root_behind_break(source, *value, local)
+                if slot < locals {
+                    return state.adopt_root_behind_break(source, *value, Some(slot));
+                }
+                let depth = standing.waiting.depth.min(frame.stack().len());
+                let is_stacked = at == innermost && slot - locals < depth;
+                state.adopt_stacked(source, *value, is_stacked.then_some(slot))
             });
             match adopted {
                 Ok(Some(own)) if slot < locals => {
@@ -540,6 +555,7 @@ fn take_roots(
             }
         }
     }
+    state.only_changed = false;
     if let Some(handled) = handled {
         let source = state.sources.local(index, || "___handled".into());
         state.watch_root(handled.as_borrowed());

@@ -219,8 +219,8 @@ impl State {
             && self.policy.takes_number(value, number, is_root, || self.sources.print(source))
     }
 
-    /// As [`State::adopt`] of a value that a fast local of the frame holds: a number that is to be a
-    /// symbol gets an object of its own there.
+    /// As [`State::adopt`] of a value that a fast local of the frame holds, or a place on its stack, which
+    /// is counted behind the locals: a number that is to be a symbol gets an object of its own there.
     pub fn adopt_root(
         &mut self,
         source: SourceId,
@@ -259,6 +259,20 @@ impl State {
             Some(_) => self.adopt_root(source, value, local),
             None => self.adopt(source, value).map(|()| None),
         }
+    }
+
+    /// As [`State::adopt_root_behind_break`] of a value on a frame's stack. `slot` says where it lies, if
+    /// the frame is the one that goes on: there a number is exchanged as in a local.
+    pub fn adopt_stacked(
+        &mut self,
+        source: SourceId,
+        value: Borrowed<'_, '_>,
+        slot: Option<usize>,
+    ) -> Result<Option<Py<PyAny>>, super::state::Stop> {
+        if slot.is_some() && !self.policy.carries(value) && self.takes_number(source, value, true) {
+            return self.adopt_root(source, value, slot);
+        }
+        self.adopt_root_behind_break(source, value, None)
     }
 
     /// As [`State::adopt_root_behind_break`] of a local of a frame that waits for the innermost one.

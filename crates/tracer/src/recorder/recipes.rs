@@ -83,8 +83,12 @@ impl Finish {
                 }
                 Ok(id)
             }
-            // A tuple or a code object out of a code object's constants.
-            None if heap::is_constant(object) || kind == Kind::Code => {
+            // A tuple or a code object out of a code object's constants; the `list.append` of a call whose
+            // arguments are yet to be evaluated.
+            None if heap::is_constant(object)
+                || kind == Kind::Code
+                || generic::is_fixed_method(object) =>
+            {
                 let id = self.keep(object);
                 Ok(self.recipes.push(Recipe::Constant(id)))
             }

@@ -10,6 +10,7 @@ use pyo3::types::PyTuple;
 use stator_bytecode::{Opcode, Version};
 use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
+use stator_cpython::generic;
 use stator_cpython::heap::types::compares_by_identity;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::opcode;
@@ -225,6 +226,13 @@ fn asks_next(code: &Code<'_>, at: usize) -> bool {
     let units = code.units();
     let next = instruction(units, at).and_then(|(_, _, next)| instruction(units, next));
     next.is_some_and(|(opcode, ..)| opcode == Opcode::CONTAINS_OP)
+}
+
+/// Whether this is a method such as `list.append`, which waits on the stack for its arguments: its receiver
+/// lies above it.
+pub fn adds_to_receiver(method: Option<Borrowed<'_, '_>>) -> bool {
+    let name = method.filter(|method| generic::is_fixed_method(*method));
+    name.and_then(generic::method_name).is_some_and(|name| only_adds(None, name))
 }
 
 /// Whether a function does nothing with an argument but take such methods of it.
