@@ -8,8 +8,9 @@
 //! them; a NaN, which is found only as the object that it is, by identity as well.
 
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use stator_cpython::object::{Borrowed, Object};
-use stator_guards::{Guard, GuardKind};
+use stator_guards::{Guard, GuardKind, SourceId};
 
 use super::identity::is_nan;
 use super::kinds::Kind;
@@ -114,18 +115,44 @@ impl State {
         if heap::is_shared_constant(constant) {
             return;
         }
+        let places = self.places_read(constant);
+        if heap::is_interned(constant) || is_nan(constant) {
+            // The other one may be written in the code, or found where nothing is read.
+            let id = self.object(constant);
+            places.into_iter().for_each(|place| self.guard(place, GuardKind::Is(id)));
+        } else if let Some((&first, rest)) = places.split_first() {
+            rest.iter().for_each(|place| self.guard(*place, GuardKind::SameAs(first)));
+        }
+    }
+
+    /// The outside places where a constant was read.
+    fn places_read(&mut self, constant: Borrowed<'_, '_>) -> Vec<SourceId> {
         let id = self.object(constant);
         let is_read = |guard: &&Guard| matches!(guard.kind, GuardKind::Equals(read) if read == id);
         let mut places: Vec<_> =
             self.guards.iter().filter(is_read).map(|guard| guard.source).collect();
         places.sort_unstable();
         places.dedup();
-        if heap::is_interned(constant) || is_nan(constant) {
-            // The other one may be written in the code, or found where nothing is read.
-            places.into_iter().for_each(|place| self.guard(place, GuardKind::Is(id)));
-        } else if let Some((&first, rest)) = places.split_first() {
-            rest.iter().for_each(|place| self.guard(*place, GuardKind::SameAs(first)));
-        }
+        places
+    }
+
+    /// Whether a NaN is neither read outside nor written in the code: the next call makes another.
+    pub fn is_new_nan(&mut self, nan: Borrowed<'_, '_>) -> bool {
+        let py = nan.py();
+        self.places_read(nan).is_empty()
+            && !self.codes.iter().any(|code| {
+                let constants = code.bind(py).getattr("co_consts");
+                constants.is_ok_and(|constants| holds(constants.as_borrowed(), nan))
+            })
+    }
+
+    /// Whether a tuple of constants holds such a NaN.
+    pub fn holds_new_nan(&mut self, tuple: Borrowed<'_, '_>) -> bool {
+        heap::tuple_items(tuple).iter().any(|item| match self.kind_alone(item.as_borrowed()) {
+            Kind::Constant if is_nan(item.as_borrowed()) => self.is_new_nan(item.as_borrowed()),
+            Kind::Tuple => self.holds_new_nan(item.as_borrowed()),
+            _ => false,
+        })
     }
 
     /// Guards that two outside objects aren't the same.
@@ -157,4 +184,12 @@ impl State {
             });
         }
     }
+}
+
+/// Whether a code object's constants hold this object.
+fn holds(constants: Borrowed<'_, '_>, object: Borrowed<'_, '_>) -> bool {
+    heap::children(constants).iter().any(|constant| {
+        constant.is(object)
+            || (constant.is_exact_instance_of::<PyTuple>() && holds(constant.as_borrowed(), object))
+    })
 }

@@ -54,6 +54,9 @@ impl Finish {
                 return Ok(id);
             }
             if is_nan(object) {
+                if self.state.is_new_nan(object) {
+                    return self.new_nan(object);
+                }
                 // It's this one that is found again later.
                 self.state.guard_one_constant(object);
             }
@@ -85,6 +88,10 @@ impl Finish {
             }
             // A tuple or a code object out of a code object's constants; the `list.append` of a call whose
             // arguments are yet to be evaluated.
+            None if kind == Kind::Tuple && self.state.holds_new_nan(object) => {
+                self.state.set_fresh(object);
+                self.recipe(object)
+            }
             None if heap::is_constant(object)
                 || kind == Kind::Code
                 || generic::is_fixed_method(object) =>
@@ -108,6 +115,23 @@ impl Finish {
                 }
             },
         }
+    }
+
+    /// The recipe of a NaN that the trace made: each replay makes another, with the same bits.
+    fn new_nan(&mut self, nan: Borrowed<'_, '_>) -> Made<RecipeId> {
+        let address = nan.as_ptr() as usize;
+        let class = nan.get_type();
+        // What is subtracted from keeps its sign and its payload.
+        let subtract = class.getattr("__sub__").map_err(refused)?;
+        let zero = class.call0().map_err(refused)?;
+        let callable = self.keep(subtract.as_borrowed());
+        let args = [nan, zero.as_borrowed()].map(|part| {
+            let part = self.keep(part);
+            self.recipes.push(Recipe::Constant(part))
+        });
+        let id = self.recipes.push(Recipe::Call { callable, args: args.into() });
+        self.insert(address, id);
+        Ok(id)
     }
 
     /// The recipe of an object that another recipe makes, with what a program added to it.
