@@ -65,7 +65,7 @@ impl Twister {
     /// The state of a generator; `None`: it is none, or no twister that this knows.
     #[must_use]
     pub fn of(generator: Any<'_, '_>) -> Option<Self> {
-        class(generator.py())?.is_known(generator).then(|| Self::read(generator))
+        is_known(generator).then(|| Self::read(generator))
     }
 
     fn read(generator: Any<'_, '_>) -> Self {
@@ -82,7 +82,7 @@ impl Twister {
     /// Gives a generator this state; false: it is none.
     #[must_use]
     pub fn write(&self, generator: Any<'_, '_>) -> bool {
-        if !class(generator.py()).is_some_and(|class| class.is_known(generator)) {
+        if !is_known(generator) {
             return false;
         }
         // SAFETY: as in `read`.
@@ -133,10 +133,16 @@ fn tempered(mut word: u32) -> u32 {
     word ^ (word >> 18)
 }
 
+/// Whether an object is a generator whose state can be read.
+#[must_use]
+pub fn is_known(generator: Any<'_, '_>) -> bool {
+    class(generator.py()).is_some_and(|class| class.is_known(generator))
+}
+
 /// What a generator gives after so many words. `None`: it is no generator that this knows.
 #[must_use]
 pub fn peek(generator: Any<'_, '_>, skipped: u32, draw: Draw) -> Option<Drawn> {
-    if !class(generator.py())?.is_known(generator) {
+    if !is_known(generator) {
         return None;
     }
     // SAFETY: as in `Twister::read`.

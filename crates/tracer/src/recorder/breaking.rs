@@ -251,6 +251,11 @@ impl Recorder {
         Some(chain)
     }
 
+    /// Where these frames stand.
+    pub(super) fn markable_spot(&self, frame: &Frame<'_>) -> Option<Spot> {
+        Spot::of(&self.markable(frame)?)
+    }
+
     /// Where the frames stand.
     fn standing<'py>(
         &self,

@@ -175,7 +175,7 @@ impl Recorder {
         self.vouch(frame, function.as_borrowed());
         let traced = self.call_function(frame, function.as_borrowed(), args, names)?;
         let result = {
-            let _native = stator_cpython::hook::Suspended::new(frame.py());
+            let _native = Suspended::new(frame.py());
             ops::call(callable, args, names)?
         };
         if !result.is(&traced) {
@@ -332,10 +332,10 @@ impl Recorder {
                     let (name, of) = (heap::name_of(callable), heap::type_name(*opaque));
                     self.stop(frame, Reason::Unsupported, format!("{name} of a {of}"));
                 }
-                if self.asks_under_device(&heap::callable_name(callable), args) {
+                if self.asks_under_device(callable, args) {
                     return Ok(pyo3::types::PyBool::new(frame.py(), false).to_owned().into_any());
                 }
-                let _native = stator_cpython::hook::Suspended::new(frame.py());
+                let _native = Suspended::new(frame.py());
                 let _deferred = Deferred::new(frame.py());
                 let result = ops::call(callable, args, names);
                 if let Ok(value) = &result {
@@ -353,7 +353,7 @@ impl Recorder {
             }
             // A program gives no warnings: they are given while it is traced.
             Class::Emitter(_) if self.session.program.is_some() => {
-                let _native = stator_cpython::hook::Suspended::new(frame.py());
+                let _native = Suspended::new(frame.py());
                 ops::call(callable, args, names)
             }
             Class::Emitter(emitter) => self.emit(frame, *emitter, callable, args, names),

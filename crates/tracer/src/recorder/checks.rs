@@ -4,8 +4,6 @@
 //! and message, which plain Python makes.
 
 use pyo3::prelude::*;
-use pyo3::types::PyString;
-use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor;
 use stator_cpython::object::{Borrowed, Object};
@@ -15,6 +13,7 @@ use super::Recorder;
 use super::kinds::Kind;
 use super::look as heap;
 use super::state::State;
+use super::tensors::argument;
 use crate::functions::{Determined, Operation};
 
 /// The node's function.
@@ -33,7 +32,7 @@ impl Recorder {
     ) -> Result<Object<'py>> {
         let py = frame.py();
         let place = usize::from(heap::callable_name(callable) != CHECK);
-        let condition = condition(args, names, place);
+        let condition = argument(args, names, place, "cond");
         let check = modules::import(py, "torch").and_then(|torch| torch.getattr(CHECK));
         // What other backends make of such a node, nobody knows.
         let (Some(condition), Ok(check)) = (condition, check) else {
@@ -52,19 +51,4 @@ impl Recorder {
         let target = |state: &mut State| operation.target(state, check.as_borrowed());
         self.operation(frame, target, &[condition], None, || ops::call(callable, args, names))
     }
-}
-
-/// The argument `cond`, at a position or by name.
-fn condition<'a, 'py>(
-    args: &[Borrowed<'a, 'py>],
-    names: Option<Borrowed<'_, 'py>>,
-    place: usize,
-) -> Option<Borrowed<'a, 'py>> {
-    let names: SmallVec<[_; 4]> = names.map_or_else(Vec::new, heap::tuple_items).into();
-    let (positional, named) = args.split_at(args.len() - names.len());
-    let is_it = |name: &Object<'_>| {
-        name.cast::<PyString>().is_ok_and(|name| name.to_str().is_ok_and(|name| name == "cond"))
-    };
-    let at = || names.iter().position(is_it);
-    positional.get(place).or_else(|| named.get(at()?)).copied()
 }

@@ -11,7 +11,6 @@ use super::Recorder;
 use super::kinds::Kind;
 use super::look as heap;
 use crate::breaks::Reason;
-use crate::resume::point::Spot;
 
 impl Recorder {
     /// The beginning of a `with` block.
@@ -27,8 +26,7 @@ impl Recorder {
                 format!("with torch.device({}), which decides where", heap::short_repr(device));
             self.stop(frame, Reason::OpaqueCall, format!("{detail} tensors are made"));
         }
-        let chain = self.markable(frame);
-        let spot = chain.and_then(|chain| Spot::of(&chain));
+        let spot = self.markable_spot(frame);
         let entered = {
             let _native = Suspended::new(frame.py());
             native()?
@@ -61,9 +59,15 @@ impl Recorder {
 
     /// Whether a question for modes and overrides is asked under a device's mode, of plain tensors alone: then
     /// a replay, which has no mode, finds none.
-    pub(super) fn asks_under_device(&self, name: &str, args: &[Borrowed<'_, '_>]) -> bool {
-        name.trim_start_matches('_').starts_with("has_torch_function")
-            && self.is_under_device()
+    pub(super) fn asks_under_device(
+        &self,
+        callable: Borrowed<'_, '_>,
+        args: &[Borrowed<'_, '_>],
+    ) -> bool {
+        self.is_under_device()
+            && heap::callable_name(callable)
+                .trim_start_matches('_')
+                .starts_with("has_torch_function")
             && args.iter().all(|arg| self.is_plain_argument(*arg))
     }
 

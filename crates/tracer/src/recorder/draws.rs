@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
-use stator_cpython::heap::twister::{Draw, Drawn, Twister, peek};
+use stator_cpython::heap::twister::{self, Draw, Drawn, peek};
 use stator_cpython::object::{Borrowed, Object};
 use stator_graph::{NodeId, Target, Value};
 use stator_guards::SourceId;
@@ -66,7 +66,7 @@ impl Recorder {
         self.note(frame, |state| {
             if state.origin(generator).is_none()
                 && state.is_identity_guarded(bound)
-                && Twister::of(generator).is_some()
+                && twister::is_known(generator)
             {
                 state.anchor(generator);
             }
@@ -90,7 +90,7 @@ impl State {
             _ => None,
         };
         let Some(draw) = draw else { return refuse("of more than 32 bits") };
-        if self.program.is_some() || Twister::of(generator).is_none() {
+        if self.program.is_some() || !twister::is_known(generator) {
             return Err((Reason::OpaqueCall, heap::name_of(callable)));
         }
         let Some(source) = self.source(generator) else {
@@ -115,7 +115,7 @@ impl State {
         value: &Object<'py>,
     ) -> Object<'py> {
         let (own, slot) = self.adopt_drawn(planned.source, planned.part, value);
-        let nodes = self.graph.nodes().count();
+        let nodes = self.graph.len();
         let first = || (generator.to_owned().unbind(), Draws { slot, made: Vec::new() });
         let (_, draws) = self.claims.draws.get_or_insert_with(first);
         draws.made.push((nodes, planned.draw.words()));
@@ -135,10 +135,10 @@ impl State {
         self.begin_symbols(py);
         let stack = self.here_stack();
         let symbols = self.begin_symbols(py);
-        let (number, own) = if part.is_float() {
+        let number = if part.is_float() {
             let hint = value.extract().unwrap_or(f64::NAN);
             let (_, float) = symbols.context.float_symbol(hint);
-            (Number::Float(float), pyo3::types::PyFloat::new(py, hint).into_any())
+            Number::Float(float)
         } else {
             let hint = value.extract().unwrap_or(0);
             let most = match part {
@@ -146,8 +146,9 @@ impl State {
                 _ => i64::MAX,
             };
             let symbol = symbols.context.symbol(hint, (0, most), None);
-            (Number::Integer(symbol.expr), stator_cpython::generic::own_int(py, hint))
+            Number::Integer(symbol.expr)
         };
+        let own = symbols.own_object(py, number);
         symbols.add_slot(Slot { source, part }, name, true);
         let slot = symbols.slots.len() - 1;
         let outside = Some(value.clone().unbind());

@@ -86,8 +86,7 @@ impl Recorder {
             self.stop(frame, Reason::Told, format!("{} that raised", heap::name_of(callable)));
             return result;
         }
-        let chain = self.markable(frame);
-        let spot = chain.and_then(|chain| Spot::of(&chain));
+        let spot = self.markable_spot(frame);
         self.note(frame, |state| {
             let own = |args: &[Borrowed<'_, 'py>]| {
                 args.iter().map(|arg| (*arg).to_owned().unbind()).collect::<Vec<_>>()

@@ -53,8 +53,7 @@ impl Recorder {
                 false => self.stop(frame, Reason::Lock, "another thread holds it"),
             }
         }
-        let chain = self.markable(frame);
-        let spot = chain.and_then(|chain| Spot::of(&chain));
+        let spot = self.markable_spot(frame);
         let result = native()?;
         if let Some(source) = source {
             self.note(frame, |state| {

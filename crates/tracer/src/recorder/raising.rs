@@ -21,7 +21,6 @@ use super::look as heap;
 use super::state::{State, Stop};
 use super::tensors::holds_tensor;
 use crate::breaks::{Break, Reason};
-use crate::resume::point::Spot;
 
 /// Operations that raise for what their inputs' metadata say, and for nothing else but want of
 /// memory. Names without their modules and underscores.
@@ -59,7 +58,7 @@ impl Recorder {
                 name => CHECKED.split_whitespace().any(|checked| checked == name),
             }
         };
-        let spot = self.markable(frame).and_then(|chain| Spot::of(&chain));
+        let spot = self.markable_spot(frame);
         let (true, Some(spot)) = (is_checked, spot) else { return false };
         let thread = Thread::current(frame.py());
         let exception = thread.take_exception();

@@ -283,14 +283,7 @@ impl State {
         if !symbols.is_open_number(number) {
             return value.to_owned();
         }
-        let own = match number {
-            Number::Integer(expr) => {
-                stator_cpython::generic::own_int(py, symbols.context.hint(expr))
-            }
-            Number::Float(float) => {
-                pyo3::types::PyFloat::new(py, symbols.context.float_hint(float)).into_any()
-            }
-        };
+        let own = symbols.own_object(py, number);
         symbols.insert(&own, number, made, stack, None);
         own
     }
@@ -307,27 +300,18 @@ impl State {
         let stack = self.here_stack();
         self.objects.intern(value);
         let symbols = self.begin_symbols(py);
-        let (number, own, part) = match value.extract::<i64>() {
+        let (number, part) = match value.extract::<i64>() {
             Ok(hint) if !value.is_exact_instance_of::<pyo3::types::PyFloat>() => {
                 let symbol = symbols.context.int_symbol(hint);
-                let own = if keeps {
-                    value.to_owned()
-                } else {
-                    stator_cpython::generic::own_int(py, hint)
-                };
-                (Number::Integer(symbol.expr), own, Part::Integer)
+                (Number::Integer(symbol.expr), Part::Integer)
             }
             _ => {
                 let hint = value.extract::<f64>().unwrap_or(f64::NAN);
                 let (_, float) = symbols.context.float_symbol(hint);
-                let own = if keeps {
-                    value.to_owned()
-                } else {
-                    pyo3::types::PyFloat::new(py, hint).into_any()
-                };
-                (Number::Float(float), own, Part::Float)
+                (Number::Float(float), Part::Float)
             }
         };
+        let own = if keeps { value.to_owned() } else { symbols.own_object(py, number) };
         symbols.add_slot(Slot { source, part }, name, true);
         let outside = Some(value.to_owned().unbind());
         let id = symbols.insert(&own, number, Made::Outside(source), stack, outside);
@@ -676,6 +660,16 @@ impl State {
 }
 
 impl Symbols {
+    /// A new object of a number's value, which no other number has.
+    pub(super) fn own_object<'py>(&self, py: Python<'py>, number: Number) -> Object<'py> {
+        match number {
+            Number::Integer(expr) => stator_cpython::generic::own_int(py, self.context.hint(expr)),
+            Number::Float(float) => {
+                pyo3::types::PyFloat::new(py, self.context.float_hint(float)).into_any()
+            }
+        }
+    }
+
     pub(super) fn insert(
         &mut self,
         object: &Object<'_>,

@@ -414,7 +414,7 @@ impl Recorder {
 }
 
 /// The argument of a call that is the one of this position, or of this name.
-fn argument<'a, 'py>(
+pub(super) fn argument<'a, 'py>(
     args: &[Borrowed<'a, 'py>],
     names: Option<Borrowed<'_, 'py>>,
     position: usize,
