@@ -55,6 +55,8 @@ class Row:
     first: float
     single: float | None = None
     """One eager call, taken as `first` is, and not the best of many: the one in the middle."""
+    wrap: float | None = None
+    """`stator.compile` itself, which builds tables and maps memory before the first call."""
     warm: float | None = None
     replay: float | None = None
     """`backend="eager"`: the graph run by the system itself."""
@@ -113,9 +115,11 @@ def measure_fresh(setup: Setup) -> Row:
     eager_call = partial(setup.call, setup.target)
     (eager,) = best(eager_call)
     single = statistics.median(once(eager_call, eager_call) for _ in range(TURNS))
+    start = time.perf_counter()
     compiled = stator.compile(setup.target, backend=returns_at_once)
+    wrap = time.perf_counter() - start
     first = once(partial(setup.call, compiled), eager_call)
-    return Row(eager=eager, first=first, single=single)
+    return Row(eager=eager, first=first, single=single, wrap=wrap)
 
 
 def _replay(replayed: Any, setup: Setup, eager: float) -> float:

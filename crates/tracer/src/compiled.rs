@@ -29,6 +29,7 @@ use crate::faults::{self, Escape, Stage, contain, contain_call};
 use crate::floor::Turn;
 use crate::lock;
 use crate::logs::Log;
+use crate::memory;
 use crate::policy::Policy;
 use crate::profit::Estimate;
 use crate::recorder::{self, GraphBreak, record};
@@ -147,6 +148,7 @@ impl Compiled {
         is_compiling: bool,
     ) -> PyResult<Bound<'py, Self>> {
         let py = r#fn.py();
+        memory::warm_up();
         let prepared = contain(py, || recorder::prepare(py));
         let this = Self {
             function: r#fn.clone().unbind(),

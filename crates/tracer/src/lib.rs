@@ -38,6 +38,7 @@ mod locate;
 mod locks;
 pub mod logs;
 pub mod marks;
+mod memory;
 mod policy;
 mod profit;
 pub mod program;

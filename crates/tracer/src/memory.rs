@@ -1,0 +1,25 @@
+//! Memory that the operating system maps before the first trace needs it.
+//!
+//! The first touch of a page costs as much as recording an operation, and a trace of a few hundred operations touches
+//! some 400 pages for the first time: its own tables, and what PyTorch takes between them.
+
+use std::hint::black_box;
+use std::sync::OnceLock;
+
+/// How much is mapped, in bytes.
+const MAPPED: usize = 3 << 20;
+/// In pieces below the size that the C library maps, and unmaps, by itself.
+const PIECE: usize = 64 << 10;
+
+/// Touches memory and gives it back to the allocator, once in a process. An allocator that hands free memory
+/// back to the operating system at once gains nothing by it.
+pub fn warm_up() {
+    /// Memory at the heap's end is handed back: this stays behind the pieces.
+    static END: OnceLock<Box<[u8]>> = OnceLock::new();
+    END.get_or_init(|| {
+        // Zeros would be mapped without being touched.
+        let pieces: Vec<Vec<u8>> = (0..MAPPED / PIECE).map(|_| vec![1; PIECE]).collect();
+        black_box(&pieces);
+        Box::new([1; 64])
+    });
+}
