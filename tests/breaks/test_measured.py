@@ -16,7 +16,7 @@ from stator import _testing
 
 X = torch.arange(4.0)
 MODEL = nn.Sequential(*(nn.ReLU() for _ in range(12)))
-WARM, FIRST, LATER, DISTANCE = 20, "rrrrnnnn" * 3, "rrrrnnnn", 256
+WARM, FIRST, LATER, NEXT, DISTANCE = 20, "rrrrnnnn" * 3, "rrrrnnnn", 32, 256
 """Replays before the first look, calls of the first look and of later ones, calls between the first two."""
 
 
@@ -68,7 +68,8 @@ def test_what_gains_is_replayed() -> None:
     compiled = stator.compile(modules)
     with _testing.spans(replay=5_000, native=9_000):
         ways = calls(compiled, 2 + WARM + len(FIRST) + 100, X)
-    assert ways == "." + "r" * (WARM + 1) + FIRST + "r" * 100
+    later = "r" * (NEXT + 1) + LATER + "r" * 2 * NEXT
+    assert ways == "." + "r" * (WARM + 1) + FIRST + later[:100]
     assert not (stator.stats(compiled).reason or "").startswith("measured:")
 
 
@@ -79,7 +80,9 @@ def test_what_has_lost_is_looked_at_again() -> None:
         assert calls(compiled, DISTANCE - 1, X) == "n" * (DISTANCE - 1)
     with _testing.spans(replay=5_000, native=9_000):
         ways = calls(compiled, 100, X)
-    assert ways.count("n") <= 2 + (len(LATER) + len(FIRST)) // 2 and ways.endswith("r" * 50)
+    # A short look, a long one that decides, and soon one more.
+    looks = 2 * len(LATER) + len(FIRST)
+    assert ways.count("n") <= 2 + looks // 2 and ways.endswith("r" * 20)
 
 
 def test_nothing_is_measured_where_nothing_may_be_skipped() -> None:

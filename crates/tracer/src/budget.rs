@@ -6,7 +6,7 @@
 //! calls, so many must have been plain since the last take that on average they cost next to nothing.
 
 use crate::clock::Span;
-use crate::gauge::Measured;
+use crate::gauge::{Measured, SHARE};
 
 /// Nanoseconds that are always granted.
 const LEAST: u64 = 5_000_000;
@@ -20,8 +20,6 @@ const FIRST: u32 = 3;
 const EARLY: u64 = 64;
 /// At most so many calls follow one another of which one isn't at rest.
 const RESTING: u64 = 33;
-/// A later recording has to be this part of the plain calls since the last one.
-pub const SHARE: u64 = 256;
 /// Of what is left for a recording, its end may take one part of so many.
 const END: u64 = 4;
 

@@ -9,8 +9,8 @@ use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use crate::budget::SHARE;
 use crate::clock::Span;
+use crate::gauge::SHARE;
 use crate::lock;
 use crate::profit::Estimate;
 

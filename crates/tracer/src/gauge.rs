@@ -3,17 +3,20 @@
 //! The estimate (`profit.rs`) doesn't know what guards cost that no snapshot answers, nor what a program
 //! does behind a break. So once an entry has been replayed for a while, some of its calls are timed: a run of
 //! replays, a run of native calls, and so on. The first call of a run finds the processor's caches as the
-//! other kind has left them and isn't counted. The medians of the rest decide. Later looks are shorter, and
-//! further and further apart, by counting calls.
+//! other kind has left them and isn't counted. The medians of the rest decide; that replays gain has to show in the
+//! quickest calls as well, because something else on the machine may have slowed down one kind. Later looks are
+//! shorter, and further and further apart, by counting calls.
 
 use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-use crate::budget::SHARE;
 use crate::clock::Span;
 use crate::lock;
 
+/// What is spent on finding out what to do (a look, a late recording) is at most this part of the plain calls since
+/// the last time.
+pub const SHARE: u64 = 256;
 /// So many calls are replayed before the first look.
 const WARM: u32 = 20;
 /// So many calls of one kind make a run. What a program does in turns (every second or fourth call) is the
@@ -21,9 +24,10 @@ const WARM: u32 = 20;
 const RUN: usize = 4;
 /// A look takes so many runs of each kind: the first one, and later ones.
 const RUNS: [usize; 2] = [3, 1];
-/// So many calls lie between the first look and the second where replays gain, and where they don't.
+/// So many calls lie between the look that has found replays to be slower and the next one.
 const DISTANCE: u32 = 256;
-/// So many where the first look has found that the two are close. The second one is as long then.
+/// So many where replays have been found to gain, since a mistake costs something at each call; and where the first
+/// look has found that the two are close. The second one is as long then.
 const CLOSE_DISTANCE: u32 = 32;
 /// The distances double up to this many.
 const FURTHEST: u32 = 1 << 16;
@@ -178,18 +182,21 @@ impl Gauge {
         }
         let measured =
             Measured { replay: median(&mut look.replays), native: median(&mut look.natives) };
+        let quickest = Measured { replay: look.replays[0], native: look.natives[0] };
         (look.timed, look.replays, look.natives) = Default::default();
         let before = look.finding;
-        if !is_long && before.then(measured) != before {
+        let finding = before.then(measured, quickest);
+        if !is_long && finding != before {
             // A long look follows at once and decides: something else may have been in the way of a short one.
             look.is_close = true;
             return None;
         }
-        look.finding = before.then(measured);
+        look.finding = finding;
         self.loses.store(look.finding == Finding::Loses, Relaxed);
         look.is_close = before == Finding::Unknown && measured.is_close();
         look.distance = match look.distance {
             _ if look.is_close => CLOSE_DISTANCE,
+            _ if look.finding != before && look.finding == Finding::Gains => CLOSE_DISTANCE,
             _ if look.finding != before => DISTANCE,
             distance => (distance * 2).min(FURTHEST),
         };
@@ -208,21 +215,21 @@ impl Look {
 }
 
 impl Finding {
-    /// What is found next. What isn't clear leaves it as it is.
-    fn then(self, measured: Measured) -> Self {
+    /// What is found next: by the medians, and by the quickest calls. What isn't clear leaves it as it is.
+    fn then(self, measured: Measured, quickest: Measured) -> Self {
         let Measured { replay, native } = measured;
-        let slack = native / 40;
+        let gains = |Measured { replay, native }| replay + native / 40 < native;
         match self {
             // What hasn't been shown to gain isn't replayed: a mistake costs nothing then.
-            Self::Unknown if replay + slack < native => Self::Gains,
+            Self::Unknown | Self::Loses if gains(measured) && gains(quickest) => Self::Gains,
             Self::Unknown => Self::Loses,
-            Self::Gains if replay > native + slack + WAY => Self::Loses,
-            Self::Loses if replay + slack < native => Self::Gains,
+            Self::Gains if replay > native + native / 40 + WAY => Self::Loses,
             known => known,
         }
     }
 }
 
+/// The one in the middle; what it's given is in order then.
 fn median(all: &mut [u64]) -> u64 {
     all.sort_unstable();
     all[all.len() / 2]
@@ -256,12 +263,12 @@ mod tests {
     fn looks_are_rarer_and_rarer() {
         let gauge = Gauge::default();
         assert_eq!(look(&gauge, 5_000, 9_000), (WARM + FIRST, FIRST, Finding::Gains));
-        assert_eq!(look(&gauge, 5_000, 9_000), (DISTANCE + LATER, LATER, Finding::Gains));
-        assert_eq!(look(&gauge, 5_000, 9_000), (2 * DISTANCE + LATER, LATER, Finding::Gains));
+        assert_eq!(look(&gauge, 5_000, 9_000), (CLOSE_DISTANCE + LATER, LATER, Finding::Gains));
+        assert_eq!(look(&gauge, 5_000, 9_000), (2 * CLOSE_DISTANCE + LATER, LATER, Finding::Gains));
         // Where a short look contradicts, a long one decides.
         assert_eq!(
             look(&gauge, 50_000, 9_000),
-            (4 * DISTANCE + LATER + FIRST, LATER + FIRST, Finding::Loses)
+            (4 * CLOSE_DISTANCE + LATER + FIRST, LATER + FIRST, Finding::Loses)
         );
         // A look costs as much as eighteen calls.
         assert_eq!(look(&gauge, 50_000, 9_000).0, SHARE as u32 * 4 * 41 / 9 + LATER);
@@ -305,5 +312,20 @@ mod tests {
         let measured = Measured { replay: 4_000, native: 6_000 };
         assert_eq!(found, Some((Finding::Gains, measured, true)));
         assert_eq!(measured.to_string(), "measured: a replay takes 4.0 µs, plain Python 6.0 µs");
+    }
+
+    #[test]
+    fn something_else_that_slows_down_native_calls_is_no_gain() {
+        let gauge = Gauge::default();
+        gauge.hurry();
+        let mut found = None;
+        for call in 0..FIRST as usize {
+            let Step::Timed(span) = gauge.step() else { panic!("a look goes on") };
+            // It comes behind the first run of native calls.
+            let is_slow = span == Span::Native && call >= 2 * RUN;
+            found = gauge.add(span, if is_slow { 9_000 } else { 5_000 });
+        }
+        let measured = Measured { replay: 5_000, native: 9_000 };
+        assert_eq!(found, Some((Finding::Loses, measured, true)));
     }
 }
