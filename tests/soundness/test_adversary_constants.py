@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import heapq
 from typing import Any
 
 import torch
@@ -77,6 +78,44 @@ def test_nan_in_ordered_tuples() -> Steps:
     values[1] = (_other(), 1)
     yield None
     values[0] = (values[1][0], 2)
+    yield None
+
+
+@right_after
+def test_nan_in_tuples_that_are_put_in_order() -> Steps:
+    values = [(NAN, 2), (NAN, 1)]
+
+    def fn(x: Tensor) -> Any:
+        own, heap = list(values), list(values)
+        own.sort()
+        heapq.heapify(heap)
+        heapq.heappush(heap, values[0])
+        return x * own[0][1], heap[0][1], heapq.heappushpop(heap, values[1])[1], len(heap)
+
+    yield fn, (X,)
+    values[1] = (_other(), 1)
+    yield None
+    values[0] = (values[1][0], 2)
+    yield None
+
+
+@right_after
+def test_nan_that_is_removed() -> Steps:
+    values, key = [2.0, NAN], [NAN]
+
+    def fn(x: Tensor) -> Any:
+        own, waiting = list(values), collections.deque(values)
+        for container in (own, waiting):
+            try:
+                container.remove(key[0])
+            except ValueError:
+                x = x + 1
+        return x, len(own), len(waiting)
+
+    yield fn, (X,)
+    key[0] = _other()
+    yield None
+    values[1] = key[0]
     yield None
 
 

@@ -163,6 +163,15 @@ pub enum Model {
     DeepCopy,
 }
 
+/// What a replay gives a method that changes a set or a deque.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writes {
+    /// Its arguments.
+    Arguments,
+    /// Lists of what its arguments hold now.
+    Elements,
+}
+
 /// Functions that give warnings and log records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Emitter {

@@ -4,8 +4,10 @@
 //! callables of an owner that have no row of their own, special methods of `object` aside.
 
 use stator_bytecode::{BinaryOp, CompareOp, UnaryOp};
+use stator_shapes::{FloatUnary, Rounding};
 
-use crate::class::{Class, Emitter, Model, Why};
+use crate::class::{Class, Emitter, Model, Why, Writes};
+use crate::numeric::Numeric;
 use crate::row::{Row, Traits, row};
 use Class::{Constructor, GraphBreak, IsCompiling, Pure, Transparent, Untraceable};
 use Class::{Emitter as Emits, Model as Modelled};
@@ -17,33 +19,48 @@ use Model::{
     ObjectDelAttr, ObjectGetAttr, ObjectSetAttr, RecursionLimit, Reduce, Repr, Scalar,
     SequenceRead, SetAttr, SetItem, Substitute, Super, TypeCall, TypeOf, Unary, Vars,
 };
+use Numeric::{
+    Absolute, Float, FloatPower, Function, Greatest, Least, OfFloats, Power, Product,
+    QuotientAndRest, Rounded, Sorted, Sum, Truth,
+};
 use Traits as T;
 
 const NONE: Traits = T::NONE;
 const COMPARES: Traits = T::COMPARES;
+const COUNTS: Traits = T::COUNTS;
+const FLAGGED: Traits = T::FLAGGED;
 const HANDS_ON: Traits = T::HANDS_ON;
 const ITERATES: Traits = T::ITERATES;
 const MOVES: Traits = T::MOVES;
-const NUMERIC: Traits = T::NUMERIC;
 const ONLY_ADDS: Traits = T::ONLY_ADDS;
 const ORDERS: Traits = T::ORDERS;
 const QUIET: Traits = T::QUIET;
 const SEARCHES: Traits = T::SEARCHES;
+const STORES: Traits = T::STORES;
 const UNORDERED: Traits = T::UNORDERED;
 
 /// The rows.
 pub const PYTHON: &[Row] = &[
     row("stator._stator", "graph_break", GraphBreak, NONE),
     row("stator._stator", "is_compiling", IsCompiling, NONE),
-    row(
-        "math",
-        "ceil exp floor isfinite isinf isnan log log10 log2 pow prod sqrt trunc",
-        Pure,
-        NUMERIC,
-    ),
+    row("math", "ceil", Pure, NONE).of_numbers(Rounded(Rounding::Ceil)),
+    row("math", "floor", Pure, NONE).of_numbers(Rounded(Rounding::Floor)),
+    row("math", "trunc", Pure, NONE).of_numbers(Rounded(Rounding::Trunc)),
+    row("math", "exp", Pure, NONE).of_numbers(Function(FloatUnary::Exp)),
+    row("math", "log", Pure, NONE).of_numbers(Function(FloatUnary::Log)),
+    row("math", "log2", Pure, NONE).of_numbers(Function(FloatUnary::Log2)),
+    row("math", "log10", Pure, NONE).of_numbers(Function(FloatUnary::Log10)),
+    row("math", "sqrt", Pure, NONE).of_numbers(Function(FloatUnary::Sqrt)),
+    row("math", "isfinite", Pure, NONE).of_numbers(OfFloats(true)),
+    row("math", "isinf isnan", Pure, NONE).of_numbers(OfFloats(false)),
+    row("math", "pow", Pure, NONE).of_numbers(FloatPower),
+    row("math", "prod", Pure, NONE).of_numbers(Product),
     row("math", "*", Pure, NONE),
     row("cmath", "*", Pure, NONE),
-    row("builtins", "abs round divmod pow", Modelled(Scalar), NUMERIC),
+    row("builtins", "abs", Modelled(Scalar), NONE).of_numbers(Absolute),
+    row("builtins", "round", Modelled(Scalar), NONE).of_numbers(Rounded(Rounding::Round)),
+    row("builtins", "divmod", Modelled(Scalar), NONE).of_numbers(QuotientAndRest),
+    row("builtins", "pow", Modelled(Scalar), NONE).of_numbers(Power),
     row("builtins", "ord chr bin hex oct", Pure, NONE),
     row("builtins", "repr str ascii format", Modelled(Repr), NONE),
     row("builtins", "len", Modelled(Len), NONE),
@@ -59,15 +76,19 @@ pub const PYTHON: &[Row] = &[
     row("builtins", "super", Modelled(Super), MOVES),
     row("builtins", "id", Modelled(Id), NONE),
     row("builtins", "hash", Modelled(Hash), NONE),
-    row("builtins", "sorted min max", Transparent, ORDERS.and(NUMERIC)),
-    row("builtins", "sum", Transparent, NUMERIC),
+    row("builtins", "sorted", Transparent, ORDERS).of_numbers(Sorted),
+    row("builtins", "min", Transparent, ORDERS).of_numbers(Least),
+    row("builtins", "max", Transparent, ORDERS).of_numbers(Greatest),
+    row("builtins", "sum", Transparent, NONE).of_numbers(Sum),
     row("builtins", "any all filter", Transparent, NONE),
     row("builtins", "map", Transparent, MOVES.and(ITERATES)),
     row("builtins", "zip enumerate reversed", Transparent, MOVES.and(ITERATES).and(HANDS_ON)),
     row("builtins", "list tuple", Transparent, MOVES.and(ITERATES).and(HANDS_ON)),
     row("builtins", "dict", Transparent, MOVES),
     row("builtins", "set frozenset", Transparent, UNORDERED),
-    row("builtins", "int float bool", Modelled(Scalar), NUMERIC),
+    row("builtins", "int", Modelled(Scalar), NONE).of_numbers(Rounded(Rounding::Trunc)),
+    row("builtins", "float", Modelled(Scalar), NONE).of_numbers(Float),
+    row("builtins", "bool", Modelled(Scalar), NONE).of_numbers(Truth { inverted: false }),
     row("builtins", "complex", Modelled(Scalar), NONE),
     row("builtins", "range slice bytes", Pure, NONE),
     row("builtins", "object", Constructor, MOVES),
@@ -108,37 +129,38 @@ pub const PYTHON: &[Row] = &[
     row("builtins:list", "index count __contains__ __eq__ __ne__", Modelled(SequenceRead), NONE),
     row("builtins:list", "copy", Transparent, MOVES),
     row("builtins:list", "__getitem__ __iter__ __len__ __add__ __reversed__", Transparent, NONE),
-    row("builtins:list", "append", Modelled(ContainerWrite), MOVES.and(QUIET).and(ONLY_ADDS)),
-    row("builtins:list", "extend", Modelled(ContainerWrite), MOVES.and(ITERATES).and(ONLY_ADDS)),
-    row("builtins:list", "insert pop clear", Modelled(ContainerWrite), QUIET),
     row(
         "builtins:list",
-        "remove sort reverse __setitem__ __delitem__ __iadd__",
+        "append",
         Modelled(ContainerWrite),
-        NONE,
+        MOVES.and(QUIET).and(ONLY_ADDS).and(STORES),
     ),
+    row("builtins:list", "extend", Modelled(ContainerWrite), MOVES.and(ITERATES).and(ONLY_ADDS)),
+    row("builtins:list", "insert", Modelled(ContainerWrite), QUIET.and(STORES).and(COUNTS)),
+    row("builtins:list", "pop", Modelled(ContainerWrite), QUIET.and(COUNTS)),
+    row("builtins:list", "clear", Modelled(ContainerWrite), QUIET),
+    row("builtins:list", "remove", Modelled(ContainerWrite), SEARCHES),
+    row("builtins:list", "sort", Modelled(ContainerWrite), ORDERS),
+    row("builtins:list", "__setitem__", Modelled(ContainerWrite), STORES.and(COUNTS)),
+    row("builtins:list", "__delitem__", Modelled(ContainerWrite), COUNTS),
+    row("builtins:list", "reverse __iadd__", Modelled(ContainerWrite), NONE),
     row("builtins:list", "__init__", Modelled(ContainerWrite), MOVES),
     row("builtins:dict", "get __getitem__ __contains__", Modelled(DictSlotRead), NONE),
     row("builtins:dict", "keys values items copy", Modelled(DictRead), MOVES),
     row("builtins:dict", "__iter__ __len__ __reversed__ __or__", Modelled(DictRead), NONE),
     row("builtins:dict", "fromkeys", Transparent, NONE),
-    row("builtins:dict", "pop popitem setdefault clear", Modelled(ContainerWrite), QUIET),
-    row("builtins:dict", "update __setitem__ __delitem__ __ior__", Modelled(ContainerWrite), NONE),
+    row("builtins:dict", "pop popitem clear", Modelled(ContainerWrite), QUIET),
+    row("builtins:dict", "setdefault", Modelled(ContainerWrite), QUIET.and(STORES)),
+    row("builtins:dict", "update __delitem__ __ior__", Modelled(ContainerWrite), NONE),
+    row("builtins:dict", "__setitem__", Modelled(ContainerWrite), STORES),
     row("builtins:dict", "__init__", Modelled(ContainerWrite), MOVES),
     row("collections:OrderedDict", "keys values items copy", Modelled(DictRead), MOVES),
     row("collections:OrderedDict", "__iter__", Modelled(DictRead), NONE),
-    row(
-        "collections:OrderedDict",
-        "pop popitem setdefault clear move_to_end",
-        Modelled(ContainerWrite),
-        QUIET,
-    ),
-    row(
-        "collections:OrderedDict",
-        "update __setitem__ __delitem__",
-        Modelled(ContainerWrite),
-        NONE,
-    ),
+    row("collections:OrderedDict", "pop popitem clear", Modelled(ContainerWrite), QUIET),
+    row("collections:OrderedDict", "setdefault", Modelled(ContainerWrite), QUIET.and(STORES)),
+    row("collections:OrderedDict", "move_to_end", Modelled(ContainerWrite), QUIET.and(FLAGGED)),
+    row("collections:OrderedDict", "update __delitem__", Modelled(ContainerWrite), NONE),
+    row("collections:OrderedDict", "__setitem__", Modelled(ContainerWrite), STORES),
     row("collections:OrderedDict", "__init__", Modelled(ContainerWrite), MOVES),
     row("collections:defaultdict", "__missing__", Modelled(ContainerWrite), NONE),
     row("collections:defaultdict", "__init__", Modelled(ContainerWrite), MOVES),
@@ -152,14 +174,18 @@ pub const PYTHON: &[Row] = &[
     ),
     row("builtins:set", "copy", Transparent, MOVES.and(UNORDERED)),
     row("builtins:set", "__iter__", Transparent, NONE),
-    row("builtins:set", "add clear", Modelled(ContainerWrite), QUIET.and(ONLY_ADDS)),
+    row("builtins:set", "add clear", Modelled(ContainerWrite), QUIET.and(ONLY_ADDS))
+        .writes(Writes::Arguments),
+    row("builtins:set", "discard", Modelled(ContainerWrite), ONLY_ADDS).writes(Writes::Arguments),
+    row("builtins:set", "remove", Modelled(ContainerWrite), NONE).writes(Writes::Arguments),
+    row("builtins:set", "update", Modelled(ContainerWrite), ONLY_ADDS).writes(Writes::Elements),
     row(
         "builtins:set",
-        "remove intersection_update difference_update symmetric_difference_update",
+        "intersection_update difference_update symmetric_difference_update",
         Modelled(ContainerWrite),
         NONE,
-    ),
-    row("builtins:set", "discard update", Modelled(ContainerWrite), ONLY_ADDS),
+    )
+    .writes(Writes::Elements),
     row("builtins:set", "pop", Modelled(ContainerWrite), QUIET),
     row("builtins:set", "__init__", Modelled(ContainerWrite), MOVES),
     row(
@@ -170,22 +196,41 @@ pub const PYTHON: &[Row] = &[
         UNORDERED,
     ),
     row("builtins:frozenset", "copy", Transparent, MOVES.and(UNORDERED)),
-    row("collections:deque", "append", Modelled(ContainerWrite), MOVES.and(QUIET).and(ONLY_ADDS)),
-    row("collections:deque", "appendleft clear", Modelled(ContainerWrite), QUIET.and(ONLY_ADDS)),
+    row(
+        "collections:deque",
+        "append",
+        Modelled(ContainerWrite),
+        MOVES.and(QUIET).and(ONLY_ADDS).and(STORES),
+    )
+    .writes(Writes::Arguments),
+    row(
+        "collections:deque",
+        "appendleft",
+        Modelled(ContainerWrite),
+        QUIET.and(ONLY_ADDS).and(STORES),
+    )
+    .writes(Writes::Arguments),
+    row("collections:deque", "clear", Modelled(ContainerWrite), QUIET.and(ONLY_ADDS))
+        .writes(Writes::Arguments),
     row(
         "collections:deque",
         "extend",
         Modelled(ContainerWrite),
         MOVES.and(ITERATES).and(ONLY_ADDS),
-    ),
-    row("collections:deque", "extendleft", Modelled(ContainerWrite), ONLY_ADDS),
-    row("collections:deque", "pop popleft insert", Modelled(ContainerWrite), QUIET),
-    row(
-        "collections:deque",
-        "rotate reverse remove __setitem__ __delitem__",
-        Modelled(ContainerWrite),
-        NONE,
-    ),
+    )
+    .writes(Writes::Elements),
+    row("collections:deque", "extendleft", Modelled(ContainerWrite), ONLY_ADDS)
+        .writes(Writes::Elements),
+    row("collections:deque", "pop popleft", Modelled(ContainerWrite), QUIET)
+        .writes(Writes::Arguments),
+    row("collections:deque", "insert", Modelled(ContainerWrite), QUIET.and(STORES).and(COUNTS))
+        .writes(Writes::Arguments),
+    row("collections:deque", "rotate __delitem__", Modelled(ContainerWrite), COUNTS)
+        .writes(Writes::Arguments),
+    row("collections:deque", "__setitem__", Modelled(ContainerWrite), STORES.and(COUNTS))
+        .writes(Writes::Arguments),
+    row("collections:deque", "reverse", Modelled(ContainerWrite), NONE).writes(Writes::Arguments),
+    row("collections:deque", "remove", Modelled(ContainerWrite), SEARCHES),
     row("collections:deque", "copy", Transparent, MOVES),
     row("collections:deque", "count index", Transparent, SEARCHES),
     row("collections:deque", "__getitem__ __len__ __iter__", Transparent, NONE),
@@ -226,7 +271,7 @@ pub const PYTHON: &[Row] = &[
     row("operator", "concat length_hint", Transparent, NONE),
     row("operator", "countOf indexOf", Transparent, SEARCHES.and(COMPARES)),
     row("operator", "pos", Modelled(Unary(UnaryOp::Positive)), NONE),
-    row("operator", "abs", Modelled(Scalar), NUMERIC),
+    row("operator", "abs", Modelled(Scalar), NONE).of_numbers(Absolute),
     row("operator", "itruediv", Modelled(Binary(BinaryOp::InPlaceTrueDivide)), NONE),
     row("operator", "ifloordiv", Modelled(Binary(BinaryOp::InPlaceFloorDivide)), NONE),
     row("operator", "imod", Modelled(Binary(BinaryOp::InPlaceRemainder)), NONE),
@@ -252,7 +297,7 @@ pub const PYTHON: &[Row] = &[
         "_heapq",
         "heapify heappush heappop heappushpop heapreplace",
         Modelled(ContainerWrite),
-        NONE,
+        SEARCHES.and(ORDERS),
     ),
     row("operator", "call", Modelled(Call), NONE),
     row("operator", "iconcat", Modelled(Binary(BinaryOp::InPlaceAdd)), NONE),
@@ -269,8 +314,9 @@ pub const PYTHON: &[Row] = &[
     row("operator", "ge", Modelled(Compare(CompareOp::Ge)), MOVES),
     row("operator", "getitem", Modelled(GetItem), MOVES),
     row("operator", "contains", Modelled(Contains), COMPARES),
-    row("operator", "index", Modelled(Scalar), SEARCHES.and(NUMERIC)),
-    row("operator", "truth not_", Modelled(Scalar), NUMERIC),
+    row("operator", "index", Modelled(Scalar), SEARCHES).of_numbers(Rounded(Rounding::Trunc)),
+    row("operator", "truth", Modelled(Scalar), NONE).of_numbers(Truth { inverted: false }),
+    row("operator", "not_", Modelled(Scalar), NONE).of_numbers(Truth { inverted: true }),
     row("operator", "attrgetter itemgetter methodcaller", Constructor, NONE),
     row("_contextvars:ContextVar", "get", Modelled(ContextGet), NONE),
     row("_contextvars:ContextVar", "set", Modelled(ContextSet), NONE),

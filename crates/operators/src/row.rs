@@ -1,6 +1,7 @@
 //! What a row says.
 
-use crate::class::Class;
+use crate::class::{Class, Writes};
+use crate::numeric::Numeric;
 use crate::versions::{Version, Versions};
 
 /// What else a row says: a set.
@@ -29,14 +30,18 @@ impl Traits {
     pub const ORDERS: Self = Self(1 << 7);
     /// Compares two objects; other C functions may call it.
     pub const COMPARES: Self = Self(1 << 8);
-    /// A trace follows it through symbolic numbers.
-    pub const NUMERIC: Self = Self(1 << 9);
     /// Gives metadata that doesn't depend on sizes.
-    pub const SIZELESS: Self = Self(1 << 10);
+    pub const SIZELESS: Self = Self(1 << 9);
     /// Changes a container by moving references: it calls no operation.
-    pub const QUIET: Self = Self(1 << 11);
+    pub const QUIET: Self = Self(1 << 10);
     /// Changes a container without looking at what it holds.
-    pub const ONLY_ADDS: Self = Self(1 << 12);
+    pub const ONLY_ADDS: Self = Self(1 << 11);
+    /// Puts an argument into a container as it is.
+    pub const STORES: Self = Self(1 << 12);
+    /// Takes its first argument as a number.
+    pub const COUNTS: Self = Self(1 << 13);
+    /// Takes its second argument as a truth value.
+    pub const FLAGGED: Self = Self(1 << 14);
 
     const NAMES: &[(Self, &str)] = &[
         (Self::WRITES_SILENTLY, "writes silently"),
@@ -48,10 +53,12 @@ impl Traits {
         (Self::SEARCHES, "searches"),
         (Self::ORDERS, "orders"),
         (Self::COMPARES, "compares"),
-        (Self::NUMERIC, "numeric"),
         (Self::SIZELESS, "sizeless"),
         (Self::QUIET, "quiet"),
         (Self::ONLY_ADDS, "only adds"),
+        (Self::STORES, "stores"),
+        (Self::COUNTS, "counts"),
+        (Self::FLAGGED, "flagged"),
     ];
 
     /// The traits in words.
@@ -84,6 +91,10 @@ pub struct Row {
     pub class: Class,
     /// What else.
     pub traits: Traits,
+    /// What they make of symbolic numbers; `None`: of constants alone.
+    pub numeric: Option<Numeric>,
+    /// Of methods that change a set or a deque; `None`: a trace can't follow them.
+    pub writes: Option<Writes>,
     /// For which versions.
     pub versions: Versions,
 }
@@ -95,6 +106,18 @@ impl Row {
         Self { versions, ..self }
     }
 
+    /// The same, of functions that a trace follows through symbolic numbers.
+    #[must_use]
+    pub const fn of_numbers(self, numeric: Numeric) -> Self {
+        Self { numeric: Some(numeric), ..self }
+    }
+
+    /// The same, of methods that change a set or a deque.
+    #[must_use]
+    pub const fn writes(self, writes: Writes) -> Self {
+        Self { writes: Some(writes), ..self }
+    }
+
     /// The names.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.names.split_whitespace()
@@ -103,7 +126,7 @@ impl Row {
 
 /// A row for all versions.
 pub const fn row(owner: &'static str, names: &'static str, class: Class, traits: Traits) -> Row {
-    Row { owner, names, class, traits, versions: Versions::ALL }
+    Row { owner, names, class, traits, numeric: None, writes: None, versions: Versions::ALL }
 }
 
 /// Those rows that speak of a version.
@@ -123,6 +146,8 @@ mod tests {
         names: "sumprod",
         class: Class::Pure,
         traits: Traits::NONE,
+        numeric: None,
+        writes: None,
         versions: Versions::since((3, 12)),
     };
     static ROWS: &[Row] = &[NEW.only(Versions::before((3, 12))), NEW, NEW.only(Versions::ALL)];

@@ -1,6 +1,7 @@
 //! The rows of PyTorch's functions that are no operations: what they read is metadata, or state.
 
 use crate::class::{Class, Model};
+use crate::numeric::Numeric;
 use crate::row::{Row, Traits, row};
 use Class::{IsCompiling, Pure, StateRead, Transparent};
 
@@ -109,7 +110,7 @@ pub const STATE: &[Row] = &[
     row("torch.compiler", "is_compiling is_dynamo_compiling is_exporting", IsCompiling, NONE),
     // Made of plain values.
     row("torch", "Size device finfo iinfo", Pure, NONE),
-    row("torch:Size", "numel", Pure, Traits::NUMERIC),
+    row("torch:Size", "numel", Pure, NONE).of_numbers(Numeric::Product),
     // Gives the same tensors in other lists.
     row("torch._C", "_group_tensors_by_device_and_dtype", Transparent, NONE),
 ];

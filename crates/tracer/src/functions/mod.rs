@@ -26,17 +26,15 @@ use pyo3::sync::PyOnceLock;
 use rustc_hash::FxHashMap;
 use stator_cpython::modules;
 use stator_cpython::object::Borrowed;
-use stator_graph::Target;
 use stator_operators::Row;
 
 pub use copying::Copying;
 pub use module_call::ModuleCall;
 pub use signature::Signatures;
-pub use stator_operators::{Determined, Emitter, Model, Traits};
+pub use stator_operators::{Determined, Emitter, Model, Numeric, Traits, Writes};
 pub use torch::aten_operation;
 
 use crate::breaks::Reason;
-use crate::recorder::State;
 
 /// What a callable does, as far as a trace is concerned.
 #[derive(Clone, Debug)]
@@ -82,16 +80,6 @@ impl Operation {
     fn described(&self) -> String {
         format!("Operation {}: {:?}", self.name, self.determined)
     }
-
-    /// The target of this operation's nodes. `callable` is what was called.
-    pub fn target(&self, state: &mut State, callable: Borrowed<'_, '_>) -> Target {
-        let name = state.graph.intern(&self.name);
-        if self.is_method {
-            let object = state.graph_object(callable, || self.name.to_string());
-            return Target::Method { name, object: Some(object) };
-        }
-        Target::Function { name, object: state.graph_object(callable, || self.name.to_string()) }
-    }
 }
 
 impl Class {
@@ -122,6 +110,8 @@ impl Class {
 pub struct Functions {
     classes: FxHashMap<usize, Class>,
     traits: FxHashMap<usize, Traits>,
+    numeric: FxHashMap<usize, Numeric>,
+    writes: FxHashMap<usize, Writes>,
     module_member: Option<python::KnownFunction>,
     tensor_hash: Option<python::KnownFunction>,
     module_call: Option<ModuleCall>,
@@ -141,6 +131,8 @@ impl Functions {
                 let mut table = Functions {
                     classes: FxHashMap::default(),
                     traits: FxHashMap::default(),
+                    numeric: FxHashMap::default(),
+                    writes: FxHashMap::default(),
                     module_member: None,
                     tensor_hash: None,
                     module_call: None,
@@ -176,6 +168,18 @@ impl Functions {
     #[must_use]
     pub fn traits(&self, callable: Borrowed<'_, '_>) -> Traits {
         self.traits.get(&key(callable)).copied().unwrap_or(Traits::NONE)
+    }
+
+    /// What a callable makes of symbolic numbers; `None`: of constants alone.
+    #[must_use]
+    pub fn numeric(&self, callable: Borrowed<'_, '_>) -> Option<Numeric> {
+        self.numeric.get(&key(callable)).copied()
+    }
+
+    /// What a replay gives a method that changes a set or a deque; `None`: a trace can't follow it.
+    #[must_use]
+    pub fn writes(&self, callable: Borrowed<'_, '_>) -> Option<Writes> {
+        self.writes.get(&key(callable)).copied()
     }
 
     /// Whether this is `torch.nn.Module.__getattr__`, and does what the recorder thinks it does.
@@ -216,6 +220,12 @@ impl Functions {
     fn insert_row(&mut self, callable: &Bound<'_, PyAny>, row: &Row) {
         self.insert(callable, Class::of_row(row));
         self.traits.insert(key(callable.as_borrowed()), row.traits);
+        if let Some(numeric) = row.numeric {
+            self.numeric.insert(key(callable.as_borrowed()), numeric);
+        }
+        if let Some(writes) = row.writes {
+            self.writes.insert(key(callable.as_borrowed()), writes);
+        }
     }
 
     fn insert_new(&mut self, callable: &Bound<'_, PyAny>, class: Class) {

@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyList;
+use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::BinaryOp;
@@ -17,7 +18,7 @@ use super::look as heap;
 use super::state::{Origin, State, Stop};
 use super::tensors::holds_tensor;
 use crate::breaks::Reason;
-use crate::functions::Traits;
+use crate::functions::{Traits, Writes};
 
 impl Recorder {
     /// A method that changes its receiver.
@@ -31,34 +32,32 @@ impl Recorder {
         native: impl FnOnce() -> Result<Object<'py>>,
     ) -> Result<Object<'py>> {
         let name = heap::callable_name(callable);
+        let traits = self.functions.traits(callable);
         let given = self.note(frame, |state| state.given_value(&name, receiver, args)).flatten();
         self.note(frame, |state| {
-            match state.kind_alone(receiver) {
-                Kind::Set | Kind::Dict => args.iter().for_each(|arg| state.note_hashed(*arg)),
-                _ if matches!(&*name, "remove" | "index" | "count") || is_heap_function(&name) => {
-                    args.iter().chain([&receiver]).for_each(|arg| state.note_equated(*arg));
-                }
-                _ => {}
+            let kind = state.kind_alone(receiver);
+            if matches!(kind, Kind::Set | Kind::Dict) {
+                args.iter().for_each(|arg| state.note_hashed(*arg));
+            } else {
+                let all: SmallVec<[_; 4]> = args.iter().copied().chain([receiver]).collect();
+                state.note_searched(self.functions, callable, &all);
             }
             args.iter().try_for_each(|arg| {
                 if state.kind(*arg) == Kind::Iterator && state.source(*arg).is_some() {
                     return Err((Reason::OutsideIterator, heap::type_name(*arg)));
                 }
-                let moves = matches!(
-                    &*name,
-                    "append" | "appendleft" | "insert" | "setdefault" | "__setitem__"
-                );
-                if moves { Ok(()) } else { state.adopt_deep(*arg) }
+                if traits.has(Traits::STORES) { Ok(()) } else { state.adopt_deep(*arg) }
             })?;
-            if numbers_of(&name, state.kind_alone(receiver))
-                .is_some_and(|place| args.get(place).is_some_and(|arg| holds_tensor(state, *arg)))
-            {
+            let numbers = [(Traits::COUNTS, 0), (Traits::FLAGGED, 1)];
+            let number = numbers.iter().find(|(takes, _)| traits.has(*takes));
+            let number = number.and_then(|(_, place)| args.get(*place));
+            if number.is_some_and(|number| holds_tensor(state, *number)) {
                 return Err((
                     Reason::DataRead,
                     format!("a tensor as a number that {name} is given"),
                 ));
             }
-            let compares = matches!(&*name, "remove" | "index" | "sort") || is_heap_function(&name);
+            let compares = compares(traits);
             let tensors = |state: &mut State, object| compares && holds_tensor(state, object);
             if tensors(state, receiver) || args.iter().any(|arg| tensors(state, *arg)) {
                 return Err((Reason::DataRead, format!("{name} of a list of tensors")));
@@ -69,9 +68,9 @@ impl Recorder {
             if state.kind_alone(receiver) == Kind::Dict {
                 return state.write_dict(&name, receiver, MethodArgs { args, names });
             }
-            state.write_container(&name, receiver, args)
+            state.write_container(&name, self.functions.writes(callable), receiver, args)
         });
-        self.guard_compared(frame, &name, receiver, args);
+        self.guard_compared(frame, traits, receiver, args);
         let set = self.state.borrow_mut().kind_alone(receiver) == Kind::Set;
         if set && name == "pop" {
             // Which element it takes depends on those it took before, too.
@@ -84,7 +83,7 @@ impl Recorder {
             self.guard_callback(frame, *arg);
         }
         // Methods that only move references call no operation.
-        let plain = self.functions.traits(callable).has(Traits::QUIET);
+        let plain = traits.has(Traits::QUIET);
         let result = if plain { native() } else { self.with_mode(frame, native) };
         let result = self.unless_raised(frame, receiver, result)?;
         if let Some(given) = given {
@@ -98,16 +97,15 @@ impl Recorder {
     fn guard_compared<'py>(
         &self,
         frame: &Frame<'py>,
-        name: &str,
+        traits: Traits,
         receiver: Borrowed<'_, 'py>,
         args: &[Borrowed<'_, 'py>],
     ) {
-        let names: &[&'static str] = match name {
-            "remove" => &["__eq__"],
-            "sort" => &["__lt__", "__gt__"],
-            name if is_heap_function(name) => &["__lt__"],
-            _ => return,
-        };
+        if !compares(traits) {
+            return;
+        }
+        let names: &[&'static str] =
+            if traits.has(Traits::ORDERS) { &["__lt__", "__gt__"] } else { &["__eq__"] };
         for item in heap::list_items(receiver) {
             self.guard_protocol(frame, item.as_borrowed(), names);
         }
@@ -129,8 +127,10 @@ impl Recorder {
                 return Err((Reason::OutsideWrite, "an item of a deque".into()));
             }
             match value {
-                Some(value) => state.write_deque("__setitem__", deque, &[key, value]),
-                None => state.write_deque("__delitem__", deque, &[key]),
+                Some(value) => {
+                    state.write_deque("__setitem__", Writes::Arguments, deque, &[key, value])
+                }
+                None => state.write_deque("__delitem__", Writes::Arguments, deque, &[key]),
             }
         });
         self.unless_raised(frame, deque, ops::set_item(deque, key, value))
@@ -177,37 +177,9 @@ impl Recorder {
     }
 }
 
-/// Methods of `collections.deque` that change it.
-const DEQUE_METHODS: &[&str] = &[
-    "append",
-    "appendleft",
-    "extend",
-    "extendleft",
-    "clear",
-    "pop",
-    "popleft",
-    "rotate",
-    "reverse",
-    "insert",
-    "__setitem__",
-    "__delitem__",
-];
-
-/// The place of the argument that a method of containers takes as a number or a truth value; those of
-/// dictionaries are keys.
-fn numbers_of(name: &str, receiver: Kind) -> Option<usize> {
-    match (name, receiver) {
-        (_, Kind::Set) => None,
-        ("move_to_end", _) => Some(1),
-        (_, Kind::Dict) => None,
-        ("insert" | "pop" | "rotate" | "__setitem__" | "__delitem__", _) => Some(0),
-        _ => None,
-    }
-}
-
-/// Whether a function that changes a list is one of `heapq`, which compare its elements.
-fn is_heap_function(name: &str) -> bool {
-    name.starts_with("heap")
+/// Whether a method compares the elements of its receiver.
+fn compares(traits: Traits) -> bool {
+    traits.has(Traits::SEARCHES) || traits.has(Traits::ORDERS)
 }
 
 pub fn refuse(what: &str, container: Borrowed<'_, '_>) -> Stop {
@@ -219,6 +191,7 @@ impl State {
     fn write_container(
         &mut self,
         name: &str,
+        writes: Option<Writes>,
         receiver: Borrowed<'_, '_>,
         args: &[Borrowed<'_, '_>],
     ) -> std::result::Result<(), Stop> {
@@ -226,10 +199,12 @@ impl State {
             // What it does depends on the contents.
             self.kind(receiver);
         }
-        match self.kind_alone(receiver) {
-            Kind::List => self.write_elements(receiver),
-            Kind::Set => self.write_set(name, receiver, args),
-            Kind::Object if heap::is_deque(receiver) => self.write_deque(name, receiver, args),
+        match (self.kind_alone(receiver), writes) {
+            (Kind::List, _) => self.write_elements(receiver),
+            (Kind::Set, Some(writes)) => self.write_set(name, writes, receiver, args),
+            (Kind::Object, Some(writes)) if heap::is_deque(receiver) => {
+                self.write_deque(name, writes, receiver, args)
+            }
             _ => Err(refuse(name, receiver)),
         }
     }
@@ -237,42 +212,27 @@ impl State {
     fn write_set(
         &mut self,
         name: &str,
+        writes: Writes,
         set: Borrowed<'_, '_>,
         args: &[Borrowed<'_, '_>],
     ) -> std::result::Result<(), Stop> {
-        let call = match (name, args) {
-            ("add" | "discard" | "remove", [element]) => {
-                self.check_element(*element)?;
-                Call { method: name.into(), args: vec![(*element).to_owned().unbind()] }
-            }
-            ("clear", []) => Call { method: name.into(), args: Vec::new() },
-            (
-                "update"
-                | "difference_update"
-                | "intersection_update"
-                | "symmetric_difference_update",
-                _,
-            ) => {
-                let copies = args.iter().map(|arg| self.copy_elements(*arg));
-                Call { method: name.into(), args: copies.collect::<std::result::Result<_, _>>()? }
-            }
-            _ => return Err(refuse(name, set)),
-        };
+        if writes == Writes::Arguments {
+            args.iter().try_for_each(|element| self.check_element(*element))?;
+        }
+        let args = self.written_arguments(writes, args)?;
         for item in heap::set_items(set) {
             self.check_element(item.as_borrowed())?;
         }
-        self.write_call(set, call)
+        self.write_call(set, Call { method: name.into(), args })
     }
 
     fn write_deque(
         &mut self,
         name: &str,
+        writes: Writes,
         deque: Borrowed<'_, '_>,
         args: &[Borrowed<'_, '_>],
     ) -> std::result::Result<(), Stop> {
-        if !DEQUE_METHODS.contains(&name) {
-            return Err(refuse(name, deque));
-        }
         let address = deque.as_ptr() as usize;
         let blind = only_adds(Some("collections:deque"), name);
         if !blind {
@@ -284,11 +244,21 @@ impl State {
                 self.leave_unread(source, deque);
             }
         }
-        let args = match (name, args) {
-            ("extend" | "extendleft", [iterable]) => vec![self.copy_elements(*iterable)?],
-            _ => args.iter().map(|arg| (*arg).to_owned().unbind()).collect(),
-        };
+        let args = self.written_arguments(writes, args)?;
         self.write_call(deque, Call { method: name.into(), args })
+    }
+
+    /// What a replay gives the method.
+    fn written_arguments(
+        &mut self,
+        writes: Writes,
+        args: &[Borrowed<'_, '_>],
+    ) -> std::result::Result<Vec<Py<PyAny>>, Stop> {
+        let given = |arg: &Borrowed<'_, '_>| match writes {
+            Writes::Arguments => Ok((*arg).to_owned().unbind()),
+            Writes::Elements => self.copy_elements(*arg),
+        };
+        args.iter().map(given).collect()
     }
 
     /// Fails for what a set can't hold without running code of its own.
@@ -354,7 +324,9 @@ impl State {
             (Kind::List, BinaryOp::InPlaceAdd | BinaryOp::InPlaceMultiply) => {
                 self.write_elements(left)
             }
-            (Kind::Object, BinaryOp::InPlaceAdd) => self.write_deque("extend", left, &[right]),
+            (Kind::Object, BinaryOp::InPlaceAdd) => {
+                self.write_deque("extend", Writes::Elements, left, &[right])
+            }
             (Kind::Set, _) => {
                 let name = match op {
                     BinaryOp::InPlaceOr => "update",
@@ -367,7 +339,7 @@ impl State {
                     // Other operands raise, or answer themselves.
                     return Err(refuse(op.symbol(), left));
                 }
-                self.write_set(name, left, &[right])
+                self.write_set(name, Writes::Elements, left, &[right])
             }
             (Kind::Dict, _) => self.merge_dict(op, left, right),
             _ => Err(refuse(op.symbol(), left)),

@@ -23,7 +23,7 @@ use super::look as heap;
 use super::programs::GRADIENT;
 use super::state::{Origin, State};
 use super::symbols::{Made, Number, Sizes};
-use crate::functions::{Class, Model, Traits};
+use crate::functions::{Class, Model, Numeric, Traits};
 
 /// Whether a call moves what it is given.
 fn moves(traits: Traits, name: &str, args: &[Borrowed<'_, '_>], positional: usize) -> bool {
@@ -87,10 +87,10 @@ impl Recorder {
     ) -> Result<Object<'py>> {
         let name = heap::callable_name(callable);
         let traits = self.functions.traits(callable);
+        let numeric = self.functions.numeric(callable);
+        let folds = matches!(numeric, Some(Numeric::Sum | Numeric::Least | Numeric::Greatest));
         let collected = match (args, names) {
-            ([generator], None) if matches!(&*name, "sum" | "min" | "max") => {
-                self.collected(frame, *generator)?
-            }
+            ([generator], None) if folds => self.collected(frame, *generator)?,
             _ => None,
         };
         let collected = collected.as_ref().map(|list| [list.as_borrowed()]);
@@ -99,8 +99,8 @@ impl Recorder {
             return ops::call(callable, args, names);
         }
         if names.is_none()
-            && traits.has(Traits::NUMERIC)
-            && let Some(result) = self.symbolic_function(frame, callable, &name, args)
+            && let Some(numeric) = numeric
+            && let Some(result) = self.symbolic_function(frame, callable, numeric, args)
         {
             return result;
         }

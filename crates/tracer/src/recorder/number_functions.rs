@@ -8,22 +8,17 @@ use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, BinaryOp, CompareOp};
 use stator_graph::{Operator, Target};
-use stator_shapes::{ExprId, FloatOp, FloatUnary, Rounding};
+use stator_shapes::{ExprId, FloatOp, FloatUnary};
 
 use super::Recorder;
 use super::arithmetic::{Term, float};
 use super::look as heap;
 use super::state::Origin;
 use super::symbols::Number;
+use crate::functions::Numeric;
 
 fn boolean(py: Python<'_>, value: bool) -> Object<'_> {
     pyo3::types::PyBool::new(py, value).to_owned().into_any()
-}
-
-/// Whether a callable is the builtin function of this name, not one of `math` or another module.
-fn is_builtin(callable: Borrowed<'_, '_>, name: &str) -> bool {
-    let builtins = heap::loaded_module(callable.py(), "builtins");
-    builtins.and_then(|all| all.getattr(name).ok()).is_some_and(|builtin| builtin.is(callable))
 }
 
 /// Whether a callable is a function of the module `math`.
@@ -41,52 +36,52 @@ fn elements<'py>(sequence: Borrowed<'_, 'py>) -> Option<Vec<Object<'py>>> {
 }
 
 impl Recorder {
-    /// Calls of functions that the table calls numeric.
+    /// Calls of functions whose row says what they make of symbolic numbers.
     pub(super) fn symbolic_function<'py>(
         &self,
         frame: &Frame<'py>,
         callable: Borrowed<'_, 'py>,
-        name: &str,
+        numeric: Numeric,
         args: &[Borrowed<'_, 'py>],
     ) -> Option<Result<Object<'py>>> {
-        if matches!(name, "sum" | "prod" | "min" | "max") && args.len() == 1 {
-            return self.fold(frame, name, args[0]);
-        }
-        if name == "sorted" && args.len() == 1 {
-            return self.sorted(frame, callable, args[0]);
-        }
-        if name == "numel" && args.len() == 1 && heap::is_plain_tuple(args[0]) {
-            return self.fold(frame, "prod", args[0]);
+        if let [sequence] = *args {
+            match numeric {
+                Numeric::Sum | Numeric::Product | Numeric::Least | Numeric::Greatest => {
+                    return self.fold(frame, numeric, sequence);
+                }
+                Numeric::Sorted => return self.sorted(frame, callable, sequence),
+                _ => {}
+            }
         }
         if args.is_empty() {
             return None;
         }
         let terms = self.state.borrow_mut().terms(args)?;
         let number = terms[0].number;
-        match (name, number) {
-            ("int" | "index" | "ceil" | "floor" | "trunc" | "round", Number::Integer(_))
+        match (numeric, number) {
+            (Numeric::Rounded(_), Number::Integer(_)) | (Numeric::Float, Number::Float(_))
                 if args.len() == 1 =>
             {
                 return Some(Ok(args[0].to_owned()));
             }
-            ("bool" | "truth" | "not_", _) if args.len() == 1 => {
+            (Numeric::Truth { inverted }, _) if args.len() == 1 => {
                 let truth = self.symbolic_truth(frame, args[0])?;
-                return Some(Ok(boolean(frame.py(), truth == (name != "not_"))));
+                return Some(Ok(boolean(frame.py(), truth != inverted)));
             }
-            ("isfinite", Number::Integer(_)) => return Some(Ok(boolean(frame.py(), true))),
-            ("isnan" | "isinf", Number::Integer(_)) => {
-                return Some(Ok(boolean(frame.py(), false)));
+            (Numeric::OfFloats(answer), Number::Integer(_)) => {
+                return Some(Ok(boolean(frame.py(), answer)));
             }
-            ("pow", _) if is_builtin(callable, "pow") => {
+            (Numeric::Power, _) => {
                 let operands = args.try_into().ok()?;
                 return self.symbolic_binary(frame, BinaryOp::Power, Operator::Pow, operands);
             }
-            ("pow", _) if args.len() == 2 && is_in_math(callable) => {
+            (Numeric::FloatPower, _) if args.len() == 2 => {
                 return self.float_power(frame, callable, args, &terms);
             }
-            ("divmod", _) if args.len() == 2 => return self.divided(frame, args),
-            ("float", Number::Float(_)) if args.len() == 1 => return Some(Ok(args[0].to_owned())),
-            ("min" | "max", _) => return self.extreme(frame, name, args, &terms),
+            (Numeric::QuotientAndRest, _) if args.len() == 2 => return self.divided(frame, args),
+            (Numeric::Least | Numeric::Greatest, _) => {
+                return self.extreme(frame, numeric == Numeric::Greatest, args, &terms);
+            }
             _ if args.len() > 1 => return None,
             _ => {}
         }
@@ -99,46 +94,29 @@ impl Recorder {
         };
         let target = {
             let mut state = self.state.borrow_mut();
-            let printed = match name {
-                "ceil" | "floor" | "trunc" | "sqrt" | "log" | "log2" | "log10" | "exp" => {
-                    format!("math.{name}")
-                }
-                _ => name.to_string(),
-            };
+            let name = heap::callable_name(callable);
+            let printed =
+                if is_in_math(callable) { format!("math.{name}") } else { name.to_string() };
             let text = state.graph.intern(&printed);
             Target::Function { name: text, object: state.graph_object(callable, || printed) }
         };
         self.computed(frame, args, value, target, &terms, |context| {
-            Some(match (name, number) {
-                ("float", Number::Integer(expr)) => context.float_from_int(expr).map(Number::Float),
-                ("int" | "trunc", Number::Float(float)) => {
-                    context.round(Rounding::Trunc, float).map(Number::Integer)
+            Some(match (numeric, number) {
+                (Numeric::Float, Number::Integer(expr)) => {
+                    context.float_from_int(expr).map(Number::Float)
                 }
-                ("ceil", Number::Float(float)) => {
-                    context.round(Rounding::Ceil, float).map(Number::Integer)
+                (Numeric::Rounded(rounding), Number::Float(float)) => {
+                    context.round(rounding, float).map(Number::Integer)
                 }
-                ("floor", Number::Float(float)) => {
-                    context.round(Rounding::Floor, float).map(Number::Integer)
+                (Numeric::Absolute, Number::Integer(expr)) => {
+                    context.abs(expr).map(Number::Integer)
                 }
-                ("abs", Number::Integer(expr)) => context.abs(expr).map(Number::Integer),
-                ("abs", Number::Float(float)) => {
+                (Numeric::Absolute, Number::Float(float)) => {
                     context.float_unary(FloatUnary::Abs, float).map(Number::Float)
                 }
-                ("round", Number::Float(float)) => {
-                    context.round(Rounding::Round, float).map(Number::Integer)
-                }
-                ("sqrt" | "log" | "log2" | "log10" | "exp", _) => {
-                    let op = match name {
-                        "sqrt" => FloatUnary::Sqrt,
-                        "log" => FloatUnary::Log,
-                        "log2" => FloatUnary::Log2,
-                        "log10" => FloatUnary::Log10,
-                        _ => FloatUnary::Exp,
-                    };
-                    float(context, number)
-                        .and_then(|float| context.float_unary(op, float))
-                        .map(Number::Float)
-                }
+                (Numeric::Function(op), _) => float(context, number)
+                    .and_then(|float| context.float_unary(op, float))
+                    .map(Number::Float),
                 _ => return None,
             })
         })
@@ -276,7 +254,7 @@ impl Recorder {
     fn extreme<'py>(
         &self,
         frame: &Frame<'py>,
-        name: &str,
+        is_max: bool,
         args: &[Borrowed<'_, 'py>],
         terms: &[Term],
     ) -> Option<Result<Object<'py>>> {
@@ -285,7 +263,6 @@ impl Recorder {
             Number::Float(_) => None,
         };
         let integers: Option<Vec<ExprId>> = terms.iter().map(integer).collect();
-        let is_max = name == "max";
         let Some(integers) = integers else {
             // Floats: the first of the largest, by comparisons.
             let mut best = args[0];
@@ -311,8 +288,9 @@ impl Recorder {
         let target = {
             let mut state = self.state.borrow_mut();
             let torch = heap::loaded_module(frame.py(), "torch")?;
-            let function = torch.getattr(format!("sym_{name}")).ok()?;
-            let printed = format!("torch.sym_{name}");
+            let name = if is_max { "sym_max" } else { "sym_min" };
+            let function = torch.getattr(name).ok()?;
+            let printed = format!("torch.{name}");
             let text = state.graph.intern(&printed);
             let object = state.graph_object(function.as_borrowed(), || printed);
             Target::Function { name: text, object }
@@ -327,7 +305,7 @@ impl Recorder {
     fn fold<'py>(
         &self,
         frame: &Frame<'py>,
-        name: &str,
+        numeric: Numeric,
         sequence: Borrowed<'_, 'py>,
     ) -> Option<Result<Object<'py>>> {
         let items = elements(sequence)?;
@@ -340,17 +318,17 @@ impl Recorder {
             return None;
         }
         let py = frame.py();
-        let (start, op, operator) = match name {
-            "sum" => (Some(0i64), BinaryOp::Add, Operator::Add),
-            "prod" => (Some(1), BinaryOp::Multiply, Operator::Mul),
+        let (start, op, operator) = match numeric {
+            Numeric::Sum => (0i64, BinaryOp::Add, Operator::Add),
+            Numeric::Product => (1, BinaryOp::Multiply, Operator::Mul),
             _ => {
                 let borrowed: SmallVec<[Borrowed<'_, 'py>; 8]> =
                     items.iter().map(|item| item.as_borrowed()).collect();
                 let terms = self.state.borrow_mut().terms(&borrowed)?;
-                return self.extreme(frame, name, &borrowed, &terms);
+                return self.extreme(frame, numeric == Numeric::Greatest, &borrowed, &terms);
             }
         };
-        let mut total: Object<'py> = start?.into_pyobject(py).ok()?.into_any();
+        let mut total: Object<'py> = start.into_pyobject(py).ok()?.into_any();
         for item in &items {
             let operands = [total.as_borrowed(), item.as_borrowed()];
             let next = match self.symbolic_binary(frame, op, operator, &operands) {

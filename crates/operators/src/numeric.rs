@@ -1,0 +1,39 @@
+//! How a trace follows builtin functions, and those of `math`, through symbolic numbers.
+
+use stator_shapes::{FloatUnary, Rounding};
+
+/// What a function makes of numbers, in terms that a trace has symbols for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numeric {
+    /// The sum of a sequence.
+    Sum,
+    /// The product of a sequence.
+    Product,
+    /// The least of a sequence, or of several numbers.
+    Least,
+    /// The greatest of a sequence, or of several numbers.
+    Greatest,
+    /// A list of a sequence's numbers in order.
+    Sorted,
+    /// An integer; of an integer it is that itself.
+    Rounded(Rounding),
+    /// The number as a float.
+    Float,
+    /// Whether the number is zero or not.
+    Truth {
+        /// Whether it is zero.
+        inverted: bool,
+    },
+    /// Something of floats, which has this answer for every integer.
+    OfFloats(bool),
+    /// Without its sign.
+    Absolute,
+    /// A function of a float, which gives a float.
+    Function(FloatUnary),
+    /// `**`.
+    Power,
+    /// `**` of floats, which gives a float.
+    FloatPower,
+    /// `//` and `%` at once.
+    QuotientAndRest,
+}
