@@ -11,9 +11,9 @@ use stator_cpython::object::Borrowed;
 use crate::assumptions::{Assumptions, Names};
 use crate::lock;
 use crate::logs::Log;
-use crate::recorder::Traced;
 use crate::sharing::{Apart, Sharing};
 use crate::symbolic::Part;
+use crate::trace::Traced;
 
 /// How often a backend may compile one graph. It has fixed what varies, so the graph is run as it is.
 const MOST: usize = 16;

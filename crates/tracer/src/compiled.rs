@@ -22,18 +22,17 @@ use crate::check::{Failure, Resolved, foreign_mode, read_global_state};
 use crate::clock;
 use crate::compiling::{self, Answering, Native};
 use crate::disabled::is_in_disabled;
-use crate::emission;
+use crate::drive;
 use crate::entries::{Entries, Failures};
 use crate::entry::{Entry, Replay};
 use crate::faults::{self, Escape, Stage, contain, contain_call};
 use crate::floor::Turn;
+use crate::frames::stage;
 use crate::lock;
 use crate::logs::Log;
 use crate::memory;
-use crate::policy::Policy;
 use crate::profit::Estimate;
 use crate::recorder::{self, GraphBreak, record};
-use crate::resume::drive;
 use crate::resume::point::Points;
 use crate::resume::session::{Brought, Root, Session};
 use crate::stance::{self, Stance};
@@ -447,7 +446,7 @@ impl Compiled {
         let state = match replayed {
             Replay::Done(result) => {
                 own.hits.fetch_add(1, Ordering::Relaxed);
-                let result = emission::give(py, staged).map(|()| result);
+                let result = stage::give(py, staged).map(|()| result);
                 return match fault {
                     None => result,
                     Some(fault) => Self::fail_behind(this, &fault, result),
@@ -473,7 +472,7 @@ impl Compiled {
             }
         };
         own.hits.fetch_add(1, Ordering::Relaxed);
-        emission::give(py, staged)?;
+        stage::give(py, staged)?;
         let continued = drive::go_on(this, entry, state, fault);
         let estimate = entry.estimate() + continued.estimate;
         if let Some(session) = continued.session {
@@ -556,7 +555,7 @@ impl Compiled {
         let recorded = contain_call(py, || {
             let policy = {
                 let _deferred = Deferred::new(py);
-                Policy::new(py, own.dynamic, &entries)
+                entries.policy(py, own.dynamic)
             };
             record(
                 function.as_any().as_borrowed(),

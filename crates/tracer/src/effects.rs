@@ -14,8 +14,7 @@ use stator_cpython::{generic, ops};
 use stator_guards::ObjectId;
 
 use crate::faults::Stage;
-use crate::recipe::{Recipe, RecipeId};
-use crate::recorder::Traced;
+use crate::recipe::RecipeId;
 use crate::replay::Pass;
 
 /// What a replay writes to one part of an outside object.
@@ -57,45 +56,6 @@ pub enum Part {
     Added,
     /// Calls of methods of a set or deque; the value is a list of tuples, name and arguments.
     Calls,
-}
-
-/// A store in the user's terms: `L['self'].counter`, `del L['d']['k']`, `L['log'].extend(2 elements)`.
-#[must_use]
-pub fn print(py: Python<'_>, store: &Store, traced: &Traced) -> String {
-    let id = traced.rebuilt[store.object as usize];
-    let object = || traced.sources.print(id);
-    let repr = |key: ObjectId| {
-        let key = traced.objects[key.index()].bind(py);
-        key.repr().map_or_else(|_| "?".into(), |text| text.to_string_lossy().into_owned())
-    };
-    let name = |name: ObjectId| repr(name).trim_matches('\'').to_owned();
-    let recipe = store.value.map(|value| traced.recipes.get(value));
-    let items = match recipe {
-        Some(Recipe::List(items)) => items.as_ref(),
-        _ => &[],
-    };
-    let target = match store.part {
-        Part::Item { key, .. } => traced.sources.print_item(id, &repr(key)),
-        Part::Context => format!("{}.set()", object()),
-        Part::Reset => format!("{}.reset()", object()),
-        Part::Cell => format!("{}.cell_contents", object()),
-        Part::Member(member) => format!("{}.{}", object(), name(member)),
-        Part::ClassAttribute(attribute) => format!("{}.{}", object(), name(attribute)),
-        Part::Elements => format!("{}[:]", object()),
-        Part::Added if items.len() == 1 => format!("{}.append()", object()),
-        Part::Added => format!("{}.extend({} elements)", object(), items.len()),
-        Part::Calls => {
-            let method = |call: &RecipeId| match traced.recipes.get(*call) {
-                Recipe::Tuple(parts) => match traced.recipes.get(parts[0]) {
-                    Recipe::Constant(method) => format!("{}.{}()", object(), name(*method)),
-                    _ => object(),
-                },
-                _ => object(),
-            };
-            items.iter().map(method).collect::<Vec<_>>().join(", ")
-        }
-    };
-    if store.value.is_some() { target } else { format!("del {target}") }
 }
 
 /// What a part of an object was before a replay wrote to it.

@@ -8,6 +8,7 @@ use stator_cpython::object::Borrowed;
 
 use crate::check::{Failure, Resolved};
 use crate::entry::Entry;
+use crate::policy::{History, Policy};
 
 /// Why no entry fits.
 pub type Failures<'a> = Vec<(&'a Arc<Entry>, Failure)>;
@@ -35,6 +36,15 @@ impl Entries {
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Entry>> {
         self.0.iter()
+    }
+
+    /// Which sizes and numbers another trace takes as symbols.
+    pub fn policy(&self, py: Python<'_>, dynamic: Option<bool>) -> Policy {
+        let mut history = History::default();
+        if dynamic != Some(false) {
+            self.iter().for_each(|entry| entry.tell(py, &mut history));
+        }
+        Policy::new(dynamic, history)
     }
 
     /// Adds one, which is tried first from now on.

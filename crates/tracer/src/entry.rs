@@ -28,14 +28,15 @@ use crate::locate::{Places, ShownPlaces, shown_path, source_line};
 use crate::lock;
 use crate::policy::{Dims, History, Seen};
 use crate::profit::Estimate;
-use crate::recorder::{Ending, TracebackEntry, Traced};
 use crate::replay::{self, Program};
-use crate::resume::listing;
 use crate::sharing::Sharing;
 use crate::symbolic::{Part, Symbolic};
+use crate::trace::{Ending, TracebackEntry, Traced};
 use crate::undo;
 
+mod emissions;
 mod interrupted;
+mod listing;
 mod replaying;
 mod taken_back;
 
@@ -99,7 +100,7 @@ pub struct State {
     pub raised: Vec<(Py<PyAny>, Box<[TracebackEntry]>)>,
 }
 
-/// A frame at a graph break; see [`crate::recorder::FrameRecipe`].
+/// A frame at a graph break; see [`crate::trace::FrameRecipe`].
 pub struct FrameState {
     /// The function whose call it is.
     pub function: Py<PyAny>,
@@ -484,7 +485,7 @@ impl Entry {
         let print = |store: &effects::Store| {
             let place =
                 self.place(py, store.place).map_or_else(String::new, |at| format!("  # {at}"));
-            effects::print(py, store, &self.traced) + &place
+            self.traced.print_store(py, store) + &place
         };
         let give = |emission: &Emission| {
             let place =

@@ -6,12 +6,34 @@ use pyo3::types::{PyList, PyString};
 use smallvec::SmallVec;
 use stator_bytecode::{Opcode, Version};
 use stator_cpython::code::Code;
-use stator_cpython::heap::dict::{self, Lookup};
+use stator_cpython::heap::dict::{self, InstanceDict, Lookup};
 use stator_cpython::heap::function::{Field, value};
+use stator_cpython::heap::types;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{opcode, ops};
 
-use crate::sinks::{method, own};
+/// What an object's own dictionary holds.
+pub fn own<'py>(object: Borrowed<'_, 'py>, name: &str) -> Option<Object<'py>> {
+    match dict::instance_dict(object) {
+        InstanceDict::Dict(dict) => entry(dict.as_borrowed(), name),
+        InstanceDict::None | InstanceDict::Failed => None,
+    }
+}
+
+/// What an object's class has.
+pub fn method<'py>(object: Borrowed<'_, 'py>, name: &str) -> Option<Object<'py>> {
+    let name = PyString::intern(object.py(), name);
+    types::lookup(object.get_type().as_borrowed(), name.as_any().as_borrowed())
+}
+
+/// What a dictionary holds at a key.
+pub fn entry<'py>(dict: Borrowed<'_, 'py>, key: &str) -> Option<Object<'py>> {
+    let key = PyString::intern(dict.py(), key);
+    match dict::get(dict, key.as_any().as_borrowed()) {
+        Lookup::Found(value) => Some(value),
+        Lookup::Absent | Lookup::Refused => None,
+    }
+}
 
 /// A value of the method, as far as it is known.
 enum Known<'py> {

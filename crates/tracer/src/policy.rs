@@ -8,8 +8,6 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use stator_cpython::object::Borrowed;
 
-use crate::entries::Entries;
-
 /// What decides over one trace.
 #[derive(Clone, Default)]
 pub struct Policy {
@@ -75,12 +73,8 @@ impl History {
 }
 
 impl Policy {
-    /// The policy for a new trace beside those of `entries`.
-    pub fn new(py: Python<'_>, dynamic: Option<bool>, entries: &Entries) -> Self {
-        let mut history = History::default();
-        if dynamic != Some(false) {
-            entries.iter().for_each(|entry| entry.tell(py, &mut history));
-        }
+    /// The policy for a new trace beside those that `history` tells of.
+    pub fn new(dynamic: Option<bool>, history: History) -> Self {
         Self { dynamic, history: Rc::new(history), carried: Rc::default() }
     }
 

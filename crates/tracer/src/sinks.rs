@@ -9,14 +9,14 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyCFunction, PyDict, PyFunction, PyList, PyString, PyTuple, PyType};
 use smallvec::SmallVec;
-use stator_cpython::heap::dict::{self, InstanceDict, Lookup};
+use stator_cpython::heap::dict;
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::heap::types;
 use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{generic, vectorcall};
 
-use crate::keepers;
+use crate::keepers::{self, entry, method, own};
 
 /// The lists that a warning or record is appended to, by address.
 pub type Kept = SmallVec<[usize; 2]>;
@@ -80,28 +80,6 @@ fn namespace<'py>(py: Python<'py>, module: &str) -> Option<Object<'py>> {
     let module = entry(modules.as_borrowed(), module)?;
     let module = module.cast_exact::<PyModule>().ok()?;
     Some(module.dict().into_any())
-}
-
-fn entry<'py>(dict: Borrowed<'_, 'py>, key: &str) -> Option<Object<'py>> {
-    let key = PyString::intern(dict.py(), key);
-    match dict::get(dict, key.as_any().as_borrowed()) {
-        Lookup::Found(value) => Some(value),
-        Lookup::Absent | Lookup::Refused => None,
-    }
-}
-
-/// What an object's own dictionary holds.
-pub fn own<'py>(object: Borrowed<'_, 'py>, name: &str) -> Option<Object<'py>> {
-    match dict::instance_dict(object) {
-        InstanceDict::Dict(dict) => entry(dict.as_borrowed(), name),
-        InstanceDict::None | InstanceDict::Failed => None,
-    }
-}
-
-/// What an object's class has.
-pub fn method<'py>(object: Borrowed<'_, 'py>, name: &str) -> Option<Object<'py>> {
-    let name = PyString::intern(object.py(), name);
-    types::lookup(object.get_type().as_borrowed(), name.as_any().as_borrowed())
 }
 
 /// Whether an object is a logger that dictionaries know by its identity.

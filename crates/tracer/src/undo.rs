@@ -19,8 +19,8 @@ use stator_graph::{Graph, NodeId, NodeKind, Value};
 
 use crate::handlers::Handlers;
 use crate::raises::Call;
-use crate::recorder::Traced;
 use crate::rollback;
+use crate::trace::Traced;
 use crate::writes::{self, Writes, Written};
 
 /// Copies of more bytes aren't made where a graph can be cut instead, or for want of memory.

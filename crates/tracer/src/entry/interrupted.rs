@@ -12,7 +12,7 @@ use stator_cpython::thread::{Asking, Deferred, Thread};
 use super::taken_back::{Done, Ended};
 use super::{Entry, Replay};
 use crate::faults::contain;
-use crate::resume::tracebacks;
+use crate::frames::tracebacks;
 use crate::rollback;
 use crate::undo;
 

@@ -13,20 +13,21 @@ use stator_cpython::thread::{Asking, Deferred, Thread};
 use stator_cpython::vectorcall;
 use stator_graph::{Arg, Graph, NodeId, Value};
 
+use super::emissions;
 use super::taken_back::{Before, Done, Ended};
 use super::{Entry, FrameState, Replay, State};
 use crate::check::Resolved;
 use crate::effects;
-use crate::emission::{self, Emission};
+use crate::emission::Emission;
 use crate::faults::{self, Stage};
+use crate::frames::stage::Staged;
+use crate::frames::tracebacks;
 use crate::locate::text;
 use crate::locks::Held;
 use crate::recipe::Values;
-use crate::recorder::Ending;
 use crate::replay::{self, Early, Pass, Program};
-use crate::resume::stage::Staged;
-use crate::resume::tracebacks;
 use crate::rollback;
+use crate::trace::Ending;
 use crate::undo;
 
 impl Entry {
@@ -48,7 +49,7 @@ impl Entry {
         if self.undo(py).is_too_large {
             return Ok(Replay::Restart("the program may handle what comes behind large writes"));
         }
-        if !emission::may_be_given(py, &self.traced, &self.outside(resolved)) {
+        if !emissions::may_be_given(py, &self.traced, &self.outside(resolved)) {
             return Ok(Replay::Restart("user code may learn of a warning or log record"));
         }
         let rebuilt = self.outside(resolved);
@@ -148,7 +149,7 @@ impl Entry {
         let (stores, values) = (&self.traced.effects, &made[..stored.len()]);
         effects::replay(py, stores, &rebuilt, values, table, written, pass)?;
         if before > stored.len() {
-            emission::stage(py, &self.traced, &made[stored.len()..before], staged);
+            emissions::stage(py, &self.traced, &made[stored.len()..before], staged);
         }
         Ok(self.end(made.into_iter().skip(before)))
     }

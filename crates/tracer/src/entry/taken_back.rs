@@ -15,9 +15,9 @@ use crate::check::Resolved;
 use crate::draws;
 use crate::effects;
 use crate::faults::{Escape, Fault, contain};
+use crate::frames::stage::Staged;
 use crate::locks::Held;
 use crate::replay::{Outputs, Pass, Running};
-use crate::resume::stage::Staged;
 use crate::rollback;
 use crate::undo;
 

@@ -7,7 +7,7 @@
 //! (`stator/_program_tracing.py`). It is handed to [`trace`] as an object with these attributes:
 //! `function`, `args`, `kwargs` (what is called), `inputs` (a list of the tensors in it), `names` (how they are printed),
 //! `containers` (a list of what they stand in), `takes` (their
-//! structure, see [`tree`]), `default_dtype`; those that [`rules::Rules`] reads; and methods `enter`, `leave`,
+//! structure, see [`tree`]), `default_dtype`; those that [`crate::program_rules::Rules`] reads; and methods `enter`, `leave`,
 //! `flatten` (a result to a list of leaves and their structure), `name` (an object's name in the text, or
 //! `None`), `method` (whether a method's name means this function), `clean` (an exception without Stator's
 //! frames), `asks_for_data` (whether an exception says that an operation needs data, and where) and `error` (the exception
@@ -15,7 +15,6 @@
 
 mod build;
 mod link;
-pub mod rules;
 
 use std::rc::Rc;
 
@@ -31,9 +30,9 @@ pub use link::{Linked, names};
 use crate::breaks::{Break, Place, Reason};
 use crate::check::{foreign_mode, read_global_state};
 use crate::locate::Places;
+use crate::program_rules::Rules;
 use crate::recorder::{self, GraphBreak, Recorded, record_program};
 use crate::resume::session::Session;
-use rules::Rules;
 
 /// Fails where modes are active that a program would bypass.
 ///

@@ -36,11 +36,11 @@ use crate::check::{foreign_mode, read_global_state};
 use crate::entry::Entry;
 use crate::evaluator::Link;
 use crate::faults::{self, Fault, Stage};
+use crate::frames::anatomy::Anatomy;
+use crate::frames::settle::settles;
 use crate::logs::Log;
 use crate::policy::Policy;
-use crate::resume::anatomy::Anatomy;
 use crate::resume::point::{Chain, Key, Spot, Waiting, handled_beyond, roots, slots};
-use crate::resume::settle::settles;
 use crate::resume::testing::Breaks;
 use crate::rollback;
 

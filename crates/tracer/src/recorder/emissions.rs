@@ -304,7 +304,7 @@ fn text(emitter: Emitter, told: Told<usize>, args: &[Borrowed<'_, '_>]) -> Strin
     let repr = |at: usize| heap::short_repr(args[at]);
     match (emitter, told) {
         (_, Told::Record { logger }) => {
-            let name = crate::sinks::own(args[logger], "name");
+            let name = crate::keepers::own(args[logger], "name");
             let name = name.map_or_else(|| "?".into(), |name| heap::short_repr(name.as_borrowed()));
             format!("logging.getLogger({name}).log({}, {})", repr(1), repr(2))
         }

@@ -9,10 +9,11 @@ use pyo3::types::PyType;
 use stator_cpython::object::{Borrowed, Object};
 
 use super::look as heap;
-use super::outcome::{Finish, Made, Raised, TracebackEntry};
+use super::outcome::{Finish, Made};
 use super::recipes::refused;
 use crate::breaks::Reason;
 use crate::recipe::{Instance, Items, Recipe, RecipeId, Storage};
+use crate::trace::{Raised, TracebackEntry};
 
 /// What the C part of an exception holds, in the order in which it is set: a cause says that the
 /// context is to be suppressed.

@@ -11,7 +11,7 @@ use stator_cpython::{Result, opcode, ops};
 use super::Recorder;
 use super::builtins::Builtin;
 use crate::evaluator::{Link, Role};
-use crate::resume::anatomy::Anatomy;
+use crate::frames::anatomy::Anatomy;
 use crate::resume::point::Waiting;
 
 /// The links between the frames of a recording.

@@ -7,7 +7,7 @@
 //!
 //! `kinds`, `objects` and `state` hold the notes; `sites` implements the evaluator's trait and calls
 //! the families `names`, `attributes`, `items`, `operators`, `calls`, `models`, `containers` and `tensors`;
-//! `outcome` turns the notes into a cache entry; `trace` is the log of the same name.
+//! `outcome` turns the notes into a trace ([`crate::trace`]); `trace_log` tells the log `trace`.
 
 mod abandoning;
 mod abstract_classes;
@@ -84,7 +84,7 @@ mod symbols;
 mod tensor_attributes;
 mod tensors;
 mod thrown;
-mod trace;
+mod trace_log;
 mod unread;
 
 use std::cell::{Cell, RefCell};
@@ -99,7 +99,7 @@ use stator_cpython::object::Borrowed;
 use stator_cpython::thread::Thread;
 
 pub use abandoning::GraphBreak;
-pub use outcome::{Broken, Ending, FrameRecipe, Raised, TracebackEntry, Traced, record};
+pub use outcome::record;
 pub use programs::{Recorded, record_program};
 use room::Room;
 use state::{ActiveFrame, Caller};

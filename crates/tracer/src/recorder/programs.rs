@@ -29,7 +29,7 @@ use super::symbols::Sizes;
 use crate::breaks::Reason;
 use crate::compiling::Answering;
 use crate::policy::Policy;
-use crate::program::rules::{Call, Rules};
+use crate::program_rules::{Call, Rules};
 use crate::resume::session::Session;
 
 /// The number of a program's first input, among arguments.

@@ -12,8 +12,8 @@ use super::Recorder;
 use super::look as heap;
 use super::outcome::{Finish, Made};
 use crate::breaks::{Break, Reason};
+use crate::frames::anatomy::Anatomy;
 use crate::recipe::{Generator, Recipe};
-use crate::resume::anatomy::Anatomy;
 use crate::resume::point::Spot;
 
 /// A generator, and where it was made.

@@ -20,6 +20,7 @@ use super::state::{Origin, State, Stop};
 use crate::breaks::Reason;
 use crate::compiling::Native;
 use crate::constant_data;
+use crate::functions::{Determined, Operation};
 
 /// The facts that an ordinary tensor is described by, and a replay depends on.
 pub fn tensor_guard(state: &mut State, tensor: Borrowed<'_, '_>) -> Option<TensorGuard> {
@@ -324,7 +325,7 @@ impl Recorder {
     pub(super) fn tensor_call<'py>(
         &self,
         frame: &Frame<'py>,
-        operation: &crate::functions::Operation,
+        operation: &Operation,
         callable: Borrowed<'_, 'py>,
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
@@ -362,11 +363,10 @@ impl Recorder {
     /// Why the operation's result is not determined by its inputs' metadata, if so.
     fn depends_on_data(
         &self,
-        operation: &crate::functions::Operation,
+        operation: &Operation,
         args: &[Borrowed<'_, '_>],
         names: Option<Borrowed<'_, '_>>,
     ) -> Option<Stop> {
-        use crate::functions::Determined;
         let mut state = self.state.borrow_mut();
         match operation.determined {
             Determined::Always => None,
@@ -410,6 +410,18 @@ impl Recorder {
         args.iter()
             .find(|arg| matches!(state.kind(**arg), Kind::Function | Kind::Method | Kind::Partial))
             .map(|arg| heap::name_of(*arg))
+    }
+}
+
+impl Operation {
+    /// The target of this operation's nodes. `callable` is what was called.
+    pub(super) fn target(&self, state: &mut State, callable: Borrowed<'_, '_>) -> Target {
+        let name = state.graph.intern(&self.name);
+        if self.is_method {
+            let object = state.graph_object(callable, || self.name.to_string());
+            return Target::Method { name, object: Some(object) };
+        }
+        Target::Function { name, object: state.graph_object(callable, || self.name.to_string()) }
     }
 }
 

@@ -224,7 +224,7 @@ impl Point {
     /// Which sizes and numbers another trace from here takes as symbols.
     pub fn policy(&self, py: Python<'_>, dynamic: Option<bool>) -> Policy {
         let entries = lock(&self.entries).clone();
-        Policy::new(py, dynamic, &entries)
+        entries.policy(py, dynamic)
     }
 
     /// Adds a trace.

@@ -7,15 +7,15 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use stator_cpython::code::Code;
 
-use super::anatomy::Anatomy;
 use super::point::Points;
 use crate::breaks::{Break, Place, Reason};
 use crate::clock::{self, Span};
 use crate::entry::Entry;
 use crate::faults::Fault;
+use crate::frames::anatomy::Anatomy;
 use crate::locate::shown_path;
 use crate::profit::Estimate;
-use crate::program::rules::Rules;
+use crate::program_rules::Rules;
 
 /// What came of the trace that began at the compiled function's entry.
 pub enum Root {

@@ -56,6 +56,14 @@ impl Staged {
     }
 }
 
+/// Makes the calls.
+///
+/// # Errors
+/// What one of them raises.
+pub fn give(py: Python<'_>, staged: Vec<Staged>) -> PyResult<()> {
+    staged.into_iter().try_for_each(|call| call.call(py))
+}
+
 /// The evaluator of the frames: each is moved to where it stands and makes the next one.
 fn evaluate<'py>(py: Python<'py>, frame: Frame<'py>, throw: bool) -> Evaluated<'py> {
     let stand = STAGED.with_borrow_mut(|staged| staged.as_mut()?.frames.pop_front());

@@ -1,6 +1,6 @@
 //! The `bytecode` log: what a replay does, written as the bytecode that would do it.
 //!
-//! Nothing executes this program: frames are moved instead (see [`super::drive`]). But it says, in
+//! Nothing executes this program: frames are moved instead (see [`crate::drive`]). But it says, in
 //! terms that `dis` has taught everybody, what is called with what, what is rebuilt for the breaking
 //! instruction, and where the next trace begins.
 
@@ -12,9 +12,8 @@ use stator_cpython::code::Code;
 use stator_cpython::opcode;
 use stator_guards::{Source, SourceId};
 
-use crate::effects;
 use crate::recipe::{Items, Recipe, RecipeId};
-use crate::recorder::{Broken, Ending, FrameRecipe, Traced};
+use crate::trace::{Broken, Ending, FrameRecipe, Traced};
 
 /// The lines of one program.
 struct Listing<'a> {
@@ -38,7 +37,7 @@ pub fn list(py: Python<'_>, traced: &Traced, number: u64) -> String {
             listing.recipe(value);
         }
         let opcode = if store.value.is_some() { "STORE_SUBSCR" } else { "DELETE_SUBSCR" };
-        listing.line(opcode, &effects::print(py, store, traced));
+        listing.line(opcode, &traced.print_store(py, store));
     }
     for emission in &traced.emissions {
         listing.recipe(emission.callable);
@@ -223,7 +222,7 @@ impl Listing<'_> {
     /// The breaking instruction, and the unit behind it.
     fn instruction(&self, frame: &FrameRecipe) -> (String, usize) {
         let found = self.code(frame).and_then(|code| {
-            let anatomy = super::anatomy::Anatomy::of(&code)?;
+            let anatomy = crate::frames::anatomy::Anatomy::of(&code)?;
             let unit = anatomy.opcode_unit(frame.last as usize)?;
             let number = opcode::deopt(code.units()[unit].to_le_bytes()[0]);
             let name = Version::TARGET.opcode(number).map_or("?", Opcode::name);

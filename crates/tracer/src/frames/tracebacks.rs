@@ -11,7 +11,7 @@ use stator_cpython::modules;
 use stator_cpython::object::Object;
 use stator_graph::{Graph, NodeId};
 
-use crate::recorder::TracebackEntry;
+use crate::trace::TracebackEntry;
 
 /// An exception, and its traceback with frames as numbers, the outermost one first.
 pub type Raised = (Py<PyAny>, Box<[TracebackEntry]>);

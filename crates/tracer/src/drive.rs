@@ -25,19 +25,18 @@ use stator_cpython::object::Object;
 use stator_cpython::thread::{Deferred, Thread};
 use stator_cpython::{Raised, Result};
 
-use super::point::{Chain, Key, Point, Points, Waiting, handled_beyond, roots};
-use super::session::Session;
-use super::settle::settles_next;
-use super::stage::Staged;
-use super::tracebacks;
 use crate::compiled::Compiled;
 use crate::compiling::{self, Native};
-use crate::emission;
 use crate::entry::{Entry, FrameState, Replay, State};
 use crate::evaluator::{Flow, Link, Plain, Resumed, resume};
 use crate::faults::{self, Escape, Fault, Stage};
+use crate::frames::settle::settles_next;
+use crate::frames::stage::{self, Staged};
+use crate::frames::tracebacks;
 use crate::profit::Estimate;
 use crate::recorder::Recorder;
+use crate::resume::point::{Chain, Key, Point, Points, Waiting, handled_beyond, roots};
+use crate::resume::session::Session;
 
 /// How a frame goes on.
 #[expect(clippy::large_enum_variant, reason = "it lives for a moment, and a box costs more")]
@@ -159,7 +158,7 @@ pub fn go_on<'py>(
         drop(thread.swap_handled(handled.or_else(|| outer.clone())));
         let result = driver.round(py, *now);
         // The frames are gone: others are made for each of these.
-        if let Err(error) = emission::give(py, driver.staged.take()) {
+        if let Err(error) = stage::give(py, driver.staged.take()) {
             break Err(error);
         }
         let Some(signal) = driver.signal.take() else {

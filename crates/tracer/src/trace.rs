@@ -1,0 +1,206 @@
+//! What a recorded call is: the graph, its guards, and recipes for all that a replay leaves behind.
+//!
+//! The recorder makes it ([`crate::recorder`]); a cache entry is made of it ([`crate::entry`]).
+
+use pyo3::prelude::*;
+use rustc_hash::FxHashSet;
+use stator_graph::Graph;
+use stator_guards::{Guard, ObjectId, SourceId, Sources};
+
+use crate::breaks::Place;
+use crate::draws::Draws;
+use crate::effects::{Part, Store};
+use crate::emission::Emission;
+use crate::evaluator::Link;
+use crate::handlers::Withs;
+use crate::profit::Work;
+use crate::recipe::{Recipe, RecipeId, Recipes};
+use crate::symbolic::Symbolic;
+
+/// A finished trace.
+pub struct Traced {
+    /// Sources.
+    pub sources: Sources,
+    /// Guards.
+    pub guards: Vec<Guard>,
+    /// Objects of guards and recipes.
+    pub objects: Vec<Py<PyAny>>,
+    /// The graph.
+    pub graph: Graph,
+    /// Objects of the graph.
+    pub graph_objects: Vec<Py<PyAny>>,
+    /// Sources of the graph's placeholders, in order.
+    pub inputs: Vec<SourceId>,
+    /// Sources that recipes refer to, in order.
+    pub rebuilt: Vec<SourceId>,
+    /// Recipes of the result.
+    pub recipes: Recipes,
+    /// How the trace ends.
+    pub ending: Ending,
+    /// Where the trace begins, if that isn't a call.
+    pub begins: Option<Place>,
+    /// Of the frames that it began in and that have left, innermost first: the fast locals that held the
+    /// same all the time.
+    pub left: Box<[Box<[u32]>]>,
+    /// Code objects of places.
+    pub codes: Vec<Py<PyAny>>,
+    /// Places of guards: index of the code object and unit.
+    pub locations: Vec<(u32, u32)>,
+    /// Whether the call changed the data of an input.
+    pub writes_inputs: bool,
+    /// Positions of those inputs.
+    pub written: Vec<u32>,
+    /// The `with` instructions of its code objects that only switch PyTorch's modes.
+    pub plain_withs: Withs,
+    /// Random generators that the call advanced.
+    pub generators: Vec<Py<PyAny>>,
+    /// The objects that recipes need.
+    pub kept: FxHashSet<ObjectId>,
+    /// What a replay writes to outside objects, in order.
+    pub effects: Vec<Store>,
+    /// How many nodes the graph had when the first of these, or of the emissions, was noted: what runs before
+    /// is all that the program has done up to there.
+    pub first_effect: Option<usize>,
+    /// Warnings and log records that a replay gives, in order.
+    pub emissions: Vec<Emission>,
+    /// If there are any: the lists that the trace works with, by their positions in `rebuilt`.
+    pub known_lists: Box<[u32]>,
+    /// The facts about symbols, if there are any.
+    pub symbolic: Option<Box<Symbolic>>,
+    /// The locks that a replay holds, by their positions in `rebuilt`.
+    pub locks: Box<[u32]>,
+    /// The random numbers that a replay draws.
+    pub draws: Option<Draws>,
+    /// What `torch.compiler.is_compiling()` answered, if it was asked.
+    pub asked: Option<bool>,
+    /// What CPython does for it.
+    pub work: Work,
+}
+
+impl Traced {
+    /// A store in the user's terms: `L['self'].counter`, `del L['d']['k']`, `L['log'].extend(2 elements)`.
+    #[must_use]
+    pub fn print_store(&self, py: Python<'_>, store: &Store) -> String {
+        let id = self.rebuilt[store.object as usize];
+        let object = || self.sources.print(id);
+        let repr = |key: ObjectId| {
+            let key = self.objects[key.index()].bind(py);
+            key.repr().map_or_else(|_| "?".into(), |text| text.to_string_lossy().into_owned())
+        };
+        let name = |name: ObjectId| repr(name).trim_matches('\'').to_owned();
+        let recipe = store.value.map(|value| self.recipes.get(value));
+        let items = match recipe {
+            Some(Recipe::List(items)) => items.as_ref(),
+            _ => &[],
+        };
+        let target = match store.part {
+            Part::Item { key, .. } => self.sources.print_item(id, &repr(key)),
+            Part::Context => format!("{}.set()", object()),
+            Part::Reset => format!("{}.reset()", object()),
+            Part::Cell => format!("{}.cell_contents", object()),
+            Part::Member(member) => format!("{}.{}", object(), name(member)),
+            Part::ClassAttribute(attribute) => format!("{}.{}", object(), name(attribute)),
+            Part::Elements => format!("{}[:]", object()),
+            Part::Added if items.len() == 1 => format!("{}.append()", object()),
+            Part::Added => format!("{}.extend({} elements)", object(), items.len()),
+            Part::Calls => {
+                let method = |call: &RecipeId| match self.recipes.get(*call) {
+                    Recipe::Tuple(parts) => match self.recipes.get(parts[0]) {
+                        Recipe::Constant(method) => format!("{}.{}()", object(), name(*method)),
+                        _ => object(),
+                    },
+                    _ => object(),
+                };
+                items.iter().map(method).collect::<Vec<_>>().join(", ")
+            }
+        };
+        if store.value.is_some() { target } else { format!("del {target}") }
+    }
+}
+
+/// How a trace ends.
+pub enum Ending {
+    /// The compiled function returns: the recipe of its result.
+    Return(RecipeId),
+    /// At a graph break.
+    Break(Box<Broken>),
+}
+
+/// How the frames are made again that stand at a graph break.
+pub struct Broken {
+    /// Outermost first.
+    pub frames: Box<[FrameRecipe]>,
+    /// The exception being handled.
+    pub handled: Option<RecipeId>,
+    /// Exceptions that the trace raised.
+    pub raised: Vec<Raised>,
+}
+
+/// An exception that is made again with its traceback.
+pub struct Raised {
+    /// The exception.
+    pub exception: RecipeId,
+    /// Its traceback, outermost first.
+    pub traceback: Box<[TracebackEntry]>,
+}
+
+/// A part of a traceback.
+#[derive(Clone, Copy, Debug)]
+pub struct TracebackEntry {
+    /// Which of the frames that are made.
+    pub frame: u32,
+    /// `tb_lasti`
+    pub last: i32,
+    /// `tb_lineno`
+    pub line: i32,
+}
+
+/// How one frame is made again.
+pub struct FrameRecipe {
+    /// The function whose call it is.
+    pub function: RecipeId,
+    /// Its code object's address.
+    pub code: usize,
+    /// Fast locals that are bound.
+    pub locals: Box<[(u32, RecipeId)]>,
+    /// The stack; `None` is a `NULL`.
+    pub stack: Box<[Option<RecipeId>]>,
+    /// The unit that tracebacks name.
+    pub current: u32,
+    /// The unit to go on at.
+    pub next: u32,
+    /// The innermost frame: the unit of the instruction that is to be executed natively.
+    pub last: u32,
+    /// The others: how the instruction ends that waits for the next frame.
+    pub link: Link,
+}
+
+impl Ending {
+    /// How many frames stand at the break.
+    #[must_use]
+    pub fn standing(&self) -> Option<usize> {
+        match self {
+            Ending::Return(_) => None,
+            Ending::Break(broken) => Some(broken.frames.len()),
+        }
+    }
+
+    /// The recipes of the ending, in a fixed order.
+    pub fn roots(&self) -> impl Iterator<Item = RecipeId> {
+        let (result, broken) = match self {
+            Ending::Return(result) => (Some(*result), None),
+            Ending::Break(broken) => (None, Some(broken)),
+        };
+        let frames = broken.into_iter().flat_map(|broken| &broken.frames);
+        let frames = frames.flat_map(|frame| {
+            let locals = frame.locals.iter().map(|(_, local)| *local);
+            std::iter::once(frame.function)
+                .chain(locals)
+                .chain(frame.stack.iter().copied().flatten())
+        });
+        let handled = broken.and_then(|broken| broken.handled);
+        let raised = broken.into_iter().flat_map(|broken| &broken.raised);
+        let raised = raised.map(|raised| raised.exception);
+        result.into_iter().chain(frames).chain(handled).chain(raised)
+    }
+}

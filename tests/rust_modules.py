@@ -1,0 +1,112 @@
+"""Which top-level modules of a crate use which: by path, and by methods that one adds to another's types."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+Edges = dict[str, set[str]]
+
+# Test code may use what it likes.
+TESTS = re.compile(r"#\[cfg\(test\)\]\s*mod \w+ \{")
+PATH = re.compile(r"\bcrate::(\w+|\{)")
+REEXPORT = re.compile(r"^pub(?:\(\w+\))? use (\w+)::(?:\{([^}]*)\}|(?:\w+::)*(\w+));", re.MULTILINE)
+TYPE = re.compile(r"\b(?:struct|enum|union) (\w+)")
+IMPL = re.compile(
+    r"^impl(?:<[^{]*?>)? (?:\w+::)*(\w+)(?:<[^{]*>)?(?: where[^{]*)? \{", re.MULTILINE
+)
+METHOD = re.compile(r"^    pub[^\n]*?\bfn (\w+)", re.MULTILINE)
+
+
+def sources(crate: Path) -> Iterator[tuple[str, str]]:
+    """The top-level module and the code of each file, without comments and tests."""
+    for path in sorted((crate / "src").rglob("*.rs")):
+        parts = path.relative_to(crate / "src").parts
+        if "tests.rs" in parts or "tests" in parts:
+            continue
+        code = re.sub(r"//.*", "", path.read_text())
+        yield parts[0].removesuffix(".rs"), TESTS.split(code)[0]
+
+
+def group(code: str, start: int) -> set[str]:
+    """The first names of the paths in a braced list."""
+    names, depth = set(), 0
+    for part in re.finditer(r"[{},]|\w+(?:::)?", code[start:]):
+        text = part.group()
+        if text == "{":
+            depth += 1
+        elif text == "}":
+            depth -= 1
+            if depth == 0:
+                break
+        elif depth == 1 and text != "," and re.search(r"[{,]\s*$", code[: start + part.start()]):
+            names.add(text.removesuffix("::"))
+    return names
+
+
+def edges(crate: Path) -> Edges:
+    """What each top-level module of a crate uses of the others."""
+    files = list(sources(crate))
+    modules = {module for module, _ in files} - {"lib"}
+    root = "".join(code for module, code in files if module == "lib")
+    home = {}
+    for module, listed, single in REEXPORT.findall(root):
+        for name in re.findall(r"\w+", listed) or [single]:
+            home[name] = module
+    used: Edges = {module: set() for module in modules}
+    for module, code in files:
+        if module == "lib":
+            continue
+        for path in PATH.finditer(code):
+            names = group(code, path.end() - 1) if path[1] == "{" else {path[1]}
+            used[module] |= {home.get(name, name) for name in names}
+    for module, others in added_methods(files).items():
+        used[module] |= others
+    return {module: (others & modules) - {module} for module, others in used.items()}
+
+
+def added_methods(files: list[tuple[str, str]]) -> Edges:
+    """The modules whose methods a module calls on a type that is defined elsewhere."""
+    types: dict[str, set[str]] = defaultdict(set)
+    for module, code in files:
+        for name in TYPE.findall(code):
+            types[name].add(module)
+    owners: dict[str, set[str]] = defaultdict(set)
+    added: dict[str, set[str]] = defaultdict(set)
+    for module, code in files:
+        for found in IMPL.finditer(code):
+            body = code[found.end() : code.find("\n}", found.end())]
+            for method in METHOD.findall(body):
+                owners[method].add(module)
+                if types[found[1]] and module not in types[found[1]]:
+                    added[method].add(module)
+    used: Edges = defaultdict(set)
+    for module, code in files:
+        for method in set(re.findall(r"\.(\w+)\(", code)):
+            # A name that several modules give to methods says nothing.
+            if len(owners[method]) == 1:
+                used[module] |= added[method]
+    return used
+
+
+def circles(used: Edges) -> list[set[str]]:
+    """The modules that reach each other."""
+
+    def reached(start: str) -> set[str]:
+        seen: set[str] = set()
+        todo = [start]
+        while todo:
+            new = used[todo.pop()] - seen
+            seen |= new
+            todo += new
+        return seen
+
+    beyond = {module: reached(module) for module in used}
+    found: list[set[str]] = []
+    for module in sorted(used):
+        circle = {other for other in beyond[module] if module in beyond[other]}
+        if circle and circle not in found:
+            found.append(circle)
+    return found
