@@ -63,11 +63,28 @@ CIRCLES = {
             *("knowledge", "poly"),
         }
     ],
-    "tracer": [
-        # A compiled function records, drives what comes behind breaks, and is known when another one calls it.
-        {"compiled", "drive", "recorder"},
-    ],
+    # A compiled function records, drives what comes behind breaks, and is known when another one calls it.
+    "tracer": [{"compiled", "drive", "recorder"}],
 }
+# The rooms of the tracer, from above to below, and the modules in each: a module may use those of its room and of rooms
+# below. What is listed as an arrow upwards is a debt.
+TRACER = {
+    "programs": "program",
+    "calls": "compiled",
+    "breaks": "drive",
+    "recording": "recorder",
+    "points": "resume",
+    "entries": "entries entry codes assumptions undo",
+    "standing": "frames",
+    "the trace": "trace",
+    "parts": "effects recipe emission symbolic constant_data replay draws locks",
+    "evaluating": "evaluator",
+    "knowing": "functions program_rules compiling disabled",
+    "weighing": "profit gauge budget floor clock",
+    "state": "check accelerator rollback writes raises handlers sharing policy",
+    "telling": "stance marks config breaks logs locate faults sinks keepers bind memory",
+}
+UPWARDS = {("drive", "compiled"), ("recorder", "compiled")}
 # These build and test without an interpreter.
 PURE = (
     "stator-bytecode",
@@ -173,6 +190,18 @@ def test_modules_of_a_crate_use_modules_below() -> None:
             assert known, f"a circle in {crate.name}: {', '.join(sorted(circle))}"
         gone = [debt for debt in CIRCLES.get(crate.name, []) if debt not in found]
         assert not gone, f"smaller by now, or open: {crate.name}, {[sorted(debt) for debt in gone]}"
+
+
+def test_rooms_of_the_tracer_use_rooms_below() -> None:
+    edges = rust_modules.edges(ROOT / "crates" / "tracer")
+    floor = {module: level for level, room in enumerate(TRACER.values()) for module in room.split()}
+    assert floor.keys() == edges.keys(), "say in TRACER in which room each module is"
+    up = {
+        (module, used) for module in edges for used in edges[module] if floor[used] < floor[module]
+    }
+    assert up == UPWARDS
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    assert all(f"| {room} |" in text for room in TRACER), "the map shows other rooms"
 
 
 def imports(tree: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
