@@ -35,7 +35,7 @@ pub fn may_be_given(py: Python<'_>, traced: &Traced, sources: &[Borrowed<'_, '_>
     })
 }
 
-/// The calls, of the objects that [`Emission::roots`] mean.
+/// The calls, of the objects that [`crate::emission::Emission::roots`] mean.
 pub fn stage<'py>(
     py: Python<'py>,
     traced: &Traced,

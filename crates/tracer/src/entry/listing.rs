@@ -12,6 +12,7 @@ use stator_cpython::code::Code;
 use stator_cpython::opcode;
 use stator_guards::{Source, SourceId};
 
+use crate::frames::anatomy::Anatomy;
 use crate::recipe::{Items, Recipe, RecipeId};
 use crate::trace::{Broken, Ending, FrameRecipe, Traced};
 
@@ -222,7 +223,7 @@ impl Listing<'_> {
     /// The breaking instruction, and the unit behind it.
     fn instruction(&self, frame: &FrameRecipe) -> (String, usize) {
         let found = self.code(frame).and_then(|code| {
-            let anatomy = crate::frames::anatomy::Anatomy::of(&code)?;
+            let anatomy = Anatomy::of(&code)?;
             let unit = anatomy.opcode_unit(frame.last as usize)?;
             let number = opcode::deopt(code.units()[unit].to_le_bytes()[0]);
             let name = Version::TARGET.opcode(number).map_or("?", Opcode::name);
