@@ -20,6 +20,8 @@ from typing import Any
 import torch
 from torch.utils.hooks import RemovableHandle
 
+# What AOTAutograd notes on results of varying sizes, for the next function that a compiler is given: the backend's doing.
+_WEAK_MARK = "_dynamo_weak_dynamic_indices"
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 _HOOKS = re.compile(r"_hooks(_\w+)?$")
 _ATOMS = (int, str, bytes, bool, type(None), range, type(...), type(NotImplemented))
@@ -149,7 +151,8 @@ class _Walk:
         if value.is_leaf and value.grad is not None:
             self.visit(f"{path}.grad", value.grad)
         for key, item in vars(value).items():
-            self.visit(f"{path}.{key}", item)
+            if key != _WEAK_MARK:
+                self.visit(f"{path}.{key}", item)
 
     def _class(self, path: str, value: type) -> None:
         self.lines.append(f"{path}: class {_type_name(value)}")
