@@ -163,13 +163,29 @@ pub enum Model {
     DeepCopy,
 }
 
-/// What a replay gives a method that changes a set or a deque.
+/// What a method that changes a set, a deque or a dictionary writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writes {
-    /// Its arguments.
+    /// A set or a deque: a replay calls the method with its arguments.
     Arguments,
-    /// Lists of what its arguments hold now.
+    /// A set or a deque: with lists of what its arguments hold now.
     Elements,
+    /// A dictionary: the entry of its first argument.
+    Entry,
+    /// The entry of its first argument, if there is none.
+    Missing,
+    /// It takes the entry of its first argument out.
+    Deleted,
+    /// The same, and gives the value.
+    Popped,
+    /// It takes all entries out.
+    Every,
+    /// It takes the entry at one end out; a second argument says at which.
+    End,
+    /// It moves the entry of its first argument to one end; a second argument says to which.
+    Moved,
+    /// The entries of other dictionaries, pairs and keywords.
+    Merged,
 }
 
 /// Functions that give warnings and log records.

@@ -112,7 +112,7 @@ impl Row {
         Self { numeric: Some(numeric), ..self }
     }
 
-    /// The same, of methods that change a set or a deque.
+    /// The same, of methods that change a set, a deque or a dictionary.
     #[must_use]
     pub const fn writes(self, writes: Writes) -> Self {
         Self { writes: Some(writes), ..self }

@@ -33,7 +33,8 @@ impl Recorder {
     ) -> Result<Object<'py>> {
         let name = heap::callable_name(callable);
         let traits = self.functions.traits(callable);
-        let given = self.note(frame, |state| state.given_value(&name, receiver, args)).flatten();
+        let writes = self.functions.writes(callable);
+        let given = self.note(frame, |state| state.given_value(writes, receiver, args)).flatten();
         self.note(frame, |state| {
             let kind = state.kind_alone(receiver);
             if matches!(kind, Kind::Set | Kind::Dict) {
@@ -65,10 +66,12 @@ impl Recorder {
             if state.origin(receiver) == Some(Origin::Fresh) {
                 return Ok(());
             }
-            if state.kind_alone(receiver) == Kind::Dict {
-                return state.write_dict(&name, receiver, MethodArgs { args, names });
+            match (state.kind_alone(receiver), writes) {
+                (Kind::Dict, Some(writes)) => {
+                    state.write_dict(&name, writes, receiver, MethodArgs { args, names })
+                }
+                _ => state.write_container(&name, writes, receiver, args),
             }
-            state.write_container(&name, self.functions.writes(callable), receiver, args)
         });
         self.guard_compared(frame, traits, receiver, args);
         let set = self.state.borrow_mut().kind_alone(receiver) == Kind::Set;
@@ -256,7 +259,7 @@ impl State {
     ) -> std::result::Result<Vec<Py<PyAny>>, Stop> {
         let given = |arg: &Borrowed<'_, '_>| match writes {
             Writes::Arguments => Ok((*arg).to_owned().unbind()),
-            Writes::Elements => self.copy_elements(*arg),
+            _ => self.copy_elements(*arg),
         };
         args.iter().map(given).collect()
     }

@@ -10,6 +10,7 @@ use super::kinds::Kind;
 use super::look as heap;
 use super::state::{State, Stop};
 use crate::breaks::Reason;
+use crate::functions::Writes;
 
 /// The arguments of a method of a dictionary.
 #[derive(Clone, Copy)]
@@ -53,11 +54,13 @@ impl State {
     /// What a method that gives the value at a key is to give in place of a number that is a symbol.
     pub fn given_value<'py>(
         &mut self,
-        name: &str,
+        writes: Option<Writes>,
         dict: Borrowed<'_, 'py>,
         args: &[Borrowed<'_, 'py>],
     ) -> Result<Option<Object<'py>>, Stop> {
-        let ("pop" | "setdefault", [key, ..]) = (name, args) else { return Ok(None) };
+        let (Some(Writes::Popped | Writes::Missing), [key, ..]) = (writes, args) else {
+            return Ok(None);
+        };
         if !self.takes_stand_ins(dict) || !self.is_plain_key(*key) {
             return Ok(None);
         }
@@ -70,31 +73,34 @@ impl State {
     pub fn write_dict(
         &mut self,
         name: &str,
+        writes: Writes,
         dict: Borrowed<'_, '_>,
         given: MethodArgs<'_, '_, '_>,
     ) -> Result<(), Stop> {
         if !self.is_writable_dict(dict) {
             return Err(refuse(name, dict));
         }
-        match (name, given.positional()) {
-            ("__setitem__", [key, _]) => self.write_key(dict, *key, false),
-            ("__delitem__", [key]) | ("pop", [key] | [key, _]) if given.names.is_none() => {
+        match (writes, given.positional()) {
+            (Writes::Entry, [key, _]) => self.write_key(dict, *key, false),
+            (Writes::Deleted, [key]) | (Writes::Popped, [key] | [key, _])
+                if given.names.is_none() =>
+            {
                 let found = heap::dict_get(dict, *key);
                 self.asks_key(dict, *key, found.clone())?;
                 if found.is_some() { self.write_key(dict, *key, true) } else { Ok(()) }
             }
-            ("setdefault", [key] | [key, _]) => {
+            (Writes::Missing, [key] | [key, _]) => {
                 let found = heap::dict_get(dict, *key);
                 self.asks_key(dict, *key, found.clone())?;
                 if found.is_none() { self.write_key(dict, *key, false) } else { Ok(()) }
             }
-            ("clear", []) => {
+            (Writes::Every, []) => {
                 self.adopt_keys(dict)?;
                 heap::dict_items(dict)
                     .iter()
                     .try_for_each(|(key, _)| self.write_key(dict, key.as_borrowed(), true))
             }
-            ("popitem", _) => {
+            (Writes::End, _) => {
                 self.adopt_keys(dict)?;
                 let items = heap::dict_items(dict);
                 let ordered = heap::is_ordered_dict(dict);
@@ -103,10 +109,10 @@ impl State {
                 self.read_key(dict, key.as_borrowed(), Some(value.clone()))?;
                 self.write_key(dict, key.as_borrowed(), true)
             }
-            ("move_to_end", [key, ..]) if heap::is_ordered_dict(dict) => {
+            (Writes::Moved, [key, ..]) if heap::is_ordered_dict(dict) => {
                 self.move_key(dict, *key, given.last(1))
             }
-            ("update", positional) => {
+            (Writes::Merged, positional) => {
                 for other in positional {
                     self.update_from(dict, *other)?;
                 }

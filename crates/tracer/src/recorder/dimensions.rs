@@ -23,7 +23,7 @@ use super::look as heap;
 use super::programs::GRADIENT;
 use super::state::{Origin, State};
 use super::symbols::{Made, Number, Sizes};
-use crate::functions::{Class, Model, Numeric, Traits};
+use crate::functions::{Class, Model, Numeric, Traits, Writes};
 
 /// Whether a call moves what it is given.
 fn moves(traits: Traits, name: &str, args: &[Borrowed<'_, '_>], positional: usize) -> bool {
@@ -53,12 +53,15 @@ fn has_plain_keys(of: Borrowed<'_, '_>) -> bool {
 }
 
 /// Whether a call is that of a dictionary's method that looks at a key, and moves at most the value there.
-fn asks_for_key(class: &Class, name: &str, args: &[Borrowed<'_, '_>]) -> bool {
-    let is_dict = args.first().is_some_and(|receiver| receiver.is_instance_of::<PyDict>());
-    let moves_value = matches!(name, "pop" | "setdefault" | "__setitem__" | "__delitem__");
+fn asks_for_key(class: &Class, writes: Option<Writes>, args: &[Borrowed<'_, '_>]) -> bool {
+    use Writes::{Deleted, Entry, Missing, Popped};
     match class {
-        Class::Model(Model::DictSlotRead) => is_dict,
-        Class::Model(Model::ContainerWrite) => is_dict && moves_value,
+        Class::Model(Model::DictSlotRead) => {
+            args.first().is_some_and(|receiver| receiver.is_instance_of::<PyDict>())
+        }
+        Class::Model(Model::ContainerWrite) => {
+            matches!(writes, Some(Entry | Missing | Deleted | Popped))
+        }
         _ => false,
     }
 }
@@ -144,7 +147,7 @@ impl Recorder {
         if moves && name.ends_with("attr") {
             self.concrete(frame, &args[1..args.len().min(2)], "the name of an attribute");
         }
-        if asks_for_key(class, &name, args) {
+        if asks_for_key(class, self.functions.writes(callable), args) {
             self.concrete(frame, &args[1..args.len().min(2)], "an index or key");
         } else if !moves && !is_len {
             self.concrete(frame, args, &format!("read by {name}"));
