@@ -582,3 +582,21 @@ def test_import_without_torch() -> None:
         "assert not [name for name in sys.modules if name.startswith('torch.')]\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_compile_reads_pytorchs_state_for_the_first_call() -> None:
+    program = (
+        "import torch, stator\n"
+        "reads = []\n"
+        "engine = torch._C._get_qengine\n"
+        "torch._C._get_qengine = lambda: reads.append(1) or engine()\n"
+        "fast = stator.compile(lambda x: x + 1)\n"
+        "assert reads\n"
+        "reads.clear()\n"
+        "with torch.no_grad():\n"
+        "    fast(torch.ones(2))\n"
+        "fast(torch.ones(2))\n"
+        "assert not reads\n"
+        "assert stator.stats(fast).traces == 2\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -18,31 +18,39 @@ const BITS: usize = u64::BITS as usize;
 #[derive(Clone, Debug)]
 pub struct Liveness {
     instructions: Vec<Instruction>,
-    /// Words of a row.
-    width: usize,
+    /// The sets: [`BITS`] locals of all instructions and of "nowhere", then the next ones.
     before: Vec<u64>,
     behind: Vec<u64>,
 }
 
 /// What an instruction does with a fast local.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Use {
-    Reads,
-    Writes,
+#[derive(Clone, Copy)]
+enum Access {
+    None,
+    Reads(u32),
+    Writes(u32),
 }
 
 /// What the analysis needs of an instruction.
 struct Step {
-    /// The instructions that it may go to: the next one, a jump's target, a handler.
+    /// The instructions that it may go to: the next one, a jump's target, a handler. Or nowhere, which is one
+    /// behind the last.
     ways: [u32; 3],
-    accesses: [Option<(usize, Use)>; 2],
+    accesses: [Access; 2],
 }
 
-const NOWHERE: u32 = u32::MAX;
-
 impl Step {
-    fn ways(&self) -> impl Iterator<Item = usize> {
-        self.ways.iter().filter(|to| **to != NOWHERE).map(|to| *to as usize)
+    /// What is live before it: those of `first` and the following ones, as bits.
+    fn before(&self, behind: u64, first: usize) -> u64 {
+        let bit = |local: u32| {
+            let place = (local as usize).checked_sub(first).filter(|place| *place < BITS);
+            place.map_or(0, |place| 1 << place)
+        };
+        self.accesses.iter().fold(behind, |live, access| match access {
+            Access::None => live,
+            Access::Reads(local) => live | bit(*local),
+            Access::Writes(local) => live & !bit(*local),
+        })
     }
 }
 
@@ -57,21 +65,27 @@ impl Liveness {
         exception_table: &[u8],
         locals: usize,
     ) -> Result<Self, Error> {
-        let regions = decode_regions(&instructions, exception_table)?;
-        let mut handlers: Vec<Option<InstrId>> = vec![None; instructions.len()];
-        for region in &regions {
+        let count = instructions.len();
+        let nowhere = count as u32;
+        let mut handlers = vec![nowhere; count];
+        for region in decode_regions(&instructions, exception_table)? {
             let covered = handlers.get_mut(region.start.index()..region.end.index());
-            covered.into_iter().flatten().for_each(|slot| *slot = Some(region.target));
+            covered.into_iter().flatten().for_each(|slot| *slot = region.target.0);
         }
-        let width = locals.div_ceil(BITS).max(1);
-        let empty = vec![0; width * instructions.len()];
-        let mut live = Self { instructions, width, before: empty.clone(), behind: empty };
-        let steps: Vec<Step> =
-            (0..live.instructions.len()).map(|at| live.step(version, at, handlers[at])).collect();
-        // What a walk learns goes upwards; only ways that lead back have to be walked again.
-        let leads_back = |(at, step): (usize, &Step)| step.ways().any(|to| to <= at);
-        let has_loops = steps.iter().enumerate().any(leads_back);
-        while live.pass(&steps) && has_loops {}
+        let mut steps = Vec::with_capacity(count);
+        let mut back = Vec::new();
+        for (at, (instruction, handler)) in instructions.iter().zip(handlers).enumerate() {
+            let step = step(version, instruction, at, nowhere, handler);
+            let leads_back = step.ways.iter().map(|to| *to as usize).filter(|to| *to <= at);
+            back.extend(leads_back.map(|to| (at, to)));
+            steps.push(step);
+        }
+        let empty = vec![0; locals.div_ceil(BITS).max(1) * (count + 1)];
+        let mut live = Self { instructions, before: empty.clone(), behind: empty };
+        let rows = live.before.chunks_mut(count + 1).zip(live.behind.chunks_mut(count + 1));
+        for (word, (before, behind)) in rows.enumerate() {
+            settle(&steps, &back, word * BITS, before, behind);
+        }
         Ok(live)
     }
 
@@ -79,50 +93,6 @@ impl Liveness {
     #[must_use]
     pub fn instructions(&self) -> &[Instruction] {
         &self.instructions
-    }
-
-    /// Where an instruction goes and what it does with locals.
-    fn step(&self, version: Version, at: usize, handler: Option<InstrId>) -> Step {
-        let instruction = &self.instructions[at];
-        let info = version.info(instruction.opcode);
-        let flow = info.map_or(Flow::Stop, |info| info.flow);
-        let place = |to: Option<usize>| {
-            to.filter(|to| *to < self.instructions.len()).map_or(NOWHERE, |to| to as u32)
-        };
-        let falls = matches!(flow, Flow::Next | Flow::Branch).then_some(at + 1);
-        let jumps = instruction.target.map(InstrId::index);
-        let ways = [place(falls), place(jumps), place(handler.map(InstrId::index))];
-        Step { ways, accesses: accesses(instruction, info.map(|info| info.arg), handler.is_some()) }
-    }
-
-    /// One walk from the last instruction to the first; whether anything changed.
-    fn pass(&mut self, steps: &[Step]) -> bool {
-        let mut changed = false;
-        for (at, step) in steps.iter().enumerate().rev() {
-            for word in 0..self.width {
-                let live = |to: usize| self.before[to * self.width + word];
-                let behind = step.ways().fold(0, |all, to| all | live(to));
-                let slot = at * self.width + word;
-                self.behind[slot] = behind;
-                let mut before = behind;
-                for (local, access) in step.accesses.iter().flatten() {
-                    let bit = if local / BITS == word { 1 << (local % BITS) } else { 0 };
-                    match access {
-                        Use::Reads => before |= bit,
-                        Use::Writes => before &= !bit,
-                    }
-                }
-                changed |= self.before[slot] != before;
-                self.before[slot] = before;
-            }
-        }
-        changed
-    }
-
-    fn row(&self, rows: &[u64], unit: usize) -> Option<usize> {
-        let unit = u32::try_from(unit).ok()?;
-        let at = self.instructions.partition_point(|instruction| instruction.end() <= unit);
-        (at < self.instructions.len() && rows.len() > at * self.width).then_some(at)
     }
 
     /// Whether a local is live before the instruction that covers `unit`.
@@ -139,33 +109,76 @@ impl Liveness {
 
     /// Where nothing is known, everything is live.
     fn is_set(&self, rows: &[u64], unit: usize, local: usize) -> bool {
-        let Some(at) = self.row(rows, unit) else { return true };
-        let word = local / BITS;
-        word >= self.width || rows[at * self.width + word] & (1 << (local % BITS)) != 0
+        let ends = |instruction: &Instruction| instruction.end() as usize <= unit;
+        let at = self.instructions.partition_point(ends);
+        if at == self.instructions.len() {
+            return true;
+        }
+        let row = rows.get(local / BITS * (self.instructions.len() + 1) + at);
+        row.is_none_or(|row| row & (1 << (local % BITS)) != 0)
+    }
+}
+
+/// Where the instruction at this place goes, and what it does with locals.
+fn step(
+    version: Version,
+    instruction: &Instruction,
+    at: usize,
+    nowhere: u32,
+    handler: u32,
+) -> Step {
+    let info = version.info(instruction.opcode);
+    let flow = info.map_or(Flow::Stop, |info| info.flow);
+    let next = if matches!(flow, Flow::Next | Flow::Branch) { at as u32 + 1 } else { nowhere };
+    let jump = instruction.target.map_or(nowhere, |InstrId(target)| target);
+    let accesses = accesses(instruction, info.map(|info| info.arg), handler != nowhere);
+    Step { ways: [next, jump, handler], accesses }
+}
+
+/// Finds what is live of [`BITS`] locals, `first` and those behind it.
+///
+/// A walk from the last instruction to the first carries everything upwards. Only what `back` leads to
+/// (from the first place of a pair to the second) may have had more to say afterwards.
+fn settle(
+    steps: &[Step],
+    back: &[(usize, usize)],
+    first: usize,
+    before: &mut [u64],
+    behind: &mut [u64],
+) {
+    let mut end = steps.len();
+    while end > 0 {
+        for (at, step) in steps[..end].iter().enumerate().rev() {
+            behind[at] = step.ways.iter().fold(0, |all, to| all | before[*to as usize]);
+            before[at] = step.before(behind[at], first);
+        }
+        let grew = |(at, to): &&(usize, usize)| before[*to] & !behind[*at] != 0;
+        end = back.iter().filter(grew).map(|(at, _)| at + 1).max().unwrap_or(0);
     }
 }
 
 /// The fast locals that an instruction names.
-fn accesses(
-    instruction: &Instruction,
-    arg: Option<Arg>,
-    is_handled: bool,
-) -> [Option<(usize, Use)>; 2] {
-    let number = instruction.arg as usize;
+fn accesses(instruction: &Instruction, arg: Option<Arg>, is_handled: bool) -> [Access; 2] {
+    let number = instruction.arg;
     match arg {
-        Some(Arg::Local) if instruction.opcode == Opcode::STORE_FAST => {
-            // A handler may still see the old value.
-            [(!is_handled).then_some((number, Use::Writes)), None]
+        // A handler may still see the old value.
+        Some(Arg::Local) if instruction.opcode == Opcode::STORE_FAST && is_handled => {
+            [Access::None; 2]
         }
-        Some(Arg::Local | Arg::Free) => [Some((number, Use::Reads)), None],
+        Some(Arg::Local) if instruction.opcode == Opcode::STORE_FAST => {
+            [Access::Writes(number), Access::None]
+        }
+        Some(Arg::Local | Arg::Free) => [Access::Reads(number), Access::None],
         // Pairs of 3.13: reading is the safe assumption.
-        Some(Arg::LocalPair) => [Some((number >> 4, Use::Reads)), Some((number & 15, Use::Reads))],
-        _ => [None, None],
+        Some(Arg::LocalPair) => [Access::Reads(number >> 4), Access::Reads(number & 15)],
+        _ => [Access::None; 2],
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::instruction::decode;
 
@@ -242,5 +255,65 @@ mod tests {
         let live = live(&code, &table, 1);
         assert!(live.is_live_before(1, 0) && live.is_live_before(2, 0));
         assert!(!live.is_live_before(4, 0));
+    }
+
+    /// A piece of code: one of these, with a local or a distance.
+    fn pieces() -> impl Strategy<Value = Vec<(u8, u8)>> {
+        let local = || (0..4_u8).prop_map(|local| local * 40);
+        let piece = prop_oneof![
+            local().prop_map(|local| (LOAD_FAST, local)),
+            local().prop_map(|local| (STORE_FAST, local)),
+            (0..12_u8).prop_map(|distance| (JUMP_BACKWARD, distance)),
+            (0..12_u8).prop_map(|distance| (POP_JUMP_FORWARD_IF_FALSE, distance)),
+        ];
+        proptest::collection::vec(piece, 1..40)
+    }
+
+    /// Jumps that stay within the code.
+    fn within(mut code: Vec<(u8, u8)>) -> Vec<(u8, u8)> {
+        let last = code.len() as u8;
+        for (at, (opcode, arg)) in (0..).zip(&mut code) {
+            match *opcode {
+                JUMP_BACKWARD => *arg = (*arg).min(at + 1),
+                POP_JUMP_FORWARD_IF_FALSE => *arg = (*arg).min(last - at - 1),
+                _ => {}
+            }
+        }
+        code.push((RETURN_VALUE, 0));
+        code
+    }
+
+    /// Whether some way from `at` reads the local before it is written.
+    fn may_read(code: &[(u8, u8)], at: usize, local: u8) -> bool {
+        let (mut open, mut seen) = (vec![at], vec![false; code.len()]);
+        while let Some(at) = open.pop() {
+            if std::mem::replace(&mut seen[at], true) {
+                continue;
+            }
+            match code[at] {
+                (LOAD_FAST, read) if read == local => return true,
+                (STORE_FAST, written) if written == local => {}
+                (RETURN_VALUE, _) => {}
+                (JUMP_BACKWARD, distance) => open.push(at + 1 - usize::from(distance)),
+                (POP_JUMP_FORWARD_IF_FALSE, distance) => {
+                    open.extend([at + 1, at + 1 + usize::from(distance)]);
+                }
+                _ => open.push(at + 1),
+            }
+        }
+        false
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_live_is_what_some_way_reads(code in pieces().prop_map(within)) {
+            let live = live(&code, &[], 160);
+            for at in 0..code.len() {
+                for local in [0, 40, 80, 120] {
+                    let is_live = live.is_live_before(at, local.into());
+                    prop_assert_eq!(is_live, may_read(&code, at, local), "{} before {}", local, at);
+                }
+            }
+        }
     }
 }

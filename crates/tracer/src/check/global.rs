@@ -134,6 +134,8 @@ pub fn read(py: Python<'_>) -> PyResult<Arc<GlobalState>> {
 /// # Errors
 /// What PyTorch raises.
 pub fn read_usual(py: Python<'_>) -> PyResult<()> {
+    // The first reading starts parts of PyTorch, and so changes what it has begun with.
+    read(py)?;
     let state = read(py)?;
     if state.facts.is_empty() || foreign_mode(&state).is_some() || KNOWN.with_borrow(Vec::len) != 1
     {

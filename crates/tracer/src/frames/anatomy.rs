@@ -15,18 +15,14 @@ pub struct Anatomy {
 impl Anatomy {
     /// Decodes; `None` if the code isn't the compiler's.
     pub fn of(code: &Code<'_>) -> Option<Self> {
-        let mut bytes = Vec::with_capacity(2 * code.units().len());
-        let mut caches = 0;
-        for unit in code.units() {
+        // Caches stay zero, whatever the interpreter has put there.
+        let mut bytes = vec![0; 2 * code.units().len()];
+        let mut at = 0;
+        while let Some(unit) = code.units().get(at) {
             let [number, arg] = unit.to_le_bytes();
-            if caches > 0 {
-                caches -= 1;
-                bytes.extend([0, 0]);
-                continue;
-            }
             let number = opcode::deopt(number);
-            caches = opcode::caches(number);
-            bytes.extend([number, arg]);
+            bytes[2 * at..2 * at + 2].copy_from_slice(&[number, arg]);
+            at += 1 + opcode::caches(number);
         }
         let instructions = decode(Version::TARGET, &bytes).ok()?;
         let table = code.exception_table();
