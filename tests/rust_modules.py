@@ -63,7 +63,8 @@ def edges(crate: Path) -> Edges:
             names = group(code, path.end() - 1) if path[1] == "{" else {path[1]}
             used[module] |= {home.get(name, name) for name in names}
     for module, others in added_methods(files).items():
-        used[module] |= others
+        if module in used:
+            used[module] |= others
     return {module: (others & modules) - {module} for module, others in used.items()}
 
 

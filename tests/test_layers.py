@@ -23,9 +23,13 @@ CRATES = {
     "stator-operators": {"stator-bytecode", "stator-shapes"},
     "stator-shapes": set(),
     "stator-cpython": {"stator-bytecode"},
+    "stator-faults": {"stator-cpython"},
+    "stator-evaluator": {"stator-bytecode", "stator-cpython", "stator-faults"},
     "stator-tracer": {
         "stator-bytecode",
         "stator-cpython",
+        "stator-evaluator",
+        "stator-faults",
         "stator-graph",
         "stator-guards",
         "stator-operators",
@@ -34,6 +38,8 @@ CRATES = {
     "stator-py": {
         "stator-bytecode",
         "stator-cpython",
+        "stator-evaluator",
+        "stator-faults",
         "stator-federated",
         "stator-graph",
         "stator-guards",
@@ -78,11 +84,10 @@ TRACER = {
     "standing": "frames",
     "the trace": "trace",
     "parts": "effects recipe emission symbolic constant_data replay draws locks",
-    "evaluating": "evaluator",
     "knowing": "functions program_rules compiling disabled",
     "weighing": "profit gauge budget floor clock",
     "state": "check accelerator rollback writes raises handlers sharing policy",
-    "telling": "stance marks config breaks logs locate faults sinks keepers bind memory",
+    "telling": "stance marks config breaks logs locate sinks keepers bind memory",
 }
 UPWARDS = {("drive", "compiled"), ("recorder", "compiled")}
 # These build and test without an interpreter.

@@ -1,4 +1,4 @@
-"""Whose error one is that arose while Stator was at work. `crates/tracer/src/faults.rs` asks."""
+"""Whose error one is that arose while Stator was at work. `crates/faults/src/lib.rs` asks."""
 
 from __future__ import annotations
 

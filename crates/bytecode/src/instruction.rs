@@ -7,6 +7,7 @@
 use std::fmt;
 
 use crate::error::Error;
+use crate::meaning::Meaning;
 use crate::opcode::Opcode;
 use crate::table::{Arg, OpInfo};
 use crate::version::Version;
@@ -46,6 +47,11 @@ pub struct Instruction {
 }
 
 impl Instruction {
+    /// What it does.
+    pub const fn meaning(&self) -> Meaning {
+        Meaning::of(self.opcode, self.arg)
+    }
+
     /// An instruction that doesn't jump. `None` if the version lacks the opcode.
     pub fn new(version: Version, opcode: Opcode, arg: u32) -> Option<Instruction> {
         let info = version.info(opcode)?;

@@ -6,16 +6,21 @@
 Each argument is an interpreter. Every one of them is asked (through `--rows`, which this script
 runs in it) for its rows: name, number, inline caches, kind of argument, control flow, and the stack
 effect, which is *fitted* to `dis.stack_effect` over many arguments, so that none is typed by hand.
-Written are `src/opcode.rs` (the names of all versions) and one `src/v3XX.rs` for each version.
-`--check` writes nothing and fails if a file differs; `opcode.rs` is compared if all versions are given.
+Written are `src/opcode.rs` (the names of all versions) and one `src/v3XX.rs` for each version; for the
+versions that `instructions.toml` has rows of, also what their instructions mean
+(`src/meaning/v3XX.rs`) and the evaluator's dispatch (`crates/evaluator/src/dispatch/v3XX.rs`).
+`opcode.rs` needs interpreters of all versions. `--check` writes nothing and fails if a file differs.
 """
 
 import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
-SRC = Path(__file__).resolve().parent.parent / "src"
+TOOLS = Path(__file__).resolve().parent
+SRC = TOOLS.parent / "src"
+DISPATCH = TOOLS.parent.parent / "evaluator" / "src" / "dispatch"
 
 # Not in `co_code`: CPython writes these into running code only, and un-writes them for readers.
 HIDDEN = {"RESERVED", "ENTER_EXECUTOR"}
@@ -192,6 +197,84 @@ def opcode_file(versions):
     return "\n".join(lines)
 
 
+def instructions():
+    """The versions that `instructions.toml` has rows of, and the rows of all opcodes."""
+    table = tomllib.loads((TOOLS / "instructions.toml").read_text())
+    rows = table["rows"].items()
+    return table["versions"], {name: row if isinstance(row, list) else [row] for name, row in rows}
+
+
+def instruction_rows(version, names):
+    """The one row of each of the opcodes in this version."""
+    _, known = instructions()
+    found = {}
+    for name in names:
+        rows = [row for row in known.get(name, []) if version in row.get("versions", [version])]
+        if len(rows) != 1 or len(rows[0].keys() & {"handler", "leaves", "native"}) != 1:
+            raise SystemExit(f"instructions.toml has no row, or no clear one, of {name} in {version}")
+        found[name] = rows[0]
+    return found
+
+
+def meaning_file(data):
+    major, minor = data["version"]
+    rows = instruction_rows(f"{major}.{minor}", [row[0] for row in data["rows"]])
+    said = {}
+    for name, row in rows.items():
+        if "means" in row:
+            said.setdefault(row["means"], []).append(name)
+    arg = "arg" if any("arg" in meaning for meaning in said) else "_arg"
+    truth = ", Truth" if any("Truth" in meaning for meaning in said) else ""
+    lines = [
+        HEAD,
+        f"//! What the instructions of CPython {major}.{minor} mean.\n",
+        f"use super::{{Meaning{truth}}};" if truth else "use super::Meaning;",
+        "use crate::opcode::Opcode as Op;\n",
+        "/// What an opcode does with an argument.",
+        "#[rustfmt::skip]",
+        f"pub(super) const fn meaning(opcode: Op, {arg}: u32) -> Meaning {{",
+        "    match opcode {",
+    ]
+    for meaning, names in said.items():
+        opcodes = " | ".join(f"Op::{name}" for name in names)
+        lines.append(f"        {opcodes} => Meaning::{meaning},")
+    lines += ["        _ => Meaning::Other,", "    }", "}\n"]
+    return "\n".join(lines)
+
+
+def dispatch_file(data):
+    major, minor = data["version"]
+    rows = instruction_rows(f"{major}.{minor}", [row[0] for row in data["rows"]])
+    lines = [
+        HEAD,
+        f"//! The opcodes of CPython {major}.{minor} and their handlers.\n",
+        "use stator_cpython::opcode as op;",
+        "use stator_cpython::ops::UnaryOp;\n",
+        "use super::Turn;",
+        "use crate::{Evaluation, Sites};\n",
+        "impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {",
+        "    /// Executes one instruction.",
+        "    #[inline(always)]",
+        "    #[rustfmt::skip]",
+        "    pub(super) fn execute(&mut self, opcode: u8, arg: u32) -> Turn<'py> {",
+        "        let index = arg as usize;",
+        "        Turn::Done(match opcode {",
+    ]
+    for name, row in rows.items():
+        if "handler" in row:
+            lines.append(f"            op::{name} => self.{row['handler']},")
+        elif "leaves" in row:
+            lines.append(
+                f"            op::{name} => return Turn::Left(self.{row['leaves']}),"
+            )
+    lines += ["            // CPython executes these, and what follows in the frame:"]
+    for name, row in rows.items():
+        if "native" in row:
+            lines.append(f"            // {name}: {row['native']}.")
+    lines += ["            _ => return Turn::Native,", "        })", "    }", "}\n"]
+    return "\n".join(lines)
+
+
 def main():
     if sys.argv[1:] == ["--rows"]:
         print(json.dumps(rows()))
@@ -205,16 +288,24 @@ def main():
         versions.append(json.loads(answer.stdout))
     if not versions:
         raise SystemExit(__doc__)
-    files = {"v%d%d.rs" % tuple(data["version"]): version_file(data) for data in versions}
-    if not check or len(files) == len(NAME_SHIFT):
-        files["opcode.rs"] = opcode_file(versions)
+    evaluated, _ = instructions()
+    files = {}
+    for data in versions:
+        major, minor = data["version"]
+        name = f"v{major}{minor}.rs"
+        files[SRC / name] = version_file(data)
+        if f"{major}.{minor}" in evaluated:
+            files[SRC / "meaning" / name] = meaning_file(data)
+            files[DISPATCH / name] = dispatch_file(data)
+    if len(versions) == len(NAME_SHIFT):
+        files[SRC / "opcode.rs"] = opcode_file(versions)
     if check:
-        stale = [name for name, text in files.items() if (SRC / name).read_text() != text]
+        stale = [str(path) for path, text in files.items() if path.read_text() != text]
         if stale:
             raise SystemExit(f"generated files differ: {', '.join(stale)}")
         return
-    for name, text in files.items():
-        (SRC / name).write_text(text)
+    for path, text in files.items():
+        path.write_text(text)
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ fn _while_signals_wait<'py>(
 
 #[pymodule]
 fn _stator(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    stator_tracer::faults::note_panics();
+    stator_faults::note_panics();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<Compiled>()?;
     module.add_class::<Stats>()?;
@@ -79,7 +79,7 @@ fn _stator(module: &Bound<'_, PyModule>) -> PyResult<()> {
     federated::register(module)?;
     steering::register(module)?;
     stator_tracer::check::testing::register(module)?;
-    stator_tracer::faults::register(module)?;
+    stator_faults::register(module)?;
     stator_tracer::accelerator::register(module)?;
     stator_tracer::resume::testing::register(module)?;
     testing::register(module)

@@ -7,7 +7,7 @@ use pyo3::types::{PyDict, PyTuple};
 use stator_cpython::frame::Frame;
 use stator_cpython::hook::{self, Active, Evaluated, Evaluator, Suspended, Top};
 use stator_cpython::layout;
-use stator_tracer::evaluator::{Plain, Sites, Step, evaluate};
+use stator_evaluator::{Plain, Sites, Step, evaluate};
 
 static FRAMES: AtomicU64 = AtomicU64::new(0);
 static INSTRUCTIONS: AtomicU64 = AtomicU64::new(0);

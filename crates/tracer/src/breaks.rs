@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use stator_faults::Fault;
+
 use crate::locate::shown_path;
 
 macro_rules! breaks {
@@ -207,6 +209,12 @@ impl fmt::Display for Break {
 /// Id, explanation, hint, stack (file, line, function), why.
 type Arguments<'a> =
     (&'static str, String, &'static str, Vec<(&'a str, u32, &'a str)>, &'static str);
+
+/// Why a trace ends where Stator itself has failed.
+#[must_use]
+pub fn internal(fault: &Fault) -> (Reason, String) {
+    (Reason::Internal, fault.what().to_owned())
+}
 
 impl Break {
     /// One without details.

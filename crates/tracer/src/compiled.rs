@@ -14,6 +14,7 @@ use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::shortcut::Shortcut;
 use stator_cpython::thread::{Deferred, Thread};
+use stator_faults::{self as faults, Escape, Stage, contain, contain_call};
 
 use crate::bind::Signature;
 use crate::breaks::{Break, Place, Reason};
@@ -25,7 +26,6 @@ use crate::disabled::is_in_disabled;
 use crate::drive;
 use crate::entries::{Entries, Failures};
 use crate::entry::{Entry, Replay};
-use crate::faults::{self, Escape, Stage, contain, contain_call};
 use crate::floor::Turn;
 use crate::frames::stage;
 use crate::lock;

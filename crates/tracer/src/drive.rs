@@ -24,12 +24,12 @@ use stator_cpython::hook::{Active, Evaluated};
 use stator_cpython::object::Object;
 use stator_cpython::thread::{Deferred, Thread};
 use stator_cpython::{Raised, Result};
+use stator_evaluator::{Flow, Link, Plain, Resumed, resume};
+use stator_faults::{self as faults, Escape, Fault, Stage};
 
 use crate::compiled::Compiled;
 use crate::compiling::{self, Native};
 use crate::entry::{Entry, FrameState, Replay, State};
-use crate::evaluator::{Flow, Link, Plain, Resumed, resume};
-use crate::faults::{self, Escape, Fault, Stage};
 use crate::frames::settle::settles_next;
 use crate::frames::stage::{self, Staged};
 use crate::frames::tracebacks;

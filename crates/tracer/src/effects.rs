@@ -11,9 +11,9 @@ use stator_cpython::heap::function::{Field, value};
 use stator_cpython::heap::{context, dict};
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{generic, ops};
+use stator_faults::Stage;
 use stator_guards::ObjectId;
 
-use crate::faults::Stage;
 use crate::recipe::RecipeId;
 use crate::replay::Pass;
 

@@ -10,6 +10,8 @@ use smallvec::SmallVec;
 use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Deferred;
+use stator_evaluator::Link;
+use stator_faults::{self as faults, Fault, Stage};
 use stator_graph::{Graph, print};
 use stator_guards::{Guard, GuardKind, Printed};
 
@@ -20,8 +22,6 @@ use crate::compiling;
 use crate::config;
 use crate::effects;
 use crate::emission::Emission;
-use crate::evaluator::Link;
-use crate::faults::{self, Fault, Stage};
 use crate::floor::Floor;
 use crate::gauge::Gauge;
 use crate::locate::{Places, ShownPlaces, shown_path, source_line};

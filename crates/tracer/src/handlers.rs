@@ -4,9 +4,8 @@
 
 use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
-use stator_bytecode::{Opcode, exception_table};
+use stator_bytecode::{Meaning, exception_table};
 use stator_cpython::code::Code;
-use stator_cpython::opcode;
 use stator_graph::{Graph, NodeId, StackId};
 
 /// `with` instructions, by code object and unit.
@@ -56,15 +55,12 @@ impl Handlers<'_, '_> {
 
     /// Whether a handler only raises again.
     fn passes_on(&self, code: &Code<'_>, target: usize) -> bool {
-        let at = |unit: usize| {
-            let [number, _] = code.units().get(unit)?.to_ne_bytes();
-            Opcode::from_u8(opcode::deopt(number))
-        };
-        if at(target) != Some(Opcode::PUSH_EXC_INFO) {
+        let at = |unit: usize| code.unit(unit).map(|unit| unit.meaning());
+        if at(target) != Some(Meaning::BeginHandling) {
             // The clean-up behind an `except` block.
             return true;
         }
-        if at(target + 1) != Some(Opcode::WITH_EXCEPT_START) {
+        if at(target + 1) != Some(Meaning::Exit) {
             return false;
         }
         let Ok(table) = exception_table::decode(code.exception_table()) else { return false };

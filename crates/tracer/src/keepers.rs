@@ -4,13 +4,13 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 use smallvec::SmallVec;
-use stator_bytecode::{Opcode, Version};
+use stator_bytecode::Meaning;
 use stator_cpython::code::Code;
 use stator_cpython::heap::dict::{self, InstanceDict, Lookup};
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::heap::types;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{opcode, ops};
+use stator_cpython::ops;
 
 /// What an object's own dictionary holds.
 pub fn own<'py>(object: Borrowed<'_, 'py>, name: &str) -> Option<Object<'py>> {
@@ -77,41 +77,35 @@ pub fn list_of(emit: Borrowed<'_, '_>, handler: Borrowed<'_, '_>) -> Option<usiz
     let closure = value(emit, Field::Closure);
     let mut stack: SmallVec<[Known<'_>; 8]> = SmallVec::new();
     let mut list = None;
-    let mut units = code.units().iter().copied();
-    while let Some(unit) = units.next() {
-        let [number, arg] = unit.to_le_bytes();
-        let number = opcode::deopt(number);
-        let arg = usize::from(arg);
-        let name = Version::TARGET.opcode(number).map_or("?", Opcode::name);
-        for _ in 0..opcode::caches(number) {
-            units.next();
-        }
-        match name {
-            "RESUME" | "PRECALL" | "COPY_FREE_VARS" | "NOP" => {}
-            "LOAD_CONST" => stack.push(Known::Plain),
-            "LOAD_FAST" => stack.push(match arg {
+    let mut at = 0;
+    while let Some(unit) = code.unit(at) {
+        at = unit.next;
+        match unit.meaning() {
+            Meaning::Begin | Meaning::CopyFree | Meaning::Nothing => {}
+            Meaning::Constant(_) => stack.push(Known::Plain),
+            Meaning::Local(local) => stack.push(match local {
                 0 => Known::Object(handler.to_owned()),
                 1 => Known::Record,
                 _ => return None,
             }),
-            "LOAD_DEREF" => {
-                let free = arg.checked_sub(code.first_free())?;
+            Meaning::Free(index) => {
+                let free = (index as usize).checked_sub(code.first_free())?;
                 let cells =
                     closure.as_ref()?.cast::<pyo3::types::PyTuple>().ok()?.get_item(free).ok()?;
                 stack.push(Known::Object(ops::load_cell(cells.as_borrowed())?));
             }
-            "LOAD_GLOBAL" => {
-                if arg & 1 != 0 {
+            Meaning::Global { name, with_null } => {
+                if with_null {
                     stack.push(Known::Null);
                 }
-                let key = code.name_at(arg >> 1);
+                let key = code.name_at(name as usize);
                 match dict::get(globals.as_borrowed(), key) {
                     Lookup::Found(found) => stack.push(Known::Object(found)),
                     Lookup::Absent | Lookup::Refused => return None,
                 }
             }
-            "LOAD_ATTR" => {
-                let key = text(code.name_at(arg));
+            Meaning::Attribute { name, is_method: false } => {
+                let key = text(code.name_at(name as usize));
                 let found = match stack.pop()? {
                     Known::Record if PLAIN.contains(&key.as_str()) => Known::Plain,
                     // An attribute that the class says nothing of.
@@ -125,8 +119,8 @@ pub fn list_of(emit: Borrowed<'_, '_>, handler: Borrowed<'_, '_>) -> Option<usiz
                 };
                 stack.push(found);
             }
-            "LOAD_METHOD" => {
-                let key = text(code.name_at(arg));
+            Meaning::Attribute { name, is_method: true } => {
+                let key = text(code.name_at(name as usize));
                 let found = match stack.pop()? {
                     Known::Record if key == "getMessage" => Known::GetMessage,
                     Known::Object(owner)
@@ -139,8 +133,8 @@ pub fn list_of(emit: Borrowed<'_, '_>, handler: Borrowed<'_, '_>) -> Option<usiz
                 stack.push(Known::Null);
                 stack.push(found);
             }
-            "CALL" => {
-                let arguments: Vec<_> = (0..arg).map(|_| stack.pop()).collect::<Option<_>>()?;
+            Meaning::Call { count } => {
+                let arguments: Vec<_> = (0..count).map(|_| stack.pop()).collect::<Option<_>>()?;
                 match (stack.pop()?, arguments.as_slice()) {
                     (Known::GetMessage, []) => {}
                     (Known::Append(address), [Known::Record | Known::Plain])
@@ -153,14 +147,14 @@ pub fn list_of(emit: Borrowed<'_, '_>, handler: Borrowed<'_, '_>) -> Option<usiz
                 stack.pop()?;
                 stack.push(Known::Plain);
             }
-            "BUILD_TUPLE" => {
-                for _ in 0..arg {
+            Meaning::Tuple { count } => {
+                for _ in 0..count {
                     let (Known::Plain | Known::Record) = stack.pop()? else { return None };
                 }
                 stack.push(Known::Plain);
             }
-            "POP_TOP" => drop(stack.pop()?),
-            "RETURN_VALUE" => return list,
+            Meaning::Pop => drop(stack.pop()?),
+            Meaning::Return => return list,
             _ => return None,
         }
     }

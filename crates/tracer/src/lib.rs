@@ -1,8 +1,8 @@
-//! Evaluator, recorder, provenance, cache and replay.
+//! Recorder, provenance, cache and replay.
 //!
 //! A call of a [`compiled::Compiled`] function goes down this list until something fits:
 //! `bind` its arguments, `check` the guards of its entries, `replay` an [`entry`]; or record it:
-//! the `recorder` observes the `evaluator`, asks the table of `functions` about what it meets, and
+//! the `recorder` observes the evaluator ([`stator_evaluator`]), asks the table of `functions` about what it meets, and
 //! leaves a trace that becomes an entry.
 
 #![deny(unsafe_code)]
@@ -28,8 +28,6 @@ mod effects;
 mod emission;
 mod entries;
 pub mod entry;
-pub mod evaluator;
-pub mod faults;
 mod floor;
 mod frames;
 mod functions;

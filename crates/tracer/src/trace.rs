@@ -4,6 +4,7 @@
 
 use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
+use stator_evaluator::Link;
 use stator_graph::Graph;
 use stator_guards::{Guard, ObjectId, SourceId, Sources};
 
@@ -11,7 +12,6 @@ use crate::breaks::Place;
 use crate::draws::Draws;
 use crate::effects::{Part, Store};
 use crate::emission::Emission;
-use crate::evaluator::Link;
 use crate::handlers::Withs;
 use crate::profit::Work;
 use crate::recipe::{Recipe, RecipeId, Recipes};

@@ -6,8 +6,11 @@ use std::ptr::NonNull;
 use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
 
+use stator_bytecode::{Meaning, Opcode};
+
 use crate::ffi as shim;
 use crate::object::Borrowed;
+use crate::opcode;
 
 mod exception_table;
 #[path = "v311.rs"]
@@ -28,6 +31,25 @@ pub const FAST_FREE: u8 = 0x80;
 pub struct Code<'py> {
     pointer: NonNull<CodeObject>,
     py: PhantomData<Python<'py>>,
+}
+
+/// A code unit that holds an opcode, as it is read in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// The opcode, in its general form.
+    pub opcode: Opcode,
+    /// The low byte of its argument: what `EXTENDED_ARG`s before it add isn't in it.
+    pub arg: u32,
+    /// The unit behind it and its inline caches.
+    pub next: usize,
+}
+
+impl Unit {
+    /// What the instruction does.
+    #[inline]
+    pub fn meaning(&self) -> Meaning {
+        Meaning::of(self.opcode, self.arg)
+    }
 }
 
 impl PartialEq for Code<'_> {
@@ -201,6 +223,15 @@ impl<'py> Code<'py> {
         // Not `fields().units.as_ptr()`: the array is longer than its declared length.
         // SAFETY: a field's address of a live struct.
         unsafe { (&raw const (*self.pointer.as_ptr()).units).cast() }
+    }
+
+    /// What stands at a unit; `None` behind the last one.
+    #[inline]
+    pub fn unit(&self, at: usize) -> Option<Unit> {
+        let [number, arg] = self.units().get(at)?.to_le_bytes();
+        let number = opcode::deopt(number);
+        let next = at + 1 + opcode::caches(number);
+        Some(Unit { opcode: Opcode::from_u8(number)?, arg: u32::from(arg), next })
     }
 
     /// The first unit whose frame counts as complete (the first `RESUME`).

@@ -6,12 +6,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use stator_cpython::modules;
 use stator_cpython::object::Object;
+use stator_faults::{Escape, Fault};
 
 use super::Compiled;
 use super::reports::{location, name};
 use crate::breaks::{Break, Reason};
 use crate::config;
-use crate::faults::{Escape, Fault};
 use crate::lock;
 
 impl Compiled {

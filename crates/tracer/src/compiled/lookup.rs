@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::object::Borrowed;
 use stator_cpython::thread::Unwatched;
+use stator_faults::{self as faults, Stage};
 
 use super::Compiled;
 use super::reports::{break_report, location, name};
@@ -17,7 +18,6 @@ use crate::breaks::{Break, Place, Reason};
 use crate::check::Resolved;
 use crate::entries::{Entries, Failures};
 use crate::entry::Entry;
-use crate::faults::{self, Stage};
 use crate::lock;
 use crate::logs::Log;
 use crate::marks;

@@ -8,10 +8,10 @@
 use pyo3::prelude::*;
 use stator_cpython::modules;
 use stator_cpython::thread::{Asking, Deferred, Thread};
+use stator_faults::contain;
 
 use super::taken_back::{Done, Ended};
 use super::{Entry, Replay};
-use crate::faults::contain;
 use crate::frames::tracebacks;
 use crate::rollback;
 use crate::undo;

@@ -7,9 +7,7 @@
 use std::fmt::Write;
 
 use pyo3::prelude::*;
-use stator_bytecode::{Opcode, Version};
 use stator_cpython::code::Code;
-use stator_cpython::opcode;
 use stator_guards::{Source, SourceId};
 
 use crate::frames::anatomy::Anatomy;
@@ -225,8 +223,7 @@ impl Listing<'_> {
         let found = self.code(frame).and_then(|code| {
             let anatomy = Anatomy::of(&code)?;
             let unit = anatomy.opcode_unit(frame.last as usize)?;
-            let number = opcode::deopt(code.units()[unit].to_le_bytes()[0]);
-            let name = Version::TARGET.opcode(number).map_or("?", Opcode::name);
+            let name = code.unit(unit)?.opcode.name();
             Some((name.to_string(), anatomy.next(unit)?))
         });
         found.unwrap_or_else(|| ("?".into(), 0))

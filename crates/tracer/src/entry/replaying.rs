@@ -11,6 +11,7 @@ use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::{Asking, Deferred, Thread};
 use stator_cpython::vectorcall;
+use stator_faults::{self as faults, Stage};
 use stator_graph::{Arg, Graph, NodeId, Value};
 
 use super::emissions;
@@ -19,7 +20,6 @@ use super::{Entry, FrameState, Replay, State};
 use crate::check::Resolved;
 use crate::effects;
 use crate::emission::Emission;
-use crate::faults::{self, Stage};
 use crate::frames::stage::Staged;
 use crate::frames::tracebacks;
 use crate::locate::text;

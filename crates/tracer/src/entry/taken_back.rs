@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use smallvec::SmallVec;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Deferred;
+use stator_faults::{Escape, Fault, contain};
 use stator_graph::NodeId;
 
 use super::interrupted::Answer;
@@ -14,7 +15,6 @@ use super::{Entry, Replay};
 use crate::check::Resolved;
 use crate::draws;
 use crate::effects;
-use crate::faults::{Escape, Fault, contain};
 use crate::frames::stage::Staged;
 use crate::locks::Held;
 use crate::replay::{Outputs, Pass, Running};

@@ -1,7 +1,7 @@
 //! What breaking and resuming need to know of a code object.
 
 use pyo3::prelude::*;
-use stator_bytecode::{InstrId, Instruction, Liveness, Opcode, Version, decode};
+use stator_bytecode::{InstrId, Instruction, Liveness, Meaning, Version, decode};
 use stator_cpython::code::Code;
 use stator_cpython::opcode;
 
@@ -48,24 +48,23 @@ impl Anatomy {
         let before = |distance: usize| {
             index.checked_sub(distance).and_then(|index| self.instructions().get(index))
         };
-        let names = match instruction.opcode {
-            Opcode::PRECALL => before(1),
-            Opcode::CALL => match before(1) {
-                Some(found) if found.opcode == Opcode::PRECALL => before(2),
+        let names = match instruction.meaning() {
+            Meaning::Nothing => before(1),
+            Meaning::Call { .. } => match before(1) {
+                Some(found) if found.meaning() == Meaning::Nothing => before(2),
                 found => found,
             },
             _ => None,
         };
-        let names = names.filter(|found| found.opcode == Opcode::KW_NAMES);
+        let names = names.filter(|found| is_names(found));
         Some((names.map_or(last, |names| names.offset as usize), last))
     }
 
     /// Whether a frame can stand before the instruction at `unit` and be resumed behind it: the
     /// effect of `KW_NAMES` is no part of a frame.
     pub fn is_boundary(&self, unit: usize) -> bool {
-        let is_names = |(_, found): (usize, &Instruction)| found.opcode == Opcode::KW_NAMES;
         self.start(unit).is_some_and(|(start, itself)| start == itself)
-            && !self.at(unit).is_some_and(is_names)
+            && !self.at(unit).is_some_and(|(_, found)| is_names(found))
     }
 
     /// Whether the code goes from `unit` to a `FOR_ITER` at `last` and does nothing on the way.
@@ -75,13 +74,11 @@ impl Anatomy {
         for _ in 0..LONGEST {
             let Some(instruction) = self.instructions().get(at) else { return false };
             if instruction.offset as usize == last {
-                return instruction.opcode == Opcode::FOR_ITER;
+                return matches!(instruction.meaning(), Meaning::Next { .. });
             }
-            at = match instruction.opcode {
-                Opcode::NOP | Opcode::POP_TOP | Opcode::STORE_FAST => at + 1,
-                Opcode::JUMP_FORWARD
-                | Opcode::JUMP_BACKWARD
-                | Opcode::JUMP_BACKWARD_NO_INTERRUPT => {
+            at = match instruction.meaning() {
+                Meaning::Nothing | Meaning::Pop | Meaning::SetLocal(_) => at + 1,
+                Meaning::Jump => {
                     let Some(InstrId(target)) = instruction.target else { return false };
                     target as usize
                 }
@@ -101,15 +98,18 @@ impl Anatomy {
         self.at(unit).map(|(_, instruction)| instruction.opcode_unit() as usize)
     }
 
-    /// The argument of the instruction at `unit`, its `EXTENDED_ARG`s included.
-    pub fn arg(&self, unit: usize) -> Option<u32> {
-        self.at(unit).map(|(_, instruction)| instruction.arg)
+    /// What the instruction at `unit` does.
+    pub fn meaning(&self, unit: usize) -> Option<Meaning> {
+        self.at(unit).map(|(_, instruction)| instruction.meaning())
     }
 
     /// The constant that names the last arguments of the `CALL` at `unit`.
     pub fn names(&self, unit: usize) -> Option<u32> {
         let (start, last) = self.start(unit)?;
-        (start != last).then(|| self.arg(start)).flatten()
+        match self.meaning(start)? {
+            Meaning::Keywords(constant) if start != last => Some(constant),
+            _ => None,
+        }
     }
 
     /// Whether a fast local may still be read when evaluation goes on at `unit`.
@@ -121,4 +121,9 @@ impl Anatomy {
     pub fn is_live_behind(&self, unit: usize, local: usize) -> bool {
         self.live.is_live_behind(unit, local)
     }
+}
+
+/// Whether an instruction names the last arguments of the call behind it.
+fn is_names(instruction: &Instruction) -> bool {
+    matches!(instruction.meaning(), Meaning::Keywords(_))
 }

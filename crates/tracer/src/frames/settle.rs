@@ -5,15 +5,15 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use stator_bytecode::Meaning;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::Borrowed;
-use stator_cpython::opcode;
 
 /// Whether an instruction is such a one, with this value on top of the stack.
-pub fn settles(opcode: u8, top: Option<Borrowed<'_, '_>>) -> bool {
-    match opcode {
-        opcode::STORE_FAST => true,
-        opcode::UNPACK_SEQUENCE => top.is_some_and(|top| top.is_exact_instance_of::<PyTuple>()),
+pub fn settles(meaning: Meaning, top: Option<Borrowed<'_, '_>>) -> bool {
+    match meaning {
+        Meaning::SetLocal(_) => true,
+        Meaning::Unpack => top.is_some_and(|top| top.is_exact_instance_of::<PyTuple>()),
         _ => false,
     }
 }
@@ -21,8 +21,8 @@ pub fn settles(opcode: u8, top: Option<Borrowed<'_, '_>>) -> bool {
 /// Whether the instruction at `unit`, the frame's next one, is such a one.
 pub fn settles_next(frame: &Frame<'_>, unit: usize) -> bool {
     let code = frame.code();
-    let mut opcodes = code.units()[unit..].iter().map(|unit| opcode::deopt(unit.to_ne_bytes()[0]));
-    let opcode = opcodes.find(|opcode| *opcode != opcode::EXTENDED_ARG);
+    let mut meanings = (unit..).map_while(|unit| code.unit(unit).map(|unit| unit.meaning()));
+    let meaning = meanings.find(|meaning| *meaning != Meaning::Extend);
     let top = frame.stack().last().copied().flatten();
-    opcode.is_some_and(|opcode| settles(opcode, top))
+    meaning.is_some_and(|meaning| settles(meaning, top))
 }

@@ -11,7 +11,7 @@ use stator_cpython::hook::{self, Active, Evaluated, Suspended};
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, ops};
 
-use crate::evaluator::{Resumed, resume};
+use stator_evaluator::{Resumed, resume};
 
 /// A frame to be made: its function, and the unit it stands at.
 pub struct Stand {

@@ -6,7 +6,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use stator_bytecode::{Instruction, Opcode, Version, decode};
+use stator_bytecode::{Instruction, Meaning, Truth, Version, decode};
 
 use super::python::KnownFunction;
 
@@ -106,30 +106,51 @@ impl<'py> Reader<'py> {
         Ok(instructions.map(|instructions| Self { instructions, names, at: 0 }))
     }
 
-    /// The argument of the next instruction, if it is this one; moves behind it.
-    fn take(&mut self, opcode: Opcode) -> Option<usize> {
-        let found = self.instructions.get(self.at).filter(|found| found.opcode == opcode)?;
+    /// What `read` makes of the next instruction; moves behind it, if that is something.
+    fn take<T>(&mut self, read: impl FnOnce(Meaning) -> Option<T>) -> Option<T> {
+        let found = read(self.instructions.get(self.at)?.meaning())?;
         self.at += 1;
-        Some(found.arg as usize)
+        Some(found)
+    }
+
+    /// Moves behind the next instruction, if it does this.
+    fn pass(&mut self, meaning: Meaning) -> Option<()> {
+        self.take(|found| (found == meaning).then_some(()))
     }
 
     /// Takes a jump and goes where it leads.
-    fn jump(&mut self, opcode: Opcode) -> Option<()> {
+    fn jump(&mut self, is_it: impl FnOnce(Meaning) -> bool) -> Option<()> {
         let target = self.instructions.get(self.at)?.target;
-        self.take(opcode)?;
+        self.take(|found| is_it(found).then_some(()))?;
         self.at = target?.index();
         Some(())
+    }
+
+    /// The index of the name of an attribute that is read, to be called or not.
+    fn attribute_name(&mut self, called: bool) -> Option<usize> {
+        self.take(|found| match found {
+            Meaning::Attribute { name, is_method } if is_method == called => Some(name as usize),
+            _ => None,
+        })
+    }
+
+    /// The index of the name of a global that isn't called.
+    fn global_name(&mut self) -> Option<usize> {
+        self.take(|found| match found {
+            Meaning::Global { name, with_null: false } => Some(name as usize),
+            _ => None,
+        })
     }
 
     fn name(&self, index: usize) -> Option<Py<PyAny>> {
         self.names.get_item(index).ok().map(Bound::unbind)
     }
 
-    /// The attribute of the fast local or cell that the next two instructions read.
-    fn attribute(&mut self, load: Opcode, owner: usize) -> Option<Py<PyAny>> {
-        let read = self.take(load)?;
-        let index = self.take(Opcode::LOAD_ATTR)?;
-        (read == owner).then(|| self.name(index)).flatten()
+    /// The attribute of such an owner that the next two instructions read.
+    fn attribute(&mut self, owner: Meaning) -> Option<Py<PyAny>> {
+        self.pass(owner)?;
+        let index = self.attribute_name(false)?;
+        self.name(index)
     }
 
     fn unit(&self) -> Option<usize> {
@@ -138,20 +159,19 @@ impl<'py> Reader<'py> {
 
     /// The two attributes that the first frame's stretch reads, and the unit behind it.
     fn outer(&mut self) -> Option<(Py<PyAny>, Py<PyAny>, usize)> {
-        self.take(Opcode::RESUME)?;
-        let compiled = self.attribute(Opcode::LOAD_FAST, 0)?;
-        self.jump(Opcode::POP_JUMP_FORWARD_IF_NONE)?;
-        self.take(Opcode::PUSH_NULL)?;
-        let call = self.attribute(Opcode::LOAD_FAST, 0)?;
+        self.pass(Meaning::Begin)?;
+        let compiled = self.attribute(Meaning::Local(0))?;
+        self.jump(|found| found == Meaning::TestNone { when: true })?;
+        self.pass(Meaning::PushNull)?;
+        let call = self.attribute(Meaning::Local(0))?;
         Some((compiled, call, self.unit()?))
     }
 
     fn inner(&mut self) -> Option<Stretch> {
-        while self.take(Opcode::MAKE_CELL).is_some() {}
-        self.take(Opcode::RESUME)?;
-        // The lowest bit asks for a NULL as well.
-        let global = self.take(Opcode::LOAD_GLOBAL).filter(|global| global & 1 == 0)? >> 1;
-        let indices = [global, self.take(Opcode::LOAD_ATTR)?, self.take(Opcode::LOAD_METHOD)?];
+        while self.pass(Meaning::MakeCell).is_some() {}
+        self.pass(Meaning::Begin)?;
+        let indices =
+            [self.global_name()?, self.attribute_name(false)?, self.attribute_name(true)?];
         let tracing: Vec<_> =
             indices.into_iter().map(|index| self.name(index)).collect::<Option<_>>()?;
         let py = self.names.py();
@@ -159,29 +179,35 @@ impl<'py> Reader<'py> {
             .iter()
             .zip(TRACING)
             .all(|(name, known)| name.bind(py).extract::<&str>().is_ok_and(|name| name == known));
-        if !is_known || self.take(Opcode::PRECALL)? != 0 || self.take(Opcode::CALL)? != 0 {
+        if !is_known {
             return None;
         }
-        self.jump(Opcode::POP_JUMP_FORWARD_IF_FALSE)?;
-        let module = self.instructions.get(self.at)?.arg as usize;
-        let forward = self.attribute(Opcode::LOAD_DEREF, module)?;
-        let cell = self.take(Opcode::STORE_DEREF)?;
+        while self.pass(Meaning::Nothing).is_some() {}
+        self.pass(Meaning::Call { count: 0 })?;
+        self.jump(|found| is_jump(found, false))?;
+        let at = self.instructions.get(self.at)?.meaning();
+        let Meaning::Free(module) = at else { return None };
+        let forward = self.attribute(at)?;
+        let cell = self.take(|found| match found {
+            Meaning::SetFree(cell) => Some(cell as usize),
+            _ => None,
+        })?;
         let (mut hooks, mut global_hooks) = (Vec::new(), Vec::new());
         while let Some(hook) = self.attempt(|it| {
-            let hook = it.attribute(Opcode::LOAD_DEREF, module)?;
-            it.take(Opcode::POP_JUMP_FORWARD_IF_TRUE).map(|_| hook)
+            let hook = it.attribute(Meaning::Free(module))?;
+            it.take(|found| is_jump(found, true).then_some(hook))
         }) {
             hooks.push(hook);
         }
         while let Some(hook) = self.attempt(|it| {
-            let index = it.take(Opcode::LOAD_GLOBAL).filter(|global| global & 1 == 0)? >> 1;
-            it.take(Opcode::POP_JUMP_FORWARD_IF_TRUE)?;
+            let index = it.global_name()?;
+            it.take(|found| is_jump(found, true).then_some(()))?;
             it.name(index)
         }) {
             global_hooks.push(hook);
         }
         let end = self.unit()?;
-        Some(Stretch { tracing, cells: [module, cell], forward, hooks, global_hooks, end })
+        Some(Stretch { tracing, cells: [module as usize, cell], forward, hooks, global_hooks, end })
     }
 
     /// Goes back if the instructions aren't those.
@@ -193,4 +219,12 @@ impl<'py> Reader<'py> {
         }
         found
     }
+}
+
+/// Whether an instruction jumps forward for this truth value.
+fn is_jump(meaning: Meaning, value: bool) -> bool {
+    matches!(
+        meaning,
+        Meaning::Test(Truth::Jump { when, forward: true, .. }) if when == value
+    )
 }

@@ -10,11 +10,10 @@
 
 use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
-use stator_bytecode::Opcode;
+use stator_bytecode::Meaning;
 use stator_cpython::Raised;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::Object;
-use stator_cpython::opcode;
 use stator_cpython::ops::{self, Refused};
 
 use super::Recorder;
@@ -90,14 +89,13 @@ impl Recorder {
 
 /// Whether this instruction says which exception is being handled, or is on the way to one that does.
 /// They can't fail, so the code's handlers take it that they all have been executed.
-pub(super) fn changes_handled(frame: &Frame<'_>, opcode: u8) -> bool {
-    let next = || {
-        let [number, _] = frame.code().units().get(frame.unit() + 1)?.to_ne_bytes();
-        Opcode::from_u8(opcode::deopt(number))
-    };
-    match Opcode::from_u8(opcode) {
-        Some(Opcode::PUSH_EXC_INFO | Opcode::POP_EXCEPT) => true,
-        Some(Opcode::COPY | Opcode::SWAP) => next() == Some(Opcode::POP_EXCEPT),
+pub(super) fn changes_handled(frame: &Frame<'_>, meaning: Meaning) -> bool {
+    match meaning {
+        Meaning::BeginHandling | Meaning::EndHandling => true,
+        Meaning::Copy | Meaning::Swap => {
+            let next = frame.code().unit(frame.unit() + 1);
+            next.is_some_and(|next| next.meaning() == Meaning::EndHandling)
+        }
         _ => false,
     }
 }

@@ -8,6 +8,7 @@ use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::Method;
 use stator_cpython::{Raised, Result, generic, ops};
+use stator_evaluator::Role;
 use stator_guards::GuardKind;
 
 use super::Recorder;
@@ -17,7 +18,6 @@ use super::look as heap;
 use super::members::Reads;
 use super::state::{Origin, State, Stop};
 use crate::breaks::Reason;
-use crate::evaluator::Role;
 
 /// What an attribute lookup came to.
 pub(super) enum Found<'py> {

@@ -14,12 +14,15 @@ use std::rc::Rc;
 
 use pyo3::prelude::*;
 use smallvec::SmallVec;
+use stator_bytecode::Meaning;
 use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
 use stator_cpython::generic::WithoutGc;
 use stator_cpython::object::Object;
 use stator_cpython::ops;
 use stator_cpython::thread::Deferred;
+use stator_evaluator::Link;
+use stator_faults::{self as faults, Fault, Stage};
 use stator_guards::{Guard, GuardKind, Source};
 
 use super::Recorder;
@@ -31,11 +34,9 @@ use super::state::{ActiveFrame, Caller, State, Stop};
 use super::unread::{adds_to_receiver, only_adds_to};
 use super::{look as heap, place};
 use crate::accelerator;
-use crate::breaks::{Break, Reason};
+use crate::breaks::{Break, Reason, internal};
 use crate::check::{foreign_mode, read_global_state};
 use crate::entry::Entry;
-use crate::evaluator::Link;
-use crate::faults::{self, Fault, Stage};
 use crate::frames::anatomy::Anatomy;
 use crate::frames::settle::settles;
 use crate::logs::Log;
@@ -312,7 +313,7 @@ impl Recorder {
         end: End<'_, '_>,
     ) -> Result<(), (Reason, String)> {
         let _deferred = Deferred::new(py);
-        faults::at(Stage::Finish)?;
+        faults::at(Stage::Finish).map_err(|fault| internal(&fault))?;
         let state =
             self.take_notes(py).map_err(|error| (Reason::Unsupported, error.to_string()))?;
         if let Some(mark) = state.symbols.as_ref().and_then(|symbols| symbols.broken_mark()) {
@@ -349,7 +350,7 @@ impl Recorder {
             found.extend(rollback::explicit(py, &traced.graph_objects)?);
             Ok(found)
         };
-        faults::at(Stage::Guards)?;
+        faults::at(Stage::Guards).map_err(|fault| internal(&fault))?;
         let entry = generators().and_then(|found| {
             traced.generators = found;
             Entry::new(py, traced)
@@ -365,9 +366,9 @@ impl Recorder {
     }
 
     /// Whether the trace that is about to begin had better begin behind the next instruction.
-    pub(super) fn settles(&self, frame: &Frame<'_>, opcode: u8) -> bool {
+    pub(super) fn settles(&self, frame: &Frame<'_>, meaning: Meaning) -> bool {
         let top = frame.stack().last().copied().flatten();
-        self.resume.get() == frame.id() && settles(opcode, top)
+        self.resume.get() == frame.id() && settles(meaning, top)
     }
 
     /// Whether recording goes on with the next instruction of a frame that broke.

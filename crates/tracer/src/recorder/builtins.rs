@@ -8,19 +8,20 @@ use std::cell::Cell;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString, PyType};
+use stator_bytecode::Meaning;
+use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::types;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::Conversion;
-use stator_cpython::{Result, opcode};
+use stator_evaluator::{End, Role, format_text};
 
 use super::Recorder;
 use super::calls::with_receiver;
 use super::kinds::Kind;
-use super::links::opcode_at;
+use super::links::meaning_at;
 use super::look as heap;
 use crate::breaks::Reason;
-use crate::evaluator::{End, Role, format_text};
 use crate::functions::Model;
 
 /// A builtin function that an instruction calls.
@@ -54,7 +55,7 @@ impl Builtin {
             (Some(_), Role::Builtin(_)) => Some(role),
             (Some(builtin), _) => end_of(builtin, role).map(Role::Builtin),
             // Reached through `partial` and such, whose arguments are others.
-            (None, Role::Builtin(_)) if opcode_at(frame) == opcode::CALL => None,
+            (None, Role::Builtin(_)) if is_call(frame) => None,
             (None, _) => Some(role),
         }
     }
@@ -297,9 +298,14 @@ impl Recorder {
     }
 }
 
+/// Whether the instruction that `frame` stands at is a call without `*args` and `**kwargs`.
+fn is_call(frame: &Frame<'_>) -> bool {
+    matches!(meaning_at(frame), Meaning::Call { .. })
+}
+
 /// Whether the instruction that `frame` stands at calls this very function with these very arguments.
 fn is_plain_call(frame: &Frame<'_>, callable: Borrowed<'_, '_>, args: &[Borrowed<'_, '_>]) -> bool {
-    if opcode_at(frame) != opcode::CALL {
+    if !is_call(frame) {
         return false;
     }
     let stack = frame.stack();

@@ -3,19 +3,20 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFunction, PyTuple, PyType};
+use stator_bytecode::Meaning;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::types;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{Result, generic, opcode, ops};
+use stator_cpython::{Result, generic, ops};
+use stator_evaluator::{Role, called_class};
 
 use super::Recorder;
 use super::calls::with_receiver;
 use super::kinds::Kind;
-use super::links::opcode_at;
+use super::links::meaning_at;
 use super::look as heap;
 use super::state::Origin;
 use crate::breaks::Reason;
-use crate::evaluator::{Role, called_class};
 use crate::functions::{Class, Model};
 
 impl Recorder {
@@ -202,8 +203,8 @@ fn waits_on_stack(frame: &Frame<'_>, class: Borrowed<'_, '_>, args: &[Borrowed<'
         let callable = stack.len().checked_sub(at + 1).and_then(|at| stack[at]);
         callable.is_some_and(|callable| called_class(callable).as_ptr() == class.as_ptr())
     };
-    match (opcode_at(frame), stack) {
-        (opcode::CALL, _) => {
+    match (meaning_at(frame), stack) {
+        (Meaning::Call { .. }, _) => {
             let given = &stack[stack.len().saturating_sub(args.len())..];
             let same = |(given, arg): (&Option<Borrowed<'_, '_>>, &Borrowed<'_, '_>)| {
                 given.is_some_and(|given| given.as_ptr() == arg.as_ptr())
@@ -212,7 +213,7 @@ fn waits_on_stack(frame: &Frame<'_>, class: Borrowed<'_, '_>, args: &[Borrowed<'
                 stack.len().checked_sub(args.len() + 2).is_some_and(|at| stack[at].is_none());
             is_alone && calls(args.len()) && given.iter().zip(args).all(same)
         }
-        (opcode::CALL_FUNCTION_EX, [.., Some(last)]) => {
+        (Meaning::CallUnpacked { .. }, [.., Some(last)]) => {
             let is_tuple = last.is_exact_instance_of::<PyTuple>();
             (is_tuple && calls(1)) || (last.is_exact_instance_of::<PyDict>() && calls(2))
         }

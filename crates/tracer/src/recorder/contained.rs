@@ -8,9 +8,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use pyo3::prelude::*;
 use stator_cpython::frame::Frame;
 use stator_cpython::{Result, ops};
+use stator_faults::{self as faults, Fault, Stage};
 
 use super::Recorder;
-use crate::faults::{self, Fault, Stage};
 
 impl Recorder {
     /// Ends all recording of this call because of an error of Stator's own.

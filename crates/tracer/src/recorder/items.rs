@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, ops};
+use stator_evaluator::Role;
 use stator_graph::{Operator, Target};
 
 use super::Recorder;
@@ -12,7 +13,6 @@ use super::look as heap;
 use super::state::{Origin, State};
 use super::tensors::{holds_tensor, index_depends_on_data, slice_problem, store_depends_on_data};
 use crate::breaks::Reason;
-use crate::evaluator::Role;
 
 impl Recorder {
     /// `BINARY_SUBSCR`.

@@ -4,13 +4,14 @@
 use std::cell::{Cell, RefCell};
 
 use pyo3::prelude::*;
+use stator_bytecode::Meaning;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{Result, opcode, ops};
+use stator_cpython::{Result, ops};
+use stator_evaluator::{Link, Role};
 
 use super::Recorder;
 use super::builtins::Builtin;
-use crate::evaluator::{Link, Role};
 use crate::frames::anatomy::Anatomy;
 use crate::resume::point::Waiting;
 
@@ -109,7 +110,7 @@ impl Links {
         let waiting = self.waiting.borrow();
         if let Some(wait) = waiting.iter().rev().find(|wait| wait.frame == id) {
             let unit = frame.unit();
-            let (mut link, taken) = Link::of(opcode_at(frame), anatomy.arg(unit)?, wait.role)?;
+            let (mut link, taken) = Link::of(anatomy.meaning(unit)?, wait.role)?;
             if let Link::New { names, .. } = &mut link {
                 *names = anatomy.names(unit);
             }
@@ -122,10 +123,9 @@ impl Links {
     }
 }
 
-/// The opcode that a frame stands at.
-pub(super) fn opcode_at(frame: &Frame<'_>) -> u8 {
-    let unit = frame.code().units().get(frame.unit()).copied().unwrap_or(0);
-    opcode::deopt(unit.to_ne_bytes()[0])
+/// What the instruction does that a frame stands at; its argument's low byte is known.
+pub(super) fn meaning_at(frame: &Frame<'_>) -> Meaning {
+    frame.code().unit(frame.unit()).map_or(Meaning::Other, |unit| unit.meaning())
 }
 
 impl Recorder {
@@ -143,7 +143,7 @@ impl Recorder {
         self.links.clear();
         // The same is done for other instructions' sake, as parts of what they do.
         let role = Builtin::role(self.links.builtin.get(), frame, role);
-        let known = |role: &Role| Link::of(opcode_at(frame), 0, *role).is_some();
+        let known = |role: &Role| Link::of(meaning_at(frame), *role).is_some();
         if let Some(role) = role.filter(known)
             && !self.is_stopped()
         {

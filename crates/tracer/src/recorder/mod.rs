@@ -97,6 +97,7 @@ use stator_cpython::frame::Frame;
 use stator_cpython::generic::WithoutGc;
 use stator_cpython::object::Borrowed;
 use stator_cpython::thread::Thread;
+use stator_faults::{self as faults, Stage};
 
 pub use abandoning::GraphBreak;
 pub use outcome::record;
@@ -106,8 +107,7 @@ use state::{ActiveFrame, Caller};
 pub use state::{Origin, State, Stop};
 
 use crate::accelerator::Selected;
-use crate::breaks::{Place, Reason};
-use crate::faults::{self, Stage};
+use crate::breaks::{Place, Reason, internal};
 use crate::functions::Functions;
 use crate::logs::Log;
 use crate::policy::Carried;
@@ -227,7 +227,7 @@ impl Recorder {
         let result = match self.state.try_borrow_mut() {
             Ok(mut state) => {
                 let noted = self.guarded(frame.py(), || {
-                    faults::at(Stage::Note)?;
+                    faults::at(Stage::Note).map_err(|fault| internal(&fault))?;
                     state.locate(frame);
                     notes(&mut state)
                 });

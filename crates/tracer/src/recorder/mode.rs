@@ -13,9 +13,9 @@ use pyo3::types::{PyDict, PyTuple};
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::{modules, ops};
+use stator_faults::{self as faults, Fault, Stage};
 
 use super::Recorder;
-use crate::faults::{self, Fault, Stage};
 
 thread_local! {
     /// How often C code that runs on this thread has the mode on. PyTorch's stack may hold fewer:

@@ -18,13 +18,13 @@ use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Deferred;
 use stator_cpython::{ops, vectorcall};
+use stator_evaluator::sites::Skip;
 use stator_guards::{GuardKind, ObjectId, Text, Vacancy};
 
 use super::Recorder;
 use super::kinds::Kind;
 use super::look as heap;
 use super::state::State;
-use crate::evaluator::sites::Skip;
 use crate::functions::ModuleCall;
 
 /// What a trace knows of calls of modules.

@@ -11,6 +11,8 @@ use stator_cpython::hook::{Active, Suspended};
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Deferred;
 use stator_cpython::{Result, ops};
+use stator_evaluator::{Link, evaluate};
+use stator_faults::{self as faults, Escape, Fault, Stage, contain};
 use stator_guards::{GlobalState, GuardKind, ObjectId, Source, SourceId};
 
 use super::effects::{self, Last};
@@ -23,8 +25,6 @@ use crate::accelerator;
 use crate::breaks::{Break, Reason};
 use crate::compiling;
 use crate::effects::{Part, Store};
-use crate::evaluator::{Link, evaluate};
-use crate::faults::{self, Escape, Fault, Stage, contain};
 use crate::frames::anatomy::Anatomy;
 use crate::handlers::Withs;
 use crate::policy::Policy;

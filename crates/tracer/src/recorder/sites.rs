@@ -4,14 +4,17 @@ use std::any::Any;
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use stator_bytecode::{Opcode, Version};
+use stator_bytecode::{Meaning, Opcode, Version};
 use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::types;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{BinaryOp, CompareOp, Method, UnaryOp};
 use stator_cpython::thread::Thread;
-use stator_cpython::{Result, generic, opcode, ops};
+use stator_cpython::{Result, generic, ops};
+use stator_evaluator::Role;
+use stator_evaluator::sites::{Sites, Skip, Step};
+use stator_faults::{self as faults, Fault, Stage};
 
 use super::Recorder;
 use super::breaking::EXECUTED;
@@ -22,9 +25,6 @@ use super::names::variadic_slots;
 use super::state::{ActiveFrame, Caller, Origin, State, unit};
 use super::unread::only_adds_to;
 use crate::breaks::Reason;
-use crate::evaluator::Role;
-use crate::evaluator::sites::{Sites, Skip, Step};
-use crate::faults::{self, Fault, Stage};
 use crate::functions::{Class, Model};
 use crate::handlers::is_plain_manager;
 
@@ -509,9 +509,8 @@ impl<'py> Sites<'py> for Recorder {
         });
     }
 
-    fn opaque(&self, frame: &Frame<'py>, opcode: u8) {
-        let name = Opcode::from_u8(opcode).map_or("?", |opcode| opcode.name());
-        self.stop(frame, Reason::Instruction, name);
+    fn opaque(&self, frame: &Frame<'py>, opcode: Opcode) {
+        self.stop(frame, Reason::Instruction, opcode.name());
     }
 }
 
@@ -669,15 +668,12 @@ fn read_arguments(code: &Code<'_>) -> Vec<Option<usize>> {
     let count = variadic_slots(code).end;
     let mut first_uses = vec![None; count];
     let mut extended = 0;
-    let units = code.units();
     let begin = code.first_traceable();
     let mut at = 0;
-    while at < units.len() {
-        let [number, low] = units[at].to_ne_bytes();
-        let opcode = Opcode::from_u8(opcode::deopt(number));
-        let arg = extended << 8 | usize::from(low);
-        extended = if opcode == Some(Opcode::EXTENDED_ARG) { arg } else { 0 };
-        let info = opcode.and_then(|opcode| Version::TARGET.info(opcode));
+    while let Some(unit) = code.unit(at) {
+        let arg = extended << 8 | unit.arg as usize;
+        extended = if unit.meaning() == Meaning::Extend { arg } else { 0 };
+        let info = Version::TARGET.info(unit.opcode);
         let names_local = info.is_some_and(|info| info.has_local() || info.has_free());
         // Each argument that is a cell is made one first of all: no use, but it has one.
         if names_local
@@ -686,7 +682,7 @@ fn read_arguments(code: &Code<'_>) -> Vec<Option<usize>> {
         {
             *first = Some(at);
         }
-        at += 1 + info.map_or(0, |info| usize::from(info.caches));
+        at = unit.next;
     }
     first_uses
 }

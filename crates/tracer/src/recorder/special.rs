@@ -10,11 +10,11 @@ use stator_cpython::frame::Frame;
 use stator_cpython::heap::types;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, Asked, BinaryOp, CompareOp};
+use stator_evaluator::Role;
 
 use super::Recorder;
 use super::kinds::Kind;
 use crate::breaks::Reason;
-use crate::evaluator::Role;
 
 impl Recorder {
     /// A special method of an object's class, if it is a Python function; its lookup is guarded.

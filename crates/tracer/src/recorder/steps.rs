@@ -1,12 +1,13 @@
 //! What is done before each instruction.
 
+use stator_bytecode::Meaning;
 use stator_cpython::frame::Frame;
 use stator_cpython::ops;
+use stator_evaluator::sites::Step;
+use stator_faults::{self as faults, Stage};
 
 use super::Recorder;
 use super::abandoning::changes_handled;
-use crate::evaluator::sites::Step;
-use crate::faults::{self, Stage};
 
 /// So many instructions are recorded before the clock is asked again whether there is time for more.
 const UNASKED: u64 = 32;
@@ -41,15 +42,16 @@ impl Recorder {
         }
         let mut step = Step::Evaluate;
         if self.is_stopped() {
+            let meaning = Meaning::of_number(opcode, arg);
             if self.session.fullgraph {
-                if changes_handled(frame, opcode) {
+                if changes_handled(frame, meaning) {
                     return Step::Evaluate;
                 }
                 if self.raises_break(frame) {
                     return Step::Raise;
                 }
             }
-            if self.settles(frame, opcode) {
+            if self.settles(frame, meaning) {
                 return Step::Evaluate;
             }
             if !self.restart(frame) {

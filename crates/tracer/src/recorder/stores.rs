@@ -7,6 +7,7 @@ use stator_cpython::frame::Frame;
 use stator_cpython::heap::types::{self, Slot, SlotName};
 use stator_cpython::object::Borrowed;
 use stator_cpython::{Result, generic, ops};
+use stator_evaluator::Role;
 
 use super::Recorder;
 use super::calls::Args;
@@ -14,7 +15,6 @@ use super::descriptors::Descriptor;
 use super::kinds::Kind;
 use super::look as heap;
 use crate::breaks::Reason;
-use crate::evaluator::Role;
 
 impl Recorder {
     /// `STORE_ATTR` and `DELETE_ATTR`.

@@ -7,13 +7,12 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use stator_bytecode::{Opcode, Version};
+use stator_bytecode::{Meaning, Version};
 use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
 use stator_cpython::generic;
 use stator_cpython::heap::types::compares_by_identity;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::opcode;
 use stator_guards::{GuardKind, Source, SourceId};
 use stator_operators::only_adds;
 
@@ -199,33 +198,32 @@ impl Recorder {
     }
 }
 
-/// The instruction in a code unit, and the unit after it.
-fn instruction(units: &[u16], at: usize) -> Option<(Opcode, usize, usize)> {
-    let [number, arg] = units.get(at)?.to_ne_bytes();
-    let opcode = Opcode::from_u8(opcode::deopt(number))?;
-    let caches = Version::TARGET.info(opcode).map_or(0, |info| usize::from(info.caches));
-    Some((opcode, usize::from(arg), at + 1 + caches))
-}
-
 /// Whether the instruction at a unit finds an object that the next one takes such a method of.
 fn adds_next(code: &Code<'_>, at: usize) -> bool {
-    use Opcode::{BINARY_SUBSCR, CALL, LOAD_ATTR, LOAD_DEREF, LOAD_FAST, LOAD_GLOBAL, LOAD_NAME};
-    let units = code.units();
-    let Some((found, _, next)) = instruction(units, at) else { return false };
+    use Meaning::{Attribute, Call, Free, Global, Item, Local, Name};
+    let Some(unit) = code.unit(at) else { return false };
     let finds = matches!(
-        found,
-        BINARY_SUBSCR | CALL | LOAD_ATTR | LOAD_DEREF | LOAD_FAST | LOAD_GLOBAL | LOAD_NAME
+        unit.meaning(),
+        Attribute { is_method: false, .. }
+            | Call { .. }
+            | Free(_)
+            | Global { .. }
+            | Item
+            | Local(_)
+            | Name(_)
     );
-    let Some((Opcode::LOAD_METHOD, name, _)) = instruction(units, next) else { return false };
-    let name = heap::text(code.name_at(name));
-    finds && only_adds(None, &name)
+    match code.unit(unit.next).map(|next| next.meaning()) {
+        Some(Attribute { name, is_method: true }) => {
+            finds && only_adds(None, &heap::text(code.name_at(name as usize)))
+        }
+        _ => false,
+    }
 }
 
 /// Whether the instruction at a unit finds an object that the next one searches.
 fn asks_next(code: &Code<'_>, at: usize) -> bool {
-    let units = code.units();
-    let next = instruction(units, at).and_then(|(_, _, next)| instruction(units, next));
-    next.is_some_and(|(opcode, ..)| opcode == Opcode::CONTAINS_OP)
+    let next = code.unit(at).and_then(|unit| code.unit(unit.next));
+    next.is_some_and(|next| matches!(next.meaning(), Meaning::Contains { .. }))
 }
 
 /// Whether this is a method such as `list.append`, which waits on the stack for its arguments: its receiver
@@ -238,21 +236,22 @@ pub fn adds_to_receiver(method: Option<Borrowed<'_, '_>>) -> bool {
 /// Whether a function does nothing with an argument but take such methods of it.
 pub fn only_adds_to(frame: &Frame<'_>, index: usize) -> bool {
     let code = frame.code();
-    let units = code.units();
     let mut at = 0;
     let mut extended = false;
     let mut adds = false;
-    while let Some((opcode, arg, next)) = instruction(units, at) {
-        let local = Version::TARGET.info(opcode).is_some_and(|i| i.has_local() || i.has_free());
+    while let Some(unit) = code.unit(at) {
+        let info = Version::TARGET.info(unit.opcode);
+        let local = info.is_some_and(|info| info.has_local() || info.has_free());
+        let meaning = unit.meaning();
         // Which local an extended argument names isn't asked.
-        if local && (extended || arg == index) {
-            if extended || opcode != Opcode::LOAD_FAST || !adds_next(&code, at) {
+        if local && (extended || unit.arg as usize == index) {
+            if extended || !matches!(meaning, Meaning::Local(_)) || !adds_next(&code, at) {
                 return false;
             }
             adds = true;
         }
-        extended = opcode == Opcode::EXTENDED_ARG;
-        at = next;
+        extended = meaning == Meaning::Extend;
+        at = unit.next;
     }
     adds
 }

@@ -16,9 +16,8 @@ use smallvec::SmallVec;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Asking;
 use stator_cpython::vectorcall;
+use stator_faults::{self as faults, Fault, Stage};
 use stator_graph::NodeId;
-
-use crate::faults::{self, Fault, Stage};
 
 use super::program::{Action, Operand, Program, Step};
 

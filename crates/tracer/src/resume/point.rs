@@ -19,12 +19,12 @@ use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Thread;
+use stator_evaluator::Link;
 
 use crate::breaks::Break;
 use crate::check::Resolved;
 use crate::entries::Entries;
 use crate::entry::Entry;
-use crate::evaluator::Link;
 use crate::lock;
 use crate::policy::Policy;
 

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use stator_cpython::code::Code;
+use stator_faults::Fault;
 
 use super::point::Points;
 use crate::breaks::{Break, Place, Reason};
 use crate::clock::{self, Span};
 use crate::entry::Entry;
-use crate::faults::Fault;
 use crate::frames::anatomy::Anatomy;
 use crate::locate::shown_path;
 use crate::profit::Estimate;

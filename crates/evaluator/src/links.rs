@@ -7,9 +7,10 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
+use stator_bytecode::{Meaning, Truth};
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, Asked, BinaryOp, CompareOp};
-use stator_cpython::{Raised, Result, generic, opcode as op};
+use stator_cpython::{Raised, Result, generic};
 
 use super::builtins::End;
 use super::{Done, Evaluation, Sites, Stop};
@@ -50,29 +51,6 @@ pub enum Role {
     Length,
     /// What a builtin function calls, or a placeholder of an f-string.
     Builtin(End),
-}
-
-/// What becomes of a truth value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Truth {
-    /// `POP_JUMP_*_IF_*`: a jump over so many units.
-    Jump {
-        /// For which value.
-        when: bool,
-        /// Forward.
-        forward: bool,
-        /// How far.
-        units: u32,
-    },
-    /// `JUMP_IF_*_OR_POP`.
-    JumpOrPop {
-        /// For which value.
-        when: bool,
-        /// How far.
-        units: u32,
-    },
-    /// `UNARY_NOT`.
-    Not,
 }
 
 /// How the instruction ends.
@@ -144,62 +122,46 @@ impl Link {
     /// How an instruction ends whose function has this role, and how many of its operands it is done
     /// with when it calls; `None`: it has no such function.
     #[must_use]
-    pub fn of(opcode: u8, arg: u32, role: Role) -> Option<(Self, usize)> {
-        let operands = match opcode {
+    pub fn of(meaning: Meaning, role: Role) -> Option<(Self, usize)> {
+        let operands = match meaning {
             // Callable and a `NULL`, or function and receiver.
             _ if matches!(role, Role::Builtin(_) | Role::New) => 0,
-            op::CALL => arg as usize + 2,
-            op::CALL_FUNCTION_EX => 3 + (arg as usize & 1),
-            op::BEFORE_WITH => 1,
+            Meaning::Call { count } => count as usize + 2,
+            Meaning::CallUnpacked { has_kwargs } => 3 + usize::from(has_kwargs),
+            Meaning::Enter => 1,
             _ => 0,
         };
-        let link = match (opcode, role) {
-            (op::CALL | op::CALL_FUNCTION_EX | op::WITH_EXCEPT_START, Role::Callee)
-            | (op::BEFORE_WITH, Role::Enter) => Link::Push,
-            (op::CALL | op::CALL_FUNCTION_EX, Role::Init) => Link::Init,
-            (op::CALL, Role::New) => Link::New { count: arg, names: None },
-            (op::CALL_FUNCTION_EX, Role::New) => Link::NewUnpacked { has_kwargs: arg & 1 != 0 },
-            (op::LOAD_ATTR | op::LOAD_METHOD, Role::Getter { next }) => {
-                Link::Attribute { name: arg, is_method: opcode == op::LOAD_METHOD, next }
+        let link = match (meaning, role) {
+            (Meaning::Call { .. } | Meaning::CallUnpacked { .. } | Meaning::Exit, Role::Callee)
+            | (Meaning::Enter, Role::Enter) => Link::Push,
+            (Meaning::Call { .. } | Meaning::CallUnpacked { .. }, Role::Init) => Link::Init,
+            (Meaning::Call { count }, Role::New) => Link::New { count, names: None },
+            (Meaning::CallUnpacked { has_kwargs }, Role::New) => Link::NewUnpacked { has_kwargs },
+            (Meaning::Attribute { name, is_method }, Role::Getter { next }) => {
+                Link::Attribute { name, is_method, next }
             }
-            (op::STORE_ATTR, Role::Setter) => Link::Drop(2),
-            (op::DELETE_ATTR, Role::Setter) => Link::Drop(1),
-            (op::BINARY_SUBSCR, Role::Item) => Link::Replace(2),
-            (op::STORE_SUBSCR, Role::SetItem) => Link::Drop(3),
-            (op::DELETE_SUBSCR, Role::SetItem) => Link::Drop(2),
-            (op::BINARY_OP, Role::Operator(asked)) => Link::Binary(BinaryOp::from_arg(arg)?, asked),
-            (op::COMPARE_OP, Role::Operator(asked)) => {
-                Link::Compare(CompareOp::from_arg(arg)?, asked)
+            (Meaning::SetAttribute, Role::Setter) => Link::Drop(2),
+            (Meaning::DeleteAttribute, Role::Setter) => Link::Drop(1),
+            (Meaning::Item, Role::Item) => Link::Replace(2),
+            (Meaning::SetItem, Role::SetItem) => Link::Drop(3),
+            (Meaning::DeleteItem, Role::SetItem) => Link::Drop(2),
+            (Meaning::Binary(operator), Role::Operator(asked)) => {
+                Link::Binary(BinaryOp::from_arg(operator)?, asked)
             }
-            (
-                op::UNARY_POSITIVE | op::UNARY_NEGATIVE | op::UNARY_INVERT,
-                Role::Operator(Asked::Only),
-            ) => Link::Replace(1),
-            (op::CONTAINS_OP, Role::Contains) => Link::Contains { inverted: arg != 0 },
-            (op::GET_ITER, Role::Iter) => Link::Iterator,
-            (op::FOR_ITER, Role::Next) => Link::Next(arg),
-            (op::CALL, Role::Builtin(end)) => Link::Builtin { end, count: arg },
-            (op::FORMAT_VALUE, Role::Builtin(end)) => Link::Format { end, arg },
-            (_, Role::Bool) => Link::Bool(Truth::of(opcode, arg)?),
-            (_, Role::Length) => Link::Length(Truth::of(opcode, arg)?),
+            (Meaning::Compare(operator), Role::Operator(asked)) => {
+                Link::Compare(CompareOp::from_arg(operator)?, asked)
+            }
+            (Meaning::Unary, Role::Operator(Asked::Only)) => Link::Replace(1),
+            (Meaning::Contains { inverted }, Role::Contains) => Link::Contains { inverted },
+            (Meaning::Iterate, Role::Iter) => Link::Iterator,
+            (Meaning::Next { units }, Role::Next) => Link::Next(units),
+            (Meaning::Call { count }, Role::Builtin(end)) => Link::Builtin { end, count },
+            (Meaning::Format(arg), Role::Builtin(end)) => Link::Format { end, arg },
+            (Meaning::Test(truth), Role::Bool) => Link::Bool(truth),
+            (Meaning::Test(truth), Role::Length) => Link::Length(truth),
             _ => return None,
         };
         Some((link, operands))
-    }
-}
-
-impl Truth {
-    fn of(opcode: u8, units: u32) -> Option<Self> {
-        Some(match opcode {
-            op::POP_JUMP_FORWARD_IF_FALSE => Truth::Jump { when: false, forward: true, units },
-            op::POP_JUMP_FORWARD_IF_TRUE => Truth::Jump { when: true, forward: true, units },
-            op::POP_JUMP_BACKWARD_IF_FALSE => Truth::Jump { when: false, forward: false, units },
-            op::POP_JUMP_BACKWARD_IF_TRUE => Truth::Jump { when: true, forward: false, units },
-            op::JUMP_IF_FALSE_OR_POP => Truth::JumpOrPop { when: false, units },
-            op::JUMP_IF_TRUE_OR_POP => Truth::JumpOrPop { when: true, units },
-            op::UNARY_NOT => Truth::Not,
-            _ => return None,
-        })
     }
 }
 

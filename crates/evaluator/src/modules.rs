@@ -1,6 +1,7 @@
 //! Functions, classes, imports, the interactive prompt.
 
-use stator_cpython::{opcode, ops};
+use stator_bytecode::Opcode;
+use stator_cpython::ops;
 
 use super::{Done, Evaluation, Sites};
 
@@ -19,14 +20,14 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     }
 
     pub(super) fn load_build_class(&mut self) -> Done {
-        self.sites.opaque(&self.frame, opcode::LOAD_BUILD_CLASS);
+        self.sites.opaque(&self.frame, Opcode::LOAD_BUILD_CLASS);
         let function = ops::load_build_class(&self.frame)?;
         self.run.push(function);
         Ok(())
     }
 
     pub(super) fn setup_annotations(&mut self) -> Done {
-        self.sites.opaque(&self.frame, opcode::SETUP_ANNOTATIONS);
+        self.sites.opaque(&self.frame, Opcode::SETUP_ANNOTATIONS);
         Ok(ops::setup_annotations(&self.frame)?)
     }
 
@@ -46,14 +47,14 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     }
 
     pub(super) fn import_star(&mut self) -> Done {
-        self.sites.opaque(&self.frame, opcode::IMPORT_STAR);
+        self.sites.opaque(&self.frame, Opcode::IMPORT_STAR);
         let result = ops::import_star(&self.frame, self.run.peek(1));
         drop(self.run.pop());
         Ok(result?)
     }
 
     pub(super) fn print_expr(&mut self) -> Done {
-        self.sites.opaque(&self.frame, opcode::PRINT_EXPR);
+        self.sites.opaque(&self.frame, Opcode::PRINT_EXPR);
         let result = ops::print_expr(self.run.peek(1));
         drop(self.run.pop());
         Ok(result?)

@@ -10,6 +10,7 @@
 use std::any::Any;
 
 use smallvec::SmallVec;
+use stator_bytecode::Opcode;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
@@ -381,7 +382,7 @@ pub trait Sites<'py>: Sized {
     fn raises(&self, frame: &Frame<'py>, exception: Option<Borrowed<'_, 'py>>) {}
     /// Anything rare that only the exact semantics matter for (`SETUP_ANNOTATIONS`, `LOAD_BUILD_CLASS`,
     /// `IMPORT_STAR`, `PRINT_EXPR`, async protocol steps): a recorder that can't follow gives up here.
-    fn opaque(&self, frame: &Frame<'py>, opcode: u8) {}
+    fn opaque(&self, frame: &Frame<'py>, opcode: Opcode) {}
 }
 
 /// The exact evaluator: every site does what CPython does.

@@ -1,7 +1,8 @@
 //! Generators, coroutines and asynchronous generators.
 
+use stator_bytecode::Opcode;
 use stator_cpython::hook::Evaluated;
-use stator_cpython::{opcode, ops};
+use stator_cpython::ops;
 
 use super::{Done, Evaluation, Sites, Stop};
 
@@ -52,19 +53,19 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     }
 
     pub(super) fn get_awaitable(&mut self, context: u32) -> Done {
-        self.sites.opaque(&self.frame, opcode::GET_AWAITABLE);
+        self.sites.opaque(&self.frame, Opcode::GET_AWAITABLE);
         let result = ops::get_awaitable(self.run.peek(1), context);
         Ok(self.run.finish_one(result)?)
     }
 
     pub(super) fn get_aiter(&mut self) -> Done {
-        self.sites.opaque(&self.frame, opcode::GET_AITER);
+        self.sites.opaque(&self.frame, Opcode::GET_AITER);
         let result = ops::get_aiter(self.run.peek(1));
         Ok(self.run.finish_one(result)?)
     }
 
     pub(super) fn get_anext(&mut self) -> Done {
-        self.sites.opaque(&self.frame, opcode::GET_ANEXT);
+        self.sites.opaque(&self.frame, Opcode::GET_ANEXT);
         let awaitable = ops::get_anext(self.run.peek(1))?;
         self.run.push(awaitable);
         Ok(())
@@ -83,7 +84,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     }
 
     pub(super) fn before_async_with(&mut self) -> Done {
-        self.sites.opaque(&self.frame, opcode::BEFORE_ASYNC_WITH);
+        self.sites.opaque(&self.frame, Opcode::BEFORE_ASYNC_WITH);
         let (exit, entered) = ops::before_async_with(self.run.peek(1))?;
         drop(self.run.replace(1, exit));
         self.run.push(entered);

@@ -5,6 +5,8 @@
 //! report (`stator.config.strict` raises it). [`contain`] runs a part of Stator so;
 //! [`at`] is where tests let one fail.
 
+#![deny(unsafe_code)]
+
 use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,8 +16,6 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use stator_cpython::modules;
 use stator_cpython::thread::{self, Deferred};
-
-use crate::breaks::Reason;
 
 thread_local! {
     /// Where the last panic was.
@@ -75,12 +75,6 @@ impl Fault {
 impl From<Fault> for PyErr {
     fn from(fault: Fault) -> Self {
         Python::attach(|py| fault.error(py))
-    }
-}
-
-impl From<Fault> for (Reason, String) {
-    fn from(fault: Fault) -> Self {
-        (Reason::Internal, fault.0)
     }
 }
 

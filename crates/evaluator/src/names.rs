@@ -1,5 +1,6 @@
 //! Stack shuffling, constants, locals, globals, cells.
 
+use stator_bytecode::Opcode;
 use stator_cpython::object::Borrowed;
 use stator_cpython::ops;
 
@@ -141,7 +142,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     }
 
     pub(super) fn load_classderef(&mut self, index: usize) -> Done {
-        self.sites.opaque(&self.frame, stator_cpython::opcode::LOAD_CLASSDEREF);
+        self.sites.opaque(&self.frame, Opcode::LOAD_CLASSDEREF);
         match ops::load_from_locals(&self.frame, index)? {
             Some(value) => {
                 self.run.push(value);

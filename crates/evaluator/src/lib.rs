@@ -40,13 +40,12 @@ use stator_cpython::hook::{self, Evaluated};
 use stator_cpython::object::Object;
 use stator_cpython::thread::Thread;
 use stator_cpython::{Raised, Result, ops};
+use stator_faults::{Escape, Fault};
 
 pub use builtins::End;
 pub use links::{Link, Role, called_class};
 pub use operators::format_text;
 pub use sites::{Plain, Sites, Step};
-
-use crate::faults::{Escape, Fault};
 
 /// Evaluates `frame` until it returns, yields, raises or is handed over.
 ///

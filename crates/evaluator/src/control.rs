@@ -8,6 +8,12 @@ use stator_cpython::hook::Evaluated;
 use super::{Done, Evaluation, Sites};
 
 impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
+    #[inline(always)]
+    #[expect(clippy::unused_self, reason = "a handler as all others")]
+    pub(super) fn nothing(&self) -> Done {
+        Ok(())
+    }
+
     /// `arg` says what is resumed; behind a `yield from` (2) or `await` (3), the innermost generator
     /// gets the interrupt.
     #[inline(always)]
