@@ -87,7 +87,7 @@ TRACER = {
     "knowing": "functions program_rules compiling disabled",
     "weighing": "profit gauge budget floor clock",
     "state": "check accelerator rollback writes raises handlers sharing policy",
-    "telling": "stance marks config breaks logs locate sinks keepers bind memory",
+    "telling": "stance marks config breaks logs locate listeners list_handlers bind memory",
 }
 UPWARDS = {("drive", "compiled"), ("recorder", "compiled")}
 # These build and test without an interpreter.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["mark_dynamic", "mark_static", "maybe_mark_dynamic"]
 
-# The recorder reads these: `crates/tracer/src/recorder/dynamic.rs`.
+# The recorder reads these: `crates/tracer/src/recorder/numbers/dynamic.rs`.
 DYNAMIC = "_dynamo_dynamic_indices"
 MAYBE = "_dynamo_weak_dynamic_indices"
 STATIC = "_dynamo_static_indices"

@@ -2,7 +2,7 @@
 //! from frames that look like those it was made from.
 //!
 //! Only calls stand here whose arguments are plain values, and only as long as those who are told are
-//! known code (see [`crate::sinks`]): so it doesn't matter that a replay makes them when its graph has
+//! known code (see [`crate::listeners`]): so it doesn't matter that a replay makes them when its graph has
 //! run and its writes are done.
 
 use pyo3::exceptions::PyUserWarning;
@@ -10,8 +10,8 @@ use pyo3::prelude::*;
 use stator_cpython::object::Borrowed;
 use stator_guards::ObjectId;
 
+use crate::listeners::{self, Kept};
 use crate::recipe::RecipeId;
-use crate::sinks::{self, Kept};
 
 /// One call of `warnings.warn`, `warnings.warn_explicit` or `Logger._log`.
 #[derive(Debug)]
@@ -55,14 +55,14 @@ impl Told<Borrowed<'_, '_>> {
     /// The lists that keep it; `None`: who is told may do anything, or a filter may raise.
     pub fn kept(self, py: Python<'_>) -> Option<Kept> {
         match self {
-            Told::Record { logger } => sinks::of_logger(logger),
+            Told::Record { logger } => listeners::of_logger(logger),
             Told::Warning { text, category } => {
                 let plain = py.get_type::<PyUserWarning>().into_any();
                 let category = category.unwrap_or(plain.as_borrowed());
-                if !sinks::is_plain_category(category) || sinks::may_raise(text, category) {
+                if !listeners::is_plain_category(category) || listeners::may_raise(text, category) {
                     return None;
                 }
-                sinks::of_warnings(py)
+                listeners::of_warnings(py)
             }
         }
     }

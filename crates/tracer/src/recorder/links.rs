@@ -11,8 +11,8 @@ use stator_cpython::{Result, ops};
 use stator_evaluator::{Link, Role};
 
 use super::Recorder;
-use super::builtins::Builtin;
 use crate::frames::anatomy::Anatomy;
+use crate::recorder::calls::builtins::Builtin;
 use crate::resume::point::Waiting;
 
 /// The links between the frames of a recording.

@@ -5,87 +5,27 @@
 //! can't follow, it stops (see [`Recorder::stop`]): the frames are handed over to CPython, the call
 //! ends as plain Python would end it, and the notes are thrown away.
 //!
-//! `kinds`, `objects` and `state` hold the notes; `sites` implements the evaluator's trait and calls
-//! the families `names`, `attributes`, `items`, `operators`, `calls`, `models`, `containers` and `tensors`;
-//! `outcome` turns the notes into a trace ([`crate::trace`]); `trace_log` tells the log `trace`.
+//! The rooms, each with what it may touch in its `mod.rs`: `notes` hold what is known, `reads`, `calls`,
+//! `operations`, `numbers` and `effects` are what the evaluator's sites ask for, `ending` makes a trace of the
+//! notes ([`crate::trace`]). Here are the recorder of a thread and its ways in: `sites` implements the
+//! evaluator's trait and `steps` what comes before each instruction, `links` knows what waits for a function's
+//! result, `mode` hears operations that C code calls, `programs` records tensor programs,
+//! `contained` catches Stator's own errors, `trace_log` tells the log `trace`.
 
-mod abandoning;
-mod abstract_classes;
-mod arithmetic;
-mod attributes;
-mod breaking;
-mod builtins;
-mod cached;
 mod calls;
-mod checks;
-mod class_attributes;
-mod compared;
-mod construction;
 mod contained;
-mod containers;
-mod context;
-mod copies;
-mod custom_operators;
-
-mod deep;
-mod descriptors;
-mod devices;
-mod dictionaries;
-mod dimensions;
-mod draws;
-mod dynamic;
 mod effects;
-mod emissions;
-mod exceptions;
-mod facts;
-mod finalizers;
-mod getters;
-mod gradients;
-mod identity;
-mod instance_dicts;
-mod items;
-pub mod kinds;
-mod lent;
+mod ending;
 mod links;
-mod locks;
-mod look;
-mod lookups;
-mod machinery;
-mod marked;
-mod members;
 mod mode;
-mod models;
-mod module_calls;
-mod names;
-mod number_functions;
-mod numbers_given;
-mod objects;
-mod operators;
-mod outcome;
+mod notes;
+mod numbers;
+mod operations;
 mod programs;
-mod protocols;
-mod raising;
-mod recent_globals;
-mod recipes;
-mod returned;
-mod risks;
-mod room;
-mod roots;
-mod signatures;
+mod reads;
 mod sites;
-mod special;
-mod state;
 mod steps;
-mod stores;
-mod strides;
-mod suspended;
-mod switches;
-mod symbols;
-mod tensor_attributes;
-mod tensors;
-mod thrown;
 mod trace_log;
-mod unread;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -99,12 +39,16 @@ use stator_cpython::object::Borrowed;
 use stator_cpython::thread::Thread;
 use stator_faults::{self as faults, Stage};
 
-pub use abandoning::GraphBreak;
-pub use outcome::record;
+use calls::machinery::Machinery;
+pub use ending::abandoning::GraphBreak;
+pub use ending::outcome::record;
+use ending::suspended::Suspended;
+use notes::capacity::Room;
+use notes::heap;
+use notes::kinds::{Kind, Kinds, is_plain_iterator};
+use notes::state::{ActiveFrame, Caller};
+pub use notes::state::{Origin, State, Stop};
 pub use programs::{Recorded, record_program};
-use room::Room;
-use state::{ActiveFrame, Caller};
-pub use state::{Origin, State, Stop};
 
 use crate::accelerator::Selected;
 use crate::breaks::{Place, Reason, internal};
@@ -136,7 +80,7 @@ pub struct Recorder {
     /// [`ops::executed`] before the current instruction.
     baseline: Cell<u64>,
     /// Generators that the trace made.
-    suspended: RefCell<Vec<suspended::Suspended>>,
+    suspended: RefCell<Vec<Suspended>>,
     /// Where operations have raised what the program has handled.
     raised: RefCell<Vec<Spot>>,
     /// What the current instruction's frame waits for.
@@ -170,7 +114,7 @@ pub struct Recorder {
     is_watchful: bool,
     /// The ids of functions under `torch.compiler.allow_in_graph`.
     allowed_by_torch: FxHashSet<usize>,
-    machinery: machinery::Machinery,
+    machinery: Machinery,
     /// For each frame being evaluated, how many of Stator's modes it suspended.
     suspended_modes: RefCell<Vec<mode::Suspended>>,
 }
@@ -250,7 +194,7 @@ impl Recorder {
         self.state.borrow().origin(object)
     }
 
-    fn kind(&self, object: Borrowed<'_, '_>) -> kinds::Kind {
+    fn kind(&self, object: Borrowed<'_, '_>) -> Kind {
         faults::look();
         self.state.borrow_mut().kind(object)
     }
@@ -259,9 +203,9 @@ impl Recorder {
 fn place(frame: &Frame<'_>) -> Place {
     let code = frame.code();
     Place {
-        file: look::text(code.filename()),
+        file: heap::text(code.filename()),
         line: frame.line().unwrap_or(0),
-        function: look::text(code.qualname()),
+        function: heap::text(code.qualname()),
     }
 }
 
@@ -292,7 +236,7 @@ fn warm_up(py: Python<'_>) {
     let _ = stator_cpython::heap::abc::registrations(py);
     let _ = twister::is_known(class.as_any().as_borrowed());
     mode::warm_up(py);
-    let _ = kinds::is_plain_iterator(&class);
+    let _ = is_plain_iterator(&class);
 }
 
 /// Builds the tables that recording needs, so that the first call doesn't pay for them.
@@ -306,7 +250,7 @@ pub fn prepare(py: Python<'_>) -> PyResult<()> {
     // Any name builds its index.
     let _ = stator_operators::raising("");
     Functions::get(py)?;
-    kinds::Kinds::new(py)?;
+    Kinds::new(py)?;
     crate::check::read_usual_states(py)
 }
 
@@ -395,7 +339,7 @@ impl Recorder {
             trace_log,
             is_watchful: has_marks || trace_log || faults::is_armed() || is_bounded,
             allowed_by_torch: crate::marks::allowed_by_torch(py),
-            machinery: machinery::Machinery::default(),
+            machinery: Machinery::default(),
             suspended_modes: RefCell::new(Vec::new()),
         })
     }

@@ -20,16 +20,16 @@ use stator_cpython::{Result, ops};
 use stator_graph::{Target, TextId};
 
 use super::Recorder;
-use super::effects::Part;
-use super::kinds::Kind;
-use super::look as heap;
-use super::room::Room;
-use super::state::{Origin, State, Stop};
-use super::symbols::Sizes;
 use crate::breaks::Reason;
 use crate::compiling::Answering;
 use crate::policy::Policy;
 use crate::program_rules::{Call, Rules};
+use crate::recorder::effects::writes::Part;
+use crate::recorder::notes::capacity::Room;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::{Origin, State, Stop};
+use crate::recorder::numbers::symbols::Sizes;
 use crate::resume::session::Session;
 
 /// The number of a program's first input, among arguments.

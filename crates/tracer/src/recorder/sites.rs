@@ -17,16 +17,16 @@ use stator_evaluator::sites::{Sites, Skip, Step};
 use stator_faults::{self as faults, Fault, Stage};
 
 use super::Recorder;
-use super::breaking::EXECUTED;
-use super::items::is_scalar;
-use super::kinds::Kind;
-use super::look as heap;
-use super::names::variadic_slots;
-use super::state::{ActiveFrame, Caller, Origin, State, unit};
-use super::unread::only_adds_to;
 use crate::breaks::Reason;
 use crate::functions::{Class, Model};
 use crate::handlers::is_plain_manager;
+use crate::recorder::ending::breaking::EXECUTED;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::{ActiveFrame, Caller, Origin, State, unit};
+use crate::recorder::reads::items::is_scalar;
+use crate::recorder::reads::names::variadic_slots;
+use crate::recorder::reads::only_added::only_adds_to;
 
 impl<'py> Sites<'py> for Recorder {
     const STEPS: bool = true;

@@ -7,7 +7,7 @@ use stator_evaluator::sites::Step;
 use stator_faults::{self as faults, Stage};
 
 use super::Recorder;
-use super::abandoning::changes_handled;
+use crate::recorder::ending::abandoning::changes_handled;
 
 /// So many instructions are recorded before the clock is asked again whether there is time for more.
 const UNASKED: u64 = 32;

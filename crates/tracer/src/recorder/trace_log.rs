@@ -14,10 +14,10 @@ use stator_cpython::object::Borrowed;
 use stator_cpython::ops::{BinaryOp, CompareOp};
 
 use super::Recorder;
-use super::kinds::Kind;
-use super::look as heap;
 use crate::functions::Class;
 use crate::logs::Log;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
 
 impl Recorder {
     /// Writes the record of one instruction.

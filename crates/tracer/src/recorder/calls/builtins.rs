@@ -1,0 +1,342 @@
+//! Builtin functions that call Python methods: called from here, so that a graph break in such a method
+//! is a break in an inlined call.
+//!
+//! Where the instruction is a plain call of the function, its arguments lie on the frame's stack, and
+//! [`End`] says how the call ends when the method has returned. The table is [`end_of`].
+
+use std::cell::Cell;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyString, PyType};
+use stator_bytecode::Meaning;
+use stator_cpython::Result;
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::types;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::ops::Conversion;
+use stator_evaluator::{End, Role, format_text};
+
+use super::call::with_receiver;
+use crate::breaks::Reason;
+use crate::functions::Model;
+use crate::recorder::Recorder;
+use crate::recorder::links::meaning_at;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+
+/// A builtin function that an instruction calls.
+#[derive(Clone, Copy)]
+pub(in crate::recorder) struct Builtin {
+    /// The instruction's frame, by address.
+    frame: usize,
+    model: Model,
+    /// How many arguments it has.
+    count: usize,
+    inverted: bool,
+}
+
+/// Resets the current builtin function when dropped.
+pub(in crate::recorder) struct Calling<'a> {
+    current: &'a Cell<Option<Builtin>>,
+    before: Option<Builtin>,
+}
+
+impl Drop for Calling<'_> {
+    fn drop(&mut self) {
+        self.current.set(self.before);
+    }
+}
+
+impl Builtin {
+    /// What a method is to the function that an instruction of `frame` calls.
+    pub(in crate::recorder) fn role(
+        current: Option<Self>,
+        frame: &Frame<'_>,
+        role: Role,
+    ) -> Option<Role> {
+        let own = current.filter(|builtin| builtin.frame == frame.id());
+        match (own, role) {
+            (Some(_), Role::Builtin(_)) => Some(role),
+            (Some(builtin), _) => end_of(builtin, role).map(Role::Builtin),
+            // Reached through `partial` and such, whose arguments are others.
+            (None, Role::Builtin(_)) if is_call(frame) => None,
+            (None, _) => Some(role),
+        }
+    }
+}
+
+/// How a call ends, by the function and what it has called.
+fn end_of(Builtin { model, count, inverted, .. }: Builtin, role: Role) -> Option<End> {
+    Some(match (model, role, count) {
+        (Model::GetAttr, Role::Getter { next }, 2) => End::Attribute { next },
+        (Model::GetAttr, Role::Getter { next }, 3) => End::AttributeOr { next },
+        (Model::HasAttr, Role::Getter { next }, 2) => End::HasAttribute { next },
+        (Model::SetAttr | Model::DelAttr, Role::Setter, _) => End::Nothing,
+        (Model::SetItem, Role::SetItem, _) => End::Nothing,
+        (Model::GetItem, Role::Item, _) => End::Value,
+        (Model::Contains, Role::Contains, _) => End::Truth,
+        (Model::Iter, Role::Iter, 1) => End::Iterator,
+        (Model::Next, Role::Next, 1) => End::Value,
+        (Model::Next, Role::Next, 2) => End::NextOr,
+        (Model::Scalar, Role::Bool, 1) => End::Bool { inverted },
+        (Model::Scalar, Role::Length, 1) => End::LengthTruth { inverted },
+        (Model::Binary(op), Role::Operator(asked), 2) => End::Binary(op, asked),
+        (Model::Compare(op), Role::Operator(asked), 2) => End::Compare(op, asked),
+        (Model::Unary(_), Role::Operator(_), 1) => End::Value,
+        _ => return None,
+    })
+}
+
+/// Functions that call methods.
+fn calls_methods(model: Model) -> bool {
+    matches!(
+        model,
+        Model::GetAttr
+            | Model::HasAttr
+            | Model::SetAttr
+            | Model::DelAttr
+            | Model::SetItem
+            | Model::GetItem
+            | Model::Contains
+            | Model::Iter
+            | Model::Next
+            | Model::Scalar
+            | Model::Len
+            | Model::Hash
+            | Model::IsInstance
+            | Model::Repr
+            | Model::Binary(_)
+            | Model::Compare(_)
+            | Model::Unary(_)
+    )
+}
+
+impl Recorder {
+    /// The instruction that `frame` stands at calls this function; until the result is dropped, methods
+    /// that are called for its sake are the function's.
+    pub(in crate::recorder) fn calling(
+        &self,
+        frame: &Frame<'_>,
+        model: Model,
+        callable: Borrowed<'_, '_>,
+        args: &[Borrowed<'_, '_>],
+    ) -> Option<Calling<'_>> {
+        if !calls_methods(model) {
+            return None;
+        }
+        let is_plain = !self.is_stopped() && is_plain_call(frame, callable, args);
+        let builtin = is_plain.then(|| Builtin {
+            frame: frame.id(),
+            model,
+            count: args.len(),
+            inverted: model == Model::Scalar && &*heap::callable_name(callable) == "not_",
+        });
+        let current = &self.links.builtin;
+        Some(Calling { current, before: current.replace(builtin) })
+    }
+
+    /// Calls a method of an object for a builtin function.
+    fn call_method<'py>(
+        &self,
+        frame: &Frame<'py>,
+        end: End,
+        object: Borrowed<'_, 'py>,
+        method: &Object<'py>,
+        more: &[Borrowed<'_, 'py>],
+    ) -> Result<Object<'py>> {
+        let args = with_receiver(object, more);
+        let role = Role::Builtin(end);
+        let result = self.call_linked(frame, role, None, method.as_borrowed(), &args, None);
+        let interrupts = |what: &'static str| self.stop(frame, Reason::OpaqueCall, what);
+        end.finish(&[object], result, interrupts)
+    }
+
+    /// A special method of an instance whose state is known, if it is a Python function.
+    fn method<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+        name: &'static str,
+    ) -> Option<Object<'py>> {
+        self.origin(object)?;
+        self.special(frame, object, name)
+    }
+
+    /// `len()` and `hash()`: what a method returns without arguments, converted.
+    pub(in crate::recorder) fn python_converted<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+        name: &'static str,
+        conversion: Conversion,
+    ) -> Option<Result<Object<'py>>> {
+        let method = self.method(frame, object, name)?;
+        Some(self.call_method(frame, End::Convert(conversion), object, &method, &[]))
+    }
+
+    /// `float`, `int`, `bool`, `abs`, `round` and such.
+    pub(in crate::recorder) fn python_scalar<'py>(
+        &self,
+        frame: &Frame<'py>,
+        name: &str,
+        args: &[Borrowed<'_, 'py>],
+    ) -> Option<Result<Object<'py>>> {
+        let object = *args.first()?;
+        if self.kind(object) != Kind::Object {
+            return None;
+        }
+        let (methods, more): (&[(&'static str, End)], &[_]) = match (name, args) {
+            ("bool" | "truth" | "not_", [_]) => {
+                let truth = self.python_truth(frame, object)?;
+                let inverted = name == "not_";
+                let value = |truth| PyBool::new(frame.py(), truth ^ inverted).to_owned().into_any();
+                return Some(truth.map(value));
+            }
+            ("float", [_]) => (
+                &[
+                    ("__float__", End::Convert(Conversion::Float)),
+                    ("__index__", End::Convert(Conversion::FloatOfIndex)),
+                ],
+                &[],
+            ),
+            ("int", [_]) => (
+                &[
+                    ("__int__", End::Convert(Conversion::Int)),
+                    ("__index__", End::Convert(Conversion::Index)),
+                ],
+                &[],
+            ),
+            ("index", [_]) => (&[("__index__", End::Convert(Conversion::Index))], &[]),
+            ("abs", [_]) => (&[("__abs__", End::Value)], &[]),
+            ("round", [_]) => (&[("__round__", End::Value)], &[]),
+            ("round", [_, digits]) if digits.is_none() => (&[("__round__", End::Value)], &[]),
+            ("round", [_, _]) => (&[("__round__", End::Value)], &args[1..]),
+            _ => return None,
+        };
+        let ty = object.get_type();
+        let (name, end) = methods.iter().find(|(name, _)| has(&ty, name))?;
+        let method = self.method(frame, object, name)?;
+        Some(self.call_method(frame, *end, object, &method, more))
+    }
+
+    /// `str`, `repr` and `format`, as `FORMAT_VALUE` numbers them: 0 is `format`.
+    pub(in crate::recorder) fn python_text<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+        conversion: u32,
+        spec: Option<Borrowed<'_, 'py>>,
+    ) -> Option<Result<Object<'py>>> {
+        const FORMAT: u32 = 0;
+        const STR: u32 = 1;
+        const REPR: u32 = 2;
+        if self.kind(object) != Kind::Object {
+            return None;
+        }
+        let py = frame.py();
+        let ty = object.get_type();
+        let is_default = |name| {
+            let [own, default] = [&ty, &py.get_type::<PyAny>()].map(|ty| find(ty, name));
+            own.zip(default).is_some_and(|(own, default)| own.is(&default))
+        };
+        let empty = PyString::new(py, "");
+        let mut more = None;
+        let (name, conversion) = match conversion {
+            FORMAT if !is_default("__format__") => {
+                more = Some(spec.unwrap_or(empty.as_any().as_borrowed()));
+                ("__format__", Conversion::Format)
+            }
+            FORMAT if spec.is_some_and(|spec| spec.is_truthy().unwrap_or(true)) => return None,
+            FORMAT | STR if is_default("__str__") => ("__repr__", Conversion::Str),
+            FORMAT | STR => ("__str__", Conversion::Str),
+            REPR => ("__repr__", Conversion::Repr),
+            _ => return None,
+        };
+        let method = self.method(frame, object, name).filter(|method| !is_guard(method))?;
+        self.guard_protocol(frame, object, &["__str__", "__repr__", "__format__"]);
+        let more = more.as_slice();
+        Some(self.call_method(frame, End::Convert(conversion), object, &method, more))
+    }
+
+    /// A placeholder of an f-string.
+    pub(in crate::recorder) fn python_format<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+        conversion: u32,
+        spec: Option<Borrowed<'_, 'py>>,
+    ) -> Option<Result<Object<'py>>> {
+        let own = spec.filter(|_| conversion == 0);
+        let text = self.python_text(frame, object, conversion, own)?;
+        let interrupts = |what: &'static str| self.stop(frame, Reason::OpaqueCall, what);
+        Some(text.and_then(|text| format_text(text, conversion != 0, spec, interrupts)))
+    }
+
+    /// `isinstance(object, class)` and `issubclass`, by a metaclass's method.
+    pub(in crate::recorder) fn python_is_instance<'py>(
+        &self,
+        frame: &Frame<'py>,
+        name: &str,
+        [object, class]: [Borrowed<'_, 'py>; 2],
+    ) -> Option<Result<Object<'py>>> {
+        let method = match name {
+            "isinstance" => "__instancecheck__",
+            "issubclass" => "__subclasscheck__",
+            _ => return None,
+        };
+        let meta = class.get_type();
+        let is_exact = name == "isinstance" && object.get_type().as_ptr() == class.as_ptr();
+        if self.kind(class) != Kind::Type || is_exact || types::is_immutable(meta.as_borrowed()) {
+            return None;
+        }
+        let method = PyString::intern(frame.py(), method);
+        let method = self.lookup(frame, &meta, method.as_any().as_borrowed())?;
+        if self.kind(method.as_borrowed()) != Kind::Function || self.is_stopped() {
+            return None;
+        }
+        let role = Role::Builtin(End::Truth);
+        let args = [class, object];
+        let result = self.call_linked(frame, role, None, method.as_borrowed(), &args, None);
+        let interrupts = |what: &'static str| self.stop(frame, Reason::OpaqueCall, what);
+        Some(End::Truth.finish(&[object], result, interrupts))
+    }
+}
+
+/// Whether the instruction that `frame` stands at is a call without `*args` and `**kwargs`.
+fn is_call(frame: &Frame<'_>) -> bool {
+    matches!(meaning_at(frame), Meaning::Call { .. })
+}
+
+/// Whether the instruction that `frame` stands at calls this very function with these very arguments.
+fn is_plain_call(frame: &Frame<'_>, callable: Borrowed<'_, '_>, args: &[Borrowed<'_, '_>]) -> bool {
+    if !is_call(frame) {
+        return false;
+    }
+    let stack = frame.stack();
+    let Some(first) = stack.len().checked_sub(args.len()) else { return false };
+    let ([.., None, Some(own)], given) = stack.split_at(first) else { return false };
+    let same = |(given, arg): (&Option<Borrowed<'_, '_>>, &Borrowed<'_, '_>)| {
+        given.is_some_and(|given| given.as_ptr() == arg.as_ptr())
+    };
+    own.as_ptr() == callable.as_ptr() && given.iter().zip(args).all(same)
+}
+
+fn find<'py>(ty: &Bound<'py, PyType>, name: &str) -> Option<Object<'py>> {
+    let name = PyString::intern(ty.py(), name);
+    types::lookup(ty.as_borrowed(), name.as_any().as_borrowed())
+}
+
+fn has(ty: &Bound<'_, PyType>, name: &str) -> bool {
+    find(ty, name).is_some()
+}
+
+/// Whether a method is the wrapper that keeps `__repr__` of a dataclass from recursion: what it asks for
+/// (the thread, an address) would be breaks of their own.
+fn is_guard(method: &Object<'_>) -> bool {
+    heap::function_code(method.as_borrowed())
+        .and_then(|code| stator_cpython::code::Code::of(code.as_borrowed()))
+        .is_some_and(|code| {
+            let file = heap::text(code.filename());
+            file.ends_with("/dataclasses.py") || file.ends_with("/reprlib.py")
+        })
+}

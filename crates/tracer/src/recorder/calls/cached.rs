@@ -1,0 +1,136 @@
+//! `functools.lru_cache`: a hit is a read of the cache, guarded by function and key.
+//!
+//! A miss runs the function natively, as a part of C code that this call alone has: what it leaves
+//! in the cache is what a replay must find there, so the guard speaks of the state behind it. If
+//! the cache was cleared since, the guard fails and the next trace fills it again.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyInt, PyString, PyTuple};
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::cached::keyword_mark;
+use stator_cpython::heap::function::{Field, value};
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{Result, ops};
+use stator_guards::Source;
+
+use crate::breaks::Reason;
+use crate::listeners;
+use crate::recorder::Recorder;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::{State, Stop};
+
+impl Recorder {
+    /// Calls a cached function.
+    pub(in crate::recorder) fn cached_call<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        keywords: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        // Its key is made of their values, and a miss runs natively.
+        self.concrete(frame, args, "the key of a cache");
+        let names = keywords.map(heap::tuple_items).unwrap_or_default();
+        let key = self.note(frame, |state| state.cache_key(callable, args, &names));
+        let result = {
+            let _native = stator_cpython::hook::Suspended::new(frame.py());
+            ops::call(callable, args, keywords)?
+        };
+        if let Some(key) = key {
+            self.note(frame, |state| {
+                state.adopt_cached(callable, key.as_borrowed(), result.as_borrowed())
+            });
+        }
+        Ok(result)
+    }
+}
+
+impl State {
+    /// The key that `functools.lru_cache` makes of arguments; the last ones have names.
+    fn cache_key<'py>(
+        &mut self,
+        function: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: &[Object<'py>],
+    ) -> std::result::Result<Object<'py>, Stop> {
+        let py = function.py();
+        let refuse = || (Reason::OpaqueCall, "a cached function of objects".to_string());
+        if let ([only], []) = (args, names)
+            && (only.is_exact_instance_of::<PyInt>() || only.is_exact_instance_of::<PyString>())
+        {
+            return Ok((*only).to_owned());
+        }
+        let (positional, named) = args.split_at(args.len() - names.len());
+        let mut parts = positional.to_vec();
+        if !names.is_empty() {
+            parts.push(keyword_mark(py).ok_or_else(refuse)?);
+            let pairs = names.iter().zip(named);
+            parts.extend(pairs.flat_map(|(name, value)| [name.as_borrowed(), *value]));
+        }
+        let key = PyTuple::new(py, parts).map_err(|_| refuse())?.into_any();
+        for arg in args {
+            if self.kind(*arg) == Kind::Constant && heap::is_constant(*arg) {
+                continue;
+            }
+            if !listeners::is_logger(*arg) {
+                return Err(refuse());
+            }
+            // What gives a message once. To the first call others may listen.
+            let is_known = stored_key(function, key.as_borrowed()).is_some();
+            if !is_known && listeners::of_logger(*arg).is_none() {
+                return Err((Reason::Told, "a log record that is given once".into()));
+            }
+        }
+        Ok(key)
+    }
+
+    /// Gives the result the source it has in the cache.
+    fn adopt_cached(
+        &mut self,
+        function: Borrowed<'_, '_>,
+        key: Borrowed<'_, '_>,
+        result: Borrowed<'_, '_>,
+    ) -> std::result::Result<(), Stop> {
+        let unknown =
+            || (Reason::OpaqueCall, "a cached function whose cache can't be read".to_string());
+        let source = self.source(function).ok_or_else(unknown)?;
+        let cache = value(function, Field::Cache).ok_or_else(unknown)?;
+        let stored = if heap::is_constant(key) {
+            key.to_owned()
+        } else {
+            stored_key(function, key).ok_or_else(unknown)?
+        };
+        let key = stored.as_borrowed();
+        let found = heap::dict_get(cache.as_borrowed(), key).ok_or_else(unknown)?;
+        let source = self.sources.intern(Source::Cache(source));
+        let id = self.objects.intern(key);
+        let text = || self.objects.repr(id, key);
+        let mut source = self.sources.dict_item(source, id, text);
+        let mut held = found;
+        if let Some(linked) = value(held.as_borrowed(), Field::CachedResult) {
+            source = self.sources.intern(Source::CachedResult(source));
+            held = linked;
+        }
+        if !held.is(result) {
+            return Err(unknown());
+        }
+        self.adopt(source, result)
+    }
+}
+
+/// The key in a function's cache that is made of the same objects, or of equal constants.
+fn stored_key<'py>(function: Borrowed<'_, 'py>, key: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+    let cache = value(function, Field::Cache)?;
+    let items = heap::tuple_items(key);
+    let is_same = |stored: &Object<'py>| {
+        let others = heap::tuple_items(stored.as_borrowed());
+        others.len() == items.len()
+            && others
+                .iter()
+                .zip(&items)
+                .all(|(stored, item)| heap::equal_keys(stored.as_borrowed(), item.as_borrowed()))
+    };
+    let keys = heap::dict_items(cache.as_borrowed()).into_iter().map(|(stored, _)| stored);
+    keys.filter(|stored| stored.is_exact_instance_of::<PyTuple>()).find(is_same)
+}

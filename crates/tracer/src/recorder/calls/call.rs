@@ -1,0 +1,699 @@
+//! Calls: finding the Python function they end in, or the class of the C function.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+use smallvec::SmallVec;
+use stator_cpython::frame::Frame;
+use stator_cpython::hook::Suspended;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::thread::Deferred;
+use stator_cpython::{Result, generic, ops};
+use stator_guards::GuardKind;
+
+use super::marked::break_message;
+use crate::breaks::Reason;
+use crate::compiling;
+use crate::disabled;
+use crate::functions::{Class, Model, Traits};
+use crate::marks;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::Origin;
+use crate::recorder::reads::attributes::Found;
+use crate::recorder::reads::descriptors::Descriptor;
+use crate::recorder::reads::whole_containers::is_plain;
+use crate::recorder::{Recorder, place};
+
+/// Arguments of one call: positional, then those named by `names`.
+pub type Args<'a, 'py> = SmallVec<[Borrowed<'a, 'py>; 8]>;
+
+/// The arguments of a method: its receiver, then those it was given.
+#[inline]
+pub(in crate::recorder) fn with_receiver<'a, 'py>(
+    receiver: Borrowed<'a, 'py>,
+    args: &[Borrowed<'a, 'py>],
+) -> Args<'a, 'py> {
+    let mut all = Args::new();
+    all.push(receiver);
+    for arg in args {
+        all.push(*arg);
+    }
+    all
+}
+
+impl Recorder {
+    /// Calls any object.
+    pub(in crate::recorder) fn call_object<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        self.guard_memo(frame, callable, args);
+        if self.is_stopped() {
+            return ops::call(callable, args, names);
+        }
+        match self.kind(callable) {
+            Kind::Function => self.call_function(frame, callable, args, names),
+            Kind::Builtin | Kind::TorchCallable => self.call_builtin(frame, callable, args, names),
+            Kind::Method => {
+                let (function, receiver) = heap::method_parts(callable);
+                let all = with_receiver(receiver.as_borrowed(), args);
+                self.call_object(frame, function.as_borrowed(), &all, names)
+            }
+            Kind::Type => self.construct(frame, callable, args, names),
+            Kind::Partial => self.call_partial(frame, callable, args, names),
+            Kind::Object | Kind::Module | Kind::Tuple | Kind::Dict | Kind::Singleton => {
+                match crate::compiled::unwrap(callable) {
+                    // A compiled function within another: part of its trace.
+                    Some(function) => {
+                        let function = function.as_any().as_borrowed();
+                        self.note(frame, |state| state.know_for_good(callable));
+                        self.vouch(frame, function);
+                        self.call_function(frame, function, args, names)
+                    }
+                    None => {
+                        if let Some(why) = disabled::reason(callable) {
+                            self.stop(frame, Reason::Disabled, why);
+                            return ops::call(callable, args, names);
+                        }
+                        self.call_instance(frame, callable, args, names)
+                    }
+                }
+            }
+            _ => {
+                self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
+                ops::call(callable, args, names)
+            }
+        }
+    }
+
+    /// Calls a Python function: as one operation if the table says so, else its frame is traced.
+    fn call_function<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        if let Some(result) = self.call_in_program(frame, callable, args, names) {
+            return result;
+        }
+        if let Some(result) = self.call_registered(frame, callable, args, names) {
+            return result;
+        }
+        match self.functions.class(callable) {
+            Some(Class::Instead(known)) => {
+                if let Some(function) = known.instead(callable) {
+                    return self.call_instead(frame, &function, callable, args, names);
+                }
+            }
+            // What other backends make of a graph doesn't give inference tensors.
+            Some(Class::Replaced(known)) if self.session.is_eager => {
+                if let Some(function) = known.instead(callable) {
+                    self.vouch(frame, function.as_borrowed());
+                    return self.call_function(frame, function.as_borrowed(), args, names);
+                }
+            }
+            Some(class @ Class::Model(Model::DeepCopy)) => {
+                return self.call_deep_copy(frame, class, callable, args, names);
+            }
+            Some(Class::Operation(operation))
+                if self.is_looked_into(operation, callable, args, names) =>
+            {
+                self.vouch(frame, callable);
+            }
+            Some(Class::IsCompiling) => {
+                return self.call_is_compiling(frame, callable, args, names);
+            }
+            Some(Class::Replaced(_)) | None => {}
+            Some(class) => return self.call_class(frame, class, callable, args, names),
+        }
+        if let Some(result) = self.call_marked(frame, callable, args, names) {
+            return result;
+        }
+        if self.functions.signatures().is_some_and(|known| known.is(callable)) {
+            return self.call_signature(frame, callable, args, names);
+        }
+        self.call_python(frame, callable, args, names)
+    }
+
+    /// Calls a Python function whose frame is traced.
+    pub(in crate::recorder) fn call_python<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        let waits = self.links.wait(frame);
+        let result = ops::call(callable, args, names);
+        self.behind(frame, || {
+            self.links.returned(waits);
+            if let Ok(value) = &result
+                && ops::is_generator(value)
+            {
+                self.note_generator(frame, value);
+            }
+        });
+        if result.is_err() {
+            self.note(frame, |state| state.refused_arguments(callable));
+        }
+        result
+    }
+
+    /// Calls a function that does the same and can be traced.
+    fn call_instead<'py>(
+        &self,
+        frame: &Frame<'py>,
+        function: &Object<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        self.vouch(frame, function.as_borrowed());
+        let traced = self.call_function(frame, function.as_borrowed(), args, names)?;
+        let result = {
+            let _native = Suspended::new(frame.py());
+            ops::call(callable, args, names)?
+        };
+        if !result.is(&traced) {
+            // A logger whose level was set behind its back knows it by its cache alone.
+            self.stop(
+                frame,
+                Reason::Unsupported,
+                format!("{} by a cache", heap::name_of(callable)),
+            );
+        }
+        Ok(result)
+    }
+
+    /// Calls a C function or method.
+    fn call_builtin<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        // A method bound by C code (`x.add`): called through its descriptor, the receiver in front.
+        if let Some((receiver, descriptor)) = heap::bound_builtin(callable) {
+            self.know_generator(frame, callable, receiver.as_borrowed());
+            self.know_receiver(frame, receiver.as_borrowed());
+            let all = with_receiver(receiver.as_borrowed(), args);
+            return self.call_builtin(frame, descriptor.as_borrowed(), &all, names);
+        }
+        if let Some((receiver, descriptor)) = generic::wrapper_parts(callable) {
+            self.know_receiver(frame, receiver.as_borrowed());
+            let all = with_receiver(receiver.as_borrowed(), args);
+            return self.call_builtin(frame, descriptor.as_borrowed(), &all, names);
+        }
+        if let Some(result) = self.call_registered(frame, callable, args, names) {
+            return result;
+        }
+        if let Some(class) = self.functions.class(callable) {
+            return self.call_class(frame, class, callable, args, names);
+        }
+        if let Some(polyfill) = marks::substitute_of_torch(callable) {
+            self.vouch(frame, polyfill.as_borrowed());
+            return self.call_object(frame, polyfill.as_borrowed(), args, names);
+        }
+        if self.kind(callable) == Kind::TorchCallable {
+            return self.call_operator(frame, callable, args, names);
+        }
+        self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
+        ops::call(callable, args, names)
+    }
+
+    /// `ref()` of an outside weak reference: the reference and what it refers to are guarded by
+    /// identity.
+    fn call_weakref<'py>(
+        &self,
+        frame: &Frame<'py>,
+        reference: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        self.release_referent(frame, reference);
+        let referent = ops::call(reference, &[], None)?;
+        self.note(frame, |state| {
+            let unknown = || (Reason::UnknownOrigin, "what a weak reference refers to".to_string());
+            let source = state.source(reference).ok_or_else(unknown)?;
+            let id = state.object(reference);
+            state.guard(source, GuardKind::Is(id));
+            if referent.is_none() {
+                return Ok(());
+            }
+            let source = state.source(referent.as_borrowed()).ok_or_else(unknown)?;
+            let id = state.object(referent.as_borrowed());
+            state.guard(source, GuardKind::Is(id));
+            Ok(())
+        });
+        Ok(referent)
+    }
+
+    /// Calls something the function table knows.
+    pub(in crate::recorder) fn call_class<'py>(
+        &self,
+        frame: &Frame<'py>,
+        class: &Class,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        self.links.clear();
+        if !matches!(class, Class::Operation(_)) {
+            self.tally.call();
+        }
+        if matches!(class, Class::StateRead) {
+            self.refuse_numbers_of_state(frame, callable, args);
+        }
+        let is_plain =
+            matches!(class, Class::Operation(_) | Class::GraphBreak | Class::IsCompiling);
+        if self.meets_symbols() && !is_plain {
+            return self.symbolic_call(frame, class, callable, args, names);
+        }
+        self.call_known(frame, class, callable, args, names)
+    }
+
+    /// Asks whether a compiler is at work. By default plain code says so itself.
+    fn call_is_compiling<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        let answer = compiling::answer();
+        self.note(frame, |state| {
+            state.asked = Some(answer);
+            Ok(())
+        });
+        if answer {
+            self.links.clear();
+            self.tally.steer();
+            return Ok(pyo3::types::PyBool::new(frame.py(), true).to_owned().into_any());
+        }
+        self.session.asked(|| place(frame));
+        if self.kind(callable) == Kind::Function {
+            return self.call_python(frame, callable, args, names);
+        }
+        self.links.clear();
+        ops::call(callable, args, names)
+    }
+
+    /// As [`Recorder::call_class`], where no symbolic numbers may be met.
+    pub(in crate::recorder) fn call_known<'py>(
+        &self,
+        frame: &Frame<'py>,
+        class: &Class,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        match class {
+            Class::Operation(operation) => {
+                self.tensor_call(frame, operation, callable, args, names)
+            }
+            Class::Pure => self.pure_call(frame, callable, args, names),
+            Class::Transparent => {
+                args.iter().for_each(|arg| self.guard_callback(frame, *arg));
+                self.transparent_call(frame, callable, args, names)
+            }
+            // What it makes only holds a callable: calls of that are met where they happen.
+            Class::Constructor => self.transparent_call(frame, callable, args, names),
+            Class::Model(model) => {
+                let _calling = self.calling(frame, *model, callable, args);
+                self.model_call(frame, *model, callable, args, names)
+            }
+            Class::IsCompiling => self.call_is_compiling(frame, callable, args, names),
+            Class::StateRead => {
+                let opaque = args.iter().find(|arg| self.kind(**arg) == Kind::Opaque);
+                if let Some(opaque) = opaque {
+                    let (name, of) = (heap::name_of(callable), heap::type_name(*opaque));
+                    self.stop(frame, Reason::Unsupported, format!("{name} of a {of}"));
+                }
+                if self.asks_under_device(callable, args) {
+                    return Ok(pyo3::types::PyBool::new(frame.py(), false).to_owned().into_any());
+                }
+                let _native = Suspended::new(frame.py());
+                let _deferred = Deferred::new(frame.py());
+                let result = ops::call(callable, args, names);
+                if let Ok(value) = &result {
+                    self.note(frame, |state| match state.kind(value.as_borrowed()) {
+                        Kind::Constant => Ok(()),
+                        Kind::Tuple | Kind::List => state.register(value.as_borrowed()),
+                        _ => Err((Reason::OpaqueCall, heap::name_of(callable))),
+                    });
+                }
+                result
+            }
+            Class::GraphBreak => {
+                self.stop(frame, Reason::Requested, break_message(args));
+                ops::call(callable, args, names)
+            }
+            // A program gives no warnings: they are given while it is traced.
+            Class::Emitter(_) if self.session.program.is_some() => {
+                let _native = Suspended::new(frame.py());
+                ops::call(callable, args, names)
+            }
+            Class::Emitter(emitter) => self.emit(frame, *emitter, callable, args, names),
+            Class::Instead(_) | Class::Replaced(_) => {
+                self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
+                ops::call(callable, args, names)
+            }
+            Class::Untraceable(reason) => {
+                self.stop(frame, *reason, heap::name_of(callable));
+                ops::call(callable, args, names)
+            }
+        }
+    }
+
+    /// A function of argument values: fine on constants and containers of constants.
+    pub(in crate::recorder) fn pure_call<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        self.concrete(frame, args, "read by a function of values");
+        self.note(frame, |state| {
+            args.iter().try_for_each(|arg| {
+                state.adopt_deep(*arg)?;
+                if is_plain(state, *arg) {
+                    Ok(())
+                } else {
+                    let detail =
+                        format!("{} of a {}", heap::name_of(callable), heap::type_name(*arg));
+                    Err((Reason::OpaqueCall, detail))
+                }
+            })
+        });
+        let result = {
+            // `torch.device()` asks the mode of another device.
+            let _native = self.is_under_device().then(|| Suspended::new(frame.py()));
+            ops::call(callable, args, names)?
+        };
+        self.note(frame, |state| state.register(result.as_borrowed()));
+        Ok(result)
+    }
+
+    /// A function that only moves references or calls its arguments back.
+    pub(in crate::recorder) fn transparent_call<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        let traits = self.functions.traits(callable);
+        self.note(frame, |state| {
+            state.hands_on = traits.has(Traits::HANDS_ON);
+            let adopted = args.iter().try_for_each(|arg| {
+                if state.kind(*arg) == Kind::Iterator && state.source(*arg).is_some() {
+                    return Err((Reason::OutsideIterator, heap::type_name(*arg)));
+                }
+                if state.kind(*arg) == Kind::Opaque {
+                    return Err((Reason::Unsupported, heap::type_name(*arg)));
+                }
+                state.adopt_deep(*arg)
+            });
+            state.hands_on = false;
+            adopted?;
+            state.note_searched(self.functions, callable, args);
+            Ok(())
+        });
+        for arg in args {
+            if matches!(self.kind(*arg), Kind::Set | Kind::FrozenSet)
+                && !traits.has(Traits::UNORDERED)
+            {
+                self.note(frame, |state| state.check_order(*arg));
+            }
+            self.guard_protocol(frame, *arg, CALLED_BACK);
+            if matches!(self.kind(*arg), Kind::List | Kind::Tuple | Kind::Dict | Kind::Set) {
+                let items = if self.kind(*arg) == Kind::Set {
+                    heap::set_items(*arg)
+                } else {
+                    heap::children(*arg)
+                };
+                for item in items {
+                    self.guard_protocol(frame, item.as_borrowed(), CALLED_BACK);
+                }
+            }
+        }
+        let call = || ops::call(callable, args, names);
+        let result =
+            if collects_generator(callable, args) { call()? } else { self.with_mode(frame, call)? };
+        self.note(frame, |state| state.register(result.as_borrowed()));
+        Ok(result)
+    }
+
+    /// Ends the trace if nobody vouches for the receiver of a bound C method: a method that was
+    /// bound outside is known by identity, but what it is bound to is not.
+    fn know_receiver(&self, frame: &Frame<'_>, receiver: Borrowed<'_, '_>) {
+        self.note(frame, |state| match state.kind(receiver) {
+            Kind::Constant | Kind::Type | Kind::Module | Kind::Function | Kind::Singleton => Ok(()),
+            _ if state.origin(receiver).is_some() || heap::is_constant(receiver) => Ok(()),
+            _ => Err((
+                Reason::UnknownOrigin,
+                format!("a method bound to a {}", heap::type_name(receiver)),
+            )),
+        });
+    }
+
+    /// Whether methods of an object read nothing from outside: a constant, or made by this trace.
+    fn is_own(&self, object: Borrowed<'_, '_>) -> bool {
+        self.kind(object) == Kind::Constant
+            || (self.origin(object) == Some(Origin::Fresh) && self.kind(object) != Kind::Iterator)
+    }
+
+    /// Ends the trace if C code is given a callable that reads what no guard speaks of. Python
+    /// functions are traced when they are entered; C functions must be ones that only compute.
+    pub(in crate::recorder) fn guard_callback(
+        &self,
+        frame: &Frame<'_>,
+        argument: Borrowed<'_, '_>,
+    ) {
+        if self.is_stopped() {
+            return;
+        }
+        if let Some(why) = disabled::reason(argument) {
+            return self.stop(frame, Reason::Disabled, why);
+        }
+        let fine = match self.kind(argument) {
+            _ if self.is_marked(argument) => false,
+            Kind::Builtin => match self.functions.class(argument) {
+                _ if heap::bound_builtin(argument)
+                    .is_some_and(|(receiver, _)| !self.is_own(receiver.as_borrowed())) =>
+                {
+                    false
+                }
+                _ if heap::bound_builtin(argument).is_some() => true,
+                Some(Class::Pure | Class::Operation(_) | Class::StateRead) => true,
+                Some(Class::Model(model)) => matches!(
+                    model,
+                    Model::Len
+                        | Model::Scalar
+                        | Model::Binary(_)
+                        | Model::Unary(_)
+                        | Model::Compare(_)
+                        | Model::IsInstance
+                ),
+                _ => false,
+            },
+            Kind::Function => !self.functions.is_tensor_hash(argument),
+            // Bound by the evaluator: the receiver's state is what the method reads.
+            Kind::Method => {
+                let (function, receiver) = heap::method_parts(argument);
+                self.kind(function.as_borrowed()) != Kind::Builtin
+                    || self.is_own(receiver.as_borrowed())
+            }
+            Kind::Partial => {
+                let (function, ..) = heap::partial_parts(argument);
+                self.guard_callback(frame, function.as_borrowed());
+                true
+            }
+            Kind::Object => {
+                let ty = argument.get_type();
+                let own = stator_cpython::heap::types::slot(
+                    ty.as_borrowed(),
+                    stator_cpython::heap::types::SlotName::Call,
+                );
+                own != stator_cpython::heap::types::Slot::Native
+                    || heap::type_name(argument) == "itemgetter"
+            }
+            _ => true,
+        };
+        if !fine {
+            let detail = format!("{} called by C code", heap::name_of(argument));
+            self.stop(frame, Reason::OpaqueCall, detail);
+        }
+    }
+
+    /// Gives a function that a guarded class attribute led to an origin.
+    pub(in crate::recorder) fn vouch(&self, frame: &Frame<'_>, function: Borrowed<'_, '_>) {
+        self.note(frame, |state| {
+            if state.origin(function).is_none() && state.kind(function) != Kind::Constant {
+                state.anchor(function);
+            }
+            Ok(())
+        });
+    }
+
+    /// `CALL_FUNCTION_EX`.
+    pub(in crate::recorder) fn call_unpacked<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: Borrowed<'_, 'py>,
+        kwargs: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        let pairs = kwargs.filter(|kwargs| heap::dict_length(*kwargs) > 0);
+        let pairs = pairs.map_or_else(Vec::new, heap::dict_items);
+        // The stack holds the tuple, and nobody changes one.
+        let items = args.cast::<PyTuple>().expect("positional arguments are a tuple");
+        let mut all: Args<'_, 'py> = items.iter_borrowed().collect();
+        if pairs.is_empty() {
+            return self.call_object(frame, callable, &all, None);
+        }
+        all.extend(pairs.iter().map(|(_, value)| value.as_borrowed()));
+        let Ok(names) = PyTuple::new(frame.py(), pairs.iter().map(|(name, _)| name)) else {
+            return ops::call_ex(callable, args, kwargs);
+        };
+        if !pairs.iter().all(|(name, _)| name.is_instance_of::<pyo3::types::PyString>()) {
+            self.stop(frame, Reason::OpaqueCall, "keywords that are no strings");
+            return ops::call_ex(callable, args, kwargs);
+        }
+        self.call_object(frame, callable, &all, Some(names.as_any().as_borrowed()))
+    }
+
+    /// An operation that C code called: recorded if it is one of the table's, else a break.
+    pub(in crate::recorder) fn call_operation<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: Borrowed<'_, 'py>,
+        kwargs: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        match self.functions.class(callable) {
+            Some(Class::Operation(_) | Class::StateRead) => {}
+            _ => self.stop(
+                frame,
+                Reason::OpaqueCall,
+                format!("{} on a tensor, called by C code", heap::name_of(callable)),
+            ),
+        }
+        self.call_unpacked(frame, callable, args, kwargs)
+    }
+
+    /// `functools.partial`: its function with its arguments in front.
+    fn call_partial<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        let (function, first, keywords) = heap::partial_parts(callable);
+        let first = heap::tuple_items(first.as_borrowed());
+        let merged = PyDict::new(frame.py());
+        let pairs;
+        let given = names.map_or(0, |names| heap::tuple_items(names).len());
+        let (positional, named) = args.split_at(args.len() - given);
+        let mut all: Args<'_, 'py> = first.iter().map(|item| item.as_borrowed()).collect();
+        all.extend_from_slice(positional);
+        for (key, value) in heap::dict_items(keywords.as_borrowed()) {
+            merged.set_item(key, value).expect("keyword names are strings");
+        }
+        if let Some(names) = names {
+            for (name, value) in heap::tuple_items(names).iter().zip(named) {
+                merged.set_item(name, *value).expect("keyword names are strings");
+            }
+        }
+        pairs = heap::dict_items(merged.as_any().as_borrowed());
+        all.extend(pairs.iter().map(|(_, value)| value.as_borrowed()));
+        let names = PyTuple::new(frame.py(), pairs.iter().map(|(name, _)| name))
+            .expect("as many as counted");
+        let names = (!pairs.is_empty()).then(|| names.as_any().as_borrowed());
+        self.call_object(frame, function.as_borrowed(), &all, names)
+    }
+
+    /// An instance of a class with `__call__`.
+    fn call_instance<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        let ty = callable.get_type();
+        let name = pyo3::intern!(frame.py(), "__call__").as_any().as_borrowed();
+        let Some(found) = self.lookup(frame, &ty, name) else {
+            return ops::call(callable, args, names);
+        };
+        if self.kind(found.as_borrowed()) == Kind::Function {
+            let all = with_receiver(callable, args);
+            return self.call_object(frame, found.as_borrowed(), &all, names);
+        }
+        if self.binding(frame, &ty, name, found.as_borrowed()) == Descriptor::Member {
+            // What the object has in that slot is called: a compiled module.
+            let own = self.member(frame, found.as_borrowed(), callable, name)?;
+            if let Found::Value(own) = own {
+                return self.call_object(frame, own.as_borrowed(), args, names);
+            }
+        }
+        if heap::is_weak_reference(callable) && args.is_empty() {
+            return self.call_weakref(frame, callable);
+        }
+        if names.is_none()
+            && let Some(result) = self.call_getter(frame, callable, args)
+        {
+            return result;
+        }
+        if heap::is_builtin_alias(callable)
+            && self.is_fresh(callable)
+            && let Ok(origin) = callable.getattr("__origin__")
+        {
+            // Instances of builtin classes don't keep what they were made by.
+            return self.call_object(frame, origin.as_borrowed(), args, names);
+        }
+        if heap::type_name(callable) == "_lru_cache_wrapper" {
+            return self.cached_call(frame, callable, args, names);
+        }
+        if self.kind(found.as_borrowed()) == Kind::Descriptor
+            || self.origin(callable).is_none()
+            || self.functions.class(found.as_borrowed()).is_none()
+        {
+            self.stop(frame, Reason::OpaqueCall, heap::type_name(callable));
+        }
+        self.concrete(frame, args, "read by C code");
+        ops::call(callable, args, names)
+    }
+}
+
+/// Whether a call only makes a list or a tuple of what a generator yields: whoever makes that is a Python
+/// frame, so C code calls no operation itself.
+fn collects_generator(callable: Borrowed<'_, '_>, args: &[Borrowed<'_, '_>]) -> bool {
+    let py = callable.py();
+    matches!(args, [generator] if ops::is_generator(generator))
+        && (callable.is(py.get_type::<PyTuple>()) || callable.is(py.get_type::<PyList>()))
+}
+
+/// The special methods that C functions of the table's transparent class call back.
+const CALLED_BACK: &[&str] = &[
+    "__iter__",
+    "__next__",
+    "__len__",
+    "__length_hint__",
+    "__lt__",
+    "__gt__",
+    "__eq__",
+    "__bool__",
+    "__getitem__",
+    "__hash__",
+    "__reversed__",
+    "__add__",
+    "__radd__",
+    "__call__",
+    "keys",
+];

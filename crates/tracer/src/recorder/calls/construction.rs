@@ -1,0 +1,222 @@
+//! Construction: what `type.__call__` does, so that a graph break in a class's `__new__` or `__init__`
+//! is a break in an inlined call.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyFunction, PyTuple, PyType};
+use stator_bytecode::Meaning;
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::types;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{Result, generic, ops};
+use stator_evaluator::{Role, called_class};
+
+use super::call::with_receiver;
+use crate::breaks::Reason;
+use crate::functions::{Class, Model};
+use crate::recorder::Recorder;
+use crate::recorder::links::meaning_at;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::Origin;
+
+impl Recorder {
+    /// A class: `type.__call__` is followed to `__new__` and `__init__`.
+    pub(in crate::recorder) fn construct<'py>(
+        &self,
+        frame: &Frame<'py>,
+        class: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        self.links.clear();
+        if let Some(known) = self.functions.class(class) {
+            return self.call_class(frame, known, class, args, names);
+        }
+        let ty = class.cast::<PyType>().expect("the kind says it is a class");
+        let py = frame.py();
+        let meta = ty.get_type();
+        if !meta.is(py.get_type::<PyType>()) {
+            let name = pyo3::intern!(py, "__call__").as_any().as_borrowed();
+            match self.lookup(frame, &meta, name) {
+                Some(found) if self.kind(found.as_borrowed()) == Kind::Function => {
+                    let all = with_receiver(class, args);
+                    return self.call_linked(
+                        frame,
+                        Role::Callee,
+                        None,
+                        found.as_borrowed(),
+                        &all,
+                        names,
+                    );
+                }
+                _ => {}
+            }
+        }
+        self.instantiate(frame, &ty, args, names)
+    }
+
+    /// What `type.__call__` does.
+    pub(in crate::recorder) fn instantiate<'py>(
+        &self,
+        frame: &Frame<'py>,
+        ty: &Bound<'py, PyType>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        let py = frame.py();
+        let class = ty.as_any().as_borrowed();
+        let new = self.lookup(frame, ty, pyo3::intern!(py, "__new__").as_any().as_borrowed());
+        let init = self.lookup(frame, ty, pyo3::intern!(py, "__init__").as_any().as_borrowed());
+        let (Some(new), Some(init)) = (new, init) else { return call_type(class, args, names) };
+        let new = heap::wrapped_function(new.as_borrowed());
+        self.vouch(frame, new.as_borrowed());
+        if self.kind(new.as_borrowed()) == Kind::Function {
+            let all = with_receiver(class, args);
+            let made = if waits_on_stack(frame, class, args) {
+                self.call_linked(frame, Role::New, None, new.as_borrowed(), &all, names)?
+            } else {
+                self.call_object(frame, new.as_borrowed(), &all, names)?
+            };
+            return self.initialized(frame, class, made, args, names);
+        }
+        let known = self.functions.class(new.as_borrowed());
+        let new_is_default = matches!(known, Some(Class::Model(Model::New)));
+        if !new_is_default && known.is_none() {
+            let detail = heap::name_of(class);
+            self.stop(frame, Reason::OpaqueCall, format!("creation of a {detail}"));
+            return call_type(class, args, names);
+        }
+        if self.kind(init.as_borrowed()) != Kind::Function {
+            // Exceptions, plain objects, containers of builtin bases.
+            self.concrete(frame, args, "the creation of an object");
+            self.note(frame, |state| args.iter().try_for_each(|arg| state.adopt_deep(*arg)));
+            let result = call_type(class, args, names)?;
+            self.note(frame, |state| {
+                if state.origin(result.as_borrowed()).is_none() {
+                    state.set_fresh(result.as_borrowed());
+                }
+                Ok(())
+            });
+            return Ok(result);
+        }
+        // `__new__` first, then `__init__` in Python on a known object.
+        let object = if new_is_default {
+            generic::new_object(ty, args, names)?
+        } else {
+            let all = with_receiver(class, args);
+            self.call_object(frame, new.as_borrowed(), &all, names)?
+        };
+        self.initialized(frame, class, object, args, names)
+    }
+
+    /// What `type.__call__` does with what `__new__` has made: the object's own `__init__`, if it is an
+    /// instance of the class.
+    pub(in crate::recorder) fn initialized<'py>(
+        &self,
+        frame: &Frame<'py>,
+        class: Borrowed<'_, 'py>,
+        object: Object<'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        if self.stopped.get() {
+            return ops::initialized(class, object, args, names);
+        }
+        let made = object.clone();
+        self.part(
+            frame.py(),
+            || self.followed_to_init(frame, class, object, args, names),
+            || ops::initialized(class, made, args, names),
+        )
+    }
+
+    fn followed_to_init<'py>(
+        &self,
+        frame: &Frame<'py>,
+        class: Borrowed<'_, 'py>,
+        object: Object<'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        let own = object.get_type();
+        let ty = class.cast::<PyType>().expect("a class was called");
+        if !generic::is_subtype(&own, &ty) {
+            return Ok(object);
+        }
+        let name = pyo3::intern!(frame.py(), "__init__").as_any().as_borrowed();
+        let Some(init) = self.lookup(frame, &own, name) else {
+            return ops::initialized(class, object, args, names);
+        };
+        self.note(frame, |state| {
+            if !matches!(state.origin(object.as_borrowed()), Some(Origin::Source(_))) {
+                state.set_fresh(object.as_borrowed());
+            }
+            Ok(())
+        });
+        let known = self.functions.class(init.as_borrowed());
+        if matches!(known, Some(Class::Model(Model::Nothing))) {
+            return Ok(object);
+        }
+        let receiver = object.clone();
+        let all = with_receiver(receiver.as_borrowed(), args);
+        if self.kind(init.as_borrowed()) != Kind::Function {
+            if known.is_none() || self.kind(init.as_borrowed()) != Kind::Builtin {
+                self.stop(frame, Reason::OpaqueCall, heap::name_of(init.as_borrowed()));
+                return ops::initialized(class, object, args, names);
+            }
+            self.call_object(frame, init.as_borrowed(), &all, names)?;
+            return Ok(object);
+        }
+        let held = Some(object.clone());
+        let result = self.call_linked(frame, Role::Init, held, init.as_borrowed(), &all, names)?;
+        if !result.is_none() {
+            return Err(generic::raise_init_result(result.as_borrowed()));
+        }
+        Ok(object)
+    }
+}
+
+/// `type.__call__`, where the class's metaclass has a `__call__` in Python: that one is calling.
+fn call_type<'py>(
+    class: Borrowed<'_, 'py>,
+    args: &[Borrowed<'_, 'py>],
+    names: Option<Borrowed<'_, 'py>>,
+) -> Result<Object<'py>> {
+    let py = class.py();
+    let name = pyo3::intern!(py, "__call__").as_any().as_borrowed();
+    let found = |ty: &Bound<'py, PyType>| types::lookup(ty.as_borrowed(), name);
+    let is_python =
+        found(&class.get_type()).is_some_and(|call| call.is_instance_of::<PyFunction>());
+    match found(&py.get_type::<PyType>()) {
+        Some(call) if is_python => {
+            let all = with_receiver(class, args);
+            ops::call(call.as_borrowed(), &all, names)
+        }
+        _ => ops::call(class, args, names),
+    }
+}
+
+/// Whether the instruction that `frame` stands at calls this very class with these very arguments.
+fn waits_on_stack(frame: &Frame<'_>, class: Borrowed<'_, '_>, args: &[Borrowed<'_, '_>]) -> bool {
+    let stack = frame.stack();
+    let calls = |at: usize| {
+        let callable = stack.len().checked_sub(at + 1).and_then(|at| stack[at]);
+        callable.is_some_and(|callable| called_class(callable).as_ptr() == class.as_ptr())
+    };
+    match (meaning_at(frame), stack) {
+        (Meaning::Call { .. }, _) => {
+            let given = &stack[stack.len().saturating_sub(args.len())..];
+            let same = |(given, arg): (&Option<Borrowed<'_, '_>>, &Borrowed<'_, '_>)| {
+                given.is_some_and(|given| given.as_ptr() == arg.as_ptr())
+            };
+            let is_alone =
+                stack.len().checked_sub(args.len() + 2).is_some_and(|at| stack[at].is_none());
+            is_alone && calls(args.len()) && given.iter().zip(args).all(same)
+        }
+        (Meaning::CallUnpacked { .. }, [.., Some(last)]) => {
+            let is_tuple = last.is_exact_instance_of::<PyTuple>();
+            (is_tuple && calls(1)) || (last.is_exact_instance_of::<PyDict>() && calls(2))
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,485 @@
+//! `copy.deepcopy`. Followed step by step it would end the trace at its first object, because its memo is
+//! keyed by addresses. So it is done in one piece where nothing of the user's takes part. Where classes
+//! read their attributes in Python, its functions are followed, and the addresses left out: they are
+//! keys of the memo, which nobody but these functions sees.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple, PyType};
+use rustc_hash::FxHashSet;
+use stator_cpython::frame::Frame;
+use stator_cpython::generic;
+use stator_cpython::heap::dict::{self, Peek};
+use stator_cpython::heap::function::{Field, value};
+use stator_cpython::heap::types::{Slot, SlotName};
+use stator_cpython::hook::Suspended;
+use stator_cpython::modules;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{Result, ops};
+
+use crate::breaks::Reason;
+use crate::functions::{Class, Copying, Determined, Operation};
+use crate::recorder::Recorder;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::{Origin, State, Stop};
+
+/// What of a class `object.__reduce_ex__` asks.
+const REDUCED: &[&str] = &["__reduce__", "__getstate__", "__getnewargs__", "__getnewargs_ex__"];
+
+/// What of a class `copy.deepcopy` asks, apart from how it reads attributes.
+const ASKED: &[&str] = &[
+    "__deepcopy__",
+    "__reduce_ex__",
+    "__reduce__",
+    "__getstate__",
+    "__getnewargs__",
+    "__getnewargs_ex__",
+    "__setstate__",
+    "__new__",
+];
+
+/// How a class reads attributes.
+const READS: &[&str] = &["__getattribute__", "__getattr__"];
+
+/// Tables that say how instances of a class are copied: module and name.
+const TABLES: [(&str, &str); 2] = [("copyreg", "dispatch_table"), ("copy", "_deepcopy_dispatch")];
+
+/// About how many instructions `copy.deepcopy` spends on an object.
+const COPYING: u64 = 60;
+
+/// Objects that hold each other further down than this aren't copied in one piece.
+const DEEPEST: usize = 200;
+
+/// How an object is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    /// Nothing of the user's takes part.
+    InOnePiece,
+    /// Nothing but functions that read attributes.
+    InSteps,
+}
+
+/// The memo of a copy that is made in steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Memo {
+    /// None is.
+    #[default]
+    None,
+    /// It is yet to be made.
+    Awaited,
+    /// It has this address.
+    At(usize),
+}
+
+impl Memo {
+    /// Whether it is this object.
+    pub fn is(self, object: Borrowed<'_, '_>) -> bool {
+        self == Self::At(object.as_ptr() as usize)
+    }
+}
+
+impl Recorder {
+    /// Calls `copy.deepcopy`.
+    pub(in crate::recorder) fn call_deep_copy<'py>(
+        &self,
+        frame: &Frame<'py>,
+        class: &Class,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        let follow = || self.call_python(frame, callable, args, names);
+        let (object, is_outermost) = match (args, names) {
+            ([object], None) => (*object, true),
+            ([object, memo], None) if self.is_memo(frame, *memo) => (*object, false),
+            _ => return follow(),
+        };
+        let manner = match self.kind(object) {
+            Kind::Tensor if is_outermost && !has_attributes(object) => Some(Manner::InOnePiece),
+            _ => self.manner(object, &mut FxHashSet::default(), 0),
+        };
+        match manner {
+            Some(Manner::InOnePiece) => self.call_class(frame, class, callable, args, names),
+            Some(Manner::InSteps) if is_outermost => {
+                let outer = self.exchange_memo(Memo::Awaited);
+                let copy = follow();
+                self.exchange_memo(outer);
+                copy
+            }
+            _ => follow(),
+        }
+    }
+
+    fn exchange_memo(&self, memo: Memo) -> Memo {
+        let state = self.state.try_borrow_mut();
+        state.map_or(Memo::None, |mut state| std::mem::replace(&mut state.memo, memo))
+    }
+
+    /// Whether `id()` is asked for a key of the memo.
+    pub(in crate::recorder) fn keys_memo(&self, frame: &Frame<'_>) -> bool {
+        let known = self.state.try_borrow().map_or(Memo::None, |state| state.memo);
+        if known == Memo::None || !self.copies(frame) {
+            return false;
+        }
+        let Some(memo) = memo_of(frame) else { return false };
+        if known == Memo::Awaited && memo.is_exact_instance_of::<PyDict>() {
+            self.exchange_memo(Memo::At(memo.as_ptr() as usize));
+            return true;
+        }
+        known.is(memo.as_borrowed())
+    }
+
+    /// Whether a frame is one of `copy.deepcopy`'s.
+    fn copies(&self, frame: &Frame<'_>) -> bool {
+        let code = frame.code();
+        self.functions.copying().is_some_and(|known| known.has_code(code.object()))
+    }
+
+    /// Whether this is the memo of the copy that is being made, in the hands of those who make it.
+    fn is_memo(&self, frame: &Frame<'_>, memo: Borrowed<'_, '_>) -> bool {
+        self.state.try_borrow().is_ok_and(|state| state.memo.is(memo)) && self.copies(frame)
+    }
+
+    /// Ends the trace before the memo gets into other hands.
+    #[inline]
+    pub(in crate::recorder) fn guard_memo(
+        &self,
+        frame: &Frame<'_>,
+        callable: Borrowed<'_, '_>,
+        args: &[Borrowed<'_, '_>],
+    ) {
+        let Ok(memo) = self.state.try_borrow().map(|state| state.memo) else { return };
+        let Memo::At(_) = memo else { return };
+        let is_handed = args.iter().any(|arg| memo.is(*arg));
+        let is_known = |copying: &Copying| copying.has(callable);
+        if is_handed
+            && self.kind(callable) != Kind::Builtin
+            && !self.functions.copying().is_some_and(is_known)
+        {
+            self.stop(frame, Reason::Identity, "the memo of copy.deepcopy");
+        }
+    }
+
+    /// Where in `chain` frames of `copy.deepcopy` begin.
+    pub(in crate::recorder) fn copying_begins(&self, chain: &[Frame<'_>]) -> Option<usize> {
+        chain.iter().position(|frame| self.copies(frame))
+    }
+
+    /// How an object is copied; `None`: by code that may do anything.
+    fn manner(
+        &self,
+        object: Borrowed<'_, '_>,
+        seen: &mut FxHashSet<usize>,
+        depth: usize,
+    ) -> Option<Manner> {
+        let kind = self.kind(object);
+        let exact = heap::is_builtin_type(object.get_type().as_any().as_borrowed());
+        let mut manner = Manner::InOnePiece;
+        let is_leaf = matches!(kind, Kind::Constant | Kind::Function | Kind::Type);
+        if is_leaf || !seen.insert(object.as_ptr() as usize) {
+            return Some(manner);
+        }
+        let parts = match kind {
+            _ if depth > DEEPEST => return None,
+            Kind::List | Kind::Tuple if exact => heap::children(object),
+            Kind::Dict if exact => {
+                let items = heap::dict_items(object).into_iter();
+                items.flat_map(|(key, value)| [key, value]).collect()
+            }
+            Kind::Set if exact => heap::set_items(object),
+            Kind::Object => {
+                manner = manner_of_instance(object)?;
+                match dict::peek_instance_dict(object) {
+                    Peek::Dict(dict) => heap::children(dict.as_borrowed()),
+                    Peek::NotYet | Peek::NoPlace => Vec::new(),
+                }
+            }
+            _ => return None,
+        };
+        for part in parts {
+            if self.manner(part.as_borrowed(), seen, depth + 1)? == Manner::InSteps {
+                manner = Manner::InSteps;
+            }
+        }
+        Some(manner)
+    }
+
+    /// `copy.deepcopy` in one piece.
+    pub(in crate::recorder) fn deep_copy<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+    ) -> Result<Object<'py>> {
+        let object = args[0];
+        if self.kind(object) == Kind::Tensor {
+            // What a program adds to a tensor is copied with it.
+            self.note(frame, |state| match state.instance_dict(object) {
+                Some(dict) => state.adopt_keys(dict.as_borrowed()),
+                None => Ok(()),
+            });
+            let name = "copy.deepcopy".into();
+            let operation = Operation { name, is_method: false, determined: Determined::EagerOnly };
+            return self.tensor_call(frame, &operation, callable, args, None);
+        }
+        let mut copied = FxHashSet::default();
+        self.guard_copied(frame, object, &mut copied);
+        self.tally.instructions(COPYING * copied.len() as u64);
+        let copy = {
+            let _native = Suspended::new(frame.py());
+            ops::call(callable, args, None)?
+        };
+        self.note(frame, |state| {
+            state.register_copy(copy.as_borrowed(), &mut FxHashSet::default())
+        });
+        Ok(copy)
+    }
+
+    /// `object.__reduce_ex__`.
+    pub(in crate::recorder) fn reduce<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        self.guard_protocol(frame, object, REDUCED);
+        self.note(frame, |state| {
+            if state.kind(object) != Kind::Object {
+                let detail = format!("a copy of a {}", heap::type_name(object));
+                return Err((Reason::Unsupported, detail));
+            }
+            if overrides_any(object, REDUCED) {
+                return Err((Reason::Unsupported, "a copy that a class makes".into()));
+            }
+            match state.instance_dict(object) {
+                Some(dict) if !has_members(object) => state.adopt_dict(dict.as_borrowed()),
+                _ => Err((Reason::Unsupported, "a copy of an object with slots".into())),
+            }
+        });
+        let ty = object.get_type();
+        let reads = stator_cpython::heap::types::slot(ty.as_borrowed(), SlotName::GetAttribute);
+        let result = if reads == Slot::Python && !self.is_stopped() {
+            self.reduce_in_steps(frame, object, args)?
+        } else {
+            let _native = Suspended::new(frame.py());
+            native()?
+        };
+        self.note(frame, |state| state.register_parts(result.as_borrowed()));
+        Ok(result)
+    }
+
+    /// As C code does it for an object whose class reads attributes in Python: two of them are asked.
+    fn reduce_in_steps<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+    ) -> Result<Object<'py>> {
+        let py = frame.py();
+        let name = pyo3::intern!(py, "__reduce__").as_any().as_borrowed();
+        if let Err(raised) = self.get_attr(frame, object, name) {
+            if !generic::exception_matches::<pyo3::exceptions::PyAttributeError>(py) {
+                return Err(raised);
+            }
+            generic::clear_exception(py);
+        }
+        let name = pyo3::intern!(py, "__getstate__").as_any().as_borrowed();
+        let getter = self.get_attr(frame, object, name)?;
+        let default = stator_cpython::heap::types::lookup(object.get_type().as_borrowed(), name);
+        let parts = match self.kind(getter.as_borrowed()) {
+            // As the recorder itself binds one.
+            Kind::Method => {
+                let (function, receiver) = heap::method_parts(getter.as_borrowed());
+                Some((receiver, function))
+            }
+            _ => heap::bound_builtin(getter.as_borrowed()),
+        };
+        let is_default = parts.zip(default).is_some_and(|((receiver, found), default)| {
+            receiver.is(&*object) && found.is(&default)
+        });
+        let state = if is_default {
+            let dict = heap::instance_dict(object);
+            dict.filter(|dict| heap::dict_length(dict.as_borrowed()) > 0)
+        } else {
+            self.stop(frame, Reason::Unsupported, "a copy that a class makes");
+            Some(ops::call(getter.as_borrowed(), &[], None)?)
+        };
+        let made = || -> PyResult<Object<'py>> {
+            let protocol: u32 = args.get(1).map_or(Ok(0), |protocol| protocol.extract())?;
+            debug_assert!(protocol >= 2);
+            let make = modules::import(py, "copyreg")?.getattr("__newobj__")?;
+            let class = PyTuple::new(py, [object.get_type()])?;
+            Ok((make, class, state, py.None(), py.None()).into_pyobject(py)?.into_any())
+        };
+        made().map_err(|error| stator_cpython::Raised::set(py, error))
+    }
+
+    /// Guards that nobody says elsewhere how a class is copied.
+    fn guard_registered_copier(&self, frame: &Frame<'_>, class: &Bound<'_, PyType>) {
+        let py = frame.py();
+        for (module, table) in TABLES {
+            let Ok(module) = modules::import(py, module) else { return };
+            self.vouch(frame, module.as_any().as_borrowed());
+            let name = pyo3::types::PyString::intern(py, table);
+            let name = name.as_any().as_borrowed();
+            if let Some(table) = self.instance_value(frame, module.as_any().as_borrowed(), name) {
+                let class = class.as_any().as_borrowed();
+                let found = heap::dict_get(table.as_borrowed(), class);
+                self.note(frame, |state| state.read_key(table.as_borrowed(), class, found));
+            }
+        }
+    }
+
+    /// Guards what a copy is made of, deeply, how its classes are copied, and which of its parts are one.
+    fn guard_copied(
+        &self,
+        frame: &Frame<'_>,
+        object: Borrowed<'_, '_>,
+        seen: &mut FxHashSet<usize>,
+    ) {
+        if !seen.insert(object.as_ptr() as usize) {
+            return;
+        }
+        self.guard_protocol(frame, object, ASKED);
+        self.guard_protocol(frame, object, READS);
+        let class = object.get_type();
+        let kind = self.kind(object);
+        let is_new_class = seen.insert(class.as_ptr() as usize);
+        if is_new_class && !matches!(kind, Kind::Constant | Kind::Function | Kind::Type) {
+            self.guard_registered_copier(frame, &class);
+        }
+        let parts = self.note(frame, |state| {
+            if let Some(source) = state.source(object)
+                && !matches!(kind, Kind::Constant | Kind::Function | Kind::Type)
+            {
+                state.compared.insert(source);
+            }
+            match kind {
+                Kind::List | Kind::Tuple => Ok(heap::children(object)),
+                Kind::Dict => {
+                    state.adopt_dict(object)?;
+                    Ok(heap::children(object))
+                }
+                Kind::Object => match state.instance_dict(object) {
+                    Some(dict) => {
+                        state.adopt_dict(dict.as_borrowed())?;
+                        Ok(heap::children(dict.as_borrowed()))
+                    }
+                    None => Ok(Vec::new()),
+                },
+                _ => Ok(Vec::new()),
+            }
+        });
+        for part in parts.iter().flatten() {
+            self.guard_copied(frame, part.as_borrowed(), seen);
+        }
+    }
+}
+
+impl State {
+    /// Vouches for a copy: all of it is new, but for what copies share with outside objects.
+    fn register_copy(
+        &mut self,
+        object: Borrowed<'_, '_>,
+        seen: &mut FxHashSet<usize>,
+    ) -> std::result::Result<(), Stop> {
+        if matches!(self.origin(object), Some(Origin::Source(_)))
+            || !seen.insert(object.as_ptr() as usize)
+        {
+            return Ok(());
+        }
+        let kind = self.kind_alone(object);
+        let parts = match kind {
+            Kind::List | Kind::Tuple | Kind::Dict => heap::children(object),
+            Kind::Object => self
+                .instance_dict(object)
+                .map_or_else(Vec::new, |d| heap::children(d.as_borrowed())),
+            Kind::Set => Vec::new(),
+            _ => return self.register(object),
+        };
+        // What stood at this address before has died.
+        self.set_fresh(object);
+        if matches!(kind, Kind::Set | Kind::Dict) {
+            self.note_hashed(object);
+        }
+        parts.iter().try_for_each(|part| self.register_copy(part.as_borrowed(), seen))
+    }
+}
+
+/// The memo in a frame of `copy.deepcopy`: its second argument.
+fn memo_of<'py>(frame: &Frame<'py>) -> Option<Object<'py>> {
+    let memo = frame.local(1)?;
+    // Closures share it.
+    if Field::CellContents.applies(memo) {
+        value(memo, Field::CellContents)
+    } else {
+        Some(memo.to_owned())
+    }
+}
+
+/// How `copy.deepcopy` copies an instance, if it makes it by `object.__new__` and copies its dictionary.
+fn manner_of_instance(object: Borrowed<'_, '_>) -> Option<Manner> {
+    let ty = object.get_type();
+    let manner = match stator_cpython::heap::types::slot(ty.as_borrowed(), SlotName::GetAttribute) {
+        Slot::Default => Manner::InOnePiece,
+        Slot::Python => Manner::InSteps,
+        _ => return None,
+    };
+    let is_plain = stator_cpython::heap::types::is_heap(ty.as_borrowed())
+        && !stator_cpython::heap::types::has_native_state(ty.as_borrowed())
+        && !has_members(object)
+        && !has_registered_copier(&ty)
+        && !overrides_any(object, ASKED);
+    is_plain.then_some(manner)
+}
+
+/// Whether the class of an object has `__slots__` with names.
+fn has_members(object: Borrowed<'_, '_>) -> bool {
+    let class = object.get_type();
+    let Some(mro) = stator_cpython::heap::types::mro(class.as_borrowed()) else { return true };
+    heap::tuple_items(mro.as_borrowed()).into_iter().any(|base| {
+        let Ok(base) = base.cast_into::<PyType>() else { return true };
+        let dict = stator_cpython::heap::types::class_dict(base.as_borrowed());
+        !stator_cpython::heap::types::is_immutable(base.as_borrowed())
+            && dict.is_none_or(|dict| {
+                heap::dict_items(dict.as_borrowed()).iter().any(|(_, descriptor)| {
+                    stator_cpython::heap::member::offset_of(descriptor.as_borrowed()).is_some()
+                })
+            })
+    })
+}
+
+/// Whether the class of an object has one of these methods of its own.
+fn overrides_any(object: Borrowed<'_, '_>, names: &[&str]) -> bool {
+    let ty = object.get_type();
+    let own = |name: &&str| {
+        let name = pyo3::types::PyString::intern(object.py(), name);
+        let name = name.as_any().as_borrowed();
+        let found = stator_cpython::heap::types::lookup(ty.as_borrowed(), name);
+        let object = object.py().get_type::<PyAny>();
+        let default = stator_cpython::heap::types::lookup(object.as_borrowed(), name);
+        match (found, default) {
+            (Some(found), Some(default)) => !found.is(&default),
+            (found, None) => found.is_some(),
+            (None, Some(_)) => true,
+        }
+    };
+    names.iter().any(own)
+}
+
+fn has_registered_copier(class: &Bound<'_, PyType>) -> bool {
+    TABLES.iter().any(|(module, table)| {
+        let table = modules::import(class.py(), module).and_then(|module| module.getattr(*table));
+        table.map_or(true, |table| {
+            heap::dict_get(table.as_borrowed(), class.as_any().as_borrowed()).is_some()
+        })
+    })
+}
+
+fn has_attributes(object: Borrowed<'_, '_>) -> bool {
+    match dict::peek_instance_dict(object) {
+        Peek::Dict(dict) => heap::dict_length(dict.as_borrowed()) > 0,
+        Peek::NotYet | Peek::NoPlace => false,
+    }
+}

@@ -1,0 +1,177 @@
+//! PyTorch's machinery: functions that trace, transform or differentiate what they are given.
+//!
+//! Their frames do nothing that belongs into a graph, and call dozens of things that end a trace. So a
+//! call of one is one break, at the user's own instruction; what it calls runs natively.
+
+use std::cell::RefCell;
+
+use pyo3::prelude::*;
+use rustc_hash::FxHashMap;
+use stator_cpython::code::Code;
+use stator_cpython::heap::function::{Field, value};
+use stator_cpython::object::Borrowed;
+
+use crate::locate::text;
+use crate::marks;
+
+/// Where machinery stands: folders and files of PyTorch.
+const PLACES: &[&str] = &[
+    "torch/_export/",
+    "torch/_functorch/apis.py",
+    "torch/_functorch/autograd_function.py",
+    "torch/_functorch/eager_transforms.py",
+    "torch/_functorch/predispatch.py",
+    "torch/_functorch/vmap.py",
+    "torch/_higher_order_ops/",
+    "torch/_library/",
+    "torch/autograd/forward_ad.py",
+    "torch/autograd/function.py",
+    "torch/autograd/functional.py",
+    "torch/autograd/gradcheck.py",
+    "torch/autograd/graph.py",
+    "torch/autograd/profiler.py",
+    "torch/export/",
+    "torch/fx/_symbolic_trace.py",
+    "torch/fx/experimental/",
+    "torch/nn/attention/flex_attention.py",
+    "torch/onnx/",
+    "torch/utils/checkpoint.py",
+];
+
+/// Functions that are machinery, in files that aren't: what makes and runs the functions and modules
+/// of PyTorch's own tracer.
+const FUNCTIONS: &[(&str, &[(&str, Name)])] = &[
+    ("torch/__init__.py", &[("compile", Name::Fixed("torch.compile"))]),
+    (
+        "torch/_dynamo/eval_frame.py",
+        &[
+            ("_TorchDynamoContext.__call__.<locals>.compile_wrapper", Name::Wrapped),
+            ("OptimizedModule.__call__", Name::Fixed("a module under torch.compile")),
+        ],
+    ),
+];
+
+/// Functions in such places that only ask a truth value what it is: `torch._check` calls them.
+const PLAIN: &[(&str, &[&str])] = &[(
+    "torch/fx/experimental/symbolic_shapes.py",
+    &[
+        "_advise_is_size",
+        "_guard_or",
+        "expect_true",
+        "guard_or_false",
+        "guard_or_true",
+        "guard_size_oblivious",
+        "statically_known_true",
+    ],
+)];
+
+/// What a function of [`FUNCTIONS`] is called to the user.
+#[derive(Clone, Copy)]
+enum Name {
+    /// This.
+    Fixed(&'static str),
+    /// As the function that it runs, whose name it bears.
+    Wrapped,
+}
+
+/// What is machinery in a file.
+#[derive(Clone, Copy)]
+enum Part {
+    Nothing,
+    Everything,
+    Functions(&'static [(&'static str, Name)]),
+}
+
+/// What is known of code objects and files, which are kept alive.
+#[derive(Default)]
+pub(in crate::recorder) struct Machinery {
+    /// By the addresses of code objects.
+    codes: RefCell<FxHashMap<usize, (Py<PyAny>, Known)>>,
+    /// By the address of the file's name, which all code of a file shares.
+    files: RefCell<FxHashMap<usize, (Py<PyAny>, Part)>>,
+}
+
+/// What a function's code says of it.
+#[derive(Clone, Copy)]
+pub(in crate::recorder) struct Known {
+    /// It is machinery.
+    pub is_machinery: bool,
+    /// It has a mark of PyTorch's: see [`marks::of_torch`].
+    pub is_marked: bool,
+}
+
+impl Machinery {
+    /// What a Python function's code says of it.
+    pub(in crate::recorder) fn known(&self, function: Borrowed<'_, '_>) -> Option<Known> {
+        let code = value(function, Field::Code)?;
+        let key = code.as_ptr() as usize;
+        if let Some((_, known)) = self.codes.borrow().get(&key) {
+            return Some(*known);
+        }
+        let is_marked = marks::of_torch(function).is_some();
+        let known = Known { is_machinery: self.is_machinery(code.as_borrowed()), is_marked };
+        self.codes.borrow_mut().insert(key, (code.unbind(), known));
+        Some(known)
+    }
+
+    fn is_machinery(&self, code: Borrowed<'_, '_>) -> bool {
+        let Some(code) = Code::of(code) else { return false };
+        // What only stores its arguments needn't be one.
+        if code.name().is(pyo3::intern!(code.name().py(), "__init__")) {
+            return false;
+        }
+        let file = code.filename();
+        let key = file.as_ptr() as usize;
+        let known = self.files.borrow().get(&key).map(|(_, part)| *part);
+        let part = known.unwrap_or_else(|| {
+            let part = part_of(&text(file));
+            self.files.borrow_mut().insert(key, (file.to_owned().unbind(), part));
+            part
+        });
+        match part {
+            Part::Nothing => false,
+            Part::Everything => !is_plain(&text(file), &text(code.qualname())),
+            Part::Functions(names) => named_in(names, &text(code.qualname())).is_some(),
+        }
+    }
+}
+
+/// What a function of the machinery is called.
+pub(in crate::recorder) fn name(function: Borrowed<'_, '_>) -> String {
+    let code = value(function, Field::Code);
+    let code = code.as_ref().and_then(|code| Code::of(code.as_borrowed()));
+    let Some(code) = code else { return "a function of PyTorch's".into() };
+    let own = text(code.qualname());
+    let Part::Functions(names) = part_of(&text(code.filename())) else { return own };
+    match named_in(names, &own) {
+        Some(Name::Fixed(name)) => name.to_string(),
+        Some(Name::Wrapped) => {
+            let shown = value(function, Field::Qualname).map(|shown| text(shown.as_borrowed()));
+            format!("{} under torch.compile", shown.unwrap_or(own))
+        }
+        None => own,
+    }
+}
+
+fn named_in(names: &[(&str, Name)], qualname: &str) -> Option<Name> {
+    names.iter().find(|(known, _)| *known == qualname).map(|(_, name)| *name)
+}
+
+fn is_plain(file: &str, qualname: &str) -> bool {
+    let place = PLAIN.iter().find(|(place, _)| within_torch(file) == Some(*place));
+    place.is_some_and(|(_, names)| names.contains(&qualname))
+}
+
+/// The path of a file of PyTorch's.
+fn within_torch(file: &str) -> Option<&str> {
+    file.rfind("/torch/").map(|at| &file[at + 1..])
+}
+
+fn part_of(file: &str) -> Part {
+    let Some(file) = within_torch(file) else { return Part::Nothing };
+    if PLACES.iter().any(|place| file.starts_with(place)) {
+        return Part::Everything;
+    }
+    let functions = FUNCTIONS.iter().find(|(place, _)| file == *place);
+    functions.map_or(Part::Nothing, |(_, names)| Part::Functions(names))
+}

@@ -1,0 +1,262 @@
+//! Calls of functions that the user marked: one node, a constant, a break, or another function.
+
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+use stator_cpython::frame::Frame;
+use stator_cpython::hook::Suspended;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{Result, ops};
+use stator_graph::{Arg, NodeId, Operator, Target, Value};
+use stator_guards::GuardKind;
+
+use super::machinery;
+use crate::breaks::Reason;
+use crate::marks::{self, Mark, Registered};
+use crate::recorder::Recorder;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::{Origin, State, Stop};
+use crate::recorder::reads::whole_containers::is_plain;
+
+type Noted<T> = std::result::Result<T, Stop>;
+
+impl Recorder {
+    /// Calls a function as its mark says; `None`: it has none, or one that only ends the trace.
+    pub(in crate::recorder) fn call_marked<'py>(
+        &self,
+        frame: &Frame<'py>,
+        function: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Option<Result<Object<'py>>> {
+        let known = self.machinery.known(function);
+        let by_code = known.is_some_and(|known| known.is_marked);
+        let mark = if by_code { marks::of_torch(function) } else { None };
+        match mark.or_else(|| marks::own(function)) {
+            Some(Mark::Disabled(why)) => self.stop(frame, Reason::Disabled, why),
+            Some(Mark::Break) => self.stop(frame, Reason::Requested, break_message(args)),
+            Some(Mark::InGraph) => return Some(self.call_as_node(frame, function, args, names)),
+            Some(Mark::Constant) => {
+                return Some(self.call_for_constant(frame, function, args, names));
+            }
+            Some(Mark::Nothing) => {
+                self.note(frame, |state| state.know_for_good(function));
+                return Some(Ok(frame.py().None().into_bound(frame.py())));
+            }
+            None if self.is_allowed_by_torch(function) => {
+                return Some(self.call_as_node(frame, function, args, names));
+            }
+            None => {
+                if known.is_some_and(|known| known.is_machinery) {
+                    self.stop(frame, Reason::Machinery, machinery::name(function));
+                }
+            }
+        }
+        None
+    }
+
+    /// Calls what the user registered as that says; `None`: nothing is registered.
+    pub(in crate::recorder) fn call_registered<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Option<Result<Object<'py>>> {
+        Some(match marks::registered(callable)? {
+            Registered::InGraph => self.call_as_node(frame, callable, args, names),
+            Registered::Constant => self.call_for_constant(frame, callable, args, names),
+            Registered::Substitute { folds: true, .. }
+                if self.note(frame, |state| Ok(args.iter().all(|arg| is_plain(state, *arg))))
+                    == Some(true) =>
+            {
+                self.pure_call(frame, callable, args, names)
+            }
+            Registered::Substitute { polyfill, .. } => {
+                let polyfill = polyfill.into_bound(frame.py()).into_any();
+                self.vouch(frame, polyfill.as_borrowed());
+                self.call_object(frame, polyfill.as_borrowed(), args, names)
+            }
+        })
+    }
+
+    /// Whether a call is taken as a mark says, wherever it comes from: C code that calls such a
+    /// function back would have its frame traced instead.
+    pub(in crate::recorder) fn is_marked(&self, callable: Borrowed<'_, '_>) -> bool {
+        match self.kind(callable) {
+            Kind::Function => {
+                marks::of(callable).is_some()
+                    || self.is_allowed_by_torch(callable)
+                    || self.machinery.known(callable).is_some_and(|known| known.is_machinery)
+            }
+            _ => marks::registered(callable).is_some(),
+        }
+    }
+
+    pub(in crate::recorder) fn is_allowed_by_torch(&self, callable: Borrowed<'_, '_>) -> bool {
+        self.allowed_by_torch.contains(&(callable.as_ptr() as usize))
+    }
+
+    /// The call as one node: its Python isn't traced. Replays make it again, so nothing it reads
+    /// needs a guard but which function it is.
+    fn call_as_node<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        self.note(frame, |state| {
+            state.know_for_good(callable)?;
+            if !state.effects.is_empty() || !state.emissions.is_empty() {
+                // A replay writes when the graph has run: the function would see the old value.
+                let name = heap::name_of(callable);
+                let detail = format!("before {name}, which is called as one node of the graph");
+                return Err((Reason::OutsideWrite, detail));
+            }
+            args.iter().try_for_each(|arg| state.object_input(*arg))?;
+            state.unknown_gradients = true;
+            Ok(())
+        });
+        let target = |state: &mut State| {
+            let text = heap::name_of(callable);
+            let name = state.graph.intern(&text);
+            Target::Function { name, object: state.graph_object(callable, || text) }
+        };
+        self.operation(frame, target, args, names, || {
+            let result = ops::call(callable, args, names)?;
+            if self.is_known_tensor(args, result.as_borrowed()) {
+                // One object would be both, where another call may return another tensor.
+                let name = heap::name_of(callable);
+                let detail = format!("a tensor that {name}, one node of the graph, didn't make");
+                self.stop(frame, Reason::Unsupported, detail);
+            }
+            Ok(result)
+        })
+    }
+
+    /// Whether an object is or holds a tensor that the trace knows already.
+    fn is_known_tensor(&self, args: &[Borrowed<'_, '_>], object: Borrowed<'_, '_>) -> bool {
+        match self.kind(object) {
+            Kind::Tensor => {
+                matches!(self.origin(object), Some(Origin::Source(_)))
+                    || args.iter().any(|arg| self.holds(*arg, object))
+            }
+            Kind::List | Kind::Tuple | Kind::Dict => heap::children(object)
+                .iter()
+                .any(|child| self.is_known_tensor(args, child.as_borrowed())),
+            _ => false,
+        }
+    }
+
+    fn holds(&self, container: Borrowed<'_, '_>, object: Borrowed<'_, '_>) -> bool {
+        match self.kind(container) {
+            Kind::List | Kind::Tuple | Kind::Dict => heap::children(container)
+                .iter()
+                .any(|child| self.holds(child.as_borrowed(), object)),
+            _ => container.is(object),
+        }
+    }
+
+    /// The call runs natively now, and never again: its result is a constant that the entry keeps.
+    fn call_for_constant<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        self.note(frame, |state| state.know_for_good(callable));
+        let result = {
+            let _native = Suspended::new(frame.py());
+            ops::call(callable, args, names)
+        };
+        match &result {
+            Ok(value) => {
+                self.tally.steer();
+                self.note(frame, |state| state.keep_constant(value.as_borrowed()));
+            }
+            Err(_) => self.stop(frame, Reason::OperationRaised, heap::name_of(callable)),
+        }
+        result
+    }
+}
+
+/// What the user gave `graph_break` to say.
+pub(in crate::recorder) fn break_message(args: &[Borrowed<'_, '_>]) -> String {
+    let message = args.first().and_then(|message| message.cast::<PyString>().ok());
+    message.map_or_else(String::new, |message| message.to_string_lossy().into_owned())
+}
+
+impl State {
+    /// Guards that a callable is this very one, because nothing in it is guarded: its body isn't
+    /// traced, or it stands for another function.
+    pub(in crate::recorder) fn know_for_good(&mut self, function: Borrowed<'_, '_>) -> Noted<()> {
+        match self.origin(function) {
+            Some(Origin::Source(_)) if self.is_identity_guarded(function) => Ok(()),
+            Some(Origin::Source(source)) => {
+                let id = self.object(function);
+                self.guard(source, GuardKind::Is(id));
+                Ok(())
+            }
+            _ if self.kind(function) != Kind::Function => Ok(()),
+            _ => Err((
+                Reason::Unsupported,
+                format!("{}, a marked function that this call made", heap::name_of(function)),
+            )),
+        }
+    }
+
+    /// Makes an outside object an input of the graph, for a node that is given it: `self` of a
+    /// method, most of all. Nothing in it is guarded, because the node reads it when it runs.
+    fn object_input(&mut self, object: Borrowed<'_, '_>) -> Noted<()> {
+        if self.kind(object) != Kind::Object {
+            return Ok(());
+        }
+        if let Some(source) = self.source(object)
+            && !self.placeholders.contains_key(&source)
+        {
+            let node = self.graph.unnamed_placeholder(Value::Unknown);
+            self.placeholders.insert(source, node);
+            self.inputs.push(source);
+        }
+        Ok(())
+    }
+
+    /// Takes the result of a call as a constant: what it is made of is guarded, as if it was found
+    /// in a variable that holds it.
+    fn keep_constant(&mut self, object: Borrowed<'_, '_>) -> Noted<()> {
+        if self.kind(object) == Kind::Constant {
+            return if heap::is_constant(object) {
+                Ok(())
+            } else {
+                Err((Reason::Unsupported, format!("a {} of objects", heap::type_name(object))))
+            };
+        }
+        let id = self.object(object);
+        self.kept.insert(id);
+        let source = self.sources.anchor(id, || heap::type_name(object).into());
+        self.adopt(source, object)
+    }
+
+    /// Binds the values of a dictionary that a node returned.
+    pub(in crate::recorder) fn bind_dict(
+        &mut self,
+        node: NodeId,
+        dict: Borrowed<'_, '_>,
+        args: &[Borrowed<'_, '_>],
+    ) -> Noted<()> {
+        self.set_fresh(dict);
+        for (key, value) in heap::dict_items(dict) {
+            if self.kind(key.as_borrowed()) != Kind::Constant {
+                return Err((Reason::Unsupported, "a dictionary with objects as keys".into()));
+            }
+            let key = self.graph_arg(key.as_borrowed())?;
+            let stack = self.graph.node(node).stack;
+            let target = Target::Operator(Operator::GetItem);
+            let element = self.graph.call(target, &[Arg::Node(node), key], stack);
+            self.bind_result(element, value.as_borrowed(), args)?;
+        }
+        Ok(())
+    }
+}

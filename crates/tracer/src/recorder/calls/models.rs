@@ -1,0 +1,624 @@
+//! Modelled C functions: what each reads and writes becomes guards, or ends the trace.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyString, PyType};
+use stator_cpython::frame::Frame;
+use stator_cpython::hook::Suspended;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::ops::{BinaryOp, Conversion};
+use stator_cpython::{Result, generic, ops};
+use stator_guards::GuardKind;
+
+use crate::breaks::Reason;
+use crate::functions::{Determined, Model, Operation};
+use crate::recorder::Recorder;
+use crate::recorder::effects::writes::KEYS;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::{Origin, State};
+use crate::recorder::operations::tensors::holds_tensor;
+
+impl Recorder {
+    /// Calls a modelled function.
+    pub(in crate::recorder) fn model_call<'py>(
+        &self,
+        frame: &Frame<'py>,
+        model: Model,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        let native = || ops::call(callable, args, names);
+        if names.is_some() && !takes_keywords(model) {
+            self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
+            return native();
+        }
+        match (model, args) {
+            (Model::Len, [object]) => self.length(frame, *object, native),
+            (Model::Id, [object]) => self.identity_of(frame, *object, native),
+            (Model::Hash, [object]) => self.hash_of(frame, *object, native),
+            (Model::IsInstance, _) => self.is_instance(frame, callable, args, native),
+            (Model::GetAttr, [owner, name]) if is_str(*name) => {
+                let name = heap::interned(*name);
+                self.get_attr(frame, *owner, name.as_borrowed())
+            }
+            (Model::GetAttr, [owner, name, default]) if is_str(*name) => {
+                let name = heap::interned(*name);
+                let found = self.get_attr(frame, *owner, name.as_borrowed());
+                self.or_default(frame, found, || (*default).to_owned())
+            }
+            (Model::HasAttr, [owner, name]) if is_str(*name) => {
+                let name = heap::interned(*name);
+                let found = self.get_attr(frame, *owner, name.as_borrowed());
+                let yes = found.map(|_| PyBool::new(frame.py(), true).to_owned().into_any());
+                self.or_default(frame, yes, || PyBool::new(frame.py(), false).to_owned().into_any())
+            }
+            (Model::SetAttr, [owner, name, value]) if is_str(*name) => {
+                let name = heap::interned(*name);
+                self.set_attr(frame, *owner, name.as_borrowed(), Some(*value))?;
+                Ok(frame.py().None().into_bound(frame.py()))
+            }
+            (Model::DelAttr, [owner, name]) if is_str(*name) => {
+                let name = heap::interned(*name);
+                self.set_attr(frame, *owner, name.as_borrowed(), None)?;
+                Ok(frame.py().None().into_bound(frame.py()))
+            }
+            (Model::Iter, [iterable]) => self.iterate(frame, *iterable),
+            (Model::Next, [iterator]) => self.next_item(frame, *iterator, native),
+            (Model::Next, [iterator, default]) => {
+                Ok(self.advance(frame, *iterator)?.unwrap_or_else(|| (*default).to_owned()))
+            }
+            (Model::TypeOf, [object]) => {
+                let ty = object.get_type();
+                self.note(frame, |state| {
+                    state.anchor(ty.as_any().as_borrowed());
+                    Ok(())
+                });
+                Ok(ty.into_any())
+            }
+            (Model::Vars, [object]) => {
+                match self.note(frame, |state| Ok(state.instance_dict(*object))) {
+                    Some(Some(dict)) => Ok(dict),
+                    _ => native(),
+                }
+            }
+            // `inspect.unwrap` refuses longer chains of wrappers than that, of which a trace has followed
+            // this one. Elsewhere it's a setting that nothing guards.
+            (Model::RecursionLimit, []) if is_unwrap(frame) => native(),
+            (Model::Repr, [object]) => {
+                let conversion = conversion_of(callable);
+                let text = self.python_text(frame, *object, conversion, None);
+                text.unwrap_or_else(|| self.text_of(frame, *object, native))
+            }
+            (Model::Repr, [object, spec]) if is_str(*spec) => {
+                let formats = (conversion_of(callable) == 0)
+                    .then(|| self.python_text(frame, *object, 0, Some(*spec)));
+                formats.flatten().unwrap_or_else(|| self.text_of(frame, *object, native))
+            }
+            (Model::Super, _) => {
+                let object = native()?;
+                self.note(frame, |state| {
+                    state.set_fresh(object.as_borrowed());
+                    Ok(())
+                });
+                Ok(object)
+            }
+            (Model::Scalar, _) => self.scalar(frame, callable, args, native),
+            (Model::Binary(BinaryOp::InPlaceAdd), [left, right])
+                if heap::is_named(callable, &["iconcat"]) && !heap::are_joined(*left, *right) =>
+            {
+                // It asks for sequences, `+=` doesn't.
+                self.stop(frame, Reason::OpaqueCall, "iconcat");
+                native()
+            }
+            (Model::Binary(op), [left, right]) => self.binary_op(frame, op, *left, *right),
+            (Model::Unary(op), [operand]) => self.unary_op(frame, op, *operand),
+            (Model::Compare(op), [left, right]) => self.compare_op(frame, op, *left, *right),
+            (Model::GetItem, [owner, key]) => self.get_item(frame, *owner, *key),
+            (Model::Contains, [container, item]) => {
+                let found = self.contains_item(frame, *container, *item)?;
+                Ok(PyBool::new(frame.py(), found).to_owned().into_any())
+            }
+            (Model::DictSlotRead, [dict, key, ..]) => {
+                let gets = heap::callable_name(callable) != "__contains__";
+                let own = self.note(frame, |state| {
+                    let value = heap::dict_get(*dict, *key);
+                    if !gets {
+                        return state.asks_key(*dict, *key, value).map(|()| None);
+                    }
+                    if let Some(value) = &value
+                        && state.takes_stand_ins(*dict)
+                        && state.is_plain_key(*key)
+                        && let Some(own) =
+                            state.read_slot_value(*dict, *key, value.as_borrowed())?
+                    {
+                        return Ok(Some(own));
+                    }
+                    state.read_key(*dict, *key, value).map(|()| None)
+                });
+                own.flatten().map_or_else(native, Ok)
+            }
+            (Model::DictRead, [dict, ..]) => {
+                self.note(frame, |state| {
+                    state.moving(|state| state.adopt_dict(*dict))?;
+                    args[1..].iter().try_for_each(|arg| state.adopt_deep(*arg))
+                });
+                self.registered(frame, native)
+            }
+            (Model::SequenceRead, _) => {
+                self.note(frame, |state| {
+                    args.iter().try_for_each(|arg| {
+                        state.adopt_deep(*arg)?;
+                        if holds_tensor(state, *arg) {
+                            let detail = format!("{} with tensors", heap::name_of(callable));
+                            return Err((Reason::DataRead, detail));
+                        }
+                        state.note_equated(*arg);
+                        Ok(())
+                    })
+                });
+                self.registered(frame, native)
+            }
+            (Model::ContainerWrite, [receiver, rest @ ..]) => {
+                self.container_write(frame, callable, *receiver, rest, names, native)
+            }
+            (Model::New, [class, ..]) => {
+                self.note(frame, |state| {
+                    if state.kind(*class) == Kind::Type {
+                        args[1..].iter().try_for_each(|arg| state.adopt_deep(*arg))
+                    } else {
+                        Err((Reason::OpaqueCall, heap::name_of(callable)))
+                    }
+                });
+                let object = native()?;
+                self.note(frame, |state| {
+                    state.set_fresh(object.as_borrowed());
+                    Ok(())
+                });
+                Ok(object)
+            }
+            (Model::Draw, [generator, args @ ..]) => {
+                self.draw(frame, callable, *generator, args, native)
+            }
+            (Model::Check, _) => self.check_tensor(frame, callable, args, names),
+            (Model::DeviceEnter, [device]) => self.enter_device(frame, *device, native),
+            (Model::DeviceExit, _) => self.exit_device(frame, native),
+            (Model::LockTake, [lock, blocking]) if self.tries_own_lock(*lock, *blocking) => {
+                self.try_own_lock(frame, *lock, native)
+            }
+            (Model::LockTake, [lock, args @ ..]) => self.take_lock(frame, *lock, args, native),
+            (Model::LockGive, [lock, ..]) => self.give_lock(frame, *lock, native),
+            (Model::DeepCopy, _) => self.deep_copy(frame, callable, args),
+            (Model::Nothing, _) => native(),
+            (Model::TypeCall, [class, rest @ ..]) if self.kind(*class) == Kind::Type => {
+                let ty = class.cast::<PyType>().expect("the kind says it is a class").to_owned();
+                self.instantiate(frame, &ty, rest, names)
+            }
+            (Model::GeneratorStep, [generator, ..]) => {
+                if self.origin(*generator) != Some(Origin::Fresh) {
+                    self.stop(frame, Reason::OutsideIterator, heap::type_name(*generator));
+                }
+                self.registered(frame, native)
+            }
+            (Model::SetItem, [owner, key, value]) => {
+                self.set_item(frame, *owner, *key, Some(*value))?;
+                Ok(frame.py().None().into_bound(frame.py()))
+            }
+            (Model::DelItem, [owner, key]) => {
+                self.set_item(frame, *owner, *key, None)?;
+                Ok(frame.py().None().into_bound(frame.py()))
+            }
+            (Model::Call, [function, args @ ..]) => self.call_object(frame, *function, args, names),
+            // What is put in by a function is told of matches.
+            (Model::Substitute, [_, text, ..]) if is_str(*text) => {
+                self.pure_call(frame, callable, args, names)
+            }
+            (Model::IsSame { inverted }, [left, right]) => {
+                let same = self.same(frame, *left, *right) != inverted;
+                Ok(PyBool::new(frame.py(), same).to_owned().into_any())
+            }
+            (Model::Reduce, [object, ..]) => self.reduce(frame, *object, args, native),
+            (Model::ObjectSetAttr, [owner, name, value]) if is_str(*name) => {
+                let name = heap::interned(*name);
+                self.generic_set_attr(frame, *owner, name.as_borrowed(), Some(*value))?;
+                Ok(frame.py().None().into_bound(frame.py()))
+            }
+            (Model::ObjectDelAttr, [owner, name]) if is_str(*name) => {
+                let name = heap::interned(*name);
+                self.generic_set_attr(frame, *owner, name.as_borrowed(), None)?;
+                Ok(frame.py().None().into_bound(frame.py()))
+            }
+            (Model::ObjectGetAttr, [owner, name]) if is_str(*name) => {
+                let name = heap::interned(*name);
+                self.generic_attr_value(frame, *owner, name.as_borrowed())
+            }
+            (Model::StateSwitch, _) => self.state_switch(frame, callable, args, native),
+            (Model::InferenceEnter, [mode]) => self.enter_inference(frame, callable, *mode, native),
+            (Model::InferenceExit, [handle]) => {
+                self.exit_inference(frame, callable, *handle, native)
+            }
+            (Model::ContextGet, [variable] | [variable, _]) => {
+                self.context_get(frame, *variable, args.len() == 2, native)
+            }
+            (Model::ContextSet, [variable, _]) => self.context_set(frame, *variable, native),
+            (Model::ContextReset, [variable, token]) => {
+                self.context_reset(frame, *variable, *token, native)
+            }
+            _ => {
+                self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
+                native()
+            }
+        }
+    }
+
+    fn registered<'py>(
+        &self,
+        frame: &Frame<'py>,
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        let result = native()?;
+        self.note(frame, |state| state.register(result.as_borrowed()));
+        Ok(result)
+    }
+
+    fn or_default<'py>(
+        &self,
+        frame: &Frame<'py>,
+        found: Result<Object<'py>>,
+        default: impl FnOnce() -> Object<'py>,
+    ) -> Result<Object<'py>> {
+        match found {
+            Err(raised)
+                if !generic::exception_matches::<pyo3::exceptions::PyAttributeError>(
+                    frame.py(),
+                ) =>
+            {
+                Err(raised)
+            }
+            Err(_) => {
+                generic::clear_exception(frame.py());
+                Ok(default())
+            }
+            found => found,
+        }
+    }
+
+    /// `len()`.
+    pub(in crate::recorder) fn length<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        self.guard_length(frame, object);
+        if self.kind(object) == Kind::Tensor {
+            let _native = Suspended::new(frame.py());
+            return native();
+        }
+        let length = self.python_converted(frame, object, "__len__", Conversion::Length);
+        length.unwrap_or_else(native)
+    }
+
+    /// Guards what the length and the truth value of a container depend on.
+    pub(in crate::recorder) fn guard_length(&self, frame: &Frame<'_>, object: Borrowed<'_, '_>) {
+        self.note(frame, |state| match state.kind(object) {
+            // Lists, tuples and sets are guarded as a whole when they are found.
+            Kind::Constant
+            | Kind::Tensor
+            | Kind::List
+            | Kind::Tuple
+            | Kind::Set
+            | Kind::FrozenSet => Ok(()),
+            Kind::Dict => {
+                if state.written_dicts.contains(&(object.as_ptr() as usize)) {
+                    // Which of the counted keys this trace made depends on all of them.
+                    return state.adopt_keys(object);
+                }
+                if let Some(source) = state.objects.first_sized(object) {
+                    state.read_slots.insert((object.as_ptr() as usize, KEYS));
+                    state.guard(source, GuardKind::DictLength(heap::dict_length(object)));
+                }
+                Ok(())
+            }
+            Kind::Iterator if state.origin(object) == Some(Origin::Fresh) => Ok(()),
+            Kind::Object if state.origin(object).is_some() => state.refuse_native_state(object),
+            _ => Err((Reason::Unsupported, format!("len() of a {}", heap::type_name(object)))),
+        });
+        self.guard_protocol(frame, object, &["__len__"]);
+    }
+
+    /// `isinstance`, `issubclass`, `callable`: functions of types, which are guarded.
+    fn is_instance<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        self.note(frame, |state| {
+            args.iter().enumerate().try_for_each(|(index, arg)| {
+                if index > 0 {
+                    state.adopt_deep(*arg)?;
+                }
+                match state.kind(*arg) {
+                    Kind::Opaque => Err((Reason::Unsupported, heap::type_name(*arg))),
+                    _ => Ok(()),
+                }
+            })
+        });
+        self.guard_protocol(frame, args[0], &["__class__", "__instancecheck__", "__call__"]);
+        let Some(classes) = args.get(1) else { return native() };
+        if generic::method_name(callable).is_some_and(|name| name.starts_with("_abc_")) {
+            // These have the class in front.
+            self.guard_registrations(frame, *classes, &[args[0].to_owned()]);
+        }
+        let members = heap::union_members(*classes);
+        let is_union = members.is_some();
+        let classes = match (self.kind(*classes), members) {
+            (Kind::Tuple, _) => heap::tuple_items(*classes),
+            (_, Some(members)) => members,
+            _ => vec![(*classes).to_owned()],
+        };
+        let is_known = |class: &Object<'_>| {
+            let meta = class.get_type();
+            meta.is(frame.py().get_type::<PyType>()) || is_library_metaclass(&meta)
+        };
+        if is_union && !classes.iter().all(is_known) {
+            self.stop(
+                frame,
+                Reason::Unsupported,
+                "a union of classes of which one says what is in it",
+            );
+        }
+        self.guard_registrations(frame, args[0], &classes);
+        let library = classes.iter().any(|class| is_library_metaclass(&class.get_type()));
+        for class in &classes {
+            self.guard_protocol_of(
+                frame,
+                class.as_borrowed(),
+                &["__instancecheck__", "__subclasscheck__"],
+            );
+        }
+        if library || self.kind(args[0]) == Kind::Tensor {
+            // The checks of abstract classes and of PyTorch's are functions of the type.
+            let _native = Suspended::new(frame.py());
+            return native();
+        }
+        if let [object, class] = args
+            && let Some(found) =
+                self.python_is_instance(frame, &heap::callable_name(callable), [*object, *class])
+        {
+            return found;
+        }
+        native()
+    }
+
+    /// `repr`, `str`, `format` and f-strings.
+    pub(in crate::recorder) fn text_of<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        self.note(frame, |state| {
+            if holds_tensor(state, object) {
+                return Err((Reason::DataRead, "the text of a tensor".into()));
+            }
+            state.adopt_deep(object)?;
+            if state.has_text(object) {
+                Ok(())
+            } else {
+                Err((Reason::Unsupported, format!("the text of a {}", heap::type_name(object))))
+            }
+        });
+        self.guard_protocol(frame, object, &["__str__", "__repr__", "__format__"]);
+        native()
+    }
+
+    /// Functions that read a number: of constants they're pure, of tensors they read data.
+    fn scalar<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        let name = heap::callable_name(callable);
+        if args.iter().any(|arg| self.kind(*arg) == Kind::Tensor) {
+            if matches!(&*name, "abs" | "pow") {
+                let operation = Operation {
+                    name: name.as_ref().into(),
+                    is_method: false,
+                    determined: Determined::Always,
+                };
+                let target = |state: &mut State| operation.target(state, callable);
+                return self.operation(frame, target, args, None, native);
+            }
+            if !matches!(args, [tensor] if self.is_constant_data(*tensor)) {
+                self.stop(frame, Reason::DataRead, format!("{name}() of a tensor"));
+            }
+            return native();
+        }
+        for arg in args {
+            self.note(frame, |state| state.refuse_native_state(*arg));
+            match self.kind(*arg) {
+                Kind::Constant => {}
+                Kind::List | Kind::Tuple | Kind::Dict | Kind::Set | Kind::FrozenSet => {
+                    self.guard_length(frame, *arg);
+                    self.guard_protocol(frame, *arg, &["__bool__"]);
+                }
+                Kind::Object if name == "bool" || name == "not_" || name == "truth" => {
+                    self.guard_protocol(frame, *arg, &["__bool__", "__len__"]);
+                }
+                Kind::Object => {
+                    self.guard_protocol(
+                        frame,
+                        *arg,
+                        &[
+                            "__int__",
+                            "__float__",
+                            "__index__",
+                            "__abs__",
+                            "__round__",
+                            "__trunc__",
+                            "__divmod__",
+                            "__pow__",
+                            "__complex__",
+                        ],
+                    );
+                }
+                Kind::Iterator if self.origin(*arg) != Some(Origin::Fresh) => {
+                    self.stop(frame, Reason::OutsideIterator, heap::type_name(*arg));
+                }
+                _ if name == "bool" => {}
+                _ => self.stop(
+                    frame,
+                    Reason::Unsupported,
+                    format!("{name}() of a {}", heap::type_name(*arg)),
+                ),
+            }
+        }
+        if let Some(result) = self.python_scalar(frame, &name, args) {
+            let result = result?;
+            self.note(frame, |state| state.register(result.as_borrowed()));
+            return Ok(result);
+        }
+        self.registered(frame, native)
+    }
+}
+
+impl State {
+    /// As [`State::read_dict_slot`] for any key: keys other than constants are vouched for first.
+    pub fn read_key(
+        &mut self,
+        dict: Borrowed<'_, '_>,
+        key: Borrowed<'_, '_>,
+        value: Option<Object<'_>>,
+    ) -> std::result::Result<(), crate::recorder::Stop> {
+        self.read_any_key(dict, key, value, false)
+    }
+
+    /// As [`State::read_key`], for who only asks whether the key is there.
+    pub fn asks_key(
+        &mut self,
+        dict: Borrowed<'_, '_>,
+        key: Borrowed<'_, '_>,
+        value: Option<Object<'_>>,
+    ) -> std::result::Result<(), crate::recorder::Stop> {
+        let stands_in = self.takes_stand_ins(dict);
+        self.read_any_key(dict, key, value, stands_in)
+    }
+
+    fn read_any_key(
+        &mut self,
+        dict: Borrowed<'_, '_>,
+        key: Borrowed<'_, '_>,
+        value: Option<Object<'_>>,
+        stands_in: bool,
+    ) -> std::result::Result<(), crate::recorder::Stop> {
+        self.note_hashed(key);
+        if !self.is_plain_key(key) && self.source(dict).is_some() {
+            if self.kind(key) == Kind::Tensor {
+                return Err((Reason::Identity, "a tensor as dictionary key".into()));
+            }
+            self.adopt_dict(dict)?;
+        }
+        self.read_slot(dict, key, value.as_ref().map(|value| value.as_borrowed()), stands_in)
+    }
+
+    /// Whether a dictionary finds a key by its value, or as the object that it is, without code of a
+    /// user's.
+    pub fn is_plain_key(&mut self, key: Borrowed<'_, '_>) -> bool {
+        match self.kind(key) {
+            Kind::Constant
+            | Kind::Function
+            | Kind::Builtin
+            | Kind::Type
+            | Kind::Module
+            | Kind::Singleton
+            | Kind::TorchCallable => true,
+            Kind::Tuple => heap::is_constant(key),
+            _ => false,
+        }
+    }
+
+    /// Whether an object's text is a function of guarded values.
+    fn has_text(&mut self, object: Borrowed<'_, '_>) -> bool {
+        self.once(object, true, |state| state.parts_have_text(object))
+    }
+
+    fn parts_have_text(&mut self, object: Borrowed<'_, '_>) -> bool {
+        match self.kind(object) {
+            Kind::Constant | Kind::Type | Kind::Singleton => true,
+            Kind::List => {
+                heap::list_items(object).iter().all(|item| self.has_text(item.as_borrowed()))
+            }
+            Kind::Tuple => {
+                heap::tuple_items(object).iter().all(|item| self.has_text(item.as_borrowed()))
+            }
+            Kind::Dict => heap::dict_items(object).iter().all(|(key, value)| {
+                self.has_text(key.as_borrowed()) && self.has_text(value.as_borrowed())
+            }),
+            Kind::Set | Kind::FrozenSet => true,
+            Kind::Object => {
+                let ty = object.get_type();
+                let py = object.py();
+                // A class with its own text in Python: its frames are traced. The default one holds
+                // an address.
+                ["__str__", "__repr__"].iter().any(|name| {
+                    let name = PyString::intern(py, name);
+                    stator_cpython::heap::types::lookup(
+                        ty.as_borrowed(),
+                        name.as_any().as_borrowed(),
+                    )
+                    .is_some_and(|found| self.kind(found.as_borrowed()) == Kind::Function)
+                }) || ty.is_subclass_of::<pyo3::exceptions::PyBaseException>().unwrap_or(false)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// How `FORMAT_VALUE` numbers what a builtin function does.
+fn conversion_of(callable: Borrowed<'_, '_>) -> u32 {
+    match &*heap::callable_name(callable) {
+        "format" => 0,
+        "str" => 1,
+        "repr" => 2,
+        _ => 3,
+    }
+}
+
+fn takes_keywords(model: Model) -> bool {
+    matches!(
+        model,
+        Model::TypeCall
+            | Model::ContainerWrite
+            | Model::New
+            | Model::Nothing
+            | Model::Scalar
+            | Model::Repr
+            | Model::Call
+            | Model::Substitute
+            | Model::Check
+    )
+}
+
+/// Whether a frame is that of `inspect.unwrap`.
+fn is_unwrap(frame: &Frame<'_>) -> bool {
+    let code = frame.code();
+    heap::text(code.qualname()) == "unwrap" && heap::text(code.filename()).ends_with("/inspect.py")
+}
+
+fn is_str(object: Borrowed<'_, '_>) -> bool {
+    object.is_exact_instance_of::<PyString>()
+}
+
+/// Whether a metaclass is one whose `__instancecheck__` depends on types alone.
+fn is_library_metaclass(meta: &Bound<'_, PyType>) -> bool {
+    if meta.is(meta.py().get_type::<PyType>()) {
+        return false;
+    }
+    let name = meta.fully_qualified_name().map_or_else(|_| String::new(), |name| name.to_string());
+    name == "abc.ABCMeta" || name == "enum.EnumType" || name.starts_with("torch.")
+}

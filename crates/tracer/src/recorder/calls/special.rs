@@ -1,0 +1,228 @@
+//! Special methods that are Python functions: called as the interpreter's C code would call them, but
+//! from here, so that a graph break in one is a break in an inlined call.
+//!
+//! Each `python_*` method returns `None` where C code is to do it.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyFloat, PyInt, PyString, PyType};
+use stator_cpython::Result;
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::types;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::ops::{self, Asked, BinaryOp, CompareOp};
+use stator_evaluator::Role;
+
+use crate::breaks::Reason;
+use crate::recorder::Recorder;
+use crate::recorder::notes::kinds::Kind;
+
+impl Recorder {
+    /// A special method of an object's class, if it is a Python function; its lookup is guarded.
+    pub(in crate::recorder) fn special<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+        name: &'static str,
+    ) -> Option<Object<'py>> {
+        if self.is_stopped() || self.kind(object) != Kind::Object {
+            return None;
+        }
+        let ty = object.get_type();
+        if types::is_immutable(ty.as_borrowed()) {
+            return None;
+        }
+        let name = PyString::intern(frame.py(), name);
+        let method = self.lookup(frame, &ty, name.as_any().as_borrowed())?;
+        (self.kind(method.as_borrowed()) == Kind::Function && !self.is_stopped()).then_some(method)
+    }
+
+    /// The role of what gives an attribute of a type's instances, before `__getattr__` does.
+    pub(in crate::recorder) fn getter(&self, ty: &Bound<'_, PyType>) -> Role {
+        let hook = pyo3::intern!(ty.py(), "__getattr__").as_any().as_borrowed();
+        Role::Getter { next: types::lookup(ty.as_borrowed(), hook).is_some() }
+    }
+
+    /// A binary operator; `names` are its methods: in place (if it is), plain, reflected.
+    pub(in crate::recorder) fn python_binary<'py>(
+        &self,
+        frame: &Frame<'py>,
+        op: BinaryOp,
+        names: &[&'static str],
+        [left, right]: [Borrowed<'_, 'py>; 2],
+    ) -> Option<Result<Object<'py>>> {
+        let [.., plain, reflected] = names else { return None };
+        if !(self.is_operand(left) && self.is_operand(right)) {
+            return None;
+        }
+        let in_place = names.first().filter(|_| names.len() == 3);
+        let in_place = in_place.and_then(|name| {
+            let ty = left.get_type();
+            let text = PyString::intern(frame.py(), name);
+            types::lookup(ty.as_borrowed(), text.as_any().as_borrowed())?;
+            Some(self.special(frame, left, name))
+        });
+        let (method, asked, args) = match in_place {
+            Some(found) => (found?, Asked::InPlace, [left, right]),
+            None if is_number(left) => {
+                if is_number(right) || is_derived_number(right) {
+                    return None;
+                }
+                (self.special(frame, right, reflected)?, Asked::Both, [right, left])
+            }
+            None if ops::asks_right_first(left, right) => return None,
+            None => (self.special(frame, left, plain)?, Asked::Left, [left, right]),
+        };
+        let role = Role::Operator(asked);
+        let result = self.call_linked(frame, role, None, method.as_borrowed(), &args, None);
+        Some(self.or_others(frame, result, || ops::binary_rest(op, asked, left, right)))
+    }
+
+    /// A comparison; `names` are its method and the reflected one's.
+    pub(in crate::recorder) fn python_compare<'py>(
+        &self,
+        frame: &Frame<'py>,
+        op: CompareOp,
+        names: &[&'static str],
+        [left, right]: [Borrowed<'_, 'py>; 2],
+    ) -> Option<Result<Object<'py>>> {
+        if !(self.is_operand(left) && self.is_operand(right)) {
+            return None;
+        }
+        let (method, asked, args) = if is_number(left) {
+            if is_number(right) || is_derived_number(right) {
+                return None;
+            }
+            let reflected = if op == CompareOp::Ne { "__ne__" } else { names.last()? };
+            (self.special(frame, right, reflected)?, Asked::Both, [right, left])
+        } else if ops::asks_right_first(left, right) {
+            return None;
+        } else {
+            (self.special(frame, left, names.first()?)?, Asked::Left, [left, right])
+        };
+        let role = Role::Operator(asked);
+        let result = self.call_linked(frame, role, None, method.as_borrowed(), &args, None);
+        Some(self.or_others(frame, result, || ops::compare_rest(op, asked, left, right)))
+    }
+
+    /// A unary operator.
+    pub(in crate::recorder) fn python_unary<'py>(
+        &self,
+        frame: &Frame<'py>,
+        name: &'static str,
+        operand: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let method = self.special(frame, operand, name)?;
+        let role = Role::Operator(Asked::Only);
+        Some(self.call_linked(frame, role, None, method.as_borrowed(), &[operand], None))
+    }
+
+    /// Asks the other methods where the first one returned `NotImplemented`.
+    fn or_others<'py>(
+        &self,
+        frame: &Frame<'py>,
+        result: Result<Object<'py>>,
+        rest: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        let result = result?;
+        if !ops::is_not_implemented(&result) {
+            return Ok(result);
+        }
+        let result = self.with_mode(frame, rest)?;
+        self.note(frame, |state| state.register(result.as_borrowed()));
+        Ok(result)
+    }
+
+    /// Whether CPython's rules for an operand are those of [`ops::binary_rest`].
+    fn is_operand(&self, operand: Borrowed<'_, '_>) -> bool {
+        let is_known = self.kind(operand) == Kind::Object && !ops::is_sequence_operand(operand);
+        is_known || is_number(operand) || operand.is_none()
+    }
+
+    /// `item in container`.
+    pub(in crate::recorder) fn python_contains<'py>(
+        &self,
+        frame: &Frame<'py>,
+        container: Borrowed<'_, 'py>,
+        item: Borrowed<'_, 'py>,
+    ) -> Option<Result<bool>> {
+        let method = self.special(frame, container, "__contains__")?;
+        let args = [container, item];
+        let role = Role::Contains;
+        let result = self.call_linked(frame, role, None, method.as_borrowed(), &args, None);
+        Some(result.and_then(|result| {
+            if result.is_none() || result.is_exact_instance_of::<PyBool>() {
+                return ops::truth(result.as_borrowed());
+            }
+            self.truth_of(frame, result.as_borrowed())
+        }))
+    }
+
+    /// The truth value of an object.
+    pub(in crate::recorder) fn python_truth<'py>(
+        &self,
+        frame: &Frame<'py>,
+        operand: Borrowed<'_, 'py>,
+    ) -> Option<Result<bool>> {
+        if let Some(method) = self.special(frame, operand, "__bool__") {
+            let args = [operand];
+            let role = Role::Bool;
+            let result = self.call_linked(frame, role, None, method.as_borrowed(), &args, None);
+            return Some(result.and_then(|result| ops::checked_bool(result.as_borrowed())));
+        }
+        let ty = operand.get_type();
+        if types::slot(ty.as_borrowed(), types::SlotName::Bool) != types::Slot::Empty {
+            return None;
+        }
+        let method = self.special(frame, operand, "__len__")?;
+        let role = Role::Length;
+        let result = self.call_linked(frame, role, None, method.as_borrowed(), &[operand], None);
+        Some(result.and_then(|length| {
+            if !length.is_exact_instance_of::<PyInt>() {
+                self.stop(frame, Reason::OpaqueCall, "a length that isn't an int");
+            }
+            ops::checked_length(length.as_borrowed()).map(|length| length > 0)
+        }))
+    }
+
+    /// `iter(iterable)`.
+    pub(in crate::recorder) fn python_iter<'py>(
+        &self,
+        frame: &Frame<'py>,
+        iterable: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let method = self.special(frame, iterable, "__iter__")?;
+        let role = Role::Iter;
+        let result = self.call_linked(frame, role, None, method.as_borrowed(), &[iterable], None);
+        Some(result.and_then(ops::checked_iterator))
+    }
+
+    /// The next item; `None` inside: there is none.
+    pub(in crate::recorder) fn python_next<'py>(
+        &self,
+        frame: &Frame<'py>,
+        iterator: Borrowed<'_, 'py>,
+    ) -> Option<Result<Option<Object<'py>>>> {
+        let method = self.special(frame, iterator, "__next__")?;
+        let role = Role::Next;
+        let result = self.call_linked(frame, role, None, method.as_borrowed(), &[iterator], None);
+        Some(match result {
+            Ok(item) => Ok(Some(item)),
+            Err(raised) => {
+                let py = frame.py();
+                if ops::is_exhausted(py) { Ok(None) } else { Err(raised) }
+            }
+        })
+    }
+}
+
+/// Whether an object is a number of a builtin type, which takes no operand but numbers.
+fn is_number(object: Borrowed<'_, '_>) -> bool {
+    object.is_exact_instance_of::<PyInt>()
+        || object.is_exact_instance_of::<PyFloat>()
+        || object.is_exact_instance_of::<PyBool>()
+}
+
+/// Whether an object is an instance of a class that derives from such a type.
+fn is_derived_number(object: Borrowed<'_, '_>) -> bool {
+    object.is_instance_of::<PyInt>() || object.is_instance_of::<PyFloat>()
+}

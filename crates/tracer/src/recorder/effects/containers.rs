@@ -1,0 +1,351 @@
+//! Methods that change a container: free on what this trace made, effects on what is from outside.
+
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use smallvec::SmallVec;
+use stator_cpython::frame::Frame;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::ops::BinaryOp;
+use stator_cpython::{Result, ops};
+use stator_operators::only_adds;
+
+use super::dictionaries::MethodArgs;
+use super::writes::{CONTENTS, Call};
+use crate::breaks::Reason;
+use crate::functions::{Traits, Writes};
+use crate::recorder::Recorder;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::{Origin, State, Stop};
+use crate::recorder::operations::tensors::holds_tensor;
+use crate::recorder::reads::identity::is_nan;
+
+impl Recorder {
+    /// A method that changes its receiver.
+    pub(in crate::recorder) fn container_write<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        receiver: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        let name = heap::callable_name(callable);
+        let traits = self.functions.traits(callable);
+        let writes = self.functions.writes(callable);
+        let given = self.note(frame, |state| state.given_value(writes, receiver, args)).flatten();
+        self.note(frame, |state| {
+            let kind = state.kind_alone(receiver);
+            if matches!(kind, Kind::Set | Kind::Dict) {
+                args.iter().for_each(|arg| state.note_hashed(*arg));
+            } else {
+                let all: SmallVec<[_; 4]> = args.iter().copied().chain([receiver]).collect();
+                state.note_searched(self.functions, callable, &all);
+            }
+            args.iter().try_for_each(|arg| {
+                if state.kind(*arg) == Kind::Iterator && state.source(*arg).is_some() {
+                    return Err((Reason::OutsideIterator, heap::type_name(*arg)));
+                }
+                if traits.has(Traits::STORES) { Ok(()) } else { state.adopt_deep(*arg) }
+            })?;
+            let numbers = [(Traits::COUNTS, 0), (Traits::FLAGGED, 1)];
+            let number = numbers.iter().find(|(takes, _)| traits.has(*takes));
+            let number = number.and_then(|(_, place)| args.get(*place));
+            if number.is_some_and(|number| holds_tensor(state, *number)) {
+                return Err((
+                    Reason::DataRead,
+                    format!("a tensor as a number that {name} is given"),
+                ));
+            }
+            let compares = compares(traits);
+            let tensors = |state: &mut State, object| compares && holds_tensor(state, object);
+            if tensors(state, receiver) || args.iter().any(|arg| tensors(state, *arg)) {
+                return Err((Reason::DataRead, format!("{name} of a list of tensors")));
+            }
+            if state.origin(receiver) == Some(Origin::Fresh) {
+                return Ok(());
+            }
+            match (state.kind_alone(receiver), writes) {
+                (Kind::Dict, Some(writes)) => {
+                    state.write_dict(&name, writes, receiver, MethodArgs { args, names })
+                }
+                _ => state.write_container(&name, writes, receiver, args),
+            }
+        });
+        self.guard_compared(frame, traits, receiver, args);
+        let set = self.state.borrow_mut().kind_alone(receiver) == Kind::Set;
+        if set && name == "pop" {
+            // Which element it takes depends on those it took before, too.
+            self.note(frame, |state| state.check_order(receiver));
+        }
+        for arg in args {
+            if !set {
+                self.note(frame, |state| state.check_order(*arg));
+            }
+            self.guard_callback(frame, *arg);
+        }
+        // Methods that only move references call no operation.
+        let plain = traits.has(Traits::QUIET);
+        let result = if plain { native() } else { self.with_mode(frame, native) };
+        let result = self.unless_raised(frame, receiver, result)?;
+        if let Some(given) = given {
+            return Ok(given);
+        }
+        self.note(frame, |state| state.register(result.as_borrowed()));
+        Ok(result)
+    }
+
+    /// Guards how the elements that a method compares do that.
+    fn guard_compared<'py>(
+        &self,
+        frame: &Frame<'py>,
+        traits: Traits,
+        receiver: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+    ) {
+        if !compares(traits) {
+            return;
+        }
+        let names: &[&'static str] =
+            if traits.has(Traits::ORDERS) { &["__lt__", "__gt__"] } else { &["__eq__"] };
+        for item in heap::list_items(receiver) {
+            self.guard_protocol(frame, item.as_borrowed(), names);
+        }
+        for arg in args {
+            self.guard_protocol(frame, *arg, names);
+        }
+    }
+
+    /// `deque[i] = x` and `del deque[i]` of an outside deque.
+    pub(in crate::recorder) fn set_deque_item<'py>(
+        &self,
+        frame: &Frame<'py>,
+        deque: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+        value: Option<Borrowed<'_, 'py>>,
+    ) -> Result<()> {
+        self.note(frame, |state| {
+            if !heap::is_constant(key) {
+                return Err((Reason::OutsideWrite, "an item of a deque".into()));
+            }
+            match value {
+                Some(value) => {
+                    state.write_deque("__setitem__", Writes::Arguments, deque, &[key, value])
+                }
+                None => state.write_deque("__delitem__", Writes::Arguments, deque, &[key]),
+            }
+        });
+        self.unless_raised(frame, deque, ops::set_item(deque, key, value))
+    }
+
+    /// A method of a set or deque that raised has changed nothing: a replay doesn't call it.
+    fn unless_raised<T>(
+        &self,
+        frame: &Frame<'_>,
+        receiver: Borrowed<'_, '_>,
+        result: Result<T>,
+    ) -> Result<T> {
+        if result.is_err() {
+            self.note(frame, |state| state.drop_call(receiver));
+        }
+        result
+    }
+
+    /// `list[i] = x`, `list[i:j] = xs` and `del list[i]` of an outside list.
+    pub(in crate::recorder) fn set_list_item<'py>(
+        &self,
+        frame: &Frame<'py>,
+        list: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+        value: Option<Borrowed<'_, 'py>>,
+    ) -> Result<()> {
+        let slice = key.is_instance_of::<pyo3::types::PySlice>();
+        self.note(frame, |state| {
+            if !heap::is_constant(key) {
+                return Err((Reason::OutsideWrite, "an item of a list".into()));
+            }
+            state.write_elements(list)
+        });
+        match value {
+            Some(iterable) if slice => {
+                if self.kind(iterable) == Kind::Tensor {
+                    self.stop(frame, Reason::Unsupported, "a slice of a list set to a tensor");
+                }
+                self.take_elements(frame, iterable);
+                self.with_mode(frame, || ops::set_item(list, key, value))
+            }
+            _ => ops::set_item(list, key, value),
+        }
+    }
+}
+
+/// Whether a method compares the elements of its receiver.
+fn compares(traits: Traits) -> bool {
+    traits.has(Traits::SEARCHES) || traits.has(Traits::ORDERS)
+}
+
+pub fn refuse(what: &str, container: Borrowed<'_, '_>) -> Stop {
+    (Reason::OutsideWrite, format!("{what} of a {}", heap::type_name(container)))
+}
+
+impl State {
+    /// Takes note of a method that changes an outside container, before it does.
+    fn write_container(
+        &mut self,
+        name: &str,
+        writes: Option<Writes>,
+        receiver: Borrowed<'_, '_>,
+        args: &[Borrowed<'_, '_>],
+    ) -> std::result::Result<(), Stop> {
+        if !self.is_blind(receiver, name) {
+            // What it does depends on the contents.
+            self.kind(receiver);
+        }
+        match (self.kind_alone(receiver), writes) {
+            (Kind::List, _) => self.write_elements(receiver),
+            (Kind::Set, Some(writes)) => self.write_set(name, writes, receiver, args),
+            (Kind::Object, Some(writes)) if heap::is_deque(receiver) => {
+                self.write_deque(name, writes, receiver, args)
+            }
+            _ => Err(refuse(name, receiver)),
+        }
+    }
+
+    fn write_set(
+        &mut self,
+        name: &str,
+        writes: Writes,
+        set: Borrowed<'_, '_>,
+        args: &[Borrowed<'_, '_>],
+    ) -> std::result::Result<(), Stop> {
+        if writes == Writes::Arguments {
+            args.iter().try_for_each(|element| self.check_element(*element))?;
+        }
+        let args = self.written_arguments(writes, args)?;
+        for item in heap::set_items(set) {
+            self.check_element(item.as_borrowed())?;
+        }
+        self.write_call(set, Call { method: name.into(), args })
+    }
+
+    fn write_deque(
+        &mut self,
+        name: &str,
+        writes: Writes,
+        deque: Borrowed<'_, '_>,
+        args: &[Borrowed<'_, '_>],
+    ) -> std::result::Result<(), Stop> {
+        let address = deque.as_ptr() as usize;
+        let blind = only_adds(Some("collections:deque"), name);
+        if !blind {
+            self.read_deque(deque)?;
+        } else if !self.read_slots.contains(&(address, CONTENTS)) && self.source(deque).is_some() {
+            // What it held before, should somebody look later.
+            let source = self.source(deque).expect("asked before");
+            if !self.unread.contains_key(&address) {
+                self.leave_unread(source, deque);
+            }
+        }
+        let args = self.written_arguments(writes, args)?;
+        self.write_call(deque, Call { method: name.into(), args })
+    }
+
+    /// What a replay gives the method.
+    fn written_arguments(
+        &mut self,
+        writes: Writes,
+        args: &[Borrowed<'_, '_>],
+    ) -> std::result::Result<Vec<Py<PyAny>>, Stop> {
+        let given = |arg: &Borrowed<'_, '_>| match writes {
+            Writes::Arguments => Ok((*arg).to_owned().unbind()),
+            _ => self.copy_elements(*arg),
+        };
+        args.iter().map(given).collect()
+    }
+
+    /// Fails for what a set can't hold without running code of its own.
+    fn check_element(&mut self, element: Borrowed<'_, '_>) -> std::result::Result<(), Stop> {
+        match self.kind(element) {
+            // A new one is another element.
+            Kind::Constant if is_nan(element) => {
+                Err((Reason::Identity, "a set that holds a NaN".into()))
+            }
+            Kind::Constant
+            | Kind::Type
+            | Kind::Singleton
+            | Kind::Function
+            | Kind::Builtin
+            | Kind::Module
+            | Kind::TorchCallable => Ok(()),
+            Kind::Tuple => heap::tuple_items(element)
+                .iter()
+                .try_for_each(|item| self.check_element(item.as_borrowed())),
+            _ => {
+                let detail = format!("a set that holds a {}", heap::type_name(element));
+                Err((Reason::OutsideWrite, detail))
+            }
+        }
+    }
+
+    /// A list of what an iterable holds now.
+    fn copy_elements(
+        &mut self,
+        iterable: Borrowed<'_, '_>,
+    ) -> std::result::Result<Py<PyAny>, Stop> {
+        let items = match self.kind(iterable) {
+            Kind::Tuple => heap::tuple_items(iterable),
+            Kind::List if heap::is_exact_list(iterable) => heap::elements(iterable),
+            Kind::Set | Kind::FrozenSet => heap::elements(iterable),
+            Kind::Dict => heap::dict_items(iterable).into_iter().map(|(key, _)| key).collect(),
+            _ => {
+                let detail = format!("the elements of a {}", heap::type_name(iterable));
+                return Err((Reason::OutsideWrite, detail));
+            }
+        };
+        let copy = PyList::new(iterable.py(), items);
+        let copy = copy.map_err(|_| (Reason::OutsideWrite, "a list".to_string()))?;
+        self.set_fresh(copy.as_any().as_borrowed());
+        Ok(copy.into_any().unbind())
+    }
+
+    /// Takes note of an in-place operator on a container, before it changes it.
+    pub fn write_in_place(
+        &mut self,
+        op: BinaryOp,
+        left: Borrowed<'_, '_>,
+        right: Borrowed<'_, '_>,
+    ) -> std::result::Result<(), Stop> {
+        let kind = self.kind(left);
+        if kind == Kind::List {
+            self.check_order(right)?;
+        }
+        if self.origin(left) == Some(Origin::Fresh) {
+            return Ok(());
+        }
+        match (kind, op) {
+            (Kind::List, BinaryOp::InPlaceAdd | BinaryOp::InPlaceMultiply) => {
+                self.write_elements(left)
+            }
+            (Kind::Object, BinaryOp::InPlaceAdd) => {
+                self.write_deque("extend", Writes::Elements, left, &[right])
+            }
+            (Kind::Set, _) => {
+                let name = match op {
+                    BinaryOp::InPlaceOr => "update",
+                    BinaryOp::InPlaceAnd => "intersection_update",
+                    BinaryOp::InPlaceSubtract => "difference_update",
+                    BinaryOp::InPlaceXor => "symmetric_difference_update",
+                    _ => return Err(refuse(op.symbol(), left)),
+                };
+                if !matches!(self.kind(right), Kind::Set | Kind::FrozenSet) {
+                    // Other operands raise, or answer themselves.
+                    return Err(refuse(op.symbol(), left));
+                }
+                self.write_set(name, Writes::Elements, left, &[right])
+            }
+            (Kind::Dict, _) => self.merge_dict(op, left, right),
+            _ => Err(refuse(op.symbol(), left)),
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! Warnings and log records: executed natively, and given again by replays, as a side effect.
+//!
+//! That is sound where nobody can tell when it happens: the arguments are plain values, and those who are
+//! told neither look at nor change what the program works with. Otherwise the trace ends before the
+//! call ([`Reason::Told`]), which so sees and changes what it would in plain Python.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyString, PyTuple, PyType};
+use stator_cpython::code::Code;
+use stator_cpython::frame::{Frame, Owner};
+use stator_cpython::hook::Suspended;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{Result, ops};
+
+use crate::breaks::{Break, Reason};
+use crate::emission::{Emission, Told};
+use crate::functions::Emitter;
+use crate::listeners::Kept;
+use crate::recipe::{Function, Recipe, RecipeId};
+use crate::recorder::Recorder;
+use crate::recorder::ending::outcome::{Finish, Made};
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::{Origin, State, Stop};
+use crate::recorder::operations::tensors::holds_tensor;
+use crate::resume::point::Spot;
+
+/// A warning or log record that the trace gave.
+pub struct Emitted {
+    /// Functions and units of the frames, outermost first.
+    frames: Vec<(Py<PyAny>, u32)>,
+    callable: Py<PyAny>,
+    args: Vec<Py<PyAny>>,
+    names: Option<Py<PyAny>>,
+    told: Told<usize>,
+    /// How many parts of outside objects were written before.
+    pub after: usize,
+    text: Box<str>,
+    place: (u32, u32),
+    kept: Kept,
+    /// Containers among the arguments, with what they held.
+    contents: Vec<(Py<PyAny>, Vec<Py<PyAny>>)>,
+    /// Where the next trace ends, should this one turn out wrong.
+    pub spot: Option<Spot>,
+}
+
+/// What the checks before the call find.
+struct Plan<'py> {
+    told: Told<usize>,
+    kept: Kept,
+    frames: Vec<Frame<'py>>,
+}
+
+/// The parameters of an emitter that matter here.
+const WARN: &[&str] = &["message", "category", "stacklevel", "source"];
+const WARN_EXPLICIT: &[&str] = &[
+    "message",
+    "category",
+    "filename",
+    "lineno",
+    "module",
+    "registry",
+    "module_globals",
+    "source",
+];
+const LOG: &[&str] =
+    &["self", "level", "msg", "args", "exc_info", "extra", "stack_info", "stacklevel"];
+
+impl Recorder {
+    /// Calls a function that gives a warning or a log record.
+    pub(in crate::recorder) fn emit<'py>(
+        &self,
+        frame: &Frame<'py>,
+        emitter: Emitter,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        let plan = self.plan(frame, emitter, args, names);
+        let result = {
+            let _native = Suspended::new(frame.py());
+            ops::call(callable, args, names)
+        };
+        let Some(plan) = plan else { return result };
+        if result.is_err() {
+            self.stop(frame, Reason::Told, format!("{} that raised", heap::name_of(callable)));
+            return result;
+        }
+        let spot = self.markable_spot(frame);
+        self.note(frame, |state| {
+            let own = |args: &[Borrowed<'_, 'py>]| {
+                args.iter().map(|arg| (*arg).to_owned().unbind()).collect::<Vec<_>>()
+            };
+            let mut contents = Vec::new();
+            args.iter().for_each(|arg| containers(*arg, &mut contents));
+            let place = state.user_place(&plan.frames, callable);
+            let frames = plan.frames.iter().map(|frame| {
+                (frame.function().to_owned().unbind(), u32::try_from(frame.unit()).unwrap_or(0))
+            });
+            let emitted = Emitted {
+                frames: frames.collect(),
+                callable: callable.to_owned().unbind(),
+                args: own(args),
+                names: names.map(|names| names.to_owned().unbind()),
+                told: plan.told,
+                after: state.effects.len(),
+                text: text(emitter, plan.told, args).into(),
+                place,
+                kept: plan.kept,
+                contents,
+                spot,
+            };
+            state.has_effect();
+            state.emissions.push(emitted);
+            Ok(())
+        });
+        result
+    }
+
+    /// Whether a replay can give it as a side effect; otherwise the trace has ended.
+    fn plan<'py>(
+        &self,
+        frame: &Frame<'py>,
+        emitter: Emitter,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Option<Plan<'py>> {
+        if self.is_stopped() {
+            return None;
+        }
+        let frames = self.frames_to(frame);
+        self.note(frame, |state| {
+            let told = what_is_told(state, emitter, args, names)?;
+            let frames = frames.filter(|frames| {
+                frames.iter().all(|frame| {
+                    frame.owner() == Owner::Thread
+                        && frame.is_complete()
+                        && state.origin(frame.function()).is_some()
+                })
+            });
+            let frames =
+                frames.ok_or((Reason::Told, "given where a frame can't be made again".into()))?;
+            let at = |index: usize| args[index];
+            let told_now = match told {
+                Told::Record { logger } => Told::Record { logger: at(logger) },
+                Told::Warning { text, category } => {
+                    Told::Warning { text: at(text), category: category.map(at) }
+                }
+            };
+            let unknown = || match emitter {
+                Emitter::Log => "a log record for a logger with other code than the library's",
+                _ => "a warning, with filters or a showwarning that may do anything",
+            };
+            let kept = told_now.kept(frame.py()).ok_or((Reason::Told, unknown().into()))?;
+            if kept.iter().any(|list| state.is_known_at(*list)) {
+                return Err((Reason::Told, "kept in a list that the function works with".into()));
+            }
+            Ok(Plan { told, kept, frames })
+        })
+    }
+
+    /// Fails if something about a warning or record has turned out otherwise since. Then the next trace
+    /// ends before it.
+    pub(in crate::recorder) fn check_emissions(&self, py: Python<'_>, state: &State) -> Made<()> {
+        for emitted in &state.emissions {
+            let is_as_it_was = emitted.contents.iter().all(|(container, before)| {
+                let now = heap_children(container.bind_borrowed(py));
+                now.len() == before.len()
+                    && now.iter().zip(before).all(|(now, before)| now.is(before))
+            });
+            let detail = if !is_as_it_was {
+                "with an argument that changes behind it"
+            } else if emitted.kept.iter().any(|list| state.is_known_at(*list)) {
+                "kept in a list that the function works with"
+            } else {
+                continue;
+            };
+            self.mark_emissions(&[emitted.spot], detail);
+            return Err((Reason::Told, detail.into()));
+        }
+        Ok(())
+    }
+
+    /// The next trace ends before these.
+    pub(in crate::recorder) fn mark_emissions(&self, spots: &[Option<Spot>], detail: &str) {
+        for spot in spots.iter().flatten() {
+            let stop = Break { reason: Reason::Told, detail: detail.into(), stack: Vec::new() };
+            self.session.points.mark_spot(*spot, stop.clone());
+            self.session.try_again(self.point.borrow().is_none(), stop);
+        }
+    }
+}
+
+/// What is told of, by positions among the arguments.
+fn what_is_told(
+    state: &mut State,
+    emitter: Emitter,
+    args: &[Borrowed<'_, '_>],
+    names: Option<Borrowed<'_, '_>>,
+) -> std::result::Result<Told<usize>, Stop> {
+    if args.iter().any(|arg| holds_tensor(state, *arg)) {
+        return Err((Reason::DataRead, "a tensor in a warning or log record".into()));
+    }
+    let refuse = |what: String| (Reason::Told, what);
+    let params = match emitter {
+        Emitter::Warn => WARN,
+        Emitter::WarnExplicit => WARN_EXPLICIT,
+        Emitter::Log => LOG,
+    };
+    let names = names.map_or_else(Vec::new, heap::tuple_items);
+    let positional = args.len() - names.len();
+    let find = |param: &str| {
+        let index = params.iter().position(|known| *known == param)?;
+        if index < positional {
+            return Some(index);
+        }
+        let named = names.iter().position(|name| heap::text(name.as_borrowed()) == param)?;
+        Some(positional + named)
+    };
+    let is_given = |param: &str| {
+        find(param).filter(|at| !args[*at].is_none() && !matches!(args[*at].extract(), Ok(false)))
+    };
+    let told = match emitter {
+        Emitter::Log => {
+            let logger = find("self").filter(|at| *at == 0 && state.source(args[0]).is_some());
+            if is_given("exc_info").is_some() {
+                return Err(refuse("a log record with an exception".into()));
+            }
+            let unknown = || refuse("a log record for a logger of this call's own".into());
+            Told::Record { logger: logger.ok_or_else(unknown)? }
+        }
+        Emitter::Warn | Emitter::WarnExplicit => {
+            let hidden = ["registry", "module_globals", "source"];
+            if let Some(given) = hidden.iter().find(|param| is_given(param).is_some()) {
+                return Err(refuse(format!("a warning with a {given}")));
+            }
+            let text = find("message").filter(|at| args[*at].is_exact_instance_of::<PyString>());
+            let text = text.ok_or_else(|| refuse("a warning that isn't a text".into()))?;
+            let category = is_given("category");
+            if category.is_some_and(|at| state.kind(args[at]) != Kind::Type) {
+                return Err(refuse("a warning whose category isn't a class".into()));
+            }
+            Told::Warning { text, category }
+        }
+    };
+    let first = usize::from(emitter == Emitter::Log);
+    for arg in &args[first..] {
+        state.adopt_deep(*arg)?;
+        if !is_plain(state, *arg) {
+            let what = heap::type_name(*arg);
+            return Err(refuse(format!("a warning or log record with a {what}")));
+        }
+    }
+    Ok(told)
+}
+
+/// Whether turning an object into text runs no Python code, and a replay can make it again.
+fn is_plain(state: &mut State, object: Borrowed<'_, '_>) -> bool {
+    let py = object.py();
+    match state.kind(object) {
+        Kind::Constant => heap::is_constant(object),
+        Kind::Function | Kind::Builtin => state.origin(object).is_some(),
+        Kind::Type => object.get_type().is(py.get_type::<PyType>()),
+        Kind::List if state.origin(object).is_some() => has_plain_parts(state, object),
+        Kind::Tuple => object.is_exact_instance_of::<PyTuple>() && has_plain_parts(state, object),
+        Kind::Dict if heap::is_exact_dict(object) && state.origin(object).is_some() => {
+            has_plain_parts(state, object)
+        }
+        _ => false,
+    }
+}
+
+fn has_plain_parts(state: &mut State, object: Borrowed<'_, '_>) -> bool {
+    state.once(object, false, |state| {
+        heap_children(object).iter().all(|part| is_plain(state, part.as_borrowed()))
+    })
+}
+
+/// What a container holds, the keys of a dictionary included.
+fn heap_children<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
+    if heap::is_exact_dict(object) {
+        heap::dict_items(object).into_iter().flat_map(|(key, value)| [key, value]).collect()
+    } else {
+        heap::sequence_items(object)
+    }
+}
+
+/// The containers that an argument is or holds, with what they hold.
+fn containers(object: Borrowed<'_, '_>, found: &mut Vec<(Py<PyAny>, Vec<Py<PyAny>>)>) {
+    let is_container = heap::is_exact_dict(object)
+        || object.is_exact_instance_of::<PyList>()
+        || object.is_exact_instance_of::<PyTuple>();
+    if !is_container {
+        return;
+    }
+    let children = heap_children(object);
+    children.iter().for_each(|child| containers(child.as_borrowed(), found));
+    let children = children.into_iter().map(Bound::unbind).collect();
+    found.push((object.to_owned().unbind(), children));
+}
+
+/// As the `side_effects` log prints it.
+fn text(emitter: Emitter, told: Told<usize>, args: &[Borrowed<'_, '_>]) -> String {
+    let repr = |at: usize| heap::short_repr(args[at]);
+    match (emitter, told) {
+        (_, Told::Record { logger }) => {
+            let name = crate::list_handlers::own(args[logger], "name");
+            let name = name.map_or_else(|| "?".into(), |name| heap::short_repr(name.as_borrowed()));
+            format!("logging.getLogger({name}).log({}, {})", repr(1), repr(2))
+        }
+        (Emitter::WarnExplicit, Told::Warning { text, .. }) => {
+            format!("warnings.warn_explicit({})", repr(text))
+        }
+        (_, Told::Warning { text, category: None }) => format!("warnings.warn({})", repr(text)),
+        (_, Told::Warning { text, category: Some(category) }) => {
+            format!("warnings.warn({}, {})", repr(text), heap::name_of(args[category]))
+        }
+    }
+}
+
+impl State {
+    /// Whether the trace knows the object at an address.
+    fn is_known_at(&self, address: usize) -> bool {
+        self.objects.origin(address).is_some()
+    }
+
+    /// The place of the innermost frame that isn't in the emitter's own file.
+    fn user_place(&mut self, frames: &[Frame<'_>], emitter: Borrowed<'_, '_>) -> (u32, u32) {
+        let globals = heap::function_globals(emitter);
+        let is_own = |frame: &&Frame<'_>| {
+            globals.as_ref().is_none_or(|globals| !frame.globals().is(globals))
+        };
+        let frame = frames.iter().rev().find(is_own).or(frames.last());
+        frame.map_or(self.here, |frame| {
+            let code = self.code_id(frame.code().object());
+            (code, u32::try_from(frame.unit()).unwrap_or(0))
+        })
+    }
+}
+
+impl Finish {
+    /// What a replay gives.
+    pub(in crate::recorder) fn emissions(&mut self, py: Python<'_>) -> Made<Vec<Emission>> {
+        let emissions = std::mem::take(&mut self.state.emissions);
+        emissions
+            .iter()
+            .map(|emitted| {
+                let frames = emitted.frames.iter().map(|(function, unit)| {
+                    Ok((self.stand_in(function.bind_borrowed(py))?, *unit))
+                });
+                let frames = frames.collect::<Made<_>>()?;
+                let args = emitted.args.iter().map(|arg| self.recipe(arg.bind_borrowed(py)));
+                let args = args.collect::<Made<Box<[RecipeId]>>>()?;
+                let callable = self.keep(emitted.callable.bind_borrowed(py));
+                let names = emitted.names.as_ref().map(|names| self.keep(names.bind_borrowed(py)));
+                let told = match emitted.told {
+                    Told::Record { logger } => Told::Record { logger: args[logger] },
+                    Told::Warning { text, category } => {
+                        Told::Warning { text: args[text], category: category.map(|at| args[at]) }
+                    }
+                };
+                Ok(Emission {
+                    frames,
+                    callable: self.recipes.push(Recipe::Constant(callable)),
+                    args,
+                    names,
+                    told,
+                    after: emitted.after,
+                    text: emitted.text.clone(),
+                    place: emitted.place,
+                })
+            })
+            .collect::<Made<_>>()
+            .map_err(|(_, detail)| (Reason::Told, detail))
+    }
+
+    /// The positions, among the sources that are resolved, of the lists that the trace works with.
+    pub(in crate::recorder) fn known_lists(&mut self, py: Python<'_>) -> Box<[u32]> {
+        let is_list = |object: Borrowed<'_, '_>| object.is_exact_instance_of::<PyList>();
+        let lists = self.state.objects.outside(py, is_list);
+        let first = u32::try_from(self.rebuilt.len()).expect("fewer than 2^32 sources");
+        self.rebuilt.extend(lists);
+        (first..).take(self.rebuilt.len() - first as usize).collect()
+    }
+
+    /// The recipe of a function whose frame is only looked at: of one that the trace made, its code.
+    fn stand_in(&mut self, function: Borrowed<'_, '_>) -> Made<RecipeId> {
+        let py = function.py();
+        if self.state.origin(function) != Some(Origin::Fresh) {
+            return self.recipe(function);
+        }
+        let refuse = || (Reason::Told, heap::name_of(function));
+        let code = heap::function_code(function).ok_or_else(refuse)?;
+        let globals = heap::function_globals(function).ok_or_else(refuse)?;
+        let free = Code::of(code.as_borrowed()).ok_or_else(refuse)?.nfreevars();
+        let cells = (0..free).map(|_| self.recipes.push(Recipe::Cell(None))).collect();
+        let closure = self.recipes.push(Recipe::Tuple(cells));
+        let none = py.None().into_bound(py);
+        let nothing = self.recipe(none.as_borrowed())?;
+        let name = PyString::new(py, &heap::name_of(function)).into_any();
+        let args = [
+            self.part(globals.as_borrowed())?,
+            self.recipe(name.as_borrowed())?,
+            nothing,
+            if free > 0 { closure } else { nothing },
+        ];
+        let code = self.keep(code.as_borrowed());
+        let function = Function { code, args: Box::new(args), attributes: Vec::new() };
+        Ok(self.recipes.push(Recipe::Function(Box::new(function))))
+    }
+}

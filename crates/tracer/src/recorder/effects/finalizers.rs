@@ -1,0 +1,137 @@
+//! Outside objects that die while the call goes on.
+//!
+//! A trace keeps the outside objects alive that it has read, because it knows them by their addresses. Where the
+//! call drops the last reference to one, it should be gone, and that shows: in what its finalizer does, and in
+//! weak references. So the trace ends there, which lets go of it.
+//!
+//! Watched are objects with finalizers and what they were found in; and of what frames hold as a trace begins behind a
+//! break, all that has a finalizer, a weak reference to it or a suspended generator's `finally` below it.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::{mortal, types};
+use stator_cpython::object::{self, Borrowed};
+use stator_guards::{ObjectId, SourceId};
+
+use crate::breaks::{Break, Reason};
+use crate::recorder::Recorder;
+use crate::recorder::notes::state::State;
+
+/// For so many objects, what they were found in is watched as well.
+const MOST: usize = 256;
+
+impl State {
+    /// Takes note of an outside object whose death would be noticed, and of what it was found in: the
+    /// trace keeps that alive too.
+    #[inline]
+    pub(in crate::recorder) fn watch_finalizer(
+        &mut self,
+        object: Borrowed<'_, '_>,
+        id: ObjectId,
+        source: SourceId,
+    ) {
+        if types::has_finalizer(object.get_type().as_borrowed()) {
+            self.watch_within(id, source);
+        }
+    }
+
+    #[cold]
+    fn watch_within(&mut self, id: ObjectId, source: SourceId) {
+        self.mortal.push(id);
+        if self.mortal.len() > MOST {
+            return;
+        }
+        let mut at = source;
+        while let Some(parent) = self.sources.get(at).parent() {
+            self.mortal.extend(self.objects.at_source(parent));
+            at = parent;
+        }
+    }
+
+    /// Takes note of a value that a frame holds as the trace begins, and of what dies with it, if that
+    /// would be noticed; whether it would. The trace is about to keep it alive.
+    pub(in crate::recorder) fn watch_root(&mut self, value: Borrowed<'_, '_>) -> bool {
+        let noticed = mortal::noticed_with(value);
+        for object in &noticed {
+            let id = self.objects.intern(object.as_borrowed());
+            self.mortal.push(id);
+        }
+        !noticed.is_empty()
+    }
+
+    /// How many references to an object are the trace's own.
+    fn own_references(&self, object: Borrowed<'_, '_>) -> usize {
+        1 + self.input_versions.iter().filter(|(_, input, _)| input.is(object)).count()
+    }
+
+    /// Whether nothing but the trace keeps one of them alive; `taken` says how many references to an object
+    /// CPython would have handed on to the function that is called.
+    fn has_due_finalizer(&self, py: Python<'_>, taken: impl Fn(Borrowed<'_, '_>) -> usize) -> bool {
+        const FEW: usize = 4;
+        self.mortal.iter().any(|id| {
+            let object = self.objects.get(py, *id);
+            let references = object::references(object);
+            let own = || self.own_references(object) + taken(object);
+            references == 1 || references <= FEW && references == own()
+        })
+    }
+}
+
+impl Recorder {
+    /// Whether there are objects to watch.
+    #[inline]
+    pub(in crate::recorder) fn watches_finalizers(&self) -> bool {
+        !self.state.borrow().mortal.is_empty()
+    }
+
+    /// Why the trace has to end before this instruction: a finalizer should have run by now.
+    #[cold]
+    pub(in crate::recorder) fn due_finalizer(&self, frame: &Frame<'_>) -> Option<Break> {
+        let is_due =
+            self.state.borrow().has_due_finalizer(frame.py(), |object| self.taken(frame, object))
+                && self.are_linked(frame)
+                && self.anatomy(&frame.code())?.is_boundary(frame.unit());
+        is_due.then(|| Break {
+            reason: Reason::OutsideWrite,
+            detail: "the last reference to an object is gone whose death is noticed".into(),
+            stack: self.stack(frame),
+        })
+    }
+
+    /// How often an object is among the operands of the calls around a frame: while a call is recorded
+    /// they stay on the callers' stacks.
+    fn taken(&self, frame: &Frame<'_>, object: Borrowed<'_, '_>) -> usize {
+        let Some(mut callers) = self.frames_to(frame) else { return 0 };
+        callers.pop();
+        let taken = callers.iter().map(|caller| {
+            let linked = self.anatomy(&caller.code()).and_then(|code| self.links.of(caller, &code));
+            let operands = linked.map_or(0, |linked| linked.taken);
+            let stack = caller.stack().iter().rev().take(operands);
+            stack.filter(|value| value.is_some_and(|value| value.is(object))).count()
+        });
+        taken.sum()
+    }
+
+    /// Lets go of what a weak reference refers to, if nothing but the trace keeps it alive.
+    pub(in crate::recorder) fn release_referent(
+        &self,
+        frame: &Frame<'_>,
+        reference: Borrowed<'_, '_>,
+    ) {
+        let Ok(reference) = reference.cast::<PyWeakrefReference>() else { return };
+        let Some(referent) = reference.upgrade() else { return };
+        let is_kept = {
+            let state = self.state.borrow();
+            let kept = state.source(referent.as_borrowed());
+            // `referent` is one more.
+            let own = || state.own_references(referent.as_borrowed()) + 1;
+            kept.is_some() && object::references(referent.as_borrowed()) == own()
+        };
+        if is_kept {
+            drop(referent);
+            let detail = "a weak reference to what nothing refers to any more";
+            self.stop(frame, Reason::OutsideWrite, detail);
+        }
+    }
+}

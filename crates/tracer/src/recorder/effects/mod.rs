@@ -1,0 +1,16 @@
+//! Writes to what lies outside the call, and what else a replay has to do again.
+//!
+//! A write is executed at once. `writes` notes the last value of each part that was written, `stores`,
+//! `containers` and `dictionaries` are its ways in; `emissions` are warnings and log records, `context` the
+//! `with` blocks, `locks` those that are held, `finalizers` objects whose death would be noticed.
+//!
+//! What a replay couldn't repeat ends the trace before it.
+
+pub(super) mod containers;
+pub(super) mod context;
+pub(super) mod dictionaries;
+pub(super) mod emissions;
+pub(super) mod finalizers;
+pub(super) mod locks;
+pub(super) mod stores;
+pub(super) mod writes;

@@ -1,0 +1,450 @@
+//! Side effects: writes to outside objects, replayed at the end.
+//!
+//! A write is executed at once, as everything is. What a replay has to repeat is the last value of
+//! each part that was written: a dictionary's slot, a cell, a member, a class attribute, the elements
+//! of a list. From its first write on, a part is no outside read any more, and what the write
+//! depended on (a dictionary's keys, a list's elements) is guarded as it was before it.
+
+use pyo3::prelude::*;
+use pyo3::types::{PySlice, PyType};
+use rustc_hash::FxHashMap;
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::function::{Field, value};
+use stator_cpython::heap::member::{Member, Read};
+use stator_cpython::object::{Borrowed, Object};
+use stator_guards::{GuardKind, SourceId};
+
+use crate::breaks::Reason;
+use crate::recorder::Recorder;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::{Slot, State, Stop};
+use crate::recorder::reads::identity::is_nan;
+
+/// What stands for a key in the slot of a container's elements as a whole. (Keys are addresses,
+/// offsets of members multiples of a word.)
+pub const CONTENTS: usize = 1;
+/// As [`CONTENTS`], for the keys of a dictionary.
+pub const KEYS: usize = 3;
+/// As [`CONTENTS`], for what a cell holds.
+pub const CELL: usize = 5;
+/// As [`CONTENTS`], for the value of a context variable.
+pub const CONTEXT: usize = 7;
+
+/// A part of an outside object that was written.
+pub struct Effect {
+    /// The object.
+    pub object: Py<PyAny>,
+    /// Its source.
+    pub source: SourceId,
+    /// The part.
+    pub part: Part,
+    /// What stands for the part in slots.
+    slot: usize,
+    /// Where the last write was: code object and unit.
+    pub place: (u32, u32),
+}
+
+/// A part of an object, by what it takes to read it.
+pub enum Part {
+    /// The value at a key of a dictionary.
+    Item {
+        /// The key.
+        key: Py<PyAny>,
+        /// Whether the entry was deleted in between and so moved to the end.
+        moves: bool,
+    },
+    /// The contents of a cell.
+    Cell,
+    /// The value of a context variable.
+    Context,
+    /// A context variable that was reset with a token from before the trace.
+    Reset(Py<PyAny>),
+    /// A `__slots__` member, by name.
+    Member(Py<PyAny>),
+    /// An attribute of a class, by name.
+    ClassAttribute(Py<PyAny>),
+    /// The elements of a list.
+    Elements,
+    /// The elements of a list behind the first so many.
+    Added(usize),
+    /// A set or deque: the methods that changed it, which a replay calls again, because the order of a
+    /// set depends on its history.
+    Calls(Vec<Call>),
+}
+
+/// A call of a method of a C container.
+#[derive(Debug)]
+pub struct Call {
+    /// The method's name.
+    pub method: Box<str>,
+    /// Its arguments; of an iterable, a copy.
+    pub args: Vec<Py<PyAny>>,
+}
+
+/// What a written part holds at the end of the call.
+pub enum Last<'a, 'py> {
+    /// An object.
+    Value(Object<'py>),
+    /// Nothing: it was deleted.
+    Nothing,
+    /// Several elements, in order.
+    Elements(Vec<Object<'py>>),
+    /// What the calls made of it.
+    Calls(&'a [Call]),
+}
+
+impl Effect {
+    /// What the part holds now.
+    pub fn last<'py>(&self, py: Python<'py>) -> Last<'_, 'py> {
+        let object = self.object.bind_borrowed(py);
+        let found = match &self.part {
+            Part::Item { key, .. } => heap::dict_get(object, key.bind_borrowed(py)),
+            Part::Cell => value(object, Field::CellContents),
+            Part::Context => stator_cpython::heap::context::own_value(object),
+            Part::Reset(token) => Some(token.bind(py).clone()),
+            Part::Member(_) => match Member::new(self.slot).read(object) {
+                Read::Value(value) => Some(value),
+                Read::Unset | Read::NoMember => None,
+            },
+            Part::ClassAttribute(name) => {
+                let class = object.cast::<PyType>().expect("a class was written");
+                stator_cpython::generic::class_value(&class, name.bind_borrowed(py))
+            }
+            Part::Elements => return Last::Elements(heap::list_items(object)),
+            Part::Added(before) => {
+                return Last::Elements(heap::list_items(object).split_off(*before));
+            }
+            Part::Calls(calls) => return Last::Calls(calls),
+        };
+        found.map_or(Last::Nothing, Last::Value)
+    }
+}
+
+impl State {
+    /// Takes note of a write to a part of an outside object.
+    pub fn wrote(
+        &mut self,
+        object: Borrowed<'_, '_>,
+        source: SourceId,
+        slot: usize,
+        part: impl FnOnce() -> Part,
+    ) {
+        let place = self.here;
+        self.writes += 1;
+        self.has_effect();
+        self.written_keys.insert(slot);
+        let next = self.effects.len();
+        let at = *self.written.entry((object.as_ptr() as usize, slot)).or_insert(next);
+        if at == next {
+            let part = part();
+            if self.program.is_some() {
+                self.wrote_in_program(object, &part);
+            }
+            let object = object.to_owned().unbind();
+            self.effects.push(Effect { object, source, part, slot, place });
+        }
+        self.effects[at].place = place;
+    }
+
+    /// Something is noted that a replay does when its graph has run.
+    pub fn has_effect(&mut self) {
+        let nodes = self.graph.len();
+        self.first_effect.get_or_insert(nodes);
+    }
+
+    /// The part is what it was before this trace wrote it.
+    pub fn forget_write(&mut self, slot: Slot) {
+        let Some(at) = self.written.remove(&slot) else { return };
+        self.writes += 1;
+        self.effects.remove(at);
+        for emitted in self.emissions.iter_mut().filter(|emitted| emitted.after > at) {
+            emitted.after -= 1;
+        }
+        for later in self.written.values_mut().filter(|later| **later > at) {
+            *later -= 1;
+        }
+    }
+
+    /// Whether this trace wrote to any outside object at one of these keys. At another call that object may
+    /// be one that it wasn't at this: who reads a key without a slot of its own in
+    /// [`State::read_slots`] asks this first.
+    pub fn wrote_any(&self, keys: impl IntoIterator<Item = usize>) -> bool {
+        !self.written_keys.is_empty()
+            && keys.into_iter().any(|key| self.written_keys.contains(&key))
+    }
+
+    /// Takes note of a write to an outside dictionary's slot, before it happens. `moves`: it's deleted,
+    /// or goes elsewhere in the order.
+    pub fn write_slot(
+        &mut self,
+        dict: Borrowed<'_, '_>,
+        source: SourceId,
+        key: Borrowed<'_, '_>,
+        moves: bool,
+    ) -> Result<(), Stop> {
+        if !matches!(self.kind(key), Kind::Constant | Kind::Tuple) || !heap::is_constant(key) {
+            let detail = format!("an item of a {}", heap::type_name(dict));
+            return Err((Reason::OutsideWrite, detail));
+        }
+        if is_nan(key) {
+            return Err((Reason::Identity, "a NaN as key".into()));
+        }
+        if key.is_instance_of::<PySlice>() {
+            return Err((Reason::OutsideWrite, "an item of a dictionary under a slice".into()));
+        }
+        let key = self.objects.canonical(key);
+        let present = heap::dict_get(dict, key.as_borrowed()).is_some();
+        if !present || moves {
+            // The keys, or their order, change: what it was is read now or never.
+            self.adopt_keys(dict)?;
+            self.rekeyed.entry(dict.as_ptr() as usize).or_insert_with(|| {
+                let keys = heap::dict_items(dict).into_iter().map(|(key, _)| key.unbind());
+                keys.collect()
+            });
+        }
+        self.objects.intern(key.as_borrowed());
+        self.written_dicts.insert(dict.as_ptr() as usize);
+        let slot = key.as_ptr() as usize;
+        self.wrote(dict, source, slot, || Part::Item { key: key.unbind(), moves: false });
+        Ok(())
+    }
+
+    /// Takes note of a write to a cell of an enclosing function, before it happens.
+    pub fn write_cell(&mut self, cell: Borrowed<'_, '_>, source: SourceId) {
+        self.wrote(cell, source, CELL, || Part::Cell);
+    }
+
+    /// Takes note of a write to a `__slots__` member of an outside object, before it happens.
+    pub fn write_member(
+        &mut self,
+        owner: Borrowed<'_, '_>,
+        name: Borrowed<'_, '_>,
+        offset: usize,
+        deletes: bool,
+    ) -> Result<(), Stop> {
+        let unknown = || (Reason::UnknownOrigin, heap::type_name(owner));
+        let source = self.source(owner).ok_or_else(unknown)?;
+        if deletes {
+            match Member::new(offset).read(owner) {
+                Read::Value(old) => {
+                    self.read_member(owner, name, offset, Some(old.as_borrowed()))?;
+                }
+                // Nothing is written: this raises, as long as the slot is empty.
+                Read::Unset => return self.read_member(owner, name, offset, None),
+                Read::NoMember => {}
+            }
+        }
+        self.objects.intern(name);
+        let name = name.to_owned().unbind();
+        self.wrote(owner, source, offset, || Part::Member(name));
+        Ok(())
+    }
+
+    /// Takes note of a write to an attribute of a class, before it happens.
+    pub fn write_class_attribute(&mut self, class: Borrowed<'_, '_>, name: Borrowed<'_, '_>) {
+        let source = self.anchor(class);
+        self.objects.intern(name);
+        let slot = name.as_ptr() as usize;
+        self.class_writes.push((class.as_ptr() as usize, slot));
+        let name = name.to_owned().unbind();
+        self.wrote(class, source, slot, || Part::ClassAttribute(name));
+    }
+
+    /// Whether a lookup of `name` along the resolution order of `ty` finds what this trace wrote.
+    /// Fails where it can't be told what it would find at the entry of another call.
+    pub fn finds_own_write(
+        &mut self,
+        ty: &Bound<'_, PyType>,
+        name: Borrowed<'_, '_>,
+    ) -> Result<bool, Stop> {
+        for &(class, written) in &self.class_writes {
+            if written != name.as_ptr() as usize {
+                continue;
+            }
+            if class == ty.as_ptr() as usize {
+                return Ok(true);
+            }
+            let mro = stator_cpython::heap::types::mro(ty.as_borrowed());
+            let mro =
+                mro.as_ref().map_or_else(Vec::new, |mro| heap::tuple_items(mro.as_borrowed()));
+            if mro.iter().any(|base| base.as_ptr() as usize == class) {
+                let detail =
+                    format!("attribute {} of a base class, read after its write", heap::text(name));
+                return Err((Reason::OutsideWrite, detail));
+            }
+        }
+        Ok(false)
+    }
+
+    /// Takes note of a change of an outside list, before it happens. The list was guarded whole when
+    /// it was found.
+    pub fn write_elements(&mut self, list: Borrowed<'_, '_>) -> Result<(), Stop> {
+        let unknown = || (Reason::UnknownOrigin, format!("a {}", heap::type_name(list)));
+        if !heap::is_exact_list(list) {
+            // It may have its own way of being written to.
+            let detail = format!("the elements of a {}", heap::type_name(list));
+            return Err((Reason::OutsideWrite, detail));
+        }
+        let source = self.source(list).ok_or_else(unknown)?;
+        self.wrote(list, source, CONTENTS, || Part::Elements);
+        Ok(())
+    }
+
+    /// Takes note of a method that changes an outside set or deque, before it does.
+    pub fn write_call(&mut self, object: Borrowed<'_, '_>, call: Call) -> Result<(), Stop> {
+        let unknown = || (Reason::UnknownOrigin, format!("a {}", heap::type_name(object)));
+        let source = self.source(object).ok_or_else(unknown)?;
+        if self.program.is_some() {
+            let detail = format!("a {} from outside", heap::type_name(object));
+            return Err((Reason::Impure, detail));
+        }
+        self.wrote(object, source, CONTENTS, || Part::Calls(Vec::new()));
+        let at = self.written[&(object.as_ptr() as usize, CONTENTS)];
+        if let Part::Calls(calls) = &mut self.effects[at].part {
+            calls.push(call);
+            // From here on the instruction can't be broken before: the call is noted.
+            stator_cpython::ops::count();
+        }
+        Ok(())
+    }
+
+    /// The method that was noted last has raised.
+    pub fn drop_call(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
+        let at = self.written.get(&(object.as_ptr() as usize, CONTENTS));
+        if let Some(&at) = at
+            && let Part::Calls(calls) = &mut self.effects[at].part
+            && let Some(call) = calls.pop()
+            && call.method.ends_with("update")
+        {
+            // It may have come to some of the elements.
+            return Err((Reason::OutsideWrite, format!("{} that raised", call.method)));
+        }
+        Ok(())
+    }
+
+    /// The writes in an order, and with the moves, that leave dictionaries in the order they have.
+    pub fn take_effects(&mut self, py: Python<'_>) -> Vec<Effect> {
+        let mut effects = std::mem::take(&mut self.effects);
+        for effect in &mut effects {
+            if let Part::Elements = effect.part
+                && let Some(unread) = self.unread.get(&(effect.object.as_ptr() as usize))
+            {
+                effect.part = Part::Added(unread.before.bind(py).len());
+            }
+        }
+        for (dict, first) in &self.rekeyed {
+            order_items(py, &mut effects, *dict, first);
+        }
+        effects
+    }
+
+    /// Guards that a written object isn't another one of which the same part was read or written.
+    pub fn guard_written_distinct(&mut self) {
+        let mut groups: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
+        for &(object, slot) in self.written.keys() {
+            groups.entry(slot).or_default().push(object);
+        }
+        if !self.written_dicts.is_empty() {
+            // Each such write may make a key, where it's another dictionary than the recorded one.
+            groups.insert(KEYS, self.written_dicts.iter().copied().collect());
+        }
+        if !self.resets.is_empty() {
+            groups.entry(CONTEXT).or_default().extend(&self.resets);
+        }
+        if groups.is_empty() {
+            return;
+        }
+        for &(object, slot) in &self.read_slots {
+            if let Some(group) = groups.get_mut(&slot) {
+                group.push(object);
+            }
+        }
+        let mut distinct: Vec<Vec<SourceId>> = Vec::new();
+        for mut objects in groups.into_values() {
+            objects.sort_unstable();
+            objects.dedup();
+            let mut sources: Vec<_> =
+                objects.into_iter().filter_map(|object| self.guardable(object)).collect();
+            sources.sort_unstable();
+            sources.dedup();
+            distinct.push(sources);
+        }
+        distinct.sort_unstable();
+        distinct.dedup();
+        for sources in distinct {
+            if let [first, rest @ ..] = sources.as_slice()
+                && !rest.is_empty()
+            {
+                self.guard(*first, GuardKind::Distinct(rest.into()));
+            }
+        }
+    }
+
+    /// The source of the outside object at an address, unless it's known by identity: such ones are
+    /// distinct for good.
+    fn guardable(&self, address: usize) -> Option<SourceId> {
+        self.source_at(address).filter(|_| !self.is_address_known(address))
+    }
+}
+
+/// Puts a dictionary's effects in the order of its entries. Entries that keep their place come first
+/// in the dictionary and in their old order; behind them stand new ones, and old ones that were
+/// deleted in between: those move.
+fn order_items(py: Python<'_>, effects: &mut Vec<Effect>, dict: usize, first: &[Py<PyAny>]) {
+    let at: Vec<usize> = (0..effects.len())
+        .filter(|index| {
+            let effect = &effects[*index];
+            effect.object.as_ptr() as usize == dict && matches!(effect.part, Part::Item { .. })
+        })
+        .collect();
+    let Some(&some) = at.first() else { return };
+    let now: Vec<_> = {
+        let dict = effects[some].object.bind_borrowed(py);
+        heap::dict_items(dict).into_iter().map(|(key, _)| key).collect()
+    };
+    let same = |left: Borrowed<'_, '_>, right: Borrowed<'_, '_>| heap::equal_keys(left, right);
+    // How many entries, from the front, have kept their place.
+    let mut old = first.iter();
+    let kept = now
+        .iter()
+        .take_while(|key| old.any(|old| same(old.bind_borrowed(py), key.as_borrowed())))
+        .count();
+    let mut ranked: Vec<(usize, Effect)> = Vec::with_capacity(at.len());
+    for &index in at.iter().rev() {
+        ranked.push((0, effects.remove(index)));
+    }
+    ranked.reverse();
+    for (rank, effect) in &mut ranked {
+        let Part::Item { key, moves } = &mut effect.part else { continue };
+        let at = now.iter().position(|now| same(now.as_borrowed(), key.bind_borrowed(py)));
+        // Deletions first. A new entry has the key that it was made with, of all equal ones.
+        *rank = at.map_or(0, |at| at + 1);
+        if let Some(at) = at {
+            *key = now[at].clone().unbind();
+        }
+        let was = first.iter().any(|old| same(old.bind_borrowed(py), key.bind_borrowed(py)));
+        *moves = *rank > kept && was;
+    }
+    ranked.sort_by_key(|(rank, _)| *rank);
+    for (&index, (_, effect)) in at.iter().zip(ranked) {
+        effects.insert(index, effect);
+    }
+}
+
+impl Recorder {
+    /// Notes a write to an outside dictionary; false: the dictionary is none, or the trace ended.
+    pub(in crate::recorder) fn writes_slot(
+        &self,
+        frame: &Frame<'_>,
+        dict: Borrowed<'_, '_>,
+        key: Borrowed<'_, '_>,
+        deletes: bool,
+    ) -> bool {
+        let noted = self.note(frame, |state| match state.source(dict) {
+            Some(source) => state.write_slot(dict, source, key, deletes).map(|()| true),
+            None => Ok(false),
+        });
+        noted == Some(true)
+    }
+}

@@ -1,0 +1,17 @@
+//! How a trace ends: at the call's end, at a break, by an exception.
+//!
+//! `breaking` and `abandoning` end it at an instruction, `outcome` at the end of the call; `recipes` say how
+//! what is left over is made again, `suspended` does so for generators, `raising` and `exceptions` for what was
+//! raised. `risks` and `unrepeatable` find, before it happens, what couldn't be made again.
+//!
+//! The room takes the notes and leaves a [`Traced`](crate::trace::Traced).
+
+pub(super) mod abandoning;
+pub(super) mod breaking;
+pub(super) mod exceptions;
+pub(super) mod outcome;
+pub(super) mod raising;
+pub(super) mod recipes;
+pub(super) mod risks;
+pub(super) mod suspended;
+pub(super) mod unrepeatable;

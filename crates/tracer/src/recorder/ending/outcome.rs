@@ -1,0 +1,393 @@
+//! From notes to a cache entry: runs the call, then turns its result into recipes.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use rustc_hash::{FxHashMap, FxHashSet};
+use stator_cpython::frame::Frame;
+use stator_cpython::generic::WithoutGc;
+use stator_cpython::hook::{Active, Suspended};
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::thread::Deferred;
+use stator_cpython::{Result, ops};
+use stator_evaluator::{Link, evaluate};
+use stator_faults::{self as faults, Escape, Fault, Stage, contain};
+use stator_guards::{GlobalState, GuardKind, ObjectId, Source, SourceId};
+
+use crate::accelerator;
+use crate::breaks::{Break, Reason};
+use crate::compiling;
+use crate::effects::{Part, Store};
+use crate::frames::anatomy::Anatomy;
+use crate::handlers::Withs;
+use crate::policy::Policy;
+use crate::profit::Work;
+use crate::recipe::{GraphOutputs, Recipe, RecipeId, Recipes};
+use crate::recorder::effects::writes::{self, Last};
+use crate::recorder::mode;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::state::{State, Stop};
+use crate::recorder::numbers::symbols::PlainLists;
+use crate::recorder::{Recorder, Recording};
+use crate::resume::point::{Waiting, slots};
+use crate::resume::session::Session;
+use crate::rollback;
+use crate::trace::{Broken, Ending, FrameRecipe, Raised, Traced};
+
+/// How the recorded program ends or stands still.
+pub enum End<'a, 'py> {
+    /// It returns.
+    Return(Borrowed<'a, 'py>),
+    /// It stands at a graph break.
+    Break(&'a [Standing<'py>]),
+}
+
+/// A frame that stands at a graph break.
+pub struct Standing<'py> {
+    /// The frame, where it goes on and what counts of its stack.
+    pub waiting: Waiting<'py>,
+    /// The unit that tracebacks name.
+    pub current: usize,
+    /// The unit of the breaking instruction itself.
+    pub last: usize,
+    /// Its code.
+    pub anatomy: Rc<Anatomy>,
+}
+
+impl Standing<'_> {
+    /// Whether the program may still read a fast local when the frame goes on.
+    pub fn is_live(&self, slot: usize) -> bool {
+        if self.waiting.link.is_some() {
+            self.anatomy.is_live_behind(self.waiting.frame.unit(), slot)
+        } else {
+            self.anatomy.is_live_before(self.waiting.next, slot)
+        }
+    }
+}
+
+/// Records a call of a Python function: executes it, once, and returns its result; what was
+/// recorded goes to the session. `global` is the state at entry.
+///
+/// # Errors
+/// If the tables that recording needs can't be built.
+pub fn record<'py>(
+    function: Borrowed<'_, 'py>,
+    args: Borrowed<'_, 'py>,
+    kwargs: Option<Borrowed<'_, 'py>>,
+    global: Arc<GlobalState>,
+    session: Rc<Session>,
+    policy: Policy,
+) -> PyResult<Result<Object<'py>>> {
+    let py = function.py();
+    let code = heap::function_code(function).map_or(0, |code| code.as_ptr() as usize);
+    let deferred = Deferred::new(py);
+    faults::at(Stage::Begin)?;
+    let recorder = Recorder::new(py, code, session)?;
+    crate::recorder::warm_up(py);
+    {
+        let mut state = recorder.state.borrow_mut();
+        state.policy = policy;
+        let source = state.sources.intern(Source::GlobalState);
+        state.guard(source, GuardKind::GlobalState(global));
+    }
+    *recorder.generators.borrow_mut() = rollback::generators(py)?;
+    *recorder.selected.borrow_mut() = accelerator::selected_at_entry(py)?;
+    *recorder.gc.borrow_mut() = Some(WithoutGc::new(py));
+    recorder.session.begins();
+    drop(deferred);
+    let result = recorder.evaluating(py, || ops::call_ex(function, args, kwargs));
+    let mut lists = PlainLists::default();
+    let plain = |value| recorder.state.borrow().plain_result(value, &mut lists);
+    let plain = || result.as_ref().ok().and_then(plain);
+    let plain = recorder.guarded(py, plain).flatten();
+    recorder.close(py, result.as_ref().ok().map(|value| value.as_borrowed()));
+    // The result is there: what fails now isn't the call.
+    match contain(py, || lists.settle()) {
+        Ok(()) => Ok(plain.map_or(result, Ok)),
+        Err(Escape::Raised(error)) => Err(error),
+        Err(Escape::Fault(fault)) => {
+            recorder.fault(py, fault);
+            Ok(result)
+        }
+    }
+}
+
+/// Who evaluates a frame that begins in a recorded call.
+enum By {
+    /// CPython alone.
+    Cpython,
+    /// The recorder.
+    Recorder,
+    /// Whoever would without it.
+    Others,
+}
+
+impl Recorder {
+    /// Runs code whose frames are to be recorded.
+    pub fn evaluating<'py, T>(self: &Rc<Self>, py: Python<'py>, run: impl FnOnce() -> T) -> T {
+        let _recording = Recording::start(self.clone());
+        let _active = Active::new(py, |py, frame, throw| {
+            let Some(recorder) = crate::recorder::current() else {
+                return compiling::pass_on(py, frame, throw);
+            };
+            // Where asking fails, the frame runs natively.
+            match recorder.guarded(py, || recorder.evaluator_of(&frame)) {
+                Some(By::Cpython) => {
+                    let _native = Suspended::new(py);
+                    stator_cpython::hook::default(py, frame, throw)
+                }
+                Some(By::Recorder) => evaluate(py, frame, throw, &*recorder),
+                _ if mode::is_on() => {
+                    // What runs natively is not to meet it: PyTorch's own tracer would trace it.
+                    recorder.suspend_mode(py);
+                    let result = compiling::pass_on(py, frame, throw);
+                    recorder.resume_mode(py);
+                    result
+                }
+                _ => compiling::pass_on(py, frame, throw),
+            }
+        });
+        run()
+    }
+
+    fn evaluator_of(&self, frame: &Frame<'_>) -> By {
+        if self.is_weak_callback(frame) {
+            By::Cpython
+        } else if self.records(frame) {
+            By::Recorder
+        } else {
+            By::Others
+        }
+    }
+
+    /// The recorded call has ended.
+    pub fn close(&self, py: Python<'_>, result: Option<Borrowed<'_, '_>>) {
+        let _deferred = Deferred::new(py);
+        self.guarded(py, || self.end_call(py, result));
+        drop(self.gc.take());
+    }
+
+    fn end_call(&self, py: Python<'_>, result: Option<Borrowed<'_, '_>>) {
+        if let Some(value) = result
+            && !self.stopped.replace(true)
+            && !self.watching.get()
+            && let Err((reason, detail)) = self.end_with(py, End::Return(value))
+        {
+            if reason == Reason::Internal {
+                return self.fault(py, Fault::new(detail));
+            }
+            let stop = Break { reason, detail, stack: Vec::new() };
+            if !self.avoid_raising(&stop) {
+                self.fail(&stop);
+            }
+            self.session.broke(stop);
+        }
+        self.end_refusal(py);
+    }
+}
+
+/// Turns notes into a finished trace.
+pub struct Finish {
+    pub(in crate::recorder) state: State,
+    pub(in crate::recorder) recipes: Recipes,
+    pub(in crate::recorder) made: FxHashMap<usize, RecipeId>,
+    /// The keys of `made`, in the order in which they came.
+    pub(in crate::recorder) order: Vec<usize>,
+    /// The frame objects of the frames that are made, by address; 0 where there is none.
+    pub(in crate::recorder) standing: Vec<usize>,
+    /// The exceptions that the trace raised.
+    pub(in crate::recorder) raised: Vec<Raised>,
+    /// Recipes of instance dictionaries.
+    pub(in crate::recorder) instance_dicts: FxHashSet<RecipeId>,
+    pub(in crate::recorder) outputs: GraphOutputs,
+    pub(in crate::recorder) rebuilt: Vec<SourceId>,
+    pub(in crate::recorder) kept: FxHashSet<ObjectId>,
+    /// Objects that exist only while recipes are made.
+    pub(in crate::recorder) temporaries: Vec<Py<PyAny>>,
+}
+
+pub(in crate::recorder) type Made<T> = std::result::Result<T, Stop>;
+
+impl Finish {
+    /// Makes recipes of what the end needs, and takes the notes apart.
+    pub fn run(
+        mut state: State,
+        py: Python<'_>,
+        end: End<'_, '_>,
+        handled: Option<&Object<'_>>,
+    ) -> Made<Traced> {
+        let kept = std::mem::take(&mut state.kept);
+        let mut finish = Finish {
+            state,
+            recipes: Recipes::new(),
+            made: FxHashMap::default(),
+            order: Vec::new(),
+            standing: Vec::new(),
+            raised: Vec::new(),
+            instance_dicts: FxHashSet::default(),
+            outputs: GraphOutputs::default(),
+            rebuilt: Vec::new(),
+            kept,
+            temporaries: Vec::new(),
+        };
+        let ending = match end {
+            End::Return(result) => Ending::Return(finish.recipe(result)?),
+            End::Break(frames) => {
+                finish.standing =
+                    frames.iter().map(|standing| standing.waiting.frame.object_address()).collect();
+                let frames = frames.iter().map(|frame| finish.frame(frame)).collect::<Made<_>>()?;
+                let handled =
+                    handled.map(|handled| finish.recipe(handled.as_borrowed())).transpose()?;
+                let raised = std::mem::take(&mut finish.raised);
+                Ending::Break(Box::new(Broken { frames, handled, raised }))
+            }
+        };
+        let effects = finish.effects(py)?;
+        let emissions = finish.emissions(py)?;
+        let known_lists =
+            if emissions.is_empty() { Box::default() } else { finish.known_lists(py) };
+        let locks = finish.locks();
+        if let Some(stop) = finish.state.failure.take() {
+            return Err(stop);
+        }
+        let Finish { mut state, recipes, outputs, rebuilt, kept, .. } = finish;
+        outputs.set(&mut state.graph);
+        debug_assert!(state.graph.verify().is_ok(), "{:?}", state.graph.verify());
+        let written = state.written_inputs(py);
+        state.guard_tensors_distinct();
+        state.guard_written_distinct();
+        state.guard_compared_distinct();
+        let symbolic = state.finish_symbols();
+        state.sources.shrink_to_fit();
+        state.guards.shrink_to_fit();
+        state.locations.shrink_to_fit();
+        Ok(Traced {
+            sources: state.sources,
+            guards: state.guards,
+            objects: state.objects.into_inner(),
+            graph: state.graph,
+            graph_objects: state.graph_objects,
+            inputs: state.inputs,
+            rebuilt,
+            recipes,
+            ending,
+            begins: state.begins,
+            left: state.left.into(),
+            codes: state.codes,
+            locations: state.locations,
+            writes_inputs: !written.is_empty(),
+            written,
+            plain_withs: Withs::default(),
+            generators: Vec::new(),
+            kept,
+            effects,
+            first_effect: state.first_effect,
+            emissions,
+            known_lists,
+            symbolic,
+            locks,
+            draws: state.claims.draws.map(|(_, draws)| draws),
+            asked: state.asked,
+            work: Work::default(),
+        })
+    }
+
+    fn frame(&mut self, standing: &Standing<'_>) -> Made<FrameRecipe> {
+        let Standing { waiting, current, last, .. } = standing;
+        let frame = &waiting.frame;
+        let slots = slots(waiting);
+        let (bound, stack) = slots.split_at(frame.code().nlocalsplus());
+        let mut locals = Vec::with_capacity(bound.len());
+        for (slot, value) in bound.iter().enumerate() {
+            let Some(value) = value else { continue };
+            let is_live = standing.is_live(slot);
+            if slot >= frame.code().first_free() && self.state.origin(*value).is_none() {
+                // A variable of an enclosing function that nothing has read yet.
+                self.state.cell_source(frame, *value)?;
+            }
+            let recipe = match self.state.held((frame.id(), slot), *value) {
+                Some(source) => Ok(self.source(source)),
+                None => self.try_recipe(*value),
+            };
+            match recipe {
+                Ok(recipe) => locals.push((slot as u32, recipe)),
+                // Nothing but a debugger will miss it.
+                Err(_) if !is_live => {}
+                Err(stop) => return Err(stop),
+            }
+        }
+        // Nothing of it can fail when the frame is moved: what the trace did stands by then.
+        let (units, room) = (frame.code().units().len(), frame.code().stacksize());
+        if stack.len() > room || [*current, waiting.next, *last].iter().any(|unit| *unit >= units) {
+            let detail = format!("a frame at {} with {} of {room} values", current, stack.len());
+            return Err((Reason::Internal, detail));
+        }
+        let stack = stack.iter().map(|value| value.map(|value| self.recipe(value)).transpose());
+        Ok(FrameRecipe {
+            stack: stack.collect::<Made<_>>()?,
+            function: self.recipe(frame.function())?,
+            code: frame.code().as_ptr() as usize,
+            locals: locals.into(),
+            current: *current as u32,
+            next: waiting.next as u32,
+            last: *last as u32,
+            link: waiting.link.unwrap_or(Link::Push),
+        })
+    }
+
+    /// The recipe of an outside object.
+    pub(in crate::recorder) fn source(&mut self, source: SourceId) -> RecipeId {
+        let position = u32::try_from(self.rebuilt.len()).expect("fewer than 2^32 sources");
+        self.rebuilt.push(source);
+        self.recipes.push(Recipe::Source(position))
+    }
+
+    /// What each part that was written holds at the end.
+    fn effects(&mut self, py: Python<'_>) -> Made<Vec<Store>> {
+        let effects = self.state.take_effects(py);
+        let mut stores = Vec::with_capacity(effects.len());
+        for effect in &effects {
+            let object = u32::try_from(self.rebuilt.len()).expect("fewer than 2^32 sources");
+            self.rebuilt.push(effect.source);
+            let value = match effect.last(py) {
+                Last::Value(value) => Some(self.recipe(value.as_borrowed())?),
+                Last::Nothing => None,
+                Last::Elements(items) => {
+                    let items = self.all(&items)?;
+                    Some(self.recipes.push(Recipe::List(items)))
+                }
+                Last::Calls(calls) => Some(self.calls(py, calls)?),
+            };
+            let mut name = |name: &Py<PyAny>| self.keep(name.bind_borrowed(py));
+            let part = match &effect.part {
+                writes::Part::Item { key, moves } => Part::Item { key: name(key), moves: *moves },
+                writes::Part::Cell => Part::Cell,
+                writes::Part::Context => Part::Context,
+                writes::Part::Reset(_) => Part::Reset,
+                writes::Part::Member(member) => Part::Member(name(member)),
+                writes::Part::ClassAttribute(attribute) => Part::ClassAttribute(name(attribute)),
+                writes::Part::Elements => Part::Elements,
+                writes::Part::Added(_) => Part::Added,
+                writes::Part::Calls(_) => Part::Calls,
+            };
+            stores.push(Store { object, part, value, place: effect.place });
+        }
+        Ok(stores)
+    }
+
+    /// A list of tuples: a method's name and its arguments.
+    fn calls(&mut self, py: Python<'_>, calls: &[writes::Call]) -> Made<RecipeId> {
+        let mut made = Vec::with_capacity(calls.len());
+        for call in calls {
+            let name = pyo3::types::PyString::intern(py, &call.method);
+            let name = self.recipe(name.as_any().as_borrowed())?;
+            let mut parts = vec![name];
+            for argument in &call.args {
+                parts.push(self.recipe(argument.bind_borrowed(py))?);
+            }
+            made.push(self.recipes.push(Recipe::Tuple(parts.into())));
+        }
+        Ok(self.recipes.push(Recipe::List(made.into())))
+    }
+}

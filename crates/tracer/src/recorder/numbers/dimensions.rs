@@ -1,0 +1,687 @@
+//! Sizes of tensors as symbolic numbers: reading them, and what operations make of them; and calls
+//! of functions that are given symbolic numbers.
+
+use std::cell::Cell;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyFunction, PyInt, PyList, PySlice, PyString, PyTuple};
+use smallvec::SmallVec;
+use stator_cpython::Result;
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::tensor;
+use stator_cpython::hook::Suspended;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::ops::{self, BinaryOp};
+use stator_cpython::thread::Deferred;
+use stator_graph::Operator;
+use stator_shapes::ExprId;
+use stator_shapes::rules::{self, Arg, Element};
+
+use super::symbols::{Made, Number, Operand, Sizes};
+use crate::functions::{Class, Model, Numeric, Traits, Writes};
+use crate::recorder::Recorder;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::{Origin, State};
+use crate::recorder::programs::GRADIENT;
+
+/// Whether a call moves what it is given.
+fn moves(traits: Traits, name: &str, args: &[Borrowed<'_, '_>], positional: usize) -> bool {
+    traits.has(Traits::MOVES)
+        && match name {
+            // How often, from where on.
+            "enumerate" | "repeat" => args.len() == 1,
+            // C functions read what they are called with.
+            "dict" | "OrderedDict" => args[..positional].iter().all(|arg| has_plain_keys(*arg)),
+            "map" => args.first().is_some_and(|called| called.is_instance_of::<PyFunction>()),
+            _ => true,
+        }
+}
+
+/// Whether a dictionary made of this has texts as keys, or those of another one: no number is looked at.
+fn has_plain_keys(of: Borrowed<'_, '_>) -> bool {
+    let is_text_first = |pair: &Object<'_>| {
+        let first = match pair.cast_exact::<PyTuple>() {
+            Ok(pair) if pair.len() == 2 => pair.get_item(0).ok(),
+            _ => None,
+        };
+        first.is_some_and(|first| first.is_exact_instance_of::<PyString>())
+    };
+    heap::is_exact_dict(of)
+        || of.is_exact_instance_of::<PyList>() && heap::list_items(of).iter().all(is_text_first)
+        || of.is_exact_instance_of::<PyTuple>() && heap::tuple_items(of).iter().all(is_text_first)
+}
+
+/// Whether a call is that of a dictionary's method that looks at a key, and moves at most the value there.
+fn asks_for_key(class: &Class, writes: Option<Writes>, args: &[Borrowed<'_, '_>]) -> bool {
+    use Writes::{Deleted, Entry, Missing, Popped};
+    match class {
+        Class::Model(Model::DictSlotRead) => {
+            args.first().is_some_and(|receiver| receiver.is_instance_of::<PyDict>())
+        }
+        Class::Model(Model::ContainerWrite) => {
+            matches!(writes, Some(Entry | Missing | Deleted | Popped))
+        }
+        _ => false,
+    }
+}
+
+/// Resets [`Recorder::consumer`] when dropped.
+struct Consuming<'a> {
+    consumer: &'a Cell<usize>,
+    before: usize,
+}
+
+impl Drop for Consuming<'_> {
+    fn drop(&mut self) {
+        self.consumer.set(self.before);
+    }
+}
+
+impl Recorder {
+    /// Calls something the function table knows, where symbolic numbers may be met.
+    pub(in crate::recorder) fn symbolic_call<'py>(
+        &self,
+        frame: &Frame<'py>,
+        class: &Class,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        let name = heap::callable_name(callable);
+        let traits = self.functions.traits(callable);
+        let numeric = self.functions.numeric(callable);
+        let folds = matches!(numeric, Some(Numeric::Sum | Numeric::Least | Numeric::Greatest));
+        let collected = match (args, names) {
+            ([generator], None) if folds => self.collected(frame, *generator)?,
+            _ => None,
+        };
+        let collected = collected.as_ref().map(|list| [list.as_borrowed()]);
+        let args = collected.as_ref().map_or(args, |args| &args[..]);
+        if collected.is_some() && self.is_stopped() {
+            return ops::call(callable, args, names);
+        }
+        if names.is_none()
+            && let Some(numeric) = numeric
+            && let Some(result) = self.symbolic_function(frame, callable, numeric, args)
+        {
+            return result;
+        }
+        if matches!(class, Class::Pure)
+            && names.is_none()
+            && name == "Size"
+            && let Some(size) = self.symbolic_size(frame, callable, args)
+        {
+            return size;
+        }
+        let is_len = matches!(class, Class::Model(Model::Len)) && args.len() == 1;
+        let known = match class {
+            Class::StateRead => {
+                let found = self.symbolic_metadata(frame, traits, &name, args, names);
+                Some(found.unwrap_or_else(|| self.call_known(frame, class, callable, args, names)))
+            }
+            Class::Model(Model::Repr) if args.len() == 1 => {
+                let text = self.call_known(frame, class, callable, args, names)?;
+                self.spells(frame, args, text.as_borrowed());
+                Some(Ok(text))
+            }
+            _ if is_len => self.symbolic_length(frame, args[0]),
+            _ => None,
+        };
+        if let Some(result) = known {
+            return result;
+        }
+        let named = names.map_or(0, |names| heap::tuple_items(names).len());
+        let moves = moves(traits, &name, args, args.len() - named);
+        if moves {
+            self.note(frame, |state| {
+                args.iter().try_for_each(|arg| match state.kind_alone(*arg) {
+                    Kind::Dict => state.moving(|state| state.adopt_dict(*arg)),
+                    _ => Ok(()),
+                })
+            });
+        }
+        if is_len || moves && traits.has(Traits::ITERATES) {
+            self.reads_texts(frame, args, &name);
+        }
+        if moves && name.ends_with("attr") {
+            self.concrete(frame, &args[1..args.len().min(2)], "the name of an attribute");
+        }
+        if asks_for_key(class, self.functions.writes(callable), args) {
+            self.concrete(frame, &args[1..args.len().min(2)], "an index or key");
+        } else if !moves && !is_len {
+            self.concrete(frame, args, &format!("read by {name}"));
+        }
+        if name == "islice" {
+            self.concrete(frame, args.get(1..).unwrap_or_default(), "read by islice");
+        }
+        let _consuming = (!moves).then(|| self.consuming(frame));
+        let result = self.call_known(frame, class, callable, args, names)?;
+        let mut state = self.state.borrow_mut();
+        if !moves && state.reads_later(result.as_borrowed()) {
+            // It goes on reading: what it iterates, and what it calls.
+            state.locate(frame);
+            state.fix_all(frame.py(), &format!("read by {name}"));
+        }
+        drop(state);
+        Ok(result)
+    }
+
+    /// C code looks at texts that spell numbers, or at those in a container.
+    fn reads_texts(&self, frame: &Frame<'_>, args: &[Borrowed<'_, '_>], name: &str) {
+        if !self.has_symbols() {
+            return;
+        }
+        let is_text = |object: Borrowed<'_, '_>| object.is_exact_instance_of::<PyString>();
+        for arg in args {
+            if is_text(*arg) {
+                self.concrete(frame, &[*arg], &format!("read by {name}"));
+            } else if name == "from_iterable" {
+                for part in
+                    heap::plain_parts(*arg).iter().filter(|part| is_text(part.as_borrowed()))
+                {
+                    self.concrete(frame, &[part.as_borrowed()], "read by from_iterable");
+                }
+            }
+        }
+    }
+
+    /// `torch.Size` of a tuple or list with symbolic numbers: it holds these very objects.
+    fn symbolic_size<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+    ) -> Option<Result<Object<'py>>> {
+        let [items] = *args else { return None };
+        if !heap::is_plain_tuple(items) && !heap::is_exact_list(items) {
+            return None;
+        }
+        let numbers = heap::children(items);
+        let mut state = self.state.borrow_mut();
+        let is_symbolic = numbers.iter().any(|item| state.number(item.as_borrowed()).is_some());
+        if !is_symbolic || !numbers.iter().all(|item| item.is_exact_instance_of::<PyInt>()) {
+            return None;
+        }
+        drop(state);
+        let size = {
+            let _native = Suspended::new(frame.py());
+            ops::call(callable, args, None)
+        };
+        if let Ok(size) = &size {
+            self.note(frame, |state| {
+                state.set_fresh(size.as_borrowed());
+                Ok(())
+            });
+        }
+        Some(size)
+    }
+
+    /// A list of what a generator yields, for a function that reads it to its end.
+    fn collected<'py>(
+        &self,
+        frame: &Frame<'py>,
+        generator: Borrowed<'_, 'py>,
+    ) -> Result<Option<Object<'py>>> {
+        let is_known = heap::type_name(generator) == "generator"
+            && self.kind(generator) == Kind::Iterator
+            && self.origin(generator) == Some(Origin::Fresh);
+        if !is_known || self.is_stopped() {
+            return Ok(None);
+        }
+        let list = frame.py().get_type::<PyList>();
+        let list = list.as_any().as_borrowed();
+        self.transparent_call(frame, list, &[generator], None).map(Some)
+    }
+
+    fn consuming(&self, frame: &Frame<'_>) -> Consuming<'_> {
+        Consuming { consumer: &self.consumer, before: self.consumer.replace(frame.id()) }
+    }
+
+    /// A frame returns or yields a value. If C code is going to read it, it's fixed.
+    pub(in crate::recorder) fn handed_back(&self, frame: &Frame<'_>, value: Borrowed<'_, '_>) {
+        if !self.has_symbols() || self.is_stopped() {
+            return;
+        }
+        let reads = |caller: Frame<'_>| caller.id() == self.consumer.get();
+        let is_read = self.consumer.get() != 0 && frame.previous().is_some_and(reads);
+        let is_converted =
+            || heap::is_number(value) && is_converted(&heap::text(frame.code().name()));
+        if is_read || is_converted() {
+            self.concrete(frame, &[value], "returned to C code");
+        }
+    }
+
+    /// `len(tensor)`.
+    fn symbolic_length<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let sizes = self.state.borrow_mut().symbolic_sizes(object)?;
+        self.dimension(frame, object, *sizes.first()?, "size", 0).map(Ok)
+    }
+
+    /// One size or stride as a number.
+    pub(in crate::recorder) fn dimension<'py>(
+        &self,
+        frame: &Frame<'py>,
+        tensor: Borrowed<'_, 'py>,
+        expr: ExprId,
+        method: &'static str,
+        index: usize,
+    ) -> Option<Object<'py>> {
+        self.note(frame, |state| {
+            let node = state.tensor_node(tensor)?;
+            let symbols = state.symbols.as_ref().expect("sizes are symbolic");
+            let value = PyInt::new(frame.py(), symbols.context.hint(expr));
+            let made = Made::Element { tensor: node, method, index: index as u32 };
+            Ok(state.own_number(value.as_any().as_borrowed(), Number::Integer(expr), made))
+        })
+    }
+
+    /// All sizes or strides, as `torch.Size` or a tuple.
+    pub(in crate::recorder) fn dimensions<'py>(
+        &self,
+        frame: &Frame<'py>,
+        tensor: Borrowed<'_, 'py>,
+        exprs: &Sizes,
+        method: &'static str,
+    ) -> Option<Result<Object<'py>>> {
+        let py = frame.py();
+        let items: Option<Vec<_>> = exprs
+            .iter()
+            .enumerate()
+            .map(|(index, expr)| self.dimension(frame, tensor, *expr, method, index))
+            .collect();
+        let _native = Suspended::new(py);
+        let _deferred = Deferred::new(py);
+        let tuple = PyTuple::new(py, items?).ok()?;
+        let all = if method == "size" {
+            let class = heap::loaded_module(py, "torch")?.getattr("Size").ok()?;
+            class.call1((tuple,)).ok()?
+        } else {
+            tuple.into_any()
+        };
+        self.note(frame, |state| {
+            state.set_fresh(all.as_borrowed());
+            Ok(())
+        })?;
+        Some(Ok(all))
+    }
+
+    /// An attribute of a tensor that depends on its sizes.
+    pub(in crate::recorder) fn symbolic_attr<'py>(
+        &self,
+        frame: &Frame<'py>,
+        tensor: Borrowed<'_, 'py>,
+        name: &str,
+    ) -> Option<Object<'py>> {
+        let sizes = self.state.borrow_mut().symbolic_sizes(tensor)?;
+        match name {
+            "shape" => self.dimensions(frame, tensor, &sizes, "size")?.ok(),
+            "nbytes" => {
+                let bytes = tensor::info(tensor).and_then(|info| item_size(info.dtype));
+                let Some(bytes) = bytes else {
+                    self.fix_sizes(frame, &[tensor], "nbytes");
+                    return None;
+                };
+                let bytes = PyInt::new(frame.py(), bytes).into_any();
+                let count = self.element_count(frame, tensor, &sizes)?.ok()?;
+                let operands = [count.as_borrowed(), bytes.as_borrowed()];
+                self.symbolic_binary(frame, BinaryOp::Multiply, Operator::Mul, &operands)?.ok()
+            }
+            _ => None,
+        }
+    }
+
+    /// A call that reads the metadata of tensors.
+    fn symbolic_metadata<'py>(
+        &self,
+        frame: &Frame<'py>,
+        traits: Traits,
+        name: &str,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Option<Result<Object<'py>>> {
+        if traits.has(Traits::SIZELESS) {
+            return None;
+        }
+        if matches!(name, "stride" | "is_contiguous" | "dim_order") {
+            return self.symbolic_layout(frame, name, args, names);
+        }
+        let sizes = args.first().and_then(|first| self.state.borrow_mut().symbolic_sizes(*first));
+        let (Some(sizes), None) = (sizes, names) else {
+            self.fix_sizes(frame, args, name);
+            self.concrete(frame, args, name);
+            return None;
+        };
+        let tensor = args[0];
+        let all = match name {
+            "size" => sizes,
+            "numel" | "nelement" => return self.element_count(frame, tensor, &sizes),
+            _ => {
+                self.fix_sizes(frame, args, name);
+                return None;
+            }
+        };
+        match args {
+            [_] => self.dimensions(frame, tensor, &all, "size"),
+            [_, index] => {
+                self.concrete(frame, &[*index], "the number of a dimension");
+                let index: i64 = index.extract().ok()?;
+                let rank = all.len() as i64;
+                let at = usize::try_from(if index < 0 { index + rank } else { index }).ok()?;
+                self.dimension(frame, tensor, *all.get(at)?, "size", at).map(Ok)
+            }
+            _ => None,
+        }
+    }
+
+    fn element_count<'py>(
+        &self,
+        frame: &Frame<'py>,
+        tensor: Borrowed<'_, 'py>,
+        sizes: &Sizes,
+    ) -> Option<Result<Object<'py>>> {
+        let py = frame.py();
+        let count = self.note(frame, |state| {
+            let node = state.tensor_node(tensor)?;
+            let symbols = state.symbols.as_mut().expect("sizes are symbolic");
+            let Ok(product) = symbols.context.product(sizes) else { return Ok(None) };
+            let value = PyInt::new(py, symbols.context.hint(product));
+            let name = state.graph.intern("numel");
+            let made = Made::Call {
+                target: stator_graph::Target::Method { name, object: None },
+                operands: SmallVec::from_iter([Operand::Other(stator_graph::Arg::Node(node))]),
+            };
+            Ok(Some(state.own_number(value.as_any().as_borrowed(), Number::Integer(product), made)))
+        });
+        match count.flatten() {
+            Some(count) => Some(Ok(count)),
+            None => {
+                self.fix_sizes(frame, &[tensor], "the number of elements");
+                None
+            }
+        }
+    }
+
+    /// From here on the trace is for the sizes that tensors among these have now.
+    pub(in crate::recorder) fn fix_sizes(
+        &self,
+        frame: &Frame<'_>,
+        objects: &[Borrowed<'_, '_>],
+        why: &str,
+    ) {
+        if !self.has_symbols() {
+            return;
+        }
+        let mut state = self.state.borrow_mut();
+        state.locate(frame);
+        for object in objects {
+            state.fix_sizes_in(*object, why, 0);
+        }
+    }
+}
+
+/// What an operation is given, as far as symbols are in it.
+pub struct Given<'py> {
+    /// Its arguments.
+    pub(in crate::recorder) args: SmallVec<[Object<'py>; 8]>,
+    /// Names of the last of them.
+    pub(in crate::recorder) names: SmallVec<[String; 4]>,
+}
+
+impl State {
+    /// Notes what an operation is given, if symbols are in it.
+    pub fn given<'py>(
+        &mut self,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Option<Given<'py>> {
+        if !self.has_symbols() || !args.iter().any(|arg| self.is_symbolic(*arg, 0)) {
+            return None;
+        }
+        let names = names.map_or_else(Vec::new, heap::tuple_items);
+        Some(Given {
+            args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+            names: names.iter().map(|name| heap::text(name.as_borrowed())).collect(),
+        })
+    }
+
+    /// Gives the results of an operation their sizes; where no rule says them, the sizes that went
+    /// in are fixed.
+    pub fn infer(&mut self, name: &str, given: &Given<'_>, result: Borrowed<'_, '_>) {
+        let py = result.py();
+        let results = self.result_tensors(result);
+        let inferred = match given.args.get(1) {
+            Some(inputs) if self.program.is_some() && name == GRADIENT => {
+                self.gradient_sizes(inputs.as_borrowed(), result).map(Ok)
+            }
+            Some(dtype)
+                if name == "Tensor.view" && heap::type_name(dtype.as_borrowed()) == "dtype" =>
+            {
+                self.reinterpreted(&given.args, &results).map(Ok)
+            }
+            _ => self.infer_sizes(name, given),
+        };
+        let why = match inferred {
+            Some(Ok(sizes)) if self.fits(&sizes, &results) => {
+                for (sizes, tensor) in sizes.into_iter().zip(&results) {
+                    if let Some(key) = self.tensor_key(tensor.as_borrowed()) {
+                        self.set_sizes(key, sizes);
+                    }
+                }
+                self.log_facts(py);
+                return;
+            }
+            Some(Ok(_)) => format!("the shape rule of {name} doesn't agree"),
+            Some(Err(why)) => format!("{name}: {why}"),
+            None => format!("{name} has no shape rule"),
+        };
+        self.log_facts(py);
+        for arg in &given.args {
+            self.fix_sizes_in(arg.as_borrowed(), &why, 0);
+            self.fix(arg.as_borrowed(), &why, 0);
+        }
+    }
+
+    /// The sizes of `tensor.view(dtype)`: the last one holds as many bytes.
+    fn reinterpreted(&mut self, args: &[Object<'_>], results: &[Object<'_>]) -> Option<Vec<Sizes>> {
+        let bytes = |tensor: &Object<'_>| item_size(tensor::info(tensor.as_borrowed())?.dtype);
+        let (before, after) = (bytes(args.first()?)?, bytes(results.first()?)?);
+        let mut sizes = self.symbolic_sizes(args[0].as_borrowed())?;
+        if before != after {
+            let context = &mut self.symbols.as_mut()?.context;
+            let last = sizes.last_mut()?;
+            let (before, after) = (context.constant(before), context.constant(after));
+            let held = context.mul(*last, before).ok()?;
+            let rest = context.modulus(held, after).ok()?;
+            let zero = context.constant(0);
+            let divisible = context.eq(rest, zero);
+            if !context.evaluate(divisible).value() {
+                return None;
+            }
+            *last = context.floordiv(held, after).ok()?;
+        }
+        Some(vec![sizes])
+    }
+
+    /// An operation that is about to join the graph has changed a tensor's sizes in place: what was read of
+    /// them before has to be read before in the graph too.
+    pub fn settle_sizes(&mut self, tensor: Borrowed<'_, '_>) {
+        let sizes = self.symbolic_sizes(tensor);
+        let is_resized = sizes.is_some_and(|sizes| !self.has_sizes(tensor, &sizes));
+        if !is_resized && !self.is_restrided(tensor) {
+            return;
+        }
+        if let Ok(node) = self.tensor_node(tensor) {
+            self.settle_elements(node);
+        }
+    }
+
+    /// The name of what a node calls, as shape rules know it.
+    pub fn operation_name(&self, target: stator_graph::Target) -> String {
+        use stator_graph::Target;
+        match target {
+            Target::Function { name, .. } => match self.graph.text(name) {
+                name @ ("abs" | "pow") => name.to_string(),
+                name if name.contains('.') => name.to_string(),
+                // A user's function, whatever its name.
+                name => format!("({name})"),
+            },
+            Target::Method { name, .. } | Target::GetAttr { name } => {
+                format!("Tensor.{}", self.graph.text(name))
+            }
+            Target::Operator(operator) if operator.is_in_place() => {
+                format!("Tensor.__{}__", operator.name().trim_end_matches('_'))
+            }
+            Target::Operator(operator) => format!("operator.{}", operator.name()),
+        }
+    }
+
+    /// The tensors among an operation's results, in order.
+    fn result_tensors<'py>(&mut self, result: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
+        if tensor::is_tensor(result) {
+            return vec![result.to_owned()];
+        }
+        let parts = heap::plain_parts(result);
+        parts.iter().flat_map(|part| self.result_tensors(part.as_borrowed())).collect()
+    }
+
+    /// Whether sizes are those of these tensors in this call.
+    fn fits(&self, sizes: &[Sizes], tensors: &[Object<'_>]) -> bool {
+        let mut pairs = sizes.iter().zip(tensors);
+        sizes.len() == tensors.len()
+            && pairs.all(|(sizes, tensor)| self.has_sizes(tensor.as_borrowed(), sizes))
+    }
+
+    fn has_sizes(&self, tensor: Borrowed<'_, '_>, sizes: &Sizes) -> bool {
+        let (Some(symbols), Some(info)) = (self.symbols.as_ref(), tensor::info(tensor)) else {
+            return false;
+        };
+        let hints = sizes.iter().map(|size| symbols.context.hint(*size));
+        info.sizes.iter().copied().eq(hints)
+    }
+
+    fn infer_sizes(
+        &mut self,
+        name: &str,
+        given: &Given<'_>,
+    ) -> Option<std::result::Result<Vec<Sizes>, String>> {
+        let args: Vec<Arg> =
+            given.args.iter().map(|arg| self.shape_arg(arg.as_borrowed())).collect();
+        let (positional, named) = args.split_at(args.len() - given.names.len());
+        let names = given.names.iter().map(String::as_str);
+        let named: Vec<_> = names.zip(named.iter().cloned()).collect();
+        let context = &mut self.symbols.as_mut()?.context;
+        let outcome = rules::infer(context, name, positional, &named)?;
+        Some(
+            outcome
+                .map_err(|refused| refused.to_string())
+                .map(|all| all.into_iter().map(|sizes| sizes.into_iter().collect()).collect()),
+        )
+    }
+
+    /// An argument as shape rules take it.
+    fn shape_arg(&mut self, object: Borrowed<'_, '_>) -> Arg {
+        if let Some(id) = self.number(object) {
+            return match self.number_of(id) {
+                Number::Integer(expr) => Arg::Int(expr),
+                Number::Float(float) => Arg::Float(float),
+            };
+        }
+        if let Some(info) = tensor::info(object) {
+            let symbolic = self.symbolic_sizes(object);
+            let Some(symbols) = self.symbols.as_mut() else { return Arg::Opaque };
+            let constant = |size: &i64| symbols.context.constant(*size);
+            let sizes = match symbolic {
+                Some(sizes) => sizes.into_iter().collect(),
+                None => info.sizes.iter().map(constant).collect(),
+            };
+            // c10::ScalarType: 0 is uint8 and 11 is bool, both masks; 1 to 4 are integers.
+            let element = match info.dtype {
+                0 | 11 => Element::Mask,
+                1..=4 => Element::Integer,
+                _ => Element::Number,
+            };
+            return Arg::Tensor { sizes, element };
+        }
+        let Some(symbols) = self.symbols.as_mut() else { return Arg::Opaque };
+        if object.is_none() {
+            return Arg::None;
+        }
+        if let Ok(value) = object.cast_exact::<PyBool>() {
+            return Arg::Bool(value.is_true());
+        }
+        if object.is_exact_instance_of::<PyInt>() {
+            let value = object.extract::<i64>();
+            return value.map_or(Arg::Opaque, |value| Arg::Int(symbols.context.constant(value)));
+        }
+        if let Ok(value) = object.cast_exact::<PyFloat>() {
+            return Arg::Float(symbols.context.float_constant(value.value()));
+        }
+        if let Ok(text) = object.cast_exact::<PyString>() {
+            return Arg::Text(text.to_string_lossy().into_owned());
+        }
+        if object.is(object.py().Ellipsis()) {
+            return Arg::Ellipsis;
+        }
+        let mut parts = || -> Vec<Arg> {
+            let parts = heap::plain_parts(object);
+            parts.iter().map(|part| self.shape_arg(part.as_borrowed())).collect()
+        };
+        if object.is_exact_instance_of::<PySlice>() {
+            let parts = parts().try_into().ok();
+            return parts.map_or(Arg::Opaque, |parts: [Arg; 3]| Arg::Slice(Box::new(parts)));
+        }
+        if object.is_exact_instance_of::<PyList>() {
+            return Arg::List(parts());
+        }
+        if object.is_instance_of::<PyTuple>() {
+            return Arg::Tuple(parts());
+        }
+        Arg::Opaque
+    }
+
+    /// Fixes the sizes of every tensor in an object.
+    fn fix_sizes_in(&mut self, object: Borrowed<'_, '_>, why: &str, depth: usize) {
+        if let Some(sizes) = self.symbolic_sizes(object) {
+            for size in sizes {
+                self.specialise_expr(object.py(), size, why);
+            }
+            return;
+        }
+        if depth < 8 {
+            for part in heap::plain_parts(object) {
+                self.fix_sizes_in(part.as_borrowed(), why, depth + 1);
+            }
+        }
+    }
+}
+
+/// The bytes of an element of a `c10::ScalarType`.
+const fn item_size(dtype: i32) -> Option<i64> {
+    Some(match dtype {
+        0 | 1 | 11 | 23..=26 => 1,
+        2 | 5 | 15 | 27 => 2,
+        3 | 6 | 8 | 28 => 4,
+        4 | 7 | 9 | 29 => 8,
+        10 => 16,
+        _ => return None,
+    })
+}
+
+/// Special methods whose results C code converts.
+fn is_converted(name: &str) -> bool {
+    matches!(
+        name,
+        "__len__"
+            | "__length_hint__"
+            | "__index__"
+            | "__int__"
+            | "__float__"
+            | "__hash__"
+            | "__round__"
+    )
+}

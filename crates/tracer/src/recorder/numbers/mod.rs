@@ -1,0 +1,17 @@
+//! Numbers that vary from call to call: symbols, and what is computed from them.
+//!
+//! A symbolic number is an int or float object of its own, known by its address. `symbols` and `facts` are the
+//! trace's table of them, `dynamic` decides which sizes become symbols, `in_containers` takes them
+//! out of outside containers. `arithmetic`, `number_functions`, `dimensions` and `strides` compute with them: the
+//! result is an object of its own, too, and a node where the graph needs it.
+//!
+//! Whoever reads a number natively says so; then its value is guarded.
+
+pub(super) mod arithmetic;
+pub(super) mod dimensions;
+pub(super) mod dynamic;
+pub(super) mod facts;
+pub(super) mod in_containers;
+pub(super) mod number_functions;
+pub(super) mod strides;
+pub(super) mod symbols;

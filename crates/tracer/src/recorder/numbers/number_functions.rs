@@ -1,0 +1,345 @@
+//! Builtin functions, and those of `math`, that a trace follows through symbolic numbers.
+
+use pyo3::prelude::*;
+use pyo3::types::PyInt;
+use smallvec::SmallVec;
+use stator_cpython::Result;
+use stator_cpython::frame::Frame;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::ops::{self, BinaryOp, CompareOp};
+use stator_graph::{Operator, Target};
+use stator_shapes::{ExprId, FloatOp, FloatUnary};
+
+use super::arithmetic::{Term, float};
+use super::symbols::Number;
+use crate::functions::Numeric;
+use crate::recorder::Recorder;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::state::Origin;
+
+fn boolean(py: Python<'_>, value: bool) -> Object<'_> {
+    pyo3::types::PyBool::new(py, value).to_owned().into_any()
+}
+
+/// Whether a callable is a function of the module `math`.
+fn is_in_math(callable: Borrowed<'_, '_>) -> bool {
+    let module = callable.getattr("__module__");
+    module.is_ok_and(|module| module.extract::<&str>().is_ok_and(|module| module == "math"))
+}
+
+/// What C code iterates in a tuple, a list or a view of a dictionary.
+fn elements<'py>(sequence: Borrowed<'_, 'py>) -> Option<Vec<Object<'py>>> {
+    let is_known = heap::is_plain_tuple(sequence)
+        || heap::is_exact_list(sequence)
+        || heap::is_named_tuple(sequence);
+    if is_known { Some(heap::children(sequence)) } else { heap::view_items(sequence) }
+}
+
+impl Recorder {
+    /// Calls of functions whose row says what they make of symbolic numbers.
+    pub(in crate::recorder) fn symbolic_function<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        numeric: Numeric,
+        args: &[Borrowed<'_, 'py>],
+    ) -> Option<Result<Object<'py>>> {
+        if let [sequence] = *args {
+            match numeric {
+                Numeric::Sum | Numeric::Product | Numeric::Least | Numeric::Greatest => {
+                    return self.fold(frame, numeric, sequence);
+                }
+                Numeric::Sorted => return self.sorted(frame, callable, sequence),
+                _ => {}
+            }
+        }
+        if args.is_empty() {
+            return None;
+        }
+        let terms = self.state.borrow_mut().terms(args)?;
+        let number = terms[0].number;
+        match (numeric, number) {
+            (Numeric::Rounded(_), Number::Integer(_)) | (Numeric::Float, Number::Float(_))
+                if args.len() == 1 =>
+            {
+                return Some(Ok(args[0].to_owned()));
+            }
+            (Numeric::Truth { inverted }, _) if args.len() == 1 => {
+                let truth = self.symbolic_truth(frame, args[0])?;
+                return Some(Ok(boolean(frame.py(), truth != inverted)));
+            }
+            (Numeric::OfFloats(answer), Number::Integer(_)) => {
+                return Some(Ok(boolean(frame.py(), answer)));
+            }
+            (Numeric::Power, _) => {
+                let operands = args.try_into().ok()?;
+                return self.symbolic_binary(frame, BinaryOp::Power, Operator::Pow, operands);
+            }
+            (Numeric::FloatPower, _) if args.len() == 2 => {
+                return self.float_power(frame, callable, args, &terms);
+            }
+            (Numeric::QuotientAndRest, _) if args.len() == 2 => return self.divided(frame, args),
+            (Numeric::Least | Numeric::Greatest, _) => {
+                return self.extreme(frame, numeric == Numeric::Greatest, args, &terms);
+            }
+            _ if args.len() > 1 => return None,
+            _ => {}
+        }
+        let value = match ops::call(callable, args, None) {
+            Ok(value) => value,
+            Err(raised) => {
+                self.concrete(frame, args, "an error");
+                return Some(Err(raised));
+            }
+        };
+        let target = {
+            let mut state = self.state.borrow_mut();
+            let name = heap::callable_name(callable);
+            let printed =
+                if is_in_math(callable) { format!("math.{name}") } else { name.to_string() };
+            let text = state.graph.intern(&printed);
+            Target::Function { name: text, object: state.graph_object(callable, || printed) }
+        };
+        self.computed(frame, args, value, target, &terms, |context| {
+            Some(match (numeric, number) {
+                (Numeric::Float, Number::Integer(expr)) => {
+                    context.float_from_int(expr).map(Number::Float)
+                }
+                (Numeric::Rounded(rounding), Number::Float(float)) => {
+                    context.round(rounding, float).map(Number::Integer)
+                }
+                (Numeric::Absolute, Number::Integer(expr)) => {
+                    context.abs(expr).map(Number::Integer)
+                }
+                (Numeric::Absolute, Number::Float(float)) => {
+                    context.float_unary(FloatUnary::Abs, float).map(Number::Float)
+                }
+                (Numeric::Function(op), _) => float(context, number)
+                    .and_then(|float| context.float_unary(op, float))
+                    .map(Number::Float),
+                _ => return None,
+            })
+        })
+    }
+
+    /// `math.pow(a, b)`, which is a float.
+    fn float_power<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        terms: &[Term],
+    ) -> Option<Result<Object<'py>>> {
+        let Ok(value) = ops::call(callable, args, None) else { return None };
+        let target = {
+            let mut state = self.state.borrow_mut();
+            let text = state.graph.intern("math.pow");
+            let object = state.graph_object(callable, || "math.pow".to_string());
+            Target::Function { name: text, object }
+        };
+        self.computed(frame, args, value, target, terms, |context| {
+            let base = float(context, terms[0].number);
+            let exponent = float(context, terms[1].number);
+            let power = base.and_then(|base| context.float_binary(FloatOp::Pow, base, exponent?));
+            Some(power.map(Number::Float))
+        })
+    }
+
+    /// `n in (a, b)` of numbers, element by element.
+    pub(in crate::recorder) fn symbolic_contains<'py>(
+        &self,
+        frame: &Frame<'py>,
+        container: Borrowed<'_, 'py>,
+        item: Borrowed<'_, 'py>,
+    ) -> Option<bool> {
+        if !self.has_symbols()
+            || !(heap::is_plain_tuple(container) || heap::is_exact_list(container))
+        {
+            return None;
+        }
+        // What an outside container holds is guarded where it's read.
+        if self.origin(container) != Some(Origin::Fresh) && !heap::is_constant(container) {
+            return None;
+        }
+        let items = heap::children(container);
+        {
+            let mut state = self.state.borrow_mut();
+            let mut all = items.iter().map(|item| item.as_borrowed()).chain([item]);
+            let is_symbolic = all.clone().any(|item| state.number(item).is_some());
+            if !is_symbolic || !all.all(|item| state.term(item).is_some()) {
+                return None;
+            }
+        }
+        for own in &items {
+            let equal = match self.symbolic_compare(frame, CompareOp::Eq, own.as_borrowed(), item) {
+                Some(equal) => equal,
+                None => ops::compare(CompareOp::Eq, own.as_borrowed(), item),
+            };
+            if equal.ok()?.is_truthy().ok()? {
+                return Some(true);
+            }
+        }
+        Some(false)
+    }
+
+    /// `sorted` of numbers. That each is where it is, is what is decided.
+    fn sorted<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        sequence: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let items = elements(sequence)?;
+        let integers: Option<Vec<i64>> = {
+            let mut state = self.state.borrow_mut();
+            if !items.iter().any(|item| state.number(item.as_borrowed()).is_some()) {
+                return None;
+            }
+            let is_int = |item: &Object<'py>| item.is_exact_instance_of::<PyInt>();
+            let value = |item: &Object<'py>| is_int(item).then(|| item.extract().ok()).flatten();
+            items.iter().map(value).collect()
+        };
+        let integers = integers?;
+        let mut order: Vec<usize> = (0..items.len()).collect();
+        order.sort_by_key(|at| integers[*at]);
+        for pair in order.windows(2) {
+            // Equal ones stay in order.
+            let op = if pair[0] < pair[1] { CompareOp::Le } else { CompareOp::Lt };
+            let (left, right) = (items[pair[0]].as_borrowed(), items[pair[1]].as_borrowed());
+            if let Some(Err(raised)) = self.symbolic_compare(frame, op, left, right) {
+                return Some(Err(raised));
+            }
+        }
+        let list = match ops::call(callable, &[sequence], None) {
+            Ok(list) => list,
+            Err(raised) => return Some(Err(raised)),
+        };
+        self.note(frame, |state| {
+            state.set_fresh(list.as_borrowed());
+            Ok(())
+        });
+        Some(Ok(list))
+    }
+
+    /// `divmod` of two numbers: a quotient and a rest.
+    fn divided<'py>(
+        &self,
+        frame: &Frame<'py>,
+        args: &[Borrowed<'_, 'py>],
+    ) -> Option<Result<Object<'py>>> {
+        let operands: &[Borrowed<'_, 'py>; 2] = args.try_into().ok()?;
+        let mut parts = Vec::new();
+        for (op, operator) in
+            [(BinaryOp::FloorDivide, Operator::FloorDiv), (BinaryOp::Remainder, Operator::Mod)]
+        {
+            let part = match self.symbolic_binary(frame, op, operator, operands) {
+                Some(part) => part,
+                // Both are fixed by now.
+                None => ops::binary(op, operands[0], operands[1]),
+            };
+            match part {
+                Ok(part) => parts.push(part),
+                Err(raised) => return Some(Err(raised)),
+            }
+        }
+        let pair = pyo3::types::PyTuple::new(frame.py(), parts).ok()?.into_any();
+        self.note(frame, |state| {
+            state.set_fresh(pair.as_borrowed());
+            Ok(())
+        });
+        Some(Ok(pair))
+    }
+
+    /// `min` and `max` of several numbers: comparisons say which, as in Python.
+    fn extreme<'py>(
+        &self,
+        frame: &Frame<'py>,
+        is_max: bool,
+        args: &[Borrowed<'_, 'py>],
+        terms: &[Term],
+    ) -> Option<Result<Object<'py>>> {
+        let integer = |term: &Term| match term.number {
+            Number::Integer(expr) => Some(expr),
+            Number::Float(_) => None,
+        };
+        let integers: Option<Vec<ExprId>> = terms.iter().map(integer).collect();
+        let Some(integers) = integers else {
+            // Floats: the first of the largest, by comparisons.
+            let mut best = args[0];
+            for arg in &args[1..] {
+                let op = if is_max { CompareOp::Gt } else { CompareOp::Lt };
+                let better = match self.symbolic_compare(frame, op, *arg, best) {
+                    Some(better) => better,
+                    None => ops::compare(op, *arg, best),
+                };
+                match better {
+                    Ok(better) if better.is_truthy().unwrap_or(false) => best = *arg,
+                    Ok(_) => {}
+                    Err(raised) => return Some(Err(raised)),
+                }
+            }
+            return Some(Ok(best.to_owned()));
+        };
+        // PyTorch's function takes two.
+        let [first, second] = *args else { return None };
+        let (a, b): (i64, i64) = (first.extract().ok()?, second.extract().ok()?);
+        let is_second = if is_max { b > a } else { b < a };
+        let best = if is_second { second } else { first };
+        let target = {
+            let mut state = self.state.borrow_mut();
+            let torch = heap::loaded_module(frame.py(), "torch")?;
+            let name = if is_max { "sym_max" } else { "sym_min" };
+            let function = torch.getattr(name).ok()?;
+            let printed = format!("torch.{name}");
+            let text = state.graph.intern(&printed);
+            let object = state.graph_object(function.as_borrowed(), || printed);
+            Target::Function { name: text, object }
+        };
+        self.computed(frame, args, best.to_owned(), target, terms, |context| {
+            let result = if is_max { context.max(&integers) } else { context.min(&integers) };
+            Some(result.map(Number::Integer))
+        })
+    }
+
+    /// `sum(sizes)` and such: one operation after the other.
+    fn fold<'py>(
+        &self,
+        frame: &Frame<'py>,
+        numeric: Numeric,
+        sequence: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let items = elements(sequence)?;
+        let symbolic = {
+            let mut state = self.state.borrow_mut();
+            items.iter().any(|item| state.number(item.as_borrowed()).is_some())
+                && items.iter().all(|item| state.term(item.as_borrowed()).is_some())
+        };
+        if !symbolic {
+            return None;
+        }
+        let py = frame.py();
+        let (start, op, operator) = match numeric {
+            Numeric::Sum => (0i64, BinaryOp::Add, Operator::Add),
+            Numeric::Product => (1, BinaryOp::Multiply, Operator::Mul),
+            _ => {
+                let borrowed: SmallVec<[Borrowed<'_, 'py>; 8]> =
+                    items.iter().map(|item| item.as_borrowed()).collect();
+                let terms = self.state.borrow_mut().terms(&borrowed)?;
+                return self.extreme(frame, numeric == Numeric::Greatest, &borrowed, &terms);
+            }
+        };
+        let mut total: Object<'py> = start.into_pyobject(py).ok()?.into_any();
+        for item in &items {
+            let operands = [total.as_borrowed(), item.as_borrowed()];
+            let next = match self.symbolic_binary(frame, op, operator, &operands) {
+                Some(next) => next,
+                None => ops::binary(op, operands[0], operands[1]),
+            };
+            match next {
+                Ok(next) => total = next,
+                Err(raised) => return Some(Err(raised)),
+            }
+        }
+        Some(Ok(total))
+    }
+}

@@ -1,0 +1,794 @@
+//! Symbolic numbers: ints and floats that may differ from call to call.
+//!
+//! In Python such a number is an exact int or float of its own, known by its address: it goes through
+//! containers, calls and real operations as the number it is. What computes with it is executed, and
+//! gives another one. Who reads its value natively has to say so first ([`State::specialise`]): from
+//! then on the trace is for this value.
+//!
+//! A number becomes a node of the graph when an operation or the result needs it there.
+
+use std::fmt::Write;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use stator_cpython::object::{Borrowed, Object};
+use stator_graph::{Arg, NodeId, StackId, Target, Value as NodeValue};
+use stator_guards::{GuardKind, SourceId};
+use stator_shapes::{Cmp, CondId, Context, Duck, ExprId, FloatId, SIZE_LIMIT, Style, SymbolId};
+
+use super::in_containers::Lending;
+use super::strides::Layouts;
+use crate::breaks::Reason;
+use crate::locate::{Places, shown_path};
+use crate::recorder::notes::heap;
+use crate::recorder::notes::state::{Origin, Slot as FrameSlot, State};
+use crate::symbolic::{Part, Slot};
+
+/// A number's expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Number {
+    /// An int's.
+    Integer(ExprId),
+    /// A float's.
+    Float(FloatId),
+}
+
+/// A place in the table of numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NumberId(u32);
+
+/// How a number comes to be a node.
+#[derive(Clone, Debug)]
+pub enum Made {
+    /// It's an outside object.
+    Outside(SourceId),
+    /// It's drawn from a random generator: the number of its symbol.
+    Drawn(usize),
+    /// It's an element of what `size()` or `stride()` of a tensor gives.
+    Element {
+        /// The tensor.
+        tensor: NodeId,
+        /// The method.
+        method: &'static str,
+        /// Which.
+        index: u32,
+    },
+    /// It's what a call gives.
+    Call {
+        /// What is called.
+        target: Target,
+        /// With what.
+        operands: SmallVec<[Operand; 2]>,
+    },
+}
+
+/// An operand of a call.
+#[derive(Clone, Copy, Debug)]
+pub enum Operand {
+    /// A symbolic number.
+    Number(NumberId),
+    /// Anything else.
+    Other(Arg),
+}
+
+struct Entry {
+    number: Number,
+    made: Made,
+    node: Option<NodeId>,
+    stack: Option<StackId>,
+    /// The outside object that this one stands for.
+    outside: Option<Py<PyAny>>,
+    /// Kept, so that nothing else gets the address.
+    object: Py<PyAny>,
+}
+
+/// New lists with numbers of their own, and what is to stand there.
+#[derive(Default)]
+pub struct PlainLists<'py> {
+    items: Vec<(Bound<'py, PyList>, usize, Object<'py>)>,
+    /// What stands for each tuple and list that was looked into, by address.
+    seen: FxHashMap<usize, Option<Object<'py>>>,
+}
+
+impl PlainLists<'_> {
+    /// Puts plain numbers into the lists.
+    ///
+    /// # Errors
+    /// None, as long as the lists are as long as they were.
+    pub fn settle(self) -> PyResult<()> {
+        self.items.into_iter().try_for_each(|(list, index, plain)| list.set_item(index, plain))
+    }
+}
+
+/// Sizes of a tensor.
+pub type Sizes = SmallVec<[ExprId; 5]>;
+
+/// A tensor that may have symbolic sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TensorKey {
+    /// From outside.
+    Source(u32),
+    /// Made by a node.
+    Node(u32),
+}
+
+/// What a user's mark asks of a symbol.
+struct Marked {
+    expr: ExprId,
+    /// How it prints.
+    name: String,
+    /// Where and why it was found to be fixed.
+    fixed: Option<String>,
+}
+
+/// The symbols of a trace.
+#[derive(Default)]
+pub struct Symbols {
+    /// The expressions, and what is assumed of them.
+    pub context: Context,
+    pub(in crate::recorder) slots: Vec<Slot>,
+    pub(in crate::recorder) names: Vec<String>,
+    /// The number in the names `s0`, `s1`, ... of symbols that no other one stands for.
+    numbers: Vec<Option<u32>>,
+    /// Where the graph takes sizes in: the placeholder's position, and the slot.
+    pub(in crate::recorder) inputs: Vec<(usize, usize)>,
+    placeholders: FxHashMap<u32, NodeId>,
+    entries: Vec<Entry>,
+    known: FxHashMap<usize, NumberId>,
+    /// What stands for outside numbers, by source.
+    outside: FxHashMap<SourceId, NumberId>,
+    /// Objects that fast locals of the frame are to hold.
+    pub substitutes: Vec<(usize, Py<PyAny>)>,
+    pub(in crate::recorder) sizes: FxHashMap<TensorKey, Sizes>,
+    pub(in crate::recorder) layouts: Layouts,
+    elements: FxHashMap<(NodeId, &'static str), NodeId>,
+    slot_sources: FxHashMap<FrameSlot, SourceId>,
+    /// What outside containers hold in place of numbers.
+    pub lending: Lending,
+    /// Tuples that stand for outside ones, by source.
+    pub copies: FxHashMap<SourceId, Py<PyAny>>,
+    /// What they stand for, by their addresses.
+    pub originals: FxHashMap<usize, Py<PyAny>>,
+    /// Texts that spell numbers, by address: who reads one reads those.
+    pub(in crate::recorder) texts: FxHashMap<usize, (Vec<NumberId>, Py<PyAny>)>,
+    marked: Vec<Marked>,
+    /// Lines of the `dynamic` log.
+    pub log: Vec<String>,
+}
+
+impl State {
+    /// The symbols, begun if there are none yet.
+    pub fn begin_symbols(&mut self, py: Python<'_>) -> &mut Symbols {
+        if self.symbols.is_none() {
+            self.symbols = Some(Box::default());
+            self.take_sizes_apart(py);
+        }
+        self.symbols.as_mut().expect("just begun")
+    }
+
+    /// Whether there are symbols.
+    #[inline]
+    pub fn has_symbols(&self) -> bool {
+        self.symbols.is_some()
+    }
+
+    /// The symbolic number that an object is; not if facts leave one value only.
+    pub fn number(&mut self, object: Borrowed<'_, '_>) -> Option<NumberId> {
+        let symbols = self.symbols.as_mut()?;
+        let id = *symbols.known.get(&(object.as_ptr() as usize))?;
+        symbols.is_open(id).then_some(id)
+    }
+
+    /// The object that stands for an outside number.
+    pub fn stand_in<'py>(&self, py: Python<'py>, source: SourceId) -> Option<Object<'py>> {
+        let symbols = self.symbols.as_ref()?;
+        if let Some(copy) = symbols.copies.get(&source) {
+            return Some(copy.bind(py).clone());
+        }
+        let id = symbols.outside.get(&source)?;
+        Some(symbols.entries[id.0 as usize].object.bind(py).clone())
+    }
+
+    /// Whether an object is one that this trace made for a number, fixed by now or not.
+    pub fn has_own_object(&self, object: Borrowed<'_, '_>) -> bool {
+        let address = object.as_ptr() as usize;
+        self.symbols.as_ref().is_some_and(|symbols| symbols.known.contains_key(&address))
+    }
+
+    /// The address of the outside object that a stand-in stands for; others stand for themselves.
+    pub fn stands_for(&self, object: Borrowed<'_, '_>) -> usize {
+        let address = object.as_ptr() as usize;
+        let symbols = self.symbols.as_ref();
+        let original = symbols.and_then(|symbols| symbols.originals.get(&address));
+        if let Some(original) = original {
+            return original.as_ptr() as usize;
+        }
+        let id = symbols.and_then(|symbols| symbols.known.get(&address).map(|id| (symbols, *id)));
+        let outside = id.and_then(|(symbols, id)| symbols.entries[id.0 as usize].outside.as_ref());
+        outside.map_or(address, |outside| outside.as_ptr() as usize)
+    }
+
+    /// The object that a number of its own is for everybody else; `None`: the object is no such number.
+    pub fn plain<'py>(&self, object: &Object<'py>) -> Option<Object<'py>> {
+        let symbols = self.symbols.as_ref()?;
+        let py = object.py();
+        if let Some(original) = symbols.originals.get(&(object.as_ptr() as usize)) {
+            return Some(original.bind(py).clone());
+        }
+        let id = *symbols.known.get(&(object.as_ptr() as usize))?;
+        let entry = &symbols.entries[id.0 as usize];
+        match (&entry.outside, entry.number) {
+            (Some(outside), _) => Some(outside.bind(py).clone()),
+            (None, Number::Integer(expr)) => {
+                Some(pyo3::types::PyInt::new(py, symbols.context.hint(expr)).into_any())
+            }
+            (None, Number::Float(_)) => None,
+        }
+    }
+
+    /// As [`State::plain`], also of what new tuples and lists hold. Lists are changed by who gets
+    /// `plain`, once the trace is complete.
+    pub fn plain_result<'py>(
+        &self,
+        object: &Object<'py>,
+        plain: &mut PlainLists<'py>,
+    ) -> Option<Object<'py>> {
+        self.symbols.as_ref()?;
+        let is_list = object.is_exact_instance_of::<PyList>();
+        if !is_list && !heap::is_plain_tuple(object.as_borrowed())
+            || self.origin(object.as_borrowed()) != Some(Origin::Fresh)
+        {
+            return self.plain(object);
+        }
+        let address = object.as_ptr() as usize;
+        if let Some(known) = plain.seen.get(&address) {
+            return known.clone();
+        }
+        // It may hold itself.
+        plain.seen.insert(address, None);
+        let items = heap::children(object.as_borrowed());
+        let found: Vec<_> = items.iter().map(|item| self.plain_result(item, plain)).collect();
+        if let Ok(list) = object.cast_exact::<PyList>() {
+            for (index, item) in found.into_iter().enumerate() {
+                plain.items.extend(item.map(|item| (list.clone(), index, item)));
+            }
+            return None;
+        }
+        if found.iter().all(Option::is_none) {
+            return None;
+        }
+        let items = items.into_iter().zip(found).map(|(item, plain)| plain.unwrap_or(item));
+        let tuple = PyTuple::new(object.py(), items.collect::<Vec<_>>()).ok()?;
+        let made = if object.is_exact_instance_of::<PyTuple>() {
+            Some(tuple.into_any())
+        } else {
+            object.get_type().call1((tuple,)).ok()
+        };
+        plain.seen.insert(address, made.clone());
+        made
+    }
+
+    /// Gives an object of its own to a number that was computed or read.
+    pub fn own_number<'py>(
+        &mut self,
+        value: Borrowed<'_, 'py>,
+        number: Number,
+        made: Made,
+    ) -> Object<'py> {
+        let py = value.py();
+        let stack = self.here_stack();
+        let Some(symbols) = self.symbols.as_mut() else { return value.to_owned() };
+        if !symbols.is_open_number(number) {
+            return value.to_owned();
+        }
+        let own = symbols.own_object(py, number);
+        symbols.insert(&own, number, made, stack, None);
+        own
+    }
+
+    /// Takes an outside number as a symbol; the object that stands for it.
+    pub fn adopt_number<'py>(
+        &mut self,
+        source: SourceId,
+        value: Borrowed<'_, 'py>,
+        keeps: bool,
+    ) -> Object<'py> {
+        let py = value.py();
+        let name = self.sources.print(source);
+        let stack = self.here_stack();
+        self.objects.intern(value);
+        let symbols = self.begin_symbols(py);
+        let (number, part) = match value.extract::<i64>() {
+            Ok(hint) if !value.is_exact_instance_of::<pyo3::types::PyFloat>() => {
+                let symbol = symbols.context.int_symbol(hint);
+                (Number::Integer(symbol.expr), Part::Integer)
+            }
+            _ => {
+                let hint = value.extract::<f64>().unwrap_or(f64::NAN);
+                let (_, float) = symbols.context.float_symbol(hint);
+                (Number::Float(float), Part::Float)
+            }
+        };
+        let own = if keeps { value.to_owned() } else { symbols.own_object(py, number) };
+        symbols.add_slot(Slot { source, part }, name, true);
+        let outside = Some(value.to_owned().unbind());
+        let id = symbols.insert(&own, number, Made::Outside(source), stack, outside);
+        symbols.outside.insert(source, id);
+        self.guard_type(source, value);
+        self.log_facts(py);
+        own
+    }
+
+    /// A symbol for a size or stride of an outside tensor.
+    pub fn adopt_dimension(
+        &mut self,
+        py: Python<'_>,
+        source: SourceId,
+        part: Part,
+        hint: i64,
+        range: (i64, i64),
+        ducks: bool,
+    ) -> (SymbolId, ExprId) {
+        let name = part.print(self.sources.print(source));
+        let symbols = self.begin_symbols(py);
+        let is_size = matches!(part, Part::Size(_));
+        let symbol = symbols.context.symbol(hint, range, (ducks && is_size).then_some(Duck::SIZE));
+        let is_own = symbols.context.as_symbol(symbol.expr) == Some(symbol.id);
+        symbols.add_slot(Slot { source, part }, name, is_own && is_size);
+        self.log_facts(py);
+        (symbol.id, symbol.expr)
+    }
+
+    /// A user wants this symbol to stay one.
+    pub fn mark_symbol(&mut self, symbol: SymbolId, expr: ExprId) {
+        let Some(symbols) = self.symbols.as_mut() else { return };
+        let name = symbols.names[symbol.index()].clone();
+        symbols.marked.push(Marked { expr, name, fixed: None });
+    }
+
+    /// A user wanted a symbol where there can't be one.
+    pub fn refuse_mark(&mut self, py: Python<'_>, source: SourceId, index: usize, why: &str) {
+        let name = format!("{}.size()[{index}]", self.sources.print(source));
+        let symbols = self.begin_symbols(py);
+        let expr = symbols.context.constant(0);
+        symbols.marked.push(Marked { expr, name, fixed: Some(why.to_string()) });
+    }
+
+    /// From here on the trace is for the value that a number has now.
+    pub fn specialise(&mut self, py: Python<'_>, id: NumberId, why: &str) {
+        let Some(symbols) = self.symbols.as_mut() else { return };
+        if !symbols.is_open(id) {
+            return;
+        }
+        let number = symbols.entries[id.0 as usize].number;
+        if self.refuses_to_fix(number, why) {
+            return;
+        }
+        let symbols = self.symbols.as_mut().expect("there is a number");
+        match number {
+            Number::Integer(expr) => drop(symbols.context.specialize(expr)),
+            Number::Float(float) => self.fix_float(py, float),
+        }
+        self.log_specialised(py, why);
+    }
+
+    /// Fixes a float, bit by bit: zeros have signs. Those from outside that it was computed from are
+    /// fixed with it.
+    fn fix_float(&mut self, py: Python<'_>, float: FloatId) {
+        let symbols = self.symbols.as_mut().expect("there is a float");
+        let context = &mut symbols.context;
+        let value = context.float_hint(float);
+        let same = context.float_is(float, value);
+        let within = context.symbols_in(same);
+        let mut fixed = Vec::new();
+        for entry in &symbols.entries {
+            if let (Number::Float(own), Made::Outside(source)) = (entry.number, &entry.made)
+                && context.as_float_constant(own).is_none()
+            {
+                let hint = context.float_hint(own);
+                let is = context.float_is(own, hint);
+                if context.symbols_in(is).iter().all(|symbol| within.contains(symbol)) {
+                    context.specialize_float(own);
+                    fixed.push((*source, entry.object.clone_ref(py)));
+                }
+            }
+        }
+        context.specialize_float(float);
+        for (source, object) in fixed {
+            let object = self.object(object.bind_borrowed(py));
+            self.guard(source, GuardKind::Equals(object));
+        }
+    }
+
+    /// As [`State::specialise`], of an expression.
+    pub fn specialise_expr(&mut self, py: Python<'_>, expr: ExprId, why: &str) {
+        if self.refuses_to_fix(Number::Integer(expr), why) {
+            return;
+        }
+        let Some(symbols) = self.symbols.as_mut() else { return };
+        if symbols.context.as_constant(expr).is_none() {
+            symbols.context.specialize(expr);
+            self.log_specialised(py, why);
+        }
+    }
+
+    /// The answer that a condition has in this call; a guard says that it is the same in others.
+    pub fn decide(&mut self, py: Python<'_>, condition: CondId) -> bool {
+        let symbols = self.symbols.as_mut().expect("conditions are about symbols");
+        let answer = symbols.context.evaluate(condition).value();
+        self.log_facts(py);
+        answer
+    }
+
+    /// The expression of a number.
+    pub fn number_of(&self, id: NumberId) -> Number {
+        self.symbols.as_ref().expect("a number of this trace").entries[id.0 as usize].number
+    }
+
+    /// The node of a number.
+    pub fn number_node(&mut self, id: NumberId) -> NodeId {
+        let symbols = self.symbols.as_ref().expect("a number of this trace");
+        let entry = &symbols.entries[id.0 as usize];
+        if let Some(node) = entry.node {
+            return node;
+        }
+        let (made, stack) = (entry.made.clone(), entry.stack);
+        let value = match entry.number {
+            Number::Integer(_) => NodeValue::Integer,
+            Number::Float(_) => NodeValue::Float,
+        };
+        let node = match made {
+            Made::Outside(source) => {
+                let node = self.graph.unnamed_placeholder(value);
+                self.placeholders.insert(source, node);
+                self.inputs.push(source);
+                node
+            }
+            Made::Drawn(slot) => self.drawn_input(slot, value),
+            Made::Element { tensor, method, index } => {
+                let whole = self.dimensions_node(tensor, method, stack);
+                let node = self.graph.get_item(whole, index);
+                self.graph.set_value(node, value);
+                node
+            }
+            Made::Call { target, operands } => {
+                let mut args = SmallVec::<[Arg; 4]>::new();
+                for operand in operands {
+                    args.push(match operand {
+                        Operand::Number(number) => Arg::Node(self.number_node(number)),
+                        Operand::Other(arg) => arg,
+                    });
+                }
+                let node = self.graph.call(target, &args, stack);
+                self.graph.set_value(node, value);
+                node
+            }
+        };
+        let symbols = self.symbols.as_mut().expect("a number of this trace");
+        symbols.entries[id.0 as usize].node = Some(node);
+        node
+    }
+
+    /// Makes nodes of the sizes that were read of a tensor; later reads get nodes of their own.
+    pub fn settle_elements(&mut self, of: NodeId) {
+        for id in self.all_numbers() {
+            let symbols = self.symbols.as_ref().expect("there are numbers");
+            let entry = &symbols.entries[id.0 as usize];
+            let reads = match &entry.made {
+                Made::Element { tensor, .. } => *tensor == of,
+                Made::Call { operands, .. } => operands.iter().any(
+                    |operand| matches!(operand, Operand::Other(Arg::Node(node)) if *node == of),
+                ),
+                Made::Outside(_) | Made::Drawn(_) => false,
+            };
+            if reads {
+                self.number_node(id);
+            }
+        }
+        if let Some(symbols) = self.symbols.as_mut() {
+            symbols.elements.retain(|(tensor, _), _| *tensor != of);
+        }
+    }
+
+    fn dimensions_node(
+        &mut self,
+        tensor: NodeId,
+        method: &'static str,
+        stack: Option<StackId>,
+    ) -> NodeId {
+        let known = self.symbols.as_ref().and_then(|all| all.elements.get(&(tensor, method)));
+        if let Some(&known) = known {
+            return known;
+        }
+        let rank = match self.graph.node(tensor).value {
+            NodeValue::Tensor(meta) => meta.dims.rank(),
+            _ => 0,
+        };
+        let target = Target::Method { name: self.graph.intern(method), object: None };
+        let whole = self.graph.call(target, &[Arg::Node(tensor)], stack);
+        self.graph.set_value(whole, NodeValue::Structure(rank as u32));
+        let symbols = self.symbols.as_mut().expect("numbers of this trace");
+        symbols.elements.insert((tensor, method), whole);
+        whole
+    }
+
+    /// All numbers so far.
+    pub fn all_numbers(&self) -> Vec<NumberId> {
+        let count = self.symbols.as_ref().map_or(0, |symbols| symbols.entries.len());
+        (0..count as u32).map(NumberId).collect()
+    }
+
+    /// Where the outside number comes from, if the number is one.
+    pub fn outside_number(&self, id: NumberId) -> Option<SourceId> {
+        match self.symbols.as_ref()?.entries[id.0 as usize].made {
+            Made::Outside(source) => Some(source),
+            _ => None,
+        }
+    }
+
+    /// Where an object comes from that stands for an outside number, fixed by now or not.
+    pub fn outside_of(&self, object: Borrowed<'_, '_>) -> Option<SourceId> {
+        let id = self.symbols.as_ref()?.known.get(&(object.as_ptr() as usize))?;
+        self.outside_number(*id)
+    }
+
+    /// Whether a number that is a symbol comes from here.
+    pub fn is_outside_number(&self, source: SourceId) -> bool {
+        self.symbols.as_ref().is_some_and(|symbols| symbols.outside.contains_key(&source))
+    }
+
+    /// The sizes of a tensor, where they are known to be symbolic.
+    pub fn symbolic_sizes(&mut self, tensor: Borrowed<'_, '_>) -> Option<Sizes> {
+        let key = self.tensor_key(tensor)?;
+        let symbols = self.symbols.as_mut()?;
+        let sizes = symbols.sizes.get(&key)?.clone();
+        let sizes: Sizes = sizes.iter().map(|size| symbols.context.simplify(*size)).collect();
+        let is_open = sizes.iter().any(|size| symbols.context.as_constant(*size).is_none());
+        is_open.then_some(sizes)
+    }
+
+    /// Says what sizes a tensor has.
+    pub fn set_sizes(&mut self, key: TensorKey, sizes: Sizes) {
+        if let Some(symbols) = self.symbols.as_mut() {
+            symbols.sizes.insert(key, sizes);
+        }
+    }
+
+    /// What stands for a tensor among those with symbolic sizes.
+    pub fn tensor_key(&self, tensor: Borrowed<'_, '_>) -> Option<TensorKey> {
+        match self.origin(tensor)? {
+            Origin::Source(source) => Some(TensorKey::Source(source.index() as u32)),
+            Origin::Node(node) => Some(TensorKey::Node(node.index() as u32)),
+            Origin::Fresh => None,
+        }
+    }
+
+    /// Makes the symbols in a tensor's sizes inputs of the graph, ahead of the tensor itself.
+    pub fn place_symbols(&mut self, source: SourceId) {
+        let Some(symbols) = self.symbols.as_mut() else { return };
+        let Some(sizes) = symbols.sizes.get(&TensorKey::Source(source.index() as u32)) else {
+            return;
+        };
+        for size in sizes.clone() {
+            let Some(symbol) = symbols.context.as_symbol(size) else { continue };
+            let slot = symbol.index();
+            let is_size = matches!(symbols.slots[slot].part, Part::Size(_));
+            if !is_size || symbols.placeholders.contains_key(&(slot as u32)) {
+                continue;
+            }
+            let Some(number) = symbols.numbers[slot] else { continue };
+            let position = self.graph.placeholders().len();
+            let node = self.graph.placeholder(&format!("s{number}"), NodeValue::Integer);
+            symbols.placeholders.insert(slot as u32, node);
+            symbols.inputs.push((position, slot));
+        }
+    }
+
+    /// What was symbolic of these objects when the trace ended.
+    pub fn symbolic_among(&mut self, objects: &[Borrowed<'_, '_>]) -> crate::policy::Carried {
+        let mut carried = crate::policy::Carried::default();
+        for &object in objects {
+            let address = object.as_ptr() as usize;
+            if self.number(object).is_some() {
+                carried.numbers.insert(address, object.to_owned().unbind());
+            } else if let Some(sizes) = self.symbolic_sizes(object) {
+                let symbols = self.symbols.as_ref().expect("there are sizes");
+                let open = |size: &ExprId| symbols.context.as_constant(*size).is_none();
+                carried.tensors.insert(address, sizes.iter().map(open).collect());
+            }
+        }
+        carried
+    }
+
+    pub(in crate::recorder) fn here_stack(&mut self) -> Option<StackId> {
+        self.symbols.as_ref()?;
+        self.frames.last()?;
+        let caller = self.caller();
+        Some(self.graph.stack(caller, self.here.0, self.here.1))
+    }
+
+    fn here_text(&self, py: Python<'_>) -> String {
+        let places = Places { py, codes: &self.codes };
+        match places.place(self.here.0, self.here.1) {
+            Some((file, line, function)) => {
+                let name = function.rsplit('.').next().unwrap_or(&function).to_string();
+                format!("{}:{line} in {name}", shown_path(&file))
+            }
+            None => "the call".to_string(),
+        }
+    }
+
+    /// Writes down the facts that were assumed since this was called last.
+    pub fn log_facts(&mut self, py: Python<'_>) {
+        self.log_added(py, None);
+    }
+
+    fn log_specialised(&mut self, py: Python<'_>, why: &str) {
+        self.log_added(py, Some(why));
+    }
+
+    fn log_added(&mut self, py: Python<'_>, why: Option<&str>) {
+        let Some(symbols) = self.symbols.as_mut() else { return };
+        let added = symbols.context.take_added();
+        if added.is_empty() {
+            return;
+        }
+        let is_logged = crate::logs::Log::Dynamic.is_on();
+        if !is_logged && symbols.marked.is_empty() {
+            return;
+        }
+        let place = self.here_text(py);
+        let symbols = self.symbols.as_mut().expect("still there");
+        for condition in added {
+            let text = symbols.print(condition);
+            let mut line = format!("eval {text} [guard added] at {place}");
+            if let Some(why) = why {
+                let _ = write!(line, " ({why})");
+            }
+            symbols.note_fixed(&line);
+            if let (Some((size, _)), Some(_)) = (symbols.broken_mark(), &self.program) {
+                let detail = format!("{size}, {}", why.unwrap_or("in a condition"));
+                self.failure.get_or_insert((Reason::VaryingSize, detail));
+            }
+            if is_logged {
+                symbols.log.push(line);
+            }
+        }
+    }
+}
+
+impl Symbols {
+    /// A new object of a number's value, which no other number has.
+    pub(in crate::recorder) fn own_object<'py>(
+        &self,
+        py: Python<'py>,
+        number: Number,
+    ) -> Object<'py> {
+        match number {
+            Number::Integer(expr) => stator_cpython::generic::own_int(py, self.context.hint(expr)),
+            Number::Float(float) => {
+                pyo3::types::PyFloat::new(py, self.context.float_hint(float)).into_any()
+            }
+        }
+    }
+
+    pub(in crate::recorder) fn insert(
+        &mut self,
+        object: &Object<'_>,
+        number: Number,
+        made: Made,
+        stack: Option<StackId>,
+        outside: Option<Py<PyAny>>,
+    ) -> NumberId {
+        let id = NumberId(u32::try_from(self.entries.len()).expect("fewer than 2^32 numbers"));
+        self.known.insert(object.as_ptr() as usize, id);
+        let object = object.clone().unbind();
+        self.entries.push(Entry { number, made, node: None, stack, outside, object });
+        id
+    }
+
+    /// The integer that a node stands for.
+    pub(in crate::recorder) fn integer_of(&self, node: NodeId) -> Option<ExprId> {
+        let entry = self.entries.iter().find(|entry| entry.node == Some(node))?;
+        match entry.number {
+            Number::Integer(expr) => Some(expr),
+            Number::Float(_) => None,
+        }
+    }
+
+    /// Where each symbol is found.
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    /// Where the graph takes sizes in: the placeholder's position, and the symbol's.
+    pub fn inputs(&self) -> &[(usize, usize)] {
+        &self.inputs
+    }
+
+    pub(in crate::recorder) fn add_slot(&mut self, slot: Slot, name: String, is_named: bool) {
+        let number = self.numbers.iter().flatten().count() as u32;
+        self.slots.push(slot);
+        self.names.push(name);
+        self.numbers.push(is_named.then_some(number));
+    }
+
+    /// The source of the number that a dictionary's slot held at the start.
+    pub fn slot_source(&self, slot: FrameSlot) -> Option<SourceId> {
+        self.slot_sources.get(&slot).copied()
+    }
+
+    /// A dictionary's slot holds a number that is a symbol.
+    pub fn add_slot_source(&mut self, slot: FrameSlot, source: SourceId) {
+        self.slot_sources.insert(slot, source);
+    }
+
+    fn is_open(&mut self, id: NumberId) -> bool {
+        self.is_open_number(self.entries[id.0 as usize].number)
+    }
+
+    /// Whether facts leave more than one value.
+    pub fn is_open_number(&mut self, number: Number) -> bool {
+        match number {
+            Number::Integer(expr) => {
+                let expr = self.context.simplify(expr);
+                self.context.as_constant(expr).is_none()
+            }
+            Number::Float(float) => self.context.as_float_constant(float).is_none(),
+        }
+    }
+
+    /// A condition in terms of `s0`, `s1`, ...
+    fn print(&self, condition: CondId) -> String {
+        self.context.display_cond(condition, Style::Math, &|symbol| self.short(symbol).into())
+    }
+
+    /// How a symbol prints in logs.
+    pub(in crate::recorder) fn short(&self, symbol: SymbolId) -> String {
+        self.short_name(symbol.index())
+    }
+
+    /// The same, of a slot's symbol.
+    pub(in crate::recorder) fn short_name(&self, slot: usize) -> String {
+        match self.numbers.get(slot).copied().flatten() {
+            Some(number) => format!("s{number}"),
+            None => self.names.get(slot).cloned().unwrap_or_default(),
+        }
+    }
+
+    /// Remembers which line fixed the symbols that users marked.
+    fn note_fixed(&mut self, line: &str) {
+        for marked in &mut self.marked {
+            if marked.fixed.is_none() {
+                let expr = self.context.simplify(marked.expr);
+                if self.context.as_constant(expr).is_some() {
+                    marked.fixed = Some(line.to_string());
+                }
+            }
+        }
+    }
+
+    /// What of the marks wasn't kept: the size, and why.
+    pub fn broken_mark(&self) -> Option<(String, String)> {
+        let broken = self.marked.iter().find(|marked| marked.fixed.is_some())?;
+        Some((broken.name.clone(), broken.fixed.clone().unwrap_or_default()))
+    }
+}
+
+/// The range of sizes without bounds of their own: 0 and 1 are never symbols.
+pub const SIZES: (i64, i64) = (2, SIZE_LIMIT);
+
+/// What a comparison asks.
+pub fn comparison(op: stator_cpython::ops::CompareOp) -> Cmp {
+    use stator_cpython::ops::CompareOp as O;
+    match op {
+        O::Lt => Cmp::Lt,
+        O::Le => Cmp::Le,
+        O::Eq => Cmp::Eq,
+        O::Ne => Cmp::Ne,
+        O::Gt => Cmp::Gt,
+        O::Ge => Cmp::Ge,
+    }
+}

@@ -1,0 +1,54 @@
+//! `torch._check_tensor_all` and `torch._check_tensor_all_with`: one node, which raises if an element is false.
+//!
+//! A replay in which it raises is undone, and the call runs natively: so the node says nothing of the error's class
+//! and message, which plain Python makes.
+
+use pyo3::prelude::*;
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::tensor;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{Result, modules, ops};
+
+use super::tensors::argument;
+use crate::functions::{Determined, Operation};
+use crate::recorder::Recorder;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::State;
+
+/// The node's function.
+const CHECK: &str = "_check_tensor_all";
+/// `c10::ScalarType`.
+const BOOL: i32 = 11;
+
+impl Recorder {
+    /// A check of all elements of a tensor.
+    pub(in crate::recorder) fn check_tensor<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        let py = frame.py();
+        let place = usize::from(heap::callable_name(callable) != CHECK);
+        let condition = argument(args, names, place, "cond");
+        let check = modules::import(py, "torch").and_then(|torch| torch.getattr(CHECK));
+        // What other backends make of such a node, nobody knows.
+        let (Some(condition), Ok(check)) = (condition, check) else {
+            return self.call_python(frame, callable, args, names);
+        };
+        let is_bools = self.kind(condition) == Kind::Tensor
+            && tensor::info(condition).is_some_and(|info| info.dtype == BOOL);
+        if !is_bools || !self.session.is_eager || self.session.program.is_some() {
+            return self.call_python(frame, callable, args, names);
+        }
+        let operation = Operation {
+            name: "torch._check_tensor_all".into(),
+            is_method: false,
+            determined: Determined::Always,
+        };
+        let target = |state: &mut State| operation.target(state, check.as_borrowed());
+        self.operation(frame, target, &[condition], None, || ops::call(callable, args, names))
+    }
+}

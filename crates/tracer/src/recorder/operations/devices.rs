@@ -1,0 +1,83 @@
+//! `with torch.device("cpu")`: nothing to do for a replay, which begins with no mode on the stack and makes tensors
+//! there anyway. The recorded call runs under the mode, as plain Python does. Other devices end the trace.
+
+use pyo3::prelude::*;
+use stator_cpython::Result;
+use stator_cpython::frame::Frame;
+use stator_cpython::hook::Suspended;
+use stator_cpython::object::{Borrowed, Object};
+
+use crate::breaks::Reason;
+use crate::recorder::Recorder;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+
+impl Recorder {
+    /// The beginning of a `with` block.
+    pub(in crate::recorder) fn enter_device<'py, T>(
+        &self,
+        frame: &Frame<'py>,
+        device: Borrowed<'_, 'py>,
+        native: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let is_cpu = device.str().is_ok_and(|text| text.to_str().is_ok_and(|text| text == "cpu"));
+        if !is_cpu || self.session.program.is_some() {
+            let detail =
+                format!("with torch.device({}), which decides where", heap::short_repr(device));
+            self.stop(frame, Reason::OpaqueCall, format!("{detail} tensors are made"));
+        }
+        let spot = self.markable_spot(frame);
+        let entered = {
+            let _native = Suspended::new(frame.py());
+            native()?
+        };
+        self.note(frame, |state| {
+            state.claims.devices.push(spot);
+            Ok(())
+        });
+        Ok(entered)
+    }
+
+    /// Its end.
+    pub(in crate::recorder) fn exit_device<'py>(
+        &self,
+        frame: &Frame<'py>,
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        self.note(frame, |state| match state.claims.devices.pop() {
+            Some(_) => Ok(()),
+            None => Err((Reason::OpaqueCall, "the end of a block with a device".into())),
+        });
+        let _native = Suspended::new(frame.py());
+        native()
+    }
+
+    /// Whether the recorded call runs under the mode of a device.
+    pub(in crate::recorder) fn is_under_device(&self) -> bool {
+        !self.is_stopped() && !self.state.borrow().claims.devices.is_empty()
+    }
+
+    /// Whether a question for modes and overrides is asked under a device's mode, of plain tensors alone: then
+    /// a replay, which has no mode, finds none.
+    pub(in crate::recorder) fn asks_under_device(
+        &self,
+        callable: Borrowed<'_, '_>,
+        args: &[Borrowed<'_, '_>],
+    ) -> bool {
+        self.is_under_device()
+            && heap::callable_name(callable)
+                .trim_start_matches('_')
+                .starts_with("has_torch_function")
+            && args.iter().all(|arg| self.is_plain_argument(*arg))
+    }
+
+    fn is_plain_argument(&self, arg: Borrowed<'_, '_>) -> bool {
+        match self.kind(arg) {
+            Kind::Tensor | Kind::Constant => true,
+            Kind::Tuple => {
+                heap::tuple_items(arg).iter().all(|item| self.is_plain_argument(item.as_borrowed()))
+            }
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Numbers that the trace draws from a `random.Random` generator: symbols.
+
+use pyo3::prelude::*;
+use stator_cpython::Result;
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::twister::{self, Draw, Drawn, peek};
+use stator_cpython::object::{Borrowed, Object};
+use stator_graph::{NodeId, Target, Value};
+use stator_guards::SourceId;
+use stator_shapes::SymbolId;
+
+use crate::breaks::Reason;
+use crate::draws::Draws;
+use crate::raises::Call;
+use crate::recorder::Recorder;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::state::{State, Stop};
+use crate::recorder::numbers::symbols::{Made, Number};
+use crate::symbolic::{Part, Slot};
+
+type Noted<T> = std::result::Result<T, Stop>;
+
+/// What is to be drawn.
+struct Planned {
+    source: SourceId,
+    part: Part,
+    draw: Draw,
+}
+
+impl Recorder {
+    /// `random()` or `getrandbits()` of a generator.
+    pub(in crate::recorder) fn draw<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        generator: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        self.concrete(frame, args, "read by a random generator");
+        let planned = self.note(frame, |state| state.plan_draw(callable, generator, args));
+        let foretold = planned.as_ref().and_then(|planned| peek(generator, 0, planned.draw));
+        let result = native()?;
+        let Some(planned) = planned else { return Ok(result) };
+        let own = self.note(frame, |state| {
+            let number = match foretold {
+                Some(Drawn::Float(number)) => result.extract().ok() == Some(number),
+                Some(Drawn::Integer(number)) => result.extract().ok() == Some(number),
+                None => false,
+            };
+            if !number {
+                return Err((Reason::OpaqueCall, heap::name_of(callable)));
+            }
+            Ok(state.drawn(&planned, generator, &result))
+        });
+        Ok(own.unwrap_or(result))
+    }
+
+    /// Lets a generator that a function of a module is bound to (`random.random`) be known by the function.
+    pub(in crate::recorder) fn know_generator(
+        &self,
+        frame: &Frame<'_>,
+        bound: Borrowed<'_, '_>,
+        generator: Borrowed<'_, '_>,
+    ) {
+        self.note(frame, |state| {
+            if state.origin(generator).is_none()
+                && state.is_identity_guarded(bound)
+                && twister::is_known(generator)
+            {
+                state.anchor(generator);
+            }
+            Ok(())
+        });
+    }
+}
+
+impl State {
+    fn plan_draw(
+        &mut self,
+        callable: Borrowed<'_, '_>,
+        generator: Borrowed<'_, '_>,
+        args: &[Borrowed<'_, '_>],
+    ) -> Noted<Planned> {
+        let refuse = |what: &str| Err((Reason::RandomNumber, what.to_string()));
+        let bits = |bits: &Borrowed<'_, '_>| bits.extract().ok().filter(|it| (1..=32).contains(it));
+        let draw = match args {
+            [] => Some(Draw::Float),
+            [given] => bits(given).map(Draw::Bits),
+            _ => None,
+        };
+        let Some(draw) = draw else { return refuse("of more than 32 bits") };
+        if self.program.is_some() || !twister::is_known(generator) {
+            return Err((Reason::OpaqueCall, heap::name_of(callable)));
+        }
+        let Some(source) = self.source(generator) else {
+            return refuse("of a generator that the function made");
+        };
+        if self.has_users_nodes() {
+            return refuse("behind code of the program's own, which may have drawn");
+        }
+        let drawn = self.claims.draws.as_ref();
+        if drawn.is_some_and(|(known, _)| !generator.is(known)) {
+            return refuse("of a second generator");
+        }
+        let words = drawn.map_or(0, |(_, draws)| draws.words());
+        Ok(Planned { source, part: Part::Drawn(words, draw), draw })
+    }
+
+    /// Takes what was drawn as a symbol; the object that it is.
+    fn drawn<'py>(
+        &mut self,
+        planned: &Planned,
+        generator: Borrowed<'_, 'py>,
+        value: &Object<'py>,
+    ) -> Object<'py> {
+        let (own, slot) = self.adopt_drawn(planned.source, planned.part, value);
+        let nodes = self.graph.len();
+        let first = || (generator.to_owned().unbind(), Draws { slot, made: Vec::new() });
+        let (_, draws) = self.claims.draws.get_or_insert_with(first);
+        draws.made.push((nodes, planned.draw.words()));
+        own
+    }
+
+    /// Takes a number that was drawn from the generator at `source` as a symbol; the object that stands for
+    /// it, and the symbol's number.
+    fn adopt_drawn<'py>(
+        &mut self,
+        source: SourceId,
+        part: Part,
+        value: &Object<'py>,
+    ) -> (Object<'py>, usize) {
+        let py = value.py();
+        let name = part.print(self.sources.print(source));
+        self.begin_symbols(py);
+        let stack = self.here_stack();
+        let symbols = self.begin_symbols(py);
+        let number = if part.is_float() {
+            let hint = value.extract().unwrap_or(f64::NAN);
+            let (_, float) = symbols.context.float_symbol(hint);
+            Number::Float(float)
+        } else {
+            let hint = value.extract().unwrap_or(0);
+            let most = match part {
+                Part::Drawn(_, Draw::Bits(bits)) => (1 << bits) - 1,
+                _ => i64::MAX,
+            };
+            let symbol = symbols.context.symbol(hint, (0, most), None);
+            Number::Integer(symbol.expr)
+        };
+        let own = symbols.own_object(py, number);
+        symbols.add_slot(Slot { source, part }, name, true);
+        let slot = symbols.slots.len() - 1;
+        let outside = Some(value.clone().unbind());
+        symbols.insert(&own, number, Made::Drawn(slot), stack, outside);
+        self.log_facts(py);
+        (own, slot)
+    }
+
+    /// Whether a number depends on one that was drawn: no guard may fix it. If so, the trace ends.
+    pub(in crate::recorder) fn refuses_to_fix(&mut self, number: Number, why: &str) -> bool {
+        let Some(symbols) = self.symbols.as_mut().filter(|_| self.claims.draws.is_some()) else {
+            return false;
+        };
+        let within = match number {
+            Number::Integer(expr) => symbols.context.symbols_of(expr),
+            Number::Float(float) => {
+                let hint = symbols.context.float_hint(float);
+                let is = symbols.context.float_is(float, hint);
+                symbols.context.symbols_in(is)
+            }
+        };
+        let is_drawn = |it: &SymbolId| matches!(symbols.slots[it.index()].part, Part::Drawn(..));
+        if !within.iter().any(is_drawn) {
+            return false;
+        }
+        self.failure.get_or_insert((Reason::RandomNumber, why.to_string()));
+        true
+    }
+
+    /// Makes a number that was drawn an input of the graph.
+    pub(in crate::recorder) fn drawn_input(&mut self, slot: usize, value: Value) -> NodeId {
+        let symbols = self.symbols.as_mut().expect("a number of this trace");
+        symbols.inputs.push((self.graph.placeholders().len(), slot));
+        let name = symbols.short_name(slot);
+        self.graph.placeholder(&name, value)
+    }
+
+    /// Whether code of the program's own is a node of the graph.
+    pub(in crate::recorder) fn has_users_nodes(&self) -> bool {
+        // Functions of numbers are none.
+        let is_users = |id, value| {
+            !matches!(value, Value::Integer | Value::Float)
+                && Call::of(&self.graph, id).is_some_and(|it| it.is_users())
+        };
+        self.graph.nodes().any(|(id, node)| is_users(id, node.value))
+    }
+
+    /// Why code of the program's own can't be a node: a replay draws numbers and takes locks before it runs.
+    pub(in crate::recorder) fn refuse_users_node(&self, target: Target) -> Noted<()> {
+        let call = Call { graph: &self.graph, target, args: &[], keywords: &[] };
+        if (self.claims.draws.is_none() && self.claims.locks.is_empty()) || !call.is_users() {
+            return Ok(());
+        }
+        let name = call.name();
+        Err(match self.claims.draws {
+            Some(_) => (Reason::RandomNumber, format!("before {name}, which may draw another")),
+            None => (Reason::Lock, format!("before {name}, which may take it")),
+        })
+    }
+}

@@ -1,0 +1,296 @@
+//! Tensors that are given to an operation where numbers belong: `torch.sum(x, dim=t)`.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyInt};
+use smallvec::SmallVec;
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::tensor;
+use stator_cpython::modules;
+use stator_cpython::object::{Borrowed, Object};
+use stator_operators::torch as operators;
+use stator_operators::{
+    Determined, Filled, Given, Raising, Use, fits, raises_no_more_for_scalars, raising,
+    type_of_number,
+};
+
+use super::tensors::holds_tensor;
+use crate::breaks::Reason;
+use crate::functions::{Operation, Reading};
+use crate::recorder::Recorder;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::{State, Stop};
+
+impl Recorder {
+    /// What an operation makes of those tensors among its arguments that may stand for numbers.
+    pub(in crate::recorder) fn use_of_tensors(
+        &self,
+        operation: &Operation,
+        callable: Borrowed<'_, '_>,
+        args: &[Borrowed<'_, '_>],
+        names: Option<Borrowed<'_, '_>>,
+    ) -> Use {
+        let mut state = self.state.borrow_mut();
+        // A method's receiver is a tensor.
+        let first = usize::from(operation.is_method);
+        if !args.iter().skip(first).any(|arg| bears_single(&mut state, *arg)) {
+            return Use::Data;
+        }
+        // Inputs of programs have no data to read: PyTorch says so itself. Python functions are traced where
+        // a tensor isn't given for one, and classes read none.
+        if self.session.program.is_some()
+            || matches!(state.kind(callable), Kind::Function | Kind::Type)
+        {
+            return Use::Data;
+        }
+        let given: SmallVec<[Given; 8]> =
+            args.iter().map(|arg| described(&mut state, *arg)).collect();
+        drop(state);
+        let names = names.map_or_else(Vec::new, heap::tuple_items);
+        let names: SmallVec<[String; 8]> =
+            names.iter().map(|name| heap::text(name.as_borrowed())).collect();
+        let names: SmallVec<[&str; 8]> = names.iter().map(String::as_str).collect();
+        let found = match Reading::of_operator(callable.py(), &operation.name) {
+            Reading::Data => Use::Data,
+            Reading::Literal if matches!(given.get(first), Some(Given::Tensor { .. })) => Use::Data,
+            // A type that is asked for may not hold the number.
+            Reading::Literal if names.contains(&"dtype") || operation.is_method => Use::Read,
+            Reading::Literal => Use::Scalar,
+            Reading::Schemas(schemas) => match schemas.tensors(&given, &names) {
+                // The row has been asked.
+                Use::Scalar if matches!(operation.determined, Determined::Filled(..)) => {
+                    Use::Scalar
+                }
+                // No guard says that the number won't make the operation raise.
+                Use::Scalar if !may_take_any(operation, &given) => Use::Read,
+                found => found,
+            },
+            Reading::Parameters(_) => Use::Read,
+        };
+        // Called again, the operation reads the number again. Another backend's code can't.
+        if found == Use::Scalar && !self.session.is_eager { Use::Read } else { found }
+    }
+
+    /// Why a tensor that is given to an operation that fills its result with numbers is read.
+    pub(in crate::recorder) fn unfit_number(
+        &self,
+        operation: &Operation,
+        args: &[Borrowed<'_, '_>],
+        names: Option<Borrowed<'_, '_>>,
+    ) -> Option<Stop> {
+        let Determined::Filled(filled, places) = operation.determined else { return None };
+        let mut state = self.state.borrow_mut();
+        let names = names.map_or_else(Vec::new, heap::tuple_items);
+        let positional = args.len() - names.len();
+        let name = |at: usize| names.get(at.checked_sub(positional)?).map(Bound::as_borrowed);
+        let dtype_of = |tensor: Borrowed<'_, '_>| {
+            let dtype = i8::try_from(tensor::info(tensor)?.dtype).ok()?;
+            Some(stator_graph::Dtype(dtype).name().to_owned())
+        };
+        let refuse = |what: &str| Some((Reason::DataRead, format!("{what} {}", operation.name)));
+        for (at, arg) in args.iter().enumerate() {
+            if !holds_tensor(&mut state, *arg) {
+                continue;
+            }
+            let name = name(at).map(heap::text);
+            let is_first = at == 0 && (filled == Filled::First);
+            if is_first {
+                continue;
+            }
+            let is_number = |(place, called): &(usize, &str)| match &name {
+                Some(name) => name == called,
+                None => at == *place,
+            };
+            if !places.iter().any(is_number) || state.kind(*arg) != Kind::Tensor {
+                return refuse("a tensor as size argument of");
+            }
+            let given = names.iter().zip(&args[positional..]);
+            let mut given = given.filter(|(name, _)| heap::text(name.as_borrowed()) == "dtype");
+            let number = dtype_of(*arg).unwrap_or_default();
+            let default = || text_of_default(arg.py());
+            let result = match given.next() {
+                Some((_, dtype)) if !dtype.is_none() => Some(heap::short_repr(*dtype)),
+                _ => match filled {
+                    Filled::First => args.first().and_then(|first| dtype_of(*first)),
+                    Filled::Number => type_of_number(&number).map(str::to_owned).or_else(default),
+                    Filled::Default => default(),
+                },
+            };
+            let fits = result.is_some_and(|dtype| {
+                let dtype = dtype.strip_prefix("torch.").unwrap_or(&dtype);
+                fits(&number, dtype)
+            });
+            if !fits {
+                return refuse("a number that the result's type may not hold, given to");
+            }
+        }
+        None
+    }
+
+    /// Ends the trace if an operation has returned one of its arguments, and a number that is a tensor may
+    /// have decided that: `dropout` by 0 returns its input.
+    pub(in crate::recorder) fn returned_by_number(
+        &self,
+        frame: &Frame<'_>,
+        operation: &Operation,
+        args: &[Borrowed<'_, '_>],
+        result: &Object<'_>,
+    ) {
+        if !operation.name.ends_with('_') && args.iter().any(|arg| arg.is(result)) {
+            self.note(frame, |_| {
+                let detail = format!("which argument {} returns", operation.name);
+                Err::<(), Stop>((Reason::DataRead, detail))
+            });
+        }
+    }
+
+    /// Ends the trace before a read of metadata that is told by a tensor what to read: `x.size(t)`.
+    pub(in crate::recorder) fn refuse_numbers_of_state(
+        &self,
+        frame: &Frame<'_>,
+        callable: Borrowed<'_, '_>,
+        args: &[Borrowed<'_, '_>],
+    ) {
+        let mut state = self.state.borrow_mut();
+        let is_read = args.iter().enumerate().any(|(place, arg)| {
+            (place > 0 || state.kind(*arg) != Kind::Tensor) && holds_tensor(&mut state, *arg)
+        });
+        drop(state);
+        if is_read {
+            let name = heap::callable_name(callable);
+            if !name.contains("has_torch_function") && name != "result_type" {
+                let detail = format!("a tensor as a number that {name} is given");
+                self.stop(frame, Reason::DataRead, detail);
+            }
+        }
+    }
+
+    /// Whether a Python function that counts as one operation is traced like any other, because a tensor
+    /// stands where its code wants something else.
+    pub(in crate::recorder) fn is_looked_into(
+        &self,
+        operation: &Operation,
+        callable: Borrowed<'_, '_>,
+        args: &[Borrowed<'_, '_>],
+        names: Option<Borrowed<'_, '_>>,
+    ) -> bool {
+        if self.session.program.is_some()
+            || self.kind(callable) != Kind::Function
+            // Those are read, or made, as a whole.
+            || matches!(
+                operation.determined,
+                Determined::Never | Determined::ReadsData | Determined::EagerOnly
+            )
+        {
+            return false;
+        }
+        let given = names.map_or(0, |names| names.len().unwrap_or(0));
+        let (positional, named) = args.split_at(args.len() - given);
+        // The first of those functions' parameters is a tensor.
+        let first = usize::from(!positional.is_empty());
+        let holds = |arg: Borrowed<'_, '_>| holds_tensor(&mut self.state.borrow_mut(), arg);
+        if !args.iter().skip(first).any(|arg| holds(*arg)) {
+            return false;
+        }
+        let parameters = match Reading::of_function(callable, &operation.name) {
+            Reading::Parameters(parameters) => parameters,
+            Reading::Data => return false,
+            Reading::Literal | Reading::Schemas(_) => return true,
+        };
+        let names = names.map_or_else(Vec::new, heap::tuple_items);
+        let mut positional = positional.iter().enumerate();
+        let mut named = names.iter().zip(named);
+        positional.any(|(place, arg)| !parameters.takes_tensor_at(place) && holds(*arg))
+            || named.any(|(name, arg)| {
+                !parameters.takes_tensor_named(&heap::text(name.as_borrowed())) && holds(*arg)
+            })
+    }
+}
+
+/// The default type of floats.
+fn text_of_default(py: Python<'_>) -> Option<String> {
+    let torch = modules::import(py, "torch").ok()?;
+    Some(torch.call_method0("get_default_dtype").ok()?.str().ok()?.to_string())
+}
+
+/// Whether an operation raises for no value of a number that it computes with, as far as it is known not to
+/// raise for data at all.
+fn may_take_any(operation: &Operation, given: &[Given]) -> bool {
+    let name = operators::bare(&operation.name);
+    let is_inexact = matches!(given.first(), Some(Given::Tensor { is_inexact: true, .. }));
+    raising(name) == Raising::Unknown || (is_inexact && raises_no_more_for_scalars(name))
+}
+
+/// Whether an argument is or holds a tensor of one element.
+fn bears_single(state: &mut State, object: Borrowed<'_, '_>) -> bool {
+    match state.kind(object) {
+        Kind::Tensor => is_single(object),
+        Kind::List | Kind::Tuple | Kind::Dict => {
+            state.once(object, false, |state| any_item(state, object))
+        }
+        Kind::Slice => any_item(state, object),
+        _ => false,
+    }
+}
+
+fn any_item(state: &mut State, object: Borrowed<'_, '_>) -> bool {
+    match state.kind(object) {
+        Kind::List => {
+            heap::list_items(object).iter().any(|item| bears_single(state, item.as_borrowed()))
+        }
+        Kind::Tuple => {
+            heap::tuple_items(object).iter().any(|item| bears_single(state, item.as_borrowed()))
+        }
+        Kind::Dict => heap::dict_items(object)
+            .iter()
+            .any(|(_, value)| bears_single(state, value.as_borrowed())),
+        Kind::Slice => {
+            heap::plain_parts(object).iter().any(|part| bears_single(state, part.as_borrowed()))
+        }
+        _ => false,
+    }
+}
+
+/// Whether a tensor has one element, as those must that are taken for numbers.
+fn is_single(object: Borrowed<'_, '_>) -> bool {
+    match tensor::size(object, 0) {
+        Some(1) | None => {
+            tensor::info(object).is_none_or(|info| info.sizes.iter().all(|size| *size == 1))
+        }
+        Some(_) => false,
+    }
+}
+
+fn described(state: &mut State, object: Borrowed<'_, '_>) -> Given {
+    match state.kind(object) {
+        Kind::Tensor => Given::Tensor {
+            is_single: is_single(object),
+            is_inexact: tensor::info(object).is_some_and(|info| is_inexact(info.dtype)),
+        },
+        Kind::Constant if object.is_none() => Given::Nothing,
+        Kind::Constant
+            if object.is_exact_instance_of::<PyInt>()
+                || object.is_exact_instance_of::<PyBool>() =>
+        {
+            Given::Integer
+        }
+        Kind::Constant if heap::is_number(object) => Given::Number,
+        Kind::List | Kind::Tuple => {
+            let items = heap::sequence_items(object);
+            Given::Sequence {
+                is_tensors: items
+                    .iter()
+                    .all(|item| item.is_none() || state.kind(item.as_borrowed()) == Kind::Tensor),
+                holds_single: bears_single(state, object),
+            }
+        }
+        _ if bears_single(state, object) => Given::Holder,
+        _ => Given::Other,
+    }
+}
+
+/// `c10::ScalarType`: integers and `bool` are 0 to 4 and 11, and 27 to 29 (unsigned); floating-point and
+/// complex types that anybody computes in are these.
+fn is_inexact(dtype: i32) -> bool {
+    matches!(dtype, 5..=10 | 15)
+}

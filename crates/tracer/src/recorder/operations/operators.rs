@@ -1,0 +1,442 @@
+//! Operators, comparisons, truth values and identity.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyFloat, PyString};
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::types;
+use stator_cpython::hook::Suspended;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::ops::{BinaryOp, CompareOp, UnaryOp};
+use stator_cpython::{Result, ops};
+use stator_graph::{Operator, Target};
+
+use super::tensors::holds_tensor;
+use crate::breaks::Reason;
+use crate::recorder::Recorder;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::{Origin, State};
+
+/// Special methods of a binary operator: in place (if it is), plain, reflected; and the graph's operator.
+fn binary_names(op: BinaryOp) -> (&'static [&'static str], Operator) {
+    use BinaryOp as B;
+    use Operator as O;
+    match op {
+        B::Add => (&["__add__", "__radd__"], O::Add),
+        B::And => (&["__and__", "__rand__"], O::And),
+        B::FloorDivide => (&["__floordiv__", "__rfloordiv__"], O::FloorDiv),
+        B::Lshift => (&["__lshift__", "__rlshift__"], O::LShift),
+        B::MatrixMultiply => (&["__matmul__", "__rmatmul__"], O::MatMul),
+        B::Multiply => (&["__mul__", "__rmul__"], O::Mul),
+        B::Remainder => (&["__mod__", "__rmod__"], O::Mod),
+        B::Or => (&["__or__", "__ror__"], O::Or),
+        B::Power => (&["__pow__", "__rpow__"], O::Pow),
+        B::Rshift => (&["__rshift__", "__rrshift__"], O::RShift),
+        B::Subtract => (&["__sub__", "__rsub__"], O::Sub),
+        B::TrueDivide => (&["__truediv__", "__rtruediv__"], O::TrueDiv),
+        B::Xor => (&["__xor__", "__rxor__"], O::Xor),
+        B::InPlaceAdd => (&["__iadd__", "__add__", "__radd__"], O::IAdd),
+        B::InPlaceAnd => (&["__iand__", "__and__", "__rand__"], O::IAnd),
+        B::InPlaceFloorDivide => {
+            (&["__ifloordiv__", "__floordiv__", "__rfloordiv__"], O::IFloorDiv)
+        }
+        B::InPlaceLshift => (&["__ilshift__", "__lshift__", "__rlshift__"], O::ILShift),
+        B::InPlaceMatrixMultiply => (&["__imatmul__", "__matmul__", "__rmatmul__"], O::IMatMul),
+        B::InPlaceMultiply => (&["__imul__", "__mul__", "__rmul__"], O::IMul),
+        B::InPlaceRemainder => (&["__imod__", "__mod__", "__rmod__"], O::IMod),
+        B::InPlaceOr => (&["__ior__", "__or__", "__ror__"], O::IOr),
+        B::InPlacePower => (&["__ipow__", "__pow__", "__rpow__"], O::IPow),
+        B::InPlaceRshift => (&["__irshift__", "__rshift__", "__rrshift__"], O::IRShift),
+        B::InPlaceSubtract => (&["__isub__", "__sub__", "__rsub__"], O::ISub),
+        B::InPlaceTrueDivide => (&["__itruediv__", "__truediv__", "__rtruediv__"], O::ITrueDiv),
+        B::InPlaceXor => (&["__ixor__", "__xor__", "__rxor__"], O::IXor),
+    }
+}
+
+/// The operator that isn't in place.
+fn plain(names: &[&'static str], operator: Operator) -> Operator {
+    let [_, plain, _] = names else { return operator };
+    let name = plain.trim_matches('_');
+    Operator::from_name(name)
+        .or_else(|| Operator::from_name(&format!("{name}_")))
+        .unwrap_or(operator)
+}
+
+/// What an operator's operands make of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Operands {
+    /// Values alone: pure.
+    Constants,
+    /// A tensor is among them.
+    Tensors,
+    /// Containers or instances.
+    Others,
+}
+
+impl Recorder {
+    fn operands(&self, operands: &[Borrowed<'_, '_>]) -> Operands {
+        let mut state = self.state.borrow_mut();
+        let mut result = Operands::Constants;
+        for operand in operands {
+            match state.kind(*operand) {
+                Kind::Tensor => return Operands::Tensors,
+                Kind::Constant => {}
+                _ => result = Operands::Others,
+            }
+        }
+        result
+    }
+
+    /// `BINARY_OP`.
+    pub(in crate::recorder) fn binary_op<'py>(
+        &self,
+        frame: &Frame<'py>,
+        op: BinaryOp,
+        left: Borrowed<'_, 'py>,
+        right: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        if self.is_stopped() {
+            return ops::binary(op, left, right);
+        }
+        let (names, operator) = binary_names(op);
+        if let Some(result) =
+            self.symbolic_binary(frame, op, plain(names, operator), &[left, right])
+        {
+            return result;
+        }
+        match self.operands(&[left, right]) {
+            Operands::Constants => {
+                let is_text =
+                    |operand: Borrowed<'_, '_>| operand.is_exact_instance_of::<PyString>();
+                if matches!(op, BinaryOp::Add | BinaryOp::InPlaceAdd)
+                    && is_text(left)
+                    && is_text(right)
+                {
+                    let text = ops::binary(op, left, right)?;
+                    self.spells(frame, &[left, right], text.as_borrowed());
+                    return Ok(text);
+                }
+                self.concrete(frame, &[left, right], "an operator");
+                ops::binary(op, left, right)
+            }
+            Operands::Tensors => {
+                let other = if self.kind(left) == Kind::Tensor { right } else { left };
+                if matches!(self.kind(other), Kind::Object | Kind::Opaque) {
+                    self.stop(
+                        frame,
+                        Reason::Unsupported,
+                        format!("an operator of a tensor and a {}", heap::type_name(other)),
+                    );
+                }
+                // `[x] * t` is as long as the tensor's data says.
+                if matches!(self.kind(other), Kind::List | Kind::Tuple | Kind::Dict) {
+                    self.stop(
+                        frame,
+                        Reason::DataRead,
+                        format!("an operator of a tensor and a {}", heap::type_name(other)),
+                    );
+                }
+                // Numbers have no in-place operators: `n += t` is `n = n + t`.
+                let is_number = self.kind(left) != Kind::Tensor;
+                let operator = if is_number { plain(names, operator) } else { operator };
+                let target = |_: &mut State| Target::Operator(operator);
+                self.operation(frame, target, &[left, right], None, || ops::binary(op, left, right))
+            }
+            Operands::Others => {
+                // Sequences are joined as they are; numbers that repeat them are read.
+                if !matches!(op, BinaryOp::Add | BinaryOp::InPlaceAdd) {
+                    self.concrete(frame, &[left, right], "an operator of containers");
+                }
+                self.guard_operands(frame, &[left, right], names);
+                let in_place = names.len() == 3;
+                self.note(frame, |state| {
+                    let mutable = matches!(state.kind(left), Kind::List | Kind::Dict | Kind::Set)
+                        || heap::is_deque(left);
+                    state.adopt_deep(left)?;
+                    state.adopt_deep(right)?;
+                    if in_place && mutable {
+                        return state.write_in_place(op, left, right);
+                    }
+                    Ok(())
+                });
+                if let Some(result) = self.python_binary(frame, op, names, [left, right]) {
+                    return result;
+                }
+                let result = self.with_mode(frame, || ops::binary(op, left, right))?;
+                self.note(frame, |state| state.register(result.as_borrowed()));
+                Ok(result)
+            }
+        }
+    }
+
+    /// `UNARY_NEGATIVE` and such.
+    pub(in crate::recorder) fn unary_op<'py>(
+        &self,
+        frame: &Frame<'py>,
+        op: UnaryOp,
+        operand: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        if self.is_stopped() {
+            return ops::unary(op, operand);
+        }
+        let (name, operator) = match op {
+            UnaryOp::Negative => ("__neg__", Operator::Neg),
+            UnaryOp::Positive => ("__pos__", Operator::Pos),
+            UnaryOp::Invert => ("__invert__", Operator::Invert),
+        };
+        if let Some(result) = self.symbolic_unary(frame, op, operator, operand) {
+            return result;
+        }
+        match self.operands(&[operand]) {
+            Operands::Constants => ops::unary(op, operand),
+            Operands::Tensors => {
+                let target = |_: &mut State| Target::Operator(operator);
+                self.operation(frame, target, &[operand], None, || ops::unary(op, operand))
+            }
+            Operands::Others => {
+                self.guard_operands(frame, &[operand], &[name]);
+                if let Some(result) = self.python_unary(frame, name, operand) {
+                    return result;
+                }
+                let result = ops::unary(op, operand)?;
+                self.note(frame, |state| state.register(result.as_borrowed()));
+                Ok(result)
+            }
+        }
+    }
+
+    /// `COMPARE_OP`.
+    pub(in crate::recorder) fn compare_op<'py>(
+        &self,
+        frame: &Frame<'py>,
+        op: CompareOp,
+        left: Borrowed<'_, 'py>,
+        right: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        if self.is_stopped() {
+            return ops::compare(op, left, right);
+        }
+        let (names, operator): (&[&'static str], _) = match op {
+            CompareOp::Lt => (&["__lt__", "__gt__"], Operator::Lt),
+            CompareOp::Le => (&["__le__", "__ge__"], Operator::Le),
+            CompareOp::Eq => (&["__eq__"], Operator::Eq),
+            CompareOp::Ne => (&["__ne__", "__eq__"], Operator::Ne),
+            CompareOp::Gt => (&["__gt__", "__lt__"], Operator::Gt),
+            CompareOp::Ge => (&["__ge__", "__le__"], Operator::Ge),
+        };
+        if let Some(result) = self.symbolic_compare(frame, op, left, right) {
+            return result;
+        }
+        match self.operands(&[left, right]) {
+            Operands::Constants => {
+                self.concrete(frame, &[left, right], "a comparison");
+                ops::compare(op, left, right)
+            }
+            Operands::Tensors => {
+                let other = if self.kind(left) == Kind::Tensor { right } else { left };
+                let number = self.kind(other) == Kind::Tensor || heap::is_number(other);
+                if !number
+                    && self.kind(other) == Kind::Constant
+                    && matches!(op, CompareOp::Eq | CompareOp::Ne)
+                {
+                    // `t == None` and `t == "x"` are settled by the types alone.
+                    let _native = Suspended::new(frame.py());
+                    return ops::compare(op, left, right);
+                }
+                if !matches!(self.kind(other), Kind::Tensor | Kind::Constant) {
+                    self.stop(
+                        frame,
+                        Reason::Unsupported,
+                        format!("comparison of a tensor with a {}", heap::type_name(other)),
+                    );
+                }
+                let target = |_: &mut State| Target::Operator(operator);
+                self.operation(frame, target, &[left, right], None, || {
+                    ops::compare(op, left, right)
+                })
+            }
+            Operands::Others => {
+                self.concrete(frame, &[left, right], "a comparison of containers");
+                self.guard_operands(frame, &[left, right], names);
+                self.note(frame, |state| {
+                    if holds_tensor(state, left) || holds_tensor(state, right) {
+                        return Err((
+                            Reason::DataRead,
+                            "comparison of containers of tensors".into(),
+                        ));
+                    }
+                    state.adopt_deep(left)?;
+                    state.adopt_deep(right)?;
+                    // The default equality is identity.
+                    if matches!(state.kind(left), Kind::Object)
+                        && state.kind(right) == state.kind(left)
+                    {
+                        state.guard_distinct(left, right);
+                    } else if state.kind(left) == state.kind(right) {
+                        state.note_equated(left);
+                        state.note_equated(right);
+                    }
+                    Ok(())
+                });
+                if let Some(result) = self.python_compare(frame, op, names, [left, right]) {
+                    return result;
+                }
+                let result = self.with_mode(frame, || ops::compare(op, left, right))?;
+                self.note(frame, |state| state.register(result.as_borrowed()));
+                Ok(result)
+            }
+        }
+    }
+
+    /// Guards the special methods that an operator looks up, and refuses what can't be read.
+    fn guard_operands(
+        &self,
+        frame: &Frame<'_>,
+        operands: &[Borrowed<'_, '_>],
+        names: &[&'static str],
+    ) {
+        for operand in operands {
+            match self.kind(*operand) {
+                Kind::Opaque => {
+                    self.stop(
+                        frame,
+                        Reason::Unsupported,
+                        format!("an operator of a {}", heap::type_name(*operand)),
+                    );
+                }
+                // Views and mapping proxies.
+                Kind::Iterator if self.origin(*operand) != Some(Origin::Fresh) => {
+                    self.stop(frame, Reason::OutsideIterator, heap::type_name(*operand));
+                }
+                Kind::Constant => {}
+                Kind::Type => {
+                    let meta = operand.get_type();
+                    if !stator_cpython::heap::types::is_immutable(meta.as_borrowed()) {
+                        for name in names {
+                            let name = PyString::intern(operand.py(), name);
+                            self.lookup(frame, &meta, name.as_any().as_borrowed());
+                        }
+                    }
+                }
+                _ => {
+                    self.note(frame, |state| state.refuse_native_state(*operand));
+                    self.guard_protocol_of(frame, *operand, names);
+                }
+            }
+        }
+    }
+
+    /// Truth value of anything but `True`, `False` and `None`.
+    pub(in crate::recorder) fn truth_of<'py>(
+        &self,
+        frame: &Frame<'py>,
+        operand: Borrowed<'_, 'py>,
+    ) -> Result<bool> {
+        if self.is_stopped() {
+            return ops::truth(operand);
+        }
+        if let Some(answer) = self.symbolic_truth(frame, operand) {
+            return Ok(answer);
+        }
+        // That of a container is a question of its length.
+        if !matches!(
+            self.kind(operand),
+            Kind::List | Kind::Tuple | Kind::Dict | Kind::Set | Kind::FrozenSet
+        ) {
+            self.concrete(frame, &[operand], "a truth value");
+        }
+        match self.kind(operand) {
+            Kind::Constant => {}
+            Kind::Tensor if self.is_constant_data(operand) => {}
+            Kind::Tensor => self.stop(frame, Reason::DataRead, "the truth value of a tensor"),
+            Kind::List | Kind::Tuple | Kind::Dict | Kind::Set | Kind::FrozenSet => {
+                self.guard_length(frame, operand);
+                self.guard_protocol_of(frame, operand, &["__bool__", "__len__"]);
+            }
+            Kind::Object => {
+                let ty = operand.get_type();
+                let empty = |slot| types::slot(ty.as_borrowed(), slot) == types::Slot::Empty;
+                if !empty(types::SlotName::Bool) || !empty(types::SlotName::Length) {
+                    self.note(frame, |state| state.refuse_native_state(operand));
+                }
+                self.guard_protocol_of(frame, operand, &["__bool__", "__len__"]);
+                if let Some(truth) = self.python_truth(frame, operand) {
+                    return truth;
+                }
+            }
+            Kind::Opaque => self.stop(
+                frame,
+                Reason::Unsupported,
+                format!("the truth value of a {}", heap::type_name(operand)),
+            ),
+            Kind::Type | Kind::Iterator => {
+                self.guard_operands(frame, &[operand], &["__bool__", "__len__"])
+            }
+            _ => {}
+        }
+        ops::truth(operand)
+    }
+
+    /// `IS_OP`.
+    pub(in crate::recorder) fn same<'py>(
+        &self,
+        frame: &Frame<'py>,
+        left: Borrowed<'_, 'py>,
+        right: Borrowed<'_, 'py>,
+    ) -> bool {
+        if let Some(same) = self.same_number(frame, left, right) {
+            return same;
+        }
+        let mut same = left.is(right);
+        if self.has_symbols() {
+            if left.is_exact_instance_of::<PyString>() && right.is_exact_instance_of::<PyString>() {
+                self.concrete(frame, &[left, right], "identity of texts");
+            }
+            // What stands for an outside tuple is that tuple.
+            let state = self.state.borrow();
+            same = state.stands_for(left) == state.stands_for(right);
+        }
+        self.note(frame, |state| {
+            let kinds = (state.kind(left), state.kind(right));
+            if kinds == (Kind::Constant, Kind::Constant) {
+                // Equal floats may be one object in this call and two in the next.
+                let may_part = left.is_exact_instance_of::<PyFloat>();
+                if same && !may_part {
+                    state.guard_one_constant(left);
+                    return Ok(());
+                }
+                return if !left.get_type().is(right.get_type())
+                    || heap::is_identity_stable(left, right)
+                {
+                    Ok(())
+                } else {
+                    Err((Reason::Identity, "identity of equal values".into()))
+                };
+            }
+            if !same {
+                state.guard_distinct(left, right);
+            }
+            Ok(())
+        });
+        same
+    }
+
+    /// An f-string's field.
+    pub(in crate::recorder) fn format_value<'py>(
+        &self,
+        frame: &Frame<'py>,
+        value: Borrowed<'_, 'py>,
+        conversion: u32,
+        spec: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        if let Some(text) = self.python_format(frame, value, conversion, spec) {
+            return text;
+        }
+        let text = self.text_of(frame, value, || ops::format(value, conversion, spec))?;
+        match spec {
+            Some(spec) => self.spells(frame, &[value, spec], text.as_borrowed()),
+            None => self.spells(frame, &[value], text.as_borrowed()),
+        }
+        Ok(text)
+    }
+}

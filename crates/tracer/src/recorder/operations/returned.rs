@@ -1,0 +1,57 @@
+//! Operations that return an argument itself for some numbers.
+//!
+//! `dropout(x, p)` is `x` where `p` is zero, and `x.sum_to_size(n)` where nothing is to be summed. What a
+//! trace does with such a result holds for the numbers that lead to it only.
+
+use pyo3::prelude::*;
+use stator_cpython::object::Borrowed;
+use stator_graph::Target;
+use stator_shapes::Cmp;
+
+use crate::recorder::notes::state::State;
+use crate::recorder::numbers::dimensions::Given;
+use crate::recorder::numbers::symbols::Number;
+
+impl State {
+    /// From here on the trace is for numbers with which the operation returns its argument as it
+    /// did now, or doesn't.
+    pub fn keep_returned(&mut self, target: Target, given: &Given<'_>, result: Borrowed<'_, '_>) {
+        if self.writes_first(target) || given.names.iter().any(|name| name == "out") {
+            return;
+        }
+        if given.args.iter().any(|arg| arg.is(result)) {
+            let why = format!("{} returned its argument", self.operation_name(target));
+            for arg in &given.args {
+                self.fix(arg.as_borrowed(), &why, 0);
+            }
+        } else if self.is_dropout(target) {
+            for arg in &given.args {
+                self.keep_zero(arg.as_borrowed());
+            }
+        }
+    }
+
+    fn is_dropout(&self, target: Target) -> bool {
+        let Target::Function { name, .. } = target else { return false };
+        stator_operators::torch::returns_argument(self.graph.text(name))
+    }
+
+    /// A number that is zero remains so, and one that isn't doesn't become it.
+    fn keep_zero(&mut self, object: Borrowed<'_, '_>) {
+        let Some(id) = self.number(object) else { return };
+        let number = self.number_of(id);
+        let Some(symbols) = self.symbols.as_mut() else { return };
+        let context = &mut symbols.context;
+        let is_zero = match number {
+            Number::Integer(integer) => {
+                let zero = context.constant(0);
+                context.compare(Cmp::Eq, integer, zero)
+            }
+            Number::Float(float) => {
+                let zero = context.float_constant(0.0);
+                context.compare_floats(Cmp::Eq, float, zero)
+            }
+        };
+        self.decide(object.py(), is_zero);
+    }
+}

@@ -1,0 +1,523 @@
+//! Tensor operations: executed for real, then appended to the graph.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PySlice, PyString, PyTuple};
+use smallvec::SmallVec;
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::tensor::{TensorInfo, info, is_tensor};
+use stator_cpython::hook::Suspended;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::thread::Deferred;
+use stator_cpython::{Result, ops};
+use stator_graph::{Arg, Constant, Device, Dtype, NodeId, Target, TextId, Value};
+use stator_guards::{TensorGuard, grow_in_leaps};
+use stator_operators::Use;
+
+use crate::breaks::Reason;
+use crate::compiling::Native;
+use crate::constant_data;
+use crate::functions::{Determined, Operation};
+use crate::recorder::Recorder;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::{Origin, State, Stop};
+
+/// The facts that an ordinary tensor is described by, and a replay depends on.
+pub fn tensor_guard(state: &mut State, tensor: Borrowed<'_, '_>) -> Option<TensorGuard> {
+    let info = info(tensor)?;
+    if info.layout != 0 {
+        return None;
+    }
+    let python_type = state.object(tensor.get_type().as_any().as_borrowed());
+    Some(TensorGuard {
+        python_type,
+        dtype: info.dtype,
+        device_type: info.device_type,
+        device_index: info.device_index,
+        layout: info.layout,
+        requires_grad: info.requires_grad,
+        sizes: info.sizes.iter().map(|&size| Some(size)).collect(),
+        strides: info.strides.iter().map(|&stride| Some(stride)).collect(),
+        key_set: info.key_set,
+    })
+}
+
+fn graph_meta(state: &mut State, info: &TensorInfo) -> Value {
+    let dtype = Dtype(i8::try_from(info.dtype).unwrap_or(-1));
+    let device = Device {
+        kind: i8::try_from(info.device_type).unwrap_or(-1),
+        index: i8::try_from(info.device_index).unwrap_or(-1),
+    };
+    let strides: &[i64] = if info.layout == 0 { &info.strides } else { &[] };
+    Value::Tensor(state.graph.tensor_meta(dtype, device, &info.sizes, strides, info.requires_grad))
+}
+
+impl State {
+    /// The node of a tensor: the one that made it, or a placeholder for an outside one.
+    pub fn tensor_node(&mut self, tensor: Borrowed<'_, '_>) -> std::result::Result<NodeId, Stop> {
+        match self.origin(tensor) {
+            Some(Origin::Node(node)) => Ok(node),
+            Some(Origin::Source(source)) => {
+                if let Some(&node) = self.placeholders.get(&source) {
+                    return Ok(node);
+                }
+                let info = info(tensor);
+                let version = info.as_ref().and_then(|info| info.version);
+                let value = info.map_or(Value::Unknown, |info| graph_meta(self, &info));
+                self.place_symbols(source);
+                let position = self.graph.placeholders().len();
+                let position = u32::try_from(position).expect("fewer than 2^32 inputs");
+                let node = self.graph.unnamed_placeholder(value);
+                let known = &mut self.placeholders;
+                grow_in_leaps(known.len(), known.capacity(), |more| known.reserve(more));
+                known.insert(source, node);
+                self.inputs.push(source);
+                self.input_versions.push((position, tensor.to_owned().unbind(), version));
+                Ok(node)
+            }
+            Some(Origin::Fresh) | None => {
+                Err((Reason::UnknownOrigin, "a tensor made by a call that isn't recorded".into()))
+            }
+        }
+    }
+
+    /// An argument of an operation as the graph holds it.
+    pub fn graph_arg(&mut self, object: Borrowed<'_, '_>) -> std::result::Result<Arg, Stop> {
+        if let Some(number) = self.number(object) {
+            return Ok(Arg::Node(self.number_node(number)));
+        }
+        match self.kind(object) {
+            Kind::Tensor => self.tensor_node(object).map(Arg::Node),
+            Kind::Constant => self.constant_arg(object),
+            Kind::List => {
+                let items = self.graph_args(&heap::list_items(object))?;
+                Ok(self.graph.list(&items))
+            }
+            Kind::Tuple => {
+                let items = self.graph_args(&heap::tuple_items(object))?;
+                Ok(self.graph.tuple(&items))
+            }
+            Kind::Dict => {
+                self.adopt_dict(object)?;
+                let mut items = SmallVec::<[(Arg, Arg); 4]>::new();
+                for (key, value) in heap::dict_items(object) {
+                    let key = self.graph_arg(key.as_borrowed())?;
+                    items.push((key, self.graph_arg(value.as_borrowed())?));
+                }
+                Ok(self.graph.dict(&items))
+            }
+            Kind::Type | Kind::Builtin | Kind::Singleton | Kind::TorchCallable | Kind::Module => {
+                Ok(Arg::Object(self.graph_object(object, || heap::name_of(object))))
+            }
+            _ => {
+                // An object is an input of the graph where a marked function is given it.
+                let input = self.source(object).and_then(|source| self.placeholders.get(&source));
+                input.map(|node| Arg::Node(*node)).ok_or_else(|| {
+                    let what = heap::type_name(object);
+                    (Reason::Unsupported, format!("a {what} as argument of a tensor operation"))
+                })
+            }
+        }
+    }
+
+    fn graph_args(
+        &mut self,
+        items: &[Object<'_>],
+    ) -> std::result::Result<SmallVec<[Arg; 8]>, Stop> {
+        items.iter().map(|item| self.graph_arg(item.as_borrowed())).collect()
+    }
+
+    fn constant_arg(&mut self, object: Borrowed<'_, '_>) -> std::result::Result<Arg, Stop> {
+        if object.is_none() {
+            return Ok(Arg::NONE);
+        }
+        if let Ok(value) = object.cast_exact::<PyBool>() {
+            return Ok(Arg::bool(value.is_true()));
+        }
+        if object.is_exact_instance_of::<PyInt>() {
+            return Ok(match object.extract::<i64>() {
+                Ok(value) => Arg::int(value),
+                // Python refuses the digits of very large integers: those stay objects.
+                Err(_) => match object.repr() {
+                    Ok(digits) => self.graph.big_int(&digits.to_string_lossy()),
+                    Err(_) => Arg::Object(self.graph_object(object, || "int".into())),
+                },
+            });
+        }
+        if let Ok(value) = object.cast_exact::<PyFloat>() {
+            return Ok(Arg::float(value.value()));
+        }
+        if let Ok(value) = object.cast_exact::<PyString>()
+            && let Ok(text) = value.to_str()
+        {
+            return Ok(self.graph.str(text));
+        }
+        if let Ok(value) = object.cast_exact::<PyComplex>() {
+            use pyo3::types::PyComplexMethods;
+            return Ok(Arg::Constant(Constant::Complex(value.real(), value.imag())));
+        }
+        if object.is(object.py().Ellipsis()) {
+            return Ok(Arg::Constant(Constant::Ellipsis));
+        }
+        if let Ok(slice) = object.cast_exact::<PySlice>() {
+            let [start, stop, step] = heap::slice_parts(slice);
+            let start = self.graph_arg(start.as_borrowed())?;
+            let stop = self.graph_arg(stop.as_borrowed())?;
+            let step = self.graph_arg(step.as_borrowed())?;
+            return Ok(self.graph.slice(start, stop, step));
+        }
+        Ok(Arg::Object(self.graph_object(object, || heap::short_repr(object))))
+    }
+
+    /// Notes that `object` is the result of `node`: a tensor, or a structure of tensors. An argument
+    /// that comes back (in-place operations, `contiguous()`) keeps its origin.
+    pub(in crate::recorder) fn bind_result(
+        &mut self,
+        node: NodeId,
+        object: Borrowed<'_, '_>,
+        args: &[Borrowed<'_, '_>],
+    ) -> std::result::Result<(), Stop> {
+        match self.kind(object) {
+            Kind::Tensor => {
+                if let Some(info) = info(object) {
+                    let value = graph_meta(self, &info);
+                    self.graph.set_value(node, value);
+                }
+                if !args.iter().any(|arg| arg.is(object)) {
+                    self.set_origin(object, Origin::Node(node));
+                }
+                Ok(())
+            }
+            Kind::Tuple | Kind::List if self.source(object).is_none() => {
+                let items = if self.kind(object) == Kind::List {
+                    heap::list_items(object)
+                } else {
+                    heap::tuple_items(object)
+                };
+                let len = u32::try_from(items.len()).expect("fewer than 2^32 results");
+                self.graph.set_value(node, Value::Structure(len));
+                self.set_fresh(object);
+                for (index, item) in (0..len).zip(&items) {
+                    if self.kind(item.as_borrowed()) == Kind::Constant {
+                        if item.is_none() {
+                            continue;
+                        }
+                        return Err((
+                            Reason::DataRead,
+                            "an operation that returns a number".into(),
+                        ));
+                    }
+                    let element = self.graph.get_item(node, index);
+                    self.bind_result(element, item.as_borrowed(), args)?;
+                }
+                Ok(())
+            }
+            Kind::Dict if self.source(object).is_none() => self.bind_dict(node, object, args),
+            Kind::Constant if object.is_none() => {
+                self.graph.set_value(node, Value::Nothing);
+                Ok(())
+            }
+            Kind::Opaque if is_tensor(object) => Err((
+                Reason::Unsupported,
+                format!("an operation that returns a {}", heap::type_name(object)),
+            )),
+            _ => Err((
+                Reason::DataRead,
+                format!("an operation that returns a {}", heap::type_name(object)),
+            )),
+        }
+    }
+}
+
+/// Arguments of a call as the graph holds them.
+pub struct RecordedArgs {
+    args: SmallVec<[Arg; 8]>,
+    names: SmallVec<[TextId; 4]>,
+}
+
+impl Recorder {
+    /// Executes a tensor operation with recording off and appends its node.
+    pub(in crate::recorder) fn operation<'py>(
+        &self,
+        frame: &Frame<'py>,
+        target: impl FnOnce(&mut State) -> Target,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+        execute: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        let mut known = None;
+        let mut recorded = RecordedArgs { args: SmallVec::new(), names: SmallVec::new() };
+        let before = self.note(frame, |state| {
+            for arg in args {
+                recorded.args.push(state.graph_arg(*arg)?);
+            }
+            if let Some(names) = names {
+                let names = names.cast_exact::<PyTuple>().expect("keyword names are a tuple");
+                for name in names.iter_borrowed() {
+                    let name = name.cast::<PyString>().expect("keyword names are strings");
+                    let text = name.to_str().unwrap_or("?");
+                    recorded.names.push(state.graph.intern(text));
+                }
+            }
+            let made = target(state);
+            state.refuse_users_node(made)?;
+            known = Some(made);
+            self.risk(state, frame, made, &recorded.args, &recorded.names)?;
+            Ok(state.given(args, names))
+        });
+        if self.session.program.is_some()
+            && let Some(known) = known
+        {
+            self.refuses_operation(frame, known, args, &recorded.names);
+        }
+        let result = if before.is_some() {
+            let _native = Suspended::new(frame.py());
+            execute()
+        } else {
+            // It is no node: what it calls back is the program's own code.
+            let _native = Native::new(frame.py());
+            execute()
+        };
+        let Ok(object) = result else {
+            let target = known.filter(|_| before.is_some());
+            self.behind(frame, || {
+                if !self.goes_on(frame, target, args) {
+                    self.stop(frame, Reason::OperationRaised, "");
+                }
+            });
+            return result;
+        };
+        self.behind(frame, || self.refuse_written(frame));
+        if let Some(given) = before {
+            self.note(frame, |state| {
+                let target = known.expect("it was made with the arguments");
+                let stack = state.place(frame);
+                if state.has_symbols()
+                    && let Some(changed) = args.first()
+                {
+                    state.settle_sizes(*changed);
+                }
+                let node =
+                    state.graph.call_with_keywords(target, &recorded.args, &recorded.names, stack);
+                state.bind_result(node, object.as_borrowed(), args)?;
+                if let Some(given) = &given {
+                    let name = state.operation_name(target);
+                    state.infer(&name, given, object.as_borrowed());
+                    state.keep_returned(target, given, object.as_borrowed());
+                }
+                Ok(())
+            });
+        }
+        Ok(object)
+    }
+
+    /// Whether a tensor has the same data in every replay.
+    pub(in crate::recorder) fn is_constant_data(&self, tensor: Borrowed<'_, '_>) -> bool {
+        if self.session.program.is_some() || self.is_stopped() {
+            return false;
+        }
+        let state = self.state.borrow();
+        let Some(Origin::Node(node)) = state.origin(tensor) else { return false };
+        constant_data::is_known(&state.graph, node)
+    }
+
+    /// A call of a function or method that the function table knows as a tensor operation.
+    pub(in crate::recorder) fn tensor_call<'py>(
+        &self,
+        frame: &Frame<'py>,
+        operation: &Operation,
+        callable: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Result<Object<'py>> {
+        if matches!(&*operation.name, "item" | "__bool__" | "__int__" | "__float__" | "__index__")
+            && let ([tensor], None) = (args, names)
+            && self.is_constant_data(*tensor)
+        {
+            return ops::call(callable, args, None);
+        }
+        let mut tensors = Use::Data;
+        if let Some(detail) = self.depends_on_data(operation, args, names).or_else(|| {
+            tensors = self.use_of_tensors(operation, callable, args, names);
+            (tensors == Use::Read).then(|| {
+                let detail = format!("a tensor as a number that {} is given", operation.name);
+                (Reason::DataRead, detail)
+            })
+        }) {
+            self.stop(frame, detail.0, detail.1);
+        } else if let Some(detail) = self.calls_back(args) {
+            self.stop(frame, Reason::OpaqueCall, detail);
+        }
+        let target = |state: &mut State| operation.target(state, callable);
+        let result = self.operation(frame, target, args, names, || {
+            // What it raises is taken for what its arguments make it raise.
+            let _deferred = Deferred::new(frame.py());
+            ops::call(callable, args, names)
+        })?;
+        if tensors == Use::Scalar {
+            self.returned_by_number(frame, operation, args, &result);
+        }
+        Ok(result)
+    }
+
+    /// Why the operation's result is not determined by its inputs' metadata, if so.
+    fn depends_on_data(
+        &self,
+        operation: &Operation,
+        args: &[Borrowed<'_, '_>],
+        names: Option<Borrowed<'_, '_>>,
+    ) -> Option<Stop> {
+        let mut state = self.state.borrow_mut();
+        match operation.determined {
+            Determined::Always => None,
+            Determined::EagerOnly => (!self.session.is_eager)
+                .then(|| (Reason::Unsupported, format!("{} for this backend", operation.name))),
+            Determined::Never => Some((Reason::DynamicOutput, operation.name.to_string())),
+            Determined::Unusual => Some((Reason::Unsupported, operation.name.to_string())),
+            Determined::ReadsData => Some((Reason::DataRead, operation.name.to_string())),
+            Determined::UnlessTensorBeyond(first) => {
+                args.iter().skip(first).any(|arg| holds_tensor(&mut state, *arg)).then(|| {
+                    (Reason::DataRead, format!("a tensor as size argument of {}", operation.name))
+                })
+            }
+            Determined::Filled(..) => {
+                drop(state);
+                self.unfit_number(operation, args, names)
+            }
+            Determined::AtLeast(count) => {
+                (args.len() < count).then(|| (Reason::DynamicOutput, operation.name.to_string()))
+            }
+            Determined::IfGiven(position, name) => {
+                let given = argument(args, names, position, name);
+                let says_all = given.is_some_and(|given| says_sizes(&mut state, given));
+                (!says_all).then(|| (Reason::DynamicOutput, operation.name.to_string()))
+            }
+            Determined::Counts => {
+                let is_read = args.iter().skip(1).any(|arg| holds_tensor(&mut state, *arg));
+                (args.len() < 2 || is_read)
+                    .then(|| (Reason::DynamicOutput, operation.name.to_string()))
+            }
+            Determined::Indexing => {
+                let index = args.get(1).copied()?;
+                index_depends_on_data(&mut state, index)
+            }
+        }
+    }
+
+    /// Whether an operation is given a user's function: then it isn't a leaf.
+    fn calls_back(&self, args: &[Borrowed<'_, '_>]) -> Option<String> {
+        let mut state = self.state.borrow_mut();
+        args.iter()
+            .find(|arg| matches!(state.kind(**arg), Kind::Function | Kind::Method | Kind::Partial))
+            .map(|arg| heap::name_of(*arg))
+    }
+}
+
+impl Operation {
+    /// The target of this operation's nodes. `callable` is what was called.
+    pub(in crate::recorder) fn target(
+        &self,
+        state: &mut State,
+        callable: Borrowed<'_, '_>,
+    ) -> Target {
+        let name = state.graph.intern(&self.name);
+        if self.is_method {
+            let object = state.graph_object(callable, || self.name.to_string());
+            return Target::Method { name, object: Some(object) };
+        }
+        Target::Function { name, object: state.graph_object(callable, || self.name.to_string()) }
+    }
+}
+
+/// The argument of a call that is the one of this position, or of this name.
+pub(in crate::recorder) fn argument<'a, 'py>(
+    args: &[Borrowed<'a, 'py>],
+    names: Option<Borrowed<'_, 'py>>,
+    position: usize,
+    name: &str,
+) -> Option<Borrowed<'a, 'py>> {
+    let names = names.map_or_else(Vec::new, heap::tuple_items);
+    let (positional, named) = args.split_at(args.len() - names.len());
+    let at = || names.iter().position(|found| heap::text(found.as_borrowed()) == name);
+    positional.get(position).or_else(|| named.get(at()?)).copied()
+}
+
+/// Whether an argument says sizes by itself: integers, none of them a -1 that asks for what is in the data.
+fn says_sizes(state: &mut State, object: Borrowed<'_, '_>) -> bool {
+    match state.kind(object) {
+        Kind::Constant => object.extract::<i64>().is_ok_and(|size| size >= 0),
+        Kind::List | Kind::Tuple => {
+            heap::plain_parts(object).iter().all(|part| says_sizes(state, part.as_borrowed()))
+        }
+        _ => false,
+    }
+}
+
+/// Whether an object is or holds a tensor.
+pub fn holds_tensor(state: &mut State, object: Borrowed<'_, '_>) -> bool {
+    match state.kind(object) {
+        Kind::List | Kind::Tuple | Kind::Dict => {
+            state.once(object, false, |state| any_tensor(state, object))
+        }
+        _ => any_tensor(state, object),
+    }
+}
+
+fn any_tensor(state: &mut State, object: Borrowed<'_, '_>) -> bool {
+    match state.kind(object) {
+        Kind::Tensor => true,
+        Kind::List => {
+            heap::list_items(object).iter().any(|item| holds_tensor(state, item.as_borrowed()))
+        }
+        Kind::Tuple => {
+            heap::tuple_items(object).iter().any(|item| holds_tensor(state, item.as_borrowed()))
+        }
+        Kind::Dict => heap::dict_items(object)
+            .iter()
+            .any(|(_, value)| holds_tensor(state, value.as_borrowed())),
+        Kind::Slice => {
+            heap::plain_parts(object).iter().any(|part| holds_tensor(state, part.as_borrowed()))
+        }
+        _ => false,
+    }
+}
+
+/// Why indexing a tensor with `index` depends on data: boolean masks do, and tensors in slices.
+/// With `stores`, masks are fine: the result has the indexed tensor's shape.
+pub fn index_depends_on_data(state: &mut State, index: Borrowed<'_, '_>) -> Option<Stop> {
+    index_problem(state, index, false)
+}
+
+/// As [`index_depends_on_data`] for an assignment, where masks are fine.
+pub fn store_depends_on_data(state: &mut State, index: Borrowed<'_, '_>) -> Option<Stop> {
+    index_problem(state, index, true)
+}
+
+/// Why a slice that isn't a constant can't be an index: C code asks its bounds for numbers.
+pub fn slice_problem(state: &mut State, slice: Borrowed<'_, '_>) -> Stop {
+    if holds_tensor(state, slice) {
+        (Reason::DataRead, "a slice bounded by a tensor".into())
+    } else {
+        (Reason::Unsupported, "a slice bounded by an object".into())
+    }
+}
+
+fn index_problem(state: &mut State, index: Borrowed<'_, '_>, stores: bool) -> Option<Stop> {
+    let mask = || Some((Reason::DynamicOutput, "indexing with a boolean mask".to_string()));
+    match state.kind(index) {
+        Kind::Tensor => {
+            let info = info(index)?;
+            // c10::ScalarType: 0 is uint8 and 11 is bool, both masks.
+            if matches!(info.dtype, 0 | 11) && !stores { mask() } else { None }
+        }
+        Kind::List => heap::list_items(index)
+            .iter()
+            .find_map(|item| index_problem(state, item.as_borrowed(), stores)),
+        Kind::Tuple => heap::tuple_items(index)
+            .iter()
+            .find_map(|item| index_problem(state, item.as_borrowed(), stores)),
+        Kind::Constant => None,
+        Kind::Slice => Some(slice_problem(state, index)),
+        _ => Some((Reason::Unsupported, "an index of an unknown type".into())),
+    }
+}

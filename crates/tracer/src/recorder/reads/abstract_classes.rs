@@ -1,0 +1,55 @@
+//! Abstract base classes: what `isinstance` says of them depends on registrations, in a table that
+//! only grows.
+
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::abc;
+use stator_cpython::object::{Borrowed, Object};
+use stator_guards::{GuardKind, Source};
+
+use crate::breaks::Reason;
+use crate::recorder::Recorder;
+use crate::recorder::notes::state::{State, Stop};
+
+impl Recorder {
+    /// Guards what `isinstance(object, class)` may ask of registrations, and `issubclass`.
+    pub(in crate::recorder) fn guard_registrations(
+        &self,
+        frame: &Frame<'_>,
+        object: Borrowed<'_, '_>,
+        classes: &[Object<'_>],
+    ) {
+        // An instance of the very class is one, whatever its metaclass says.
+        let asks = |class: &Object<'_>| {
+            !object.get_type().is(class) && has_registrations(&class.get_type())
+        };
+        if classes.iter().any(asks) {
+            self.note(frame, State::guard_abstract_classes);
+        }
+    }
+}
+
+impl State {
+    /// Guards that no class was registered with an abstract class since.
+    pub fn guard_abstract_classes(&mut self) -> Result<(), Stop> {
+        if self.abstract_classes {
+            return Ok(());
+        }
+        self.abstract_classes = true;
+        let unreadable = || (Reason::Unsupported, "an abstract class".to_string());
+        let count = Python::attach(abc::registrations).ok_or_else(unreadable)?;
+        let source = self.sources.intern(Source::GlobalState);
+        self.guard(source, GuardKind::AbstractClasses(count));
+        Ok(())
+    }
+}
+
+/// Whether a metaclass may answer by what was registered: all but those known not to.
+fn has_registrations(meta: &Bound<'_, PyType>) -> bool {
+    if stator_cpython::heap::types::is_immutable(meta.as_borrowed()) {
+        return false;
+    }
+    let name = meta.fully_qualified_name().map_or_else(|_| String::new(), |name| name.to_string());
+    name != "enum.EnumType" && !name.starts_with("torch.")
+}

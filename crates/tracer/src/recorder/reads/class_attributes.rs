@@ -1,0 +1,322 @@
+//! Attributes of classes and of `super()` objects.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyType};
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::types::{Slot, SlotName};
+use stator_cpython::hook::Suspended;
+use stator_cpython::modules;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{Result, generic, ops};
+use stator_guards::{ClassField, Source};
+
+use super::attributes::Found;
+use super::descriptors::{DESCRIPTOR, Descriptor};
+use crate::breaks::Reason;
+use crate::recorder::Recorder;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::{State, Stop};
+
+impl Recorder {
+    /// `type.__getattribute__`.
+    pub(in crate::recorder) fn class_attr<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Found<'py>> {
+        let py = frame.py();
+        let class = owner.cast::<PyType>().expect("the kind says it is a class").to_owned();
+        let meta = class.get_type();
+        let text = name.cast::<PyString>().ok();
+        let text = text.as_ref().and_then(|name| name.to_str().ok()).unwrap_or("?");
+        self.note(frame, |state| {
+            if state.origin(owner).is_none() {
+                state.anchor(owner);
+            }
+            Ok(())
+        });
+        if text == "__doc__" || text == "__module__" {
+            self.lookup(frame, &class, name);
+        }
+        if matches!(
+            text,
+            "__name__"
+                | "__qualname__"
+                | "__module__"
+                | "__mro__"
+                | "__bases__"
+                | "__doc__"
+                | "__class__"
+                | "__base__"
+                | "__subclasses__"
+                | "mro"
+        ) {
+            let value = ops::get_attr(owner, name)?;
+            self.note(frame, |state| state.read_class_field(owner, text, value.as_borrowed()));
+            return Ok(Found::Value(value));
+        }
+        if stator_cpython::heap::types::slot(meta.as_borrowed(), SlotName::GetAttribute)
+            == Slot::Python
+        {
+            self.guard_protocol_of(frame, owner, &["__getattribute__"]);
+            let own = pyo3::intern!(py, "__getattribute__").as_any().as_borrowed();
+            let own = stator_cpython::heap::types::lookup(meta.as_borrowed(), own);
+            if own.is_some_and(|own| self.kind(own.as_borrowed()) == Kind::Function) {
+                self.stop(frame, Reason::Unsupported, "a metaclass with __getattribute__");
+                return ops::get_attr(owner, name).map(Found::Value);
+            }
+        }
+        let on_meta = self.lookup(frame, &meta, name);
+        if let Some(found) = &on_meta {
+            match self.descriptor(found.as_borrowed()) {
+                Descriptor::Property => {
+                    return self.property(frame, found.as_borrowed(), owner, name);
+                }
+                Descriptor::UserData => {
+                    return self.user_descriptor(frame, found.as_borrowed(), owner, &meta);
+                }
+                Descriptor::GetSet | Descriptor::Member => {
+                    self.stop(frame, Reason::Unsupported, format!("attribute {text} of a class"));
+                    return ops::get_attr(owner, name).map(Found::Value);
+                }
+                _ => {}
+            }
+        }
+        if let Some(found) = self.lookup(frame, &class, name) {
+            self.guard_protocol(frame, found.as_borrowed(), DESCRIPTOR);
+            return Ok(match self.descriptor(found.as_borrowed()) {
+                kind @ (Descriptor::StaticMethod | Descriptor::ClassMethod) => {
+                    Found::Value(self.bind_on(frame, found.as_borrowed(), kind, &class))
+                }
+                Descriptor::User | Descriptor::UserData => {
+                    let getter = pyo3::intern!(py, "__get__").as_any().as_borrowed();
+                    let getter = self.lookup(frame, &found.get_type(), getter);
+                    match getter {
+                        Some(getter) if self.kind(getter.as_borrowed()) == Kind::Function => {
+                            let none = py.None().into_bound(py);
+                            let args = [found.as_borrowed(), none.as_borrowed(), owner];
+                            Found::Value(self.call_object(
+                                frame,
+                                getter.as_borrowed(),
+                                &args,
+                                None,
+                            )?)
+                        }
+                        _ => {
+                            self.stop(
+                                frame,
+                                Reason::Unsupported,
+                                format!("descriptor {text} of a class"),
+                            );
+                            Found::Value(ops::get_attr(owner, name)?)
+                        }
+                    }
+                }
+                Descriptor::Function if heap::is_class_method_descriptor(found.as_borrowed()) => {
+                    let value = ops::get_attr(owner, name)?;
+                    self.note(frame, |state| {
+                        state.set_fresh(value.as_borrowed());
+                        Ok(())
+                    });
+                    Found::Value(value)
+                }
+                _ => Found::Value(found),
+            });
+        }
+        if let Some(found) = on_meta {
+            return match self.descriptor(found.as_borrowed()) {
+                Descriptor::Function => Ok(Found::Function(found)),
+                _ => Ok(Found::Value(found)),
+            };
+        }
+        self.call_getattr(frame, owner, &meta, name)
+            .unwrap_or_else(|| ops::get_attr(owner, name).map(Found::Value))
+    }
+
+    /// `cls[key]`: a metaclass's own `__getitem__`, or a generic alias.
+    pub(in crate::recorder) fn class_item<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        let py = frame.py();
+        let class = owner.cast::<PyType>().expect("the kind says it is a class").to_owned();
+        self.note(frame, |state| {
+            state.anchor(owner);
+            Ok(())
+        });
+        let own = pyo3::intern!(py, "__getitem__").as_any().as_borrowed();
+        if let Some(own) = self.lookup(frame, &class.get_type(), own) {
+            if self.kind(own.as_borrowed()) == Kind::Function {
+                return self.call_object(frame, own.as_borrowed(), &[owner, key], None);
+            }
+            self.stop(frame, Reason::Unsupported, "subscription of a class");
+            return ops::get_item(owner, key);
+        }
+        let name = pyo3::intern!(py, "__class_getitem__").as_any().as_borrowed();
+        let found = self.lookup(frame, &class, name);
+        match &found {
+            Some(found) if is_generic(found) && self.is_plain_parameter(key) => {
+                // Such aliases are cached: the same key leads to the same one.
+                let alias = self.subscribed(frame, owner, key)?;
+                self.note(frame, |state| {
+                    state.anchor(alias.as_borrowed());
+                    Ok(())
+                });
+                Ok(alias)
+            }
+            Some(found)
+                if heap::is_class_method_descriptor(found.as_borrowed())
+                    && stator_cpython::heap::types::is_immutable(class.as_borrowed())
+                    && self.is_plain_parameter(key) =>
+            {
+                let alias = self.subscribed(frame, owner, key)?;
+                self.note(frame, |state| {
+                    state.set_fresh(alias.as_borrowed());
+                    Ok(())
+                });
+                Ok(alias)
+            }
+            Some(found)
+                if self.descriptor(found.as_borrowed()) == Descriptor::ClassMethod
+                    && !is_generic(found) =>
+            {
+                let found = found.as_borrowed();
+                let method = self.bind_on(frame, found, Descriptor::ClassMethod, &class);
+                self.call_object(frame, method.as_borrowed(), &[key], None)
+            }
+            _ => {
+                self.stop(frame, Reason::Unsupported, "subscription of a class");
+                ops::get_item(owner, key)
+            }
+        }
+    }
+
+    /// What CPython and `typing` make of it, in code of their own.
+    fn subscribed<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        let _native = Suspended::new(frame.py());
+        ops::get_item(owner, key)
+    }
+
+    /// Whether a parameter of a generic class is a class or constant, or some of them.
+    fn is_plain_parameter(&self, key: Borrowed<'_, '_>) -> bool {
+        match self.kind(key) {
+            Kind::Type | Kind::Constant => true,
+            Kind::Tuple => {
+                let items = heap::tuple_items(key);
+                items.iter().all(|item| self.is_plain_parameter(item.as_borrowed()))
+            }
+            _ => false,
+        }
+    }
+
+    /// `super().name`.
+    pub(in crate::recorder) fn super_attr<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Found<'py>> {
+        let Some((after, receiver, start)) = heap::super_parts(owner) else {
+            self.stop(frame, Reason::Unsupported, "an unbound super object");
+            return ops::get_attr(owner, name).map(Found::Value);
+        };
+        let found = stator_cpython::heap::types::lookup_after(
+            start.as_borrowed(),
+            after.as_any().as_borrowed(),
+            name,
+        );
+        let Some(found) = found else {
+            self.stop(
+                frame,
+                Reason::Unsupported,
+                format!("super().{}, which no class has", heap::text(name)),
+            );
+            return ops::get_attr(owner, name).map(Found::Value);
+        };
+        self.note(frame, |state| {
+            if state.finds_own_write(&start, name)? {
+                let detail = format!("super().{}, read after its write", heap::text(name));
+                return Err((Reason::OutsideWrite, detail));
+            }
+            let parent = state.anchor(start.as_any().as_borrowed());
+            let after = state.objects.intern(after.as_any().as_borrowed());
+            let id = state.objects.intern(name);
+            let text = || heap::text(name).into();
+            let source = state.sources.super_lookup(parent, after, id, text);
+            state.adopt(source, found.as_borrowed())
+        });
+        let receiver_is_class = receiver.is(start.as_any());
+        Ok(match self.descriptor(found.as_borrowed()) {
+            _ if heap::is_class_method_descriptor(found.as_borrowed()) => {
+                let class = start.as_any().as_borrowed();
+                let method = generic::descriptor_get(found.as_borrowed(), None, class)?;
+                self.note(frame, |state| state.register(method.as_borrowed()));
+                Found::Value(method)
+            }
+            Descriptor::Function if receiver_is_class => Found::Value(found),
+            Descriptor::Function => {
+                let method = heap::bind(found.as_borrowed(), receiver.as_borrowed())?;
+                self.note(frame, |state| {
+                    state.set_fresh(method.as_borrowed());
+                    Ok(())
+                });
+                Found::Value(method)
+            }
+            kind @ (Descriptor::StaticMethod | Descriptor::ClassMethod) => {
+                Found::Value(self.bind_on(frame, found.as_borrowed(), kind, &start))
+            }
+            Descriptor::Property => {
+                self.property(frame, found.as_borrowed(), receiver.as_borrowed(), name)?
+            }
+            Descriptor::Value => Found::Value(found),
+            _ => {
+                self.stop(frame, Reason::Unsupported, format!("super().{}", heap::text(name)));
+                Found::Value(ops::get_attr(owner, name)?)
+            }
+        })
+    }
+}
+
+impl State {
+    /// Takes note of what a class says of itself: its names, and where it stands among classes.
+    fn read_class_field(
+        &mut self,
+        class: Borrowed<'_, '_>,
+        name: &str,
+        value: Borrowed<'_, '_>,
+    ) -> std::result::Result<(), Stop> {
+        let settable = class
+            .cast::<PyType>()
+            .is_ok_and(|class| !stator_cpython::heap::types::is_immutable(class));
+        match (ClassField::from_name(name), self.source(class)) {
+            (Some(field), Some(parent)) if settable => {
+                let source = self.sources.intern(Source::ClassField { parent, field });
+                self.adopt(source, value)
+            }
+            _ => self.register(value),
+        }
+    }
+}
+
+/// Whether this is `typing.Generic.__class_getitem__`.
+fn is_generic(found: &Object<'_>) -> bool {
+    let generic =
+        modules::import(found.py(), "typing").and_then(|typing| typing.getattr("Generic"));
+    generic.is_ok_and(|generic| {
+        let name = pyo3::intern!(found.py(), "__class_getitem__").as_any().as_borrowed();
+        generic
+            .cast::<PyType>()
+            .ok()
+            .and_then(|ty| stator_cpython::heap::types::lookup(ty.as_borrowed(), name))
+            .is_some_and(|own| own.is(found))
+    })
+}

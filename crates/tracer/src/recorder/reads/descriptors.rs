@@ -1,0 +1,320 @@
+//! Descriptors: how an attribute found on a class binds to its instances, and what C code's give.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyType};
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::types::{Slot, SlotName};
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{Raised, Result, generic};
+use stator_guards::{FunctionField, GuardKind, Source};
+
+use super::attributes::Found;
+use crate::breaks::Reason;
+use crate::recorder::Recorder;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::{State, Stop};
+
+/// What makes a class attribute a descriptor.
+pub(in crate::recorder) const DESCRIPTOR: &[&str] = &["__get__", "__set__", "__delete__"];
+
+/// How a class attribute binds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Descriptor {
+    /// A Python function or a method descriptor of a C type.
+    Function,
+    /// `property`.
+    Property,
+    /// A `__slots__` member, or a field of a C type.
+    Member,
+    /// A computed attribute of a C type.
+    GetSet,
+    /// A field of a named tuple.
+    TupleGetter,
+    /// `staticmethod`.
+    StaticMethod,
+    /// `classmethod`.
+    ClassMethod,
+    /// A user's descriptor with `__get__` only.
+    User,
+    /// A user's descriptor with `__set__` or `__delete__`.
+    UserData,
+    /// No descriptor.
+    Value,
+}
+
+impl Recorder {
+    /// Binds a static or class method found on a class.
+    pub(in crate::recorder) fn bind_on<'py>(
+        &self,
+        frame: &Frame<'_>,
+        found: Borrowed<'_, 'py>,
+        kind: Descriptor,
+        ty: &Bound<'py, PyType>,
+    ) -> Object<'py> {
+        let inner = heap::wrapped_function(found);
+        self.note(frame, |state| {
+            if state.origin(inner.as_borrowed()).is_none() {
+                state.anchor(inner.as_borrowed());
+            }
+            state.anchor(ty.as_any().as_borrowed());
+            Ok(())
+        });
+        if kind == Descriptor::StaticMethod {
+            return inner;
+        }
+        self.bound(frame, inner.as_borrowed(), ty.as_any().as_borrowed())
+    }
+
+    /// A method, made by this trace.
+    pub(in crate::recorder) fn bound<'py>(
+        &self,
+        frame: &Frame<'_>,
+        function: Borrowed<'_, 'py>,
+        receiver: Borrowed<'_, 'py>,
+    ) -> Object<'py> {
+        let method = heap::bind_method(function, receiver);
+        self.note(frame, |state| {
+            state.set_fresh(method.as_borrowed());
+            Ok(())
+        });
+        method
+    }
+
+    /// How a class attribute binds, guarded. Objects of immutable types bind in the same way for good.
+    pub(in crate::recorder) fn binding(
+        &self,
+        frame: &Frame<'_>,
+        ty: &Bound<'_, PyType>,
+        name: Borrowed<'_, '_>,
+        found: Borrowed<'_, '_>,
+    ) -> Descriptor {
+        let (class, key) = (ty.as_ptr() as usize, name.as_ptr() as usize);
+        let address = found.as_ptr() as usize;
+        if let Some(binding) = self.state.borrow().recent_binding(class, key, address) {
+            return binding;
+        }
+        self.guard_protocol(frame, found, DESCRIPTOR);
+        let binding = self.descriptor(found);
+        if stator_cpython::heap::types::is_immutable(found.get_type().as_borrowed()) {
+            self.state.borrow_mut().remember_binding(class, key, address, binding);
+        }
+        binding
+    }
+
+    pub(in crate::recorder) fn descriptor(&self, object: Borrowed<'_, '_>) -> Descriptor {
+        if heap::is_tuple_getter(object) {
+            return Descriptor::TupleGetter;
+        }
+        match self.kind(object) {
+            Kind::Function => Descriptor::Function,
+            Kind::Builtin if heap::is_method_descriptor(object) => Descriptor::Function,
+            Kind::Descriptor => heap::descriptor_kind(object),
+            // Compiled and disabled functions bind as functions do.
+            Kind::Object if heap::is_function_like(object) => Descriptor::Function,
+            Kind::Object | Kind::Type | Kind::Opaque | Kind::Partial | Kind::Singleton => {
+                let ty = object.get_type();
+                let of = |slot| stator_cpython::heap::types::slot(ty.as_borrowed(), slot);
+                match (of(SlotName::DescriptorGet), of(SlotName::DescriptorSet)) {
+                    (Slot::Empty, _) => Descriptor::Value,
+                    (_, Slot::Empty) => Descriptor::User,
+                    _ => Descriptor::UserData,
+                }
+            }
+            _ => Descriptor::Value,
+        }
+    }
+
+    pub(in crate::recorder) fn property<'py>(
+        &self,
+        frame: &Frame<'py>,
+        property: Borrowed<'_, 'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Found<'py>> {
+        let Some(getter) = heap::property_getter(property) else {
+            return generic::generic_get_attr(owner, name).map(Found::Value);
+        };
+        self.note(frame, |state| {
+            if state.origin(getter.as_borrowed()).is_none() {
+                state.anchor(getter.as_borrowed());
+            }
+            Ok(())
+        });
+        let role = self.getter(&owner.get_type());
+        self.call_linked(frame, role, None, getter.as_borrowed(), &[owner], None).map(Found::Value)
+    }
+
+    /// A `__slots__` member.
+    pub(in crate::recorder) fn member<'py>(
+        &self,
+        frame: &Frame<'py>,
+        descriptor: Borrowed<'_, 'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Found<'py>> {
+        let offset = stator_cpython::heap::member::offset_of(descriptor);
+        let outside = self.state.borrow().source(owner).is_some();
+        let value =
+            generic::generic_get_attr(owner, name).map_err(|raised| raised.take(frame.py()));
+        let raise = |error| Raised::set(frame.py(), error);
+        let (true, Some(offset)) = (outside, offset) else {
+            let value = value.map_err(raise);
+            if offset.is_none() && outside {
+                return self.c_field(frame, owner, name, value);
+            }
+            if let Ok(value) = &value
+                && self.kind(owner) == Kind::Partial
+            {
+                // The parts of one that this trace made are its own as well.
+                self.note(frame, |state| state.register(value.as_borrowed()));
+            }
+            return value.map(Found::Value);
+        };
+        self.note(frame, |state| {
+            let value = value.as_ref().ok().map(|value| value.as_borrowed());
+            state.read_member(owner, name, offset, value)
+        });
+        value.map(Found::Value).map_err(raise)
+    }
+
+    /// A field or computed attribute of a C type on an outside object.
+    fn c_field<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+        value: Result<Object<'py>>,
+    ) -> Result<Found<'py>> {
+        let value = value?;
+        let text = name.cast::<PyString>();
+        let text = text.as_ref().ok().and_then(|name| name.to_str().ok()).unwrap_or("?");
+        self.note(frame, |state| state.adopt_field(owner, text, value.as_borrowed()));
+        Ok(Found::Value(value))
+    }
+
+    /// A `getset` descriptor of a C type.
+    pub(in crate::recorder) fn get_set<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Found<'py>> {
+        // Names are interned: those of instructions by the compiler, others by who calls this.
+        if name.is(pyo3::intern!(frame.py(), "__dict__"))
+            && let Some(Some(dict)) = self.note(frame, |state| Ok(state.instance_dict(owner)))
+        {
+            return Ok(Found::Value(dict));
+        }
+        if name.is(pyo3::intern!(frame.py(), "__class__")) {
+            let ty = owner.get_type();
+            self.note(frame, |state| {
+                state.anchor(ty.as_any().as_borrowed());
+                Ok(())
+            });
+            return Ok(Found::Value(ty.into_any()));
+        }
+        let value = generic::generic_get_attr(owner, name);
+        if self.is_fresh(owner) {
+            return self.note_native(frame, owner, name, value?);
+        }
+        self.c_field(frame, owner, name, value)
+    }
+
+    /// A descriptor of a user's class: its `__get__`.
+    pub(in crate::recorder) fn user_descriptor<'py>(
+        &self,
+        frame: &Frame<'py>,
+        descriptor: Borrowed<'_, 'py>,
+        owner: Borrowed<'_, 'py>,
+        ty: &Bound<'py, PyType>,
+    ) -> Result<Found<'py>> {
+        let class = descriptor.get_type();
+        let name = pyo3::intern!(frame.py(), "__get__").as_any().as_borrowed();
+        let getter = self.lookup(frame, &class, name);
+        match getter {
+            Some(getter) if self.kind(getter.as_borrowed()) == Kind::Function => {
+                let args = [descriptor, owner, ty.as_any().as_borrowed()];
+                let role = self.getter(ty);
+                self.call_linked(frame, role, None, getter.as_borrowed(), &args, None)
+                    .map(Found::Value)
+            }
+            // Its `__get__` binds it as a method.
+            _ if heap::type_name(descriptor) == "_lru_cache_wrapper" => {
+                let method = heap::bind_method(descriptor, owner);
+                self.note(frame, |state| {
+                    state.set_fresh(method.as_borrowed());
+                    Ok(())
+                });
+                Ok(Found::Value(method))
+            }
+            _ => {
+                self.stop(
+                    frame,
+                    Reason::Unsupported,
+                    format!("a descriptor of type {}", heap::type_name(descriptor)),
+                );
+                generic::descriptor_get(descriptor, Some(owner), ty.as_any().as_borrowed())
+                    .map(Found::Value)
+            }
+        }
+    }
+}
+
+impl State {
+    /// A field of a C object: functions' parts have sources; what belongs to an object known by
+    /// identity, or to an immutable one, is a constant of the trace.
+    fn adopt_field(
+        &mut self,
+        owner: Borrowed<'_, '_>,
+        name: &str,
+        value: Borrowed<'_, '_>,
+    ) -> std::result::Result<(), Stop> {
+        let Some(source) = self.source(owner) else { return self.register(value) };
+        if name == "maxlen" && heap::is_deque(owner) {
+            return self.read_max_length(owner);
+        }
+        let field = match (self.kind(owner), name) {
+            (Kind::Function, "__code__") => Some(Source::Code(source)),
+            (Kind::Function, "__defaults__") => Some(Source::Defaults(source)),
+            (Kind::Function, "__kwdefaults__") => Some(Source::KwDefaults(source)),
+            (Kind::Function, "__globals__") => Some(Source::Globals(source)),
+            (Kind::Method, "__self__") => Some(Source::MethodSelf(source)),
+            (Kind::Method, "__func__") => Some(Source::MethodFunc(source)),
+            (Kind::Partial, "func") => Some(Source::PartialFunc(source)),
+            (Kind::Partial, "args") => Some(Source::PartialArgs(source)),
+            (Kind::Partial, "keywords") => Some(Source::PartialKeywords(source)),
+            (Kind::Function, name) => FunctionField::from_name(name)
+                .map(|field| Source::FunctionField { parent: source, field }),
+            _ => None,
+        };
+        if value.is_none() {
+            let absent = match (self.kind(owner), name) {
+                (Kind::Function, "__defaults__") => Some(GuardKind::NoDefaults),
+                (Kind::Function, "__kwdefaults__") => Some(GuardKind::NoKwDefaults),
+                // Closures can't be assigned.
+                (Kind::Function, "__closure__") => return Ok(()),
+                _ => None,
+            };
+            if let Some(guard) = absent {
+                self.guard(source, guard);
+                return Ok(());
+            }
+        }
+        if let Some(field) = field {
+            let source = self.sources.intern(field);
+            return self.adopt(source, value);
+        }
+        match self.kind(owner) {
+            Kind::Function
+            | Kind::Builtin
+            | Kind::Code
+            | Kind::Singleton
+            | Kind::Descriptor
+            | Kind::Type => self.register(value),
+            _ => {
+                Err((Reason::Unsupported, format!("field {name} of a {}", heap::type_name(owner))))
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! `id()` and `hash()`: allowed where the number is the same in every call that passes the guards.
+//!
+//! An address is that of one object: a replay finds the same one only if the object is known by
+//! identity, and then it is alive (an entry dies with what it knows by identity). Hashes of constants
+//! follow from their values, except that of NaN, which is an address too.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyComplex, PyComplexMethods, PyFloat};
+use stator_cpython::Result;
+use stator_cpython::frame::Frame;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::ops::Conversion;
+
+use crate::breaks::Reason;
+use crate::recorder::Recorder;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::{State, Stop};
+
+impl Recorder {
+    /// `id()`.
+    pub(in crate::recorder) fn identity_of<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        let is_key = self.keys_memo(frame);
+        self.note(frame, |state| {
+            if is_key || is_immortal(object) || state.is_identity_guarded(object) {
+                return Ok(());
+            }
+            Err((Reason::Identity, format!("id() of a {}", heap::type_name(object))))
+        });
+        native()
+    }
+
+    /// `hash()`: an instance's own `__hash__` is traced, if it's Python.
+    pub(in crate::recorder) fn hash_of<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        let name = pyo3::intern!(frame.py(), "__hash__").as_any().as_borrowed();
+        let own = self.lookup(frame, &object.get_type(), name);
+        if let Some(own) = own
+            && self.kind(own.as_borrowed()) == Kind::Function
+            && !self.functions.is_tensor_hash(own.as_borrowed())
+        {
+            let hash = self.python_converted(frame, object, "__hash__", Conversion::Hash);
+            return hash.unwrap_or_else(native);
+        }
+        self.note(frame, |state| state.check_hash(object));
+        native()
+    }
+}
+
+impl State {
+    /// Whether the hash that C code computes is the same in every call that passes the guards.
+    fn check_hash(&mut self, object: Borrowed<'_, '_>) -> std::result::Result<(), Stop> {
+        let refuse = || Err((Reason::Identity, format!("hash() of a {}", heap::type_name(object))));
+        match self.kind(object) {
+            Kind::Constant if is_nan(object) => refuse(),
+            Kind::Constant => Ok(()),
+            Kind::Tuple => heap::tuple_items(object)
+                .iter()
+                .try_for_each(|item| self.check_hash(item.as_borrowed())),
+            Kind::FrozenSet => heap::set_items(object)
+                .iter()
+                .try_for_each(|item| self.check_hash(item.as_borrowed())),
+            // Lists and such have no hash: `hash` raises.
+            Kind::Dict | Kind::Set => Ok(()),
+            Kind::List if heap::is_exact_list(object) => Ok(()),
+            _ if self.is_identity_guarded(object) => Ok(()),
+            _ => refuse(),
+        }
+    }
+}
+
+/// Whether there is one such object in a process, for good.
+fn is_immortal(object: Borrowed<'_, '_>) -> bool {
+    object.is_none() || object.is_exact_instance_of::<PyBool>() || object.is(object.py().Ellipsis())
+}
+
+pub(in crate::recorder) fn is_nan(object: Borrowed<'_, '_>) -> bool {
+    if let Ok(value) = object.cast_exact::<PyFloat>() {
+        return value.value().is_nan();
+    }
+    object
+        .cast_exact::<PyComplex>()
+        .is_ok_and(|value| value.real().is_nan() || value.imag().is_nan())
+}

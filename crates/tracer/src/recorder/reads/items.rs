@@ -1,0 +1,509 @@
+//! Items, iteration and unpacking.
+
+use pyo3::prelude::*;
+use stator_cpython::frame::Frame;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{Result, ops};
+use stator_evaluator::Role;
+use stator_graph::{Operator, Target};
+
+use crate::breaks::Reason;
+use crate::recorder::Recorder;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::{Kind, is_plain_iterator};
+use crate::recorder::notes::state::{Origin, State};
+use crate::recorder::operations::tensors::{
+    holds_tensor, index_depends_on_data, slice_problem, store_depends_on_data,
+};
+
+impl Recorder {
+    /// `BINARY_SUBSCR`.
+    pub(in crate::recorder) fn get_item<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        if self.is_stopped() {
+            return ops::get_item(owner, key);
+        }
+        let kind = self.kind(owner);
+        if kind != Kind::Tensor {
+            self.concrete(frame, &[key], "an index or key");
+            self.guard_key(frame, &[key]);
+        }
+        if kind == Kind::Constant {
+            self.concrete(frame, &[owner], "a part of a text");
+        }
+        if self.asks_bounds(frame, kind, key) {
+            return ops::get_item(owner, key);
+        }
+        match kind {
+            Kind::Tensor => {
+                if let Some(function) = self.item_by_number(frame.py(), key, false) {
+                    self.vouch(frame, function.as_borrowed());
+                    let args = [owner, key];
+                    let (role, function) = (Role::Item, function.as_borrowed());
+                    return self.call_linked(frame, role, None, function, &args, None);
+                }
+                let problem = index_depends_on_data(&mut self.state.borrow_mut(), key);
+                if let Some((reason, detail)) = problem {
+                    self.stop(frame, reason, detail);
+                }
+                let target = |_: &mut State| Target::Operator(Operator::GetItem);
+                self.operation(frame, target, &[owner, key], None, || ops::get_item(owner, key))
+            }
+            // Lists and tuples are guarded as a whole when they are found.
+            Kind::List | Kind::Tuple | Kind::Constant => {
+                self.guard_protocol(frame, key, &["__index__"]);
+                let value = self.subclass_item(frame, owner, key)?;
+                self.note(frame, |state| state.register(value.as_borrowed()));
+                Ok(value)
+            }
+            Kind::Dict => {
+                let found = heap::dict_get(owner, key);
+                let is_plain = self.reads_items_plainly(frame, owner);
+                let own = self.note(frame, |state| {
+                    match &found {
+                        Some(value)
+                            if is_plain
+                                && state.takes_stand_ins(owner)
+                                && state.is_plain_key(key) =>
+                        {
+                            let own = state.read_slot_value(owner, key, value.as_borrowed())?;
+                            if own.is_some() {
+                                return Ok(own);
+                            }
+                        }
+                        _ => {}
+                    }
+                    state.read_key(owner, key, found.clone()).map(|()| None)
+                });
+                if let Some(Some(own)) = own {
+                    return Ok(own);
+                }
+                if found.is_none()
+                    && self.origin(owner) != Some(Origin::Fresh)
+                    && !owner.get_type().is(frame.py().get_type::<pyo3::types::PyDict>())
+                {
+                    self.stop(
+                        frame,
+                        Reason::OutsideWrite,
+                        "a missing key of a dictionary's subclass",
+                    );
+                }
+                let value = self.subclass_item(frame, owner, key)?;
+                self.note(frame, |state| state.register(value.as_borrowed()));
+                Ok(value)
+            }
+            Kind::Type => self.class_item(frame, owner, key),
+            Kind::Object | Kind::Module => self.subclass_item(frame, owner, key),
+            // A mapping proxy: what it shows was guarded when it was made.
+            Kind::Iterator if self.origin(owner) == Some(Origin::Fresh) => {
+                let value = self.with_mode(frame, || ops::get_item(owner, key))?;
+                self.note(frame, |state| state.register(value.as_borrowed()));
+                Ok(value)
+            }
+            _ => {
+                self.stop(
+                    frame,
+                    Reason::Unsupported,
+                    format!("an item of a {}", heap::type_name(owner)),
+                );
+                ops::get_item(owner, key)
+            }
+        }
+    }
+
+    /// Whether a dictionary gives what its own storage holds.
+    fn reads_items_plainly(&self, frame: &Frame<'_>, dict: Borrowed<'_, '_>) -> bool {
+        if heap::is_exact_dict(dict) {
+            return true;
+        }
+        let name = pyo3::intern!(frame.py(), "__getitem__").as_any().as_borrowed();
+        let plain = frame.py().get_type::<pyo3::types::PyDict>();
+        let plain = stator_cpython::heap::types::lookup(plain.as_borrowed(), name);
+        let found = self.lookup(frame, &dict.get_type(), name);
+        found.zip(plain).is_some_and(|(found, plain)| found.is(&plain))
+    }
+
+    /// An item by the class's own `__getitem__`, if it's Python; natively otherwise.
+    fn subclass_item<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        let ty = owner.get_type();
+        self.note(frame, |state| state.refuse_native_state(owner));
+        if stator_cpython::heap::types::is_immutable(ty.as_borrowed()) {
+            if self.kind(owner) == Kind::Object
+                && self.origin(owner) != Some(Origin::Fresh)
+                && !(heap::is_deque(owner) && heap::is_constant(key))
+            {
+                self.stop(
+                    frame,
+                    Reason::Unsupported,
+                    format!("an item of a {}", heap::type_name(owner)),
+                );
+            }
+            return ops::get_item(owner, key);
+        }
+        let name = pyo3::intern!(frame.py(), "__getitem__").as_any().as_borrowed();
+        if let Some(method) = self.lookup(frame, &ty, name)
+            && self.kind(method.as_borrowed()) == Kind::Function
+        {
+            let args = [owner, key];
+            return self.call_linked(frame, Role::Item, None, method.as_borrowed(), &args, None);
+        }
+        if self.kind(owner) == Kind::Dict {
+            self.guard_protocol_of(frame, owner, &["__missing__"]);
+        }
+        ops::get_item(owner, key)
+    }
+
+    /// Ends the trace where C code would ask a key for numbers that nothing guards: a tensor, or a
+    /// slice bounded by other than constants. (Tensors look at their indices themselves.)
+    fn asks_bounds(&self, frame: &Frame<'_>, owner: Kind, key: Borrowed<'_, '_>) -> bool {
+        let stop = match self.kind(key) {
+            _ if matches!(owner, Kind::Tensor | Kind::Dict) => return false,
+            Kind::Tensor => (Reason::DataRead, "a tensor as index".into()),
+            Kind::Slice => slice_problem(&mut self.state.borrow_mut(), key),
+            _ => return false,
+        };
+        self.stop(frame, stop.0, stop.1);
+        true
+    }
+
+    /// `STORE_SUBSCR` and `DELETE_SUBSCR`.
+    pub(in crate::recorder) fn set_item<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+        value: Option<Borrowed<'_, 'py>>,
+    ) -> Result<()> {
+        if self.is_stopped() {
+            return ops::set_item(owner, key, value);
+        }
+        if self.kind(owner) != Kind::Tensor {
+            self.concrete(frame, &[key], "an index or key");
+            self.guard_key(frame, &[key]);
+        }
+        if let (Kind::Tensor, Some(value)) = (self.kind(owner), value) {
+            if let Some(function) = self.item_by_number(frame.py(), key, true) {
+                self.vouch(frame, function.as_borrowed());
+                let args = [owner, key, value];
+                let (role, function) = (Role::SetItem, function.as_borrowed());
+                return self.call_linked(frame, role, None, function, &args, None).map(drop);
+            }
+            let problem = store_depends_on_data(&mut self.state.borrow_mut(), key);
+            if let Some((reason, detail)) = problem {
+                self.stop(frame, reason, detail);
+            }
+            let target = |_: &mut State| Target::Operator(Operator::SetItem);
+            let py = frame.py();
+            let execute =
+                || ops::set_item(owner, key, Some(value)).map(|()| py.None().into_bound(py));
+            return self.operation(frame, target, &[owner, key, value], None, execute).map(drop);
+        }
+        if let Some(method) = self.python_set_item(frame, owner, value.is_some()) {
+            let none = frame.py().None().into_bound(frame.py());
+            let args = [owner, key, value.unwrap_or(none.as_borrowed())];
+            let arity = if value.is_some() { 3 } else { 2 };
+            let (role, args) = (Role::SetItem, &args[..arity]);
+            return self.call_linked(frame, role, None, method.as_borrowed(), args, None).map(drop);
+        }
+        if self.asks_bounds(frame, self.kind(owner), key) {
+            return ops::set_item(owner, key, value);
+        }
+        if self.kind(owner) == Kind::List && self.origin(owner) != Some(Origin::Fresh) {
+            return self.set_list_item(frame, owner, key, value);
+        }
+        if heap::is_deque(owner) && self.origin(owner) != Some(Origin::Fresh) {
+            return self.set_deque_item(frame, owner, key, value);
+        }
+        if self.origin(owner) != Some(Origin::Fresh) {
+            let known = self.note(frame, |state| Ok(state.is_writable_dict(owner)));
+            if known != Some(true) || !self.writes_slot(frame, owner, key, value.is_none()) {
+                self.stop(
+                    frame,
+                    Reason::OutsideWrite,
+                    format!("an item of a {}", heap::type_name(owner)),
+                );
+            }
+            return ops::set_item(owner, key, value);
+        }
+        self.note(frame, |state| {
+            state.note_hashed(key);
+            Ok(())
+        });
+        ops::set_item(owner, key, value)
+    }
+
+    /// A class's own `__setitem__` or `__delitem__`, if it's Python.
+    fn python_set_item<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        sets: bool,
+    ) -> Option<Object<'py>> {
+        let ty = owner.get_type();
+        if stator_cpython::heap::types::is_immutable(ty.as_borrowed()) {
+            return None;
+        }
+        let py = frame.py();
+        let name =
+            if sets { pyo3::intern!(py, "__setitem__") } else { pyo3::intern!(py, "__delitem__") };
+        let method = self.lookup(frame, &ty, name.as_any().as_borrowed())?;
+        (self.kind(method.as_borrowed()) == Kind::Function).then_some(method)
+    }
+
+    /// `CONTAINS_OP`.
+    pub(in crate::recorder) fn contains_item<'py>(
+        &self,
+        frame: &Frame<'py>,
+        container: Borrowed<'_, 'py>,
+        item: Borrowed<'_, 'py>,
+    ) -> Result<bool> {
+        if self.is_stopped() {
+            return ops::contains(container, item);
+        }
+        if let Some(found) = self.symbolic_contains(frame, container, item) {
+            return Ok(found);
+        }
+        if self.is_unread_set(container) {
+            self.concrete(frame, &[item], "a search");
+            if self.state.borrow_mut().asks_set(container, item).is_some() {
+                return ops::contains(container, item);
+            }
+        }
+        if self.kind(container) == Kind::Dict {
+            // It's searched for a key: no value is looked at.
+            self.concrete(frame, &[item], "an index or key");
+        } else {
+            self.concrete(frame, &[container, item], "a search");
+        }
+        self.guard_key(frame, &[item]);
+        self.note(frame, |state| {
+            state.note_hashed(item);
+            if matches!(state.kind(container), Kind::List | Kind::Tuple) {
+                state.note_equated(container);
+            }
+            Ok(())
+        });
+        self.note(frame, |state| match state.kind(container) {
+            Kind::Constant => Ok(()),
+            Kind::Dict => {
+                let value = heap::dict_get(container, item);
+                state.asks_key(container, item, value)
+            }
+            Kind::List | Kind::Tuple => {
+                if holds_tensor(state, container) || holds_tensor(state, item) {
+                    return Err((Reason::DataRead, "membership of a tensor".into()));
+                }
+                state.adopt_deep(container)
+            }
+            Kind::Set | Kind::FrozenSet => match state.kind(item) {
+                Kind::Constant
+                | Kind::Type
+                | Kind::Singleton
+                | Kind::Function
+                | Kind::Builtin
+                | Kind::TorchCallable => Ok(()),
+                Kind::Tuple if heap::is_constant(item) => Ok(()),
+                _ if state.origin(container) == Some(Origin::Fresh) => Ok(()),
+                _ => Err((Reason::Identity, "membership of an object in a set".into())),
+            },
+            Kind::Object => state.refuse_native_state(container),
+            Kind::Type | Kind::Singleton => Ok(()),
+            Kind::Iterator if state.origin(container) == Some(Origin::Fresh) => Ok(()),
+            Kind::Tensor => Err((Reason::DataRead, "membership in a tensor".into())),
+            _ => Err((
+                Reason::Unsupported,
+                format!("membership in a {}", heap::type_name(container)),
+            )),
+        });
+        self.guard_protocol_of(frame, container, &["__contains__", "__iter__", "__getitem__"]);
+        if self.kind(container) == Kind::Type {
+            let meta = container.get_type();
+            let name = pyo3::intern!(frame.py(), "__contains__").as_any().as_borrowed();
+            self.lookup(frame, &meta, name);
+        }
+        if let Some(found) = self.python_contains(frame, container, item) {
+            return found;
+        }
+        match self.kind(container) {
+            Kind::Dict | Kind::Set | Kind::FrozenSet | Kind::Constant => {
+                ops::contains(container, item)
+            }
+            _ => self.with_mode(frame, || ops::contains(container, item)),
+        }
+    }
+
+    /// Guards an iterable whose elements C code is about to take.
+    pub(in crate::recorder) fn take_elements(&self, frame: &Frame<'_>, iterable: Borrowed<'_, '_>) {
+        if self.kind(iterable) == Kind::Constant {
+            self.concrete(frame, &[iterable], "the parts of a text");
+        }
+        self.note(frame, |state| match state.kind(iterable) {
+            Kind::Dict => state.moving(|state| state.adopt_dict(iterable)),
+            Kind::Iterator if state.origin(iterable) != Some(Origin::Fresh) => {
+                Err((Reason::OutsideIterator, heap::type_name(iterable)))
+            }
+            Kind::Opaque => {
+                Err((Reason::Unsupported, format!("iteration of a {}", heap::type_name(iterable))))
+            }
+            Kind::Object if state.origin(iterable).is_none() => {
+                Err((Reason::UnknownOrigin, heap::type_name(iterable)))
+            }
+            Kind::Object => state.refuse_native_state(iterable),
+            Kind::Set | Kind::FrozenSet => state.check_order(iterable),
+            _ => Ok(()),
+        });
+        self.guard_protocol_of(
+            frame,
+            iterable,
+            &["__iter__", "__getitem__", "__len__", "__length_hint__", "__reversed__", "keys"],
+        );
+    }
+
+    /// `GET_ITER`.
+    pub(in crate::recorder) fn iterate<'py>(
+        &self,
+        frame: &Frame<'py>,
+        iterable: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        if self.is_stopped() {
+            return ops::get_iter(iterable);
+        }
+        if self.kind(iterable) == Kind::Tensor {
+            return self.iterate_tensor(frame, iterable);
+        }
+        self.take_elements(frame, iterable);
+        if let Some(iterator) = self.python_iter(frame, iterable) {
+            return iterator;
+        }
+        let iterator = match self.kind(iterable) {
+            Kind::Object => self.with_mode(frame, || ops::get_iter(iterable))?,
+            _ => ops::get_iter(iterable)?,
+        };
+        self.note(frame, |state| {
+            if state.origin(iterator.as_borrowed()).is_none() {
+                state.set_fresh(iterator.as_borrowed());
+            }
+            Ok(())
+        });
+        Ok(iterator)
+    }
+
+    /// Iterating a tensor is iterating its `unbind(0)`.
+    fn iterate_tensor<'py>(
+        &self,
+        frame: &Frame<'py>,
+        tensor: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        if is_scalar(tensor) {
+            // Raises, with the message of tensors' own `__iter__`.
+            self.stop(frame, Reason::OperationRaised, "iteration over a 0-d tensor");
+            return ops::get_iter(tensor);
+        }
+        let parts = self.tensor_parts(frame, tensor)?;
+        let iterator = ops::get_iter(parts.as_borrowed())?;
+        self.note(frame, |state| {
+            state.set_fresh(iterator.as_borrowed());
+            Ok(())
+        });
+        Ok(iterator)
+    }
+
+    /// The tuple of a tensor's parts along its first dimension.
+    pub(in crate::recorder) fn tensor_parts<'py>(
+        &self,
+        frame: &Frame<'py>,
+        tensor: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        let py = frame.py();
+        let method = ops::get_attr(tensor, pyo3::intern!(py, "unbind").as_any().as_borrowed())?;
+        let target =
+            |state: &mut State| Target::Method { name: state.graph.intern("unbind"), object: None };
+        let unbind = || ops::call(method.as_borrowed(), &[], None);
+        self.operation(frame, target, &[tensor], None, unbind)
+    }
+
+    /// `FOR_ITER`.
+    pub(in crate::recorder) fn advance<'py>(
+        &self,
+        frame: &Frame<'py>,
+        iterator: Borrowed<'_, 'py>,
+    ) -> Result<Option<Object<'py>>> {
+        if self.is_stopped() {
+            return ops::next(iterator);
+        }
+        if let Some(item) = self.python_next(frame, iterator) {
+            return item;
+        }
+        self.check_advanced(frame, iterator);
+        let item = if is_plain_iterator(&iterator.get_type()) {
+            ops::next(iterator)?
+        } else {
+            self.with_mode(frame, || ops::next(iterator))?
+        };
+        if let Some(item) = &item {
+            self.note(frame, |state| state.register(item.as_borrowed()));
+        }
+        Ok(item)
+    }
+
+    /// `next(iterator)`: behind the last item the iterator's own `StopIteration` is raised, which may
+    /// carry a generator's result.
+    pub(in crate::recorder) fn next_item<'py>(
+        &self,
+        frame: &Frame<'py>,
+        iterator: Borrowed<'_, 'py>,
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        if let Some(method) = self.special(frame, iterator, "__next__") {
+            let role = Role::Next;
+            return self.call_linked(frame, role, None, method.as_borrowed(), &[iterator], None);
+        }
+        self.check_advanced(frame, iterator);
+        let is_plain = is_plain_iterator(&iterator.get_type());
+        let item = if is_plain { native()? } else { self.with_mode(frame, native)? };
+        self.note(frame, |state| state.register(item.as_borrowed()));
+        Ok(item)
+    }
+
+    /// Ends the trace before an iterator is advanced that this trace didn't make.
+    fn check_advanced<'py>(&self, frame: &Frame<'py>, iterator: Borrowed<'_, 'py>) {
+        if self.is_stopped() {
+            return;
+        }
+        if self.origin(iterator) != Some(Origin::Fresh) {
+            return self.stop(frame, Reason::OutsideIterator, heap::type_name(iterator));
+        }
+        self.guard_protocol_of(frame, iterator, &["__next__"]);
+    }
+}
+
+/// Whether a tensor has no dimension to take apart.
+pub(in crate::recorder) fn is_scalar(tensor: Borrowed<'_, '_>) -> bool {
+    stator_cpython::heap::tensor::info(tensor).is_some_and(|info| info.sizes.is_empty())
+}
+
+impl State {
+    /// Fails for a set whose order C code is about to read: objects hashed by their addresses come
+    /// in another order from run to run.
+    pub fn check_order(
+        &mut self,
+        object: Borrowed<'_, '_>,
+    ) -> std::result::Result<(), crate::recorder::Stop> {
+        if !matches!(self.kind(object), Kind::Set | Kind::FrozenSet) {
+            return Ok(());
+        }
+        if heap::set_items(object).iter().all(|item| heap::is_constant(item.as_borrowed())) {
+            return Ok(());
+        }
+        Err((Reason::Identity, "the order of a set of objects".into()))
+    }
+}

@@ -1,0 +1,27 @@
+//! Reads of what lies outside the call: names, attributes, items, the parts of containers.
+//!
+//! A read finds the object as CPython would, gives it a source and adds the guards under which the next call
+//! finds the same. It never changes anything. What can't be guarded isn't followed: the room says so by
+//! a [`Stop`](super::Stop), and the trace ends before the instruction.
+//!
+//! Lookups come in layers: `lookups` and `descriptors` find, `attributes`, `class_attributes`, `members` and
+//! `instance_dicts` read, `items` and `protocols` take what Python's protocols give. `whole_containers`
+//! guards what C code is about to read, `only_added` puts that off for containers that are only added to.
+
+pub(super) mod abstract_classes;
+pub(super) mod attributes;
+pub(super) mod class_attributes;
+pub(super) mod compared;
+pub(super) mod descriptors;
+pub(super) mod getters;
+pub(super) mod identity;
+pub(super) mod instance_dicts;
+pub(super) mod items;
+pub(super) mod lookups;
+pub(super) mod members;
+pub(super) mod names;
+pub(super) mod only_added;
+pub(super) mod protocols;
+pub(super) mod recent_globals;
+pub(super) mod tensor_attributes;
+pub(super) mod whole_containers;

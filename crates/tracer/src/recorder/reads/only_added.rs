@@ -1,0 +1,257 @@
+//! Containers from outside that a trace only adds to.
+//!
+//! `log.append(x)` doesn't depend on what the log holds, so neither should its trace. A container that
+//! is found by an instruction right before such a method's name is guarded by its type alone. It is
+//! *read*, and its contents as they were before the call's own changes are guarded, as soon as
+//! anything else looks at it: [`State::kind`] is asked first, whoever looks.
+
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use stator_bytecode::{Meaning, Version};
+use stator_cpython::code::Code;
+use stator_cpython::frame::Frame;
+use stator_cpython::generic;
+use stator_cpython::heap::types::compares_by_identity;
+use stator_cpython::object::{Borrowed, Object};
+use stator_guards::{GuardKind, Source, SourceId};
+use stator_operators::only_adds;
+
+use super::identity::is_nan;
+use crate::breaks::Reason;
+use crate::recorder::Recorder;
+use crate::recorder::effects::writes::CONTENTS;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::{State, Stop};
+
+/// A container whose contents aren't guarded.
+pub struct Unread {
+    source: SourceId,
+    /// A tuple of what it held when it was found.
+    pub before: Py<PyTuple>,
+}
+
+impl State {
+    /// Whether the instruction that finds an object is followed by one that looks up a method that
+    /// only adds.
+    pub fn is_found_to_change(&self) -> bool {
+        if self.only_changed {
+            return true;
+        }
+        let (code, unit) = self.here;
+        let code = self.codes.get(code as usize);
+        Python::attach(|py| {
+            let code = code.and_then(|code| Code::of(code.bind_borrowed(py)));
+            code.is_some_and(|code| adds_next(&code, unit as usize))
+        })
+    }
+
+    /// Leaves the contents of a container unguarded until somebody looks at them.
+    pub fn leave_unread(&mut self, source: SourceId, object: Borrowed<'_, '_>) {
+        let Ok(before) = PyTuple::new(object.py(), heap::elements(object)) else { return };
+        let unread = Unread { source, before: before.unbind() };
+        self.unread.insert(object.as_ptr() as usize, unread);
+    }
+
+    /// Whether the instruction that finds an object is followed by one that asks whether it holds
+    /// another: `x in s`.
+    fn is_found_to_ask(&self) -> bool {
+        let (code, unit) = self.here;
+        let code = self.codes.get(code as usize);
+        Python::attach(|py| {
+            let code = code.and_then(|code| Code::of(code.bind_borrowed(py)));
+            code.is_some_and(|code| asks_next(&code, unit as usize))
+        })
+    }
+
+    /// Whether what a set holds may stay unguarded, as far as the next instruction goes.
+    pub fn is_found_as_set(&self, set: Borrowed<'_, '_>) -> bool {
+        self.is_found_to_change() || (heap::is_exact_set(set) && self.is_found_to_ask())
+    }
+
+    /// Whether an unread set that the trace hasn't changed holds an element, guarded for that element alone. `None`:
+    /// its contents must be read to know.
+    pub fn asks_set(&mut self, set: Borrowed<'_, '_>, item: Borrowed<'_, '_>) -> Option<bool> {
+        let slot = (set.as_ptr() as usize, CONTENTS);
+        if self.written.contains_key(&slot) || !heap::is_exact_set(set) {
+            return None;
+        }
+        let source = self.unread.get(&slot.0)?.source;
+        let is_known = match self.kind_alone(item) {
+            Kind::Constant => heap::is_constant(item) && !is_nan(item),
+            Kind::Type => self.is_identity_guarded(item),
+            _ => false,
+        };
+        if !is_known {
+            return None;
+        }
+        let holds = stator_cpython::heap::container::set_holds(set, item)?;
+        let item = self.objects.intern(item);
+        self.read_slots.insert(slot);
+        self.guard(source, GuardKind::SetHolds { item, holds });
+        Some(holds)
+    }
+
+    /// Guards the contents of a container as they were before this trace changed it.
+    #[cold]
+    pub fn read_unread(&mut self, object: Borrowed<'_, '_>) {
+        let Some(unread) = self.unread.remove(&(object.as_ptr() as usize)) else { return };
+        let before = heap::tuple_items(unread.before.bind(object.py()).as_any().as_borrowed());
+        // The trace may have moved them since: numbers among them are constants.
+        let may_stand_in = std::mem::replace(&mut self.may_stand_in, false);
+        if let Err(stop) = self.read_elements(unread.source, object, &before) {
+            self.failure.get_or_insert(stop);
+        }
+        self.may_stand_in = may_stand_in;
+    }
+
+    /// Guards what a list, set or deque holds, and how much a deque may hold.
+    pub fn read_elements(
+        &mut self,
+        source: SourceId,
+        object: Borrowed<'_, '_>,
+        items: &[Object<'_>],
+    ) -> Result<(), Stop> {
+        self.read_slots.insert((object.as_ptr() as usize, CONTENTS));
+        let kind = self.kind_alone(object);
+        if matches!(kind, Kind::Set | Kind::FrozenSet) {
+            let is_plain = |item: &Object<'_>| match self.kind_alone(item.as_borrowed()) {
+                Kind::Constant => true,
+                Kind::Type => compares_by_identity(item.as_borrowed()),
+                _ => false,
+            };
+            if !items.iter().all(is_plain) {
+                return Err((Reason::Unsupported, "a set of objects from outside".into()));
+            }
+            if items.iter().any(|item| is_nan(item.as_borrowed())) {
+                return Err((Reason::Identity, "a set that holds a NaN".into()));
+            }
+            let copy = PyTuple::new(object.py(), items);
+            let copy = copy.map_err(|_| (Reason::Unsupported, "a set".to_string()))?;
+            let copy = self.objects.intern(copy.as_any().as_borrowed());
+            self.guard(source, GuardKind::SetEquals(copy));
+            return Ok(());
+        }
+        self.guard(source, GuardKind::Length(items.len()));
+        for (index, item) in items.iter().enumerate() {
+            let child = match kind {
+                Kind::List => Source::ListItem { parent: source, index },
+                _ => Source::DequeItem { parent: source, index },
+            };
+            let child = self.sources.intern(child);
+            self.adopt_element(object, index, child, item.as_borrowed())?;
+        }
+        if kind == Kind::List { Ok(()) } else { self.read_max_length(object) }
+    }
+
+    /// Guards what an outside deque holds: C code is about to look.
+    pub fn read_deque(&mut self, deque: Borrowed<'_, '_>) -> Result<(), Stop> {
+        let slot = (deque.as_ptr() as usize, CONTENTS);
+        if self.read_slots.contains(&slot) {
+            return Ok(());
+        }
+        let unknown = || (Reason::UnknownOrigin, heap::type_name(deque));
+        let source = self.source(deque).ok_or_else(unknown)?;
+        self.read_elements(source, deque, &heap::elements(deque))
+    }
+
+    /// Guards `maxlen` of an outside deque.
+    pub fn read_max_length(&mut self, deque: Borrowed<'_, '_>) -> Result<(), Stop> {
+        let Some(source) = self.source(deque) else { return Ok(()) };
+        let source = self.sources.intern(Source::DequeMaxLength(source));
+        match stator_cpython::heap::container::deque_max_length(deque) {
+            Some(length) => self.adopt(source, length.as_borrowed()),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a method changes an unread container without looking at it.
+    pub fn is_blind(&mut self, container: Borrowed<'_, '_>, name: &str) -> bool {
+        self.unread.contains_key(&(container.as_ptr() as usize))
+            && match self.kind_alone(container) {
+                Kind::List => only_adds(Some("builtins:list"), name),
+                Kind::Set => only_adds(Some("builtins:set"), name),
+                _ => only_adds(Some("collections:deque"), name),
+            }
+    }
+}
+
+impl Recorder {
+    /// Whether an object is a set whose contents aren't guarded.
+    pub(in crate::recorder) fn is_unread_set(&self, object: Borrowed<'_, '_>) -> bool {
+        let state = self.state.borrow();
+        state.unread.contains_key(&(object.as_ptr() as usize)) && heap::is_exact_set(object)
+    }
+
+    /// A method of an unread container that doesn't read it either.
+    pub(in crate::recorder) fn blind_method<'py>(
+        &self,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        let mut state = self.state.borrow_mut();
+        if state.unread.is_empty() || !state.is_blind(owner, &heap::text(name)) {
+            return None;
+        }
+        let ty = owner.get_type();
+        stator_cpython::heap::types::lookup(ty.as_borrowed(), name)
+    }
+}
+
+/// Whether the instruction at a unit finds an object that the next one takes such a method of.
+fn adds_next(code: &Code<'_>, at: usize) -> bool {
+    use Meaning::{Attribute, Call, Free, Global, Item, Local, Name};
+    let Some(unit) = code.unit(at) else { return false };
+    let finds = matches!(
+        unit.meaning(),
+        Attribute { is_method: false, .. }
+            | Call { .. }
+            | Free(_)
+            | Global { .. }
+            | Item
+            | Local(_)
+            | Name(_)
+    );
+    match code.unit(unit.next).map(|next| next.meaning()) {
+        Some(Attribute { name, is_method: true }) => {
+            finds && only_adds(None, &heap::text(code.name_at(name as usize)))
+        }
+        _ => false,
+    }
+}
+
+/// Whether the instruction at a unit finds an object that the next one searches.
+fn asks_next(code: &Code<'_>, at: usize) -> bool {
+    let next = code.unit(at).and_then(|unit| code.unit(unit.next));
+    next.is_some_and(|next| matches!(next.meaning(), Meaning::Contains { .. }))
+}
+
+/// Whether this is a method such as `list.append`, which waits on the stack for its arguments: its receiver
+/// lies above it.
+pub fn adds_to_receiver(method: Option<Borrowed<'_, '_>>) -> bool {
+    let name = method.filter(|method| generic::is_fixed_method(*method));
+    name.and_then(generic::method_name).is_some_and(|name| only_adds(None, name))
+}
+
+/// Whether a function does nothing with an argument but take such methods of it.
+pub fn only_adds_to(frame: &Frame<'_>, index: usize) -> bool {
+    let code = frame.code();
+    let mut at = 0;
+    let mut extended = false;
+    let mut adds = false;
+    while let Some(unit) = code.unit(at) {
+        let info = Version::TARGET.info(unit.opcode);
+        let local = info.is_some_and(|info| info.has_local() || info.has_free());
+        let meaning = unit.meaning();
+        // Which local an extended argument names isn't asked.
+        if local && (extended || unit.arg as usize == index) {
+            if extended || !matches!(meaning, Meaning::Local(_)) || !adds_next(&code, at) {
+                return false;
+            }
+            adds = true;
+        }
+        extended = meaning == Meaning::Extend;
+        at = unit.next;
+    }
+    adds
+}

@@ -1,0 +1,71 @@
+//! Special methods that C code looks up by itself: their lookups are guarded before it does.
+
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+use stator_cpython::frame::Frame;
+use stator_cpython::object::Borrowed;
+
+use crate::recorder::Recorder;
+use crate::recorder::notes::kinds::Kind;
+
+impl Recorder {
+    /// Guards what C code finds on the type of a user's object before it calls it back.
+    pub(in crate::recorder) fn guard_protocol(
+        &self,
+        frame: &Frame<'_>,
+        object: Borrowed<'_, '_>,
+        names: &[&'static str],
+    ) {
+        let has_methods = || {
+            matches!(
+                self.kind(object),
+                Kind::Object | Kind::List | Kind::Dict | Kind::Tuple | Kind::Singleton
+            )
+        };
+        if !self.is_stopped() && has_methods() {
+            self.guard_protocol_of(frame, object, names);
+        }
+    }
+
+    /// Whether a special method of a type is asked for the first time in this trace.
+    pub(in crate::recorder) fn first_asks(
+        &self,
+        ty: &Bound<'_, PyType>,
+        name: &'static str,
+    ) -> bool {
+        let name = name.as_ptr() as usize ^ name.len() << 48;
+        self.state.borrow_mut().protocols.insert((ty.as_ptr() as usize, name))
+    }
+
+    /// Guards by which methods keys are found.
+    pub(in crate::recorder) fn guard_key(&self, frame: &Frame<'_>, keys: &[Borrowed<'_, '_>]) {
+        for key in keys {
+            self.guard_protocol(frame, *key, &["__hash__", "__eq__"]);
+        }
+    }
+
+    /// As `guard_protocol`, for instances of subclasses of containers too.
+    #[inline]
+    pub(in crate::recorder) fn guard_protocol_of(
+        &self,
+        frame: &Frame<'_>,
+        object: Borrowed<'_, '_>,
+        names: &[&'static str],
+    ) {
+        let ty = object.get_type();
+        if stator_cpython::heap::types::is_immutable(ty.as_borrowed()) {
+            return;
+        }
+        self.guard_methods(frame, &ty, names);
+    }
+
+    fn guard_methods(&self, frame: &Frame<'_>, ty: &Bound<'_, PyType>, names: &[&'static str]) {
+        for name in names {
+            if !self.first_asks(ty, name) {
+                continue;
+            }
+            let name = pyo3::types::PyString::intern(frame.py(), name);
+            self.lookup(frame, ty, name.as_any().as_borrowed());
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Attributes of tensors: metadata, views, state of autograd, and those that a program adds.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyString};
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::tensor;
+use stator_cpython::hook::Suspended;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{Result, generic, ops};
+use stator_graph::Target;
+
+use super::attributes::Found;
+use crate::breaks::Reason;
+use crate::recorder::Recorder;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::{Origin, State};
+
+/// How an attribute of a tensor is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TensorAttr {
+    /// It follows from metadata: a constant of the trace.
+    Metadata,
+    /// It is a tensor: a node.
+    View,
+    /// A method, or something that needs a closer look.
+    Other,
+}
+
+fn tensor_attr_kind(name: &str) -> TensorAttr {
+    match name {
+        "shape" | "dtype" | "device" | "ndim" | "layout" | "is_cuda" | "is_cpu" | "is_sparse"
+        | "is_sparse_csr" | "is_quantized" | "is_meta" | "is_mps" | "is_xpu" | "is_nested"
+        | "is_mkldnn" | "is_ipu" | "is_xla" | "is_vulkan" | "is_maia" | "is_mtia"
+        | "requires_grad" | "itemsize" | "nbytes" | "__class__" => TensorAttr::Metadata,
+        "T" | "mT" | "H" | "mH" | "real" | "imag" | "data" => TensorAttr::View,
+        _ => TensorAttr::Other,
+    }
+}
+
+impl Recorder {
+    pub(in crate::recorder) fn tensor_attr<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Found<'py>> {
+        let py = frame.py();
+        let text = name.cast::<PyString>().ok();
+        let text = text.as_ref().and_then(|name| name.to_str().ok()).unwrap_or("?");
+        let ty = owner.get_type();
+        let kind = tensor_attr_kind(text);
+        if kind == TensorAttr::Metadata {
+            if self.has_symbols()
+                && let Some(value) = self.symbolic_attr(frame, owner, text)
+            {
+                return Ok(Found::Value(value));
+            }
+            let _native = Suspended::new(py);
+            return ops::get_attr(owner, name).map(Found::Value);
+        }
+        if kind == TensorAttr::View {
+            let target = |state: &mut State| Target::GetAttr { name: state.graph.intern(text) };
+            return self
+                .operation(frame, target, &[owner], None, || ops::get_attr(owner, name))
+                .map(Found::Value);
+        }
+        if let Some(found) = self.lookup(frame, &ty, name) {
+            match self.kind(found.as_borrowed()) {
+                Kind::Function => return Ok(Found::Function(found)),
+                Kind::Builtin if heap::is_method_descriptor(found.as_borrowed()) => {
+                    return Ok(Found::Function(found));
+                }
+                Kind::Constant => return Ok(Found::Value(found)),
+                _ => {}
+            }
+        } else if let Some(value) = self.instance_value(frame, owner, name) {
+            return Ok(Found::Value(value));
+        } else {
+            return generic::generic_get_attr(owner, name).map(Found::Value);
+        }
+        if let Some(value) = self.gradient_state(owner, name, text) {
+            return Ok(Found::Value(value));
+        }
+        if text == "grad"
+            && let Some(value) = self.outside_gradient(frame, owner)
+        {
+            return Ok(Found::Value(value));
+        }
+        self.stop(frame, Reason::DataRead, format!("attribute {text} of a tensor"));
+        ops::get_attr(owner, name).map(Found::Value)
+    }
+
+    /// A tensor's place in a gradient's graph, where it follows from what is recorded or guarded: of a
+    /// tensor that this trace made, and of one that requires no gradient.
+    fn gradient_state<'py>(
+        &self,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+        text: &str,
+    ) -> Option<Object<'py>> {
+        let is_own = matches!(self.origin(owner), Some(Origin::Node(_))) || self.is_stand_in(owner);
+        let follows = match text {
+            "is_leaf" | "grad_fn" => {
+                is_own || tensor::info(owner).is_some_and(|info| !info.requires_grad)
+            }
+            // Of one that is no leaf PyTorch warns.
+            "grad" => {
+                is_own
+                    && owner.getattr("is_leaf").is_ok_and(|leaf| leaf.is_truthy().unwrap_or(false))
+            }
+            _ => false,
+        };
+        if !follows {
+            return None;
+        }
+        let value = owner.getattr(name.cast::<PyString>().ok()?).ok()?;
+        let is_known = value.is_none() || value.is_instance_of::<PyBool>();
+        (is_known || self.is_known_gradient(value.as_borrowed())).then_some(value)
+    }
+
+    /// `STORE_ATTR` and `DELETE_ATTR` of a tensor.
+    pub(in crate::recorder) fn set_tensor_attr<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+        value: Option<Borrowed<'_, 'py>>,
+    ) -> Result<()> {
+        let py = frame.py();
+        let text = heap::text(name);
+        let Some(descriptor) = self.lookup(frame, &owner.get_type(), name) else {
+            // What a program adds of its own.
+            return self.generic_set_attr(frame, owner, name, value);
+        };
+        if text == "grad"
+            && let Some(set) = self.set_gradient(frame, owner, name, value)
+        {
+            return set;
+        }
+        let setter = match (&*text, value) {
+            ("requires_grad" | "data" | "grad", Some(_)) => "__set__",
+            ("grad", None) => "__delete__",
+            _ => "",
+        };
+        // Other data may have other sizes than those that were taken for symbols.
+        let is_sized = text != "data" || !self.has_symbols();
+        let known = self.session.is_eager && is_sized;
+        let setter = descriptor.getattr(setter).ok().filter(|_| known);
+        let Some(setter) = setter else {
+            let text = format!("attribute {text} of a {}", heap::type_name(owner));
+            self.stop(frame, Reason::OutsideWrite, text);
+            return ops::set_attr(owner, name, value);
+        };
+        let target = |state: &mut State| {
+            let printed =
+                format!("torch.Tensor.{text}.{}", heap::callable_name(setter.as_borrowed()));
+            let object = state.graph_object(setter.as_borrowed(), || printed.clone());
+            Target::Function { name: state.graph.intern(&printed), object }
+        };
+        let mut args = vec![owner];
+        args.extend(value);
+        self.operation(frame, target, &args, None, || {
+            ops::set_attr(owner, name, value).map(|()| py.None().into_bound(py))
+        })
+        .map(|_| {
+            if &*text == "grad" {
+                self.note(frame, |state| {
+                    state.wrote_gradient(owner);
+                    Ok(())
+                });
+            }
+        })
+    }
+}

@@ -1,0 +1,175 @@
+//! Containers as a whole: guarding what C code is about to read, vouching for what it made.
+
+use stator_cpython::object::Borrowed;
+
+use crate::breaks::Reason;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::{Origin, State, Stop};
+
+impl State {
+    /// Guards an object that C code is about to read whole: containers of builtin types, deeply.
+    /// Fails for objects whose reading could run code that isn't traced.
+    pub fn adopt_deep(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
+        let container = matches!(self.kind(object), Kind::Dict | Kind::List | Kind::Tuple);
+        if !container {
+            return self.adopt_parts(object);
+        }
+        self.once(object, Ok(()), |state| state.adopt_parts(object))
+    }
+
+    /// Looks into a container, unless it is being looked into already: it may hold itself.
+    pub fn once<T>(
+        &mut self,
+        container: Borrowed<'_, '_>,
+        again: T,
+        look: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let address = container.as_ptr() as usize;
+        if !self.visiting.insert(address) {
+            return again;
+        }
+        let result = look(self);
+        self.visiting.remove(&address);
+        result
+    }
+
+    fn adopt_parts(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
+        match self.kind(object) {
+            Kind::Dict => {
+                self.adopt_dict(object)?;
+                heap::dict_items(object)
+                    .iter()
+                    .try_for_each(|(_, value)| self.adopt_deep(value.as_borrowed()))
+            }
+            Kind::List => heap::list_items(object)
+                .iter()
+                .try_for_each(|item| self.adopt_deep(item.as_borrowed())),
+            Kind::Tuple => heap::tuple_items(object)
+                .iter()
+                .try_for_each(|item| self.adopt_deep(item.as_borrowed())),
+            // What one refers to is guarded when it is called.
+            Kind::Object if self.hands_on && heap::is_weak_reference(object) => Ok(()),
+            Kind::Object => self.refuse_native_state(object),
+            Kind::Iterator if self.source(object).is_some() => {
+                Err((Reason::OutsideIterator, heap::type_name(object)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Vouches for objects that C code made: what's known or constant stays as it is, containers
+    /// and iterators are fresh, deeply. Fails for tensors and objects nobody recorded.
+    pub fn register(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
+        let kind = self.kind_alone(object);
+        let is_known = match self.origin(object) {
+            // A tensor that stood at this address has died: operations make no iterators.
+            Some(Origin::Node(_)) => kind != Kind::Iterator,
+            // Another tuple of this trace may have stood there: what it held is known.
+            Some(Origin::Fresh) if kind == Kind::Tuple => self.knows_items(object),
+            origin => origin.is_some(),
+        };
+        if kind == Kind::Constant || is_known {
+            return Ok(());
+        }
+        match kind {
+            Kind::Tensor => {
+                return Err((
+                    Reason::UnknownOrigin,
+                    "a tensor made by a call that isn't recorded".into(),
+                ));
+            }
+            Kind::Builtin if let Some((receiver, _)) = heap::bound_builtin(object) => {
+                self.set_fresh(object);
+                return self.register(receiver.as_borrowed());
+            }
+            Kind::Type
+            | Kind::Builtin
+            | Kind::Singleton
+            | Kind::TorchCallable
+            | Kind::Module
+            | Kind::Code => {
+                self.anchor(object);
+                return Ok(());
+            }
+            Kind::Opaque => return Err((Reason::Unsupported, heap::type_name(object))),
+            _ => self.set_fresh(object),
+        }
+        match kind {
+            Kind::List => heap::list_items(object)
+                .iter()
+                .try_for_each(|item| self.register(item.as_borrowed())),
+            Kind::Tuple => heap::tuple_items(object)
+                .iter()
+                .try_for_each(|item| self.register(item.as_borrowed())),
+            Kind::Dict => heap::dict_items(object).iter().try_for_each(|(key, value)| {
+                self.note_hashed(key.as_borrowed());
+                self.register(key.as_borrowed())?;
+                self.register(value.as_borrowed())
+            }),
+            Kind::Set | Kind::FrozenSet => {
+                self.note_hashed(object);
+                Ok(())
+            }
+            Kind::Method => {
+                let (function, receiver) = heap::method_parts(object);
+                self.register_function(function.as_borrowed())?;
+                self.register(receiver.as_borrowed())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn knows_items(&mut self, tuple: Borrowed<'_, '_>) -> bool {
+        heap::tuple_items(tuple).iter().all(|item| {
+            let item = item.as_borrowed();
+            self.origin(item).is_some() || self.kind_alone(item) == Kind::Constant
+        })
+    }
+
+    /// As [`State::register`] for what `__reduce_ex__` returns: functions in it are the library's,
+    /// and a dictionary may be the object's own.
+    pub fn register_parts(&mut self, parts: Borrowed<'_, '_>) -> Result<(), Stop> {
+        for part in heap::tuple_items(parts) {
+            self.register_function(part.as_borrowed())?;
+        }
+        self.set_fresh(parts);
+        Ok(())
+    }
+
+    /// Vouches for a function that C code handed out (through a type that's guarded).
+    pub fn register_function(&mut self, function: Borrowed<'_, '_>) -> Result<(), Stop> {
+        if self.origin(function).is_none() && self.kind(function) == Kind::Function {
+            self.anchor(function);
+            return Ok(());
+        }
+        self.register(function)
+    }
+}
+
+/// Constants, and containers of builtin types that hold only such (functions and classes pass: they
+/// are known by identity).
+pub(in crate::recorder) fn is_plain(state: &mut State, object: Borrowed<'_, '_>) -> bool {
+    state.once(object, true, |state| has_plain_parts(state, object))
+}
+
+fn has_plain_parts(state: &mut State, object: Borrowed<'_, '_>) -> bool {
+    match state.kind(object) {
+        Kind::Constant | Kind::Type | Kind::Singleton | Kind::Builtin | Kind::Function => true,
+        Kind::List => {
+            heap::list_items(object).iter().all(|item| is_plain(state, item.as_borrowed()))
+        }
+        Kind::Tuple => {
+            heap::tuple_items(object).iter().all(|item| is_plain(state, item.as_borrowed()))
+        }
+        Kind::Set | Kind::FrozenSet => {
+            heap::set_items(object).iter().all(|item| is_plain(state, item.as_borrowed()))
+        }
+        Kind::Dict => heap::dict_items(object).iter().all(|(key, value)| {
+            is_plain(state, key.as_borrowed()) && is_plain(state, value.as_borrowed())
+        }),
+        // Generators made by this trace: their frames are traced.
+        Kind::Iterator => state.origin(object) == Some(Origin::Fresh),
+        _ => false,
+    }
+}
