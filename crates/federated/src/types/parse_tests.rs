@@ -1,3 +1,5 @@
+//! Types are printed and read back: tests of the notation.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -6,13 +6,14 @@ use std::cell::{Cell, RefCell};
 use pyo3::prelude::*;
 use stator_bytecode::Meaning;
 use stator_cpython::frame::Frame;
-use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::object::Object;
 use stator_cpython::{Result, ops};
 use stator_evaluator::{Link, Role};
 
 use super::Recorder;
 use crate::frames::anatomy::Anatomy;
 use crate::recorder::calls::builtins::Builtin;
+use crate::recorder::calls::call::Call;
 use crate::resume::point::Waiting;
 
 /// The links between the frames of a recording.
@@ -133,13 +134,11 @@ impl Recorder {
     /// instruction has made so far.
     pub(super) fn call_linked<'py>(
         &self,
-        frame: &Frame<'py>,
         role: Role,
         held: Option<Object<'py>>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
+        call: Call<'_, 'py>,
     ) -> Result<Object<'py>> {
+        let Call { frame, .. } = call;
         self.links.clear();
         // The same is done for other instructions' sake, as parts of what they do.
         let role = Builtin::role(self.links.builtin.get(), frame, role);
@@ -150,7 +149,7 @@ impl Recorder {
             *self.links.held.borrow_mut() = held.map(Bound::unbind);
             self.links.expect(role);
         }
-        let result = self.call_object(frame, callable, args, names);
+        let result = self.call_object(call);
         self.links.clear();
         let unused = self.links.held.take();
         drop(unused);

@@ -23,7 +23,8 @@ use super::Recorder;
 use crate::breaks::Reason;
 use crate::compiling::Answering;
 use crate::policy::Policy;
-use crate::program_rules::{Call, Rules};
+use crate::program_rules::{self, Rules};
+use crate::recorder::calls::call::Call;
 use crate::recorder::effects::writes::Part;
 use crate::recorder::notes::capacity::Room;
 use crate::recorder::notes::heap;
@@ -104,41 +105,31 @@ pub fn record_program<'py>(
 
 impl Recorder {
     /// Takes a call as the program's rules say; `None`: they say nothing.
-    pub(super) fn call_in_program<'py>(
-        &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
-    ) -> Option<Result<Object<'py>>> {
+    pub(super) fn call_in_program<'py>(&self, call: Call<'_, 'py>) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable, .. } = call;
         let rules = self.session.program.as_ref()?;
         match rules.call(callable)? {
-            Call::Node(operation) => {
+            program_rules::Call::Node(operation) => {
                 self.links.clear();
-                Some(self.tensor_call(frame, operation, callable, args, names))
+                Some(self.tensor_call(operation, call))
             }
-            Call::Silent => {
+            program_rules::Call::Silent => {
                 self.links.clear();
-                Some(self.call_silently(frame, callable, args, names))
+                Some(self.call_silently(call))
             }
-            Call::Substitute(function) => {
+            program_rules::Call::Substitute(function) => {
                 let function = function.bind_borrowed(frame.py());
                 self.vouch(frame, function);
-                Some(self.call_object(frame, function, args, names))
+                Some(self.call_object(call.of(function)))
             }
         }
     }
 
-    fn call_silently<'py>(
-        &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
-    ) -> Result<Object<'py>> {
+    fn call_silently<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
+        let Call { frame, .. } = call;
         let result = {
             let _native = Suspended::new(frame.py());
-            ops::call(callable, args, names)?
+            call.natively()?
         };
         if let Ok(text) = result.cast::<PyString>() {
             let text = text.to_string_lossy().into_owned();

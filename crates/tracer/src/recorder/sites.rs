@@ -20,6 +20,7 @@ use super::Recorder;
 use crate::breaks::Reason;
 use crate::functions::{Class, Model};
 use crate::handlers::is_plain_manager;
+use crate::recorder::calls::call::Call;
 use crate::recorder::ending::breaking::EXECUTED;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
@@ -267,7 +268,7 @@ impl<'py> Sites<'py> for Recorder {
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
         self.links.expect(Role::Callee);
-        self.call_object(frame, callable, args, names)
+        self.call_object(Call { frame, callable, args, names })
     }
 
     fn call_ex(
@@ -348,7 +349,7 @@ impl<'py> Sites<'py> for Recorder {
         });
         let held = Some(exit.clone());
         let entered =
-            self.call_linked(frame, Role::Enter, held, enter.as_borrowed(), &[manager], None)?;
+            self.call_linked(Role::Enter, held, Call::new(frame, enter.as_borrowed(), &[manager]))?;
         Ok((exit, entered))
     }
 

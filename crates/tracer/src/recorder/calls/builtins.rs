@@ -16,6 +16,7 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::Conversion;
 use stator_evaluator::{End, Role, format_text};
 
+use super::call::Call;
 use super::call::with_receiver;
 use crate::breaks::Reason;
 use crate::functions::Model;
@@ -146,7 +147,7 @@ impl Recorder {
     ) -> Result<Object<'py>> {
         let args = with_receiver(object, more);
         let role = Role::Builtin(end);
-        let result = self.call_linked(frame, role, None, method.as_borrowed(), &args, None);
+        let result = self.call_linked(role, None, Call::new(frame, method.as_borrowed(), &args));
         let interrupts = |what: &'static str| self.stop(frame, Reason::OpaqueCall, what);
         end.finish(&[object], result, interrupts)
     }
@@ -296,7 +297,7 @@ impl Recorder {
         }
         let role = Role::Builtin(End::Truth);
         let args = [class, object];
-        let result = self.call_linked(frame, role, None, method.as_borrowed(), &args, None);
+        let result = self.call_linked(role, None, Call::new(frame, method.as_borrowed(), &args));
         let interrupts = |what: &'static str| self.stop(frame, Reason::OpaqueCall, what);
         Some(End::Truth.finish(&[object], result, interrupts))
     }

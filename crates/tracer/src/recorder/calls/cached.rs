@@ -6,13 +6,13 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyString, PyTuple};
-use stator_cpython::frame::Frame;
+use stator_cpython::Result;
 use stator_cpython::heap::cached::keyword_mark;
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{Result, ops};
 use stator_guards::Source;
 
+use super::call::Call;
 use crate::breaks::Reason;
 use crate::listeners;
 use crate::recorder::Recorder;
@@ -22,20 +22,15 @@ use crate::recorder::notes::state::{State, Stop};
 
 impl Recorder {
     /// Calls a cached function.
-    pub(in crate::recorder) fn cached_call<'py>(
-        &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        keywords: Option<Borrowed<'_, 'py>>,
-    ) -> Result<Object<'py>> {
+    pub(in crate::recorder) fn cached_call<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
+        let Call { frame, callable, args, names } = call;
         // Its key is made of their values, and a miss runs natively.
         self.concrete(frame, args, "the key of a cache");
-        let names = keywords.map(heap::tuple_items).unwrap_or_default();
+        let names = names.map(heap::tuple_items).unwrap_or_default();
         let key = self.note(frame, |state| state.cache_key(callable, args, &names));
         let result = {
             let _native = stator_cpython::hook::Suspended::new(frame.py());
-            ops::call(callable, args, keywords)?
+            call.natively()?
         };
         if let Some(key) = key {
             self.note(frame, |state| {

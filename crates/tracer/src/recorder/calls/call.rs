@@ -24,6 +24,52 @@ use crate::recorder::reads::descriptors::Descriptor;
 use crate::recorder::reads::whole_containers::is_plain;
 use crate::recorder::{Recorder, place};
 
+/// One call.
+#[derive(Clone, Copy)]
+pub(in crate::recorder) struct Call<'a, 'py> {
+    /// The frame whose instruction calls.
+    pub frame: &'a Frame<'py>,
+    /// What is called.
+    pub callable: Borrowed<'a, 'py>,
+    /// Its arguments: positional, then those that are named.
+    pub args: &'a [Borrowed<'a, 'py>],
+    /// The names of the last ones, as a tuple.
+    pub names: Option<Borrowed<'a, 'py>>,
+}
+
+impl<'a, 'py> Call<'a, 'py> {
+    /// A call without named arguments.
+    #[inline]
+    pub fn new(
+        frame: &'a Frame<'py>,
+        callable: Borrowed<'a, 'py>,
+        args: &'a [Borrowed<'a, 'py>],
+    ) -> Self {
+        Self { frame, callable, args, names: None }
+    }
+
+    /// The same call of something else.
+    #[inline]
+    pub fn of(self, callable: Borrowed<'a, 'py>) -> Self {
+        Self { callable, ..self }
+    }
+
+    /// A call of something else with other arguments, of which as many have the same names.
+    #[inline]
+    pub fn with(self, callable: Borrowed<'a, 'py>, args: &'a [Borrowed<'a, 'py>]) -> Self {
+        Self { callable, args, ..self }
+    }
+
+    /// As CPython executes it.
+    ///
+    /// # Errors
+    /// What the callable raises.
+    #[inline]
+    pub fn natively(&self) -> Result<Object<'py>> {
+        ops::call(self.callable, self.args, self.names)
+    }
+}
+
 /// Arguments of one call: positional, then those named by `names`.
 pub type Args<'a, 'py> = SmallVec<[Borrowed<'a, 'py>; 8]>;
 
@@ -43,27 +89,22 @@ pub(in crate::recorder) fn with_receiver<'a, 'py>(
 
 impl Recorder {
     /// Calls any object.
-    pub(in crate::recorder) fn call_object<'py>(
-        &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
-    ) -> Result<Object<'py>> {
+    pub(in crate::recorder) fn call_object<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
+        let Call { frame, callable, args, .. } = call;
         self.guard_memo(frame, callable, args);
         if self.is_stopped() {
-            return ops::call(callable, args, names);
+            return call.natively();
         }
         match self.kind(callable) {
-            Kind::Function => self.call_function(frame, callable, args, names),
-            Kind::Builtin | Kind::TorchCallable => self.call_builtin(frame, callable, args, names),
+            Kind::Function => self.call_function(call),
+            Kind::Builtin | Kind::TorchCallable => self.call_builtin(call),
             Kind::Method => {
                 let (function, receiver) = heap::method_parts(callable);
                 let all = with_receiver(receiver.as_borrowed(), args);
-                self.call_object(frame, function.as_borrowed(), &all, names)
+                self.call_object(call.with(function.as_borrowed(), &all))
             }
-            Kind::Type => self.construct(frame, callable, args, names),
-            Kind::Partial => self.call_partial(frame, callable, args, names),
+            Kind::Type => self.construct(call),
+            Kind::Partial => self.call_partial(call),
             Kind::Object | Kind::Module | Kind::Tuple | Kind::Dict | Kind::Singleton => {
                 match crate::compiled::unwrap(callable) {
                     // A compiled function within another: part of its trace.
@@ -71,53 +112,48 @@ impl Recorder {
                         let function = function.as_any().as_borrowed();
                         self.note(frame, |state| state.know_for_good(callable));
                         self.vouch(frame, function);
-                        self.call_function(frame, function, args, names)
+                        self.call_function(call.of(function))
                     }
                     None => {
                         if let Some(why) = disabled::reason(callable) {
                             self.stop(frame, Reason::Disabled, why);
-                            return ops::call(callable, args, names);
+                            return call.natively();
                         }
-                        self.call_instance(frame, callable, args, names)
+                        self.call_instance(call)
                     }
                 }
             }
             _ => {
                 self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
-                ops::call(callable, args, names)
+                call.natively()
             }
         }
     }
 
     /// Calls a Python function: as one operation if the table says so, else its frame is traced.
-    fn call_function<'py>(
-        &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
-    ) -> Result<Object<'py>> {
-        if let Some(result) = self.call_in_program(frame, callable, args, names) {
+    fn call_function<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
+        let Call { frame, callable, args, names } = call;
+        if let Some(result) = self.call_in_program(call) {
             return result;
         }
-        if let Some(result) = self.call_registered(frame, callable, args, names) {
+        if let Some(result) = self.call_registered(call) {
             return result;
         }
         match self.functions.class(callable) {
             Some(Class::Instead(known)) => {
                 if let Some(function) = known.instead(callable) {
-                    return self.call_instead(frame, &function, callable, args, names);
+                    return self.call_instead(&function, call);
                 }
             }
             // What other backends make of a graph doesn't give inference tensors.
             Some(Class::Replaced(known)) if self.session.is_eager => {
                 if let Some(function) = known.instead(callable) {
                     self.vouch(frame, function.as_borrowed());
-                    return self.call_function(frame, function.as_borrowed(), args, names);
+                    return self.call_function(call.of(function.as_borrowed()));
                 }
             }
             Some(class @ Class::Model(Model::DeepCopy)) => {
-                return self.call_deep_copy(frame, class, callable, args, names);
+                return self.call_deep_copy(class, call);
             }
             Some(Class::Operation(operation))
                 if self.is_looked_into(operation, callable, args, names) =>
@@ -125,30 +161,25 @@ impl Recorder {
                 self.vouch(frame, callable);
             }
             Some(Class::IsCompiling) => {
-                return self.call_is_compiling(frame, callable, args, names);
+                return self.call_is_compiling(call);
             }
             Some(Class::Replaced(_)) | None => {}
-            Some(class) => return self.call_class(frame, class, callable, args, names),
+            Some(class) => return self.call_class(class, call),
         }
-        if let Some(result) = self.call_marked(frame, callable, args, names) {
+        if let Some(result) = self.call_marked(call) {
             return result;
         }
         if self.functions.signatures().is_some_and(|known| known.is(callable)) {
-            return self.call_signature(frame, callable, args, names);
+            return self.call_signature(call);
         }
-        self.call_python(frame, callable, args, names)
+        self.call_python(call)
     }
 
     /// Calls a Python function whose frame is traced.
-    pub(in crate::recorder) fn call_python<'py>(
-        &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
-    ) -> Result<Object<'py>> {
+    pub(in crate::recorder) fn call_python<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
+        let Call { frame, callable, .. } = call;
         let waits = self.links.wait(frame);
-        let result = ops::call(callable, args, names);
+        let result = call.natively();
         self.behind(frame, || {
             self.links.returned(waits);
             if let Ok(value) = &result
@@ -166,17 +197,15 @@ impl Recorder {
     /// Calls a function that does the same and can be traced.
     fn call_instead<'py>(
         &self,
-        frame: &Frame<'py>,
         function: &Object<'py>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
+        call: Call<'_, 'py>,
     ) -> Result<Object<'py>> {
+        let Call { frame, callable, .. } = call;
         self.vouch(frame, function.as_borrowed());
-        let traced = self.call_function(frame, function.as_borrowed(), args, names)?;
+        let traced = self.call_function(call.of(function.as_borrowed()))?;
         let result = {
             let _native = Suspended::new(frame.py());
-            ops::call(callable, args, names)?
+            call.natively()?
         };
         if !result.is(&traced) {
             // A logger whose level was set behind its back knows it by its cache alone.
@@ -190,40 +219,35 @@ impl Recorder {
     }
 
     /// Calls a C function or method.
-    fn call_builtin<'py>(
-        &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
-    ) -> Result<Object<'py>> {
+    fn call_builtin<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
+        let Call { frame, callable, args, .. } = call;
         // A method bound by C code (`x.add`): called through its descriptor, the receiver in front.
         if let Some((receiver, descriptor)) = heap::bound_builtin(callable) {
             self.know_generator(frame, callable, receiver.as_borrowed());
             self.know_receiver(frame, receiver.as_borrowed());
             let all = with_receiver(receiver.as_borrowed(), args);
-            return self.call_builtin(frame, descriptor.as_borrowed(), &all, names);
+            return self.call_builtin(call.with(descriptor.as_borrowed(), &all));
         }
         if let Some((receiver, descriptor)) = generic::wrapper_parts(callable) {
             self.know_receiver(frame, receiver.as_borrowed());
             let all = with_receiver(receiver.as_borrowed(), args);
-            return self.call_builtin(frame, descriptor.as_borrowed(), &all, names);
+            return self.call_builtin(call.with(descriptor.as_borrowed(), &all));
         }
-        if let Some(result) = self.call_registered(frame, callable, args, names) {
+        if let Some(result) = self.call_registered(call) {
             return result;
         }
         if let Some(class) = self.functions.class(callable) {
-            return self.call_class(frame, class, callable, args, names);
+            return self.call_class(class, call);
         }
         if let Some(polyfill) = marks::substitute_of_torch(callable) {
             self.vouch(frame, polyfill.as_borrowed());
-            return self.call_object(frame, polyfill.as_borrowed(), args, names);
+            return self.call_object(call.of(polyfill.as_borrowed()));
         }
         if self.kind(callable) == Kind::TorchCallable {
-            return self.call_operator(frame, callable, args, names);
+            return self.call_operator(call);
         }
         self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
-        ops::call(callable, args, names)
+        call.natively()
     }
 
     /// `ref()` of an outside weak reference: the reference and what it refers to are guarded by
@@ -254,12 +278,10 @@ impl Recorder {
     /// Calls something the function table knows.
     pub(in crate::recorder) fn call_class<'py>(
         &self,
-        frame: &Frame<'py>,
         class: &Class,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
+        call: Call<'_, 'py>,
     ) -> Result<Object<'py>> {
+        let Call { frame, callable, args, .. } = call;
         self.links.clear();
         if !matches!(class, Class::Operation(_)) {
             self.tally.call();
@@ -270,19 +292,14 @@ impl Recorder {
         let is_plain =
             matches!(class, Class::Operation(_) | Class::GraphBreak | Class::IsCompiling);
         if self.meets_symbols() && !is_plain {
-            return self.symbolic_call(frame, class, callable, args, names);
+            return self.symbolic_call(class, call);
         }
-        self.call_known(frame, class, callable, args, names)
+        self.call_known(class, call)
     }
 
     /// Asks whether a compiler is at work. By default plain code says so itself.
-    fn call_is_compiling<'py>(
-        &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
-    ) -> Result<Object<'py>> {
+    fn call_is_compiling<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
+        let Call { frame, callable, .. } = call;
         let answer = compiling::answer();
         self.note(frame, |state| {
             state.asked = Some(answer);
@@ -295,37 +312,33 @@ impl Recorder {
         }
         self.session.asked(|| place(frame));
         if self.kind(callable) == Kind::Function {
-            return self.call_python(frame, callable, args, names);
+            return self.call_python(call);
         }
         self.links.clear();
-        ops::call(callable, args, names)
+        call.natively()
     }
 
     /// As [`Recorder::call_class`], where no symbolic numbers may be met.
     pub(in crate::recorder) fn call_known<'py>(
         &self,
-        frame: &Frame<'py>,
         class: &Class,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
+        call: Call<'_, 'py>,
     ) -> Result<Object<'py>> {
+        let Call { frame, callable, args, .. } = call;
         match class {
-            Class::Operation(operation) => {
-                self.tensor_call(frame, operation, callable, args, names)
-            }
-            Class::Pure => self.pure_call(frame, callable, args, names),
+            Class::Operation(operation) => self.tensor_call(operation, call),
+            Class::Pure => self.pure_call(call),
             Class::Transparent => {
                 args.iter().for_each(|arg| self.guard_callback(frame, *arg));
-                self.transparent_call(frame, callable, args, names)
+                self.transparent_call(call)
             }
             // What it makes only holds a callable: calls of that are met where they happen.
-            Class::Constructor => self.transparent_call(frame, callable, args, names),
+            Class::Constructor => self.transparent_call(call),
             Class::Model(model) => {
                 let _calling = self.calling(frame, *model, callable, args);
-                self.model_call(frame, *model, callable, args, names)
+                self.model_call(*model, call)
             }
-            Class::IsCompiling => self.call_is_compiling(frame, callable, args, names),
+            Class::IsCompiling => self.call_is_compiling(call),
             Class::StateRead => {
                 let opaque = args.iter().find(|arg| self.kind(**arg) == Kind::Opaque);
                 if let Some(opaque) = opaque {
@@ -337,7 +350,7 @@ impl Recorder {
                 }
                 let _native = Suspended::new(frame.py());
                 let _deferred = Deferred::new(frame.py());
-                let result = ops::call(callable, args, names);
+                let result = call.natively();
                 if let Ok(value) = &result {
                     self.note(frame, |state| match state.kind(value.as_borrowed()) {
                         Kind::Constant => Ok(()),
@@ -349,33 +362,28 @@ impl Recorder {
             }
             Class::GraphBreak => {
                 self.stop(frame, Reason::Requested, break_message(args));
-                ops::call(callable, args, names)
+                call.natively()
             }
             // A program gives no warnings: they are given while it is traced.
             Class::Emitter(_) if self.session.program.is_some() => {
                 let _native = Suspended::new(frame.py());
-                ops::call(callable, args, names)
+                call.natively()
             }
-            Class::Emitter(emitter) => self.emit(frame, *emitter, callable, args, names),
+            Class::Emitter(emitter) => self.emit(*emitter, call),
             Class::Instead(_) | Class::Replaced(_) => {
                 self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
-                ops::call(callable, args, names)
+                call.natively()
             }
             Class::Untraceable(reason) => {
                 self.stop(frame, *reason, heap::name_of(callable));
-                ops::call(callable, args, names)
+                call.natively()
             }
         }
     }
 
     /// A function of argument values: fine on constants and containers of constants.
-    pub(in crate::recorder) fn pure_call<'py>(
-        &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
-    ) -> Result<Object<'py>> {
+    pub(in crate::recorder) fn pure_call<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
+        let Call { frame, callable, args, .. } = call;
         self.concrete(frame, args, "read by a function of values");
         self.note(frame, |state| {
             args.iter().try_for_each(|arg| {
@@ -392,7 +400,7 @@ impl Recorder {
         let result = {
             // `torch.device()` asks the mode of another device.
             let _native = self.is_under_device().then(|| Suspended::new(frame.py()));
-            ops::call(callable, args, names)?
+            call.natively()?
         };
         self.note(frame, |state| state.register(result.as_borrowed()));
         Ok(result)
@@ -401,25 +409,21 @@ impl Recorder {
     /// A function that only moves references or calls its arguments back.
     pub(in crate::recorder) fn transparent_call<'py>(
         &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
+        call: Call<'_, 'py>,
     ) -> Result<Object<'py>> {
+        let Call { frame, callable, args, .. } = call;
         let traits = self.functions.traits(callable);
         self.note(frame, |state| {
-            state.hands_on = traits.has(Traits::HANDS_ON);
-            let adopted = args.iter().try_for_each(|arg| {
+            let hands_on = traits.has(Traits::HANDS_ON);
+            args.iter().try_for_each(|arg| {
                 if state.kind(*arg) == Kind::Iterator && state.source(*arg).is_some() {
                     return Err((Reason::OutsideIterator, heap::type_name(*arg)));
                 }
                 if state.kind(*arg) == Kind::Opaque {
                     return Err((Reason::Unsupported, heap::type_name(*arg)));
                 }
-                state.adopt_deep(*arg)
-            });
-            state.hands_on = false;
-            adopted?;
+                state.adopt_whole(*arg, hands_on)
+            })?;
             state.note_searched(self.functions, callable, args);
             Ok(())
         });
@@ -441,9 +445,12 @@ impl Recorder {
                 }
             }
         }
-        let call = || ops::call(callable, args, names);
-        let result =
-            if collects_generator(callable, args) { call()? } else { self.with_mode(frame, call)? };
+        let native = || call.natively();
+        let result = if collects_generator(callable, args) {
+            native()?
+        } else {
+            self.with_mode(frame, native)?
+        };
         self.note(frame, |state| state.register(result.as_borrowed()));
         Ok(result)
     }
@@ -554,7 +561,7 @@ impl Recorder {
         let items = args.cast::<PyTuple>().expect("positional arguments are a tuple");
         let mut all: Args<'_, 'py> = items.iter_borrowed().collect();
         if pairs.is_empty() {
-            return self.call_object(frame, callable, &all, None);
+            return self.call_object(Call::new(frame, callable, &all));
         }
         all.extend(pairs.iter().map(|(_, value)| value.as_borrowed()));
         let Ok(names) = PyTuple::new(frame.py(), pairs.iter().map(|(name, _)| name)) else {
@@ -564,7 +571,12 @@ impl Recorder {
             self.stop(frame, Reason::OpaqueCall, "keywords that are no strings");
             return ops::call_ex(callable, args, kwargs);
         }
-        self.call_object(frame, callable, &all, Some(names.as_any().as_borrowed()))
+        self.call_object(Call {
+            frame,
+            callable,
+            args: &all,
+            names: Some(names.as_any().as_borrowed()),
+        })
     }
 
     /// An operation that C code called: recorded if it is one of the table's, else a break.
@@ -587,13 +599,8 @@ impl Recorder {
     }
 
     /// `functools.partial`: its function with its arguments in front.
-    fn call_partial<'py>(
-        &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
-    ) -> Result<Object<'py>> {
+    fn call_partial<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
+        let Call { frame, callable, args, names } = call;
         let (function, first, keywords) = heap::partial_parts(callable);
         let first = heap::tuple_items(first.as_borrowed());
         let merged = PyDict::new(frame.py());
@@ -615,31 +622,26 @@ impl Recorder {
         let names = PyTuple::new(frame.py(), pairs.iter().map(|(name, _)| name))
             .expect("as many as counted");
         let names = (!pairs.is_empty()).then(|| names.as_any().as_borrowed());
-        self.call_object(frame, function.as_borrowed(), &all, names)
+        self.call_object(Call { frame, callable: function.as_borrowed(), args: &all, names })
     }
 
     /// An instance of a class with `__call__`.
-    fn call_instance<'py>(
-        &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
-    ) -> Result<Object<'py>> {
+    fn call_instance<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
+        let Call { frame, callable, args, names } = call;
         let ty = callable.get_type();
         let name = pyo3::intern!(frame.py(), "__call__").as_any().as_borrowed();
         let Some(found) = self.lookup(frame, &ty, name) else {
-            return ops::call(callable, args, names);
+            return call.natively();
         };
         if self.kind(found.as_borrowed()) == Kind::Function {
             let all = with_receiver(callable, args);
-            return self.call_object(frame, found.as_borrowed(), &all, names);
+            return self.call_object(call.with(found.as_borrowed(), &all));
         }
         if self.binding(frame, &ty, name, found.as_borrowed()) == Descriptor::Member {
             // What the object has in that slot is called: a compiled module.
             let own = self.member(frame, found.as_borrowed(), callable, name)?;
             if let Found::Value(own) = own {
-                return self.call_object(frame, own.as_borrowed(), args, names);
+                return self.call_object(call.of(own.as_borrowed()));
             }
         }
         if heap::is_weak_reference(callable) && args.is_empty() {
@@ -655,10 +657,10 @@ impl Recorder {
             && let Ok(origin) = callable.getattr("__origin__")
         {
             // Instances of builtin classes don't keep what they were made by.
-            return self.call_object(frame, origin.as_borrowed(), args, names);
+            return self.call_object(call.of(origin.as_borrowed()));
         }
         if heap::type_name(callable) == "_lru_cache_wrapper" {
-            return self.cached_call(frame, callable, args, names);
+            return self.cached_call(call);
         }
         if self.kind(found.as_borrowed()) == Kind::Descriptor
             || self.origin(callable).is_none()
@@ -667,7 +669,7 @@ impl Recorder {
             self.stop(frame, Reason::OpaqueCall, heap::type_name(callable));
         }
         self.concrete(frame, args, "read by C code");
-        ops::call(callable, args, names)
+        call.natively()
     }
 }
 

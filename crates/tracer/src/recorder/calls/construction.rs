@@ -10,6 +10,7 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, generic, ops};
 use stator_evaluator::{Role, called_class};
 
+use super::call::Call;
 use super::call::with_receiver;
 use crate::breaks::Reason;
 use crate::functions::{Class, Model};
@@ -21,16 +22,11 @@ use crate::recorder::notes::state::Origin;
 
 impl Recorder {
     /// A class: `type.__call__` is followed to `__new__` and `__init__`.
-    pub(in crate::recorder) fn construct<'py>(
-        &self,
-        frame: &Frame<'py>,
-        class: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
-    ) -> Result<Object<'py>> {
+    pub(in crate::recorder) fn construct<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
+        let Call { frame, callable: class, args, names } = call;
         self.links.clear();
         if let Some(known) = self.functions.class(class) {
-            return self.call_class(frame, known, class, args, names);
+            return self.call_class(known, call);
         }
         let ty = class.cast::<PyType>().expect("the kind says it is a class");
         let py = frame.py();
@@ -41,12 +37,9 @@ impl Recorder {
                 Some(found) if self.kind(found.as_borrowed()) == Kind::Function => {
                     let all = with_receiver(class, args);
                     return self.call_linked(
-                        frame,
                         Role::Callee,
                         None,
-                        found.as_borrowed(),
-                        &all,
-                        names,
+                        call.with(found.as_borrowed(), &all),
                     );
                 }
                 _ => {}
@@ -73,9 +66,13 @@ impl Recorder {
         if self.kind(new.as_borrowed()) == Kind::Function {
             let all = with_receiver(class, args);
             let made = if waits_on_stack(frame, class, args) {
-                self.call_linked(frame, Role::New, None, new.as_borrowed(), &all, names)?
+                self.call_linked(
+                    Role::New,
+                    None,
+                    Call { frame, callable: new.as_borrowed(), args: &all, names },
+                )?
             } else {
-                self.call_object(frame, new.as_borrowed(), &all, names)?
+                self.call_object(Call { frame, callable: new.as_borrowed(), args: &all, names })?
             };
             return self.initialized(frame, class, made, args, names);
         }
@@ -104,7 +101,7 @@ impl Recorder {
             generic::new_object(ty, args, names)?
         } else {
             let all = with_receiver(class, args);
-            self.call_object(frame, new.as_borrowed(), &all, names)?
+            self.call_object(Call { frame, callable: new.as_borrowed(), args: &all, names })?
         };
         self.initialized(frame, class, object, args, names)
     }
@@ -164,11 +161,15 @@ impl Recorder {
                 self.stop(frame, Reason::OpaqueCall, heap::name_of(init.as_borrowed()));
                 return ops::initialized(class, object, args, names);
             }
-            self.call_object(frame, init.as_borrowed(), &all, names)?;
+            self.call_object(Call { frame, callable: init.as_borrowed(), args: &all, names })?;
             return Ok(object);
         }
         let held = Some(object.clone());
-        let result = self.call_linked(frame, Role::Init, held, init.as_borrowed(), &all, names)?;
+        let result = self.call_linked(
+            Role::Init,
+            held,
+            Call { frame, callable: init.as_borrowed(), args: &all, names },
+        )?;
         if !result.is_none() {
             return Err(generic::raise_init_result(result.as_borrowed()));
         }

@@ -16,6 +16,7 @@ use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, ops};
 
+use super::call::Call;
 use crate::breaks::Reason;
 use crate::functions::{Class, Copying, Determined, Operation};
 use crate::recorder::Recorder;
@@ -82,13 +83,11 @@ impl Recorder {
     /// Calls `copy.deepcopy`.
     pub(in crate::recorder) fn call_deep_copy<'py>(
         &self,
-        frame: &Frame<'py>,
         class: &Class,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
+        call: Call<'_, 'py>,
     ) -> Result<Object<'py>> {
-        let follow = || self.call_python(frame, callable, args, names);
+        let Call { frame, args, names, .. } = call;
+        let follow = || self.call_python(call);
         let (object, is_outermost) = match (args, names) {
             ([object], None) => (*object, true),
             ([object, memo], None) if self.is_memo(frame, *memo) => (*object, false),
@@ -99,7 +98,7 @@ impl Recorder {
             _ => self.manner(object, &mut FxHashSet::default(), 0),
         };
         match manner {
-            Some(Manner::InOnePiece) => self.call_class(frame, class, callable, args, names),
+            Some(Manner::InOnePiece) => self.call_class(class, call),
             Some(Manner::InSteps) if is_outermost => {
                 let outer = self.exchange_memo(Memo::Awaited);
                 let copy = follow();
@@ -220,7 +219,7 @@ impl Recorder {
             });
             let name = "copy.deepcopy".into();
             let operation = Operation { name, is_method: false, determined: Determined::EagerOnly };
-            return self.tensor_call(frame, &operation, callable, args, None);
+            return self.tensor_call(&operation, Call::new(frame, callable, args));
         }
         let mut copied = FxHashSet::default();
         self.guard_copied(frame, object, &mut copied);

@@ -2,13 +2,13 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use stator_cpython::frame::Frame;
+use stator_cpython::Result;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{Result, ops};
 use stator_graph::{Arg, NodeId, Operator, Target, Value};
 use stator_guards::GuardKind;
 
+use super::call::Call;
 use super::machinery;
 use crate::breaks::Reason;
 use crate::marks::{self, Mark, Registered};
@@ -24,28 +24,22 @@ impl Recorder {
     /// Calls a function as its mark says; `None`: it has none, or one that only ends the trace.
     pub(in crate::recorder) fn call_marked<'py>(
         &self,
-        frame: &Frame<'py>,
-        function: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
+        call: Call<'_, 'py>,
     ) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable: function, args, .. } = call;
         let known = self.machinery.known(function);
         let by_code = known.is_some_and(|known| known.is_marked);
         let mark = if by_code { marks::of_torch(function) } else { None };
         match mark.or_else(|| marks::own(function)) {
             Some(Mark::Disabled(why)) => self.stop(frame, Reason::Disabled, why),
             Some(Mark::Break) => self.stop(frame, Reason::Requested, break_message(args)),
-            Some(Mark::InGraph) => return Some(self.call_as_node(frame, function, args, names)),
-            Some(Mark::Constant) => {
-                return Some(self.call_for_constant(frame, function, args, names));
-            }
+            Some(Mark::InGraph) => return Some(self.call_as_node(call)),
+            Some(Mark::Constant) => return Some(self.call_for_constant(call)),
             Some(Mark::Nothing) => {
                 self.note(frame, |state| state.know_for_good(function));
                 return Some(Ok(frame.py().None().into_bound(frame.py())));
             }
-            None if self.is_allowed_by_torch(function) => {
-                return Some(self.call_as_node(frame, function, args, names));
-            }
+            None if self.is_allowed_by_torch(function) => return Some(self.call_as_node(call)),
             None => {
                 if known.is_some_and(|known| known.is_machinery) {
                     self.stop(frame, Reason::Machinery, machinery::name(function));
@@ -58,24 +52,22 @@ impl Recorder {
     /// Calls what the user registered as that says; `None`: nothing is registered.
     pub(in crate::recorder) fn call_registered<'py>(
         &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
+        call: Call<'_, 'py>,
     ) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable, args, .. } = call;
         Some(match marks::registered(callable)? {
-            Registered::InGraph => self.call_as_node(frame, callable, args, names),
-            Registered::Constant => self.call_for_constant(frame, callable, args, names),
+            Registered::InGraph => self.call_as_node(call),
+            Registered::Constant => self.call_for_constant(call),
             Registered::Substitute { folds: true, .. }
                 if self.note(frame, |state| Ok(args.iter().all(|arg| is_plain(state, *arg))))
                     == Some(true) =>
             {
-                self.pure_call(frame, callable, args, names)
+                self.pure_call(call)
             }
             Registered::Substitute { polyfill, .. } => {
                 let polyfill = polyfill.into_bound(frame.py()).into_any();
                 self.vouch(frame, polyfill.as_borrowed());
-                self.call_object(frame, polyfill.as_borrowed(), args, names)
+                self.call_object(call.of(polyfill.as_borrowed()))
             }
         })
     }
@@ -99,13 +91,8 @@ impl Recorder {
 
     /// The call as one node: its Python isn't traced. Replays make it again, so nothing it reads
     /// needs a guard but which function it is.
-    fn call_as_node<'py>(
-        &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
-    ) -> Result<Object<'py>> {
+    fn call_as_node<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
+        let Call { frame, callable, args, names } = call;
         self.note(frame, |state| {
             state.know_for_good(callable)?;
             if !state.effects.is_empty() || !state.emissions.is_empty() {
@@ -124,7 +111,7 @@ impl Recorder {
             Target::Function { name, object: state.graph_object(callable, || text) }
         };
         self.operation(frame, target, args, names, || {
-            let result = ops::call(callable, args, names)?;
+            let result = call.natively()?;
             if self.is_known_tensor(args, result.as_borrowed()) {
                 // One object would be both, where another call may return another tensor.
                 let name = heap::name_of(callable);
@@ -159,17 +146,12 @@ impl Recorder {
     }
 
     /// The call runs natively now, and never again: its result is a constant that the entry keeps.
-    fn call_for_constant<'py>(
-        &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
-    ) -> Result<Object<'py>> {
+    fn call_for_constant<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
+        let Call { frame, callable, .. } = call;
         self.note(frame, |state| state.know_for_good(callable));
         let result = {
             let _native = Suspended::new(frame.py());
-            ops::call(callable, args, names)
+            call.natively()
         };
         match &result {
             Ok(value) => {

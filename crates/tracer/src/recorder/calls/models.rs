@@ -6,9 +6,10 @@ use stator_cpython::frame::Frame;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{BinaryOp, Conversion};
-use stator_cpython::{Result, generic, ops};
+use stator_cpython::{Result, generic};
 use stator_guards::GuardKind;
 
+use super::call::Call;
 use crate::breaks::Reason;
 use crate::functions::{Determined, Model, Operation};
 use crate::recorder::Recorder;
@@ -22,13 +23,11 @@ impl Recorder {
     /// Calls a modelled function.
     pub(in crate::recorder) fn model_call<'py>(
         &self,
-        frame: &Frame<'py>,
         model: Model,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
+        call: Call<'_, 'py>,
     ) -> Result<Object<'py>> {
-        let native = || ops::call(callable, args, names);
+        let Call { frame, callable, args, names } = call;
+        let native = || call.natively();
         if names.is_some() && !takes_keywords(model) {
             self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
             return native();
@@ -180,7 +179,7 @@ impl Recorder {
             (Model::Draw, [generator, args @ ..]) => {
                 self.draw(frame, callable, *generator, args, native)
             }
-            (Model::Check, _) => self.check_tensor(frame, callable, args, names),
+            (Model::Check, _) => self.check_tensor(call),
             (Model::DeviceEnter, [device]) => self.enter_device(frame, *device, native),
             (Model::DeviceExit, _) => self.exit_device(frame, native),
             (Model::LockTake, [lock, blocking]) if self.tries_own_lock(*lock, *blocking) => {
@@ -208,11 +207,9 @@ impl Recorder {
                 self.set_item(frame, *owner, *key, None)?;
                 Ok(frame.py().None().into_bound(frame.py()))
             }
-            (Model::Call, [function, args @ ..]) => self.call_object(frame, *function, args, names),
+            (Model::Call, [function, args @ ..]) => self.call_object(call.with(*function, args)),
             // What is put in by a function is told of matches.
-            (Model::Substitute, [_, text, ..]) if is_str(*text) => {
-                self.pure_call(frame, callable, args, names)
-            }
+            (Model::Substitute, [_, text, ..]) if is_str(*text) => self.pure_call(call),
             (Model::IsSame { inverted }, [left, right]) => {
                 let same = self.same(frame, *left, *right) != inverted;
                 Ok(PyBool::new(frame.py(), same).to_owned().into_any())

@@ -15,6 +15,7 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops;
 use stator_cpython::thread::Deferred;
 
+use super::call::Call;
 use crate::recorder::Recorder;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
@@ -36,16 +37,14 @@ impl Recorder {
     /// Calls `inspect.signature`.
     pub(in crate::recorder) fn call_signature<'py>(
         &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
+        call: Call<'_, 'py>,
     ) -> Result<Object<'py>> {
+        let Call { frame, callable, args, names } = call;
         let asked = match (args, names) {
             ([of], None) => self.asked(*of),
             _ => None,
         };
-        let Some(asked) = asked else { return self.call_python(frame, callable, args, names) };
+        let Some(asked) = asked else { return self.call_python(call) };
         if let Some(found) = self.repeat_signature(frame, callable, args[0], asked) {
             return Ok(found);
         }
@@ -54,7 +53,7 @@ impl Recorder {
             state.signatures.begun.insert(asked);
             state.writes
         };
-        let result = self.call_python(frame, callable, args, names);
+        let result = self.call_python(call);
         if let Ok(found) = &result
             && !self.is_stopped()
         {

@@ -12,6 +12,7 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, Asked, BinaryOp, CompareOp};
 use stator_evaluator::Role;
 
+use super::call::Call;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
 use crate::recorder::notes::kinds::Kind;
@@ -73,7 +74,7 @@ impl Recorder {
             None => (self.special(frame, left, plain)?, Asked::Left, [left, right]),
         };
         let role = Role::Operator(asked);
-        let result = self.call_linked(frame, role, None, method.as_borrowed(), &args, None);
+        let result = self.call_linked(role, None, Call::new(frame, method.as_borrowed(), &args));
         Some(self.or_others(frame, result, || ops::binary_rest(op, asked, left, right)))
     }
 
@@ -100,7 +101,7 @@ impl Recorder {
             (self.special(frame, left, names.first()?)?, Asked::Left, [left, right])
         };
         let role = Role::Operator(asked);
-        let result = self.call_linked(frame, role, None, method.as_borrowed(), &args, None);
+        let result = self.call_linked(role, None, Call::new(frame, method.as_borrowed(), &args));
         Some(self.or_others(frame, result, || ops::compare_rest(op, asked, left, right)))
     }
 
@@ -113,7 +114,7 @@ impl Recorder {
     ) -> Option<Result<Object<'py>>> {
         let method = self.special(frame, operand, name)?;
         let role = Role::Operator(Asked::Only);
-        Some(self.call_linked(frame, role, None, method.as_borrowed(), &[operand], None))
+        Some(self.call_linked(role, None, Call::new(frame, method.as_borrowed(), &[operand])))
     }
 
     /// Asks the other methods where the first one returned `NotImplemented`.
@@ -148,7 +149,7 @@ impl Recorder {
         let method = self.special(frame, container, "__contains__")?;
         let args = [container, item];
         let role = Role::Contains;
-        let result = self.call_linked(frame, role, None, method.as_borrowed(), &args, None);
+        let result = self.call_linked(role, None, Call::new(frame, method.as_borrowed(), &args));
         Some(result.and_then(|result| {
             if result.is_none() || result.is_exact_instance_of::<PyBool>() {
                 return ops::truth(result.as_borrowed());
@@ -166,7 +167,8 @@ impl Recorder {
         if let Some(method) = self.special(frame, operand, "__bool__") {
             let args = [operand];
             let role = Role::Bool;
-            let result = self.call_linked(frame, role, None, method.as_borrowed(), &args, None);
+            let result =
+                self.call_linked(role, None, Call::new(frame, method.as_borrowed(), &args));
             return Some(result.and_then(|result| ops::checked_bool(result.as_borrowed())));
         }
         let ty = operand.get_type();
@@ -175,7 +177,8 @@ impl Recorder {
         }
         let method = self.special(frame, operand, "__len__")?;
         let role = Role::Length;
-        let result = self.call_linked(frame, role, None, method.as_borrowed(), &[operand], None);
+        let result =
+            self.call_linked(role, None, Call::new(frame, method.as_borrowed(), &[operand]));
         Some(result.and_then(|length| {
             if !length.is_exact_instance_of::<PyInt>() {
                 self.stop(frame, Reason::OpaqueCall, "a length that isn't an int");
@@ -192,7 +195,8 @@ impl Recorder {
     ) -> Option<Result<Object<'py>>> {
         let method = self.special(frame, iterable, "__iter__")?;
         let role = Role::Iter;
-        let result = self.call_linked(frame, role, None, method.as_borrowed(), &[iterable], None);
+        let result =
+            self.call_linked(role, None, Call::new(frame, method.as_borrowed(), &[iterable]));
         Some(result.and_then(ops::checked_iterator))
     }
 
@@ -204,7 +208,8 @@ impl Recorder {
     ) -> Option<Result<Option<Object<'py>>>> {
         let method = self.special(frame, iterator, "__next__")?;
         let role = Role::Next;
-        let result = self.call_linked(frame, role, None, method.as_borrowed(), &[iterator], None);
+        let result =
+            self.call_linked(role, None, Call::new(frame, method.as_borrowed(), &[iterator]));
         Some(match result {
             Ok(item) => Ok(Some(item)),
             Err(raised) => {

@@ -6,11 +6,11 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple, PyType};
+use stator_cpython::Result;
 use stator_cpython::code::Code;
 use stator_cpython::frame::{Frame, Owner};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{Result, ops};
 
 use crate::breaks::{Break, Reason};
 use crate::emission::{Emission, Told};
@@ -18,6 +18,7 @@ use crate::functions::Emitter;
 use crate::listeners::Kept;
 use crate::recipe::{Function, Recipe, RecipeId};
 use crate::recorder::Recorder;
+use crate::recorder::calls::call::Call;
 use crate::recorder::ending::outcome::{Finish, Made};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
@@ -70,16 +71,14 @@ impl Recorder {
     /// Calls a function that gives a warning or a log record.
     pub(in crate::recorder) fn emit<'py>(
         &self,
-        frame: &Frame<'py>,
         emitter: Emitter,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
+        call: Call<'_, 'py>,
     ) -> Result<Object<'py>> {
+        let Call { frame, callable, args, names } = call;
         let plan = self.plan(frame, emitter, args, names);
         let result = {
             let _native = Suspended::new(frame.py());
-            ops::call(callable, args, names)
+            call.natively()
         };
         let Some(plan) = plan else { return result };
         if result.is_err() {

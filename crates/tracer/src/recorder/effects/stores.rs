@@ -12,6 +12,7 @@ use stator_evaluator::Role;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
 use crate::recorder::calls::call::Args;
+use crate::recorder::calls::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::reads::descriptors::Descriptor;
@@ -41,7 +42,9 @@ impl Recorder {
             let none = py.None().into_bound(py);
             let args = [owner, name, value.unwrap_or(none.as_borrowed())];
             let (role, args) = (Role::Setter, &args[..arity]);
-            return self.call_linked(frame, role, None, setter.as_borrowed(), args, None).map(drop);
+            return self
+                .call_linked(role, None, Call::new(frame, setter.as_borrowed(), args))
+                .map(drop);
         }
         if self.kind(owner) == Kind::Type {
             return self.set_class_attr(frame, owner, name, value);
@@ -117,7 +120,7 @@ impl Recorder {
                     args.extend(value);
                     let role = Role::Setter;
                     return self
-                        .call_linked(frame, role, None, setter.as_borrowed(), &args, None)
+                        .call_linked(role, None, Call::new(frame, setter.as_borrowed(), &args))
                         .map(drop);
                 }
                 Descriptor::UserData => {
@@ -135,7 +138,7 @@ impl Recorder {
                         args.extend(value);
                         let role = Role::Setter;
                         return self
-                            .call_linked(frame, role, None, setter.as_borrowed(), &args, None)
+                            .call_linked(role, None, Call::new(frame, setter.as_borrowed(), &args))
                             .map(drop);
                     }
                     self.stop(frame, Reason::Unsupported, "a write through a descriptor");

@@ -164,8 +164,6 @@ pub struct State {
     pub tokens: Vec<Token>,
     /// The context variables that were reset with tokens from before the trace.
     pub resets: Vec<usize>,
-    /// Whether the C code that reads containers now only hands on what they hold.
-    pub hands_on: bool,
     /// The memo of the copy that is being made.
     pub memo: Memo,
     /// The nodes by which this trace has entered inference mode (or left it for a while), outermost
@@ -263,7 +261,6 @@ impl State {
             only_changed: false,
             tokens: Vec::new(),
             resets: Vec::new(),
-            hands_on: false,
             memo: Memo::None,
             inference: Vec::new(),
             unknown_gradients: false,

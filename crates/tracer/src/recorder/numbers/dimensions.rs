@@ -20,6 +20,7 @@ use stator_shapes::rules::{self, Arg, Element};
 use super::symbols::{Made, Number, Operand, Sizes};
 use crate::functions::{Class, Model, Numeric, Traits, Writes};
 use crate::recorder::Recorder;
+use crate::recorder::calls::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State};
@@ -82,12 +83,10 @@ impl Recorder {
     /// Calls something the function table knows, where symbolic numbers may be met.
     pub(in crate::recorder) fn symbolic_call<'py>(
         &self,
-        frame: &Frame<'py>,
         class: &Class,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
+        call: Call<'_, 'py>,
     ) -> Result<Object<'py>> {
+        let Call { frame, callable, args, names } = call;
         let name = heap::callable_name(callable);
         let traits = self.functions.traits(callable);
         let numeric = self.functions.numeric(callable);
@@ -98,8 +97,9 @@ impl Recorder {
         };
         let collected = collected.as_ref().map(|list| [list.as_borrowed()]);
         let args = collected.as_ref().map_or(args, |args| &args[..]);
+        let call = Call { args, ..call };
         if collected.is_some() && self.is_stopped() {
-            return ops::call(callable, args, names);
+            return call.natively();
         }
         if names.is_none()
             && let Some(numeric) = numeric
@@ -118,10 +118,10 @@ impl Recorder {
         let known = match class {
             Class::StateRead => {
                 let found = self.symbolic_metadata(frame, traits, &name, args, names);
-                Some(found.unwrap_or_else(|| self.call_known(frame, class, callable, args, names)))
+                Some(found.unwrap_or_else(|| self.call_known(class, call)))
             }
             Class::Model(Model::Repr) if args.len() == 1 => {
-                let text = self.call_known(frame, class, callable, args, names)?;
+                let text = self.call_known(class, call)?;
                 self.spells(frame, args, text.as_borrowed());
                 Some(Ok(text))
             }
@@ -156,7 +156,7 @@ impl Recorder {
             self.concrete(frame, args.get(1..).unwrap_or_default(), "read by islice");
         }
         let _consuming = (!moves).then(|| self.consuming(frame));
-        let result = self.call_known(frame, class, callable, args, names)?;
+        let result = self.call_known(class, call)?;
         let mut state = self.state.borrow_mut();
         if !moves && state.reads_later(result.as_borrowed()) {
             // It goes on reading: what it iterates, and what it calls.
@@ -231,7 +231,7 @@ impl Recorder {
         }
         let list = frame.py().get_type::<PyList>();
         let list = list.as_any().as_borrowed();
-        self.transparent_call(frame, list, &[generator], None).map(Some)
+        self.transparent_call(Call::new(frame, list, &[generator])).map(Some)
     }
 
     fn consuming(&self, frame: &Frame<'_>) -> Consuming<'_> {

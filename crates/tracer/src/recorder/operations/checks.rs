@@ -4,14 +4,14 @@
 //! and message, which plain Python makes.
 
 use pyo3::prelude::*;
-use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor;
-use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{Result, modules, ops};
+use stator_cpython::object::Object;
+use stator_cpython::{Result, modules};
 
 use super::tensors::argument;
 use crate::functions::{Determined, Operation};
 use crate::recorder::Recorder;
+use crate::recorder::calls::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::State;
@@ -25,23 +25,21 @@ impl Recorder {
     /// A check of all elements of a tensor.
     pub(in crate::recorder) fn check_tensor<'py>(
         &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
+        call: Call<'_, 'py>,
     ) -> Result<Object<'py>> {
+        let Call { frame, callable, args, names } = call;
         let py = frame.py();
         let place = usize::from(heap::callable_name(callable) != CHECK);
         let condition = argument(args, names, place, "cond");
         let check = modules::import(py, "torch").and_then(|torch| torch.getattr(CHECK));
         // What other backends make of such a node, nobody knows.
         let (Some(condition), Ok(check)) = (condition, check) else {
-            return self.call_python(frame, callable, args, names);
+            return self.call_python(call);
         };
         let is_bools = self.kind(condition) == Kind::Tensor
             && tensor::info(condition).is_some_and(|info| info.dtype == BOOL);
         if !is_bools || !self.session.is_eager || self.session.program.is_some() {
-            return self.call_python(frame, callable, args, names);
+            return self.call_python(call);
         }
         let operation = Operation {
             name: "torch._check_tensor_all".into(),
@@ -49,6 +47,6 @@ impl Recorder {
             determined: Determined::Always,
         };
         let target = |state: &mut State| operation.target(state, check.as_borrowed());
-        self.operation(frame, target, &[condition], None, || ops::call(callable, args, names))
+        self.operation(frame, target, &[condition], None, || call.natively())
     }
 }

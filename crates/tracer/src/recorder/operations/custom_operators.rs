@@ -7,14 +7,14 @@
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use stator_cpython::frame::Frame;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{Raised, Result, modules, ops};
+use stator_cpython::{Raised, Result, modules};
 
 use crate::breaks::Reason;
 use crate::functions::{Determined, Operation, aten_operation};
 use crate::recorder::Recorder;
+use crate::recorder::calls::call::Call;
 use crate::recorder::notes::heap;
 
 /// An overload, and the metadata that its results will have.
@@ -29,21 +29,19 @@ impl Recorder {
     /// Calls an operator of `torch.ops`, or an object that `torch.library.custom_op` made.
     pub(in crate::recorder) fn call_operator<'py>(
         &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
+        call: Call<'_, 'py>,
     ) -> Result<Object<'py>> {
+        let Call { frame, callable, args, names } = call;
         let operation = {
             let _native = Suspended::new(frame.py());
             aten_operation(callable)
         };
         if let Some(operation) = operation {
-            return self.tensor_call(frame, &operation, callable, args, names);
+            return self.tensor_call(&operation, call);
         }
         if self.session.program.is_some() || !is_operator(callable) {
             self.stop(frame, Reason::OpaqueCall, heap::type_name(callable));
-            return ops::call(callable, args, names);
+            return call.natively();
         }
         let foretold = {
             let _native = Suspended::new(frame.py());
@@ -53,11 +51,11 @@ impl Recorder {
             Ok(Ok(foretold)) => foretold,
             Ok(Err(why)) => {
                 self.stop(frame, Reason::DynamicOutput, why);
-                return ops::call(callable, args, names);
+                return call.natively();
             }
             Err(error) if error.is_instance_of::<PyException>(frame.py()) => {
                 self.stop(frame, Reason::OpaqueCall, heap::type_name(callable));
-                return ops::call(callable, args, names);
+                return call.natively();
             }
             // An interrupt, which is the user's.
             Err(error) => return Err(Raised::set(frame.py(), error)),
@@ -68,7 +66,7 @@ impl Recorder {
             determined: Determined::Always,
         };
         let overload = foretold.overload.as_borrowed();
-        let result = self.tensor_call(frame, &operation, overload, args, names)?;
+        let result = self.tensor_call(&operation, call.of(overload))?;
         let agrees = {
             let _native = Suspended::new(frame.py());
             let given = (&foretold.overload, &foretold.results, &result);

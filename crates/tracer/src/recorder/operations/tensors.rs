@@ -18,6 +18,7 @@ use crate::compiling::Native;
 use crate::constant_data;
 use crate::functions::{Determined, Operation};
 use crate::recorder::Recorder;
+use crate::recorder::calls::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State, Stop};
@@ -324,12 +325,10 @@ impl Recorder {
     /// A call of a function or method that the function table knows as a tensor operation.
     pub(in crate::recorder) fn tensor_call<'py>(
         &self,
-        frame: &Frame<'py>,
         operation: &Operation,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
+        call: Call<'_, 'py>,
     ) -> Result<Object<'py>> {
+        let Call { frame, callable, args, names } = call;
         if matches!(&*operation.name, "item" | "__bool__" | "__int__" | "__float__" | "__index__")
             && let ([tensor], None) = (args, names)
             && self.is_constant_data(*tensor)
@@ -352,7 +351,7 @@ impl Recorder {
         let result = self.operation(frame, target, args, names, || {
             // What it raises is taken for what its arguments make it raise.
             let _deferred = Deferred::new(frame.py());
-            ops::call(callable, args, names)
+            call.natively()
         })?;
         if tensors == Use::Scalar {
             self.returned_by_number(frame, operation, args, &result);

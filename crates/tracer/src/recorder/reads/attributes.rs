@@ -15,6 +15,7 @@ use super::descriptors::Descriptor;
 use super::members::Reads;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
+use crate::recorder::calls::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State, Stop};
@@ -202,7 +203,7 @@ impl Recorder {
                         let role = self.getter(&ty);
                         let args = [owner, name];
                         let found = self
-                            .call_linked(frame, role, None, getter.as_borrowed(), &args, None)
+                            .call_linked(role, None, Call::new(frame, getter.as_borrowed(), &args))
                             .map(Found::Value);
                         self.or_getattr(frame, found, owner, &ty, name)
                     }
@@ -254,7 +255,7 @@ impl Recorder {
             let role = Role::Getter { next: false };
             let args = [owner, name];
             return self
-                .call_linked(frame, role, None, fallback.as_borrowed(), &args, None)
+                .call_linked(role, None, Call::new(frame, fallback.as_borrowed(), &args))
                 .map(Found::Value);
         }
         self.stop(frame, Reason::OpaqueCall, heap::type_name(owner));
@@ -314,12 +315,12 @@ impl Recorder {
                 Some(member) => Ok(member),
                 None => {
                     let role = Role::Getter { next: false };
-                    self.call_linked(frame, role, None, hook, &[owner, name], None)
+                    self.call_linked(role, None, Call::new(frame, hook, &[owner, name]))
                 }
             }
         } else if heap::is_method_descriptor(hook) && !heap::is_class_method_descriptor(hook) {
             // Such a descriptor bound to the owner is itself with the owner as first argument.
-            self.call_object(frame, hook, &[owner, name], None)
+            self.call_object(Call::new(frame, hook, &[owner, name]))
         } else {
             self.stop(frame, Reason::OpaqueCall, heap::type_name(owner));
             ops::get_attr(owner, name)
@@ -343,7 +344,7 @@ impl Recorder {
             if self.kind(fallback.as_borrowed()) == Kind::Function {
                 let role = Role::Getter { next: false };
                 return self
-                    .call_linked(frame, role, None, fallback.as_borrowed(), &[name], None)
+                    .call_linked(role, None, Call::new(frame, fallback.as_borrowed(), &[name]))
                     .map(Found::Value);
             }
             self.stop(frame, Reason::OpaqueCall, "a module's `__getattr__`");

@@ -14,6 +14,7 @@ use super::attributes::Found;
 use super::descriptors::{DESCRIPTOR, Descriptor};
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
+use crate::recorder::calls::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{State, Stop};
@@ -97,12 +98,11 @@ impl Recorder {
                         Some(getter) if self.kind(getter.as_borrowed()) == Kind::Function => {
                             let none = py.None().into_bound(py);
                             let args = [found.as_borrowed(), none.as_borrowed(), owner];
-                            Found::Value(self.call_object(
+                            Found::Value(self.call_object(Call::new(
                                 frame,
                                 getter.as_borrowed(),
                                 &args,
-                                None,
-                            )?)
+                            ))?)
                         }
                         _ => {
                             self.stop(
@@ -151,7 +151,7 @@ impl Recorder {
         let own = pyo3::intern!(py, "__getitem__").as_any().as_borrowed();
         if let Some(own) = self.lookup(frame, &class.get_type(), own) {
             if self.kind(own.as_borrowed()) == Kind::Function {
-                return self.call_object(frame, own.as_borrowed(), &[owner, key], None);
+                return self.call_object(Call::new(frame, own.as_borrowed(), &[owner, key]));
             }
             self.stop(frame, Reason::Unsupported, "subscription of a class");
             return ops::get_item(owner, key);
@@ -186,7 +186,7 @@ impl Recorder {
             {
                 let found = found.as_borrowed();
                 let method = self.bind_on(frame, found, Descriptor::ClassMethod, &class);
-                self.call_object(frame, method.as_borrowed(), &[key], None)
+                self.call_object(Call::new(frame, method.as_borrowed(), &[key]))
             }
             _ => {
                 self.stop(frame, Reason::Unsupported, "subscription of a class");

@@ -11,6 +11,7 @@ use stator_guards::{FunctionField, GuardKind, Source};
 use super::attributes::Found;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
+use crate::recorder::calls::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{State, Stop};
@@ -142,7 +143,8 @@ impl Recorder {
             Ok(())
         });
         let role = self.getter(&owner.get_type());
-        self.call_linked(frame, role, None, getter.as_borrowed(), &[owner], None).map(Found::Value)
+        self.call_linked(role, None, Call::new(frame, getter.as_borrowed(), &[owner]))
+            .map(Found::Value)
     }
 
     /// A `__slots__` member.
@@ -236,7 +238,7 @@ impl Recorder {
             Some(getter) if self.kind(getter.as_borrowed()) == Kind::Function => {
                 let args = [descriptor, owner, ty.as_any().as_borrowed()];
                 let role = self.getter(ty);
-                self.call_linked(frame, role, None, getter.as_borrowed(), &args, None)
+                self.call_linked(role, None, Call::new(frame, getter.as_borrowed(), &args))
                     .map(Found::Value)
             }
             // Its `__get__` binds it as a method.

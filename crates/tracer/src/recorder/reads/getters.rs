@@ -9,6 +9,7 @@ use stator_cpython::{Raised, Result, ops};
 
 use crate::recorder::Recorder;
 use crate::recorder::calls::call::Args;
+use crate::recorder::calls::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::Origin;
 
@@ -94,11 +95,11 @@ impl Recorder {
             ops::Method::Function(function) => {
                 let mut all = Args::from_slice(&[object]);
                 all.extend(args.iter().map(|arg| arg.as_borrowed()));
-                self.call_object(frame, function.as_borrowed(), &all, None)
+                self.call_object(Call::new(frame, function.as_borrowed(), &all))
             }
             ops::Method::Attribute(method) => {
                 let args: Args<'_, 'py> = args.iter().map(|arg| arg.as_borrowed()).collect();
-                self.call_object(frame, method.as_borrowed(), &args, None)
+                self.call_object(Call::new(frame, method.as_borrowed(), &args))
             }
         }
     }

@@ -9,6 +9,7 @@ use stator_graph::{Operator, Target};
 
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
+use crate::recorder::calls::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::{Kind, is_plain_iterator};
 use crate::recorder::notes::state::{Origin, State};
@@ -44,7 +45,7 @@ impl Recorder {
                     self.vouch(frame, function.as_borrowed());
                     let args = [owner, key];
                     let (role, function) = (Role::Item, function.as_borrowed());
-                    return self.call_linked(frame, role, None, function, &args, None);
+                    return self.call_linked(role, None, Call::new(frame, function, &args));
                 }
                 let problem = index_depends_on_data(&mut self.state.borrow_mut(), key);
                 if let Some((reason, detail)) = problem {
@@ -154,7 +155,11 @@ impl Recorder {
             && self.kind(method.as_borrowed()) == Kind::Function
         {
             let args = [owner, key];
-            return self.call_linked(frame, Role::Item, None, method.as_borrowed(), &args, None);
+            return self.call_linked(
+                Role::Item,
+                None,
+                Call::new(frame, method.as_borrowed(), &args),
+            );
         }
         if self.kind(owner) == Kind::Dict {
             self.guard_protocol_of(frame, owner, &["__missing__"]);
@@ -195,7 +200,7 @@ impl Recorder {
                 self.vouch(frame, function.as_borrowed());
                 let args = [owner, key, value];
                 let (role, function) = (Role::SetItem, function.as_borrowed());
-                return self.call_linked(frame, role, None, function, &args, None).map(drop);
+                return self.call_linked(role, None, Call::new(frame, function, &args)).map(drop);
             }
             let problem = store_depends_on_data(&mut self.state.borrow_mut(), key);
             if let Some((reason, detail)) = problem {
@@ -212,7 +217,9 @@ impl Recorder {
             let args = [owner, key, value.unwrap_or(none.as_borrowed())];
             let arity = if value.is_some() { 3 } else { 2 };
             let (role, args) = (Role::SetItem, &args[..arity]);
-            return self.call_linked(frame, role, None, method.as_borrowed(), args, None).map(drop);
+            return self
+                .call_linked(role, None, Call::new(frame, method.as_borrowed(), args))
+                .map(drop);
         }
         if self.asks_bounds(frame, self.kind(owner), key) {
             return ops::set_item(owner, key, value);
@@ -465,7 +472,11 @@ impl Recorder {
     ) -> Result<Object<'py>> {
         if let Some(method) = self.special(frame, iterator, "__next__") {
             let role = Role::Next;
-            return self.call_linked(frame, role, None, method.as_borrowed(), &[iterator], None);
+            return self.call_linked(
+                role,
+                None,
+                Call::new(frame, method.as_borrowed(), &[iterator]),
+            );
         }
         self.check_advanced(frame, iterator);
         let is_plain = is_plain_iterator(&iterator.get_type());

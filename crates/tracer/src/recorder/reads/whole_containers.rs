@@ -11,11 +11,16 @@ impl State {
     /// Guards an object that C code is about to read whole: containers of builtin types, deeply.
     /// Fails for objects whose reading could run code that isn't traced.
     pub fn adopt_deep(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
+        self.adopt_whole(object, false)
+    }
+
+    /// As [`State::adopt_deep`]; who `hands_on` what it finds doesn't look at what weak references refer to.
+    pub fn adopt_whole(&mut self, object: Borrowed<'_, '_>, hands_on: bool) -> Result<(), Stop> {
         let container = matches!(self.kind(object), Kind::Dict | Kind::List | Kind::Tuple);
         if !container {
-            return self.adopt_parts(object);
+            return self.adopt_parts(object, hands_on);
         }
-        self.once(object, Ok(()), |state| state.adopt_parts(object))
+        self.once(object, Ok(()), |state| state.adopt_parts(object, hands_on))
     }
 
     /// Looks into a container, unless it is being looked into already: it may hold itself.
@@ -34,22 +39,22 @@ impl State {
         result
     }
 
-    fn adopt_parts(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
+    fn adopt_parts(&mut self, object: Borrowed<'_, '_>, hands_on: bool) -> Result<(), Stop> {
         match self.kind(object) {
             Kind::Dict => {
                 self.adopt_dict(object)?;
                 heap::dict_items(object)
                     .iter()
-                    .try_for_each(|(_, value)| self.adopt_deep(value.as_borrowed()))
+                    .try_for_each(|(_, value)| self.adopt_whole(value.as_borrowed(), hands_on))
             }
             Kind::List => heap::list_items(object)
                 .iter()
-                .try_for_each(|item| self.adopt_deep(item.as_borrowed())),
+                .try_for_each(|item| self.adopt_whole(item.as_borrowed(), hands_on)),
             Kind::Tuple => heap::tuple_items(object)
                 .iter()
-                .try_for_each(|item| self.adopt_deep(item.as_borrowed())),
+                .try_for_each(|item| self.adopt_whole(item.as_borrowed(), hands_on)),
             // What one refers to is guarded when it is called.
-            Kind::Object if self.hands_on && heap::is_weak_reference(object) => Ok(()),
+            Kind::Object if hands_on && heap::is_weak_reference(object) => Ok(()),
             Kind::Object => self.refuse_native_state(object),
             Kind::Iterator if self.source(object).is_some() => {
                 Err((Reason::OutsideIterator, heap::type_name(object)))
