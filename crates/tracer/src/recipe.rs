@@ -35,12 +35,23 @@ use stator_cpython::vectorcall::instance_dict;
 use stator_graph::{Arg, Graph, NodeId};
 use stator_guards::ObjectId;
 
+mod parts;
 #[cfg(test)]
 mod tests;
+
+pub use parts::Parts;
 
 /// A recipe's place in its [`Recipes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RecipeId(u32);
+
+impl RecipeId {
+    /// The place as an index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
 
 /// How one object is made. Containers name the recipes of what they hold.
 #[derive(Clone, Debug)]
@@ -390,6 +401,11 @@ impl Recipes {
     /// Says a reserved recipe.
     pub fn set(&mut self, id: RecipeId, recipe: Recipe) {
         self.recipes[id.0 as usize] = recipe;
+    }
+
+    /// All of them, in order.
+    pub fn ids(&self) -> impl Iterator<Item = RecipeId> {
+        (0..self.recipes.len() as u32).map(RecipeId)
     }
 
     /// A recipe.

@@ -29,6 +29,7 @@ use super::outcome::{End, Finish, Standing};
 use crate::accelerator;
 use crate::breaks::{Break, Reason, internal};
 use crate::check::{foreign_mode, read_global_state};
+use crate::config;
 use crate::entry::Entry;
 use crate::frames::anatomy::Anatomy;
 use crate::frames::settle::settles;
@@ -346,6 +347,9 @@ impl Recorder {
         {
             let source = traced.sources.intern(Source::GlobalState);
             traced.guards.push(Guard { source, kind, location: None });
+        }
+        if config::is_strict() {
+            traced.verify().map_err(|wrong| internal(&Fault::new(wrong)))?;
         }
         let before = self.generators.take();
         let generators = || -> PyResult<_> {

@@ -1,7 +1,7 @@
 //! What a trace has assumed of its symbols, as guards of the entry.
 
 use smallvec::SmallVec;
-use stator_graph::NodeId;
+use stator_graph::{NodeId, Value};
 use stator_guards::{Guard, GuardKind};
 use stator_shapes::{Style, SymbolId};
 
@@ -60,6 +60,13 @@ impl State {
                 }
                 TensorKey::Node(node) => NodeId::new(node as usize),
             };
+            // The node says what it made; a tensor that was changed in place since has other sizes.
+            if let Value::Tensor(made) = self.graph.node(node).value {
+                let now = sizes.iter().map(|size| symbols.context.hint(*size));
+                if !now.eq(self.graph.sizes(&made).iter().copied()) {
+                    continue;
+                }
+            }
             let texts: SmallVec<[Option<String>; 5]> = sizes
                 .iter()
                 .map(|size| {

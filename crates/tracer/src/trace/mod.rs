@@ -2,6 +2,8 @@
 //!
 //! The recorder makes it ([`crate::recorder`]); a cache entry is made of it ([`crate::entry`]).
 
+mod verify;
+
 use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
 use stator_evaluator::Link;

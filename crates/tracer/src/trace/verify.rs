@@ -1,0 +1,228 @@
+//! The verifier: what must hold of a finished trace, whoever uses it.
+//!
+//! 1. The graph is well formed (`stator_graph`'s own verifier), and has a source or a symbol for each placeholder.
+//! 2. A recipe names recipes and objects of the trace, outputs that the graph has, sources that are resolved.
+//! 3. So do the ending, the writes and what is given to logs: each refers to recipes of the trace.
+//! 4. Guards and slots of symbols speak of sources of the trace.
+//! 5. Positions (inputs that are written, locks, lists, the frames of tracebacks, code objects of places) lie inside
+//!    what they are positions in.
+//!
+//! Tests verify each trace (`stator.config.strict`); it's linear in the trace's size.
+
+use super::{Ending, Traced};
+use crate::effects::Part;
+use crate::emission::Told;
+use crate::recipe::{Recipe, RecipeId};
+
+/// What is wrong with a trace.
+type Check = Result<(), String>;
+
+fn inside(what: &str, position: usize, length: usize) -> Check {
+    if position < length { Ok(()) } else { Err(format!("{what} {position} of {length}")) }
+}
+
+impl Traced {
+    /// Checks every invariant.
+    ///
+    /// # Errors
+    /// The first one that doesn't hold.
+    pub fn verify(&self) -> Check {
+        self.graph.verify().map_err(|error| error.to_string())?;
+        let numbers = self.symbolic.as_ref().map_or(0, |symbolic| symbolic.inputs.len());
+        let (given, placeholders) = (self.inputs.len() + numbers, self.graph.placeholders().len());
+        if given != placeholders {
+            return Err(format!("{given} inputs of {placeholders} placeholders"));
+        }
+        self.verify_sources()?;
+        self.verify_recipes()?;
+        self.verify_ending()?;
+        self.verify_effects()?;
+        self.verify_symbols()
+    }
+
+    fn verify_sources(&self) -> Check {
+        let known = self.sources.len();
+        let guarded = self.guards.iter().map(|guard| guard.source);
+        for source in self.inputs.iter().chain(&self.rebuilt).copied().chain(guarded) {
+            inside("source", source.index(), known)?;
+        }
+        for location in self.guards.iter().filter_map(|guard| guard.location) {
+            inside("location", location as usize, self.locations.len())?;
+        }
+        for written in &self.written {
+            inside("a written input", *written as usize, self.graph.placeholders().len())?;
+        }
+        for position in self.known_lists.iter().chain(&self.locks) {
+            inside("a resolved source", *position as usize, self.rebuilt.len())?;
+        }
+        self.locations.iter().try_for_each(|(code, _)| self.code(*code))
+    }
+
+    fn code(&self, code: u32) -> Check {
+        inside("code object", code as usize, self.codes.len())
+    }
+
+    fn recipe(&self, id: RecipeId) -> Check {
+        inside("recipe", id.index(), self.recipes.len())
+    }
+
+    fn verify_recipes(&self) -> Check {
+        for id in self.recipes.ids() {
+            let recipe = self.recipes.get(id);
+            match recipe {
+                Recipe::Output(output) => {
+                    inside("output", *output as usize, self.graph.outputs().len())?;
+                }
+                Recipe::Source(source) => {
+                    inside("a resolved source", *source as usize, self.rebuilt.len())?;
+                }
+                _ => {}
+            }
+            let parts = recipe.parts();
+            parts.recipes.iter().try_for_each(|part| self.recipe(*part))?;
+            for object in parts.objects {
+                inside("object", object.index(), self.objects.len())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn verify_ending(&self) -> Check {
+        self.ending.roots().try_for_each(|root| self.recipe(root))?;
+        let Ending::Break(broken) = &self.ending else { return Ok(()) };
+        let entries = broken.raised.iter().flat_map(|raised| &raised.traceback);
+        entries
+            .into_iter()
+            .try_for_each(|entry| inside("frame", entry.frame as usize, broken.frames.len()))
+    }
+
+    fn verify_effects(&self) -> Check {
+        for store in &self.effects {
+            inside("a written object", store.object as usize, self.rebuilt.len())?;
+            store.value.map_or(Ok(()), |value| self.recipe(value))?;
+            self.code(store.place.0)?;
+            if let Part::Item { key: name, .. } | Part::Member(name) | Part::ClassAttribute(name) =
+                store.part
+            {
+                inside("object", name.index(), self.objects.len())?;
+            }
+        }
+        for emission in &self.emissions {
+            let frames = emission.frames.iter().map(|(function, _)| *function);
+            let told = match emission.told {
+                Told::Warning { text, category } => [Some(text), category],
+                Told::Record { logger } => [Some(logger), None],
+            };
+            let told = told.into_iter().flatten();
+            let recipes = frames.chain([emission.callable]).chain(told);
+            recipes.chain(emission.args.iter().copied()).try_for_each(|part| self.recipe(part))?;
+            self.code(emission.place.0)?;
+            if emission.after > self.effects.len() {
+                return Err(format!("given after write {}", emission.after));
+            }
+        }
+        match self.first_effect {
+            Some(nodes) if nodes > self.graph.len() => Err(format!("a write after node {nodes}")),
+            _ => Ok(()),
+        }
+    }
+
+    fn verify_symbols(&self) -> Check {
+        let slots = self.symbolic.as_ref().map_or(0, |symbolic| symbolic.slots.len());
+        if let Some(draws) = &self.draws {
+            inside("the slot of random numbers", draws.slot, slots)?;
+        }
+        let Some(symbolic) = &self.symbolic else { return Ok(()) };
+        for slot in &symbolic.slots {
+            inside("source", slot.source.index(), self.sources.len())?;
+        }
+        for (input, slot) in &symbolic.inputs {
+            inside("a number among the inputs", *input, self.graph.placeholders().len())?;
+            inside("slot", *slot, slots)?;
+        }
+        for guard in symbolic.facts.iter().filter_map(|fact| fact.guard) {
+            inside("guard", guard, self.guards.len())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stator_graph::Graph;
+    use stator_guards::{Guard, GuardKind, Source, Sources};
+
+    use super::super::{Ending, Traced};
+    use crate::handlers::Withs;
+    use crate::profit::Work;
+    use crate::recipe::{Recipe, Recipes};
+
+    /// A trace without operations that returns an empty tuple.
+    fn trace() -> Traced {
+        let mut recipes = Recipes::new();
+        let result = recipes.push(Recipe::Tuple(Box::default()));
+        Traced {
+            sources: Sources::new(),
+            guards: Vec::new(),
+            objects: Vec::new(),
+            graph: Graph::new(),
+            graph_objects: Vec::new(),
+            inputs: Vec::new(),
+            rebuilt: Vec::new(),
+            recipes,
+            ending: Ending::Return(result),
+            begins: None,
+            left: Box::default(),
+            codes: Vec::new(),
+            locations: Vec::new(),
+            writes_inputs: false,
+            written: Vec::new(),
+            plain_withs: Withs::default(),
+            generators: Vec::new(),
+            kept: Default::default(),
+            effects: Vec::new(),
+            first_effect: None,
+            emissions: Vec::new(),
+            known_lists: Box::default(),
+            symbolic: None,
+            locks: Box::default(),
+            draws: None,
+            asked: None,
+            work: Work::default(),
+        }
+    }
+
+    fn wrong(change: impl FnOnce(&mut Traced)) -> String {
+        let mut traced = trace();
+        change(&mut traced);
+        traced.verify().unwrap_err()
+    }
+
+    #[test]
+    fn the_smallest_trace_is_right() {
+        assert_eq!(trace().verify(), Ok(()));
+    }
+
+    #[test]
+    fn what_is_referred_to_is_there() {
+        assert_eq!(wrong(|it| it.recipes = Recipes::new()), "recipe 0 of 0");
+        let push = |recipe: Recipe| {
+            wrong(|it| {
+                it.recipes.push(recipe);
+            })
+        };
+        assert_eq!(push(Recipe::Output(0)), "output 0 of 0");
+        assert_eq!(push(Recipe::Source(1)), "a resolved source 1 of 0");
+        assert_eq!(wrong(|it| it.written.push(2)), "a written input 2 of 0");
+        assert_eq!(wrong(|it| it.locations.push((0, 4))), "code object 0 of 0");
+        assert_eq!(wrong(|it| it.first_effect = Some(1)), "a write after node 1");
+    }
+
+    #[test]
+    fn guards_speak_of_sources_of_the_trace() {
+        let mut others = Sources::new();
+        let source = others.intern(Source::GlobalState);
+        let guard = Guard { source, kind: GuardKind::CellEmpty, location: None };
+        assert_eq!(wrong(|it| it.guards.push(guard)), "source 0 of 0");
+    }
+}
