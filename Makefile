@@ -30,7 +30,7 @@ test: test-rust test-cpython-fast test-python
 # What `make test` does a part of.
 .PHONY: test-sweep
 test-sweep: $(VENV)/built
-	STATOR_SWEEP=all $(BIN)/python -m pytest -q tests/soundness/test_number_slots.py tests/soundness/test_determined.py tests/soundness/test_schema_samples.py
+	STATOR_SWEEP=all $(BIN)/python -m pytest -q tests/soundness/tensors/test_number_slots.py tests/soundness/tensors/test_determined.py tests/soundness/tensors/test_schema_samples.py
 
 # Crates above crates/cpython start the interpreter that PYO3_PYTHON names, without torch.
 test-rust: $(VENV)/installed

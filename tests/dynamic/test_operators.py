@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import torch
 from soundness.operator_database import operator_database
-from soundness.test_determined import leaves
+from soundness.tensors.test_determined import leaves
 from torch import Tensor
 from torch.utils._pytree import tree_map
 

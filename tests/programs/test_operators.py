@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from soundness.operator_database import operator_database
-from soundness.test_determined import leaves
+from soundness.tensors.test_determined import leaves
 
 from stator.errors import ProgramError
 from stator.programs import TensorProgram, TensorSpec

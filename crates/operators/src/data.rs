@@ -1,7 +1,7 @@
 //! What the data of operations' results follows from, where a trace may know it without looking.
 //!
 //! Names stand without their modules and underscores, as in `raising.rs`. What isn't listed gives data that
-//! nobody knows. `tests/soundness/test_data_rows.py` runs each name on PyTorch's samples.
+//! nobody knows. `tests/soundness/tensors/test_data_rows.py` runs each name on PyTorch's samples.
 
 use std::sync::LazyLock;
 

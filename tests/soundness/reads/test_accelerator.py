@@ -1,0 +1,284 @@
+"""What is selected of an accelerator is guarded where a trace touches its tensors.
+
+There is none here: tensors on `meta` are taken for its tensors, and a stand-in is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from differential.support import api
+from torch import Tensor
+
+import stator
+from stator import _testing
+
+from ..probe import Probe
+
+if api.PLAIN:
+    pytest.skip("it looks into guards", allow_module_level=True)
+
+X = torch.ones(3)
+NAMES = iter(range(1000))
+
+
+class Accelerator:
+    """Two devices, as `torch.cuda` tells of them."""
+
+    def __init__(self) -> None:
+        self.started = True
+        self.device = 0
+        self.streams = [0, 0]
+        self.asked = 0
+        self.default_generators: tuple[torch.Generator, ...] = ()
+
+    def is_initialized(self) -> bool:
+        return self.started
+
+    def device_count(self) -> int:
+        return len(self.streams)
+
+    def current_device(self) -> int:
+        assert self.started
+        self.asked += 1
+        return self.device
+
+    def current_stream(self, device: int) -> Any:
+        assert self.started
+        self.asked += 1
+        return SimpleNamespace(stream_id=self.streams[device])
+
+
+@pytest.fixture
+def accelerator() -> Iterator[Accelerator]:
+    api.reset()
+    made = Accelerator()
+    with _testing.accelerator("meta", made):
+        yield made
+    api.reset()
+
+
+def makes(x: Tensor) -> Any:
+    return x + 1, torch.zeros(3, device="meta")
+
+
+def receives(x: Tensor) -> Any:
+    return x * 2
+
+
+def moves(x: Tensor) -> Any:
+    return (x + 1).to("meta").shape
+
+
+CASES = {"makes": (makes, X), "receives": (receives, X.to("meta")), "moves": (moves, X)}
+
+
+def guards(compiled: Any) -> list[list[str]]:
+    """Of each of its traces."""
+    return compiled.guards()  # type: ignore[no-any-return]
+
+
+def traces(probe: Probe, *args: Any) -> int:
+    probe.right(*args)
+    return api.traces(probe.compiled) or 0
+
+
+def select_device(accelerator: Accelerator, number: int) -> None:
+    accelerator.device = number
+
+
+def select_stream(accelerator: Accelerator, number: int) -> None:
+    accelerator.streams[0] = number
+
+
+@pytest.mark.parametrize("select", [select_device, select_stream])
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_selected(accelerator: Accelerator, name: str, select: Any) -> None:
+    fn, x = CASES[name]
+    probe = Probe(fn)
+    probe.right(x)
+    probe.steady(x)
+    select(accelerator, 1)
+    assert traces(probe, x) == 2
+    probe.steady(x)
+    select(accelerator, 0)
+    probe.steady(x)
+    assert all(any("check_accelerator" in guard for guard in one) for one in guards(probe.compiled))
+
+
+def test_a_new_stream_at_each_call(accelerator: Accelerator) -> None:
+    """Which one it is doesn't matter: operations of a replay run on the one that is selected."""
+    made = iter(range(5, 100))
+
+    @stator.disable  # a break, as `with torch.cuda.stream(torch.cuda.Stream())` is
+    def enter() -> None:
+        accelerator.streams[0] = next(made)
+
+    @stator.disable
+    def leave() -> None:
+        accelerator.streams[0] = 0
+
+    def fn(x: Tensor) -> Any:
+        y = makes(x)
+        enter()
+        z = makes(x * 2)
+        leave()
+        return y, z
+
+    probe = Probe(fn)
+    for _ in range(3):
+        probe.right(X)
+    before = api.traces(probe.compiled)
+    for _ in range(20):
+        probe.right(X)
+    assert api.traces(probe.compiled) == before
+
+    handed_in = Probe(makes)
+    for stream in (0, 3, 4, 0, 9, 8):
+        accelerator.streams[0] = stream
+        handed_in.right(X)
+    assert api.traces(handed_in.compiled) == 2
+
+
+def test_streams_of_other_devices(accelerator: Accelerator) -> None:
+    probe = Probe(makes)
+    probe.right(X)
+    accelerator.streams[1] = 7
+    probe.steady(X)
+
+
+def test_behind_a_break(accelerator: Accelerator) -> None:
+    """Each trace has its own guard: here the device is selected between them."""
+
+    def fn(x: Tensor, to: int) -> Any:
+        y = x + 1
+        accelerator.__setattr__("device", to)
+        print(end="")
+        return y, torch.zeros(3, device="meta")
+
+    probe = Probe(fn)
+    for to in (0, 0, 1, 1, 0, 1):
+        probe.right(X, to)
+
+
+def test_traces_without_its_tensors_dont_ask(accelerator: Accelerator) -> None:
+    probe = Probe(lambda x: x * 2)
+    probe.right(X)
+    accelerator.asked = 0
+    probe.steady(X)
+    assert accelerator.asked == 0
+    accelerator.device = 1
+    probe.steady(X)
+    assert not any("accelerator" in guard for one in guards(probe.compiled) for guard in one)
+
+
+def test_it_is_never_started(accelerator: Accelerator) -> None:
+    """The stand-in fails if it is asked before it is started."""
+    accelerator.started = False
+    for fn, x in CASES.values():
+        probe = Probe(fn)
+        probe.right(x)
+        probe.steady(x)
+
+
+def test_what_it_says(accelerator: Accelerator, caplog: pytest.LogCaptureFixture) -> None:
+    compiled = api.compile(makes)
+    compiled(X)
+    accelerator.device = 1
+    stator.set_logs(recompiles=True)
+    try:
+        compiled(X)
+    finally:
+        stator.set_logs(recompiles=False)
+    (message,) = [record.getMessage() for record in caplog.records]
+    guard = (
+        "___check_accelerator(torch.device('meta:0') is selected, the default stream on device 0)"
+    )
+    assert any(guard in one for one in guards(compiled))
+    assert guard in message
+    assert "found torch.device('meta:1') is selected, the default stream on device 0" in message
+
+
+def test_one_that_cannot_say(accelerator: Accelerator) -> None:
+    """What has nothing to do with it is traced, what touches its tensors isn't."""
+
+    def device_count() -> int:
+        raise RuntimeError("no driver")
+
+    accelerator.device_count = device_count  # type: ignore[method-assign]
+    probe = Probe(lambda x: x * 2)
+    probe.right(X)
+    probe.steady(X)
+    touching = Probe(makes)
+    for _ in range(3):
+        touching.right(X)
+    assert api.hits(touching.compiled) == 0
+
+
+def starting(accelerator: Accelerator) -> Any:
+    """An operation that starts the accelerator, and draws a number with its generator."""
+
+    def kernel(x: Tensor) -> Tensor:
+        accelerator.started = True
+        if not accelerator.default_generators:
+            accelerator.default_generators = (torch.Generator().manual_seed(3),)
+        return x + torch.rand(3, generator=accelerator.default_generators[0])
+
+    name = f"stator_accelerator::start{next(NAMES)}"
+    operator = torch.library.custom_op(name, kernel, mutates_args=(), schema="(Tensor x) -> Tensor")
+    operator.register_fake(torch.empty_like)
+    return operator
+
+
+def test_generators_that_the_first_call_starts(accelerator: Accelerator) -> None:
+    """A replay that raises draws the same numbers again when the call is done natively."""
+    accelerator.started = False
+    start = starting(accelerator)
+
+    def fn(x: Tensor, m: Tensor) -> Tensor:
+        y = start(x)
+        try:
+            return y + torch.linalg.cholesky(m).sum()
+        except RuntimeError:
+            return y
+
+    good, bad = torch.eye(2), -torch.eye(2)
+    compiled = api.compile(fn)
+    results = [compiled(X, m) for m in (good, good, bad, good, bad)]
+    assert api.traces(compiled) == 1
+    accelerator.default_generators[0].manual_seed(3)
+    assert all(
+        torch.equal(found, fn(X, m))
+        for found, m in zip(results, (good, good, bad, good, bad), strict=True)
+    )
+
+
+def test_an_operation_that_selects(accelerator: Accelerator) -> None:
+    """No trace is made of it: which device was selected before it can't be told from the graph."""
+
+    def kernel(x: Tensor) -> Tensor:
+        accelerator.device = 1 - accelerator.device
+        return x.clone()
+
+    name = f"stator_accelerator::select{next(NAMES)}"
+    operator = torch.library.custom_op(name, kernel, mutates_args=(), schema="(Tensor x) -> Tensor")
+    operator.register_fake(torch.empty_like)
+    compiled = api.compile(lambda x: (operator(x), torch.zeros(3, device="meta")))
+    for _ in range(3):
+        before = accelerator.device
+        compiled(X)
+        assert accelerator.device == 1 - before
+    assert api.hits(compiled) == 0
+
+
+def test_without_one() -> None:
+    """Without an accelerator nothing is asked, and nothing is started."""
+    compiled = api.compile(makes)
+    compiled(X)
+    compiled(X)
+    assert api.hits(compiled) == 1
+    assert not torch.cuda.is_initialized()

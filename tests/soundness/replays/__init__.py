@@ -1,0 +1,1 @@
+"""Replays that fail, are interrupted or are taken back."""
