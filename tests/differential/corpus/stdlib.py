@@ -15,6 +15,7 @@ import itertools
 import math
 import operator
 import re
+import struct
 import types
 import typing
 from collections import ChainMap, Counter, OrderedDict, defaultdict, deque, namedtuple
@@ -592,3 +593,30 @@ class Name(str, enum.Enum):
 
     WIDE = "wide"
     NARROW = "narrow"
+
+
+HEADER = ["<hq", 3]
+
+
+def _new_header() -> None:
+    HEADER[:] = ["<3h", 5]
+
+
+@case(one, change=_new_header)
+def packed_sizes(x: Tensor) -> Any:
+    layout, value = HEADER
+    values = [value, -value, 1][: len(layout.replace("3h", "hhh")) - 1]
+    return x * struct.calcsize(layout), struct.pack(layout, *values)
+
+
+@case(lambda: (t(3), 6), again=lambda: (t(3), -6))
+def inverted(x: Tensor, n: int) -> Any:
+    return x * operator.inv(n), operator.inv(x > 0)
+
+
+@case(one)
+def packed_values_that_do_not_fit(x: Tensor) -> Any:
+    try:
+        return x, struct.pack("<b", 300)
+    except struct.error as error:
+        return x + 1, str(error)
