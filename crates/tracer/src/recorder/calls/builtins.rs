@@ -16,8 +16,7 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::Conversion;
 use stator_evaluator::{End, Role, format_text};
 
-use super::call::Call;
-use super::call::with_receiver;
+use super::call::{Call, with_receiver};
 use crate::breaks::Reason;
 use crate::functions::Model;
 use crate::recorder::Recorder;

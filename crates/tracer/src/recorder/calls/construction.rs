@@ -10,8 +10,7 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, generic, ops};
 use stator_evaluator::{Role, called_class};
 
-use super::call::Call;
-use super::call::with_receiver;
+use super::call::{Call, with_receiver};
 use crate::breaks::Reason;
 use crate::functions::{Class, Model};
 use crate::recorder::Recorder;

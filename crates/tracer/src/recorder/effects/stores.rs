@@ -11,8 +11,7 @@ use stator_evaluator::Role;
 
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
-use crate::recorder::calls::call::Args;
-use crate::recorder::calls::call::Call;
+use crate::recorder::calls::call::{Args, Call};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::reads::descriptors::Descriptor;
