@@ -67,7 +67,6 @@ const PLAIN: &[&str] = &[
 /// The list that `emit` appends to when it is called as a method of `handler`, by address; `None`:
 /// it does something else.
 pub fn list_of(emit: Borrowed<'_, '_>, handler: Borrowed<'_, '_>) -> Option<usize> {
-    let py = emit.py();
     let code = value(emit, Field::Code)?;
     let code = Code::of(code.as_borrowed())?;
     if code.argcount() != 2 || code.kwonlyargcount() != 0 {
@@ -158,7 +157,6 @@ pub fn list_of(emit: Borrowed<'_, '_>, handler: Borrowed<'_, '_>) -> Option<usiz
             _ => return None,
         }
     }
-    let _ = py;
     None
 }
 
