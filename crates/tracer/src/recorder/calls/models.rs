@@ -158,9 +158,7 @@ impl Recorder {
                 });
                 self.registered(frame, native)
             }
-            (Model::ContainerWrite, [receiver, rest @ ..]) => {
-                self.container_write(frame, callable, *receiver, rest, names, native)
-            }
+            (Model::ContainerWrite, [_, ..]) => self.container_write(call),
             (Model::New, [class, ..]) => {
                 self.note(frame, |state| {
                     if state.kind(*class) == Kind::Type {

@@ -10,10 +10,11 @@ use stator_cpython::{Result, ops};
 use stator_operators::only_adds;
 
 use super::dictionaries::MethodArgs;
-use super::writes::{CONTENTS, Call};
+use super::writes::{CONTENTS, MethodCall};
 use crate::breaks::Reason;
 use crate::functions::{Traits, Writes};
 use crate::recorder::Recorder;
+use crate::recorder::calls::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State, Stop};
@@ -21,16 +22,13 @@ use crate::recorder::operations::tensors::holds_tensor;
 use crate::recorder::reads::identity::is_nan;
 
 impl Recorder {
-    /// A method that changes its receiver.
+    /// A method that changes its receiver, its first argument.
     pub(in crate::recorder) fn container_write<'py>(
         &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        receiver: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
-        native: impl FnOnce() -> Result<Object<'py>>,
+        call: Call<'_, 'py>,
     ) -> Result<Object<'py>> {
+        let Call { frame, callable, args, names } = call;
+        let Some((&receiver, args)) = args.split_first() else { return call.natively() };
         let name = heap::callable_name(callable);
         let traits = self.functions.traits(callable);
         let writes = self.functions.writes(callable);
@@ -87,6 +85,7 @@ impl Recorder {
         }
         // Methods that only move references call no operation.
         let plain = traits.has(Traits::QUIET);
+        let native = || call.natively();
         let result = if plain { native() } else { self.with_mode(frame, native) };
         let result = self.unless_raised(frame, receiver, result)?;
         if let Some(given) = given {
@@ -226,7 +225,7 @@ impl State {
         for item in heap::set_items(set) {
             self.check_element(item.as_borrowed())?;
         }
-        self.write_call(set, Call { method: name.into(), args })
+        self.write_call(set, MethodCall { method: name.into(), args })
     }
 
     fn write_deque(
@@ -248,7 +247,7 @@ impl State {
             }
         }
         let args = self.written_arguments(writes, args)?;
-        self.write_call(deque, Call { method: name.into(), args })
+        self.write_call(deque, MethodCall { method: name.into(), args })
     }
 
     /// What a replay gives the method.

@@ -70,12 +70,12 @@ pub enum Part {
     Added(usize),
     /// A set or deque: the methods that changed it, which a replay calls again, because the order of a
     /// set depends on its history.
-    Calls(Vec<Call>),
+    Calls(Vec<MethodCall>),
 }
 
 /// A call of a method of a C container.
 #[derive(Debug)]
-pub struct Call {
+pub struct MethodCall {
     /// The method's name.
     pub method: Box<str>,
     /// Its arguments; of an iterable, a copy.
@@ -91,7 +91,7 @@ pub enum Last<'a, 'py> {
     /// Several elements, in order.
     Elements(Vec<Object<'py>>),
     /// What the calls made of it.
-    Calls(&'a [Call]),
+    Calls(&'a [MethodCall]),
 }
 
 impl Effect {
@@ -292,7 +292,7 @@ impl State {
     }
 
     /// Takes note of a method that changes an outside set or deque, before it does.
-    pub fn write_call(&mut self, object: Borrowed<'_, '_>, call: Call) -> Result<(), Stop> {
+    pub fn write_call(&mut self, object: Borrowed<'_, '_>, call: MethodCall) -> Result<(), Stop> {
         let unknown = || (Reason::UnknownOrigin, format!("a {}", heap::type_name(object)));
         let source = self.source(object).ok_or_else(unknown)?;
         if self.program.is_some() {

@@ -376,7 +376,7 @@ impl Finish {
     }
 
     /// A list of tuples: a method's name and its arguments.
-    fn calls(&mut self, py: Python<'_>, calls: &[writes::Call]) -> Made<RecipeId> {
+    fn calls(&mut self, py: Python<'_>, calls: &[writes::MethodCall]) -> Made<RecipeId> {
         let mut made = Vec::with_capacity(calls.len());
         for call in calls {
             let name = pyo3::types::PyString::intern(py, &call.method);
