@@ -435,6 +435,7 @@ impl Opcode {
     ];
 
     /// The name, as CPython spells it.
+    #[allow(clippy::too_many_lines)] // A line for each opcode.
     #[rustfmt::skip]
     pub const fn name(self) -> &'static str {
         const NAMES: [&str; 139] = [

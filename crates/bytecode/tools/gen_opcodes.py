@@ -171,6 +171,7 @@ def opcode_file(versions):
         *(f"        Opcode::{name}," for name in sorted(names)),
         "    ];\n",
         "    /// The name, as CPython spells it.",
+        "    #[allow(clippy::too_many_lines)] // A line for each opcode.",
         "    #[rustfmt::skip]",
         "    pub const fn name(self) -> &'static str {",
         f"        const NAMES: [&str; {len(names)}] = [",

@@ -148,120 +148,160 @@ fn rename<E: From<crate::Error>>(
     mut choose: impl FnMut(&Name) -> std::result::Result<Name, E>,
     may_share: impl Fn(&BuildingBlock) -> bool,
 ) -> std::result::Result<Transformed, E> {
-    enum Step<'a> {
-        Visit(&'a BuildingBlock),
-        Bind(&'a Name),
-        Unbind(&'a Name),
-        Build(&'a BuildingBlock, Scope),
-    }
-    let mut free = FreeNames::default();
-    let mut meanings: FxHashMap<&Name, Vec<(Name, Scope)>> = FxHashMap::default();
-    let mut opened: Scope = 0;
-    let mut open_scopes: Vec<Scope> = vec![0];
-    let mut known: FxHashMap<(usize, Scope), BuildingBlock> = FxHashMap::default();
-    let mut chosen: Vec<Name> = Vec::new();
-    let mut done: Vec<BuildingBlock> = Vec::new();
-    let mut steps = vec![Step::Visit(root)];
-    while let Some(step) = steps.pop() {
+    let mut renaming = Renaming::new(root);
+    while let Some(step) = renaming.steps.pop() {
         match step {
-            Step::Bind(name) => {
-                let new = choose(name)?;
-                opened += 1;
-                open_scopes.push(opened);
-                meanings.entry(name).or_default().push((new.clone(), opened));
-                chosen.push(new);
-            }
-            Step::Unbind(name) => {
-                open_scopes.pop();
-                meanings.get_mut(name).expect("the name was bound").pop();
-            }
-            Step::Visit(block) => {
-                if let BlockKind::Reference(reference) = block.kind() {
-                    let meaning = meanings.get(&reference.name).and_then(|all| all.last());
-                    done.push(match meaning {
-                        Some((new, _)) if *new != reference.name => BuildingBlock::reference_in(
-                            new.clone(),
-                            block.ty().clone(),
-                            reference.context.clone(),
-                        ),
-                        _ => block.clone(),
-                    });
-                    continue;
-                }
-                // The innermost scope that the block depends on.
-                const MANY: usize = 32;
-                let names = free.of(block);
-                let scope = if free.len(names) > MANY {
-                    *open_scopes.last().expect("the outermost")
-                } else {
-                    let scopes = free.names(names).into_iter();
-                    let scopes = scopes.filter_map(|name| Some(meanings.get(name)?.last()?.1));
-                    scopes.max().unwrap_or_default()
-                };
-                if let Some(made) = known.get(&(block.address(), scope)) {
-                    done.push(made.clone());
-                    continue;
-                }
-                let start = steps.len();
-                match block.kind() {
-                    BlockKind::Lambda(lambda) => {
-                        let name = lambda.parameter.as_ref().map(|(name, _)| name);
-                        steps.extend(name.map(Step::Bind));
-                        steps.push(Step::Visit(&lambda.result));
-                        steps.extend(name.map(Step::Unbind));
-                    }
-                    BlockKind::Block(of) => {
-                        for (name, value) in &of.locals {
-                            steps.extend([Step::Visit(value), Step::Bind(name)]);
-                        }
-                        steps.push(Step::Visit(&of.result));
-                        steps.extend(of.locals.iter().rev().map(|(name, _)| Step::Unbind(name)));
-                    }
-                    _ => steps.extend(block.children().into_iter().map(Step::Visit)),
-                }
-                steps.push(Step::Build(block, scope));
-                steps[start..].reverse();
-            }
+            Step::Visit(block) => renaming.visit(block),
+            Step::Bind(name) => renaming.bind(name, choose(name)?),
+            Step::Unbind(name) => renaming.unbind(name),
             Step::Build(block, scope) => {
-                let before = block.children();
-                let children = done.split_off(done.len() - before.len());
-                let names = match block.kind() {
-                    BlockKind::Lambda(lambda) => usize::from(lambda.parameter.is_some()),
-                    BlockKind::Block(of) => of.locals.len(),
-                    _ => 0,
-                };
-                let names = chosen.split_off(chosen.len() - names);
-                let same = children.iter().zip(&before).all(|(now, before)| now.is(before));
-                let made = match block.kind() {
-                    BlockKind::Lambda(lambda) => match (&lambda.parameter, names.first()) {
-                        (Some((old, ty)), Some(new)) if !same || old != new => {
-                            let parameter = Some((new.clone(), ty.clone()));
-                            BuildingBlock::lambda(parameter, children[0].clone())
-                        }
-                        (None, _) if !same => BuildingBlock::lambda(None, children[0].clone()),
-                        _ => block.clone(),
-                    },
-                    BlockKind::Block(of)
-                        if !same
-                            || of.locals.iter().zip(&names).any(|(old, new)| old.0 != *new) =>
-                    {
-                        let mut children = children;
-                        let result = children.pop().expect("a block has a result");
-                        BuildingBlock::block(names.into_iter().zip(children).collect(), result)
-                    }
-                    _ if same => block.clone(),
-                    _ => with_children(block, children)?,
-                };
+                let made = renaming.build(block)?;
                 if may_share(block)
-                    && let Entry::Vacant(entry) = known.entry((block.address(), scope))
+                    && let Entry::Vacant(entry) = renaming.known.entry((block.address(), scope))
                 {
                     entry.insert(made.clone());
                 }
-                done.push(made);
+                renaming.done.push(made);
             }
         }
     }
-    let made = done.pop().expect("the root was visited");
+    let made = renaming.done.pop().expect("the root was visited");
     let changed = !made.is(root);
     Ok((made, changed))
+}
+
+/// What is left to do in [`rename`]; a tree may be deeper than the stack.
+enum Step<'a> {
+    Visit(&'a BuildingBlock),
+    Bind(&'a Name),
+    Unbind(&'a Name),
+    Build(&'a BuildingBlock, Scope),
+}
+
+/// A tree in the middle of [`rename`].
+struct Renaming<'a> {
+    free: FreeNames,
+    /// The new names of each old one, innermost last, with their scopes.
+    meanings: FxHashMap<&'a Name, Vec<(Name, Scope)>>,
+    /// How many scopes were opened.
+    opened: Scope,
+    open_scopes: Vec<Scope>,
+    /// Blocks built, by the old block and the innermost scope that it depends on.
+    known: FxHashMap<(usize, Scope), BuildingBlock>,
+    /// Names of the blocks that are being built.
+    chosen: Vec<Name>,
+    /// Built children that wait for their parent.
+    done: Vec<BuildingBlock>,
+    steps: Vec<Step<'a>>,
+}
+
+impl<'a> Renaming<'a> {
+    fn new(root: &'a BuildingBlock) -> Self {
+        Self {
+            free: FreeNames::default(),
+            meanings: FxHashMap::default(),
+            opened: 0,
+            open_scopes: vec![0],
+            known: FxHashMap::default(),
+            chosen: Vec::new(),
+            done: Vec::new(),
+            steps: vec![Step::Visit(root)],
+        }
+    }
+
+    fn bind(&mut self, name: &'a Name, new: Name) {
+        self.opened += 1;
+        self.open_scopes.push(self.opened);
+        self.meanings.entry(name).or_default().push((new.clone(), self.opened));
+        self.chosen.push(new);
+    }
+
+    fn unbind(&mut self, name: &'a Name) {
+        self.open_scopes.pop();
+        self.meanings.get_mut(name).expect("the name was bound").pop();
+    }
+
+    /// Finishes what is known; of others, plans the steps.
+    fn visit(&mut self, block: &'a BuildingBlock) {
+        if let BlockKind::Reference(reference) = block.kind() {
+            let meaning = self.meanings.get(&reference.name).and_then(|all| all.last());
+            self.done.push(match meaning {
+                Some((new, _)) if *new != reference.name => BuildingBlock::reference_in(
+                    new.clone(),
+                    block.ty().clone(),
+                    reference.context.clone(),
+                ),
+                _ => block.clone(),
+            });
+            return;
+        }
+        let scope = self.scope(block);
+        if let Some(made) = self.known.get(&(block.address(), scope)) {
+            self.done.push(made.clone());
+            return;
+        }
+        let start = self.steps.len();
+        match block.kind() {
+            BlockKind::Lambda(lambda) => {
+                let name = lambda.parameter.as_ref().map(|(name, _)| name);
+                self.steps.extend(name.map(Step::Bind));
+                self.steps.push(Step::Visit(&lambda.result));
+                self.steps.extend(name.map(Step::Unbind));
+            }
+            BlockKind::Block(of) => {
+                for (name, value) in &of.locals {
+                    self.steps.extend([Step::Visit(value), Step::Bind(name)]);
+                }
+                self.steps.push(Step::Visit(&of.result));
+                self.steps.extend(of.locals.iter().rev().map(|(name, _)| Step::Unbind(name)));
+            }
+            _ => self.steps.extend(block.children().into_iter().map(Step::Visit)),
+        }
+        self.steps.push(Step::Build(block, scope));
+        self.steps[start..].reverse();
+    }
+
+    /// The innermost scope that a block depends on.
+    fn scope(&mut self, block: &BuildingBlock) -> Scope {
+        const MANY: usize = 32;
+        let names = self.free.of(block);
+        if self.free.len(names) > MANY {
+            return *self.open_scopes.last().expect("the outermost");
+        }
+        let scopes = self.free.names(names).into_iter();
+        let scopes = scopes.filter_map(|name| Some(self.meanings.get(name)?.last()?.1));
+        scopes.max().unwrap_or_default()
+    }
+
+    /// A block of its built children, which are taken; the old one, if nothing of it changed.
+    fn build(&mut self, block: &BuildingBlock) -> Result<BuildingBlock> {
+        let before = block.children();
+        let children = self.done.split_off(self.done.len() - before.len());
+        let names = match block.kind() {
+            BlockKind::Lambda(lambda) => usize::from(lambda.parameter.is_some()),
+            BlockKind::Block(of) => of.locals.len(),
+            _ => 0,
+        };
+        let names = self.chosen.split_off(self.chosen.len() - names);
+        let same = children.iter().zip(&before).all(|(now, before)| now.is(before));
+        Ok(match block.kind() {
+            BlockKind::Lambda(lambda) => match (&lambda.parameter, names.first()) {
+                (Some((old, ty)), Some(new)) if !same || old != new => {
+                    let parameter = Some((new.clone(), ty.clone()));
+                    BuildingBlock::lambda(parameter, children[0].clone())
+                }
+                (None, _) if !same => BuildingBlock::lambda(None, children[0].clone()),
+                _ => block.clone(),
+            },
+            BlockKind::Block(of)
+                if !same || of.locals.iter().zip(&names).any(|(old, new)| old.0 != *new) =>
+            {
+                let mut children = children;
+                let result = children.pop().expect("a block has a result");
+                BuildingBlock::block(names.into_iter().zip(children).collect(), result)
+            }
+            _ if same => block.clone(),
+            _ => with_children(block, children)?,
+        })
+    }
 }

@@ -29,64 +29,39 @@ impl Recorder {
         let Call { frame, callable, args, names } = call;
         let native = || call.natively();
         if names.is_some() && !takes_keywords(model) {
-            self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
-            return native();
+            return self.unknown(call);
         }
+        let py = frame.py();
         match (model, args) {
             (Model::Len, [object]) => self.length(frame, *object, native),
             (Model::Id, [object]) => self.identity_of(frame, *object, native),
             (Model::Hash, [object]) => self.hash_of(frame, *object, native),
             (Model::IsInstance, _) => self.is_instance(frame, callable, args, native),
-            (Model::GetAttr, [owner, name]) if is_str(*name) => {
-                let name = heap::interned(*name);
-                self.get_attr(frame, *owner, name.as_borrowed())
-            }
-            (Model::GetAttr, [owner, name, default]) if is_str(*name) => {
-                let name = heap::interned(*name);
-                let found = self.get_attr(frame, *owner, name.as_borrowed());
-                self.or_default(frame, found, || (*default).to_owned())
-            }
-            (Model::HasAttr, [owner, name]) if is_str(*name) => {
-                let name = heap::interned(*name);
-                let found = self.get_attr(frame, *owner, name.as_borrowed());
-                let yes = found.map(|_| PyBool::new(frame.py(), true).to_owned().into_any());
-                self.or_default(frame, yes, || PyBool::new(frame.py(), false).to_owned().into_any())
-            }
-            (Model::SetAttr, [owner, name, value]) if is_str(*name) => {
-                let name = heap::interned(*name);
-                self.set_attr(frame, *owner, name.as_borrowed(), Some(*value))?;
-                Ok(frame.py().None().into_bound(frame.py()))
-            }
-            (Model::DelAttr, [owner, name]) if is_str(*name) => {
-                let name = heap::interned(*name);
-                self.set_attr(frame, *owner, name.as_borrowed(), None)?;
-                Ok(frame.py().None().into_bound(frame.py()))
-            }
+            (
+                Model::GetAttr
+                | Model::HasAttr
+                | Model::SetAttr
+                | Model::DelAttr
+                | Model::ObjectGetAttr
+                | Model::ObjectSetAttr
+                | Model::ObjectDelAttr,
+                [_, name, ..],
+            ) if is_str(*name) => self.attribute_call(model, call),
             (Model::Iter, [iterable]) => self.iterate(frame, *iterable),
             (Model::Next, [iterator]) => self.next_item(frame, *iterator, native),
             (Model::Next, [iterator, default]) => {
                 Ok(self.advance(frame, *iterator)?.unwrap_or_else(|| (*default).to_owned()))
             }
-            (Model::TypeOf, [object]) => {
-                let ty = object.get_type();
-                self.note(frame, |state| {
-                    state.anchor(ty.as_any().as_borrowed());
-                    Ok(())
-                });
-                Ok(ty.into_any())
-            }
+            (Model::TypeOf, [object]) => Ok(self.type_of(frame, *object)),
             (Model::Vars, [object]) => {
-                match self.note(frame, |state| Ok(state.instance_dict(*object))) {
-                    Some(Some(dict)) => Ok(dict),
-                    _ => native(),
-                }
+                let dict = self.note(frame, |state| Ok(state.instance_dict(*object)));
+                dict.flatten().map_or_else(native, Ok)
             }
             // `inspect.unwrap` refuses longer chains of wrappers than that, of which a trace has followed
             // this one. Elsewhere it's a setting that nothing guards.
             (Model::RecursionLimit, []) if is_unwrap(frame) => native(),
             (Model::Repr, [object]) => {
-                let conversion = conversion_of(callable);
-                let text = self.python_text(frame, *object, conversion, None);
+                let text = self.python_text(frame, *object, conversion_of(callable), None);
                 text.unwrap_or_else(|| self.text_of(frame, *object, native))
             }
             (Model::Repr, [object, spec]) if is_str(*spec) => {
@@ -94,86 +69,32 @@ impl Recorder {
                     .then(|| self.python_text(frame, *object, 0, Some(*spec)));
                 formats.flatten().unwrap_or_else(|| self.text_of(frame, *object, native))
             }
-            (Model::Super, _) => {
-                let object = native()?;
-                self.note(frame, |state| {
-                    state.set_fresh(object.as_borrowed());
-                    Ok(())
-                });
-                Ok(object)
-            }
+            (Model::Super, _) => self.fresh(call),
             (Model::Scalar, _) => self.scalar(frame, callable, args, native),
             (Model::Binary(BinaryOp::InPlaceAdd), [left, right])
                 if heap::is_named(callable, &["iconcat"]) && !heap::are_joined(*left, *right) =>
             {
                 // It asks for sequences, `+=` doesn't.
-                self.stop(frame, Reason::OpaqueCall, "iconcat");
-                native()
+                self.unknown(call)
             }
             (Model::Binary(op), [left, right]) => self.binary_op(frame, op, *left, *right),
             (Model::Unary(op), [operand]) => self.unary_op(frame, op, *operand),
             (Model::Compare(op), [left, right]) => self.compare_op(frame, op, *left, *right),
             (Model::GetItem, [owner, key]) => self.get_item(frame, *owner, *key),
+            (Model::SetItem, [owner, key, value]) => {
+                self.set_item(frame, *owner, *key, Some(*value)).map(|()| none(py))
+            }
+            (Model::DelItem, [owner, key]) => {
+                self.set_item(frame, *owner, *key, None).map(|()| none(py))
+            }
             (Model::Contains, [container, item]) => {
-                let found = self.contains_item(frame, *container, *item)?;
-                Ok(PyBool::new(frame.py(), found).to_owned().into_any())
+                self.contains_item(frame, *container, *item).map(|found| truth(py, found))
             }
-            (Model::DictSlotRead, [dict, key, ..]) => {
-                let gets = heap::callable_name(callable) != "__contains__";
-                let own = self.note(frame, |state| {
-                    let value = heap::dict_get(*dict, *key);
-                    if !gets {
-                        return state.asks_key(*dict, *key, value).map(|()| None);
-                    }
-                    if let Some(value) = &value
-                        && state.takes_stand_ins(*dict)
-                        && state.is_plain_key(*key)
-                        && let Some(own) =
-                            state.read_slot_value(*dict, *key, value.as_borrowed())?
-                    {
-                        return Ok(Some(own));
-                    }
-                    state.read_key(*dict, *key, value).map(|()| None)
-                });
-                own.flatten().map_or_else(native, Ok)
-            }
-            (Model::DictRead, [dict, ..]) => {
-                self.note(frame, |state| {
-                    state.moving(|state| state.adopt_dict(*dict))?;
-                    args[1..].iter().try_for_each(|arg| state.adopt_deep(*arg))
-                });
-                self.registered(frame, native)
-            }
-            (Model::SequenceRead, _) => {
-                self.note(frame, |state| {
-                    args.iter().try_for_each(|arg| {
-                        state.adopt_deep(*arg)?;
-                        if holds_tensor(state, *arg) {
-                            let detail = format!("{} with tensors", heap::name_of(callable));
-                            return Err((Reason::DataRead, detail));
-                        }
-                        state.note_equated(*arg);
-                        Ok(())
-                    })
-                });
-                self.registered(frame, native)
-            }
+            (Model::DictSlotRead, [dict, key, ..]) => self.read_dict_key(call, *dict, *key),
+            (Model::DictRead, [dict, others @ ..]) => self.read_dict(call, *dict, others),
+            (Model::SequenceRead, _) => self.read_sequences(call),
             (Model::ContainerWrite, [_, ..]) => self.container_write(call),
-            (Model::New, [class, ..]) => {
-                self.note(frame, |state| {
-                    if state.kind(*class) == Kind::Type {
-                        args[1..].iter().try_for_each(|arg| state.adopt_deep(*arg))
-                    } else {
-                        Err((Reason::OpaqueCall, heap::name_of(callable)))
-                    }
-                });
-                let object = native()?;
-                self.note(frame, |state| {
-                    state.set_fresh(object.as_borrowed());
-                    Ok(())
-                });
-                Ok(object)
-            }
+            (Model::New, [class, given @ ..]) => self.new_object(call, *class, given),
             (Model::Draw, [generator, args @ ..]) => {
                 self.draw(frame, callable, *generator, args, native)
             }
@@ -197,36 +118,13 @@ impl Recorder {
                 }
                 self.registered(frame, native)
             }
-            (Model::SetItem, [owner, key, value]) => {
-                self.set_item(frame, *owner, *key, Some(*value))?;
-                Ok(frame.py().None().into_bound(frame.py()))
-            }
-            (Model::DelItem, [owner, key]) => {
-                self.set_item(frame, *owner, *key, None)?;
-                Ok(frame.py().None().into_bound(frame.py()))
-            }
             (Model::Call, [function, args @ ..]) => self.call_object(call.with(*function, args)),
             // What is put in by a function is told of matches.
             (Model::Substitute, [_, text, ..]) if is_str(*text) => self.pure_call(call),
             (Model::IsSame { inverted }, [left, right]) => {
-                let same = self.same(frame, *left, *right) != inverted;
-                Ok(PyBool::new(frame.py(), same).to_owned().into_any())
+                Ok(truth(py, self.same(frame, *left, *right) != inverted))
             }
             (Model::Reduce, [object, ..]) => self.reduce(frame, *object, args, native),
-            (Model::ObjectSetAttr, [owner, name, value]) if is_str(*name) => {
-                let name = heap::interned(*name);
-                self.generic_set_attr(frame, *owner, name.as_borrowed(), Some(*value))?;
-                Ok(frame.py().None().into_bound(frame.py()))
-            }
-            (Model::ObjectDelAttr, [owner, name]) if is_str(*name) => {
-                let name = heap::interned(*name);
-                self.generic_set_attr(frame, *owner, name.as_borrowed(), None)?;
-                Ok(frame.py().None().into_bound(frame.py()))
-            }
-            (Model::ObjectGetAttr, [owner, name]) if is_str(*name) => {
-                let name = heap::interned(*name);
-                self.generic_attr_value(frame, *owner, name.as_borrowed())
-            }
             (Model::StateSwitch, _) => self.state_switch(frame, callable, args, native),
             (Model::InferenceEnter, [mode]) => self.enter_inference(frame, callable, *mode, native),
             (Model::InferenceExit, [handle]) => {
@@ -239,11 +137,137 @@ impl Recorder {
             (Model::ContextReset, [variable, token]) => {
                 self.context_reset(frame, *variable, *token, native)
             }
-            _ => {
-                self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
-                native()
-            }
+            _ => self.unknown(call),
         }
+    }
+
+    /// `getattr` and relatives, whose second argument is a text.
+    fn attribute_call<'py>(&self, model: Model, call: Call<'_, 'py>) -> Result<Object<'py>> {
+        let Call { frame, args, .. } = call;
+        let py = frame.py();
+        let name = heap::interned(args[1]);
+        let (owner, name) = (args[0], name.as_borrowed());
+        match (model, &args[2..]) {
+            (Model::GetAttr, []) => self.get_attr(frame, owner, name),
+            (Model::GetAttr, [default]) => {
+                let found = self.get_attr(frame, owner, name);
+                self.or_default(frame, found, || (*default).to_owned())
+            }
+            (Model::HasAttr, []) => {
+                let found = self.get_attr(frame, owner, name).map(|_| truth(py, true));
+                self.or_default(frame, found, || truth(py, false))
+            }
+            (Model::SetAttr, [value]) => {
+                self.set_attr(frame, owner, name, Some(*value)).map(|()| none(py))
+            }
+            (Model::DelAttr, []) => self.set_attr(frame, owner, name, None).map(|()| none(py)),
+            (Model::ObjectGetAttr, []) => self.generic_attr_value(frame, owner, name),
+            (Model::ObjectSetAttr, [value]) => {
+                self.generic_set_attr(frame, owner, name, Some(*value)).map(|()| none(py))
+            }
+            (Model::ObjectDelAttr, []) => {
+                self.generic_set_attr(frame, owner, name, None).map(|()| none(py))
+            }
+            _ => self.unknown(call),
+        }
+    }
+
+    /// A call whose form no row describes ends the trace.
+    fn unknown<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
+        self.stop(call.frame, Reason::OpaqueCall, heap::name_of(call.callable));
+        call.natively()
+    }
+
+    /// A call whose result is new and belongs to the trace.
+    fn fresh<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
+        let object = call.natively()?;
+        self.note(call.frame, |state| {
+            state.set_fresh(object.as_borrowed());
+            Ok(())
+        });
+        Ok(object)
+    }
+
+    /// `type(x)`.
+    fn type_of<'py>(&self, frame: &Frame<'py>, object: Borrowed<'_, 'py>) -> Object<'py> {
+        let ty = object.get_type();
+        self.note(frame, |state| {
+            state.anchor(ty.as_any().as_borrowed());
+            Ok(())
+        });
+        ty.into_any()
+    }
+
+    /// `d.get(k)`, `d[k]`, `k in d`: one slot is read.
+    fn read_dict_key<'py>(
+        &self,
+        call: Call<'_, 'py>,
+        dict: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        let gets = heap::callable_name(call.callable) != "__contains__";
+        let own = self.note(call.frame, |state| {
+            let value = heap::dict_get(dict, key);
+            if !gets {
+                return state.asks_key(dict, key, value).map(|()| None);
+            }
+            if let Some(value) = &value
+                && state.takes_stand_ins(dict)
+                && state.is_plain_key(key)
+                && let Some(own) = state.read_slot_value(dict, key, value.as_borrowed())?
+            {
+                return Ok(Some(own));
+            }
+            state.read_key(dict, key, value).map(|()| None)
+        });
+        own.flatten().map_or_else(|| call.natively(), Ok)
+    }
+
+    /// Methods that read a dictionary as a whole.
+    fn read_dict<'py>(
+        &self,
+        call: Call<'_, 'py>,
+        dict: Borrowed<'_, 'py>,
+        others: &[Borrowed<'_, 'py>],
+    ) -> Result<Object<'py>> {
+        self.note(call.frame, |state| {
+            state.moving(|state| state.adopt_dict(dict))?;
+            others.iter().try_for_each(|other| state.adopt_deep(*other))
+        });
+        self.registered(call.frame, || call.natively())
+    }
+
+    /// Functions that compare what sequences hold.
+    fn read_sequences<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
+        self.note(call.frame, |state| {
+            call.args.iter().try_for_each(|arg| {
+                state.adopt_deep(*arg)?;
+                if holds_tensor(state, *arg) {
+                    let detail = format!("{} with tensors", heap::name_of(call.callable));
+                    return Err((Reason::DataRead, detail));
+                }
+                state.note_equated(*arg);
+                Ok(())
+            })
+        });
+        self.registered(call.frame, || call.natively())
+    }
+
+    /// `object.__new__` and relatives.
+    fn new_object<'py>(
+        &self,
+        call: Call<'_, 'py>,
+        class: Borrowed<'_, 'py>,
+        given: &[Borrowed<'_, 'py>],
+    ) -> Result<Object<'py>> {
+        self.note(call.frame, |state| {
+            if state.kind(class) == Kind::Type {
+                given.iter().try_for_each(|arg| state.adopt_deep(*arg))
+            } else {
+                Err((Reason::OpaqueCall, heap::name_of(call.callable)))
+            }
+        });
+        self.fresh(call)
     }
 
     fn registered<'py>(
@@ -603,6 +627,14 @@ fn takes_keywords(model: Model) -> bool {
 fn is_unwrap(frame: &Frame<'_>) -> bool {
     let code = frame.code();
     heap::text(code.qualname()) == "unwrap" && heap::text(code.filename()).ends_with("/inspect.py")
+}
+
+fn none(py: Python<'_>) -> Object<'_> {
+    py.None().into_bound(py)
+}
+
+fn truth(py: Python<'_>, is_true: bool) -> Object<'_> {
+    PyBool::new(py, is_true).to_owned().into_any()
 }
 
 fn is_str(object: Borrowed<'_, '_>) -> bool {

@@ -14,12 +14,12 @@ use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_graph::{Graph, NodeId, StackId};
-use stator_guards::{Guard, GuardKind, ObjectId, Source, SourceId, Sources, grow_in_leaps};
+use stator_guards::{Guard, GuardKind, ObjectId, SourceId, Sources, grow_in_leaps};
 
 use super::capacity::Room;
 use super::heap;
 use super::kinds::{Kind, Kinds};
-use super::objects::{Adopted, Mark, Objects, canonical_key};
+use super::objects::{Mark, Objects};
 use crate::breaks::{Place, Reason};
 use crate::policy::Policy;
 use crate::recorder::calls::copies::Memo;
@@ -28,11 +28,9 @@ use crate::recorder::calls::signatures::Signatures;
 use crate::recorder::effects::context::Token;
 use crate::recorder::effects::emissions::Emitted;
 use crate::recorder::effects::locks::Claims;
-use crate::recorder::effects::writes::{Effect, KEYS};
+use crate::recorder::effects::writes::Effect;
 use crate::recorder::numbers::symbols::Symbols;
-use crate::recorder::operations::tensors::tensor_guard;
 use crate::recorder::programs::Notes;
-use crate::recorder::reads::identity::is_nan;
 use crate::recorder::reads::lookups::RecentLookups;
 use crate::recorder::reads::members::Members;
 use crate::recorder::reads::only_added::Unread;
@@ -433,320 +431,8 @@ impl State {
         self.here.1 = u32::try_from(unit).unwrap_or(u32::MAX);
     }
 
-    /// A source for an object known by identity: a type, or the entry function.
-    pub fn anchor(&mut self, object: Borrowed<'_, '_>) -> SourceId {
-        if let Some(source) = self.source(object) {
-            return source;
-        }
-        let id = self.objects.intern(object);
-        let source = self.sources.anchor(id, || heap::name_of(object).into());
-        self.set_origin(object, Origin::Source(source));
-        self.objects.mark(object, Mark::ByIdentity);
-        source
-    }
-
-    /// Takes note of an outside object found at `source`: guards what a replay depends on (value,
-    /// type, identity, structure) and gives it its origin.
-    pub fn adopt(&mut self, source: SourceId, object: Borrowed<'_, '_>) -> Result<(), Stop> {
-        if !self.first_seen(source) {
-            return Ok(());
-        }
-        let adopted = self.adopt_new(source, object);
-        if adopted.is_err() {
-            // It isn't guarded, not wholly at least: nobody vouches for it.
-            self.objects.forget_origin(object);
-        }
-        adopted
-    }
-
-    fn adopt_new(&mut self, source: SourceId, object: Borrowed<'_, '_>) -> Result<(), Stop> {
-        let kind = self.kind_alone(object);
-        if kind == Kind::Constant {
-            if !heap::is_constant(object) {
-                return Err((
-                    Reason::Unsupported,
-                    format!("a {} of objects", heap::type_name(object)),
-                ));
-            }
-            if let Some(number) = self.number(object) {
-                // The same object at another source: a replay may find another number there.
-                self.specialise(object.py(), number, "found in two places");
-            }
-            let guard = self.constant_guard(object);
-            self.guard(source, guard);
-            if let Source::Local { .. } = self.sources.get(source) {
-                self.objects.intern(object);
-                let known = *self.constants.entry(object.as_ptr() as usize).or_insert(source);
-                if known != source && !heap::is_shared_constant(object) {
-                    // Recipes take one for the other, and `is` tells them apart.
-                    self.guard(source, GuardKind::SameAs(known));
-                }
-            }
-            return Ok(());
-        }
-        // Outside objects stay alive (and with them their addresses) while the trace goes on. A node's
-        // or a fresh object's entry is that of one that has died since: this one is from outside.
-        let id = match self.objects.adopt(object, source) {
-            Adopted::New(id) => id,
-            Adopted::Before(known) => {
-                self.guard(source, GuardKind::SameAs(known));
-                if !self.unread.is_empty() && !self.is_found_as_set(object) {
-                    self.read_unread(object);
-                }
-                return Ok(());
-            }
-            Adopted::Identical(id) => {
-                self.guard(source, GuardKind::Is(id));
-                return Ok(());
-            }
-        };
-        match kind {
-            Kind::Constant => {}
-            Kind::Tensor => {
-                let Some(mut guard) = tensor_guard(self, object) else {
-                    return Err((Reason::Unsupported, format!("a {}", heap::type_name(object))));
-                };
-                self.loosen(source, object, &mut guard);
-                self.guard(source, GuardKind::Tensor(guard.into()));
-            }
-            Kind::Function if self.is_per_call_function(source, object) => {
-                self.guard_type(source, object);
-                let code = heap::function_code(object).expect("a function has code");
-                let code_source = self.sources.intern(Source::Code(source));
-                let code = self.objects.intern(code.as_borrowed());
-                self.guard(code_source, GuardKind::Is(code));
-                let globals = heap::function_globals(object).expect("a function has globals");
-                let globals_source = self.sources.intern(Source::Globals(source));
-                let globals = self.objects.intern(globals.as_borrowed());
-                self.guard(globals_source, GuardKind::Is(globals));
-            }
-            Kind::Function
-            | Kind::Builtin
-            | Kind::Type
-            | Kind::Module
-            | Kind::Singleton
-            | Kind::TorchCallable
-            | Kind::Code
-            | Kind::Descriptor => {
-                self.objects.mark(object, Mark::ByIdentity);
-                self.guard(source, GuardKind::Is(id));
-            }
-            Kind::List => {
-                self.guard_type(source, object);
-                if self.is_found_to_change() && heap::is_exact_list(object) {
-                    self.leave_unread(source, object);
-                } else {
-                    self.read_elements(source, object, &heap::list_items(object))?;
-                }
-            }
-            Kind::Tuple => {
-                self.guard_type(source, object);
-                let items = heap::tuple_items(object);
-                self.guard(source, GuardKind::Length(items.len()));
-                for (index, item) in items.iter().enumerate() {
-                    let child = self.sources.intern(Source::TupleItem { parent: source, index });
-                    self.adopt(child, item.as_borrowed())?;
-                }
-            }
-            Kind::Object => {
-                self.guard_type(source, object);
-                self.watch_finalizer(object, id, source);
-            }
-            Kind::Dict | Kind::Cell => self.guard_type(source, object),
-            Kind::Set | Kind::FrozenSet => {
-                self.guard_type(source, object);
-                if self.is_found_as_set(object) {
-                    self.leave_unread(source, object);
-                } else {
-                    self.read_elements(source, object, &heap::set_items(object))?;
-                }
-            }
-            Kind::Method => {
-                self.guard_type(source, object);
-                let (function, receiver) = heap::method_parts(object);
-                let child = self.sources.intern(Source::MethodFunc(source));
-                self.adopt(child, function.as_borrowed())?;
-                let child = self.sources.intern(Source::MethodSelf(source));
-                self.adopt(child, receiver.as_borrowed())?;
-            }
-            Kind::Partial => {
-                self.guard_type(source, object);
-                let (function, args, keywords) = heap::partial_parts(object);
-                let child = self.sources.intern(Source::PartialFunc(source));
-                self.adopt(child, function.as_borrowed())?;
-                let child = self.sources.intern(Source::PartialArgs(source));
-                self.adopt(child, args.as_borrowed())?;
-                let child = self.sources.intern(Source::PartialKeywords(source));
-                self.adopt(child, keywords.as_borrowed())?;
-                self.adopt_dict(keywords.as_borrowed())?;
-            }
-            Kind::Iterator | Kind::Super | Kind::Slice | Kind::Opaque => {
-                // Harmless while it is only passed around; each use is a break of its own.
-                self.guard_type(source, object);
-                self.watch_finalizer(object, id, source);
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether a function is likely made anew for each call: found below an argument, with a
-    /// closure. Such a function is guarded by its code and parts, any other by its identity.
-    fn is_per_call_function(&self, source: SourceId, object: Borrowed<'_, '_>) -> bool {
-        heap::has_closure(object) && {
-            let mut at = source;
-            loop {
-                match self.sources.get(at) {
-                    Source::Local { .. } => return true,
-                    other => match other.parent() {
-                        Some(parent) => at = parent,
-                        None => return false,
-                    },
-                }
-            }
-        }
-    }
-
-    fn constant_guard(&mut self, object: Borrowed<'_, '_>) -> GuardKind {
-        if object.is_none() {
-            GuardKind::IsNone
-        } else {
-            GuardKind::Equals(self.objects.intern(object))
-        }
-    }
-
-    /// Guards the exact type of the object at `source`.
-    pub fn guard_type(&mut self, source: SourceId, object: Borrowed<'_, '_>) {
-        let ty = object.get_type();
-        let id = self.objects.intern_type(ty.as_any().as_borrowed());
-        self.guard(source, GuardKind::TypeIs(id));
-    }
-
-    /// Reads a slot of a dictionary: guards it if the dictionary is from outside and this trace did
-    /// not write the slot. `value` is what the slot holds now, and what who reads it gets.
-    pub fn read_dict_slot(
-        &mut self,
-        dict: Borrowed<'_, '_>,
-        key: Borrowed<'_, '_>,
-        value: Option<Borrowed<'_, '_>>,
-    ) -> Result<(), Stop> {
-        self.read_slot(dict, key, value, false)
-    }
-
-    /// As [`State::read_dict_slot`]. `stands_in`: who reads it takes what stands for a number, or only asks
-    /// whether there is a value.
-    pub fn read_slot(
-        &mut self,
-        dict: Borrowed<'_, '_>,
-        key: Borrowed<'_, '_>,
-        value: Option<Borrowed<'_, '_>>,
-        stands_in: bool,
-    ) -> Result<(), Stop> {
-        let Some(parent) = self.source(dict) else { return Ok(()) };
-        let key = self.objects.canonical(key);
-        let slot = (dict.as_ptr() as usize, key.as_ptr() as usize);
-        let slots = &mut self.read_slots;
-        grow_in_leaps(slots.len(), slots.capacity(), |more| slots.reserve(more));
-        if self.written.contains_key(&slot) {
-            // It holds what the trace put there.
-            return Ok(());
-        }
-        if !slots.insert(slot) {
-            if !stands_in && !self.is_lent(dict, key.as_borrowed()) {
-                self.fix_slot(dict.py(), slot);
-            }
-            return Ok(());
-        }
-        if is_nan(key.as_borrowed()) {
-            return Err(nan_key());
-        }
-        let by_value =
-            heap::is_constant(key.as_borrowed()) || self.is_identity_guarded(key.as_borrowed());
-        if !by_value {
-            // Equality and hash of the key may be a user's: the keys as a whole, by identity.
-            self.adopt_keys(dict)?;
-        }
-        let id = self.objects.intern(key.as_borrowed());
-        match value {
-            Some(value) => {
-                let text = self.objects.repr(id, key.as_borrowed());
-                // Each slot comes here once.
-                let source = self.sources.new_dict_item(parent, id, text);
-                if stands_in && self.takes_number(source, value, false) {
-                    self.adopt_number(source, value, false);
-                    let symbols = self.symbols.as_mut().expect("just adopted");
-                    symbols.add_slot_source(slot, source);
-                    return Ok(());
-                }
-                if stands_in && self.adopt_tuple(source, value, false)?.is_some() {
-                    let symbols = self.symbols.as_mut().expect("just adopted");
-                    symbols.add_slot_source(slot, source);
-                    return Ok(());
-                }
-                self.adopt(source, value)
-            }
-            None => {
-                if !self.objects.is_marked(dict.as_ptr() as usize, Mark::Keyed) {
-                    let text = self.objects.repr(id, key.as_borrowed());
-                    self.guard(parent, GuardKind::KeyAbsent { key: id, text });
-                }
-                Ok(())
-            }
-        }
-    }
-
-    /// Guards the keys of an outside dictionary in iteration order.
-    pub fn adopt_keys(&mut self, dict: Borrowed<'_, '_>) -> Result<(), Stop> {
-        let Some(source) = self.source(dict) else { return Ok(()) };
-        if !self.objects.mark(dict, Mark::Keyed) {
-            return Ok(());
-        }
-        self.read_slots.insert((dict.as_ptr() as usize, KEYS));
-        let mut ids = Vec::new();
-        for (key, _) in heap::dict_items(dict) {
-            let key = canonical_key(key.as_borrowed());
-            self.adopt_key(key.as_borrowed())?;
-            ids.push(self.objects.intern(key.as_borrowed()));
-        }
-        self.guard(source, GuardKind::DictKeys(ids.into()));
-        Ok(())
-    }
-
-    /// Vouches for a dictionary's key: constants need nothing, others are known by identity.
-    fn adopt_key(&mut self, key: Borrowed<'_, '_>) -> Result<(), Stop> {
-        match self.kind(key) {
-            Kind::Constant if is_nan(key) => Err(nan_key()),
-            Kind::Constant => Ok(()),
-            Kind::Tuple => heap::tuple_items(key)
-                .iter()
-                .try_for_each(|item| self.adopt_key(item.as_borrowed())),
-            Kind::Function
-            | Kind::Builtin
-            | Kind::Type
-            | Kind::Module
-            | Kind::Singleton
-            | Kind::TorchCallable => {
-                self.anchor(key);
-                Ok(())
-            }
-            _ if self.origin(key).is_some() => Ok(()),
-            _ => Err((Reason::Unsupported, "a dictionary with objects as keys".into())),
-        }
-    }
-
-    /// Guards an outside dictionary as a whole: keys in order, and every value.
-    pub fn adopt_dict(&mut self, dict: Borrowed<'_, '_>) -> Result<(), Stop> {
-        if self.source(dict).is_none() {
-            return Ok(());
-        }
-        self.adopt_keys(dict)?;
-        for (key, value) in heap::dict_items(dict) {
-            self.adopt_value(dict, key.as_borrowed(), value.as_borrowed())?;
-        }
-        Ok(())
-    }
-
     /// Whether nothing was found at a source yet.
-    fn first_seen(&mut self, source: SourceId) -> bool {
+    pub fn first_seen(&mut self, source: SourceId) -> bool {
         if self.seen.len() <= source.index() {
             self.seen.resize(self.sources.len(), false);
         }
@@ -782,11 +468,6 @@ impl State {
         };
         self.input_versions.iter().filter_map(changed).collect()
     }
-}
-
-/// Two that look the same are two keys, and which one is found depends on their identity.
-fn nan_key() -> Stop {
-    (Reason::Identity, "a NaN as key".into())
 }
 
 /// The unit that a frame stands at.

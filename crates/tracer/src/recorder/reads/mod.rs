@@ -4,7 +4,7 @@
 //! finds the same. It never changes anything. What can't be guarded isn't followed: the room says so by
 //! a [`Stop`](super::Stop), and the trace ends before the instruction.
 //!
-//! Lookups come in layers: `lookups` and `descriptors` find, `attributes`, `class_attributes`, `members` and
+//! `found` guards an object by what it is. Lookups come in layers: `lookups` and `descriptors` find, `attributes`, `class_attributes`, `members` and
 //! `instance_dicts` read, `items` and `protocols` take what Python's protocols give. `whole_containers`
 //! guards what C code is about to read, `only_added` puts that off for containers that are only added to.
 
@@ -13,6 +13,7 @@ pub(super) mod attributes;
 pub(super) mod class_attributes;
 pub(super) mod compared;
 pub(super) mod descriptors;
+pub(super) mod found;
 pub(super) mod getters;
 pub(super) mod identity;
 pub(super) mod instance_dicts;
