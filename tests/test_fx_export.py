@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from stator import _backends
-from stator._fx import Reference as R
-from stator._fx import graph_module
+from stator._fx.graphs import Reference as R
+from stator._fx.graphs import graph_module
 from stator.errors import BackendError, InternalError, OptionError
 
 TRACE = '  File "example.py", line 5, in mse\n    z = (x - y) ** 2\n'

@@ -101,6 +101,17 @@ PURE = (
 )
 INTERPRETER = {"pyo3", "pyo3-ffi", "pyo3-build-config"}
 
+# The rooms of the Python package, from above to below, and what is in each: modules and folders. What users, pickles and
+# printed graphs name has to be found by the name it has, so modules with such names don't move into folders.
+PYTHON = {
+    "testing": "_testing",
+    "programs": "_local_computations programs _program_tracing",
+    "compiling": "_compile _module _ran _targets _settings",
+    "backends": "_backends _fx",
+    "steering": "_steering _disable _dynamic",
+    "telling": "_logs _config _warnings",
+    "errors": "_internal errors _suggest _interpreter",
+}
 # What each Python module may import from the package, itself and `_stator` (the native module,
 # below all of them) aside. A module is below those that import it, so there is no cycle.
 MODULES = {
@@ -111,45 +122,50 @@ MODULES = {
     "_internal": {"errors"},
     "_config": {"_suggest", "errors"},
     "_logs": {"_suggest", "_warnings", "errors"},
-    "_fx": {"errors"},
-    "_assumptions": set(),
-    "_symbolic_backend": {"_assumptions", "_fx"},
-    "_backends": {"_fx", "_internal", "_suggest", "_symbolic_backend", "errors"},
+    "_fx": set(),
+    "_fx.graphs": {"_fx", "errors"},
+    "_fx.assumptions": set(),
+    "_fx.symbolic": {"_fx.assumptions", "_fx.graphs"},
+    "_fx.custom_operators": set(),
+    "_backends": {"_fx.graphs", "_fx.symbolic", "_internal", "_suggest", "errors"},
     "_settings": {"_backends", "_config", "errors"},
     "_disable": {"_suggest", "errors"},
     "_dynamic": {"_suggest", "errors"},
-    "_custom_operators": set(),
     "_steering": {"_suggest", "errors"},
     "_targets": {"_logs", "_module", "_settings", "_suggest", "errors"},
     "_module": {"_ran", "_settings", "_targets", "_warnings"},
     "_compile": {"_settings", "_suggest", "_targets", "errors"},
     "_testing": {"errors"},
     "_ran": set(),
-    "_program_table": set(),
-    "_program_autograd": set(),
-    "_program_indexing": set(),
-    "_program_tracing": {
-        "_program_autograd",
-        "_program_indexing",
-        "_program_table",
-        "_suggest",
-        "errors",
+    "_program_tracing": {"_suggest", "errors"},
+    "_program_tracing.table": set(),
+    "_program_tracing.autograd": set(),
+    "_program_tracing.indexing": set(),
+    "_program_tracing.tracing": {
+        *("_program_tracing", "_program_tracing.autograd", "_program_tracing.indexing"),
+        *("_program_tracing.table", "_suggest", "errors"),
     },
-    "programs": {"_program_table", "_program_tracing", "_suggest", "errors"},
-    "_local_computations": {"_program_tracing", "_suggest", "programs"},
+    "programs": {
+        *("_program_tracing", "_program_tracing.table", "_program_tracing.tracing"),
+        *("_suggest", "errors"),
+    },
+    "_local_computations": {"_program_tracing.tracing", "_suggest", "programs"},
 }
 NATIVE = "_stator"
 
 # Imports inside functions, each with its reason; all others stand at the top of their file.
 LATE_IMPORTS = {
     ("_targets.py", "stator._module"): "needs torch, and Stator can be imported without it",
-    ("_backends.py", "stator._fx"): "needs torch",
-    ("_backends.py", "stator._symbolic_backend"): "needs torch",
+    ("_backends.py", "stator._fx.graphs"): "needs torch",
+    ("_backends.py", "stator._fx.symbolic"): "needs torch",
     ("_dynamic.py", "torch"): "Stator can be imported without it",
     ("_local_computations.py", "ml_dtypes"): "brings types that few need",
     ("_backends.py", "torch._dynamo.backends.registry"): "needs torch; seconds to import",
     ("_backends.py", "torch._inductor"): "needs torch; seconds to import",
-    ("framework.py", "stator.federated"): "it needs asyncio, which takes longer than all else",
+    (
+        "framework.py",
+        "stator.federated._execution_contexts",
+    ): "it needs asyncio, which takes longer than all else",
 }
 
 MAX_LINES = 800
@@ -217,11 +233,15 @@ def imports(tree: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
                 yield alias.name, node
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute"
-            if node.module == "stator":
-                for alias in node.names:
-                    yield f"stator.{alias.name}", node
-            else:
-                yield node.module or "", node
+            module = node.module or ""
+            for name in dict.fromkeys(f"{module}.{alias.name}" for alias in node.names):
+                yield name if is_module(name) else module, node
+
+
+def is_module(name: str) -> bool:
+    """Whether a module of the package has this full name."""
+    path = PACKAGE.parent / name.replace(".", "/")
+    return path.is_dir() or path.with_suffix(".py").exists()
 
 
 def modules() -> Iterator[tuple[Path, ast.Module]]:
@@ -230,16 +250,42 @@ def modules() -> Iterator[tuple[Path, ast.Module]]:
         yield path, ast.parse(path.read_text())
 
 
+def edges() -> dict[str, set[str]]:
+    """What each module of the package imports of it, `_stator`, the root and `federated` aside."""
+    found = {}
+    for path, tree in modules():
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        module = ".".join(part for part in parts if part != "__init__")
+        if module and parts[0] != "federated":
+            used = {
+                name.removeprefix("stator.")
+                for name, _ in imports(tree)
+                if name.startswith("stator.")
+            }
+            found[module] = {name for name in used if name.split(".")[0] != NATIVE}
+    return found
+
+
 def test_python_modules_import_modules_below() -> None:
-    ours = [(path, tree) for path, tree in modules() if "federated" not in path.parts]
-    found = {path.stem for path, _ in ours} - {"__init__"}
-    assert found <= MODULES.keys(), f"say in MODULES what {found - MODULES.keys()} may import"
-    for path, tree in ours:
-        if path.stem == "__init__":
-            continue
-        used = {name.split(".")[1] for name, _ in imports(tree) if name.startswith("stator.")}
-        wrong = used - MODULES[path.stem] - {NATIVE}
-        assert not wrong, f"{path.name} may not import {', '.join(sorted(wrong))}"
+    found = edges()
+    assert found.keys() == MODULES.keys(), "say in MODULES what each module may import"
+    for module, used in found.items():
+        wrong = used - MODULES[module]
+        assert not wrong, f"{module} may not import {', '.join(sorted(wrong))}"
+
+
+def test_rooms_of_the_python_package_use_rooms_below() -> None:
+    floor = {name: level for level, room in enumerate(PYTHON.values()) for name in room.split()}
+    found = edges()
+    assert floor.keys() == {module.split(".")[0] for module in found}, "say in PYTHON where it is"
+    for module, used in found.items():
+        level = floor[module.split(".")[0]]
+        up = [name for name in used if floor.get(name.split(".")[0], -1) < level]
+        assert not up, f"{module} is below {', '.join(sorted(up))}"
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    for room, names in PYTHON.items():
+        shown = ", ".join(f"`{name}`" for name in names.split())
+        assert f"| {room} | {shown} |" in text, f"the map shows another room {room}"
 
 
 def test_the_federated_package_is_names_of_the_native_module() -> None:

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import stator
-from stator import _fx
+from stator._fx import graphs
 
 ROWS = ["output", "placeholder", "get_attr", "call_function", "call_method", "getattr", "getitem"]
 GENERATED = ["self", "wrap", "root", "forward", "_rf", "_rf_mul", "_constant_0", "_constant_1"]
@@ -205,11 +205,11 @@ def test_builtins_added_by_the_program_rename_a_node_only():
     try:
         rows = [
             ("placeholder", "l_x_", "L['x']", (), {}, None),
-            ("call_function", "added", torch.neg, (_fx.Reference("l_x_"),), {}, None),
-            ("call_function", "added_1", torch.abs, (_fx.Reference("added"),), {}, None),
-            ("output", "output", "output", ((_fx.Reference("added_1"),),), {}, None),
+            ("call_function", "added", torch.neg, (graphs.Reference("l_x_"),), {}, None),
+            ("call_function", "added_1", torch.abs, (graphs.Reference("added"),), {}, None),
+            ("output", "output", "output", ((graphs.Reference("added_1"),),), {}, None),
         ]
-        module = _fx.graph_module(rows, [torch.ones(2)])
+        module = graphs.graph_module(rows, [torch.ones(2)])
     finally:
         del reserved["added"]
     module.graph.lint()

@@ -22,7 +22,7 @@ from stator.errors import BackendError, InternalError, OptionError
 if TYPE_CHECKING:
     import torch.fx
 
-    from stator._fx import Code, Row
+    from stator._fx.graphs import Code, Row
 
 __all__ = ["list_backends", "register_backend", "resolve_backend"]
 
@@ -30,8 +30,8 @@ Backend: TypeAlias = "Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[.
 """What users write. The callable it returns takes the graph's inputs and returns its outputs."""
 
 Prepared: TypeAlias = "Callable[[Sequence[Row], Sequence[Any]], Callable[..., Any] | Code]"
-"""What the native side asks, with a description of the graph (`stator._fx`) and example inputs.
-Code that doesn't serve all inputs that the graph does says so."""
+"""What the native side asks, with a description of the graph (`stator._fx.graphs`) and example
+inputs. Code that doesn't serve all inputs that the graph does says so."""
 
 EAGER = "eager"
 
@@ -183,10 +183,10 @@ def _compile(
     description: Sequence[Row],
     example_inputs: Sequence[Any],
 ) -> Callable[..., Any] | Code:
-    from stator._fx import graph_module
+    from stator._fx.graphs import graph_module
 
     if is_torch:
-        from stator._symbolic_backend import compile_symbolic, is_symbolic
+        from stator._fx.symbolic import compile_symbolic, is_symbolic
 
         if is_symbolic(description):
             return compile_symbolic(name, compile_module, description, example_inputs)

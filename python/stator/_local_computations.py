@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from stator._program_tracing import Tracing, rebuilt
+from stator._program_tracing.tracing import Tracing, rebuilt
 from stator._stator import federated as _federated
 from stator._suggest import describe
 from stator.programs import Structure, TensorProgram, TensorSpec

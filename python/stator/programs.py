@@ -18,8 +18,9 @@ from typing import Any
 import torch
 
 from stator import _stator
-from stator._program_table import resolve
-from stator._program_tracing import TensorSpec, Tracing
+from stator._program_tracing import TensorSpec
+from stator._program_tracing.table import resolve
+from stator._program_tracing.tracing import Tracing
 from stator._suggest import describe
 from stator.errors import ProgramInputError
 

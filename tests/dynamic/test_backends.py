@@ -152,7 +152,7 @@ def test_floats_are_read_as_they_are(compilations: list[int]) -> None:
     ],
 )
 def test_guards_of_a_shape_environment_as_trees(printed: str, tree: Any) -> None:
-    from stator._assumptions import assumption
+    from stator._fx.assumptions import assumption
 
     assert assumption(printed) == tree
 

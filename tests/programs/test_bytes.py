@@ -17,7 +17,7 @@ from programs.common import I64, random, spec
 from torch import nn
 
 from stator import _stator
-from stator._program_table import name_of, resolve
+from stator._program_tracing.table import name_of, resolve
 from stator.programs import TensorProgram, TensorSpec
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -211,7 +211,7 @@ def test_aten_operators() -> None:
 
 
 def test_every_name_is_its_objects() -> None:
-    from stator._program_table import _table
+    from stator._program_tracing.table import _table
 
     by_name, by_object = _table()
     assert len(by_name) > 1000

@@ -158,7 +158,8 @@ impl LinkedProgram {
             let stack = places.get(&node)?.iter();
             let stack: Vec<_> =
                 stack.map(|place| (&place.file, place.line, &place.function)).collect();
-            let describe = py.import("stator._program_tracing").ok()?.getattr("described").ok()?;
+            let describe =
+                py.import("stator._program_tracing.tracing").ok()?.getattr("described").ok()?;
             describe.call1((stack,)).ok()?.extract().ok()
         })
     }
@@ -212,7 +213,7 @@ pub fn trace<'py>(
     let py = function.py();
     let without_frames = |error: &PyErr| error.set_traceback(py, None);
     traced::check_modes(py)?;
-    let begin = py.import("stator._program_tracing")?.getattr("Tracing")?;
+    let begin = py.import("stator._program_tracing.tracing")?.getattr("Tracing")?;
     let tracing = begin.call1((function, specs, kwargs)).inspect_err(without_frames)?;
     let Built { program, constants, places } = traced::trace(&tracing)?;
     let made = py.import("stator.programs")?.getattr("made")?;

@@ -39,7 +39,7 @@ pub trait Names {
 }
 
 impl Assumptions {
-    /// Reads the trees of `stator._assumptions`, which hold for these inputs.
+    /// Reads the trees of `stator._fx.assumptions`, which hold for these inputs.
     ///
     /// # Errors
     /// If they aren't such trees.

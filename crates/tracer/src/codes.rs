@@ -96,7 +96,7 @@ impl Codes {
 }
 
 impl Code {
-    /// What a backend returned for these inputs: a callable, or a `stator._fx.Code` that says what it
+    /// What a backend returned for these inputs: a callable, or a `stator._fx.graphs.Code` that says what it
     /// assumes.
     ///
     /// # Errors
@@ -107,7 +107,7 @@ impl Code {
         inputs: &[Borrowed<'_, '_>],
         traced: &Traced,
     ) -> PyResult<Self> {
-        let class = modules::import(made.py(), "stator._fx")?.getattr("Code")?;
+        let class = modules::import(made.py(), "stator._fx.graphs")?.getattr("Code")?;
         if !made.get_type().is(&class) {
             let (callable, backend) = (made.clone().unbind(), String::new());
             return Ok(Self { callable, backend, sharing, assumptions: Assumptions::default() });

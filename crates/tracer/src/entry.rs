@@ -402,7 +402,7 @@ impl Entry {
             Search::Missing => {}
         }
         faults::at(Stage::Export)?;
-        let reference = modules::import(py, "stator._fx")?.getattr("Reference")?;
+        let reference = modules::import(py, "stator._fx.graphs")?.getattr("Reference")?;
         let places = Places { py, codes: &self.traced.codes };
         let description = {
             let _deferred = Deferred::new(py);

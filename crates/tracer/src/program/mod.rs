@@ -4,7 +4,7 @@
 //! its notes into a [`stator_graph::program::Program`]; `link` makes that run.
 //!
 //! What PyTorch offers for tensors without data is the business of the Python side
-//! (`stator/_program_tracing.py`). It is handed to [`trace`] as an object with these attributes:
+//! (`stator/_program_tracing/tracing.py`). It is handed to [`trace`] as an object with these attributes:
 //! `function`, `args`, `kwargs` (what is called), `inputs` (a list of the tensors in it), `names` (how they are printed),
 //! `containers` (a list of what they stand in), `takes` (their
 //! structure, see [`tree`]), `default_dtype`; those that [`crate::program_rules::Rules`] reads; and methods `enter`, `leave`,

@@ -1,4 +1,4 @@
-//! A graph described to Python, for `stator._fx`, which makes a `torch.fx.GraphModule` of it.
+//! A graph described to Python, for `stator._fx.graphs`, which makes a `torch.fx.GraphModule` of it.
 //!
 //! The description is a list with one tuple for each node:
 //! `(op, name, target, args, kwargs, stack_trace)`, where

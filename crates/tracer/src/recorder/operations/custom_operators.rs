@@ -1,7 +1,7 @@
 //! Custom operators (`torch.library`): one node each, if their results' metadata follows from their inputs'.
 //!
 //! Nobody has a row for them, and they may do anything. What can be asked is their schema, their tags
-//! and their fake kernel, which is code of the user's: `stator._custom_operators` does. Their
+//! and their fake kernel, which is code of the user's: `stator._fx.custom_operators` does. Their
 //! own code runs natively, and what it reads is its own affair, as it is for PyTorch's tracers.
 
 use pyo3::exceptions::PyException;
@@ -92,7 +92,7 @@ fn foretell<'py>(
     names: Option<Borrowed<'_, 'py>>,
 ) -> PyResult<std::result::Result<Foretold<'py>, String>> {
     let py = callable.py();
-    let module = modules::import(py, "stator._custom_operators")?;
+    let module = modules::import(py, "stator._fx.custom_operators")?;
     let keywords = PyDict::new(py);
     let mut positional = args;
     if let Some(names) = names {

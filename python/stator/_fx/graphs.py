@@ -11,13 +11,14 @@ from __future__ import annotations
 import dataclasses
 import enum
 import keyword
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import torch
 import torch.fx
 from torch.fx.node import map_aggregate
 
+from stator._fx import _call
 from stator.errors import InternalError
 
 Row: TypeAlias = tuple[str, str, Any, tuple[Any, ...], dict[str, Any], str | None]
@@ -34,7 +35,7 @@ class Reference:
 @dataclasses.dataclass(frozen=True, slots=True)
 class Code:
     """What a backend has made of a graph with symbols: what runs it, the backend's name, and which
-    conditions on the numbers in the inputs have to hold (`stator._assumptions`)."""
+    conditions on the numbers in the inputs have to hold (`stator._fx.assumptions`)."""
 
     run: Callable[..., Any]
     backend: str
@@ -64,10 +65,6 @@ tensors, functions) become attributes of the module."""
 def _is_plain_keyword(name: str) -> bool:
     """Whether source code can name an argument so: `f(**{"class": x})` names one as it can't."""
     return name.isascii() and name.isidentifier() and not keyword.iskeyword(name)
-
-
-def _call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    return function(*args, **kwargs)
 
 
 def _kind(example: Any) -> type:

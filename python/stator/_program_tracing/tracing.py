@@ -26,12 +26,12 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary, WeakTensorKeyDictionary
 
-from stator import _program_autograd, _program_indexing, _program_table
+from stator._program_tracing import TensorSpec, autograd, indexing, table
 from stator._stator import federated as _federated
 from stator._suggest import describe
 from stator.errors import ProgramError, SpecError
 
-__all__ = ["TensorSpec", "Tracing"]
+__all__ = ["Tracing"]
 
 UNKNOWN = 5040
 """The size that inputs have, while a program is traced, in dimensions whose size is unknown. It is
@@ -40,34 +40,8 @@ divisible by many numbers, because programs split their inputs."""
 _DYNAMIC = "_dynamo_dynamic_indices"  # as `stator._dynamic` marks
 _FOLDER = str(Path(__file__).parent)
 _OWN_FILES = tuple(
-    str(Path(_FOLDER, name))
-    for name in ("_program_autograd.py", "_program_indexing.py", "_program_tracing.py")
+    str(Path(_FOLDER, name)) for name in ("__init__.py", "autograd.py", "indexing.py", "tracing.py")
 )
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class TensorSpec:
-    """The type of a tensor: an element type, and sizes, of which `None` is one that varies."""
-
-    dtype: torch.dtype
-    shape: tuple[int | None, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.dtype, torch.dtype):
-            raise SpecError(f"An element type is a torch.dtype, not {describe(self.dtype)}.")
-        try:
-            shape = tuple(self.shape)
-        except TypeError:
-            raise SpecError(f"A shape is a sequence, not {describe(self.shape)}.") from None
-        for size in shape:
-            if size is not None and (type(size) is not int or size < 0):
-                raise SpecError(f"A size is a number or None, not {describe(size)}.")
-        object.__setattr__(self, "shape", shape)
-
-    def __str__(self) -> str:
-        sizes = ", ".join("?" if size is None else str(size) for size in self.shape)
-        return f"{str(self.dtype).removeprefix('torch.')}[{sizes}]"
-
 
 Tree = tuple[str, str | None, list[tuple[str | None, Any]]] | None
 """A structure: kind, a type's name, fields. `None` is a leaf."""
@@ -173,7 +147,7 @@ class _Watch(TorchDispatchMode):
         mode: Any,
         inputs: Sequence[Any],
         writes: list[str],
-        copies: _program_indexing.Copies,
+        copies: indexing.Copies,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._copies = copies
@@ -264,23 +238,23 @@ def _weak_callbacks() -> list[types.CodeType]:
         WeakIdKeyDictionary(),
         WeakTensorKeyDictionary(),
     ]
-    callbacks = [getattr(table, "_remove", None) for table in tables]
+    callbacks = [getattr(each, "_remove", None) for each in tables]
     return [each.__code__ for each in callbacks if isinstance(each, types.FunctionType)]
 
 
 class Tracing:
     """One trace of a program. The attributes are those that the native side asks for."""
 
-    nodes = _program_autograd.NODES
-    silent = [*_program_autograd.SILENT, *_program_indexing.SILENT]
-    substitutes = _program_autograd.SUBSTITUTES
+    nodes = autograd.NODES
+    silent = [*autograd.SILENT, *indexing.SILENT]
+    substitutes = autograd.SUBSTITUTES
     stand_in = FakeTensor
     views = [_federated.Struct]
-    get_item = staticmethod(_program_indexing.get_item)
-    set_item = staticmethod(_program_indexing.set_item)
+    get_item = staticmethod(indexing.get_item)
+    set_item = staticmethod(indexing.set_item)
     weak_callbacks = _weak_callbacks()
-    name = staticmethod(_program_table.name_of)
-    method = staticmethod(_program_table.is_method)
+    name = staticmethod(table.name_of)
+    method = staticmethod(table.is_method)
 
     def __init__(self, function: Any, specs: Any, kwargs: Any) -> None:
         if not callable(function):
@@ -343,8 +317,8 @@ class Tracing:
 
     def enter(self) -> None:
         """From here on operations run without data."""
-        self._copies = _program_indexing.Copies()
-        self._states.callback(_program_indexing.end, _program_indexing.begin(self._copies))
+        self._copies = indexing.Copies()
+        self._states.callback(indexing.end, indexing.begin(self._copies))
         self._states.callback(setattr, _QUIET, "depth", getattr(_QUIET, "depth", 0))
         _QUIET.depth = getattr(_QUIET, "depth", 0) + 1
         watch = _Watch(self._mode, self.inputs, self.writes, self._copies)

@@ -22,8 +22,8 @@ from torch.fx.experimental.symbolic_shapes import (
     StatelessSymbolicContext,
 )
 
-from stator._assumptions import Tree, assumption
-from stator._fx import Code, Row, graph_module
+from stator._fx.assumptions import Tree, assumption
+from stator._fx.graphs import Code, Row, graph_module
 
 __all__ = ["compile_symbolic", "is_symbolic"]
 
