@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 import time
@@ -13,6 +14,8 @@ import pytest
 import torch
 from differential.support import api
 from torch import Tensor, nn
+
+import stator
 
 THREADS = 8
 CALLS = 200
@@ -295,3 +298,36 @@ def test_calls_finish_while_another_thread_records_slowly() -> None:
     leave.set()
     thread.join(timeout=30)
     assert spent < 10
+
+
+@pytest.mark.skipif(api.PLAIN, reason="nothing is recorded")
+def test_who_ends_a_recording_leaves_that_of_another_thread_alone() -> None:
+    """Collections, and the callbacks they call, stay off until the last of two recordings has ended."""
+    began, ended = threading.Event(), threading.Event()
+    collects = []
+
+    @stator.allow_in_graph
+    def ends_first(x: Tensor) -> Tensor:
+        began.wait(timeout=30)
+        return x + 1
+
+    @stator.allow_in_graph
+    def ends_last(x: Tensor) -> Tensor:
+        began.set()
+        ended.wait(timeout=30)
+        collects.append(gc.isenabled())
+        return x + 2
+
+    first, last = api.compile(lambda x: ends_first(x)), api.compile(lambda x: ends_last(x))
+    x = torch.ones(3)
+
+    def run() -> None:
+        assert torch.equal(first(x), x + 1)
+        ended.set()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert torch.equal(last(x), x + 2)
+    thread.join()
+    assert collects == [False]
+    assert gc.isenabled()

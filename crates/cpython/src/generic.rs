@@ -1,6 +1,9 @@
 //! CPython's generic machinery below the syntax level: generic attribute access, `tp_new`,
 //! descriptors, method definitions, the error indicator.
 
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+
 use pyo3::PyTypeInfo;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -347,23 +350,35 @@ pub fn is_subtype(class: &Bound<'_, PyType>, base: &Bound<'_, PyType>) -> bool {
     unsafe { ffi::PyType_IsSubtype(class.as_type_ptr(), base.as_type_ptr()) != 0 }
 }
 
+/// How many [`WithoutGc`] live, in all threads.
+static PAUSES: AtomicUsize = AtomicUsize::new(0);
+/// Whether collection was on before the first of them.
+static WAS_ON: AtomicBool = AtomicBool::new(false);
+
 /// Turns automatic garbage collection off while it lives, if it was on: a recorded call must not
 /// be interrupted by finalizers of objects that have nothing to do with it, nor PyTorch's code that
 /// holds a lock. Nobody notices as long as the GIL is kept.
-pub struct WithoutGc(bool);
+///
+/// Several threads may record at once: the last one that ends turns collection on again.
+pub struct WithoutGc(());
 
 impl WithoutGc {
     /// Turns collection off.
     #[must_use]
     pub fn new(_py: Python<'_>) -> Self {
         // SAFETY: the GIL is held.
-        Self(unsafe { ffi::PyGC_Disable() } != 0)
+        let was_on = unsafe { ffi::PyGC_Disable() } != 0;
+        // Where somebody has turned it on since the first pause began, it stays so in the end.
+        if PAUSES.fetch_add(1, Relaxed) == 0 || was_on {
+            WAS_ON.store(was_on, Relaxed);
+        }
+        Self(())
     }
 }
 
 impl Drop for WithoutGc {
     fn drop(&mut self) {
-        if self.0 {
+        if PAUSES.fetch_sub(1, Relaxed) == 1 && WAS_ON.load(Relaxed) {
             // SAFETY: made and dropped with the GIL held.
             unsafe { ffi::PyGC_Enable() };
         }
