@@ -25,6 +25,7 @@ use crate::recorder::ending::breaking::EXECUTED;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{ActiveFrame, Caller, Origin, State, unit};
+use crate::recorder::reads::found::Use;
 use crate::recorder::reads::items::is_scalar;
 use crate::recorder::reads::names::variadic_slots;
 use crate::recorder::reads::only_added::only_adds_to;
@@ -634,12 +635,11 @@ impl Recorder {
                     continue;
                 };
                 state.locate_unit(first_use);
-                state.only_changed = only_adds_to(frame, index);
+                let used = Use { only_adds: only_adds_to(frame, index), ..state.moving() };
                 if variadic.contains(&index) {
                     state.variadic.push(source);
                 }
-                let adopted = state.moving(|state| state.adopt_root(source, value, Some(index)));
-                state.only_changed = false;
+                let adopted = state.adopt_root(used, source, value, Some(index));
                 if let Some(own) = adopted? {
                     let own = own.bind_borrowed(frame.py());
                     if variadic.contains(&index) {
@@ -653,7 +653,7 @@ impl Recorder {
                     // CPython made `*args` and `**kwargs` for this call: what they hold is from
                     // outside, they themselves aren't.
                     if state.kind(value) == Kind::Dict {
-                        state.moving(|state| state.adopt_dict(value))?;
+                        state.adopt_dict_for(state.moving(), value)?;
                     }
                     state.set_fresh(value);
                 }

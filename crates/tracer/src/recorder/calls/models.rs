@@ -18,6 +18,7 @@ use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State};
 use crate::recorder::operations::tensors::holds_tensor;
+use crate::recorder::reads::found::Use;
 
 impl Recorder {
     /// Calls a modelled function.
@@ -231,7 +232,7 @@ impl Recorder {
         others: &[Borrowed<'_, 'py>],
     ) -> Result<Object<'py>> {
         self.note(call.frame, |state| {
-            state.moving(|state| state.adopt_dict(dict))?;
+            state.adopt_dict_for(state.moving(), dict)?;
             others.iter().try_for_each(|other| state.adopt_deep(*other))
         });
         self.registered(call.frame, || call.natively())
@@ -542,7 +543,13 @@ impl State {
             }
             self.adopt_dict(dict)?;
         }
-        self.read_slot(dict, key, value.as_ref().map(|value| value.as_borrowed()), stands_in)
+        self.read_slot(
+            Use::default(),
+            dict,
+            key,
+            value.as_ref().map(|value| value.as_borrowed()),
+            stands_in,
+        )
     }
 
     /// Whether a dictionary finds a key by its value, or as the object that it is, without code of a

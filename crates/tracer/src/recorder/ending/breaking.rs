@@ -40,6 +40,7 @@ use crate::recorder::notes::capacity::Room;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{ActiveFrame, Caller, State, Stop};
+use crate::recorder::reads::found::Use;
 use crate::recorder::reads::only_added::{adds_to_receiver, only_adds_to};
 use crate::recorder::{Recorder, place};
 use crate::resume::point::{Chain, Key, Spot, Waiting, handled_beyond, roots, slots};
@@ -529,7 +530,7 @@ fn take_roots(
             if !is_read {
                 continue;
             }
-            state.only_changed = match slot.checked_sub(locals) {
+            let only_adds = match slot.checked_sub(locals) {
                 None => {
                     let is_growing =
                         state.kind_alone(*value) == Kind::List || heap::is_deque(*value);
@@ -539,22 +540,22 @@ fn take_roots(
             };
             // A copy that holds symbols would keep what its original holds.
             if state.watch_root(*value) {
-                if state.adopt(source, *value).is_err() {
+                let used = Use { only_adds, ..Use::default() };
+                if state.adopt_for(used, source, *value).is_err() {
                     state.carry(source, *value);
                 }
                 continue;
             }
-            let adopted = state.moving(|state| {
-                if at < innermost && slot < locals {
-                    return state.adopt_waiting_local(source, *value);
-                }
-                if slot < locals {
-                    return state.adopt_root_behind_break(source, *value, Some(slot));
-                }
+            let used = Use { only_adds, ..state.moving() };
+            let adopted = if at < innermost && slot < locals {
+                state.adopt_waiting_local(used, source, *value)
+            } else if slot < locals {
+                state.adopt_root_behind_break(used, source, *value, Some(slot))
+            } else {
                 let depth = standing.waiting.depth.min(frame.stack().len());
                 let is_stacked = at == innermost && slot - locals < depth;
-                state.adopt_stacked(source, *value, is_stacked.then_some(slot))
-            });
+                state.adopt_stacked(used, source, *value, is_stacked.then_some(slot))
+            };
             match adopted {
                 Ok(Some(own)) if slot < locals => {
                     if at < innermost {
@@ -568,7 +569,6 @@ fn take_roots(
             }
         }
     }
-    state.only_changed = false;
     if let Some(handled) = handled {
         let source = state.sources.local(index, || "___handled".into());
         state.watch_root(handled.as_borrowed());

@@ -156,8 +156,6 @@ pub struct State {
     pub distinct: FxHashSet<Slot>,
     /// Containers from outside that were only added to so far.
     pub unread: FxHashMap<usize, Unread>,
-    /// Whether what is found now is an argument that is only added to.
-    pub only_changed: bool,
     /// The tokens that this trace got for writes of context variables.
     pub tokens: Vec<Token>,
     /// The context variables that were reset with tokens from before the trace.
@@ -201,8 +199,6 @@ pub struct State {
     pub policy: Policy,
     /// The symbols, once there is one.
     pub symbols: Option<Box<Symbols>>,
-    /// Whether who reads a slot now takes what stands for a number in its place.
-    pub may_stand_in: bool,
     /// Where a tensor program is traced: what that takes note of.
     pub program: Option<Box<Notes>>,
     /// The sources of `*args` and `**kwargs`.
@@ -256,7 +252,6 @@ impl State {
             protocols: FxHashSet::default(),
             distinct: FxHashSet::default(),
             unread: FxHashMap::default(),
-            only_changed: false,
             tokens: Vec::new(),
             resets: Vec::new(),
             memo: Memo::None,
@@ -277,7 +272,6 @@ impl State {
             carried: FxHashMap::default(),
             policy: Policy::default(),
             symbols: None,
-            may_stand_in: false,
             program: None,
             variadic: smallvec::SmallVec::new(),
         })

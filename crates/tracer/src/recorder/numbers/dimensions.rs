@@ -136,7 +136,7 @@ impl Recorder {
         if moves {
             self.note(frame, |state| {
                 args.iter().try_for_each(|arg| match state.kind_alone(*arg) {
-                    Kind::Dict => state.moving(|state| state.adopt_dict(*arg)),
+                    Kind::Dict => state.adopt_dict_for(state.moving(), *arg),
                     _ => Ok(()),
                 })
             });

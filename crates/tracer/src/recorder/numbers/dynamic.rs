@@ -12,6 +12,7 @@ use super::symbols::{SIZES, Sizes, TensorKey};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Slot, State, Stop};
+use crate::recorder::reads::found::Use;
 use crate::symbolic::Part;
 
 /// What a user said of a tensor's sizes: `stator.mark_dynamic` and such, or PyTorch's functions of these
@@ -223,6 +224,7 @@ impl State {
     /// is counted behind the locals: a number that is to be a symbol gets an object of its own there.
     pub fn adopt_root(
         &mut self,
+        used: Use,
         source: SourceId,
         value: Borrowed<'_, '_>,
         local: Option<usize>,
@@ -230,11 +232,11 @@ impl State {
         let own = if self.takes_number(source, value, true) {
             self.adopt_number(source, value, local.is_none())
         } else if local.is_some()
-            && let Some(copy) = self.adopt_tuple(source, value, false)?
+            && let Some(copy) = self.adopt_tuple(used, source, value, false)?
         {
             copy
         } else {
-            return self.adopt(source, value).map(|()| None);
+            return self.adopt_for(used, source, value).map(|()| None);
         };
         let own = own.unbind();
         if let Some(local) = local {
@@ -248,6 +250,7 @@ impl State {
     /// its own already. Elsewhere a number can't be exchanged: it's a constant.
     pub fn adopt_root_behind_break(
         &mut self,
+        used: Use,
         source: SourceId,
         value: Borrowed<'_, '_>,
         local: Option<usize>,
@@ -256,8 +259,8 @@ impl State {
             return Ok(Some(self.adopt_number(source, value, true).unbind()));
         }
         match local {
-            Some(_) => self.adopt_root(source, value, local),
-            None => self.adopt(source, value).map(|()| None),
+            Some(_) => self.adopt_root(used, source, value, local),
+            None => self.adopt_for(used, source, value).map(|()| None),
         }
     }
 
@@ -265,19 +268,21 @@ impl State {
     /// the frame is the one that goes on: there a number is exchanged as in a local.
     pub fn adopt_stacked(
         &mut self,
+        used: Use,
         source: SourceId,
         value: Borrowed<'_, '_>,
         slot: Option<usize>,
     ) -> Result<Option<Py<PyAny>>, Stop> {
         if slot.is_some() && !self.policy.carries(value) && self.takes_number(source, value, true) {
-            return self.adopt_root(source, value, slot);
+            return self.adopt_root(used, source, value, slot);
         }
-        self.adopt_root_behind_break(source, value, None)
+        self.adopt_root_behind_break(used, source, value, None)
     }
 
     /// As [`State::adopt_root_behind_break`] of a local of a frame that waits for the innermost one.
     pub fn adopt_waiting_local(
         &mut self,
+        used: Use,
         source: SourceId,
         value: Borrowed<'_, '_>,
     ) -> Result<Option<Py<PyAny>>, Stop> {
@@ -285,7 +290,7 @@ impl State {
             let keeps = self.policy.carries(value);
             return Ok(Some(self.adopt_number(source, value, keeps).unbind()));
         }
-        self.adopt(source, value).map(|()| None)
+        self.adopt_for(used, source, value).map(|()| None)
     }
 
     /// What a read of a dictionary's slot gives: the stand-in of a number that is a symbol.
@@ -295,7 +300,8 @@ impl State {
         key: Borrowed<'_, 'py>,
         value: Borrowed<'_, 'py>,
     ) -> Result<Option<Object<'py>>, Stop> {
-        self.moving(|state| state.read_slot(dict, key, Some(value), true))?;
+        let used = self.moving();
+        self.read_slot(used, dict, key, Some(value), true)?;
         let key = self.objects.canonical(key);
         let slot = (dict.as_ptr() as usize, key.as_ptr() as usize);
         let Some(source) = self.symbols.as_ref().and_then(|all| all.slot_source(slot)) else {
@@ -311,13 +317,6 @@ impl State {
     /// outside.
     pub fn takes_stand_ins(&mut self, dict: Borrowed<'_, '_>) -> bool {
         !self.policy.is_static() && self.source(dict).is_some() && self.kind(dict) == Kind::Dict
-    }
-
-    /// A slot that may hold a symbolic number is read by who may not take stand-ins.
-    pub fn reads_slot_natively(&mut self, py: Python<'_>, slot: Slot) {
-        if !self.may_stand_in {
-            self.fix_slot(py, slot);
-        }
     }
 
     /// Fixes the number that a slot held at the start.

@@ -12,6 +12,7 @@ use stator_guards::{GuardKind, Source, SourceId};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State, Stop};
+use crate::recorder::reads::found::Use;
 
 /// What outside containers hold for the time of a trace.
 #[derive(Default)]
@@ -94,34 +95,25 @@ impl Drop for Lending {
 }
 
 impl State {
-    /// Adopts objects for who only moves what they hold: numbers in them may be symbols.
-    pub fn moving<T>(&mut self, adopt: impl FnOnce(&mut Self) -> T) -> T {
-        let before = std::mem::replace(&mut self.may_stand_in, !self.policy.is_static());
-        let adopted = adopt(self);
-        self.may_stand_in = before;
-        adopted
-    }
-
     /// As [`State::adopt`] of a list's element: a number that is to be a symbol, or a tuple with such, is
     /// exchanged.
     pub fn adopt_element(
         &mut self,
+        used: Use,
         list: Borrowed<'_, '_>,
         index: usize,
         source: SourceId,
         item: Borrowed<'_, '_>,
     ) -> Result<(), Stop> {
-        let own = if !self.may_stand_in
-            || self.kind_alone(list) != Kind::List
-            || !heap::is_exact_list(list)
-        {
-            None
-        } else if self.takes_number(source, item, false) {
-            Some(self.adopt_number(source, item, false))
-        } else {
-            self.adopt_tuple(source, item, false)?
-        };
-        let Some(own) = own else { return self.adopt(source, item) };
+        let own =
+            if !used.moves || self.kind_alone(list) != Kind::List || !heap::is_exact_list(list) {
+                None
+            } else if self.takes_number(source, item, false) {
+                Some(self.adopt_number(source, item, false))
+            } else {
+                self.adopt_tuple(used, source, item, false)?
+            };
+        let Some(own) = own else { return self.adopt_for(used, source, item) };
         self.begin_symbols(list.py()).lending.lend(list, Place::Index(index), &own, item);
         Ok(())
     }
@@ -129,17 +121,18 @@ impl State {
     /// As [`State::read_dict_slot`] of a dictionary that is read whole.
     pub fn adopt_value(
         &mut self,
+        used: Use,
         dict: Borrowed<'_, '_>,
         key: Borrowed<'_, '_>,
         value: Borrowed<'_, '_>,
     ) -> Result<(), Stop> {
         // Nothing is put into other dictionaries: C code finds the numbers themselves there.
-        if !self.may_stand_in
+        if !used.moves
             || !heap::is_exact_dict(dict)
             || !self.takes_stand_ins(dict)
             || !key.is_exact_instance_of::<PyString>()
         {
-            return self.read_dict_slot(dict, key, Some(value));
+            return self.read_slot(used, dict, key, Some(value), false);
         }
         if let Some(own) = self.read_slot_value(dict, key, value)?
             && !own.is(value)
@@ -160,11 +153,12 @@ impl State {
     /// numbers of their own, which stands for it. `None`: it wasn't adopted.
     pub fn adopt_tuple<'py>(
         &mut self,
+        used: Use,
         source: SourceId,
         tuple: Borrowed<'_, 'py>,
         is_root: bool,
     ) -> Result<Option<Object<'py>>, Stop> {
-        if !self.may_stand_in || !self.holds_symbols(source, tuple, is_root) {
+        if !used.moves || !self.holds_symbols(source, tuple, is_root) {
             return Ok(None);
         }
         if let Some(known) = self.source(tuple) {
@@ -172,7 +166,7 @@ impl State {
             let copy = symbols.and_then(|symbols| symbols.copies.get(&known));
             let copy = copy.map(|copy| copy.bind(tuple.py()).clone());
             if copy.is_some() {
-                self.adopt(source, tuple)?;
+                self.adopt_for(used, source, tuple)?;
             }
             return Ok(copy);
         }
@@ -187,10 +181,10 @@ impl State {
             let taken = if self.takes_number(child, borrowed, is_root) {
                 Some(self.adopt_number(child, borrowed, false))
             } else {
-                self.adopt_tuple(child, borrowed, is_root)?
+                self.adopt_tuple(used, child, borrowed, is_root)?
             };
             if taken.is_none() {
-                self.adopt(child, borrowed)?;
+                self.adopt_for(used, child, borrowed)?;
             }
             own.push(taken.unwrap_or_else(|| item.clone()));
         }

@@ -16,7 +16,21 @@ use crate::recorder::notes::objects::{Adopted, Mark, canonical_key};
 use crate::recorder::notes::state::{Origin, State, Stop};
 use crate::recorder::operations::tensors::tensor_guard;
 
+/// What who finds an object does with it.
+#[derive(Clone, Copy, Default)]
+pub struct Use {
+    /// It only moves what the object holds: numbers in it may be symbols.
+    pub moves: bool,
+    /// It only adds to the object.
+    pub only_adds: bool,
+}
+
 impl State {
+    /// Who only moves what it finds.
+    pub fn moving(&self) -> Use {
+        Use { moves: !self.policy.is_static(), only_adds: false }
+    }
+
     /// A source for an object known by identity: a type, or the entry function.
     pub fn anchor(&mut self, object: Borrowed<'_, '_>) -> SourceId {
         if let Some(source) = self.source(object) {
@@ -32,10 +46,20 @@ impl State {
     /// Takes note of an outside object found at `source`: guards what a replay depends on (value,
     /// type, identity, structure) and gives it its origin.
     pub fn adopt(&mut self, source: SourceId, object: Borrowed<'_, '_>) -> Result<(), Stop> {
+        self.adopt_for(Use::default(), source, object)
+    }
+
+    /// As [`State::adopt`], for a use that is known.
+    pub fn adopt_for(
+        &mut self,
+        used: Use,
+        source: SourceId,
+        object: Borrowed<'_, '_>,
+    ) -> Result<(), Stop> {
         if !self.first_seen(source) {
             return Ok(());
         }
-        let adopted = self.adopt_new(source, object);
+        let adopted = self.adopt_new(used, source, object);
         if adopted.is_err() {
             // It isn't guarded, not wholly at least: nobody vouches for it.
             self.objects.forget_origin(object);
@@ -43,7 +67,12 @@ impl State {
         adopted
     }
 
-    fn adopt_new(&mut self, source: SourceId, object: Borrowed<'_, '_>) -> Result<(), Stop> {
+    fn adopt_new(
+        &mut self,
+        used: Use,
+        source: SourceId,
+        object: Borrowed<'_, '_>,
+    ) -> Result<(), Stop> {
         let kind = self.kind_alone(object);
         if kind == Kind::Constant {
             return self.adopt_constant(source, object);
@@ -54,7 +83,7 @@ impl State {
             Adopted::New(id) => id,
             Adopted::Before(known) => {
                 self.guard(source, GuardKind::SameAs(known));
-                if !self.unread.is_empty() && !self.is_found_as_set(object) {
+                if !self.unread.is_empty() && !self.is_found_as_set(used, object) {
                     self.read_unread(object);
                 }
                 return Ok(());
@@ -90,10 +119,10 @@ impl State {
             }
             Kind::List => {
                 self.guard_type(source, object);
-                if self.is_found_to_change() && heap::is_exact_list(object) {
+                if self.is_found_to_change(used) && heap::is_exact_list(object) {
                     self.leave_unread(source, object);
                 } else {
-                    self.read_elements(source, object, &heap::list_items(object))?;
+                    self.read_elements(used, source, object, &heap::list_items(object))?;
                 }
             }
             Kind::Tuple => {
@@ -101,7 +130,7 @@ impl State {
                 let items = heap::tuple_items(object);
                 self.guard(source, GuardKind::Length(items.len()));
                 for (index, item) in items.iter().enumerate() {
-                    self.adopt_part(Source::TupleItem { parent: source, index }, item)?;
+                    self.adopt_part(used, Source::TupleItem { parent: source, index }, item)?;
                 }
             }
             Kind::Object => {
@@ -111,25 +140,25 @@ impl State {
             Kind::Dict | Kind::Cell => self.guard_type(source, object),
             Kind::Set | Kind::FrozenSet => {
                 self.guard_type(source, object);
-                if self.is_found_as_set(object) {
+                if self.is_found_as_set(used, object) {
                     self.leave_unread(source, object);
                 } else {
-                    self.read_elements(source, object, &heap::set_items(object))?;
+                    self.read_elements(used, source, object, &heap::set_items(object))?;
                 }
             }
             Kind::Method => {
                 self.guard_type(source, object);
                 let (function, receiver) = heap::method_parts(object);
-                self.adopt_part(Source::MethodFunc(source), &function)?;
-                self.adopt_part(Source::MethodSelf(source), &receiver)?;
+                self.adopt_part(used, Source::MethodFunc(source), &function)?;
+                self.adopt_part(used, Source::MethodSelf(source), &receiver)?;
             }
             Kind::Partial => {
                 self.guard_type(source, object);
                 let (function, args, keywords) = heap::partial_parts(object);
-                self.adopt_part(Source::PartialFunc(source), &function)?;
-                self.adopt_part(Source::PartialArgs(source), &args)?;
-                self.adopt_part(Source::PartialKeywords(source), &keywords)?;
-                self.adopt_dict(keywords.as_borrowed())?;
+                self.adopt_part(used, Source::PartialFunc(source), &function)?;
+                self.adopt_part(used, Source::PartialArgs(source), &args)?;
+                self.adopt_part(used, Source::PartialKeywords(source), &keywords)?;
+                self.adopt_dict_for(used, keywords.as_borrowed())?;
             }
             Kind::Iterator | Kind::Super | Kind::Slice | Kind::Opaque => {
                 // Harmless while it is only passed around; each use is a break of its own.
@@ -163,9 +192,9 @@ impl State {
     }
 
     /// Adopts what an object holds at a source of its own.
-    fn adopt_part(&mut self, source: Source, part: &Object<'_>) -> Result<(), Stop> {
+    fn adopt_part(&mut self, used: Use, source: Source, part: &Object<'_>) -> Result<(), Stop> {
         let source = self.sources.intern(source);
-        self.adopt(source, part.as_borrowed())
+        self.adopt_for(used, source, part.as_borrowed())
     }
 
     /// Guards what makes a function that each call makes anew the same: its code and its globals.
@@ -220,13 +249,14 @@ impl State {
         key: Borrowed<'_, '_>,
         value: Option<Borrowed<'_, '_>>,
     ) -> Result<(), Stop> {
-        self.read_slot(dict, key, value, false)
+        self.read_slot(Use::default(), dict, key, value, false)
     }
 
     /// As [`State::read_dict_slot`]. `stands_in`: who reads it takes what stands for a number, or only asks
     /// whether there is a value.
     pub fn read_slot(
         &mut self,
+        used: Use,
         dict: Borrowed<'_, '_>,
         key: Borrowed<'_, '_>,
         value: Option<Borrowed<'_, '_>>,
@@ -268,12 +298,12 @@ impl State {
                     symbols.add_slot_source(slot, source);
                     return Ok(());
                 }
-                if stands_in && self.adopt_tuple(source, value, false)?.is_some() {
+                if stands_in && self.adopt_tuple(used, source, value, false)?.is_some() {
                     let symbols = self.symbols.as_mut().expect("just adopted");
                     symbols.add_slot_source(slot, source);
                     return Ok(());
                 }
-                self.adopt(source, value)
+                self.adopt_for(used, source, value)
             }
             None => {
                 if !self.objects.is_marked(dict.as_ptr() as usize, Mark::Keyed) {
@@ -326,12 +356,17 @@ impl State {
 
     /// Guards an outside dictionary as a whole: keys in order, and every value.
     pub fn adopt_dict(&mut self, dict: Borrowed<'_, '_>) -> Result<(), Stop> {
+        self.adopt_dict_for(Use::default(), dict)
+    }
+
+    /// As [`State::adopt_dict`], for a use that is known.
+    pub fn adopt_dict_for(&mut self, used: Use, dict: Borrowed<'_, '_>) -> Result<(), Stop> {
         if self.source(dict).is_none() {
             return Ok(());
         }
         self.adopt_keys(dict)?;
         for (key, value) in heap::dict_items(dict) {
-            self.adopt_value(dict, key.as_borrowed(), value.as_borrowed())?;
+            self.adopt_value(used, dict, key.as_borrowed(), value.as_borrowed())?;
         }
         Ok(())
     }

@@ -354,7 +354,7 @@ impl Recorder {
             self.concrete(frame, &[iterable], "the parts of a text");
         }
         self.note(frame, |state| match state.kind(iterable) {
-            Kind::Dict => state.moving(|state| state.adopt_dict(iterable)),
+            Kind::Dict => state.adopt_dict_for(state.moving(), iterable),
             Kind::Iterator if state.origin(iterable) != Some(Origin::Fresh) => {
                 Err((Reason::OutsideIterator, heap::type_name(iterable)))
             }

@@ -78,7 +78,7 @@ impl Recorder {
             }
             let source = state.cell_source(frame, cell)?;
             let held = value.as_ref().map(|value| value.as_borrowed());
-            state.moving(|state| state.read_cell(cell, source, held))?;
+            state.read_cell(cell, source, held)?;
             Ok(state.cell_stand_in(cell))
         });
         own.flatten().or(value)
@@ -205,18 +205,21 @@ impl State {
         source: stator_guards::SourceId,
         value: Option<Borrowed<'_, '_>>,
     ) -> std::result::Result<(), Stop> {
+        let used = self.moving();
         let slot = (cell.as_ptr() as usize, CELL);
         if self.written.contains_key(&slot) || !self.read_slots.insert(slot) {
-            self.reads_slot_natively(cell.py(), slot);
+            if !used.moves {
+                self.fix_slot(cell.py(), slot);
+            }
             return Ok(());
         }
         match value {
             Some(value) => {
                 let contents = self.sources.intern(Source::CellContents(source));
-                if self.may_stand_in && self.takes_number(contents, value, false) {
+                if used.moves && self.takes_number(contents, value, false) {
                     self.adopt_number(contents, value, false);
-                } else if self.adopt_tuple(contents, value, false)?.is_none() {
-                    return self.adopt(contents, value);
+                } else if self.adopt_tuple(used, contents, value, false)?.is_none() {
+                    return self.adopt_for(used, contents, value);
                 }
                 let symbols = self.symbols.as_mut().expect("just adopted");
                 symbols.add_slot_source(slot, contents);

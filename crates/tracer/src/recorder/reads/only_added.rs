@@ -23,6 +23,7 @@ use crate::recorder::effects::writes::CONTENTS;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{State, Stop};
+use crate::recorder::reads::found::Use;
 
 /// A container whose contents aren't guarded.
 pub struct Unread {
@@ -34,8 +35,8 @@ pub struct Unread {
 impl State {
     /// Whether the instruction that finds an object is followed by one that looks up a method that
     /// only adds.
-    pub fn is_found_to_change(&self) -> bool {
-        if self.only_changed {
+    pub fn is_found_to_change(&self, used: Use) -> bool {
+        if used.only_adds {
             return true;
         }
         let (code, unit) = self.here;
@@ -65,8 +66,8 @@ impl State {
     }
 
     /// Whether what a set holds may stay unguarded, as far as the next instruction goes.
-    pub fn is_found_as_set(&self, set: Borrowed<'_, '_>) -> bool {
-        self.is_found_to_change() || (heap::is_exact_set(set) && self.is_found_to_ask())
+    pub fn is_found_as_set(&self, used: Use, set: Borrowed<'_, '_>) -> bool {
+        self.is_found_to_change(used) || (heap::is_exact_set(set) && self.is_found_to_ask())
     }
 
     /// Whether an unread set that the trace hasn't changed holds an element, guarded for that element alone. `None`:
@@ -98,16 +99,15 @@ impl State {
         let Some(unread) = self.unread.remove(&(object.as_ptr() as usize)) else { return };
         let before = heap::tuple_items(unread.before.bind(object.py()).as_any().as_borrowed());
         // The trace may have moved them since: numbers among them are constants.
-        let may_stand_in = std::mem::replace(&mut self.may_stand_in, false);
-        if let Err(stop) = self.read_elements(unread.source, object, &before) {
+        if let Err(stop) = self.read_elements(Use::default(), unread.source, object, &before) {
             self.failure.get_or_insert(stop);
         }
-        self.may_stand_in = may_stand_in;
     }
 
     /// Guards what a list, set or deque holds, and how much a deque may hold.
     pub fn read_elements(
         &mut self,
+        used: Use,
         source: SourceId,
         object: Borrowed<'_, '_>,
         items: &[Object<'_>],
@@ -139,7 +139,7 @@ impl State {
                 _ => Source::DequeItem { parent: source, index },
             };
             let child = self.sources.intern(child);
-            self.adopt_element(object, index, child, item.as_borrowed())?;
+            self.adopt_element(used, object, index, child, item.as_borrowed())?;
         }
         if kind == Kind::List { Ok(()) } else { self.read_max_length(object) }
     }
@@ -152,7 +152,7 @@ impl State {
         }
         let unknown = || (Reason::UnknownOrigin, heap::type_name(deque));
         let source = self.source(deque).ok_or_else(unknown)?;
-        self.read_elements(source, deque, &heap::elements(deque))
+        self.read_elements(Use::default(), source, deque, &heap::elements(deque))
     }
 
     /// Guards `maxlen` of an outside deque.
