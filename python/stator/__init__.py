@@ -36,6 +36,7 @@ from stator._warnings import (
     NeverCalledWarning,
     RecompileLimitWarning,
     StatorWarning,
+    UnknownTorchWarning,
 )
 from stator.errors import (
     DynamicDimensionError,
@@ -60,6 +61,7 @@ __all__ = [
     "StatorError",
     "StatorWarning",
     "Stats",
+    "UnknownTorchWarning",
     "allow_in_graph",
     "assume_constant_result",
     "compile",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 
 from stator.errors import InternalError
@@ -12,9 +13,11 @@ __all__ = [
     "NeverCalledWarning",
     "RecompileLimitWarning",
     "StatorWarning",
+    "UnknownTorchWarning",
     "internal_error",
     "never_called",
     "recompile_limit",
+    "unknown_torch",
 ]
 
 
@@ -36,6 +39,10 @@ class NeverCalledWarning(StatorWarning):
 
 class RecompileLimitWarning(StatorWarning):
     """A function was traced as often as allowed, and runs natively from now on."""
+
+
+class UnknownTorchWarning(StatorWarning):
+    """Stator doesn't find what guards compare in this PyTorch: calls are right, but slower."""
 
 
 def internal_error(function_name: str, file: str, line: int, what: str) -> None:
@@ -80,6 +87,27 @@ def never_called(class_name: str, methods: list[str], file: str, line: int) -> N
         "nor those of the module itself. Call what was returned, or compile what is called: "
         f"module.{first} = stator.compile(module.{first}).",
         NeverCalledWarning,
+        filename=file,
+        lineno=line,
+    )
+
+
+def unknown_torch(file: str, line: int, unfound: list[str], is_native: bool) -> None:
+    """Warns, once per process, of a PyTorch whose insides weren't found.
+
+    `file` and `line` are those of the function that was handed to Stator first; `is_native` says
+    that functions run as plain Python, because tensors can't be read at all.
+    """
+    version = sys.modules["torch"].__version__
+    so = (
+        "functions over tensors run as plain Python"
+        if is_native
+        else "results are right, but guards take longer, because PyTorch's functions are asked"
+    )
+    warnings.warn_explicit(
+        f"Stator didn't find {' and '.join(unfound)} in PyTorch {version}: {so}. "
+        "Stator is developed with PyTorch 2.11.",
+        UnknownTorchWarning,
         filename=file,
         lineno=line,
     )

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use stator_cpython::frame::Frame;
+use stator_cpython::heap::torch;
 use stator_cpython::hook::{self, Active, Evaluated, Evaluator, Suspended, Top};
 use stator_cpython::layout;
 use stator_evaluator::{Plain, Sites, Step, evaluate};
@@ -141,6 +142,18 @@ fn say_spans(spans: Option<[u64; 4]>) {
     stator_tracer::clock::say(spans);
 }
 
+/// From now on nothing of PyTorch's insides is found, if nobody has looked yet.
+#[pyfunction]
+fn hide_torch() {
+    torch::hide();
+}
+
+/// What of PyTorch's insides wasn't found.
+#[pyfunction]
+fn torch_unfound(py: Python<'_>) -> Vec<&'static str> {
+    torch::unfound(py).into_iter().map(torch::Unfound::word).collect()
+}
+
 /// Adds the submodule.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let testing = PyModule::new(module.py(), "testing")?;
@@ -154,5 +167,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     testing.add_function(wrap_pyfunction!(counts, &testing)?)?;
     testing.add_function(wrap_pyfunction!(say_spans, &testing)?)?;
     testing.add_function(wrap_pyfunction!(layout_differences, &testing)?)?;
+    testing.add_function(wrap_pyfunction!(hide_torch, &testing)?)?;
+    testing.add_function(wrap_pyfunction!(torch_unfound, &testing)?)?;
     module.add_submodule(&testing)
 }

@@ -42,6 +42,7 @@ mod lookup;
 mod reports;
 mod resting;
 mod stats;
+mod unknown_torch;
 mod weighing;
 
 use lookup::Found;
@@ -181,6 +182,7 @@ impl Compiled {
             Err(Escape::Raised(error)) => return Err(error),
             Err(Escape::Fault(fault)) => Self::fail(&this, &fault)?,
         }
+        unknown_torch::tell(&this)?;
         Ok(this)
     }
 

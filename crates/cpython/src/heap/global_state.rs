@@ -29,7 +29,7 @@ use std::ffi::{CStr, c_void};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-use super::torch::{C10, CPU, symbol};
+use super::torch::{C10, CPU, is_hidden, symbol};
 use super::{dict, words};
 
 /// Room for the words; the rest stays zero.
@@ -65,6 +65,11 @@ pub fn read(py: Python<'_>) -> Option<Words> {
 #[inline]
 pub fn is(py: Python<'_>, words: &Words) -> bool {
     read(py).is_some_and(|now| now == *words)
+}
+
+/// Whether this PyTorch's state was found.
+pub(super) fn is_found(py: Python<'_>) -> bool {
+    reader(py).is_some()
 }
 
 fn reader(py: Python<'_>) -> Option<&Reader> {
@@ -175,6 +180,9 @@ impl Reader {
     }
 
     fn find(py: Python<'_>) -> PyResult<Option<Self>> {
+        if is_hidden() {
+            return Ok(None);
+        }
         let forward_ad = modules::import(py, "torch.autograd.forward_ad")?.getattr("__dict__")?;
         let torch = modules::import(py, "torch")?;
         let autocast_known =

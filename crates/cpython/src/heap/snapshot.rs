@@ -47,7 +47,7 @@ use pyo3::types::PyType;
 use super::address::AddressMap;
 use super::function::Field;
 use super::member::Member;
-use super::tensor::{CDATA, INLINE_DIMENSIONS, Offsets};
+use super::tensor::{INLINE_DIMENSIONS, Offsets};
 use super::types::DictPlace;
 use super::weak::Liveness;
 use super::{
@@ -701,7 +701,10 @@ impl<'py> Builder<'py> {
         dynamic_stride: impl Fn(usize) -> bool,
     ) -> Result<()> {
         let torch = torch::get(self.py).ok_or(Unwatchable("a tensor without PyTorch"))?;
-        let offsets = torch.offsets.as_ref().ok_or(Unwatchable("a tensor of unknown layout"))?;
+        let unknown = Unwatchable("a tensor of unknown layout");
+        let (Some(essential), Some(offsets)) = (torch.essential, &torch.offsets) else {
+            return Err(unknown);
+        };
         if tensor::impl_address(self.object(node)).is_none() {
             return Err(Unwatchable("not a tensor"));
         }
@@ -711,7 +714,8 @@ impl<'py> Builder<'py> {
         // the verified offsets and which owns its `AutogradMeta`; the number of dimensions is
         // compared before the sizes, a pointer before what it points to.
         unsafe {
-            let implementation = self.word(object.cast(), CDATA as isize) as *const c_void;
+            let implementation =
+                self.word(object.cast(), essential.cdata as isize) as *const c_void;
             self.word(implementation, offsets.key_set as isize);
             self.word(implementation, offsets.dtype as isize);
             let count = self.word(implementation, offsets.sizes as isize) as usize;

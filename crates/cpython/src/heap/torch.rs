@@ -1,20 +1,19 @@
 //! PyTorch as an optional dependency: its libraries' functions, found at first use, and the
-//! offsets of its tensors' fields, verified against what Python code sees.
+//! offsets of its tensors' fields, found by what Python code sees.
 //!
 //! Nothing is linked. Functions come from the libraries that `import torch` has loaded
-//! (`dlopen` with `RTLD_NOLOAD`), offsets from a table of known layouts of which one must agree
-//! with PyTorch's Python attributes on a set of probe tensors. What isn't found or doesn't agree
-//! is absent, and readers take a slower way.
+//! (`dlopen` with `RTLD_NOLOAD`); offsets are looked for in probe tensors, whose attributes Python
+//! tells. What isn't found or doesn't agree is absent, and readers take a slower way.
 
 use crate::modules;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::{tensor, words};
+use super::{global_state, tensor, words};
 
 unsafe extern "C" {
     fn dlopen(name: *const c_char, flags: c_int) -> *mut c_void;
@@ -33,7 +32,9 @@ pub struct Torch {
     constants: [(Py<PyAny>, ConstantType); 6],
     /// Functions of the C++ libraries; all or none.
     pub(super) functions: Option<Functions>,
-    /// Offsets in a tensor, if they could be verified.
+    /// What nothing of a tensor can be read without.
+    pub(super) essential: Option<tensor::Essential>,
+    /// Offsets in a tensor, if they could be found.
     pub(super) offsets: Option<tensor::Offsets>,
     /// Key set bits that only layouts without plain strides have.
     pub(super) sparse_keys: u64,
@@ -45,8 +46,6 @@ pub struct Torch {
     pub(super) python_keys: u64,
     /// Further kinds of tensors: the bits that only they have, and a word for them.
     pub(super) kinds: Vec<(u64, &'static str)>,
-    /// `torch._C._dispatch_keys`, for when there are no offsets.
-    pub(super) dispatch_keys: Py<PyAny>,
 }
 
 /// How constants of a PyTorch type compare.
@@ -75,9 +74,26 @@ pub(super) struct Functions {
     pub sizes: Getter<*const i64>,
     pub strides: Getter<*const i64>,
     pub storage_offset: Getter<i64>,
+    /// Where the elements begin, the storage offset counted in; and the storage's size in bytes.
+    pub data_ptr: Getter<*const c_void>,
+    pub storage_size: Getter<i64>,
+    pub element_size: unsafe extern "C" fn(i32) -> usize,
 }
 
 static TORCH: OnceLock<Torch> = OnceLock::new();
+
+/// Whether a test wants PyTorch's insides not to be found.
+static HIDDEN: AtomicBool = AtomicBool::new(false);
+
+/// From now on nothing of PyTorch's insides is found, in a process that hasn't looked yet: for tests of
+/// the slower ways.
+pub fn hide() {
+    HIDDEN.store(true, Ordering::Relaxed);
+}
+
+pub(super) fn is_hidden() -> bool {
+    HIDDEN.load(Ordering::Relaxed)
+}
 
 /// What is known of PyTorch, once it has been imported.
 #[inline]
@@ -86,6 +102,50 @@ pub fn get(py: Python<'_>) -> Option<&'static Torch> {
         Some(torch) => Some(torch),
         None => start(py),
     }
+}
+
+/// What of this PyTorch isn't read where it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfound {
+    /// Tensors can't be told from other objects, or nothing of them be read.
+    Tensors,
+    /// Functions are asked for tensors' metadata.
+    Fields,
+    /// Python is asked for the state of the process and the thread.
+    State,
+}
+
+impl Unfound {
+    /// A word for reports.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Unfound::Tensors => "tensors",
+            Unfound::Fields => "the fields of tensors",
+            Unfound::State => "PyTorch's settings",
+        }
+    }
+}
+
+/// What wasn't found. Nothing before PyTorch is imported.
+#[must_use]
+pub fn unfound(py: Python<'_>) -> Vec<Unfound> {
+    let Some(torch) = get(py) else {
+        let is_imported = modules::import(py, "sys")
+            .and_then(|sys| sys.getattr("modules")?.contains("torch.nn"))
+            .unwrap_or(false);
+        return if is_imported { vec![Unfound::Tensors] } else { Vec::new() };
+    };
+    let mut unfound = Vec::new();
+    if torch.essential.is_none() {
+        unfound.push(Unfound::Tensors);
+    } else if torch.offsets.is_none() {
+        unfound.push(Unfound::Fields);
+    }
+    if !global_state::is_found(py) {
+        unfound.push(Unfound::State);
+    }
+    unfound
 }
 
 #[cold]
@@ -122,6 +182,10 @@ impl Torch {
             let mut bits = 0;
             for name in names {
                 let key = c.getattr("_parse_dispatch_key")?.call1((*name,))?;
+                if key.is_none() {
+                    // Other versions have no such tensors.
+                    continue;
+                }
                 let set = c.getattr("DispatchKeySet")?.call1((key,))?;
                 bits |= set.call_method0("raw_repr")?.extract::<u64>()?;
             }
@@ -148,6 +212,7 @@ impl Torch {
                 (ty("qscheme")?, ConstantType::Singleton),
             ],
             functions: Functions::find(),
+            essential: None,
             offsets: None,
             sparse_keys: keys(&["SparseCPU", "SparseCsrCPU", "MkldnnCPU"])? & !dense,
             opaque_keys: keys(&[
@@ -163,9 +228,8 @@ impl Torch {
             ordinary_keys: ordinary,
             python_keys: keys(&["Python", "PythonTLSSnapshot"])?,
             kinds,
-            dispatch_keys: c.getattr("_dispatch_keys")?.unbind(),
         };
-        this.offsets = tensor::calibrate(py, torch, &this).unwrap_or(None);
+        (this.essential, this.offsets) = tensor::search(py, torch, &this).unwrap_or_default();
         Ok(this)
     }
 
@@ -246,7 +310,7 @@ pub(super) const CPU: &CStr = c"libtorch_cpu.so";
 impl Functions {
     fn find() -> Option<Self> {
         // SAFETY: the names are those of the C ABI in `torch/csrc/inductor/aoti_torch/c/shim.h`,
-        // whose getters have this signature, and of `TensorImpl::requires_grad() const`, whose
+        // whose getters have this signature (the size of an element takes a dtype), and of `TensorImpl::requires_grad() const`, whose
         // only argument is `this`.
         unsafe {
             Some(Functions {
@@ -265,6 +329,11 @@ impl Functions {
                 sizes: getter(c"aoti_torch_get_sizes")?,
                 strides: getter(c"aoti_torch_get_strides")?,
                 storage_offset: getter(c"aoti_torch_get_storage_offset")?,
+                data_ptr: getter(c"aoti_torch_get_data_ptr")?,
+                storage_size: getter(c"aoti_torch_get_storage_size")?,
+                element_size: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(i32) -> usize>(
+                    symbol(CPU, c"aoti_torch_dtype_element_size")?,
+                ),
             })
         }
     }

@@ -6,10 +6,13 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyString, PyTuple};
 use stator_cpython::heap::global_state::{self, Words};
 use stator_cpython::modules;
+use stator_cpython::thread::Deferred;
 use stator_guards::{Fact, GlobalState, Value};
 
 /// States remembered per thread: with and without gradients, under autocast, and one more.
@@ -159,61 +162,99 @@ fn remembered(words: &Words) -> Option<Arc<GlobalState>> {
     })
 }
 
+/// How a fact is read: without a Python frame, in which signals and exceptions of other threads would
+/// arrive.
+#[derive(FromPyObject)]
+enum Reading {
+    /// A call of one of PyTorch's functions, and perhaps of a method of the result.
+    Call(Py<PyAny>, Py<PyTuple>, Option<Py<PyString>>),
+    /// An attribute.
+    Attribute(Py<PyAny>, Py<PyString>),
+}
+
+impl Reading {
+    fn read<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match self {
+            Reading::Call(function, args, method) => {
+                let value = function.bind(py).call1(args.bind(py))?;
+                match method {
+                    Some(method) => value.call_method0(method.bind(py)),
+                    None => Ok(value),
+                }
+            }
+            Reading::Attribute(owner, name) => owner.bind(py).getattr(name.bind(py)),
+        }
+    }
+}
+
 fn read_facts(py: Python<'_>) -> PyResult<GlobalState> {
-    static READER: PyOnceLock<(Vec<&'static str>, Py<PyAny>)> = PyOnceLock::new();
+    static READINGS: PyOnceLock<Vec<(&'static str, Reading)>> = PyOnceLock::new();
     if stator_cpython::heap::torch::get(py).is_none() {
         return Ok(GlobalState::default());
     }
-    let (names, reader) = READER.get_or_try_init(py, || compile(py))?;
-    let values: Vec<Bound<'_, PyAny>> = reader.bind(py).call0()?.extract()?;
-    let facts = names.iter().zip(values).map(|(name, value)| Fact { name, value: fact(&value) });
-    Ok(GlobalState { facts: facts.collect() })
+    // CPython asks for signals where a value is written as text.
+    let _deferred = Deferred::new(py);
+    let readings = READINGS.get_or_try_init(py, || find_readings(py))?;
+    let facts = readings.iter().map(|(name, reading)| {
+        let value = match reading.read(py) {
+            Ok(value) => fact(&value)?,
+            // Some settings can't be asked for while they are inconsistent.
+            Err(error) if error.is_instance_of::<PyRuntimeError>(py) => {
+                Value::Text(error.value(py).to_string().into())
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(Fact { name, value })
+    });
+    Ok(GlobalState { facts: facts.collect::<PyResult<_>>()? })
 }
 
-fn fact(value: &Bound<'_, PyAny>) -> Value {
+/// A value as guards compare it.
+fn fact(value: &Bound<'_, PyAny>) -> PyResult<Value> {
     if let Ok(value) = value.extract::<bool>() {
-        return Value::Bool(value);
+        return Ok(Value::Bool(value));
     }
     if let Ok(value) = value.extract::<i64>() {
-        return Value::Int(value);
+        return Ok(Value::Int(value));
     }
-    Value::Text(value.repr().map_or_else(|_| "?".into(), |text| text.to_string().into()))
+    Ok(Value::Text(value.repr()?.to_str()?.into()))
 }
 
-/// Finds the facts that this PyTorch knows and makes one function that reads them.
-fn compile(py: Python<'_>) -> PyResult<(Vec<&'static str>, Py<PyAny>)> {
+/// Finds the facts that this PyTorch knows, and how each is read.
+fn find_readings(py: Python<'_>) -> PyResult<Vec<(&'static str, Reading)>> {
     let source = c"
-def compile_facts(torch, lines):
-    names, codes = [], []
+import ast
+
+def readings(torch, lines):
+    found = {}
     for line in lines:
         try:
             eval(line, {'torch': torch})
         except (AttributeError, TypeError, RuntimeError):
             continue
-        names.append(line)
-        codes.append(compile(line, '<stator>', 'eval'))
-    namespace = {'torch': torch}
-    together = eval('lambda: (' + ''.join(name + ', ' for name in names) + ')', namespace)
-    def value(code):
-        try:
-            return eval(code, namespace)
-        except RuntimeError as error:
-            return str(error)
-    def read():
-        try:
-            return together()
-        except RuntimeError:
-            return tuple([value(code) for code in codes])
-    return names, read
+        value = lambda tree: eval(compile(ast.Expression(tree), '<stator>', 'eval'), {'torch': torch})
+        tree, method = ast.parse(line, mode='eval').body, None
+        if isinstance(tree, ast.Attribute):
+            found[line] = value(tree.value), tree.attr
+            continue
+        if isinstance(tree.func.value, ast.Call):
+            tree, method = tree.func.value, tree.func.attr
+        found[line] = value(tree.func), tuple(value(arg) for arg in tree.args), method
+    return found
 ";
-    let lines: Vec<&'static str> = FACTS.trim().lines().collect();
     let module = PyModule::from_code(py, source, c"<stator>", c"_stator_global_state")?;
-    let (known, reader): (Vec<String>, Bound<'_, PyAny>) = module
-        .getattr("compile_facts")?
+    let lines: Vec<&'static str> = FACTS.trim().lines().collect();
+    let found = module
+        .getattr("readings")?
         .call1((modules::import(py, "torch")?, lines.clone()))?
-        .extract()?;
-    let names = lines.into_iter().filter(|line| known.iter().any(|name| name == line)).collect();
-    Ok((names, reader.unbind()))
+        .cast_into::<PyDict>()?;
+    let mut readings = Vec::new();
+    for line in lines {
+        if let Some(reading) = found.get_item(line)? {
+            readings.push((line, reading.extract()?));
+        }
+    }
+    Ok(readings)
 }
 
 /// What says that torch-function modes, dispatch modes or functorch transforms were active, or

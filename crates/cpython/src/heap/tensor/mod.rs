@@ -1,0 +1,409 @@
+//! Tensors' metadata, read from their C++ objects.
+
+mod offsets;
+mod search;
+
+use std::ffi::c_void;
+use std::ops::Deref;
+
+use pyo3::prelude::*;
+
+pub(super) use self::offsets::{INLINE_DIMENSIONS, Offsets};
+pub(super) use self::search::{Essential, search};
+use super::torch::{self, Torch};
+use super::{Any, words};
+use crate::generic::WithoutGc;
+
+/// Sizes or strides.
+#[derive(Clone)]
+pub struct Dimensions {
+    length: usize,
+    inline: [i64; 6],
+    spilled: Option<Box<[i64]>>,
+}
+
+impl Dimensions {
+    fn new(values: &[i64]) -> Self {
+        let mut inline = [0; 6];
+        let spilled = if values.len() <= inline.len() {
+            inline[..values.len()].copy_from_slice(values);
+            None
+        } else {
+            Some(values.into())
+        };
+        Dimensions { length: values.len(), inline, spilled }
+    }
+}
+
+impl Deref for Dimensions {
+    type Target = [i64];
+
+    fn deref(&self) -> &[i64] {
+        self.spilled.as_deref().unwrap_or_else(|| &self.inline[..self.length])
+    }
+}
+
+impl std::fmt::Debug for Dimensions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// A tensor's metadata, as PyTorch's C ABI numbers it.
+#[derive(Clone, Debug)]
+pub struct TensorInfo {
+    /// `c10::ScalarType`.
+    pub dtype: i32,
+    /// `c10::DeviceType`.
+    pub device_type: i32,
+    /// Device index; -1 where the device has none.
+    pub device_index: i32,
+    /// `c10::Layout`.
+    pub layout: i32,
+    /// `requires_grad`.
+    pub requires_grad: bool,
+    /// The dispatch key set's bits.
+    pub key_set: u64,
+    /// Sizes.
+    pub sizes: Dimensions,
+    /// Strides; empty if not [`TensorInfo::is_plain`].
+    pub strides: Dimensions,
+    /// Storage offset in elements; 0 if not [`TensorInfo::is_plain`].
+    pub storage_offset: i64,
+    /// `_version`; `None` for inference tensors, or if it can't be read.
+    pub version: Option<u32>,
+    plain: bool,
+}
+
+impl TensorInfo {
+    /// Whether sizes and strides are the tensor's own plain fields: not for sparse, nested,
+    /// wrapped (functorch) or Python-dispatched (fake, wrapper subclass) tensors.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.plain
+    }
+}
+
+/// Whether the object is a tensor of any kind. False before PyTorch is imported.
+#[inline]
+pub fn is_tensor(object: Any<'_, '_>) -> bool {
+    torch::get(object.py()).is_some_and(|torch| torch.is_tensor(object.as_ptr()))
+}
+
+/// The address of the tensor's C++ object (`t._cdata`).
+#[inline]
+pub fn impl_address(object: Any<'_, '_>) -> Option<usize> {
+    let torch = torch::get(object.py())?;
+    if !torch.is_tensor(object.as_ptr()) {
+        return None;
+    }
+    // SAFETY: a tensor's Python object has the pointer there.
+    let address = unsafe { words::pointer(object.as_ptr(), torch.essential?.cdata) } as usize;
+    (address != 0).then_some(address)
+}
+
+/// Whether a tensor is wholly described by its [`TensorInfo`]: nested, sparse, quantized, named and
+/// wrapped ones hold more, which no guard compares. `stands_in`: Python code may dispatch it.
+#[inline]
+#[must_use]
+pub fn is_ordinary(object: Any<'_, '_>, stands_in: bool) -> bool {
+    let Some(torch) = torch::get(object.py()) else { return false };
+    let beyond = key_set(torch, object).map(|keys| keys & !torch.ordinary_keys);
+    beyond == Some(0) || stands_in && beyond.is_some_and(|keys| keys & !torch.python_keys == 0)
+}
+
+/// A word for what makes a tensor no ordinary one.
+#[must_use]
+pub fn unusual(object: Any<'_, '_>) -> Option<&'static str> {
+    let torch = torch::get(object.py())?;
+    let keys = key_set(torch, object)? & !torch.ordinary_keys;
+    let known = torch.kinds.iter().find(|(bits, _)| keys & bits != 0);
+    (keys != 0).then(|| known.map_or("of an unusual kind", |(_, word)| word))
+}
+
+#[inline]
+fn key_set(torch: &Torch, object: Any<'_, '_>) -> Option<u64> {
+    let implementation = impl_address(object)? as *const c_void;
+    // SAFETY: the `TensorImpl` of a live tensor, whose key set was found there.
+    Some(unsafe { Offsets::word(implementation, torch.essential?.key_set) })
+}
+
+/// The metadata of a tensor; `None` if it isn't one, or nothing is known of this PyTorch.
+#[inline]
+pub fn info(object: Any<'_, '_>) -> Option<TensorInfo> {
+    let torch = torch::get(object.py())?;
+    let implementation = impl_address(object)? as *mut c_void;
+    match &torch.offsets {
+        // SAFETY: the `TensorImpl` of a live tensor; the offsets were verified.
+        Some(offsets) => unsafe { Some(offsets.info(torch, implementation)) },
+        None => info_by_functions(torch, object, implementation),
+    }
+}
+
+/// The memory a tensor's data lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// The address of its storage, which views share.
+    pub storage: usize,
+    /// Where the storage's memory begins; 0 without memory.
+    pub start: usize,
+    /// Its size in bytes.
+    pub size: usize,
+}
+
+/// The memory of a tensor; `None` if it has no storage, or isn't plain.
+#[must_use]
+pub fn memory(object: Any<'_, '_>) -> Option<Memory> {
+    let torch = torch::get(object.py())?;
+    let implementation = impl_address(object)? as *mut c_void;
+    let Some(offsets) = &torch.offsets else {
+        return memory_by_functions(torch, object, implementation);
+    };
+    // SAFETY: the `TensorImpl` of a live tensor, and its storage if there is one; the offsets were
+    // verified. The size of a plain tensor's storage is no symbol.
+    unsafe {
+        if Offsets::word(implementation, offsets.key_set) & torch.opaque_keys != 0 {
+            return None;
+        }
+        offsets.memory(implementation)
+    }
+}
+
+/// The gradient of a leaf (which may be `None`); nothing of other tensors: to ask them may give a
+/// warning. No code runs: the caller knows the tensor's exact type, and PyTorch's modes.
+#[must_use]
+pub fn gradient<'py>(tensor: Any<'_, 'py>) -> Option<Bound<'py, PyAny>> {
+    if !is_tensor(tensor) {
+        return None;
+    }
+    let py = tensor.py();
+    // A gradient that Python has not seen yet gets its object here.
+    let _uninterrupted = WithoutGc::new(py);
+    let is_leaf = tensor.getattr(pyo3::intern!(py, "is_leaf")).ok()?.is_truthy().ok()?;
+    if is_leaf { tensor.getattr(pyo3::intern!(py, "grad")).ok() } else { None }
+}
+
+/// One size of a tensor.
+#[inline]
+pub fn size(object: Any<'_, '_>, index: usize) -> Option<i64> {
+    dimension(object, |sizes, _| sizes.get(index).copied(), |info| info.sizes.get(index).copied())
+}
+
+/// One stride of a tensor.
+#[inline]
+pub fn stride(object: Any<'_, '_>, index: usize) -> Option<i64> {
+    dimension(
+        object,
+        |_, strides| strides.get(index).copied(),
+        |info| info.strides.get(index).copied(),
+    )
+}
+
+#[inline(always)]
+fn dimension(
+    object: Any<'_, '_>,
+    direct: impl FnOnce(&[i64], &[i64]) -> Option<i64>,
+    slow: impl FnOnce(&TensorInfo) -> Option<i64>,
+) -> Option<i64> {
+    let torch = torch::get(object.py())?;
+    if let Some(offsets) = &torch.offsets {
+        let implementation = impl_address(object)? as *const c_void;
+        // SAFETY: the `TensorImpl` of a live tensor; the offsets were verified. The key set says
+        // whether the fields are the tensor's own.
+        unsafe {
+            if Offsets::word(implementation, offsets.key_set) & torch.opaque_keys == 0 {
+                let (sizes, strides) = offsets.dimensions(implementation);
+                return direct(sizes, strides);
+            }
+        }
+    }
+    slow(&info(object)?)
+}
+
+/// Whether two tensors of bytes in main memory, each in one piece, hold the same; `None` for any
+/// others.
+///
+/// # Errors
+/// What PyTorch raises.
+pub fn same_bytes(left: Any<'_, '_>, right: Any<'_, '_>) -> PyResult<Option<bool>> {
+    let (Some(a), Some(b)) = (byte_count(left), byte_count(right)) else { return Ok(None) };
+    if a != b {
+        return Ok(Some(false));
+    }
+    let start = |tensor: Any<'_, '_>| -> PyResult<*const u8> {
+        let address: usize =
+            tensor.call_method0(pyo3::intern!(tensor.py(), "data_ptr"))?.extract()?;
+        Ok(address as *const u8)
+    };
+    let (left, right) = (start(left)?, start(right)?);
+    if a == 0 || left.is_null() || right.is_null() {
+        return Ok((a == 0).then_some(true));
+    }
+    // SAFETY: both tensors are alive, and their first of so many elements of a byte each lies there;
+    // nothing runs while they are compared.
+    unsafe {
+        let (left, right) =
+            (std::slice::from_raw_parts(left, a), std::slice::from_raw_parts(right, a));
+        Ok(Some(left == right))
+    }
+}
+
+/// The number of elements of a plain one-dimensional tensor of bytes in main memory, without gaps.
+fn byte_count(tensor: Any<'_, '_>) -> Option<usize> {
+    /// `c10::ScalarType::Byte` and `c10::DeviceType::CPU`.
+    const BYTE: i32 = 0;
+    const CPU: i32 = 0;
+    let info = info(tensor)?;
+    let is_plain =
+        info.is_plain() && info.dtype == BYTE && info.device_type == CPU && info.layout == 0;
+    match (&info.sizes[..], &info.strides[..]) {
+        ([count], [1]) if is_plain => usize::try_from(*count).ok(),
+        _ => None,
+    }
+}
+
+/// What must agree for [`matches`].
+#[derive(Clone, Debug)]
+pub struct Expected<'a> {
+    /// `c10::ScalarType`.
+    pub dtype: i32,
+    /// `c10::DeviceType`.
+    pub device_type: i32,
+    /// Device index; -1 where the device has none.
+    pub device_index: i32,
+    /// `c10::Layout`.
+    pub layout: i32,
+    /// `requires_grad`.
+    pub requires_grad: bool,
+    /// The dispatch key set's bits.
+    pub key_set: u64,
+    /// Sizes; `None` accepts any.
+    pub sizes: &'a [Option<i64>],
+    /// Strides; `None` accepts any.
+    pub strides: &'a [Option<i64>],
+}
+
+/// Whether the object is a tensor with this metadata.
+#[inline]
+pub fn matches(object: Any<'_, '_>, expected: &Expected<'_>) -> bool {
+    let Some(torch) = torch::get(object.py()) else {
+        return false;
+    };
+    let Some(implementation) = impl_address(object) else {
+        return false;
+    };
+    if let Some(offsets) = &torch.offsets {
+        // SAFETY: the `TensorImpl` of a live tensor; the offsets were verified.
+        return unsafe { offsets.matches(torch, implementation as *mut c_void, expected) };
+    }
+    info(object).is_some_and(|info| {
+        info.dtype == expected.dtype
+            && info.device_type == expected.device_type
+            && info.device_index == expected.device_index
+            && info.layout == expected.layout
+            && info.requires_grad == expected.requires_grad
+            && info.key_set == expected.key_set
+            && agree(&info.sizes, expected.sizes)
+            && agree(&info.strides, expected.strides)
+    })
+}
+
+#[inline(always)]
+fn agree(values: &[i64], expected: &[Option<i64>]) -> bool {
+    values.len() == expected.len()
+        && values.iter().zip(expected).all(|(value, want)| want.is_none_or(|want| want == *value))
+}
+
+/// The slow way: PyTorch's C ABI, and a Python function for the key set.
+fn info_by_functions(
+    torch: &Torch,
+    object: Any<'_, '_>,
+    implementation: *mut c_void,
+) -> Option<TensorInfo> {
+    let functions = torch.functions.as_ref()?;
+    let key_set = key_set(torch, object)?;
+    if key_set & torch.python_keys != 0 {
+        // Fake tensors and their like: what the functions ask is answered by Python code there.
+        return None;
+    }
+    let plain = key_set & torch.opaque_keys == 0;
+    let get = |getter: torch::Getter<i32>| {
+        let mut value = 0;
+        // SAFETY: the handle of a live tensor and a place for the result.
+        (unsafe { getter(handle(&implementation), &mut value) } == 0).then_some(value)
+    };
+    let (mut dim, mut offset) = (0, 0);
+    let (mut sizes, mut strides) = (std::ptr::null(), std::ptr::null());
+    // SAFETY: as above; sizes, strides and offset are asked for only where they are plain fields.
+    // The pointers are into the tensor and have `dim` elements.
+    let (sizes, strides) = unsafe {
+        let handle = handle(&implementation);
+        if (functions.dim)(handle, &mut dim) != 0
+            || (plain
+                && ((functions.sizes)(handle, &mut sizes) != 0
+                    || (functions.strides)(handle, &mut strides) != 0
+                    || (functions.storage_offset)(handle, &mut offset) != 0))
+        {
+            return None;
+        }
+        let slice = |pointer: *const i64| {
+            if pointer.is_null() || dim == 0 {
+                &[]
+            } else {
+                std::slice::from_raw_parts(pointer, dim as usize)
+            }
+        };
+        (Dimensions::new(slice(sizes)), Dimensions::new(slice(strides)))
+    };
+    Some(TensorInfo {
+        dtype: get(functions.dtype)?,
+        device_type: get(functions.device_type)?,
+        device_index: get(functions.device_index)?,
+        layout: get(functions.layout)?,
+        // SAFETY: a live `TensorImpl`.
+        requires_grad: unsafe { (functions.requires_grad)(implementation) },
+        key_set,
+        sizes,
+        strides,
+        storage_offset: offset,
+        version: None,
+        plain,
+    })
+}
+
+/// As [`memory`], by PyTorch's C ABI.
+fn memory_by_functions(
+    torch: &Torch,
+    object: Any<'_, '_>,
+    implementation: *mut c_void,
+) -> Option<Memory> {
+    let functions = torch.functions.as_ref()?;
+    let info = info_by_functions(torch, object, implementation)?;
+    if !info.is_plain() {
+        return None;
+    }
+    let (mut first, mut size) = (std::ptr::null(), 0);
+    // SAFETY: the handle of a live tensor with plain memory, and places for the results; a known dtype; a
+    // field that was found.
+    let (storage, element) = unsafe {
+        let handle = handle(&implementation);
+        if (functions.data_ptr)(handle, &mut first) != 0
+            || (functions.storage_size)(handle, &mut size) != 0
+        {
+            return None;
+        }
+        (
+            Offsets::word(implementation, torch.essential?.storage) as usize,
+            (functions.element_size)(info.dtype),
+        )
+    };
+    let before = usize::try_from(info.storage_offset).ok()? * element;
+    let start = if first.is_null() { 0 } else { (first as usize).checked_sub(before)? };
+    (storage != 0).then_some(Memory { storage, start, size: usize::try_from(size).ok()? })
+}
+
+/// The C ABI's handle of a tensor is the address of an `at::Tensor`, which is one pointer to the
+/// `TensorImpl`. The getters only read through it.
+fn handle(implementation: &*mut c_void) -> *mut c_void {
+    std::ptr::from_ref(implementation).cast_mut().cast()
+}
