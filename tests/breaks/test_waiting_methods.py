@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -86,6 +86,15 @@ def computes_on_the_stack(x: Tensor, log: Any) -> Any:
     return y + (2.0 * y.mean().item() + 1.0)
 
 
+def calls_class_methods(x: Tensor, log: Any) -> Any:
+    """What is bound to a class waits as what is bound to an object does."""
+    y = torch.relu(x) * 2
+    found = dict.fromkeys(["last", "first"], y.sum().item())
+    more = OrderedDict.fromkeys(["mean"], y.mean().item())
+    log.append(found["first"])
+    return y + found["last"] + more["mean"]
+
+
 FUNCTIONS: list[Callable[[Tensor, Any], Any]] = [
     appends,
     appends_twice,
@@ -97,6 +106,7 @@ FUNCTIONS: list[Callable[[Tensor, Any], Any]] = [
     stores,
     writes_text,
     computes_on_the_stack,
+    calls_class_methods,
 ]
 MAKERS: list[Callable[[], Any]] = [list, lambda: [3.0], lambda: deque([1.0], 30), Loud]
 
@@ -132,3 +142,12 @@ def test_what_only_grows_is_not_traced_again(function: Callable[[Tensor, Any], A
     assert stats.native == 0
     assert stats.hits == CALLS - 1
     assert stats.traces == before
+
+
+def test_a_class_method_that_waits_ends_no_trace() -> None:
+    compiled = stator.compile(calls_class_methods, backend="eager")
+    with stator.config.patch(skip_unprofitable=False):
+        for _ in range(3):
+            compiled(torch.ones(3), [])
+    stats = stator.stats(compiled)
+    assert (stats.native, stats.hits) == (0, 2)

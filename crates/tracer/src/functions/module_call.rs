@@ -87,8 +87,9 @@ struct Stretch {
     end: usize,
 }
 
-/// The whole name of the function that says whether the JIT traces.
-const TRACING: [&str; 3] = ["torch", "_C", "_get_tracing_state"];
+/// The whole names of functions that say whether the JIT traces; PyTorch asks the second since 2.15.
+const TRACING: [[&str; 3]; 2] =
+    [["torch", "_C", "_get_tracing_state"], ["torch", "_C", "_is_tracing"]];
 
 /// Reads instructions one after the other.
 struct Reader<'py> {
@@ -175,10 +176,11 @@ impl<'py> Reader<'py> {
         let tracing: Vec<_> =
             indices.into_iter().map(|index| self.name(index)).collect::<Option<_>>()?;
         let py = self.names.py();
-        let is_known = tracing
-            .iter()
-            .zip(TRACING)
-            .all(|(name, known)| name.bind(py).extract::<&str>().is_ok_and(|name| name == known));
+        let is_known = TRACING.iter().any(|known| {
+            tracing.iter().zip(known).all(|(name, known)| {
+                name.bind(py).extract::<&str>().is_ok_and(|name| name == *known)
+            })
+        });
         if !is_known {
             return None;
         }

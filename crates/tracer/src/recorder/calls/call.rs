@@ -10,6 +10,7 @@ use stator_cpython::thread::Deferred;
 use stator_cpython::{Result, generic, ops};
 use stator_guards::GuardKind;
 
+use super::machinery;
 use super::marked::break_message;
 use crate::breaks::Reason;
 use crate::compiling;
@@ -246,7 +247,10 @@ impl Recorder {
         if self.kind(callable) == Kind::TorchCallable {
             return self.call_operator(call);
         }
-        self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
+        match machinery::native_name(callable) {
+            Some(name) => self.stop(frame, Reason::Machinery, name),
+            None => self.stop(frame, Reason::OpaqueCall, heap::name_of(callable)),
+        }
         call.natively()
     }
 

@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 use rustc_hash::FxHashMap;
 use stator_cpython::code::Code;
 use stator_cpython::heap::function::{Field, value};
@@ -13,6 +14,7 @@ use stator_cpython::object::Borrowed;
 
 use crate::locate::text;
 use crate::marks;
+use crate::recorder::notes::heap;
 
 /// Where machinery stands: folders and files of PyTorch.
 const PLACES: &[&str] = &[
@@ -134,6 +136,17 @@ impl Machinery {
             Part::Functions(names) => named_in(names, &text(code.qualname())).is_some(),
         }
     }
+}
+
+/// What a C function that is machinery is called: from PyTorch 2.15 on, `apply` of custom functions.
+pub(in crate::recorder) fn native_name(callable: Borrowed<'_, '_>) -> Option<&'static str> {
+    let (_, descriptor) = heap::bound_class_method(callable)?;
+    let py = callable.py();
+    let owner = descriptor.getattr(pyo3::intern!(py, "__objclass__")).ok()?;
+    let name = descriptor.getattr(pyo3::intern!(py, "__name__")).ok()?;
+    let is_apply = owner.cast::<PyType>().ok()?.name().ok()? == "_FunctionBase"
+        && name.extract::<&str>().ok()? == "apply";
+    is_apply.then_some("Function.apply")
 }
 
 /// What a function of the machinery is called.

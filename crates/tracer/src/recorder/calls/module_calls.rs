@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyo3::types::PyModule;
+use pyo3::types::{PyBool, PyModule};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 use stator_cpython::frame::Frame;
@@ -212,7 +212,7 @@ fn read_globals(frame: &Frame<'_>, known: &ModuleCall) -> Option<Globals> {
         vectorcall::call(function.as_borrowed(), &[], None)
     };
     match is_tracing {
-        Ok(state) if state.is_none() => {}
+        Ok(state) if state.is_none() || state.is(&*PyBool::new(py, false)) => {}
         _ => return None,
     }
     let globals = namespaces[0].as_borrowed();

@@ -280,6 +280,12 @@ impl Finish {
                 Ok(Recipe::Call { callable, args })
             }
             Kind::Builtin => {
+                if let Some((bound_to, descriptor)) = heap::bound_class_method(object) {
+                    let bind = descriptor.getattr("__get__").map_err(refused)?;
+                    let callable = self.keep(bind.as_borrowed());
+                    let none = py.None().into_bound(py);
+                    return Ok(Recipe::Call { callable, args: self.all(&[none, bound_to])? });
+                }
                 // A method of C code, or a slot's.
                 let (receiver, descriptor) = heap::bound_builtin(object)
                     .or_else(|| generic::wrapper_parts(object))

@@ -414,6 +414,17 @@ pub fn bound_builtin<'py>(callable: Borrowed<'_, 'py>) -> Option<(Object<'py>, O
     Some((receiver, descriptor))
 }
 
+/// The class that a C class method (`dict.fromkeys`) is bound to, and its descriptor.
+pub fn bound_class_method<'py>(callable: Borrowed<'_, 'py>) -> Option<(Object<'py>, Object<'py>)> {
+    let class = generic::bound_receiver(callable)?;
+    let definition = generic::method_def(callable)?;
+    let name = PyString::intern(callable.py(), generic::method_name(callable)?);
+    let ty = class.cast::<PyType>().ok()?.as_borrowed();
+    let found = stator_cpython::heap::types::lookup(ty, name.as_any().as_borrowed())?;
+    let is_it = generic::method_def(found.as_borrowed()) == Some(definition) && !found.is(callable);
+    is_it.then_some((class, found))
+}
+
 /// Whether an object is a named tuple's field.
 pub fn is_tuple_getter(object: Borrowed<'_, '_>) -> bool {
     use pyo3::sync::PyOnceLock;
