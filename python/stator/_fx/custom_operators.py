@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch._higher_order_ops import effects
 from torch._library.custom_ops import CustomOpDef
 from torch._library.simple_registry import singleton
 from torch._ops import OpOverload, OpOverloadPacket
@@ -88,7 +89,7 @@ def _refusal(overload: OpOverload[Any, Any]) -> str:
         return "it gives something else than tensors"
     if any(isinstance(argument.type, torch.ClassType) for argument in schema.arguments):
         return "it takes objects"
-    if singleton.find(schema.name).effect.effect is not None:
+    if _has_effects(overload):
         return "it has effects"
     # Of a write that isn't counted, nobody knows what a replay has to undo.
     qualname = overload.name()  # type: ignore[no-untyped-call]
@@ -96,6 +97,15 @@ def _refusal(overload: OpOverload[Any, Any]) -> str:
     if schema.is_mutable and not counts:
         return "it writes to arguments without counting the write in their versions"
     return ""
+
+
+def _has_effects(overload: OpOverload[Any, Any]) -> bool:
+    entry = singleton.find(overload._schema.name)
+    if hasattr(entry, "effect"):
+        return entry.effect.effect is not None
+    # Before PyTorch 2.10.
+    registered: Any = effects
+    return overload in registered.SIDE_EFFECTS
 
 
 def _check_arguments(
