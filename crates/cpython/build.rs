@@ -10,8 +10,9 @@ fn main() {
     let version = (config.version().major, config.version().minor);
     let shim = match version {
         (3, 11) => "shim/v311.c",
+        (3, 12) => "shim/v312.c",
         other => {
-            panic!("Stator's evaluator supports CPython 3.11; this is {}.{}", other.0, other.1)
+            panic!("Stator supports CPython 3.11 and 3.12; this is {}.{}", other.0, other.1)
         }
     };
     let python = config.executable().expect("PYO3_PYTHON or a Python on the PATH");

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-SUPPORTED = [(3, 11)]
+SUPPORTED = [(3, 11), (3, 12)]
 """Versions of CPython whose frames and bytecode the evaluator knows."""
 
 

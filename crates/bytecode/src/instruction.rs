@@ -48,8 +48,8 @@ pub struct Instruction {
 
 impl Instruction {
     /// What it does.
-    pub const fn meaning(&self) -> Meaning {
-        Meaning::of(self.opcode, self.arg)
+    pub const fn meaning(&self, version: Version) -> Meaning {
+        Meaning::of(version, self.opcode, self.arg)
     }
 
     /// An instruction that doesn't jump. `None` if the version lacks the opcode.

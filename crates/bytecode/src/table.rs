@@ -6,7 +6,6 @@
 use std::fmt;
 
 use crate::opcode::Opcode;
-use crate::version::Version;
 
 /// What an instruction's argument means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,12 +206,6 @@ impl Table {
 }
 
 impl Opcode {
-    /// The opcode with this number in [`Version::TARGET`]: one load from a constant table.
-    #[inline]
-    pub const fn from_u8(number: u8) -> Option<Opcode> {
-        Version::TARGET.table().opcode(number)
-    }
-
     /// The opcode with this name.
     pub fn from_name(name: &str) -> Option<Opcode> {
         let at = Opcode::ALL.binary_search_by(|opcode| opcode.name().cmp(name)).ok()?;
@@ -229,6 +222,7 @@ impl fmt::Display for Opcode {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::version::Version;
 
     #[test]
     fn an_optional_opcode_is_one_byte() {

@@ -1,4 +1,4 @@
-//! The CPython versions whose bytecode is known, and the one this build evaluates.
+//! The CPython versions whose bytecode is known.
 
 use std::fmt;
 
@@ -18,9 +18,6 @@ pub enum Version {
 }
 
 impl Version {
-    /// The version that the evaluator runs under, used by [`Opcode::from_u8`].
-    pub const TARGET: Version = Version::V311;
-
     /// All versions, oldest first.
     pub const ALL: [Version; 3] = [Version::V311, Version::V312, Version::V313];
 

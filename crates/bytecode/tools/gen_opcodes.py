@@ -211,7 +211,7 @@ def instruction_rows(version, names):
     found = {}
     for name in names:
         rows = [row for row in known.get(name, []) if version in row.get("versions", [version])]
-        if len(rows) != 1 or len(rows[0].keys() & {"handler", "leaves", "native"}) != 1:
+        if len(rows) != 1 or len(rows[0].keys() & {"handler", "leaves", "turns", "native"}) != 1:
             raise SystemExit(f"instructions.toml has no row, or no clear one, of {name} in {version}")
         found[name] = rows[0]
     return found
@@ -268,6 +268,8 @@ def dispatch_file(data):
             lines.append(
                 f"            op::{name} => return Turn::Left(self.{row['leaves']}),"
             )
+        elif "turns" in row:
+            lines.append(f"            op::{name} => return self.{row['turns']},")
     lines += ["            // CPython executes these, and what follows in the frame:"]
     for name, row in rows.items():
         if "native" in row:

@@ -21,7 +21,7 @@ typedef struct {
     int64_t frame_function, frame_globals, frame_builtins, frame_locals, frame_code, frame_object;
     int64_t frame_previous, frame_instr, frame_stacktop, frame_owner, frame_localsplus;
     int64_t code_consts, code_names, code_exceptiontable, code_flags, code_stacksize;
-    int64_t code_firstlineno, code_nlocalsplus, code_nlocals, code_nplaincellvars, code_nfreevars;
+    int64_t code_firstlineno, code_nlocalsplus, code_nlocals, code_nfreevars;
     int64_t code_localsplusnames, code_localspluskinds, code_filename, code_name, code_qualname;
     int64_t code_firsttraceable, code_units;
     int64_t thread_interp, thread_recursion_remaining, thread_cframe, thread_tracefunc;

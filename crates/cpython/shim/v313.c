@@ -18,7 +18,6 @@ const stator_layout_t stator_layout = {
     .frame_function = offsetof(Frame, f_funcobj),
     .frame_code = offsetof(Frame, f_executable),
     .frame_instr = offsetof(Frame, instr_ptr),
-    .code_nplaincellvars = -1, /* first free variable: nlocalsplus - nfreevars */
     .thread_recursion_remaining = offsetof(PyThreadState, py_recursion_remaining),
     .thread_cframe = -1, /* current_frame is in the thread state */
     .thread_curexc = offsetof(PyThreadState, current_exception),
@@ -55,14 +54,14 @@ void stator_unlink(PyThreadState *thread, void *unused) {
 PyObject *stator_hand_over(PyThreadState *thread, Frame *frame, _Py_CODEUNIT *next, int stacktop) {
     frame->instr_ptr = next;
     frame->stacktop = stacktop;
-    return default_evaluator(thread, frame, 0);
+    return stator_default(thread, frame, 0);
 }
 
 /* Let CPython raise the exception that is set, in the instruction at `fault`. */
 PyObject *stator_raise(PyThreadState *thread, Frame *frame, _Py_CODEUNIT *fault, int stacktop) {
     frame->instr_ptr = fault + 1;
     frame->stacktop = stacktop;
-    return default_evaluator(thread, frame, 1);
+    return stator_default(thread, frame, 1);
 }
 
 /* Clear a frame whose value has been popped; its caller gets the value. */

@@ -40,7 +40,16 @@ unsafe extern "C" {
     pub fn stator_signals_pending() -> *const c_int;
     pub fn stator_has_async_exc(thread: *mut PyThreadState) -> c_int;
     pub fn stator_allow_signals(thread: *mut PyThreadState, main_thread: c_ulong);
-    pub fn stator_mark_suspended(frame: *mut InterpreterFrame);
+    pub fn stator_default(
+        thread: *mut PyThreadState,
+        frame: *mut InterpreterFrame,
+        throw: c_int,
+    ) -> *mut PyObject;
+    pub fn stator_clear(thread: *mut PyThreadState, frame: *mut InterpreterFrame);
+    pub fn stator_suspend(thread: *mut PyThreadState, frame: *mut InterpreterFrame);
+    #[cfg(Py_3_12)]
+    pub fn stator_monitors(interp: *mut Interpreter) -> *const u8;
+    pub fn stator_own_frame(generator: *mut PyObject) -> *mut InterpreterFrame;
     pub fn stator_is_awaiting(coroutine: *mut PyObject) -> c_int;
     /// Null for what isn't a generator, or doesn't stand still.
     pub fn stator_generator_frame(
@@ -117,11 +126,6 @@ unsafe extern "C" {
 
 // Exported by CPython, with internal names.
 unsafe extern "C" {
-    pub fn _PyEval_EvalFrameDefault(
-        thread: *mut PyThreadState,
-        frame: *mut InterpreterFrame,
-        throw: c_int,
-    ) -> *mut PyObject;
     pub fn PyThreadState_GetFrame(thread: *mut PyThreadState) -> *mut PyObject;
     pub fn PyThreadState_EnterTracing(thread: *mut PyThreadState);
     pub fn PyThreadState_LeaveTracing(thread: *mut PyThreadState);

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use pyo3::exceptions::PySystemError;
-use pyo3::ffi::PyObject;
+use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
 
 use crate::ffi as shim;
@@ -35,6 +35,18 @@ pub fn look<'py, R>(
     // SAFETY: the frame is complete, and the generator, which is alive, owns it.
     let frame = unsafe { Frame::from_raw(generator.py(), pointer) };
     Some(look(frame, Place { unit: frame.unit(), started: started != 0 }))
+}
+
+/// The frame of a generator, coroutine or asynchronous generator that is being made: it lives as long as that.
+pub fn frame_of<'py>(generator: Borrowed<'_, 'py>) -> Option<Frame<'py>> {
+    let pointer = generator.as_ptr();
+    // SAFETY: type checks of a live object, then the frame inside it.
+    unsafe {
+        let is_one = ffi::PyGen_CheckExact(pointer) != 0
+            || ffi::PyCoro_CheckExact(pointer) != 0
+            || ffi::PyAsyncGen_CheckExact(pointer) != 0;
+        is_one.then(|| Frame::from_raw(generator.py(), shim::stator_own_frame(pointer)))
+    }
 }
 
 /// A generator of a function's, which hasn't begun; it is to be moved by [`restore`].

@@ -234,7 +234,7 @@ pub fn default<'py>(py: Python<'py>, frame: Frame<'py>, throw: bool) -> Evaluate
     // SAFETY: a frame that was handed to an evaluator, not linked, with the GIL held.
     unsafe {
         let throw = c_int::from(throw);
-        owned(py, shim::_PyEval_EvalFrameDefault(thread, frame.as_ptr(), throw))
+        owned(py, shim::stator_default(thread, frame.as_ptr(), throw))
     }
 }
 
@@ -335,7 +335,7 @@ unsafe fn native(
     }
     if foreign::is_empty() {
         // SAFETY: the arguments are the hook's.
-        return unsafe { shim::_PyEval_EvalFrameDefault(thread, frame, throw) };
+        return unsafe { shim::stator_default(thread, frame, throw) };
     }
     // SAFETY: called with the GIL held.
     let current = Thread::current(unsafe { Python::assume_attached() });
@@ -350,7 +350,7 @@ unsafe fn native(
         foreign::cross();
         foreign::remove(top);
     }
-    let next = passing.next().unwrap_or(shim::_PyEval_EvalFrameDefault);
+    let next = passing.next().unwrap_or(shim::stator_default);
     // SAFETY: the arguments are the hook's.
     unsafe { next(thread, frame, throw) }
 }

@@ -45,7 +45,6 @@ layout! {
     code_firstlineno => offset_of!(CodeObject, firstlineno);
     code_nlocalsplus => offset_of!(CodeObject, nlocalsplus);
     code_nlocals => offset_of!(CodeObject, nlocals);
-    code_nplaincellvars => offset_of!(CodeObject, nplaincellvars);
     code_nfreevars => offset_of!(CodeObject, nfreevars);
     code_localsplusnames => offset_of!(CodeObject, localsplusnames);
     code_localspluskinds => offset_of!(CodeObject, localspluskinds);
@@ -58,10 +57,10 @@ layout! {
     thread_recursion_remaining => offset_of!(ThreadState, recursion_remaining);
     thread_cframe => offset_of!(ThreadState, cframe);
     thread_tracefunc => offset_of!(ThreadState, tracefunc);
-    thread_curexc => offset_of!(ThreadState, curexc_type);
+    thread_curexc => offset_of!(ThreadState, raised);
     thread_exc_info => offset_of!(ThreadState, exc_info);
     cframe_size => size_of::<CFrame>();
-    cframe_use_tracing => offset_of!(CFrame, use_tracing);
+    cframe_use_tracing => CFrame::USE_TRACING;
     cframe_current_frame => offset_of!(CFrame, current_frame);
     cframe_previous => offset_of!(CFrame, previous);
     function_closure => offset_of!(FunctionObject, closure);

@@ -1,6 +1,11 @@
 //! Opcode numbers of the CPython this was built for, and what its tables say about them.
 
+use stator_bytecode::Version;
+
 use crate::ffi;
+
+/// The version of CPython that this was built for.
+pub const TARGET: Version = if cfg!(Py_3_12) { Version::V312 } else { Version::V311 };
 
 include!(concat!(env!("OUT_DIR"), "/opcode.rs"));
 

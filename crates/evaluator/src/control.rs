@@ -102,14 +102,4 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
         drop(self.run.pop());
         if is_none == WHEN { self.jump::<FORWARD>(units) } else { Ok(()) }
     }
-
-    #[inline(always)]
-    pub(super) fn jump_if_or_pop<const WHEN: bool>(&mut self, units: u32) -> Done {
-        if self.truth()? == WHEN {
-            self.run.jump_forward(units);
-        } else {
-            drop(self.run.pop());
-        }
-        Ok(())
-    }
 }

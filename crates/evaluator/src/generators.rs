@@ -2,18 +2,20 @@
 
 use stator_bytecode::Opcode;
 use stator_cpython::hook::Evaluated;
-use stator_cpython::ops;
+use stator_cpython::{generator, ops};
 
 use super::{Done, Evaluation, Sites, Stop};
 
 impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     /// CPython makes the generator and moves the frame into it; its constructor is private.
     pub(super) fn return_generator(&mut self) -> Evaluated<'py> {
-        let result = self.run.hand_over();
-        if let Ok(generator) = &result {
-            self.sites.creates(&self.frame, generator.as_borrowed());
-        }
         self.sites.leaves(&self.frame);
+        let result = self.run.hand_over();
+        if let Ok(generator) = &result
+            && let Some(frame) = generator::frame_of(generator.as_borrowed())
+        {
+            self.sites.creates(&frame, generator.as_borrowed());
+        }
         result
     }
 
@@ -21,25 +23,8 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     pub(super) fn yield_value(&mut self) -> Evaluated<'py> {
         let value = self.run.pop();
         self.sites.returns(&self.frame, value.as_borrowed());
-        self.run.mark_suspended();
         self.sites.leaves(&self.frame);
-        self.run.leave_with(value)
-    }
-
-    /// One step of `yield from` or `await`: jumps out of its loop when the receiver returns.
-    #[inline(always)]
-    pub(super) fn send(&mut self, units: u32) -> Done {
-        let (receiver, value) = (self.run.peek(2), self.run.peek(1));
-        let result = self.sites.send(&self.frame, receiver, value);
-        drop(self.run.pop());
-        match result? {
-            Ok(yielded) => self.run.push(yielded),
-            Err(returned) => {
-                drop(self.run.replace(1, returned));
-                self.run.jump_forward(units);
-            }
-        }
-        Ok(())
+        self.run.leave_suspended(value)
     }
 
     pub(super) fn get_yield_from_iter(&mut self) -> Done {

@@ -28,7 +28,11 @@ mod matching;
 mod modules;
 mod names;
 mod operators;
+#[cfg(Py_3_12)]
+mod since_v312;
 pub mod sites;
+#[cfg(not(Py_3_12))]
+mod until_v311;
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

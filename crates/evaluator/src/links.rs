@@ -143,7 +143,9 @@ impl Link {
             (Meaning::SetAttribute, Role::Setter) => Link::Drop(2),
             (Meaning::DeleteAttribute, Role::Setter) => Link::Drop(1),
             (Meaning::Item, Role::Item) => Link::Replace(2),
+            (Meaning::ItemSlice, Role::Item) => Link::Replace(3),
             (Meaning::SetItem, Role::SetItem) => Link::Drop(3),
+            (Meaning::SetItemSlice, Role::SetItem) => Link::Drop(4),
             (Meaning::DeleteItem, Role::SetItem) => Link::Drop(2),
             (Meaning::Binary(operator), Role::Operator(asked)) => {
                 Link::Binary(BinaryOp::from_arg(operator)?, asked)
@@ -196,7 +198,11 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
                 self.run.finish_call(at, true, made)?;
             }
             Link::Replace(1) => self.run.finish_one(result)?,
-            Link::Replace(_) => self.run.finish_two(result)?,
+            Link::Replace(2) => self.run.finish_two(result)?,
+            Link::Replace(count) => {
+                self.run.drop_many(usize::from(count));
+                self.run.push(result?);
+            }
             Link::Drop(count) => {
                 self.run.drop_many(usize::from(count));
                 result?;

@@ -1,6 +1,5 @@
 //! Stack shuffling, constants, locals, globals, cells.
 
-use stator_bytecode::Opcode;
 use stator_cpython::object::Borrowed;
 use stator_cpython::ops;
 
@@ -138,17 +137,6 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
                 Ok(())
             }
             None => Err(ops::raise_unbound_cell(&self.frame, index).into()),
-        }
-    }
-
-    pub(super) fn load_classderef(&mut self, index: usize) -> Done {
-        self.sites.opaque(&self.frame, Opcode::LOAD_CLASSDEREF);
-        match ops::load_from_locals(&self.frame, index)? {
-            Some(value) => {
-                self.run.push(value);
-                Ok(())
-            }
-            None => self.load_deref(index),
         }
     }
 

@@ -5,8 +5,10 @@
 //! version's function is generated from the rows of `tools/instructions.toml`.
 
 mod v311;
+mod v312;
 
 use crate::opcode::Opcode;
+use crate::version::Version;
 
 /// What an instruction does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,8 +66,12 @@ pub enum Meaning {
     DeleteAttribute,
     /// `a[k]`.
     Item,
+    /// `a[i:j]`, of three operands.
+    ItemSlice,
     /// `a[k] = v`.
     SetItem,
+    /// `a[i:j] = v`, of four operands.
+    SetItemSlice,
     /// `del a[k]`.
     DeleteItem,
 
@@ -160,19 +166,23 @@ pub enum Truth {
 }
 
 impl Meaning {
-    /// What this opcode of [`Version::TARGET`](crate::Version::TARGET) does with this argument.
+    /// What this opcode of a version does with this argument. Nobody has asked yet what those of 3.13 do.
     #[inline]
     #[must_use]
-    pub const fn of(opcode: Opcode, arg: u32) -> Self {
-        v311::meaning(opcode, arg)
+    pub const fn of(version: Version, opcode: Opcode, arg: u32) -> Self {
+        match version {
+            Version::V311 => v311::meaning(opcode, arg),
+            Version::V312 => v312::meaning(opcode, arg),
+            Version::V313 => Self::Other,
+        }
     }
 
     /// As [`Meaning::of`], by the opcode's number.
     #[inline]
     #[must_use]
-    pub const fn of_number(number: u8, arg: u32) -> Self {
-        match Opcode::from_u8(number) {
-            Some(opcode) => Self::of(opcode, arg),
+    pub const fn of_number(version: Version, number: u8, arg: u32) -> Self {
+        match version.opcode(number) {
+            Some(opcode) => Self::of(version, opcode, arg),
             None => Self::Other,
         }
     }

@@ -13,7 +13,8 @@ use crate::object::Borrowed;
 use crate::opcode;
 
 mod exception_table;
-#[path = "v311.rs"]
+#[cfg_attr(not(Py_3_12), path = "v311.rs")]
+#[cfg_attr(Py_3_12, path = "v312.rs")]
 pub(crate) mod layout;
 
 pub use exception_table::Handler;
@@ -48,7 +49,7 @@ impl Unit {
     /// What the instruction does.
     #[inline]
     pub fn meaning(&self) -> Meaning {
-        Meaning::of(self.opcode, self.arg)
+        Meaning::of(opcode::TARGET, self.opcode, self.arg)
     }
 }
 
@@ -183,7 +184,7 @@ impl<'py> Code<'py> {
     /// Index of the first free variable among the fast locals.
     #[inline]
     pub fn first_free(&self) -> usize {
-        (self.fields().nlocals + self.fields().nplaincellvars) as usize
+        (self.fields().nlocalsplus - self.fields().nfreevars) as usize
     }
 
     /// A constant.
@@ -231,7 +232,7 @@ impl<'py> Code<'py> {
         let [number, arg] = self.units().get(at)?.to_le_bytes();
         let number = opcode::deopt(number);
         let next = at + 1 + opcode::caches(number);
-        Some(Unit { opcode: Opcode::from_u8(number)?, arg: u32::from(arg), next })
+        Some(Unit { opcode: opcode::TARGET.opcode(number)?, arg: u32::from(arg), next })
     }
 
     /// The first unit whose frame counts as complete (the first `RESUME`).

@@ -21,7 +21,7 @@ pub struct CodeObject {
     pub(crate) firstlineno: c_int,
     pub(crate) nlocalsplus: c_int,
     pub(crate) nlocals: c_int,
-    pub(crate) nplaincellvars: c_int,
+    nplaincellvars: c_int,
     ncellvars: c_int,
     pub(crate) nfreevars: c_int,
     pub(crate) localsplusnames: *mut PyObject,

@@ -17,7 +17,8 @@ use crate::thread::Thread;
 use crate::thread::c_stack::{self, Room};
 use crate::{heap, ops};
 
-#[path = "v311.rs"]
+#[cfg_attr(not(Py_3_12), path = "v311.rs")]
+#[cfg_attr(Py_3_12, path = "v312.rs")]
 pub(crate) mod layout;
 mod running;
 mod stack;

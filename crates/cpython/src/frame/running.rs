@@ -13,7 +13,7 @@ use crate::object::{Object, owned};
 use crate::opcode;
 use crate::raised::{Raised, Result};
 use crate::thread::Thread;
-use crate::thread::layout::CFrame;
+use crate::thread::layout::{CFrame, Watch};
 
 /// The evaluator's registers on a linked frame.
 ///
@@ -28,6 +28,7 @@ pub struct Running<'py> {
     thread: Thread<'py>,
     cframe: *mut CFrame,
     breaker: *const AtomicI32,
+    watch: Watch,
     first: *const u16,
     next: *const u16,
     start: *const u16,
@@ -47,8 +48,7 @@ pub fn enter<'py>(
     body: impl FnOnce(&mut Running<'py>, Result<()>) -> Evaluated<'py>,
 ) -> Evaluated<'py> {
     let thread = Thread::current(frame.py());
-    let mut cframe =
-        CFrame { use_tracing: 0, current_frame: ptr::null_mut(), previous: ptr::null_mut() };
+    let mut cframe = CFrame::unlinked();
     let code = frame.code();
     let base = frame.slots().wrapping_add(code.nlocalsplus());
     let mut running = Running {
@@ -56,6 +56,8 @@ pub fn enter<'py>(
         thread,
         cframe: &raw mut cframe,
         breaker: thread.eval_breaker(),
+        // SAFETY: `cframe` is linked as long as there is a `Running`, or the frame isn't evaluated.
+        watch: unsafe { thread.watch(&raw const cframe) },
         first: code.first_unit(),
         // SAFETY: `prev_instr` points at or just before a unit.
         next: unsafe { (*frame.as_ptr()).prev_instr.add(1) },
@@ -73,6 +75,7 @@ pub fn enter<'py>(
         Ok(()) => body(&mut running, Ok(())),
         Err(raised) => {
             running.unlink();
+            running.clear();
             body(&mut running, Err(raised))
         }
     }
@@ -81,7 +84,11 @@ pub fn enter<'py>(
 impl Drop for Running<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.leave();
+        if self.linked {
+            self.publish();
+            self.leave();
+            self.clear();
+        }
     }
 }
 
@@ -189,8 +196,8 @@ impl<'py> Running<'py> {
     /// Whether a trace or profile function was set, so that the frame must be handed over.
     #[inline(always)]
     pub fn is_traced(&self) -> bool {
-        // SAFETY: `cframe` is alive (see `enter`). CPython writes it through the thread state.
-        unsafe { ptr::read_volatile(&raw const (*self.cframe).use_tracing) != 0 }
+        // SAFETY: `cframe` is alive (see `enter`).
+        unsafe { self.watch.is_on() }
     }
 
     /// Polls the eval breaker.
@@ -339,6 +346,14 @@ impl<'py> Running<'py> {
         }
     }
 
+    /// Frees what the unlinked frame owns, in versions where its evaluator does that: it is gone then.
+    #[inline(always)]
+    fn clear(&mut self) {
+        // SAFETY: the frame was linked by `enter` and is unlinked now, on top of the thread's stack of frames
+        // or a generator's; `stacktop` counts its valid slots.
+        unsafe { shim::stator_clear(self.thread.as_ptr(), self.frame.as_ptr()) };
+    }
+
     /// Gives the frame to CPython, to go on at `unit`; returns what it evaluates to.
     pub fn hand_over_at(&mut self, unit: usize) -> Evaluated<'py> {
         self.publish();
@@ -352,7 +367,7 @@ impl<'py> Running<'py> {
         // SAFETY: the frame is complete and unlinked, as the default evaluator expects it.
         unsafe {
             let thread = self.thread.as_ptr();
-            let result = shim::_PyEval_EvalFrameDefault(thread, self.frame.as_ptr(), 0);
+            let result = shim::stator_default(thread, self.frame.as_ptr(), 0);
             owned(self.frame.py(), result)
         }
     }
@@ -362,13 +377,15 @@ impl<'py> Running<'py> {
         self.hand_over_at(self.start_unit())
     }
 
-    /// Marks the generator that owns the frame as suspended (`YIELD_VALUE`).
+    /// Leaves with a value that was popped off the stack, to be resumed (`YIELD_VALUE`).
     #[inline]
-    pub fn mark_suspended(&mut self) {
+    pub fn leave_suspended(&mut self, value: Object<'py>) -> Evaluated<'py> {
         debug_assert_eq!(self.frame.owner(), super::Owner::Generator);
         self.publish();
-        // SAFETY: only generators' code has YIELD_VALUE, so the frame is inside a generator.
-        unsafe { shim::stator_mark_suspended(self.frame.as_ptr()) };
+        self.leave();
+        // SAFETY: only generators' code has YIELD_VALUE, so the frame is inside a generator; it is unlinked.
+        unsafe { shim::stator_suspend(self.thread.as_ptr(), self.frame.as_ptr()) };
+        Ok(value)
     }
 
     /// Drops what is on the stack.
@@ -403,12 +420,14 @@ impl<'py> Running<'py> {
     pub fn leave_with(&mut self, value: Object<'py>) -> Evaluated<'py> {
         self.publish();
         self.leave();
+        self.clear();
         Ok(value)
     }
 
     /// Leaves with the raised exception.
     pub fn leave_raised(&mut self, raised: Raised) -> Evaluated<'py> {
         self.leave();
+        self.clear();
         Err(raised)
     }
 }

@@ -279,6 +279,13 @@ impl<'py> Running<'py> {
         }
     }
 
+    /// Drops the value below the top.
+    #[inline(always)]
+    pub fn drop_below(&mut self) {
+        self.swap(2);
+        drop(self.pop());
+    }
+
     // -- containers made of stack values ---------------------------------------------------------
 
     /// Moves the `n` topmost values into a new tuple.
@@ -373,6 +380,22 @@ impl<'py> Running<'py> {
     pub fn pop_to_local(&mut self, index: usize) -> Option<Object<'py>> {
         let value = self.pop();
         self.set_local(index, Some(value))
+    }
+
+    /// As [`Running::pop_to_local`]; a `NULL` unbinds the local.
+    #[inline(always)]
+    pub fn pop_to_local_or_unbind(&mut self, index: usize) -> Option<Object<'py>> {
+        let value = self.pop_or_null();
+        self.set_local(index, value)
+    }
+
+    /// Moves what a fast local holds to the stack: a `NULL` if it is unbound.
+    #[inline(always)]
+    pub fn take_local(&mut self, index: usize) {
+        debug_assert!(index < self.code().nlocalsplus());
+        // SAFETY: the slot exists; its reference moves to the stack.
+        let value = unsafe { ptr::replace(self.frame.slots().add(index), ptr::null_mut()) };
+        self.push_raw(value);
     }
 
     /// Sets a fast local; returns the old value, to be dropped when the frame is consistent.

@@ -285,7 +285,8 @@ pub fn peek_instance_dict<'py>(object: Any<'_, 'py>) -> Peek<'py> {
         let dict = match types::dict_place(words::type_of(object.as_ptr())) {
             DictPlace::None => return Peek::NoPlace,
             DictPlace::At(offset) => {
-                object.as_ptr().cast::<u8>().offset(offset).cast::<*mut ffi::PyObject>().read()
+                let place = object.as_ptr().cast::<u8>().offset(offset);
+                layout::made_dict(place.cast::<*mut ffi::PyObject>().read())
             }
             DictPlace::Variable => {
                 let place = _PyObject_GetDictPtr(object.as_ptr());

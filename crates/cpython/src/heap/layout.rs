@@ -18,6 +18,7 @@ pub const LIST_ITEMS: usize = offset_of!(ffi::PyListObject, ob_item);
 pub const TUPLE_ITEMS: usize = offset_of!(ffi::PyTupleObject, ob_item);
 /// `ma_version_tag` of a dictionary: changes at every change, and no two states of any two
 /// dictionaries share a value.
+#[cfg_attr(Py_3_12, expect(deprecated, reason = "3.12 still counts it"))]
 pub const DICT_VERSION: usize = offset_of!(ffi::PyDictObject, ma_version_tag);
 /// `ma_used` of a dictionary.
 pub const DICT_USED: usize = offset_of!(ffi::PyDictObject, ma_used);
@@ -41,6 +42,14 @@ pub const ODICT_NODE_NEXT: usize = 16;
 
 /// The instance dictionary of a type with managed dictionaries lies before the object.
 pub const MANAGED_DICT: isize = -24;
+
+/// The dictionary of an instance, of the word that stands in its place: null, if none was made. From 3.12 on an
+/// odd word says that the attributes are still kept without one.
+#[inline(always)]
+pub fn made_dict(word: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    if word.addr() & 1 == 0 { word } else { std::ptr::null_mut() }
+}
+
 /// `Py_TPFLAGS_MANAGED_DICT`.
 pub const FLAG_MANAGED_DICT: u64 = 1 << 4;
 

@@ -451,9 +451,13 @@ impl<'py> Builder<'py> {
             DictPlace::None => Ok(None),
             DictPlace::Variable => Err(Unwatchable("an instance of variable size")),
             DictPlace::At(offset) => {
-                // SAFETY: as above; the slot is null or owns a dictionary.
+                let missing = Unwatchable("an instance dictionary not made yet");
+                if matches!(dict::peek_instance_dict(self.object(node)), dict::Peek::NotYet) {
+                    return Err(missing);
+                }
+                // SAFETY: as above; the slot owns a dictionary.
                 let dict = unsafe { self.field_word(object.cast(), offset) };
-                let dict = dict.ok_or(Unwatchable("an instance dictionary not made yet"))?;
+                let dict = dict.ok_or(missing)?;
                 self.nodes[dict.0].layout |= !dict::is_ordered_dict(self.object(dict));
                 Ok(Some(dict))
             }

@@ -8,6 +8,8 @@ use pyo3::prelude::*;
 
 use super::attributes::call_no_args;
 use crate::ffi as shim;
+#[cfg(Py_3_12)]
+use crate::frame::Frame;
 use crate::object::{Borrowed, Object, owned, status};
 use crate::raised::{Raised, Result};
 use crate::thread::Thread;
@@ -33,6 +35,61 @@ fn is_exception_class(object: Borrowed<'_, '_>) -> bool {
 fn is_exception(object: Borrowed<'_, '_>) -> bool {
     // SAFETY: a check on a valid object.
     unsafe { ffi::PyExceptionInstance_Check(object.as_ptr()) != 0 }
+}
+
+/// What a `StopIteration` carries; `None` for every other exception.
+#[cfg(Py_3_12)]
+pub fn stop_iteration_value<'py>(exception: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+    if !matches_static(exception, unsafe { ffi::PyExc_StopIteration }) {
+        return None;
+    }
+    // SAFETY: an instance of the class, or of a subclass, begins with these fields.
+    unsafe {
+        let fields = exception.as_ptr().cast::<ffi::PyStopIterationObject>();
+        let value = crate::object::cloned(exception.py(), (*fields).value);
+        Some(value.unwrap_or_else(|| exception.py().None().into_bound(exception.py())))
+    }
+}
+
+#[cfg(Py_3_12)]
+fn matches_static(exception: Borrowed<'_, '_>, class: *mut PyObject) -> bool {
+    // SAFETY: an exception, and a static class.
+    unsafe { ffi::PyErr_GivenExceptionMatches(exception.as_ptr(), class) != 0 }
+}
+
+/// The `RuntimeError` that an exception becomes as it leaves the body of a generator, if it is one that the
+/// generator itself ends by (PEP 479).
+///
+/// # Errors
+/// `MemoryError`.
+#[cfg(Py_3_12)]
+pub fn stop_iteration_error<'py>(
+    frame: &Frame<'py>,
+    exception: Borrowed<'_, 'py>,
+) -> Result<Option<Object<'py>>> {
+    let flags = frame.code().flags();
+    let is_async = flags & ffi::CO_ASYNC_GENERATOR as u32 != 0;
+    // SAFETY: static classes.
+    let (iteration, asynchronous) =
+        unsafe { (ffi::PyExc_StopIteration, ffi::PyExc_StopAsyncIteration) };
+    let message = if matches_static(exception, iteration) {
+        match () {
+            () if is_async => "async generator raised StopIteration",
+            () if flags & ffi::CO_COROUTINE as u32 != 0 => "coroutine raised StopIteration",
+            () => "generator raised StopIteration",
+        }
+    } else if is_async && matches_static(exception, asynchronous) {
+        "async generator raised StopAsyncIteration"
+    } else {
+        return Ok(None);
+    };
+    let error = PyRuntimeError::new_err(message).into_value(frame.py()).into_bound(frame.py());
+    // SAFETY: two exceptions; each call takes a reference of its own.
+    unsafe {
+        ffi::PyException_SetCause(error.as_ptr(), exception.to_owned().into_ptr());
+        ffi::PyException_SetContext(error.as_ptr(), exception.to_owned().into_ptr());
+    }
+    Ok(Some(error.into_any()))
 }
 
 /// `raise`, `raise exception`, `raise exception from cause`.

@@ -35,12 +35,18 @@ pub use exceptions::{
     Raise, check_except_star_type, check_except_type, is_stop_async_iteration, match_group,
     matches_exception, prepare_reraise_star, raise, traceback_of,
 };
+#[cfg(Py_3_12)]
+pub use exceptions::{stop_iteration_error, stop_iteration_value};
 pub use functions::{load_build_class, make_function, print_expr, split_method};
 pub use imports::{import_from, import_name, import_star, setup_annotations};
 pub use iteration::{Sent, get_iter, get_yield_from_iter, is_generator, next, send};
 pub use matching::{get_len, is_mapping, is_sequence, match_class, match_keys};
+#[cfg(not(Py_3_12))]
+pub use names::load_from_locals;
+#[cfg(Py_3_12)]
+pub use names::{load_from, load_from_or_globals, load_locals};
 pub use names::{
-    load_cell, load_from_locals, load_global, load_name, make_cell, raise_unbound_cell,
+    load_cell, load_global, load_name, make_cell, raise_unbound_cell,
     raise_unbound_local, store_cell, store_global, store_name,
 };
 pub use operators::{

@@ -112,11 +112,46 @@ pub fn load_name<'py>(frame: &Frame<'py>, name: Borrowed<'_, 'py>) -> Result<Obj
 }
 
 /// `LOAD_CLASSDEREF`'s first half: the name of fast local `index` in the locals mapping.
+#[cfg(not(Py_3_12))]
 pub fn load_from_locals<'py>(frame: &Frame<'py>, index: usize) -> Result<Option<Object<'py>>> {
     match frame.locals() {
         Some(locals) => mapping_get(locals, frame.code().local_name(index)),
         None => Ok(None),
     }
+}
+
+/// `LOAD_LOCALS`: the locals mapping.
+#[cfg(Py_3_12)]
+pub fn load_locals<'py>(frame: &Frame<'py>) -> Result<Object<'py>> {
+    match frame.locals() {
+        Some(locals) => Ok(locals.to_owned()),
+        None => Err(Raised::system_error(frame.py(), c"no locals")),
+    }
+}
+
+/// A name in a mapping, which a class's body or one that names types asks before anything else.
+#[cfg(Py_3_12)]
+pub fn load_from<'py>(
+    mapping: Borrowed<'_, 'py>,
+    name: Borrowed<'_, 'py>,
+) -> Result<Option<Object<'py>>> {
+    mapping_get(mapping, name)
+}
+
+/// `LOAD_FROM_DICT_OR_GLOBALS`: a mapping, then globals, then builtins.
+#[cfg(Py_3_12)]
+pub fn load_from_or_globals<'py>(
+    frame: &Frame<'py>,
+    mapping: Borrowed<'_, 'py>,
+    name: Borrowed<'_, 'py>,
+) -> Result<Object<'py>> {
+    if let Some(value) = mapping_get(mapping, name)? {
+        return Ok(value);
+    }
+    if let Some(value) = dict_get(frame.py(), frame.globals().as_ptr(), name)? {
+        return Ok(value);
+    }
+    mapping_get(frame.builtins(), name)?.ok_or_else(|| undefined(name))
 }
 
 #[cold]

@@ -17,11 +17,12 @@ use crate::raised::{Raised, Result};
 pub mod asynchronous;
 pub mod c_stack;
 mod deferred;
-#[path = "v311.rs"]
+#[cfg_attr(not(Py_3_12), path = "v311.rs")]
+#[cfg_attr(Py_3_12, path = "v312.rs")]
 pub(crate) mod layout;
 
 pub use deferred::{Asking, Deferred, trip};
-use layout::ThreadState;
+use layout::{CFrame, ThreadState, Watch};
 
 /// Nanoseconds of processor time that the current thread has had; 0: the system doesn't say.
 #[must_use]
@@ -107,14 +108,24 @@ impl<'py> Thread<'py> {
     /// Whether an exception is set.
     #[inline(always)]
     pub fn is_raised(self) -> bool {
-        !self.fields().curexc_type.is_null()
+        !self.fields().raised.is_null()
     }
 
     /// Whether a trace or profile function wants this thread's events.
     #[inline(always)]
     pub fn is_traced(self) -> bool {
-        // SAFETY: a thread that runs Python code has a C frame.
-        unsafe { (*self.fields().cframe).use_tracing != 0 }
+        // SAFETY: the current thread's state; a thread that runs Python code has a C frame.
+        unsafe { self.watch(self.fields().cframe).is_on() }
+    }
+
+    /// What says the same of the frame that `cframe` links.
+    ///
+    /// # Safety
+    /// It is linked as long as that is asked.
+    #[inline(always)]
+    pub(crate) unsafe fn watch(self, cframe: *const CFrame) -> Watch {
+        // SAFETY: the current thread's state; the caller promises the rest.
+        unsafe { Watch::new(self.pointer.as_ptr(), cframe) }
     }
 
     /// Whether another thread has sent this one an exception that hasn't been raised yet.

@@ -1,6 +1,8 @@
 //! The head of CPython 3.11's `PyThreadState`, and the C stack's link to the current frame.
 
 use std::ffi::{c_int, c_void};
+use std::mem::offset_of;
+use std::ptr;
 
 use pyo3::ffi::PyObject;
 
@@ -14,6 +16,42 @@ pub struct CFrame {
     pub(crate) use_tracing: u8,
     pub(crate) current_frame: *mut InterpreterFrame,
     pub(crate) previous: *mut CFrame,
+}
+
+impl CFrame {
+    /// Where `use_tracing` is.
+    pub(crate) const USE_TRACING: usize = offset_of!(CFrame, use_tracing);
+
+    /// One to be linked.
+    #[inline(always)]
+    pub(crate) fn unlinked() -> Self {
+        CFrame { use_tracing: 0, current_frame: ptr::null_mut(), previous: ptr::null_mut() }
+    }
+}
+
+/// Where it stands whether a trace or profile function wants events.
+#[derive(Clone, Copy)]
+pub(crate) struct Watch(*const CFrame);
+
+impl Watch {
+    /// Of a thread's frame that is linked by `cframe`.
+    ///
+    /// # Safety
+    /// `cframe` is linked as long as the watch is asked.
+    #[inline(always)]
+    pub(crate) unsafe fn new(_thread: *const ThreadState, cframe: *const CFrame) -> Self {
+        Watch(cframe)
+    }
+
+    /// Whether one does.
+    ///
+    /// # Safety
+    /// As said of [`Watch::new`].
+    #[inline(always)]
+    pub(crate) unsafe fn is_on(self) -> bool {
+        // SAFETY: alive, as the caller says. CPython writes it through the thread state.
+        unsafe { ptr::read_volatile(&raw const (*self.0).use_tracing) != 0 }
+    }
 }
 
 /// `_PyErr_StackItem`.
@@ -42,7 +80,8 @@ pub struct ThreadState {
     pub(crate) tracefunc: *mut c_void,
     profileobj: *mut PyObject,
     traceobj: *mut PyObject,
-    pub(crate) curexc_type: *mut PyObject,
+    /// The type of the exception that is set.
+    pub(crate) raised: *mut PyObject,
     curexc_value: *mut PyObject,
     curexc_traceback: *mut PyObject,
     pub(crate) exc_info: *mut HandledItem,

@@ -3,7 +3,10 @@
 //! Which handler executes an opcode is generated for each version of CPython (`v3XX.rs`), from the rows of
 //! `crates/bytecode/tools/instructions.toml`.
 
+#[cfg(not(Py_3_12))]
 mod v311;
+#[cfg(Py_3_12)]
+mod v312;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -12,7 +15,7 @@ use stator_cpython::hook::Evaluated;
 use super::{Done, Evaluation, Flow, Sites, Step, Stop};
 
 /// What came of an instruction.
-enum Turn<'py> {
+pub(super) enum Turn<'py> {
     /// Its handler has ended.
     Done(Done),
     /// The frame has left.

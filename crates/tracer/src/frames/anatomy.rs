@@ -1,9 +1,9 @@
 //! What breaking and resuming need to know of a code object.
 
 use pyo3::prelude::*;
-use stator_bytecode::{InstrId, Instruction, Liveness, Meaning, Version, decode};
+use stator_bytecode::{InstrId, Instruction, Liveness, Meaning, decode};
 use stator_cpython::code::Code;
-use stator_cpython::opcode;
+use stator_cpython::opcode::{self, TARGET};
 
 /// A decoded code object.
 pub struct Anatomy {
@@ -24,9 +24,9 @@ impl Anatomy {
             bytes[2 * at..2 * at + 2].copy_from_slice(&[number, arg]);
             at += 1 + opcode::caches(number);
         }
-        let instructions = decode(Version::TARGET, &bytes).ok()?;
+        let instructions = decode(TARGET, &bytes).ok()?;
         let table = code.exception_table();
-        let live = Liveness::of(Version::TARGET, instructions, table, code.nlocalsplus()).ok()?;
+        let live = Liveness::of(TARGET, instructions, table, code.nlocalsplus()).ok()?;
         Some(Self { live, _code: code.object().to_owned().unbind() })
     }
 
@@ -48,10 +48,10 @@ impl Anatomy {
         let before = |distance: usize| {
             index.checked_sub(distance).and_then(|index| self.instructions().get(index))
         };
-        let names = match instruction.meaning() {
+        let names = match instruction.meaning(TARGET) {
             Meaning::Nothing => before(1),
             Meaning::Call { .. } => match before(1) {
-                Some(found) if found.meaning() == Meaning::Nothing => before(2),
+                Some(found) if found.meaning(TARGET) == Meaning::Nothing => before(2),
                 found => found,
             },
             _ => None,
@@ -74,9 +74,9 @@ impl Anatomy {
         for _ in 0..LONGEST {
             let Some(instruction) = self.instructions().get(at) else { return false };
             if instruction.offset as usize == last {
-                return matches!(instruction.meaning(), Meaning::Next { .. });
+                return matches!(instruction.meaning(TARGET), Meaning::Next { .. });
             }
-            at = match instruction.meaning() {
+            at = match instruction.meaning(TARGET) {
                 Meaning::Nothing | Meaning::Pop | Meaning::SetLocal(_) => at + 1,
                 Meaning::Jump => {
                     let Some(InstrId(target)) = instruction.target else { return false };
@@ -100,7 +100,7 @@ impl Anatomy {
 
     /// What the instruction at `unit` does.
     pub fn meaning(&self, unit: usize) -> Option<Meaning> {
-        self.at(unit).map(|(_, instruction)| instruction.meaning())
+        self.at(unit).map(|(_, instruction)| instruction.meaning(TARGET))
     }
 
     /// The constant that names the last arguments of the `CALL` at `unit`.
@@ -125,5 +125,5 @@ impl Anatomy {
 
 /// Whether an instruction names the last arguments of the call behind it.
 fn is_names(instruction: &Instruction) -> bool {
-    matches!(instruction.meaning(), Meaning::Keywords(_))
+    matches!(instruction.meaning(TARGET), Meaning::Keywords(_))
 }

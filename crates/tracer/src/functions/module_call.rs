@@ -6,7 +6,8 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use stator_bytecode::{Instruction, Meaning, Truth, Version, decode};
+use stator_bytecode::{Instruction, Meaning, Truth, decode};
+use stator_cpython::opcode::TARGET;
 
 use super::python::KnownFunction;
 
@@ -103,13 +104,13 @@ impl<'py> Reader<'py> {
         let Some(code) = function.getattr_opt("__code__")? else { return Ok(None) };
         let bytes: Vec<u8> = code.getattr("co_code")?.extract()?;
         let names = code.getattr("co_names")?.cast_into()?;
-        let instructions = decode(Version::TARGET, &bytes).ok();
+        let instructions = decode(TARGET, &bytes).ok();
         Ok(instructions.map(|instructions| Self { instructions, names, at: 0 }))
     }
 
     /// What `read` makes of the next instruction; moves behind it, if that is something.
     fn take<T>(&mut self, read: impl FnOnce(Meaning) -> Option<T>) -> Option<T> {
-        let found = read(self.instructions.get(self.at)?.meaning())?;
+        let found = read(self.instructions.get(self.at)?.meaning(TARGET))?;
         self.at += 1;
         Some(found)
     }
@@ -187,7 +188,7 @@ impl<'py> Reader<'py> {
         while self.pass(Meaning::Nothing).is_some() {}
         self.pass(Meaning::Call { count: 0 })?;
         self.jump(|found| is_jump(found, false))?;
-        let at = self.instructions.get(self.at)?.meaning();
+        let at = self.instructions.get(self.at)?.meaning(TARGET);
         let Meaning::Free(module) = at else { return None };
         let forward = self.attribute(at)?;
         let cell = self.take(|found| match found {

@@ -4,11 +4,12 @@ use std::any::Any;
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use stator_bytecode::{Meaning, Opcode, Version};
+use stator_bytecode::{Meaning, Opcode};
 use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::types;
 use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::opcode::TARGET;
 use stator_cpython::ops::{BinaryOp, CompareOp, Method, UnaryOp};
 use stator_cpython::thread::Thread;
 use stator_cpython::{Result, generic, ops};
@@ -674,7 +675,7 @@ fn read_arguments(code: &Code<'_>) -> Vec<Option<usize>> {
     while let Some(unit) = code.unit(at) {
         let arg = extended << 8 | unit.arg as usize;
         extended = if unit.meaning() == Meaning::Extend { arg } else { 0 };
-        let info = Version::TARGET.info(unit.opcode);
+        let info = TARGET.info(unit.opcode);
         let names_local = info.is_some_and(|info| info.has_local() || info.has_free());
         // Each argument that is a cell is made one first of all: no use, but it has one.
         if names_local

@@ -2,6 +2,7 @@
 
 use stator_bytecode::Meaning;
 use stator_cpython::frame::Frame;
+use stator_cpython::opcode::TARGET;
 use stator_cpython::ops;
 use stator_evaluator::sites::Step;
 use stator_faults::{self as faults, Stage};
@@ -42,7 +43,7 @@ impl Recorder {
         }
         let mut step = Step::Evaluate;
         if self.is_stopped() {
-            let meaning = Meaning::of_number(opcode, arg);
+            let meaning = Meaning::of_number(TARGET, opcode, arg);
             if self.session.fullgraph {
                 if changes_handled(frame, meaning) {
                     return Step::Evaluate;

@@ -7,10 +7,11 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyCode;
-use stator_bytecode::{Arg, Opcode, Version};
+use stator_bytecode::{Arg, Opcode};
 use stator_cpython::frame::Frame;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::Borrowed;
+use stator_cpython::opcode::TARGET;
 use stator_cpython::ops::{BinaryOp, CompareOp};
 
 use super::Recorder;
@@ -57,9 +58,9 @@ impl Recorder {
 
 /// Opcode and argument.
 fn instruction(frame: &Frame<'_>, unit: usize, opcode: u8, arg: u32) -> String {
-    let Some(opcode) = Opcode::from_u8(opcode) else { return format!("<{opcode}> {arg}") };
+    let Some(opcode) = TARGET.opcode(opcode) else { return format!("<{opcode}> {arg}") };
     let name = opcode.name();
-    let Some(info) = Version::TARGET.info(opcode) else { return format!("{name} {arg}") };
+    let Some(info) = TARGET.info(opcode) else { return format!("{name} {arg}") };
     let (code, index) = (frame.code(), arg as usize);
     let next = unit + 1 + usize::from(info.caches);
     let argument = match info.arg {

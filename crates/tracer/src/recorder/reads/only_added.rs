@@ -7,12 +7,13 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use stator_bytecode::{Meaning, Version};
+use stator_bytecode::Meaning;
 use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
 use stator_cpython::generic;
 use stator_cpython::heap::types::compares_by_identity;
 use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::opcode::TARGET;
 use stator_guards::{GuardKind, Source, SourceId};
 use stator_operators::only_adds;
 
@@ -240,7 +241,7 @@ pub fn only_adds_to(frame: &Frame<'_>, index: usize) -> bool {
     let mut extended = false;
     let mut adds = false;
     while let Some(unit) = code.unit(at) {
-        let info = Version::TARGET.info(unit.opcode);
+        let info = TARGET.info(unit.opcode);
         let local = info.is_some_and(|info| info.has_local() || info.has_free());
         let meaning = unit.meaning();
         // Which local an extended argument names isn't asked.

@@ -1,0 +1,55 @@
+//! CPython 3.12's frame, function and cell structs, as far as the evaluator touches them.
+
+use std::ffi::c_int;
+
+use pyo3::ffi::PyObject;
+
+/// `_PyInterpreterFrame`.
+#[repr(C)]
+pub struct InterpreterFrame {
+    /// Strong.
+    pub(crate) code: *mut PyObject,
+    pub(crate) previous: *mut InterpreterFrame,
+    /// Strong.
+    pub(crate) function: *mut FunctionObject,
+    /// Borrowed from the function.
+    pub(crate) globals: *mut PyObject,
+    /// Borrowed from the function.
+    pub(crate) builtins: *mut PyObject,
+    /// Strong; `NULL` in functions.
+    pub(crate) locals: *mut PyObject,
+    /// Strong; `NULL` until somebody asks for the frame object.
+    pub(crate) frame_object: *mut PyObject,
+    /// The unit before the next instruction; while one is evaluated, that instruction itself.
+    pub(crate) prev_instr: *mut u16,
+    /// Number of valid slots in `localsplus`, the fast locals included.
+    pub(crate) stacktop: c_int,
+    /// How far the caller goes on behind `prev_instr`, where CPython's loop runs both.
+    return_offset: u16,
+    pub(crate) owner: u8,
+    /// Fast locals, cells and free variables, then the value stack.
+    pub(crate) localsplus: [*mut PyObject; 1],
+}
+
+/// `PyFunctionObject`.
+#[repr(C)]
+pub struct FunctionObject {
+    base: PyObject,
+    globals: *mut PyObject,
+    builtins: *mut PyObject,
+    name: *mut PyObject,
+    qualname: *mut PyObject,
+    code: *mut PyObject,
+    defaults: *mut PyObject,
+    kwdefaults: *mut PyObject,
+    /// `NULL` or a tuple of cells.
+    pub(crate) closure: *mut PyObject,
+}
+
+/// `PyCellObject`.
+#[repr(C)]
+pub struct CellObject {
+    base: PyObject,
+    /// `NULL` if unbound.
+    pub(crate) contents: *mut PyObject,
+}
