@@ -60,6 +60,6 @@ def test_other_versions_are_refused_in_words(minor: int) -> None:
     result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert result.returncode == 1
     assert result.stderr.splitlines()[-1] == (
-        f"ImportError: Stator evaluates the bytecode of CPython 3.11 and was imported by cpython 3.{minor}."
+        f"ImportError: Stator evaluates the bytecode of CPython 3.11, 3.12 and was imported by cpython 3.{minor}."
         " Functions run as they are without it."
     )

@@ -12,8 +12,22 @@ PyObject *stator_default(PyThreadState *thread, Frame *frame, int throw) {
     return result;
 }
 
+/* Counts a Python frame. While an exception for too many is made there is some room above the limit. */
 int stator_enter_recursion(PyThreadState *thread) {
-    return thread->py_recursion_remaining-- <= 0 && _Py_CheckRecursiveCall(thread, "");
+    if (thread->py_recursion_remaining-- > 0) {
+        return 0;
+    }
+    if (thread->recursion_headroom) {
+        if (thread->py_recursion_remaining < -50) {
+            Py_FatalError("Cannot recover from Python stack overflow.");
+        }
+        return 0;
+    }
+    thread->recursion_headroom++;
+    PyErr_SetString(PyExc_RecursionError, "maximum recursion depth exceeded");
+    thread->recursion_headroom--;
+    thread->py_recursion_remaining++;
+    return -1;
 }
 
 #endif

@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyNone};
 use stator_cpython::Result;
 use stator_cpython::hook::Evaluated;
+use stator_cpython::object::Object;
 
 use super::{Done, Evaluation, Sites};
 
@@ -39,6 +40,11 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     #[inline(always)]
     pub(super) fn return_value(&mut self) -> Evaluated<'py> {
         let value = self.run.pop();
+        self.return_with(value)
+    }
+
+    #[inline(always)]
+    pub(super) fn return_with(&mut self, value: Object<'py>) -> Evaluated<'py> {
         self.sites.returns(&self.frame, value.as_borrowed());
         self.sites.leaves(&self.frame);
         self.run.leave_with(value)

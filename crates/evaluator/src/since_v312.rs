@@ -207,7 +207,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
 
     #[inline(always)]
     pub(super) fn return_const(&mut self, index: usize) -> Evaluated<'py> {
-        self.run.push_clone_of_const(index);
-        self.return_value()
+        let value = self.code().const_at(index).to_owned();
+        self.return_with(value)
     }
 }
