@@ -481,6 +481,13 @@ PyObject *stator_import_from(PyObject *module, PyObject *name) {
             PyErr_SetImportError(message, package, path);
         }
     }
+#if PY_VERSION_HEX >= 0x030C0000
+    PyObject *error = PyErr_GetRaisedException();
+    if (error != NULL && PyObject_SetAttrString(error, "name_from", name) < 0) {
+        PyErr_Clear();
+    }
+    PyErr_SetRaisedException(error);
+#endif
     Py_XDECREF(message);
     Py_XDECREF(shown);
     Py_XDECREF(path);

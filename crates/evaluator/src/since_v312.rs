@@ -82,8 +82,8 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
         let name = code.name_at(arg as usize >> 2);
         let args = if arg & 2 != 0 { self.run.peek_many(2) } else { &[] };
         let made = self.sites.call(&self.frame, self.run.peek(3), args, None);
-        let result = made
-            .and_then(|made| self.sites.load_attr(&self.frame, made.as_borrowed(), name));
+        let result =
+            made.and_then(|made| self.sites.load_attr(&self.frame, made.as_borrowed(), name));
         self.run.drop_many(3);
         let value = result?;
         if arg & 1 != 0 {

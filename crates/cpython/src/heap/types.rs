@@ -81,7 +81,14 @@ pub fn mro<'py>(ty: Type<'_, 'py>) -> Option<Bound<'py, PyAny>> {
 
 /// The class dictionary itself (`tp_dict`), not the proxy that `cls.__dict__` is. Read only.
 pub fn class_dict<'py>(ty: Type<'_, 'py>) -> Option<Bound<'py, PyAny>> {
-    // SAFETY: `tp_dict` of a live type is null or a dict (on the versions this supports).
+    // SAFETY: a live type. What is given is null or a dict: its own reference from 3.12 on, where a builtin
+    // type's is the interpreter's, else `tp_dict`.
+    #[cfg(Py_3_12)]
+    unsafe {
+        Bound::from_owned_ptr_or_opt(ty.py(), ffi::PyType_GetDict(ty.as_ptr().cast()))
+    }
+    // SAFETY: as above.
+    #[cfg(not(Py_3_12))]
     unsafe {
         let dict = (*ty.as_ptr().cast::<ffi::PyTypeObject>()).tp_dict;
         Bound::from_borrowed_ptr_or_opt(ty.py(), dict)

@@ -118,6 +118,14 @@ impl<'py> Thread<'py> {
         unsafe { self.watch(self.fields().cframe).is_on() }
     }
 
+    /// How many functions are under way that CPython tells of what the program does, one inside the other: trace
+    /// functions, audit hooks, callbacks of `sys.monitoring`.
+    #[inline(always)]
+    #[must_use]
+    pub fn observers(self) -> i32 {
+        self.fields().tracing
+    }
+
     /// What says the same of the frame that `cframe` links.
     ///
     /// # Safety

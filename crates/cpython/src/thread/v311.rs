@@ -73,7 +73,7 @@ pub struct ThreadState {
     pub(crate) recursion_remaining: c_int,
     recursion_limit: c_int,
     recursion_headroom: c_int,
-    tracing: c_int,
+    pub(crate) tracing: c_int,
     tracing_what: c_int,
     pub(crate) cframe: *mut CFrame,
     profilefunc: *mut c_void,

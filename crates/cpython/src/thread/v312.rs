@@ -86,7 +86,7 @@ pub struct ThreadState {
     recursion_limit: c_int,
     c_recursion_remaining: c_int,
     recursion_headroom: c_int,
-    tracing: c_int,
+    pub(crate) tracing: c_int,
     what_event: c_int,
     pub(crate) cframe: *mut CFrame,
     profilefunc: *mut c_void,

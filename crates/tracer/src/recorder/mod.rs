@@ -79,6 +79,8 @@ pub struct Recorder {
     watching: Cell<bool>,
     /// [`ops::executed`] before the current instruction.
     baseline: Cell<u64>,
+    /// [`Thread::observers`](stator_cpython::thread::Thread::observers) as the recording began.
+    observers: Cell<i32>,
     /// Generators that the trace made.
     suspended: RefCell<Vec<Suspended>>,
     /// Where operations have raised what the program has handled.
@@ -319,6 +321,7 @@ impl Recorder {
             tally: Tally::default(),
             watching: Cell::new(false),
             baseline: Cell::new(0),
+            observers: Cell::new(0),
             suspended: RefCell::default(),
             raised: RefCell::default(),
             links: links::Links::default(),

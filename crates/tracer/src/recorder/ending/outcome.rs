@@ -9,7 +9,7 @@ use stator_cpython::frame::Frame;
 use stator_cpython::generic::WithoutGc;
 use stator_cpython::hook::{Active, Suspended};
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::thread::Deferred;
+use stator_cpython::thread::{Deferred, Thread};
 use stator_cpython::{Result, ops};
 use stator_evaluator::{Link, evaluate};
 use stator_faults::{self as faults, Escape, Fault, Stage, contain};
@@ -126,6 +126,7 @@ impl Recorder {
     /// Runs code whose frames are to be recorded.
     pub fn evaluating<'py, T>(self: &Rc<Self>, py: Python<'py>, run: impl FnOnce() -> T) -> T {
         let _recording = Recording::start(self.clone());
+        self.observers.set(Thread::current(py).observers());
         let _active = Active::new(py, |py, frame, throw| {
             let Some(recorder) = crate::recorder::current() else {
                 return compiling::pass_on(py, frame, throw);
@@ -151,7 +152,9 @@ impl Recorder {
     }
 
     fn evaluator_of(&self, frame: &Frame<'_>) -> By {
-        if self.is_weak_callback(frame) {
+        // What CPython tells of the program isn't a part of it.
+        let is_observer = Thread::current(frame.py()).observers() > self.observers.get();
+        if is_observer || self.is_weak_callback(frame) {
             By::Cpython
         } else if self.records(frame) {
             By::Recorder
