@@ -1,12 +1,13 @@
 """Whether functions have run since somebody began to watch them, without slowing them down.
 
-The way depends on the version: from CPython 3.12 on `sys.monitoring` tells of a function's first
-calls; before that CPython's specialized instructions do, which a function gets when it has run some
-eight times.
+The way depends on the version: CPython's specialized instructions tell, which a function gets at its
+eighth call in 3.11 and at its second in 3.12. Later versions ask `sys.monitoring` for a function's first
+calls; not before, because its instrumented instructions can't be recorded.
 """
 
 from __future__ import annotations
 
+import dis
 import sys
 from collections.abc import Iterable
 from types import CodeType
@@ -24,7 +25,7 @@ class Watch(Protocol):
 
 
 class Specialized:
-    """Looks at instructions that CPython 3.11 has specialized: it does so at the eighth call."""
+    """Looks at instructions that CPython has specialized: 3.11 does so at the eighth call, 3.12 at the second."""
 
     def __init__(self, codes: Iterable[CodeType]) -> None:
         self._fresh = [code for code in codes if not self._is_specialized(code)]
@@ -34,8 +35,9 @@ class Specialized:
 
     @staticmethod
     def _is_specialized(code: CodeType) -> bool:
-        adaptive: bytes = code._co_code_adaptive  # type: ignore[attr-defined]
-        return adaptive != code.co_code
+        general = dis.get_instructions(code)
+        adaptive = dis.get_instructions(code, adaptive=True)
+        return any(a.opname != b.opname for a, b in zip(adaptive, general, strict=True))
 
 
 class Monitor:
@@ -97,7 +99,7 @@ _monitor: Monitor | None = None
 def watch(codes: Iterable[CodeType]) -> Watch:
     """Watch functions from now on. Those that have run eight times before count as not run."""
     global _monitor
-    if sys.version_info < (3, 12):
+    if sys.version_info < (3, 13):
         return Specialized(codes)
     try:
         _monitor = _monitor or Monitor(sys.monitoring)

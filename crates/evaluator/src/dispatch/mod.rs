@@ -20,8 +20,10 @@ pub(super) enum Turn<'py> {
     Done(Done),
     /// The frame has left.
     Left(Evaluated<'py>),
-    /// It has no handler: CPython executes it, and what follows.
+    /// CPython executes it, and what follows.
     Native,
+    /// The same, of an instruction that nothing is known of.
+    Unknown,
 }
 
 impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
@@ -39,6 +41,13 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
         self.evaluate_while::<true>(last)
     }
 
+    /// Hands the frame over before the current instruction.
+    #[cold]
+    fn leave_to_cpython(&mut self) -> Evaluated<'py> {
+        let unit = self.run.start_unit();
+        self.hand_over(unit)
+    }
+
     #[inline(always)]
     fn evaluate_while<const BOUNDED: bool>(&mut self, last: usize) -> Flow<'py> {
         loop {
@@ -51,10 +60,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
                 match self.sites.step(&self.frame, opcode, arg) {
                     Step::Evaluate => {}
                     Step::Substitute => self.substitute(),
-                    Step::HandOver => {
-                        let unit = self.run.start_unit();
-                        return Flow::Left(self.hand_over(unit));
-                    }
+                    Step::HandOver => return Flow::Left(self.leave_to_cpython()),
                     Step::Raise => match self.unwind(Stop::Raised) {
                         Ok(()) => continue,
                         Err(raised) => return Flow::Left(Err(raised)),
@@ -64,9 +70,10 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
             let done = match self.execute(opcode, arg) {
                 Turn::Done(done) => done,
                 Turn::Left(evaluated) => return Flow::Left(evaluated),
-                Turn::Native => {
-                    let unit = self.run.start_unit();
-                    return Flow::Left(self.hand_over(unit));
+                Turn::Native => return Flow::Left(self.leave_to_cpython()),
+                Turn::Unknown => {
+                    self.sites.interrupts(&self.frame, "an instrumented instruction");
+                    return Flow::Left(self.leave_to_cpython());
                 }
             };
             let is_last = BOUNDED && self.run.start_unit() == last;

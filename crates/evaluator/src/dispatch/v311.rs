@@ -124,9 +124,13 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
             op::POP_JUMP_BACKWARD_IF_TRUE => self.pop_jump_if::<true, false>(arg),
             // CPython executes these, and what follows in the frame:
             // CACHE: no instruction stands there.
+            op::CACHE => return Turn::Native,
             // ASYNC_GEN_WRAP: the wrapper's constructor is private to CPython; a YIELD_VALUE follows, so the frame is back with the next `asend`.
+            op::ASYNC_GEN_WRAP => return Turn::Native,
             // EXTENDED_ARG: it was read with the instruction behind it.
-            _ => return Turn::Native,
+            op::EXTENDED_ARG => return Turn::Native,
+            // What a tool of CPython's instrumented:
+            _ => return Turn::Unknown,
         })
     }
 }

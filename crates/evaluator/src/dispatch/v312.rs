@@ -124,9 +124,13 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
             op::LOAD_FROM_DICT_OR_DEREF => self.load_from_dict_or_deref(index),
             // CPython executes these, and what follows in the frame:
             // CACHE: no instruction stands there.
+            op::CACHE => return Turn::Native,
             // INTERPRETER_EXIT: no code of a program's has it.
+            op::INTERPRETER_EXIT => return Turn::Native,
             // EXTENDED_ARG: it was read with the instruction behind it.
-            _ => return Turn::Native,
+            op::EXTENDED_ARG => return Turn::Native,
+            // What a tool of CPython's instrumented:
+            _ => return Turn::Unknown,
         })
     }
 }
