@@ -1,8 +1,14 @@
-# Everything a checkout needs, from nothing but Rust, CPython 3.11, pip and a C compiler.
-# Each target installs what it uses into .venv; torch (some 5 GB) is downloaded once per .venv.
+# Everything a checkout needs, from nothing but Rust, CPython 3.11 or 3.12, pip and a C compiler.
+# Each target installs what it uses into .venv, or .venv-3.12 with PYTHON=python3.12; torch (some 5 GB) is
+# downloaded once for each.
 
 PYTHON ?= python3.11
-VENV := .venv
+# What the interpreter says of itself: its name may be any.
+VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+ifeq ($(filter 3.11 3.12,$(VERSION)),)
+$(error Stator supports CPython 3.11 and 3.12; PYTHON=$(PYTHON) is $(or $(VERSION),not found))
+endif
+VENV := $(if $(filter 3.11,$(VERSION)),.venv,.venv-$(VERSION))
 BIN := $(VENV)/bin
 # PyO3 and the C shim are built against this interpreter, and tests written in Rust start it.
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
@@ -63,7 +69,7 @@ bless: $(VENV)/built
 	INSTA_UPDATE=always cargo test --workspace
 	STATOR_BLESS=1 $(BIN)/python -m pytest -q
 
-# .venv stays, because torch is in it; remove it by hand.
+# The virtual environments stay, because torch is in them; remove them by hand.
 clean:
 	cargo clean
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis $(VENV)/built

@@ -51,8 +51,7 @@ CRATES = {
 # Modules of a crate that reach each other, by path or by methods that one adds to another's types: debts. A list may only
 # get shorter.
 CIRCLES = {
-    # A version has its tables, and these say whose they are.
-    "bytecode": [{"error", "instruction"}, {"table", "v311", "v312", "v313", "version"}],
+    "bytecode": [{"error", "instruction"}],
     # The layer over the interpreter: objects and code look at each other, as they do in CPython.
     "cpython": [
         {

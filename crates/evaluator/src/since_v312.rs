@@ -48,8 +48,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     pub(super) fn load_from_dict_or_globals(&mut self, index: usize) -> Done {
         self.sites.opaque(&self.frame, Opcode::LOAD_FROM_DICT_OR_GLOBALS);
         let code = self.code();
-        let result =
-            ops::load_from_or_globals(&self.frame, self.run.peek(1), code.name_at(index));
+        let result = ops::load_from_or_globals(&self.frame, self.run.peek(1), code.name_at(index));
         Ok(self.run.finish_one(result)?)
     }
 

@@ -43,12 +43,12 @@ pub use iteration::{Sent, get_iter, get_yield_from_iter, is_generator, next, sen
 pub use matching::{get_len, is_mapping, is_sequence, match_class, match_keys};
 #[cfg(not(Py_3_12))]
 pub use names::load_from_locals;
+pub use names::{
+    load_cell, load_global, load_name, make_cell, raise_unbound_cell, raise_unbound_local,
+    store_cell, store_global, store_name,
+};
 #[cfg(Py_3_12)]
 pub use names::{load_from, load_from_or_globals, load_locals};
-pub use names::{
-    load_cell, load_global, load_name, make_cell, raise_unbound_cell,
-    raise_unbound_local, store_cell, store_global, store_name,
-};
 pub use operators::{
     BinaryOp, CompareOp, UnaryOp, binary, compare, contains, format, get_item, set_item, truth,
     unary,
