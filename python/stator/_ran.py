@@ -1,8 +1,8 @@
 """Whether functions have run since somebody began to watch them, without slowing them down.
 
-The way depends on the version: CPython's specialized instructions tell, which a function gets at its
-eighth call in 3.11 and at its second in 3.12. Later versions ask `sys.monitoring` for a function's first
-calls; not before, because its instrumented instructions can't be recorded.
+The way depends on the version: CPython's specialized instructions tell, which a function gets at
+its eighth call in 3.11 and at its second in 3.12. Later versions ask `sys.monitoring` for a
+function's first calls; not before, because its instrumented instructions can't be recorded.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Watch(Protocol):
 
 
 class Specialized:
-    """Looks at instructions that CPython has specialized: 3.11 does so at the eighth call, 3.12 at the second."""
+    """Looks at instructions that CPython has specialized: at the eighth call, 3.12 at the second."""
 
     def __init__(self, codes: Iterable[CodeType]) -> None:
         self._fresh = [code for code in codes if not self._is_specialized(code)]

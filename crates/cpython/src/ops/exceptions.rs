@@ -40,7 +40,9 @@ fn is_exception(object: Borrowed<'_, '_>) -> bool {
 /// What a `StopIteration` carries; `None` for every other exception.
 #[cfg(Py_3_12)]
 pub fn stop_iteration_value<'py>(exception: Borrowed<'_, 'py>) -> Option<Object<'py>> {
-    if !matches_static(exception, unsafe { ffi::PyExc_StopIteration }) {
+    // SAFETY: a static class.
+    let class = unsafe { ffi::PyExc_StopIteration };
+    if !matches_static(exception, class) {
         return None;
     }
     // SAFETY: an instance of the class, or of a subclass, begins with these fields.
