@@ -85,10 +85,11 @@ impl Watch {
 
 /// Whether anybody refers to an object weakly, the watch over objects known by identity aside.
 pub(super) fn is_referenced(object: Any<'_, '_>) -> bool {
-    // SAFETY: where a type has an offset, its instances have a list of weak references there.
+    // SAFETY: where a type has an offset, its instances have a list of weak references there: since
+    // CPython 3.12 in front of an instance of a Python class, so the offset may be negative.
     let count = unsafe {
         let offset = (*words::type_of(object.as_ptr())).tp_weaklistoffset;
-        if offset <= 0 {
+        if offset == 0 {
             return false;
         }
         let list = *object.as_ptr().byte_offset(offset).cast::<*mut ffi::PyObject>();
