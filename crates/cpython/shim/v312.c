@@ -194,6 +194,24 @@ const uint8_t *stator_monitors(PyInterpreterState *interp) { return interp->moni
 
 _Static_assert(sizeof(((PyInterpreterState *)0)->monitors.tools) == 15, "monitors");
 
+_Static_assert(MIN_INSTRUMENTED_OPCODE == 237, "instrumentation::FIRST");
+
+/* Whether a tool asked for events of this code, be they wanted of all code or not. */
+int stator_has_local_events(PyObject *code) {
+    const _PyCoMonitoringData *data = ((PyCodeObject *)code)->_co_monitoring;
+    if (data == NULL) {
+        return 0;
+    }
+    uint8_t tools = 0;
+    for (size_t event = 0; event < sizeof(data->local_monitors.tools); event++) {
+        tools |= data->local_monitors.tools[event];
+    }
+    return tools != 0;
+}
+
+/* Which grows whenever somebody wants other events than before. */
+uint64_t stator_monitoring_version(PyInterpreterState *interp) { return interp->monitoring_version; }
+
 /* -- generators ------------------------------------------------------------------------------------ */
 
 /* Whether a coroutine is suspended in an await of its own. */

@@ -49,6 +49,10 @@ unsafe extern "C" {
     pub fn stator_suspend(thread: *mut PyThreadState, frame: *mut InterpreterFrame);
     #[cfg(Py_3_12)]
     pub fn stator_monitors(interp: *mut Interpreter) -> *const u8;
+    #[cfg(Py_3_12)]
+    pub fn stator_has_local_events(code: *mut PyObject) -> c_int;
+    #[cfg(Py_3_12)]
+    pub fn stator_monitoring_version(interp: *mut Interpreter) -> u64;
     pub fn stator_own_frame(generator: *mut PyObject) -> *mut InterpreterFrame;
     pub fn stator_is_awaiting(coroutine: *mut PyObject) -> c_int;
     /// Null for what isn't a generator, or doesn't stand still.
@@ -157,6 +161,8 @@ unsafe extern "C" {
         count: Py_ssize_t,
     ) -> *mut PyObject;
     pub fn _PyErr_FormatFromCause(exc: *mut PyObject, format: *const c_char, ...) -> *mut PyObject;
+    #[cfg(Py_3_12)]
+    pub fn PyCode_GetCode(code: *mut PyObject) -> *mut PyObject;
     pub fn _PyWeakref_GetWeakrefCount(head: *mut PyObject) -> Py_ssize_t;
     pub static PyExc_BaseExceptionGroup: *mut PyObject;
     pub static mut PyMethod_Type: PyTypeObject;

@@ -13,6 +13,8 @@ use crate::object::Borrowed;
 use crate::opcode;
 
 mod exception_table;
+#[cfg(Py_3_12)]
+pub(crate) mod instrumentation;
 #[cfg_attr(not(Py_3_12), path = "v311.rs")]
 #[cfg_attr(Py_3_12, path = "v312.rs")]
 pub(crate) mod layout;
@@ -231,6 +233,8 @@ impl<'py> Code<'py> {
     pub fn unit(&self, at: usize) -> Option<Unit> {
         let [number, arg] = self.units().get(at)?.to_le_bytes();
         let number = opcode::deopt(number);
+        #[cfg(Py_3_12)]
+        let number = if number < instrumentation::FIRST { number } else { self.plain_opcode(at)? };
         let next = at + 1 + opcode::caches(number);
         Some(Unit { opcode: opcode::TARGET.opcode(number)?, arg: u32::from(arg), next })
     }

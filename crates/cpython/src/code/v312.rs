@@ -31,8 +31,10 @@ pub struct CodeObject {
     linetable: *mut PyObject,
     weakreflist: *mut PyObject,
     cached: *mut c_void,
-    instrumentation_version: u64,
-    monitoring: *mut c_void,
+    /// As of when who wants events the instructions are instrumented.
+    pub(super) instrumentation_version: u64,
+    /// Null if they never were.
+    pub(super) monitoring: *mut c_void,
     pub(crate) firsttraceable: c_int,
     extra: *mut c_void,
     /// `co_code_adaptive`: the instructions, specialised in place.

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use pyo3::ffi::{self, PyObject};
 
 use super::Frame;
+#[cfg(Py_3_12)]
+use crate::code::instrumentation::FIRST;
 use crate::code::{Code, Handler};
 use crate::ffi as shim;
 use crate::hook::{self, Evaluated};
@@ -50,6 +52,8 @@ pub fn enter<'py>(
     let thread = Thread::current(frame.py());
     let mut cframe = CFrame::unlinked();
     let code = frame.code();
+    #[cfg(Py_3_12)]
+    code.refresh_instrumentation(frame.py(), thread.interpreter());
     let base = frame.slots().wrapping_add(code.nlocalsplus());
     let mut running = Running {
         frame,
@@ -137,9 +141,23 @@ impl<'py> Running<'py> {
         unsafe {
             (*self.frame.as_ptr()).prev_instr = self.next.cast_mut();
             let unit = *self.next;
+            let opcode = opcode::deopt(unit as u8);
+            #[cfg(Py_3_12)]
+            let opcode = if opcode < FIRST { opcode } else { self.uninstrumented(opcode) };
             self.next = self.next.add(1);
-            (opcode::deopt(unit as u8), u32::from(unit >> 8))
+            (opcode, u32::from(unit >> 8))
         }
+    }
+
+    /// What the next instruction was before it was instrumented, unless a tool wants events of this code.
+    #[cfg(Py_3_12)]
+    #[cold]
+    fn uninstrumented(&self, opcode: u8) -> u8 {
+        let code = self.frame.code();
+        if code.has_events_of_its_own() {
+            return opcode;
+        }
+        code.plain_opcode(self.next_unit()).unwrap_or(opcode)
     }
 
     /// The unit behind the current instruction and its caches; after a jump, the target.

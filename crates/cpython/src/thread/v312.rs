@@ -28,13 +28,16 @@ impl CFrame {
 
 /// Where it stands whether somebody wants events: a trace or profile function, or a tool of
 /// `sys.monitoring` that asked for those of all code. Code that a tool asked for events of by itself is
-/// instrumented: its instructions are handed over.
+/// instrumented, and its instructions are handed over.
 #[derive(Clone, Copy)]
 pub(crate) struct Watch {
     /// One byte an event, 15 of them: the tools that want it.
     monitors: *const u8,
-    tracing: *const c_int,
+    thread: *const ThreadState,
 }
+
+/// The bits of the two tools that stand for trace and profile functions, which each thread has for itself.
+const OF_THREADS: u64 = 0xc0c0_c0c0_c0c0_c0c0;
 
 impl Watch {
     /// Of a thread.
@@ -46,7 +49,7 @@ impl Watch {
         // SAFETY: the thread is alive, as the caller says, and so is its interpreter.
         unsafe {
             let monitors = ffi::stator_monitors((*thread).interp);
-            Watch { monitors, tracing: &raw const (*thread).tracing }
+            Watch { monitors, thread }
         }
     }
 
@@ -61,8 +64,24 @@ impl Watch {
         unsafe {
             let first = ptr::read_volatile(self.monitors.cast::<[u8; 8]>());
             let last = ptr::read_volatile(self.monitors.add(7).cast::<[u8; 8]>());
-            u64::from_ne_bytes(first) | u64::from_ne_bytes(last) != 0
-                && ptr::read_volatile(self.tracing) == 0
+            let tools = u64::from_ne_bytes(first) | u64::from_ne_bytes(last);
+            tools != 0 && self.is_meant(tools)
+        }
+    }
+
+    /// Whether events that these tools want are events of this thread.
+    ///
+    /// # Safety
+    /// As said of [`Watch::new`].
+    #[cold]
+    unsafe fn is_meant(self, tools: u64) -> bool {
+        // SAFETY: the thread is alive.
+        unsafe {
+            let thread = self.thread;
+            ptr::read_volatile(&raw const (*thread).tracing) == 0
+                && (tools & !OF_THREADS != 0
+                    || !ptr::read_volatile(&raw const (*thread).tracefunc).is_null()
+                    || !ptr::read_volatile(&raw const (*thread).profilefunc).is_null())
         }
     }
 }
