@@ -19,6 +19,7 @@ pub mod object;
 pub mod opcode;
 pub mod ops;
 pub mod raised;
+pub mod reduced;
 pub mod shortcut;
 pub mod thread;
 pub mod vectorcall;

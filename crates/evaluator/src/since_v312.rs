@@ -1,5 +1,7 @@
 //! What CPython 3.12 does in other instructions than 3.11: handlers that its rows alone name.
 
+use pyo3::prelude::*;
+use pyo3::types::PySuper;
 use stator_bytecode::Opcode;
 use stator_cpython::hook::Evaluated;
 use stator_cpython::object::Object;
@@ -80,7 +82,12 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
         let code = self.code();
         let name = code.name_at(arg as usize >> 2);
         let args = if arg & 2 != 0 { self.run.peek_many(2) } else { &[] };
+        let before = ops::executed();
         let made = self.sites.call(&self.frame, self.run.peek(3), args, None);
+        if made.as_ref().is_ok_and(|made| made.is_exact_instance_of::<PySuper>()) {
+            // Should the look-up fail, CPython executes both.
+            ops::uncount_since(before);
+        }
         let result =
             made.and_then(|made| self.sites.load_attr(&self.frame, made.as_borrowed(), name));
         self.run.drop_many(3);

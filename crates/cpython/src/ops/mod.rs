@@ -86,6 +86,12 @@ pub fn count() {
     EXECUTED.set(EXECUTED.get() + 1);
 }
 
+/// Takes back what was counted since [`executed`] gave `before`: it has changed nothing, and may be done again.
+#[inline(always)]
+pub fn uncount_since(before: u64) {
+    EXECUTED.set(before & !REFUSING | EXECUTED.get() & REFUSING);
+}
+
 /// As [`count`], of something that is about to be done. An error where it is [refused](refuse).
 #[inline(always)]
 pub(crate) fn begin() -> Result<()> {

@@ -7,7 +7,7 @@ use pyo3::types::PyString;
 use stator_cpython::heap::dict::{self, Peek};
 use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object, references};
-use stator_cpython::{generic, ops};
+use stator_cpython::{generic, ops, reduced};
 use stator_guards::ObjectId;
 
 use super::exceptions;
@@ -351,7 +351,7 @@ impl Finish {
         if !is_reducible(iterator) {
             return Err(refuse());
         }
-        let parts = iterator.call_method0("__reduce__").map_err(refused)?;
+        let parts = reduced::of_iterator(iterator).map_err(refused)?;
         // Their addresses stand for them until all recipes are made.
         self.temporaries.push(parts.clone().unbind());
         let parts = heap::tuple_items(parts.as_borrowed());
