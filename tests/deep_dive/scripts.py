@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import sys
+
 MSE = """\
 import torch
 import stator
@@ -162,7 +164,7 @@ fn(torch.ones(2), None)
 fn(torch.ones(2), [3])
 """
 
-TRACED_LINES = """\
+_TRACED_311 = """\
 TRACE RESUME 0 []
 TRACE LOAD_FAST n []
 TRACE POP_JUMP_FORWARD_IF_NOT_NONE to 56 [Constant(None)]
@@ -185,6 +187,29 @@ TRACE PRECALL 1 [TorchFn(add), Tensor(), Constant(int: 3)]
 TRACE CALL 1 [TorchFn(add), Tensor(), Constant(int: 3)]
 TRACE RETURN_VALUE [Tensor()]
 """
+
+_TRACED_312 = """\
+TRACE RESUME 0 []
+TRACE LOAD_FAST n []
+TRACE POP_JUMP_IF_NOT_NONE to 56 [Constant(None)]
+TRACE LOAD_GLOBAL torch []
+TRACE LOAD_ATTR any [Module(torch)]
+TRACE LOAD_GLOBAL y [TorchFn(any)]
+TRACE CALL 1 [TorchFn(any), Tensor()]
+TRACE RETURN_VALUE [Tensor()]
+TRACE RESUME 0 []
+TRACE LOAD_FAST n []
+TRACE POP_JUMP_IF_NOT_NONE to 56 [List(1)]
+TRACE LOAD_FAST x []
+TRACE LOAD_ATTR add [Tensor()]
+TRACE LOAD_FAST n [TorchFn(add), Tensor()]
+TRACE LOAD_CONST 0 [TorchFn(add), Tensor(), List(1)]
+TRACE BINARY_SUBSCR [TorchFn(add), Tensor(), List(1), Constant(int: 0)]
+TRACE CALL 1 [TorchFn(add), Tensor(), Constant(int: 3)]
+TRACE RETURN_VALUE [Tensor()]
+"""
+
+TRACED_LINES = _TRACED_311 if sys.version_info < (3, 12) else _TRACED_312
 
 WRITES = """\
 import torch
