@@ -12,6 +12,10 @@ VENV := $(if $(filter 3.11,$(VERSION)),.venv,.venv-$(VERSION))
 BIN := $(VENV)/bin
 # PyO3 and the C shim are built against this interpreter, and tests written in Rust start it.
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+# Crates built against one interpreter would be built again for the other.
+ifneq ($(VERSION),3.11)
+export CARGO_TARGET_DIR := $(CURDIR)/target/$(VERSION)
+endif
 SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates -type f \
 	\( -name '*.rs' -o -name '*.toml' -o -name '*.c' -o -name '*.h' \))
 STYLED := python tests tools examples bench
@@ -51,6 +55,16 @@ test-cpython-fast: $(VENV)/built
 
 test-python: $(VENV)/built
 	$(BIN)/python -m pytest -q
+
+# What continuous integration runs of the versions that it doesn't run in full, built without the optimizer's
+# last passes: the evaluator, programs of each kind recorded and replayed, guards, watchers, federated programs.
+SMOKE := tests/test_evaluator.py tests/differential tests/guards tests/breaks/test_breaks.py \
+	tests/soundness/reads tests/dynamic/test_programs.py tests/test_watched.py tests/federated/test_tracing_differential.py
+.PHONY: smoke
+smoke: $(VENV)/installed $(SOURCES)
+	$(BIN)/maturin develop --quiet
+	rm -f $(VENV)/built
+	$(BIN)/python -m pytest -q $(SMOKE)
 
 # Ten minutes of programs that nobody wrote, from anywhere: a failure prints its seed and its smallest form.
 fuzz: $(VENV)/built

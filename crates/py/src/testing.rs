@@ -148,6 +148,12 @@ fn hide_torch() {
     torch::hide();
 }
 
+/// What another search for the fields of tensors finds.
+#[pyfunction]
+fn search_tensors(py: Python<'_>) -> Option<String> {
+    torch::search_again(py)
+}
+
 /// What of PyTorch's insides wasn't found.
 #[pyfunction]
 fn torch_unfound(py: Python<'_>) -> Vec<&'static str> {
@@ -169,5 +175,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     testing.add_function(wrap_pyfunction!(layout_differences, &testing)?)?;
     testing.add_function(wrap_pyfunction!(hide_torch, &testing)?)?;
     testing.add_function(wrap_pyfunction!(torch_unfound, &testing)?)?;
+    testing.add_function(wrap_pyfunction!(search_tensors, &testing)?)?;
     module.add_submodule(&testing)
 }

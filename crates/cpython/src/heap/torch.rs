@@ -148,6 +148,14 @@ pub fn unfound(py: Python<'_>) -> Vec<Unfound> {
     unfound
 }
 
+/// The offsets that another search finds, in words; `None` if it finds none. For tests.
+#[must_use]
+pub fn search_again(py: Python<'_>) -> Option<String> {
+    let torch = modules::import(py, "torch").ok()?;
+    let (_, offsets) = tensor::search(py, &torch, get(py)?).ok()?;
+    offsets.map(|offsets| format!("{offsets:?}"))
+}
+
 #[cold]
 fn start(py: Python<'_>) -> Option<&'static Torch> {
     /// Not entered again from inside, nor tried for ever.

@@ -21,6 +21,9 @@ mod window {
     pub const STORAGE: usize = 72;
 }
 
+/// Bytes of `sizes_and_strides_`.
+const DIMENSIONS: usize = 8 * (1 + 2 * INLINE_DIMENSIONS);
+
 /// A tensor as Python sees it.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
@@ -42,8 +45,8 @@ struct Probe<'py> {
     memory_size: usize,
     /// Whether there is an `AutogradMeta`; `None` where that depends on the version.
     autograd_meta: Option<bool>,
-    /// Whether autograd made it.
-    has_grad_fn: bool,
+    /// The node of autograd that made it: an object that holds the same pointer as the tensor does.
+    grad_fn: Option<Bound<'py, PyAny>>,
 }
 
 /// What has to be found before anything of a tensor can be read, for PyTorch's functions take
@@ -56,6 +59,8 @@ pub(in crate::heap) struct Essential {
     pub key_set: usize,
     /// `storage_`.
     pub storage: usize,
+    /// `sizes_and_strides_`.
+    pub sizes: usize,
 }
 
 /// Looks for the fields of this PyTorch's tensors.
@@ -116,38 +121,58 @@ fn field<'py>(
     only(window, |offset| holds(probes, &base, offset, &is_right))
 }
 
-fn essential(probes: &[Probe<'_>]) -> Option<Essential> {
+/// The bytes of an object.
+fn size(object: &Bound<'_, PyAny>) -> usize {
     // SAFETY: a type's size stands still.
-    let size = |probe: &Probe<'_>| unsafe {
-        (*words::type_of(probe.tensor.as_ptr())).tp_basicsize as usize
-    };
+    unsafe { (*words::type_of(object.as_ptr())).tp_basicsize as usize }
+}
+
+/// The words of an object behind its head.
+fn fields(object: &Bound<'_, PyAny>) -> impl Iterator<Item = u64> {
+    let words = (16..size(object)).step_by(8);
+    // SAFETY: an object has as many bytes as its type says.
+    words.map(|offset| unsafe { words::word(object.as_ptr(), offset) })
+}
+
+fn essential(probes: &[Probe<'_>]) -> Option<Essential> {
     let object = |probe: &Probe<'_>| Some(probe.tensor.as_ptr() as usize);
-    let least = probes.iter().map(size).min()?;
+    let least = probes.iter().map(|probe| size(&probe.tensor)).min()?;
+    let sizes = sizes(probes)?;
     Some(Essential {
         cdata: field(probes, least, object, |probe, word| word as usize == probe.cdata)?,
-        key_set: own(probes, |probe, word| word == probe.keys)?,
-        storage: own(probes, |probe, word| word as usize == probe.storage)?,
+        sizes,
+        key_set: own(probes, sizes, |probe, word| word == probe.keys)?,
+        storage: own(probes, sizes, |probe, word| word as usize == probe.storage)?,
     })
 }
 
-/// The one offset within a `TensorImpl` at which each probe has the right word.
-fn own<'py>(probes: &[Probe<'py>], is_right: impl Fn(&Probe<'py>, u64) -> bool) -> Option<usize> {
-    field(probes, window::TENSOR, |probe| Some(probe.cdata), is_right)
+/// The one offset within a `TensorImpl`, its sizes and strides aside, at which each probe has the right word.
+/// What isn't used of those holds anything.
+fn own<'py>(
+    probes: &[Probe<'py>],
+    sizes: usize,
+    is_right: impl Fn(&Probe<'py>, u64) -> bool,
+) -> Option<usize> {
+    let dimensions = sizes..sizes + DIMENSIONS;
+    only(window::TENSOR, |offset| {
+        !dimensions.contains(&offset) && holds(probes, |probe| Some(probe.cdata), offset, &is_right)
+    })
 }
 
 fn find(functions: &Functions, probes: &[Probe<'_>], essential: Essential) -> Option<Offsets> {
+    let own = |is_right: &dyn Fn(&Probe<'_>, u64) -> bool| own(probes, essential.sizes, is_right);
     let at = |base: usize, offset: usize| {
         // SAFETY: a field of a live `TensorImpl` that was found.
         unsafe { words::word(base as *const _, offset) as usize }
     };
     // A pointer is followed once it is null and not null where it should be.
-    let autograd_meta = own(probes, |probe, word| {
+    let autograd_meta = own(&|probe, word| {
         probe.autograd_meta.is_none_or(|has| has == (word != 0)) && word.is_multiple_of(8)
     })?;
     let meta = |probe: &Probe<'_>| {
         (probe.autograd_meta == Some(true)).then(|| at(probe.cdata, autograd_meta))
     };
-    let version_counter = own(probes, |probe, word| {
+    let version_counter = own(&|probe, word| {
         probe.version.is_some() == (word != 0)
             && word.is_multiple_of(8)
             && word as usize != probe.storage
@@ -158,15 +183,18 @@ fn find(functions: &Functions, probes: &[Probe<'_>], essential: Essential) -> Op
         storage: essential.storage,
         autograd_meta,
         version_counter,
-        sizes: sizes(probes)?,
-        storage_offset: own(probes, |probe, word| word as i64 == probe.offset)?,
-        dtype: own(probes, |probe, word| Some(Offsets::kind_of(word)) == kind(functions, probe))?,
+        sizes: essential.sizes,
+        storage_offset: own(&|probe, word| word as i64 == probe.offset)?,
+        dtype: own(&|probe, word| Some(Offsets::kind_of(word)) == kind(functions, probe))?,
         key_set: essential.key_set,
         requires_grad: field(probes, window::AUTOGRAD_META, meta, |probe, word| {
-            (word & 0xff) == u64::from(probe.requires_grad && !probe.has_grad_fn)
+            (word & 0xff) == u64::from(probe.requires_grad && probe.grad_fn.is_none())
         })?,
         grad_fn: pointer(|offset| {
-            holds(probes, meta, offset, |probe, word| (word != 0) == probe.has_grad_fn)
+            holds(probes, meta, offset, |probe, word| match &probe.grad_fn {
+                Some(node) => word != 0 && fields(node).any(|field| field == word),
+                None => word == 0,
+            })
         })?,
         version: field(probes, window::VERSION_COUNTER, counter, |probe, word| {
             Some(word as u32) == probe.version
@@ -182,8 +210,7 @@ fn find(functions: &Functions, probes: &[Probe<'_>], essential: Essential) -> Op
 
 /// Where the count of dimensions lies, with sizes and strides behind it.
 fn sizes(probes: &[Probe<'_>]) -> Option<usize> {
-    let room = 8 * (1 + 2 * INLINE_DIMENSIONS);
-    only(window::TENSOR - room + 8, |offset| {
+    only(window::TENSOR - DIMENSIONS + 8, |offset| {
         let word = |probe: &Probe<'_>, index: usize| {
             // SAFETY: within the window.
             unsafe { words::word(probe.cdata as *const _, offset + 8 * index) as i64 }
@@ -254,13 +281,13 @@ def probes(torch):
             (torch.frombuffer(bytearray(24), dtype=torch.int16), None),
         ]
         with torch.inference_mode():
-            own.append((make(3, dtype=torch.float32), None))
+            own += [(make(size, dtype=torch.float32), None) for size in (3, 30, 300)]
         return [{
             'tensor': t, 'cdata': t._cdata, 'keys': torch._C._dispatch_keys(t).raw_repr(), 'sizes': list(t.size()),
             'strides': list(t.stride()), 'offset': t.storage_offset(), 'requires_grad': t.requires_grad,
             'device_index': -1 if t.device.index is None else t.device.index,
             'version': None if t.is_inference() else t._version, 'storage': s._cdata,
             'memory': 0 if t.device.type == 'meta' else s.data_ptr(), 'memory_size': s.nbytes(),
-            'autograd_meta': meta, 'has_grad_fn': t.grad_fn is not None,
+            'autograd_meta': meta, 'grad_fn': t.grad_fn,
         } for t, meta in own for s in [t.untyped_storage()]]
 ";
