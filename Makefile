@@ -43,8 +43,10 @@ test-sweep: $(VENV)/built
 	STATOR_SWEEP=all $(BIN)/python -m pytest -q tests/soundness/tensors/test_number_slots.py tests/soundness/tensors/test_determined.py tests/soundness/tensors/test_schema_samples.py
 
 # Crates above crates/cpython start the interpreter that PYO3_PYTHON names, without torch.
+# A shared libpython needn't stand where the loader looks.
+LIBPYTHON = $(shell $(BIN)/python -c 'import sysconfig; print(sysconfig.get_config_var("LIBDIR"))')
 test-rust: $(VENV)/installed
-	cargo test --workspace
+	LD_LIBRARY_PATH="$(LIBPYTHON)$${LD_LIBRARY_PATH:+:$$LD_LIBRARY_PATH}" cargo test --workspace
 
 test-cpython: $(VENV)/built
 	$(BIN)/python tools/test_cpython.py
