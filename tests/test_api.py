@@ -554,7 +554,7 @@ def test_graph_break_error_shows_the_users_stack(tmp_path: Any) -> None:
         "    return x.tolist()\n"
         "Why: A guard can't speak of it.\n"
         "Hint: Move it behind the compiled function.\n"
-        "(graph break 'tensor_data', see docs/breaks.md#tensor_data; only with fullgraph=True is it an error)"
+        "(graph break 'tensor_data', see python -m stator explain tensor_data; only with fullgraph=True is it an error)"
     )
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 

@@ -58,7 +58,7 @@ def test_report(reports: Any) -> None:
         "  Why: a guard can speak of a tensor's metadata, not of its values\n"
         "  Hint: keep the decision in tensors (torch.where), or move it out of the compiled "
         "function\n"
-        "  See: docs/breaks.md#sb002\n"
+        "  See: python -m stator explain SB002\n"
         "  User code:\n"
         f"    {name}:{line(outer) + 2} in outer\n"
         "      return reads(x)\n"

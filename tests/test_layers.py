@@ -103,6 +103,7 @@ INTERPRETER = {"pyo3", "pyo3-ffi", "pyo3-build-config"}
 # The rooms of the Python package, from above to below, and what is in each: modules and folders. What users, pickles and
 # printed graphs name has to be found by the name it has, so modules with such names don't move into folders.
 PYTHON = {
+    "command line": "__main__ _explain",
     "testing": "_testing",
     "programs": "_local_computations programs _program_tracing",
     "compiling": "_compile _module _ran _targets _settings",
@@ -135,6 +136,8 @@ MODULES = {
     "_module": {"_ran", "_settings", "_targets", "_warnings"},
     "_compile": {"_settings", "_suggest", "_targets", "errors"},
     "_testing": {"errors"},
+    "_explain": {"_suggest"},
+    "__main__": {"_explain"},
     "_ran": set(),
     "_program_tracing": {"_suggest", "errors"},
     "_program_tracing.table": set(),

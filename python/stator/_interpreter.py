@@ -8,8 +8,23 @@ SUPPORTED = [(3, 11), (3, 12)]
 """Versions of CPython whose frames and bytecode the evaluator knows."""
 
 
-def problem(implementation: str, version: tuple[int, int]) -> str | None:
-    """Why Stator can't be imported by an interpreter; None if it can."""
+def problem(
+    implementation: str, version: tuple[int, int], platform: str = "linux", flags: str = ""
+) -> str | None:
+    """Why Stator can't be imported by an interpreter; None if it can.
+
+    `platform` is as in `sys.platform`, `flags` as in `sys.abiflags`.
+    """
+    if platform == "win32":
+        return (
+            "Stator takes over frames as CPython has them on Linux and macOS, and was imported on "
+            "Windows. Functions run as they are without it."
+        )
+    if "t" in flags:
+        return (
+            "Stator relies on the global interpreter lock and was imported by a build without it. "
+            "Functions run as they are without it."
+        )
     if implementation == "cpython" and version in SUPPORTED:
         return None
     versions = ", ".join(f"{major}.{minor}" for major, minor in SUPPORTED)
@@ -20,5 +35,6 @@ def problem(implementation: str, version: tuple[int, int]) -> str | None:
     )
 
 
-if _problem := problem(sys.implementation.name, sys.version_info[:2]):
+_abiflags = getattr(sys, "abiflags", "")  # Windows has none.
+if _problem := problem(sys.implementation.name, sys.version_info[:2], sys.platform, _abiflags):
     raise ImportError(_problem, name="stator")

@@ -25,7 +25,7 @@ class Watch(Protocol):
 
 
 class Specialized:
-    """Looks at instructions that CPython has specialized: at the eighth call, 3.12 at the second."""
+    """Looks at instructions that CPython has specialized: at the eighth call in 3.11."""
 
     def __init__(self, codes: Iterable[CodeType]) -> None:
         self._fresh = [code for code in codes if not self._is_specialized(code)]
@@ -38,7 +38,7 @@ class Specialized:
         general = dis.get_instructions(code)
         adaptive = dis.get_instructions(code, adaptive=True)
         return any(
-            # Since 3.12, what is two instructions in one (`LOAD_FAST__LOAD_FAST`) is so from the start.
+            # Since 3.12, two instructions in one (`LOAD_FAST__LOAD_FAST`) are so from the start.
             a.opname != b.opname and (sys.version_info < (3, 12) or "__" not in a.opname)
             for a, b in zip(adaptive, general, strict=True)
         )

@@ -89,7 +89,7 @@ class SubstituteError(ApiError, TypeError):
 class GraphBreakError(StatorError):
     """`fullgraph=True`, and something in the function can't be part of a graph.
 
-    `id` names the row of the table of break reasons, `anchor` where it stands in the documents,
+    `id` names the row of the table of break reasons, `help` the command that prints it,
     `explanation` says what was met, `why` that can't be part of a graph, `hint` what to do about
     it, and `stack` holds (file, line, function) of the user's frames, outermost first.
 
@@ -112,7 +112,7 @@ class GraphBreakError(StatorError):
     ) -> None:
         super().__init__(id, explanation, hint, tuple(stack), why)
         self.id = id
-        self.anchor = f"docs/breaks.md#{id.lower()}"
+        self.help = f"python -m stator explain {id}"
         self.explanation = explanation
         self.why = why
         self.hint = hint
@@ -131,7 +131,7 @@ class GraphBreakError(StatorError):
         if self.why:
             lines.append(f"Why: {self.why}")
         lines.append(f"Hint: {self.hint}")
-        lines.append(f"(graph break {self.id!r}, see {self.anchor}{self._tail})")
+        lines.append(f"(graph break {self.id!r}, see {self.help}{self._tail})")
         return "\n".join(lines)
 
 

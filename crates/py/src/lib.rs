@@ -10,8 +10,9 @@ mod testing;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use stator_cpython::thread::Deferred;
+use stator_tracer::breaks::{self, Reason};
 use stator_tracer::compiled::{self, Compiled, Stats};
-use stator_tracer::{breaks, logs};
+use stator_tracer::logs;
 
 /// Bit `i` switches the `i`-th log on.
 #[pyfunction]
@@ -29,6 +30,13 @@ fn reset_all(py: Python<'_>) {
 #[pyfunction]
 fn _breaks_page() -> String {
     breaks::page()
+}
+
+/// The table of break reasons: id, what, why and hint of each.
+#[pyfunction]
+fn _breaks() -> Vec<[&'static str; 4]> {
+    let rows = Reason::ALL.iter();
+    rows.map(|row| [row.id(), row.what(), row.why(), row.hint()]).collect()
 }
 
 /// Graphs with fewer operations run natively.
@@ -71,6 +79,7 @@ fn _stator(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_set_min_graph_ops, module)?)?;
     module.add_function(wrap_pyfunction!(_set_skip_unprofitable, module)?)?;
     module.add_function(wrap_pyfunction!(_set_strict, module)?)?;
+    module.add_function(wrap_pyfunction!(_breaks, module)?)?;
     module.add_function(wrap_pyfunction!(_breaks_page, module)?)?;
     module.add_function(wrap_pyfunction!(_while_signals_wait, module)?)?;
     bytecode::register(module)?;

@@ -172,10 +172,10 @@ pub struct Break {
 }
 
 impl Reason {
-    /// Where the documents explain the row.
+    /// The command that prints the row.
     #[must_use]
-    pub fn anchor(self) -> String {
-        format!("docs/breaks.md#{}", self.fragment())
+    pub fn help(self) -> String {
+        format!("python -m stator explain {}", self.id())
     }
 
     /// The row's place on its page.
@@ -247,7 +247,7 @@ impl Break {
             text += &format!("\n  What: {}", self.detail);
         }
         text += &format!("\n  Why: {}\n  Hint: {}", self.reason.why(), self.reason.hint());
-        text += &format!("\n  See: {}", self.reason.anchor());
+        text += &format!("\n  See: {}", self.reason.help());
         if !self.stack.is_empty() {
             text += "\n  User code:";
         }

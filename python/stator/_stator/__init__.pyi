@@ -195,6 +195,9 @@ def _inject(stage: str, number: int, panics: bool, always: bool, signal: int) ->
 def _inject_nothing() -> int: ...
 def _stages() -> list[str]: ...
 def _set_accelerator(name: str | None = None, module: object = None) -> None: ...
+def _breaks() -> list[list[str]]:
+    """The table of break reasons: id, what, why and hint of each."""
+
 def _breaks_page() -> str:
     """The table of break reasons as the page `docs/breaks.md`."""
 
