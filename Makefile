@@ -12,6 +12,8 @@ VENV := $(if $(filter 3.11,$(VERSION)),.venv,.venv-$(VERSION))
 BIN := $(VENV)/bin
 # PyO3 and the C shim are built against this interpreter, and tests written in Rust start it.
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+# maturin itself looks for .venv alone.
+MATURIN := VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet
 # Crates built against one interpreter would be built again for the other.
 ifneq ($(VERSION),3.11)
 export CARGO_TARGET_DIR := $(CURDIR)/target/$(VERSION)
@@ -64,7 +66,7 @@ SMOKE := tests/test_evaluator.py tests/differential tests/guards tests/breaks/te
 	tests/soundness/reads tests/dynamic/test_programs.py tests/test_watched.py tests/federated/test_tracing_differential.py
 .PHONY: smoke
 smoke: $(VENV)/installed $(SOURCES)
-	$(BIN)/maturin develop --quiet
+	$(MATURIN)
 	rm -f $(VENV)/built
 	$(BIN)/python -m pytest -q $(SMOKE)
 
@@ -101,5 +103,5 @@ $(VENV)/installed: pyproject.toml | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/built: $(VENV)/installed $(SOURCES)
-	$(BIN)/maturin develop --release --quiet
+	$(MATURIN) --release
 	touch $@
