@@ -49,8 +49,8 @@ struct Probe<'py> {
     grad_fn: Option<Bound<'py, PyAny>>,
 }
 
-/// What has to be found before anything of a tensor can be read, for PyTorch's functions take
-/// a `TensorImpl`, and don't tell these.
+/// What has to be found before anything of a tensor can be read: PyTorch's functions take a `TensorImpl`, and
+/// tell neither its keys nor its storage.
 #[derive(Clone, Copy)]
 pub(in crate::heap) struct Essential {
     /// The offset of the `TensorImpl*` in a tensor's Python object.
@@ -59,7 +59,7 @@ pub(in crate::heap) struct Essential {
     pub key_set: usize,
     /// `storage_`.
     pub storage: usize,
-    /// `sizes_and_strides_`.
+    /// `sizes_and_strides_`, whose unused part may hold anything: nothing else is looked for there.
     pub sizes: usize,
 }
 
