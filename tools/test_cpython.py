@@ -44,8 +44,15 @@ test_traceback test_except_star test_frame test_yield_from
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "evaluator.md"
 TIMEOUT = 1200
 
-EVALUATED = """
+# A shell ignores interrupts for what runs in its background, and test_threading would wait for one.
+INTERRUPTIBLE = """
+import signal
 import sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""
+EVALUATED = (
+    INTERRUPTIBLE
+    + """
 import stator._testing as testing
 testing._native.hand_over_every({every})
 testing.start_evaluating_everything(count={count})
@@ -57,13 +64,16 @@ finally:
     testing.stop_evaluating_everything()
     print("evaluated %d frames, %d instructions" % testing._native.counts())
 """
-PLAIN = """
-import sys
+)
+PLAIN = (
+    INTERRUPTIBLE
+    + """
 import stator._testing
 sys.argv = ["test", *sys.argv[1:]]
 from test.libregrtest.main import main
 main()
 """
+)
 
 
 @dataclass(frozen=True)
