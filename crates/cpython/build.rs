@@ -11,8 +11,9 @@ fn main() {
     let shim = match version {
         (3, 11) => "shim/v311.c",
         (3, 12) => "shim/v312.c",
+        (3, 13) => "shim/v313.c",
         other => {
-            panic!("Stator supports CPython 3.11 and 3.12; this is {}.{}", other.0, other.1)
+            panic!("Stator supports CPython 3.11, 3.12 and 3.13; this is {}.{}", other.0, other.1)
         }
     };
     let python = config.executable().expect("PYO3_PYTHON or a Python on the PATH");
@@ -20,6 +21,10 @@ fn main() {
 
     let mut build = cc::Build::new();
     build.include(&include).include(include.join("internal"));
+    if let Some(parent) = include.parent() {
+        // Debian's pyconfig.h includes that of the machine's architecture from there.
+        build.flag("-idirafter").flag(parent.as_os_str());
+    }
     build.file(shim).file("shim/semantics.c").file("shim/c_stack.c").file("shim/clock.c");
     build.flag_if_supported("-Wno-missing-field-initializers");
     build.flag_if_supported("-Wno-unused-parameter");
@@ -27,7 +32,9 @@ fn main() {
     build.opt_level(2);
     build.compile("stator_shim");
 
-    let header = fs::read_to_string(include.join("opcode.h")).expect("opcode.h is readable");
+    let numbers = if version < (3, 13) { "opcode.h" } else { "opcode_ids.h" };
+    let header =
+        fs::read_to_string(include.join(numbers)).expect("the opcodes' header is readable");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     fs::write(out.join("opcode.rs"), opcode_constants(&header)).expect("OUT_DIR is writable");
 

@@ -142,6 +142,15 @@ impl OpInfo {
         matches!(self.arg, Arg::Local | Arg::LocalPair)
     }
 
+    /// The fast locals that an argument names, cells and free variables included.
+    pub const fn locals(&self, arg: u32) -> [Option<u32>; 2] {
+        match self.arg {
+            Arg::Local | Arg::Free => [Some(arg), None],
+            Arg::LocalPair => [Some(arg >> 4), Some(arg & 15)],
+            _ => [None, None],
+        }
+    }
+
     /// Whether the argument indexes a cell or free variable.
     pub const fn has_free(&self) -> bool {
         matches!(self.arg, Arg::Free)

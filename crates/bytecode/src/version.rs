@@ -40,6 +40,14 @@ impl Version {
         }
     }
 
+    /// Whether the `NULL` that tells a call that there is no receiver lies above the callable; else below it.
+    pub const fn null_is_above(self) -> bool {
+        match self {
+            Version::V311 | Version::V312 => false,
+            Version::V313 => true,
+        }
+    }
+
     /// The opcode with this number.
     pub const fn opcode(self, number: u8) -> Option<Opcode> {
         self.table().opcode(number)

@@ -1,6 +1,12 @@
-/* What the evaluator asks of CPython 3.11 and 3.12 alike, of structs whose fields have the same names in both.
- * Included behind layout.h by the file of the version. It defines where the event stands that a
- * thread's trace function is told of (TRACED_EVENT), and where the import function (IMPORT_FUNC). */
+/* What the evaluator asks of all versions of CPython alike. Included behind layout.h by the file of the version, which
+ * says what fields are called there:
+ *   TRACED_EVENT         the event that a thread's trace function is told of;
+ *   IMPORT_FUNC          the interpreter's import function;
+ *   FRAME_CODE(f)        a frame's code object;
+ *   STAND_AT(f, unit)    lets a frame say that it executes the instruction at a unit;
+ *   REST_BEHIND(f, unit) lets a frame that isn't running go on behind it;
+ *   IS_SUSPENDED(state)  whether a generator's state says that it has begun and stands still;
+ *   SUSPENDED_AT(unit)   the state of a generator that stands still behind the instruction at a unit. */
 #ifndef STATOR_EVALUATOR_H
 #define STATOR_EVALUATOR_H
 
@@ -23,43 +29,12 @@ void stator_set_hook(PyInterpreterState *interp, _PyFrameEvalFunction hook) {
 PyObject *stator_stand_in(PyThreadState *thread, PyObject *code, PyObject *globals, int unit) {
     PyFrameObject *frame = PyFrame_New(thread, (PyCodeObject *)code, globals, NULL);
     if (frame != NULL) {
-        frame->f_frame->prev_instr = _PyCode_CODE((PyCodeObject *)code) + unit;
+        STAND_AT(frame->f_frame, _PyCode_CODE((PyCodeObject *)code) + unit);
     }
     return (PyObject *)frame;
 }
 
-/* -- the eval breaker and signals ------------------------------------------------------------------- */
-
-const int *stator_eval_breaker(PyInterpreterState *interp) {
-    return (const int *)&interp->ceval.eval_breaker._value;
-}
-
-/* Signals wait while no thread is the main one: CPython runs their handlers in that one alone. Gives what
- * stator_allow_signals is to be given; 0 if this isn't the main thread, or they wait already. */
-unsigned long stator_defer_signals(void) {
-    unsigned long main_thread = _PyRuntime.main_thread;
-    if (PyThread_get_thread_ident() != main_thread) {
-        return 0;
-    }
-    _PyRuntime.main_thread = 0;
-    return main_thread;
-}
-
-/* What came meanwhile is handled where the evaluation loop asks next. */
-void stator_allow_signals(PyThreadState *thread, unsigned long main_thread) {
-    struct _ceval_state *ceval = &thread->interp->ceval;
-    _PyRuntime.main_thread = main_thread;
-    if (_Py_atomic_load_relaxed(&_PyRuntime.ceval.signals_pending) ||
-        _Py_atomic_load_relaxed(&ceval->pending.calls_to_do)) {
-        _Py_atomic_store_relaxed(&ceval->eval_breaker, 1);
-    }
-}
-
-/* What says that a signal came which no handler has run for. While signals wait, CPython doesn't set the
- * breaker for them. */
-const int *stator_signals_pending(void) {
-    return (const int *)&_PyRuntime.ceval.signals_pending._value;
-}
+/* -- signals -------------------------------------------------------------------------------------- */
 
 /* Whether another thread has sent this one an exception. */
 int stator_has_async_exc(PyThreadState *thread) { return thread->async_exc != NULL; }
@@ -93,10 +68,10 @@ Frame *stator_generator_frame(PyObject *generator, int *started) {
     PyObject *handled = gen->gi_exc_state.exc_value;
     int state = gen->gi_frame_state;
     if ((handled != NULL && handled != Py_None) ||
-        (state != FRAME_CREATED && state != FRAME_SUSPENDED)) {
+        (state != FRAME_CREATED && !IS_SUSPENDED(state))) {
         return NULL;
     }
-    *started = state == FRAME_SUSPENDED;
+    *started = state != FRAME_CREATED;
     return (Frame *)gen->gi_iframe;
 }
 
@@ -108,7 +83,7 @@ Frame *stator_own_frame(PyObject *generator) { return (Frame *)((PyGenObject *)g
 int stator_generator_restore(PyObject *generator, int unit, int started, PyObject **slots, int count) {
     PyGenObject *gen = (PyGenObject *)generator;
     Frame *frame = (Frame *)gen->gi_iframe;
-    PyCodeObject *code = frame->f_code;
+    PyCodeObject *code = FRAME_CODE(frame);
     int locals = code->co_nlocalsplus;
     if (gen->gi_frame_state != FRAME_CREATED || count < locals ||
         count >= locals + code->co_stacksize || unit < 0 || unit >= Py_SIZE(code)) {
@@ -120,9 +95,9 @@ int stator_generator_restore(PyObject *generator, int unit, int started, PyObjec
         slots[i] = old;
     }
     frame->stacktop = count;
-    frame->prev_instr = _PyCode_CODE(code) + unit;
+    REST_BEHIND(frame, _PyCode_CODE(code) + unit);
     if (started) {
-        gen->gi_frame_state = FRAME_SUSPENDED;
+        gen->gi_frame_state = SUSPENDED_AT(_PyCode_CODE(code) + unit);
     }
     return 1;
 }
@@ -150,7 +125,11 @@ void stator_set_function_parts(PyObject *function, PyObject *closure, PyObject *
 /* -- exceptions ------------------------------------------------------------------------------------ */
 
 PyObject *stator_topmost_exception(PyThreadState *thread) {
-    return _PyErr_GetTopmostException(thread)->exc_value;
+    _PyErr_StackItem *item = thread->exc_info;
+    while ((item->exc_value == NULL || item->exc_value == Py_None) && item->previous_item != NULL) {
+        item = item->previous_item;
+    }
+    return item->exc_value;
 }
 
 /* -- trace functions that were set while an instruction ran ------------------------------------------ */
@@ -163,7 +142,7 @@ static int call_trace(PyThreadState *thread, Py_tracefunc function, PyObject *ob
     int old_what = thread->TRACED_EVENT;
     thread->TRACED_EVENT = what;
     PyThreadState_EnterTracing(thread);
-    frame->f_lineno = PyCode_Addr2Line(frame->f_frame->f_code,
+    frame->f_lineno = PyCode_Addr2Line(FRAME_CODE(frame->f_frame),
                                        _PyInterpreterFrame_LASTI(frame->f_frame) * 2);
     int result = function(object, frame, what, arg);
     frame->f_lineno = 0;

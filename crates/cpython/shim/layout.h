@@ -43,6 +43,15 @@ typedef _PyInterpreterFrame Frame;
 const uint8_t *const stator_deopt = _PyOpcode_Deopt;
 const uint8_t *const stator_caches = _PyOpcode_Caches;
 
+/* The number of weak references in the list of an object. */
+Py_ssize_t stator_count_weakrefs(PyObject *head) {
+    Py_ssize_t count = 0;
+    for (PyWeakReference *reference = (PyWeakReference *)head; reference != NULL; reference = reference->wr_next) {
+        count++;
+    }
+    return count;
+}
+
 /* Whether `variable.reset(token)` would go back: the token is one of the variable's, of the current context, and
  * unused. */
 int stator_token_fits(PyObject *token, PyObject *variable) {

@@ -457,40 +457,28 @@ PyObject *stator_import_from(PyObject *module, PyObject *name) {
     }
     else {
         Py_CLEAR(package);
+#if PY_VERSION_HEX >= 0x030D0000
+        if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_AttributeError)) {
+            return NULL;
+        }
+#endif
+        PyErr_Clear();
     }
 
-    PyObject *path = PyModule_GetFilenameObject(module);
     PyObject *shown = package != NULL ? Py_NewRef(package)
                                       : PyUnicode_FromString("<unknown module name>");
-    PyObject *message = NULL;
     if (shown != NULL) {
-        if (path == NULL || !PyUnicode_Check(path)) {
-            PyErr_Clear();
-            message = PyUnicode_FromFormat("cannot import name %R from %R (unknown location)", name,
-                                           shown);
-            PyErr_SetImportError(message, package, NULL);
-        }
-        else {
-            PyObject *spec = PyObject_GetAttrString(module, "__spec__");
-            const char *format = _PyModuleSpec_IsInitializing(spec)
-                                     ? "cannot import name %R from partially initialized module %R "
-                                       "(most likely due to a circular import) (%S)"
-                                     : "cannot import name %R from %R (%S)";
-            Py_XDECREF(spec);
-            message = PyUnicode_FromFormat(format, name, shown, path);
-            PyErr_SetImportError(message, package, path);
-        }
+        stator_raise_cannot_import(module, package, shown, name);
+        Py_DECREF(shown);
     }
 #if PY_VERSION_HEX >= 0x030C0000
     PyObject *error = PyErr_GetRaisedException();
-    if (error != NULL && PyObject_SetAttrString(error, "name_from", name) < 0) {
+    if (error != NULL && PyErr_GivenExceptionMatches(error, PyExc_ImportError) &&
+        PyObject_SetAttrString(error, "name_from", name) < 0) {
         PyErr_Clear();
     }
     PyErr_SetRaisedException(error);
 #endif
-    Py_XDECREF(message);
-    Py_XDECREF(shown);
-    Py_XDECREF(path);
     Py_XDECREF(package);
     return NULL;
 }

@@ -24,7 +24,7 @@ typedef struct {
     int64_t code_firstlineno, code_nlocalsplus, code_nlocals, code_nfreevars;
     int64_t code_localsplusnames, code_localspluskinds, code_filename, code_name, code_qualname;
     int64_t code_firsttraceable, code_units;
-    int64_t thread_interp, thread_recursion_remaining, thread_cframe, thread_tracefunc;
+    int64_t thread_interp, thread_recursion_remaining, thread_current, thread_tracefunc;
     int64_t thread_curexc, thread_exc_info;
     int64_t cframe_size, cframe_use_tracing, cframe_current_frame, cframe_previous;
     int64_t function_closure, cell_ref;
@@ -35,5 +35,8 @@ extern const stator_layout_t stator_layout;
 /* Opcode tables: the general form of a specialised opcode, and inline cache entries behind it. */
 extern const uint8_t *const stator_deopt;
 extern const uint8_t *const stator_caches;
+
+/* What semantics.c asks of the version's file. */
+void stator_raise_cannot_import(PyObject *module, PyObject *package, PyObject *shown, PyObject *name);
 
 #endif

@@ -14,6 +14,7 @@
 
 #define TRACED_EVENT tracing_what
 #define IMPORT_FUNC import_func
+#include "until_v312.h"
 #include "evaluator.h"
 
 const stator_layout_t stator_layout = {
@@ -22,7 +23,7 @@ const stator_layout_t stator_layout = {
     .frame_code = offsetof(Frame, f_code),
     .frame_instr = offsetof(Frame, prev_instr),
     .thread_recursion_remaining = offsetof(PyThreadState, recursion_remaining),
-    .thread_cframe = offsetof(PyThreadState, cframe),
+    .thread_current = offsetof(PyThreadState, cframe),
     .thread_curexc = offsetof(PyThreadState, curexc_type),
     .cframe_size = sizeof(_PyCFrame),
     .cframe_use_tracing = offsetof(_PyCFrame, use_tracing),
@@ -64,8 +65,9 @@ void stator_clear(PyThreadState *thread, Frame *frame) {
 }
 
 /* Marks a generator as suspended that its unlinked frame yields from. */
-void stator_suspend(PyThreadState *thread, Frame *frame) {
+void stator_suspend(PyThreadState *thread, Frame *frame, int arg) {
     (void)thread;
+    (void)arg;
     _PyFrame_GetGenerator(frame)->gi_frame_state = FRAME_SUSPENDED;
 }
 

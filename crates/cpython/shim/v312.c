@@ -14,6 +14,7 @@
 
 #define TRACED_EVENT what_event
 #define IMPORT_FUNC imports.import_func
+#include "until_v312.h"
 #include "evaluator.h"
 #include "since_v312.h"
 
@@ -23,7 +24,7 @@ const stator_layout_t stator_layout = {
     .frame_code = offsetof(Frame, f_code),
     .frame_instr = offsetof(Frame, prev_instr),
     .thread_recursion_remaining = offsetof(PyThreadState, py_recursion_remaining),
-    .thread_cframe = offsetof(PyThreadState, cframe),
+    .thread_current = offsetof(PyThreadState, cframe),
     .thread_curexc = offsetof(PyThreadState, current_exception),
     .cframe_size = sizeof(_PyCFrame),
     .cframe_use_tracing = -1, /* tracing is instrumentation of the code */
@@ -132,7 +133,8 @@ void stator_clear(PyThreadState *thread, Frame *frame) {
 }
 
 /* Marks a generator as suspended that its unlinked frame yields from. */
-void stator_suspend(PyThreadState *thread, Frame *frame) {
+void stator_suspend(PyThreadState *thread, Frame *frame, int arg) {
+    (void)arg;
     PyGenObject *gen = _PyFrame_GetGenerator(frame);
     gen->gi_frame_state = FRAME_SUSPENDED;
     thread->exc_info = gen->gi_exc_state.previous_item;
@@ -193,8 +195,6 @@ int stator_handle_pending(PyThreadState *thread) {
 const uint8_t *stator_monitors(PyInterpreterState *interp) { return interp->monitors.tools; }
 
 _Static_assert(sizeof(((PyInterpreterState *)0)->monitors.tools) == 15, "monitors");
-
-_Static_assert(MIN_INSTRUMENTED_OPCODE == 237, "instrumentation::FIRST");
 
 /* Whether a tool asked for events of this code, be they wanted of all code or not. */
 int stator_has_local_events(PyObject *code) {

@@ -3,7 +3,7 @@
 //! Contracts are CPython's own: `PyObject *` results are new references unless said otherwise,
 //! `NULL` and `-1` mean that an exception is set, and the GIL is held.
 
-use std::ffi::{c_char, c_int, c_ulong};
+use std::ffi::{c_char, c_int, c_ulong, c_void};
 
 use pyo3::ffi::{Py_ssize_t, PyObject, PyThreadState, PyTypeObject};
 
@@ -33,7 +33,7 @@ unsafe extern "C" {
     pub fn stator_get_hook(interp: *mut Interpreter) -> Option<EvalFrame>;
     pub fn stator_set_hook(interp: *mut Interpreter, hook: Option<EvalFrame>);
     pub fn stator_enter_recursion(thread: *mut PyThreadState) -> c_int;
-    pub fn stator_eval_breaker(interp: *mut Interpreter) -> *const c_int;
+    pub fn stator_eval_breaker(thread: *mut PyThreadState) -> *const c_void;
     pub fn stator_handle_pending(thread: *mut PyThreadState) -> c_int;
     pub fn stator_defer_signals() -> c_ulong;
     pub fn stator_is_timer_running() -> c_int;
@@ -46,7 +46,7 @@ unsafe extern "C" {
         throw: c_int,
     ) -> *mut PyObject;
     pub fn stator_clear(thread: *mut PyThreadState, frame: *mut InterpreterFrame);
-    pub fn stator_suspend(thread: *mut PyThreadState, frame: *mut InterpreterFrame);
+    pub fn stator_suspend(thread: *mut PyThreadState, frame: *mut InterpreterFrame, arg: c_int);
     #[cfg(Py_3_12)]
     pub fn stator_monitors(interp: *mut Interpreter) -> *const u8;
     #[cfg(Py_3_12)]
@@ -80,6 +80,8 @@ unsafe extern "C" {
     pub fn stator_topmost_exception(thread: *mut PyThreadState) -> *mut PyObject;
     pub fn stator_trace_exception(thread: *mut PyThreadState);
     pub fn stator_trace_unwind(thread: *mut PyThreadState);
+    /// The number of weak references in a list, which may be null.
+    pub fn stator_count_weakrefs(head: *mut PyObject) -> Py_ssize_t;
     pub fn stator_token_fits(token: *mut PyObject, variable: *mut PyObject) -> c_int;
     pub fn stator_is_original_import(function: *mut PyObject) -> c_int;
 }
@@ -163,7 +165,6 @@ unsafe extern "C" {
     pub fn _PyErr_FormatFromCause(exc: *mut PyObject, format: *const c_char, ...) -> *mut PyObject;
     #[cfg(Py_3_12)]
     pub fn PyCode_GetCode(code: *mut PyObject) -> *mut PyObject;
-    pub fn _PyWeakref_GetWeakrefCount(head: *mut PyObject) -> Py_ssize_t;
     pub static PyExc_BaseExceptionGroup: *mut PyObject;
     pub static mut PyMethod_Type: PyTypeObject;
     /// Borrowed.

@@ -34,7 +34,7 @@ pub fn look<'py, R>(
     }
     // SAFETY: the frame is complete, and the generator, which is alive, owns it.
     let frame = unsafe { Frame::from_raw(generator.py(), pointer) };
-    Some(look(frame, Place { unit: frame.unit(), started: started != 0 }))
+    Some(look(frame, Place { unit: frame.rested_unit(), started: started != 0 }))
 }
 
 /// The frame of a generator, coroutine or asynchronous generator that is being made: it lives as long as that.

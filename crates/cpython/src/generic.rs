@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use pyo3::PyTypeInfo;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyTuple, PyType};
 
 use crate::heap::types;
@@ -205,6 +206,16 @@ pub fn is_module_function(callable: Borrowed<'_, '_>) -> bool {
     unsafe { !(*callable.as_ptr().cast::<ffi::PyCFunctionObject>()).m_module.is_null() }
 }
 
+/// The address of the type of bound slot wrappers, which not all versions export; 0 if it can't be found out.
+fn method_wrapper(py: Python<'_>) -> usize {
+    static ADDRESS: PyOnceLock<usize> = PyOnceLock::new();
+    let found = ADDRESS.get_or_try_init(py, || {
+        let wrapper = py.None().into_bound(py).getattr("__str__")?;
+        PyResult::Ok(types::address_of(wrapper.as_borrowed()))
+    });
+    found.copied().unwrap_or(0)
+}
+
 /// Receiver and descriptor of a bound slot wrapper (`super().__setitem__` of a C type).
 pub fn wrapper_parts<'py>(object: Borrowed<'_, 'py>) -> Option<(Object<'py>, Object<'py>)> {
     #[repr(C)]
@@ -213,13 +224,10 @@ pub fn wrapper_parts<'py>(object: Borrowed<'_, 'py>) -> Option<(Object<'py>, Obj
         descriptor: *mut ffi::PyObject,
         receiver: *mut ffi::PyObject,
     }
-    unsafe extern "C" {
-        static mut _PyMethodWrapper_Type: ffi::PyTypeObject;
-    }
-    if types::address_of(object) != &raw mut _PyMethodWrapper_Type as usize {
+    let py = object.py();
+    if types::address_of(object) != method_wrapper(py) {
         return None;
     }
-    let py = object.py();
     // SAFETY: a bound slot wrapper by its exact type; its fields are objects or null.
     unsafe {
         let parts = &*object.as_ptr().cast::<Wrapper>();

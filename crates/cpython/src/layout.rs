@@ -33,7 +33,7 @@ layout! {
     frame_code => offset_of!(InterpreterFrame, code);
     frame_object => offset_of!(InterpreterFrame, frame_object);
     frame_previous => offset_of!(InterpreterFrame, previous);
-    frame_instr => offset_of!(InterpreterFrame, prev_instr);
+    frame_instr => offset_of!(InterpreterFrame, instr);
     frame_stacktop => offset_of!(InterpreterFrame, stacktop);
     frame_owner => offset_of!(InterpreterFrame, owner);
     frame_localsplus => offset_of!(InterpreterFrame, localsplus);
@@ -55,14 +55,14 @@ layout! {
     code_units => offset_of!(CodeObject, units);
     thread_interp => offset_of!(ThreadState, interp);
     thread_recursion_remaining => offset_of!(ThreadState, recursion_remaining);
-    thread_cframe => offset_of!(ThreadState, cframe);
+    thread_current => ThreadState::CURRENT;
     thread_tracefunc => offset_of!(ThreadState, tracefunc);
     thread_curexc => offset_of!(ThreadState, raised);
     thread_exc_info => offset_of!(ThreadState, exc_info);
     cframe_size => size_of::<CFrame>();
     cframe_use_tracing => CFrame::USE_TRACING;
-    cframe_current_frame => offset_of!(CFrame, current_frame);
-    cframe_previous => offset_of!(CFrame, previous);
+    cframe_current_frame => CFrame::CURRENT_FRAME;
+    cframe_previous => CFrame::PREVIOUS;
     function_closure => offset_of!(FunctionObject, closure);
     cell_ref => offset_of!(CellObject, contents);
 }

@@ -5,7 +5,14 @@ use stator_bytecode::Version;
 use crate::ffi;
 
 /// The version of CPython that this was built for.
-pub const TARGET: Version = if cfg!(Py_3_12) { Version::V312 } else { Version::V311 };
+pub const TARGET: Version = match () {
+    () if cfg!(Py_3_13) => Version::V313,
+    () if cfg!(Py_3_12) => Version::V312,
+    () => Version::V311,
+};
+
+/// Whether the `NULL` that tells a call that there is no receiver lies above the callable; else below it.
+pub const NULL_IS_ABOVE: bool = TARGET.null_is_above();
 
 include!(concat!(env!("OUT_DIR"), "/opcode.rs"));
 

@@ -13,7 +13,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
         Ok(())
     }
 
-    /// Pushes (function, owner) or (`NULL`, attribute), for `CALL`.
+    /// Pushes (function, owner), or an attribute with the `NULL` that says that it has no receiver.
     #[inline(always)]
     pub(super) fn load_method(&mut self, index: usize) -> Done {
         let code = self.code();
@@ -22,11 +22,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
                 let owner = self.run.replace(1, function);
                 self.run.push(owner);
             }
-            Method::Attribute(attribute) => {
-                let owner = self.run.take(1);
-                self.run.push(attribute);
-                drop(owner);
-            }
+            Method::Attribute(attribute) => self.run.replace_by_callable(attribute),
         }
         Ok(())
     }

@@ -4,39 +4,35 @@
 //! arguments; a site gets the bound method itself.
 
 use pyo3::prelude::*;
+use stator_cpython::frame::Running;
 use stator_cpython::ops;
 
-use super::{Done, Evaluation, Keywords, Sites};
+use super::{Done, Evaluation, Sites};
 
 impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
-    #[inline(always)]
-    pub(super) fn kw_names(&mut self, constant: usize) -> Done {
-        self.keywords = Some(Keywords { start: self.run.start_unit(), constant });
-        Ok(())
-    }
-
-    /// The stack holds (`NULL`, callable, arguments) or (function, self, arguments).
+    /// The stack holds (function, receiver, arguments), or the callable, a `NULL` on one of its sides, and the
+    /// arguments.
     #[inline(always)]
     pub(super) fn call(&mut self, count: usize) -> Done {
-        let is_method = !self.run.is_null(count + 2);
-        let total = count + usize::from(is_method);
+        let (callable, total) = self.run.callee(count);
         let code = self.code();
         // They stay until the call is done: if it isn't executed here, CPython begins at their instruction.
         let names = self.keywords.map(|keywords| code.const_at(keywords.constant));
-        let (callable, args) = (self.run.peek(total + 1), self.run.peek_many(total));
+        let (callable, args) = (self.run.peek(callable), self.run.peek_many(total));
         let result = self.sites.call(&self.frame, callable, args, names);
         self.keywords = None;
-        self.run.finish_call(total, !is_method, result)?;
+        self.run.finish_call(count + 2, result)?;
         self.poll()?;
         Ok(())
     }
 
-    /// The stack holds (`NULL`, callable, args) and, if bit 0 is set, kwargs.
+    /// The stack holds the callable with its `NULL`, args and, if bit 0 is set, kwargs.
     pub(super) fn call_function_ex(&mut self, arg: u32) -> Done {
         let has_kwargs = arg & 1 != 0;
         if has_kwargs {
             self.sites.consumes(&self.frame, self.run.peek(1))?;
-            match ops::to_kwargs_dict(self.run.peek(3), self.run.peek(1)) {
+            let callable = self.run.peek(Running::callable_below(2));
+            match ops::to_kwargs_dict(callable, self.run.peek(1)) {
                 Ok(Some(dict)) => {
                     self.sites.creates(&self.frame, dict.as_borrowed());
                     drop(self.run.replace(1, dict));
@@ -50,15 +46,16 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
         }
         let args_at = 1 + usize::from(has_kwargs);
         self.sites.consumes(&self.frame, self.run.peek(args_at))?;
-        let tuple = ops::to_args_tuple(self.run.peek(args_at + 1), self.run.peek(args_at))?;
+        let callable = Running::callable_below(args_at);
+        let tuple = ops::to_args_tuple(self.run.peek(callable), self.run.peek(args_at))?;
         if let Some(tuple) = tuple {
             self.sites.creates(&self.frame, tuple.as_borrowed());
             drop(self.run.replace(args_at, tuple));
         }
-        let (callable, args) = (self.run.peek(args_at + 1), self.run.peek(args_at));
+        let (callable, args) = (self.run.peek(callable), self.run.peek(args_at));
         let kwargs = has_kwargs.then(|| self.run.peek(1));
         let result = self.sites.call_ex(&self.frame, callable, args, kwargs);
-        self.run.finish_call(args_at, true, result)?;
+        self.run.finish_call(args_at + 2, result)?;
         self.poll()?;
         Ok(())
     }

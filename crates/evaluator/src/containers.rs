@@ -1,6 +1,7 @@
 //! Building and filling containers.
 
 use stator_cpython::Result;
+use stator_cpython::frame::Running;
 use stator_cpython::object::Object;
 use stator_cpython::ops;
 
@@ -136,7 +137,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     pub(super) fn dict_merge(&mut self, depth: usize) -> Done {
         self.sites.grows(&self.frame, self.run.peek(depth + 1));
         self.consume()?;
-        let callable = self.run.peek(depth + 3);
+        let callable = self.run.peek(Running::callable_below(depth + 2));
         let result = ops::merge_kwargs(callable, self.run.peek(depth + 1), self.run.peek(1));
         self.finish_extending(1, depth, result)
     }

@@ -1,10 +1,10 @@
 //! Jumps, and the polls that go with them.
 
-use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyNone};
+use pyo3::types::PyNone;
 use stator_cpython::Result;
 use stator_cpython::hook::Evaluated;
 use stator_cpython::object::Object;
+use stator_cpython::ops;
 
 use super::{Done, Evaluation, Sites};
 
@@ -63,6 +63,15 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
         Ok(())
     }
 
+    /// As [`Evaluation::jump_backward`]: what a signal handler raises is raised in front of the jump.
+    #[inline(always)]
+    #[cfg(Py_3_13)]
+    pub(super) fn poll_and_jump_backward(&mut self, units: u32) -> Done {
+        self.poll()?;
+        self.run.jump_backward(units);
+        Ok(())
+    }
+
     #[inline(always)]
     pub(super) fn jump_backward_no_interrupt(&mut self, units: u32) -> Done {
         self.run.jump_backward(units);
@@ -73,12 +82,9 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     #[inline(always)]
     pub(super) fn truth(&self) -> Result<bool> {
         let operand = self.run.peek(1);
-        if operand.is(PyBool::new(self.py(), true)) {
-            Ok(true)
-        } else if operand.is(PyBool::new(self.py(), false)) || operand.is_none() {
-            Ok(false)
-        } else {
-            self.sites.truth(&self.frame, operand)
+        match ops::plain_truth(operand) {
+            Some(truth) => Ok(truth),
+            None => self.sites.truth(&self.frame, operand),
         }
     }
 

@@ -20,11 +20,11 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     }
 
     #[inline(always)]
-    pub(super) fn yield_value(&mut self) -> Evaluated<'py> {
+    pub(super) fn yield_value(&mut self, arg: u32) -> Evaluated<'py> {
         let value = self.run.pop();
         self.sites.returns(&self.frame, value.as_borrowed());
         self.sites.leaves(&self.frame);
-        self.run.leave_suspended(value)
+        self.run.leave_suspended(value, arg)
     }
 
     pub(super) fn get_yield_from_iter(&mut self) -> Done {

@@ -30,9 +30,13 @@ mod names;
 mod operators;
 #[cfg(Py_3_12)]
 mod since_v312;
+#[cfg(Py_3_13)]
+mod since_v313;
 pub mod sites;
 #[cfg(not(Py_3_12))]
 mod until_v311;
+#[cfg(not(Py_3_13))]
+mod until_v312;
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -8,6 +8,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 use stator_bytecode::{Meaning, Truth};
+use stator_cpython::frame::Running;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, Asked, BinaryOp, CompareOp};
 use stator_cpython::{Raised, Result, generic};
@@ -67,6 +68,11 @@ pub enum Link {
         /// The constant that names the last ones.
         names: Option<u32>,
     },
+    /// The same, of a call whose last arguments are named by the tuple on top.
+    NewNamed {
+        /// How many arguments the class is called with.
+        count: u32,
+    },
     /// The same, of a call with unpacked arguments.
     NewUnpacked {
         /// Whether some are named.
@@ -89,6 +95,8 @@ pub enum Link {
     Binary(BinaryOp, Asked),
     /// A comparison's.
     Compare(CompareOp, Asked),
+    /// The truth of a comparison's.
+    CompareTruth(CompareOp, Asked),
     /// `in`, or `not in`.
     Contains {
         /// `not in`.
@@ -116,6 +124,8 @@ pub enum Link {
         /// `FORMAT_VALUE`'s argument.
         arg: u32,
     },
+    /// The text that a placeholder's conversion makes of it.
+    Convert(End),
 }
 
 impl Link {
@@ -127,15 +137,26 @@ impl Link {
             // Callable and a `NULL`, or function and receiver.
             _ if matches!(role, Role::Builtin(_) | Role::New) => 0,
             Meaning::Call { count } => count as usize + 2,
+            Meaning::CallNamed { count } => count as usize + 3,
             Meaning::CallUnpacked { has_kwargs } => 3 + usize::from(has_kwargs),
             Meaning::Enter => 1,
             _ => 0,
         };
         let link = match (meaning, role) {
-            (Meaning::Call { .. } | Meaning::CallUnpacked { .. } | Meaning::Exit, Role::Callee)
+            (
+                Meaning::Call { .. }
+                | Meaning::CallNamed { .. }
+                | Meaning::CallUnpacked { .. }
+                | Meaning::Exit,
+                Role::Callee,
+            )
             | (Meaning::Enter, Role::Enter) => Link::Push,
-            (Meaning::Call { .. } | Meaning::CallUnpacked { .. }, Role::Init) => Link::Init,
+            (
+                Meaning::Call { .. } | Meaning::CallNamed { .. } | Meaning::CallUnpacked { .. },
+                Role::Init,
+            ) => Link::Init,
             (Meaning::Call { count }, Role::New) => Link::New { count, names: None },
+            (Meaning::CallNamed { count }, Role::New) => Link::NewNamed { count },
             (Meaning::CallUnpacked { has_kwargs }, Role::New) => Link::NewUnpacked { has_kwargs },
             (Meaning::Attribute { name, is_method }, Role::Getter { next }) => {
                 Link::Attribute { name, is_method, next }
@@ -150,8 +171,12 @@ impl Link {
             (Meaning::Binary(operator), Role::Operator(asked)) => {
                 Link::Binary(BinaryOp::from_arg(operator)?, asked)
             }
-            (Meaning::Compare(operator), Role::Operator(asked)) => {
-                Link::Compare(CompareOp::from_arg(operator)?, asked)
+            (Meaning::Compare { operator, tests }, Role::Operator(asked)) => {
+                let operator = CompareOp::from_arg(operator)?;
+                match tests {
+                    false => Link::Compare(operator, asked),
+                    true => Link::CompareTruth(operator, asked),
+                }
             }
             (Meaning::Unary, Role::Operator(Asked::Only)) => Link::Replace(1),
             (Meaning::Contains { inverted }, Role::Contains) => Link::Contains { inverted },
@@ -159,6 +184,7 @@ impl Link {
             (Meaning::Next { units }, Role::Next) => Link::Next(units),
             (Meaning::Call { count }, Role::Builtin(end)) => Link::Builtin { end, count },
             (Meaning::Format(arg), Role::Builtin(end)) => Link::Format { end, arg },
+            (Meaning::Convert(_), Role::Builtin(end)) => Link::Convert(end),
             (Meaning::Test(truth), Role::Bool) => Link::Bool(truth),
             (Meaning::Test(truth), Role::Length) => Link::Length(truth),
             _ => return None,
@@ -182,20 +208,30 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
                 let count = count as usize;
                 let code = self.code();
                 let names = names.map(|names| code.const_at(names as usize));
-                let (class, args) = (self.run.peek(count + 1), self.run.peek_many(count));
-                let class = called_class(class);
+                let args = self.run.peek_many(count);
+                let class = called_class(self.run.peek(Running::callable_below(count)));
                 let made = result.and_then(|made| {
                     self.sites.initialize(&self.frame, class.as_borrowed(), made, args, names)
                 });
-                self.run.finish_call(count, true, made)?;
+                self.run.finish_call(count + 2, made)?;
+            }
+            Link::NewNamed { count } => {
+                let count = count as usize;
+                let (names, args) = (self.run.peek(1), &self.run.peek_many(count + 1)[..count]);
+                let class = called_class(self.run.peek(Running::callable_below(count + 1)));
+                let made = result.and_then(|made| {
+                    self.sites.initialize(&self.frame, class.as_borrowed(), made, args, Some(names))
+                });
+                self.run.finish_call(count + 3, made)?;
             }
             Link::NewUnpacked { has_kwargs } => {
                 let at = 1 + usize::from(has_kwargs);
                 let kwargs = has_kwargs.then(|| self.run.peek(1));
-                let (class, args) = (self.run.peek(at + 1), self.run.peek(at));
+                let class = self.run.peek(Running::callable_below(at));
+                let args = self.run.peek(at);
                 let made =
                     result.and_then(|made| self.initialize_unpacked(class, made, args, kwargs));
-                self.run.finish_call(at, true, made)?;
+                self.run.finish_call(at + 2, made)?;
             }
             Link::Replace(1) => self.run.finish_one(result)?,
             Link::Replace(2) => self.run.finish_two(result)?,
@@ -210,10 +246,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
             Link::Attribute { name, is_method, next } => {
                 let result = if next { self.or_getattr(name, result) } else { result };
                 if is_method {
-                    let attribute = result?;
-                    let owner = self.run.take(1);
-                    self.run.push(attribute);
-                    drop(owner);
+                    self.run.replace_by_callable(result?);
                 } else {
                     let value = result?;
                     drop(self.run.replace(1, value));
@@ -226,13 +259,20 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
                 self.run.finish_two(result)?;
             }
             Link::Compare(operator, asked) => {
-                let result = self.or_others(result, asked, |run| {
-                    ops::compare_rest(operator, asked, run.peek(2), run.peek(1))
+                let result = self.compared(operator, asked, result);
+                self.run.finish_two(result)?;
+            }
+            Link::CompareTruth(operator, asked) => {
+                let truth = self.compared(operator, asked, result).and_then(|result| {
+                    self.truth_of(&result, "the truth value of what a comparison gives")
                 });
+                let result = truth.map(|truth| self.bool_object(truth));
                 self.run.finish_two(result)?;
             }
             Link::Contains { inverted } => {
-                let found = result.and_then(|result| self.truth_of(&result));
+                let found = result.and_then(|result| {
+                    self.truth_of(&result, "the truth value of what __contains__ gives")
+                });
                 let result = found.map(|found| self.bool_object(found ^ inverted));
                 self.run.finish_two(result)?;
             }
@@ -262,9 +302,14 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
                 let count = count as usize;
                 let interrupts = |what| self.sites.interrupts(&self.frame, what);
                 let result = end.finish(self.run.peek_many(count), result, interrupts);
-                self.run.finish_call(count, true, result)?;
+                self.run.finish_call(count + 2, result)?;
             }
             Link::Format { end, arg } => self.finish_format(end, arg, result)?,
+            Link::Convert(end) => {
+                let interrupts = |what| self.sites.interrupts(&self.frame, what);
+                let text = end.finish(&[self.run.peek(1)], result, interrupts);
+                self.run.finish_one(text)?;
+            }
         }
         Ok(())
     }
@@ -316,12 +361,23 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
         rest(self.run)
     }
 
+    fn compared(
+        &self,
+        operator: CompareOp,
+        asked: Asked,
+        result: Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        self.or_others(result, asked, |run| {
+            ops::compare_rest(operator, asked, run.peek(2), run.peek(1))
+        })
+    }
+
     /// The truth value of any result.
-    fn truth_of(&self, result: &Object<'py>) -> Result<bool> {
-        if result.is_exact_instance_of::<pyo3::types::PyBool>() || result.is_none() {
-            return result.is_truthy().map_err(|error| Raised::set(self.py(), error));
+    fn truth_of(&self, result: &Object<'py>, what: &'static str) -> Result<bool> {
+        if let Some(truth) = ops::plain_truth(result.as_borrowed()) {
+            return Ok(truth);
         }
-        self.sites.interrupts(&self.frame, "the truth value of what __contains__ gives");
+        self.sites.interrupts(&self.frame, what);
         ops::truth(result.as_borrowed())
     }
 
@@ -343,8 +399,8 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
                 drop(self.run.pop());
                 Ok(())
             }
-            Truth::Not => {
-                let result = value.map(|value| self.bool_object(!value));
+            Truth::Not | Truth::Value => {
+                let result = value.map(|value| self.bool_object(value == (truth == Truth::Value)));
                 self.run.finish_one(result).map_err(Stop::from)
             }
         }

@@ -72,9 +72,10 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
         let code = self.code();
         let value = self.sites.load_global(&self.frame, code.name_at(arg as usize >> 1))?;
         if arg & 1 != 0 {
-            self.run.push_null();
+            self.run.push_callable(value);
+        } else {
+            self.run.push(value);
         }
-        self.run.push(value);
         Ok(())
     }
 

@@ -93,9 +93,10 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
         self.run.drop_many(3);
         let value = result?;
         if arg & 1 != 0 {
-            self.run.push_null();
+            self.run.push_callable(value);
+        } else {
+            self.run.push(value);
         }
-        self.run.push(value);
         Ok(())
     }
 
@@ -125,12 +126,6 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     }
 
     // -- iteration and generators --------------------------------------------------------------
-
-    /// Behind a loop over a generator that CPython's own loop has run.
-    pub(super) fn end_for(&mut self) -> Done {
-        self.run.drop_many(2);
-        Ok(())
-    }
 
     /// One step of `yield from` or `await`. The receiver stays on the stack, `END_SEND` drops it.
     pub(super) fn send_and_keep(&mut self, units: u32) -> Done {

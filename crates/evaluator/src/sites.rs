@@ -216,6 +216,20 @@ pub trait Sites<'py>: Sized {
     ) -> Result<Object<'py>> {
         ops::compare(op, left, right)
     }
+    /// The truth of a comparison's result: `COMPARE_OP` of CPython 3.13, in front of a jump.
+    fn compare_truth(
+        &self,
+        frame: &Frame<'py>,
+        op: CompareOp,
+        left: Borrowed<'_, 'py>,
+        right: Borrowed<'_, 'py>,
+    ) -> Result<bool> {
+        let result = self.compare(frame, op, left, right)?;
+        match ops::plain_truth(result.as_borrowed()) {
+            Some(truth) => Ok(truth),
+            None => self.truth(frame, result.as_borrowed()),
+        }
+    }
     /// `CONTAINS_OP`, before its inversion.
     fn contains(
         &self,
@@ -248,6 +262,15 @@ pub trait Sites<'py>: Sized {
         spec: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
         ops::format(value, conversion, spec)
+    }
+    /// `CONVERT_VALUE`: what `FORMAT_VALUE` begins with.
+    fn convert(
+        &self,
+        frame: &Frame<'py>,
+        value: Borrowed<'_, 'py>,
+        conversion: u32,
+    ) -> Result<Object<'py>> {
+        ops::convert(value, conversion)
     }
 
     // -- calls ---------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 
 mod v311;
 mod v312;
+mod v313;
 
 use crate::opcode::Opcode;
 use crate::version::Version;
@@ -35,11 +36,15 @@ pub enum Meaning {
     Local(u32),
     /// Stores a fast local.
     SetLocal(u32),
+    /// Pushes two fast locals.
+    Locals(u32, u32),
+    /// Stores two fast locals: the top in the first.
+    SetLocals(u32, u32),
     /// Pushes a global or a builtin.
     Global {
         /// Index of its name.
         name: u32,
-        /// Whether a `NULL` is pushed first.
+        /// Whether it is called next: the `NULL` is pushed, too.
         with_null: bool,
     },
     /// Pushes what a name of a class's or module's body stands for.
@@ -77,8 +82,13 @@ pub enum Meaning {
 
     /// A binary operator, by the number that [`BinaryOp`](crate::BinaryOp) has it by.
     Binary(u32),
-    /// A comparison, by the number that [`CompareOp`](crate::CompareOp) has it by.
-    Compare(u32),
+    /// A comparison.
+    Compare {
+        /// The number that [`CompareOp`](crate::CompareOp) has it by.
+        operator: u32,
+        /// Whether the truth of the result takes its place.
+        tests: bool,
+    },
     /// `+a`, `-a`, `~a`.
     Unary,
     /// `in`.
@@ -88,11 +98,18 @@ pub enum Meaning {
     },
     /// A placeholder of an f-string; the flags say how.
     Format(u32),
+    /// A placeholder's conversion (`!r`), which is formatted by the next instruction.
+    Convert(u32),
 
     /// Names the last arguments of the call behind it, by the index of a constant.
     Keywords(u32),
     /// A call.
     Call {
+        /// How many arguments it has.
+        count: u32,
+    },
+    /// A call whose last arguments are named by the tuple on top.
+    CallNamed {
         /// How many arguments it has.
         count: u32,
     },
@@ -163,17 +180,19 @@ pub enum Truth {
     },
     /// `not`.
     Not,
+    /// It takes the operand's place: who jumps by it has no more to ask.
+    Value,
 }
 
 impl Meaning {
-    /// What this opcode of a version does with this argument. Nobody has asked yet what those of 3.13 do.
+    /// What this opcode of a version does with this argument.
     #[inline]
     #[must_use]
     pub const fn of(version: Version, opcode: Opcode, arg: u32) -> Self {
         match version {
             Version::V311 => v311::meaning(opcode, arg),
             Version::V312 => v312::meaning(opcode, arg),
-            Version::V313 => Self::Other,
+            Version::V313 => v313::meaning(opcode, arg),
         }
     }
 

@@ -32,7 +32,7 @@ pub(super) const fn meaning(opcode: Op, arg: u32) -> Meaning {
         Op::LOAD_NAME => Meaning::Name(arg),
         Op::BUILD_TUPLE => Meaning::Tuple { count: arg },
         Op::LOAD_ATTR => Meaning::Attribute { name: arg, is_method: false },
-        Op::COMPARE_OP => Meaning::Compare(arg),
+        Op::COMPARE_OP => Meaning::Compare { operator: arg, tests: false },
         Op::JUMP_FORWARD | Op::JUMP_BACKWARD_NO_INTERRUPT | Op::JUMP_BACKWARD => Meaning::Jump,
         Op::JUMP_IF_FALSE_OR_POP => Meaning::Test(Truth::JumpOrPop { when: false, units: arg }),
         Op::JUMP_IF_TRUE_OR_POP => Meaning::Test(Truth::JumpOrPop { when: true, units: arg }),

@@ -34,7 +34,7 @@ pub(super) const fn meaning(opcode: Op, arg: u32) -> Meaning {
         Op::LOAD_NAME => Meaning::Name(arg),
         Op::BUILD_TUPLE => Meaning::Tuple { count: arg },
         Op::LOAD_ATTR => Meaning::Attribute { name: arg >> 1, is_method: arg & 1 != 0 },
-        Op::COMPARE_OP => Meaning::Compare(arg >> 4),
+        Op::COMPARE_OP => Meaning::Compare { operator: arg >> 4, tests: false },
         Op::JUMP_FORWARD | Op::JUMP_BACKWARD_NO_INTERRUPT | Op::JUMP_BACKWARD => Meaning::Jump,
         Op::POP_JUMP_IF_FALSE => Meaning::Test(Truth::Jump { when: false, forward: true, units: arg }),
         Op::POP_JUMP_IF_TRUE => Meaning::Test(Truth::Jump { when: true, forward: true, units: arg }),

@@ -1,4 +1,4 @@
-//! Instructions that CPython 3.12 has instrumented for somebody who wanted events.
+//! Instructions that CPython has instrumented, from 3.12 on, for somebody who wanted events.
 //!
 //! They are executed as what they were where nobody is to be told: another thread has a trace function, or
 //! this one ignores its own. When nobody wants them any more, CPython takes the instrumentation out of a function at its next call,
@@ -12,9 +12,10 @@ use super::Code;
 use crate::ffi::{self as shim, Interpreter};
 use crate::modules;
 use crate::object::Borrowed;
+use crate::opcode;
 
-/// The least opcode of an instrumented instruction; CPython says so as well (the shim asserts it).
-pub(crate) const FIRST: u8 = 237;
+/// The least opcode of an instrumented instruction.
+pub(crate) const FIRST: u8 = opcode::MIN_INSTRUMENTED_OPCODE;
 
 impl Code<'_> {
     /// Whether a tool asked for events of this code by itself.

@@ -16,7 +16,8 @@ mod exception_table;
 #[cfg(Py_3_12)]
 pub(crate) mod instrumentation;
 #[cfg_attr(not(Py_3_12), path = "v311.rs")]
-#[cfg_attr(Py_3_12, path = "v312.rs")]
+#[cfg_attr(all(Py_3_12, not(Py_3_13)), path = "v312.rs")]
+#[cfg_attr(Py_3_13, path = "v313.rs")]
 pub(crate) mod layout;
 
 pub use exception_table::Handler;

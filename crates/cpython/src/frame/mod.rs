@@ -18,7 +18,8 @@ use crate::thread::c_stack::{self, Room};
 use crate::{heap, ops};
 
 #[cfg_attr(not(Py_3_12), path = "v311.rs")]
-#[cfg_attr(Py_3_12, path = "v312.rs")]
+#[cfg_attr(all(Py_3_12, not(Py_3_13)), path = "v312.rs")]
+#[cfg_attr(Py_3_13, path = "v313.rs")]
 pub(crate) mod layout;
 mod running;
 mod stack;
@@ -55,6 +56,8 @@ pub enum Owner {
     Generator,
     /// A frame object that outlived its call.
     FrameObject,
+    /// A C function that calls into CPython's evaluation loop: it has no code.
+    Entry,
 }
 
 /// A frame of the interpreter, valid while it is on the stack or its generator is alive.
@@ -217,21 +220,30 @@ impl<'py> Frame<'py> {
 
     /// Whether the frame has reached its first `RESUME`: only then may a frame object be made.
     pub fn is_complete(&self) -> bool {
-        self.owner() == Owner::Generator
-            || self.signed_unit() >= self.code().first_traceable() as isize
+        match self.owner() {
+            Owner::Generator => true,
+            Owner::Entry => false,
+            _ => self.signed_unit() >= self.code().first_traceable() as isize,
+        }
     }
 
     #[inline(always)]
     fn signed_unit(&self) -> isize {
         // SAFETY: both point into (or just before) the code's units.
-        unsafe { self.fields().prev_instr.cast_const().offset_from(self.code().first_unit()) }
+        unsafe { self.fields().instr.cast_const().offset_from(self.code().first_unit()) }
     }
 
-    /// The current instruction's index in code units (the last one's, in a suspended frame); 0 in a
-    /// frame that hasn't started.
+    /// The current instruction's index in code units; 0 in a frame that hasn't started. Where one is suspended:
+    /// [`Frame::rested_unit`].
     #[inline]
     pub fn unit(&self) -> usize {
         usize::try_from(self.signed_unit()).unwrap_or(0)
+    }
+
+    /// The index of the instruction behind which a suspended frame goes on.
+    #[must_use]
+    pub fn rested_unit(&self) -> usize {
+        (self.unit() + InterpreterFrame::NEXT).saturating_sub(1)
     }
 
     /// The current source line.
@@ -249,7 +261,8 @@ impl<'py> Frame<'py> {
         match self.fields().owner {
             0 => Owner::Thread,
             1 => Owner::Generator,
-            _ => Owner::FrameObject,
+            2 => Owner::FrameObject,
+            _ => Owner::Entry,
         }
     }
 }

@@ -1,11 +1,11 @@
 //! A frame that is being evaluated: linked into the thread, with instruction and stack pointers.
 
 use std::ptr;
-use std::sync::atomic::{AtomicI32, Ordering};
 
 use pyo3::ffi::{self, PyObject};
 
 use super::Frame;
+use super::layout::InterpreterFrame;
 #[cfg(Py_3_12)]
 use crate::code::instrumentation::FIRST;
 use crate::code::{Code, Handler};
@@ -14,13 +14,13 @@ use crate::hook::{self, Evaluated};
 use crate::object::{Object, owned};
 use crate::opcode;
 use crate::raised::{Raised, Result};
-use crate::thread::Thread;
 use crate::thread::layout::{CFrame, Watch};
+use crate::thread::{Breaker, Thread};
 
 /// The evaluator's registers on a linked frame.
 ///
 /// Invariants, which make the frame look to every other part of CPython as its own loop does:
-/// * while an instruction runs, the frame's `prev_instr` is that instruction (behind its
+/// * while an instruction runs, the frame's `instr` is that instruction (behind its
 ///   `EXTENDED_ARG`s);
 /// * the frame's `stacktop` never counts a slot whose reference was given away: slots are
 ///   taken off the count before they are released, because releasing may run the garbage collector;
@@ -29,7 +29,7 @@ pub struct Running<'py> {
     pub(super) frame: Frame<'py>,
     thread: Thread<'py>,
     cframe: *mut CFrame,
-    breaker: *const AtomicI32,
+    breaker: Breaker,
     watch: Watch,
     first: *const u16,
     next: *const u16,
@@ -63,8 +63,8 @@ pub fn enter<'py>(
         // SAFETY: `cframe` is linked as long as there is a `Running`, or the frame isn't evaluated.
         watch: unsafe { thread.watch(&raw const cframe) },
         first: code.first_unit(),
-        // SAFETY: `prev_instr` points at or just before a unit.
-        next: unsafe { (*frame.as_ptr()).prev_instr.add(1) },
+        // SAFETY: `instr` points at or just before a unit.
+        next: unsafe { (*frame.as_ptr()).instr.add(InterpreterFrame::NEXT) },
         start: ptr::null(),
         // SAFETY: a frame that isn't running has its stack top written back.
         sp: unsafe { frame.slots().add((*frame.as_ptr()).stacktop as usize) },
@@ -137,9 +137,9 @@ impl<'py> Running<'py> {
     fn fetch_unit(&mut self) -> (u8, u32) {
         debug_assert!(self.next_unit() < self.code().units().len());
         // SAFETY: the compiler ends every path with a return, raise or jump, so `next` is inside the
-        // code; `prev_instr` is a field of the live frame.
+        // code; `instr` is a field of the live frame.
         unsafe {
-            (*self.frame.as_ptr()).prev_instr = self.next.cast_mut();
+            (*self.frame.as_ptr()).instr = self.next.cast_mut();
             let unit = *self.next;
             let opcode = opcode::deopt(unit as u8);
             #[cfg(Py_3_12)]
@@ -206,7 +206,7 @@ impl<'py> Running<'py> {
     /// Makes `unit` the current instruction for tracebacks (`RERAISE` with a saved position).
     pub fn pretend_at(&mut self, unit: usize) {
         // SAFETY: a field of the live frame; the position was saved by `unwind_to`.
-        unsafe { (*self.frame.as_ptr()).prev_instr = self.first.add(unit).cast_mut() };
+        unsafe { (*self.frame.as_ptr()).instr = self.first.add(unit).cast_mut() };
     }
 
     // -- events --------------------------------------------------------------------------------
@@ -221,8 +221,8 @@ impl<'py> Running<'py> {
     /// Polls the eval breaker.
     #[inline(always)]
     pub fn poll(&mut self) -> Result<()> {
-        // SAFETY: a field of the interpreter, which outlives its threads.
-        if unsafe { (*self.breaker).load(Ordering::Relaxed) } == 0 {
+        // SAFETY: the current thread's.
+        if unsafe { !self.breaker.is_set() } {
             return Ok(());
         }
         self.publish();
@@ -340,7 +340,7 @@ impl<'py> Running<'py> {
         self.publish();
         // SAFETY: both are units of the code.
         unsafe {
-            (*self.frame.as_ptr()).prev_instr = self.first.add(current).cast_mut();
+            (*self.frame.as_ptr()).instr = self.first.add(current).cast_mut();
             self.next = self.first.add(next);
         }
         drop(old);
@@ -375,11 +375,10 @@ impl<'py> Running<'py> {
     /// Gives the frame to CPython, to go on at `unit`; returns what it evaluates to.
     pub fn hand_over_at(&mut self, unit: usize) -> Evaluated<'py> {
         self.publish();
-        // SAFETY: `unit` is an instruction of the code, or the frame's start; CPython goes on behind
-        // `prev_instr`.
+        // SAFETY: `unit` is an instruction of the code, or the frame's start, where CPython goes on.
         unsafe {
-            let unit_before = self.first.add(unit).wrapping_sub(1);
-            (*self.frame.as_ptr()).prev_instr = unit_before.cast_mut();
+            let instr = self.first.add(unit).wrapping_sub(InterpreterFrame::NEXT);
+            (*self.frame.as_ptr()).instr = instr.cast_mut();
         }
         self.leave();
         // SAFETY: the frame is complete and unlinked, as the default evaluator expects it.
@@ -395,14 +394,14 @@ impl<'py> Running<'py> {
         self.hand_over_at(self.start_unit())
     }
 
-    /// Leaves with a value that was popped off the stack, to be resumed (`YIELD_VALUE`).
+    /// Leaves with a value that was popped off the stack, to be resumed (`YIELD_VALUE`, which has this argument).
     #[inline]
-    pub fn leave_suspended(&mut self, value: Object<'py>) -> Evaluated<'py> {
+    pub fn leave_suspended(&mut self, value: Object<'py>, arg: u32) -> Evaluated<'py> {
         debug_assert_eq!(self.frame.owner(), super::Owner::Generator);
         self.publish();
         self.leave();
         // SAFETY: only generators' code has YIELD_VALUE, so the frame is inside a generator; it is unlinked.
-        unsafe { shim::stator_suspend(self.thread.as_ptr(), self.frame.as_ptr()) };
+        unsafe { shim::stator_suspend(self.thread.as_ptr(), self.frame.as_ptr(), arg as i32) };
         Ok(value)
     }
 

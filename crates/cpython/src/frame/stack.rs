@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use super::Running;
 use crate::ffi as shim;
 use crate::object::{Borrowed, Object, cloned, owned};
+use crate::opcode::NULL_IS_ABOVE;
 use crate::raised::{Raised, Result};
 
 impl<'py> Running<'py> {
@@ -73,10 +74,53 @@ impl<'py> Running<'py> {
         self.push_raw(object);
     }
 
-    /// Pushes the `NULL` that tells `CALL` that no `self` was split off.
+    /// Pushes the `NULL` that tells `CALL` that there is no receiver.
     #[inline(always)]
     pub fn push_null(&mut self) {
         self.push_raw(ptr::null_mut());
+    }
+
+    /// Pushes what is called next, with the `NULL` that says that it has no receiver.
+    #[inline(always)]
+    pub fn push_callable(&mut self, value: Object<'py>) {
+        if NULL_IS_ABOVE {
+            self.push(value);
+            self.push_null();
+        } else {
+            self.push_null();
+            self.push(value);
+        }
+    }
+
+    /// As [`Running::push_callable`], of an attribute that takes its owner's place.
+    #[inline(always)]
+    pub fn replace_by_callable(&mut self, attribute: Object<'py>) {
+        let owner = self.take(1);
+        if NULL_IS_ABOVE {
+            self.fill(1, attribute);
+            self.push_null();
+        } else {
+            self.push(attribute);
+        }
+        drop(owner);
+    }
+
+    /// Of a call whose arguments are the `n` topmost values: how deep its callable lies, and how many arguments
+    /// it has with its receiver.
+    #[inline(always)]
+    pub fn callee(&self, n: usize) -> (usize, usize) {
+        if NULL_IS_ABOVE {
+            (n + 2, n + usize::from(!self.is_null(n + 1)))
+        } else {
+            let with_receiver = n + usize::from(!self.is_null(n + 2));
+            (with_receiver + 1, with_receiver)
+        }
+    }
+
+    /// How deep the callable lies of a call with so many operands that stand for arguments and have no receiver.
+    #[inline(always)]
+    pub fn callable_below(n: usize) -> usize {
+        n + 1 + usize::from(NULL_IS_ABOVE)
     }
 
     /// Pushes a fast local; false if it is unbound.
@@ -244,21 +288,15 @@ impl<'py> Running<'py> {
         }
     }
 
-    /// Ends a call with `n` arguments: drops the callable, the arguments, and a `NULL` below if
-    /// `below`; pushes the result if there is one.
+    /// Ends a call of `n` operands: drops them, the callable and what tells of a receiver included, the
+    /// deepest first; pushes the result if there is one.
     #[inline(always)]
-    pub fn finish_call(
-        &mut self,
-        n: usize,
-        below: bool,
-        result: Result<Object<'py>>,
-    ) -> Result<()> {
-        let callable = self.slot(n + 1);
+    pub fn finish_call(&mut self, n: usize, result: Result<Object<'py>>) -> Result<()> {
+        let bottom = self.slot(n);
         // SAFETY: the slots leave the counted part of the stack before they are released.
         unsafe {
-            let bottom = callable.sub(usize::from(below));
-            let function = *callable;
-            // The result takes the lowest slot, which holds the callable or the NULL below it.
+            // The result takes the lowest slot.
+            let lowest = *bottom;
             let outcome = match result {
                 Ok(value) => {
                     *bottom = value.into_ptr();
@@ -271,9 +309,9 @@ impl<'py> Running<'py> {
                 }
             };
             self.publish();
-            ffi::Py_DECREF(function);
-            for index in 1..=n {
-                ffi::Py_DECREF(*callable.add(index));
+            ffi::Py_XDECREF(lowest);
+            for index in 1..n {
+                ffi::Py_XDECREF(*bottom.add(index));
             }
             outcome
         }

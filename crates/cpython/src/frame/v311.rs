@@ -20,14 +20,19 @@ pub struct InterpreterFrame {
     /// Strong; `NULL` until somebody asks for the frame object.
     pub(crate) frame_object: *mut PyObject,
     pub(crate) previous: *mut InterpreterFrame,
-    /// The unit before the next instruction; while one is evaluated, that instruction itself.
-    pub(crate) prev_instr: *mut u16,
+    /// `prev_instr`: the instruction that is being executed; in a frame that rests, the unit before the next one.
+    pub(crate) instr: *mut u16,
     /// Number of valid slots in `localsplus`, the fast locals included.
     pub(crate) stacktop: c_int,
     pub(crate) is_entry: bool,
     pub(crate) owner: u8,
     /// Fast locals, cells and free variables, then the value stack.
     pub(crate) localsplus: [*mut PyObject; 1],
+}
+
+impl InterpreterFrame {
+    /// How many units behind `instr` a frame that rests goes on.
+    pub(crate) const NEXT: usize = 1;
 }
 
 /// `PyFunctionObject`.

@@ -7,7 +7,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyCFunction, PyTupleMethods};
+use pyo3::types::{PyCFunction, PyTupleMethods, PyWeakrefMethods, PyWeakrefReference};
 
 use super::address::AddressMap;
 use super::{Any, constant, types, words};
@@ -93,7 +93,7 @@ pub(super) fn is_referenced(object: Any<'_, '_>) -> bool {
             return false;
         }
         let list = *object.as_ptr().byte_offset(offset).cast::<*mut ffi::PyObject>();
-        if list.is_null() { 0 } else { shim::_PyWeakref_GetWeakrefCount(list) }
+        shim::stator_count_weakrefs(list)
     };
     count > isize::from(watched().objects.contains_key(&(object.as_ptr() as usize)))
 }
@@ -183,14 +183,7 @@ impl Liveness {
     pub fn get<'py>(&self, py: Python<'py>, address: usize) -> Option<Bound<'py, PyAny>> {
         match self.held.get(&address)? {
             Hold::Strong(object) => Some(object.bind(py).clone()),
-            Hold::Weak(weak) => {
-                // SAFETY: a weak reference object; the result is borrowed from nobody, and counted
-                // before anything else can run.
-                let object = unsafe {
-                    Bound::from_borrowed_ptr(py, ffi::PyWeakref_GetObject(weak.as_ptr()))
-                };
-                (!object.is_none()).then_some(object)
-            }
+            Hold::Weak(weak) => weak.bind(py).cast::<PyWeakrefReference>().ok()?.upgrade(),
         }
     }
 

@@ -41,6 +41,15 @@ pub fn make_function<'py>(
     }
 }
 
+/// `SET_FUNCTION_ATTRIBUTE`: a part that a new function hasn't got yet.
+#[cfg(Py_3_13)]
+pub fn set_function_part<'py>(function: &Object<'py>, part: u32, value: Object<'py>) {
+    let value = value.into_ptr();
+    let at = |bit| if part == bit { value } else { ptr::null_mut() };
+    // SAFETY: the compiler gives a new function and one part of the right type, which it takes.
+    unsafe { shim::stator_set_function_parts(function.as_ptr(), at(8), at(4), at(2), at(1)) };
+}
+
 /// `PRECALL`: (function, self) of a bound method.
 #[inline]
 pub fn split_method<'py>(callable: Borrowed<'_, 'py>) -> Option<(Object<'py>, Object<'py>)> {

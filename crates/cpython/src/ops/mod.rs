@@ -37,6 +37,8 @@ pub use exceptions::{
 };
 #[cfg(Py_3_12)]
 pub use exceptions::{stop_iteration_error, stop_iteration_value};
+#[cfg(Py_3_13)]
+pub use functions::set_function_part;
 pub use functions::{load_build_class, make_function, print_expr, split_method};
 pub use imports::{import_from, import_name, import_star, setup_annotations};
 pub use iteration::{Sent, get_iter, get_yield_from_iter, is_generator, next, send};
@@ -50,8 +52,8 @@ pub use names::{
 #[cfg(Py_3_12)]
 pub use names::{load_from, load_from_or_globals, load_locals};
 pub use operators::{
-    BinaryOp, CompareOp, UnaryOp, binary, compare, contains, format, get_item, set_item, truth,
-    unary,
+    BinaryOp, CompareOp, UnaryOp, binary, compare, contains, convert, format, get_item,
+    plain_truth, set_item, truth, unary,
 };
 pub use results::Conversion;
 pub use special::{

@@ -100,6 +100,18 @@ pub fn contains(container: Borrowed<'_, '_>, item: Borrowed<'_, '_>) -> Result<b
     Ok(status(found)? != 0)
 }
 
+/// The truth value of `True`, `False` and `None`, which nothing is asked for.
+#[inline(always)]
+pub fn plain_truth(operand: Borrowed<'_, '_>) -> Option<bool> {
+    // SAFETY: static objects.
+    let [yes, no, none] = unsafe { [ffi::Py_True(), ffi::Py_False(), ffi::Py_None()] };
+    match operand.as_ptr() {
+        found if found == yes => Some(true),
+        found if found == no || found == none => Some(false),
+        _ => None,
+    }
+}
+
 /// The truth value.
 #[inline]
 pub fn truth(operand: Borrowed<'_, '_>) -> Result<bool> {
@@ -134,6 +146,26 @@ pub fn set_item<'py>(
     Ok(())
 }
 
+fn converted<'py>(value: Borrowed<'_, 'py>, conversion: u32) -> Result<Object<'py>> {
+    let py = value.py();
+    // SAFETY: a valid object.
+    unsafe {
+        match conversion {
+            0 => Ok(value.to_owned()),
+            1 => owned(py, ffi::PyObject_Str(value.as_ptr())),
+            2 => owned(py, ffi::PyObject_Repr(value.as_ptr())),
+            3 => owned(py, ffi::PyObject_ASCII(value.as_ptr())),
+            _ => Err(Raised::system_error(py, c"unexpected conversion flag")),
+        }
+    }
+}
+
+/// `CONVERT_VALUE`: what [`format`] begins with.
+pub fn convert<'py>(value: Borrowed<'_, 'py>, conversion: u32) -> Result<Object<'py>> {
+    super::begin()?;
+    converted(value, conversion)
+}
+
 /// `FORMAT_VALUE`: `conversion` is 0 (none), 1 (str), 2 (repr) or 3 (ascii).
 pub fn format<'py>(
     value: Borrowed<'_, 'py>,
@@ -142,15 +174,9 @@ pub fn format<'py>(
 ) -> Result<Object<'py>> {
     super::begin()?;
     let py = value.py();
+    let converted = converted(value, conversion)?;
     // SAFETY: valid objects; the specification is a string, or null for none.
     unsafe {
-        let converted = match conversion {
-            0 => value.to_owned(),
-            1 => owned(py, ffi::PyObject_Str(value.as_ptr()))?,
-            2 => owned(py, ffi::PyObject_Repr(value.as_ptr()))?,
-            3 => owned(py, ffi::PyObject_ASCII(value.as_ptr()))?,
-            _ => return Err(Raised::system_error(py, c"unexpected conversion flag")),
-        };
         if spec.is_none() && ffi::PyUnicode_CheckExact(converted.as_ptr()) != 0 {
             return Ok(converted);
         }

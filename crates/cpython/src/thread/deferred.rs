@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::Thread;
+use super::{Breaker, Thread};
 use crate::ffi as shim;
 
 /// While it lives, no signal handler runs. Nothing of the program's that takes long may run either.
@@ -46,7 +46,7 @@ impl<'py> Deferred<'py> {
 pub struct Asking<'py> {
     /// 1 if a signal waits; none if signals don't wait for this thread's sake.
     signals: Option<&'py AtomicI32>,
-    breaker: &'py AtomicI32,
+    breaker: Breaker,
     thread: Thread<'py>,
 }
 
@@ -56,13 +56,12 @@ impl<'py> Asking<'py> {
     #[must_use]
     pub fn new(deferred: &Deferred<'py>) -> Self {
         let thread = Thread::current(deferred.py);
-        // SAFETY: fields of the runtime and of the interpreter, which outlive their threads; C `_Atomic int`s.
-        unsafe {
+        // SAFETY: a field of the runtime, which outlives its threads: an int that is written atomically.
+        let signals = (deferred.main_thread != 0).then(|| unsafe {
             let signals: *const AtomicI32 = shim::stator_signals_pending().cast();
-            let breaker = &*thread.eval_breaker();
-            let signals = (deferred.main_thread != 0).then(|| &*signals);
-            Self { signals, breaker, thread }
-        }
+            &*signals
+        });
+        Self { signals, breaker: thread.eval_breaker(), thread }
     }
 
     /// Whether something waits.
@@ -70,7 +69,8 @@ impl<'py> Asking<'py> {
     #[must_use]
     pub fn is_asked(&self) -> bool {
         let signals = self.signals.map_or(0, |signals| signals.load(Relaxed));
-        (signals | self.breaker.load(Relaxed)) != 0 && self.is_meant()
+        // SAFETY: the current thread's.
+        (signals != 0 || unsafe { self.breaker.is_set() }) && self.is_meant()
     }
 
     /// The breaker is set for others as well: other threads that want the GIL.

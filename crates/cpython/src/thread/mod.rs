@@ -3,7 +3,7 @@
 use std::ffi::c_long;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::Ordering;
 
 use pyo3::ffi::{self, PyThreadState};
 use pyo3::prelude::*;
@@ -18,17 +18,34 @@ pub mod asynchronous;
 pub mod c_stack;
 mod deferred;
 #[cfg_attr(not(Py_3_12), path = "v311.rs")]
-#[cfg_attr(Py_3_12, path = "v312.rs")]
+#[cfg_attr(all(Py_3_12, not(Py_3_13)), path = "v312.rs")]
+#[cfg_attr(Py_3_13, path = "v313.rs")]
 pub(crate) mod layout;
 
 pub use deferred::{Asking, Deferred, trip};
-use layout::{CFrame, ThreadState, Watch};
+use layout::{CFrame, EVENTS, ThreadState, Watch};
 
 /// Nanoseconds of processor time that the current thread has had; 0: the system doesn't say.
 #[must_use]
 pub fn processor_nanos() -> u64 {
     // SAFETY: it takes nothing, and only asks the system.
     unsafe { shim::stator_thread_nanos() }
+}
+
+/// What says that the evaluation loop of a thread has something else to do.
+#[derive(Clone, Copy)]
+pub(crate) struct Breaker(*const layout::Breaker);
+
+impl Breaker {
+    /// Whether it does.
+    ///
+    /// # Safety
+    /// The thread lives.
+    #[inline(always)]
+    pub(crate) unsafe fn is_set(self) -> bool {
+        // SAFETY: a field of the thread's state or of its interpreter, which outlives it.
+        unsafe { (*self.0).load(Ordering::Relaxed) & EVENTS != 0 }
+    }
 }
 
 /// The current thread's state.
@@ -49,22 +66,19 @@ impl<'py> Thread<'py> {
 
     /// The frame that is running, leaving out those that haven't started yet.
     pub fn frame(self, py: Python<'py>) -> Option<Frame<'py>> {
-        // SAFETY: a thread that runs Python code has a C frame; its current frame is null or alive.
-        unsafe {
-            let pointer = (*self.fields().cframe).current_frame;
-            if pointer.is_null() {
-                return None;
-            }
-            let frame = Frame::from_raw(py, pointer);
-            if frame.is_complete() { Some(frame) } else { frame.previous() }
+        let pointer = self.fields().current_frame();
+        if pointer.is_null() {
+            return None;
         }
+        // SAFETY: a thread's current frame is alive.
+        let frame = unsafe { Frame::from_raw(py, pointer) };
+        if frame.is_complete() { Some(frame) } else { frame.previous() }
     }
 
     /// The address of the frame that is current, null included, which tells it from others.
     #[inline]
     pub(crate) fn frame_address(self) -> usize {
-        // SAFETY: a thread that runs Python code has a C frame.
-        unsafe { (*self.fields().cframe).current_frame as usize }
+        self.fields().current_frame() as usize
     }
 
     #[inline(always)]
@@ -83,9 +97,9 @@ impl<'py> Thread<'py> {
     }
 
     #[inline(always)]
-    pub(crate) fn eval_breaker(self) -> *const AtomicI32 {
-        // SAFETY: the interpreter outlives its threads; the field is a C `_Atomic int`.
-        unsafe { shim::stator_eval_breaker(self.fields().interp).cast() }
+    pub(crate) fn eval_breaker(self) -> Breaker {
+        // SAFETY: the current thread's state.
+        Breaker(unsafe { shim::stator_eval_breaker(self.as_ptr()).cast() })
     }
 
     /// Counts one more Python frame; `RecursionError` beyond the limit.
@@ -114,8 +128,8 @@ impl<'py> Thread<'py> {
     /// Whether a trace or profile function wants this thread's events.
     #[inline(always)]
     pub fn is_traced(self) -> bool {
-        // SAFETY: the current thread's state; a thread that runs Python code has a C frame.
-        unsafe { self.watch(self.fields().cframe).is_on() }
+        // SAFETY: the current thread's state, and what links its current frame.
+        unsafe { self.watch(self.fields().link()).is_on() }
     }
 
     /// How many functions are under way that CPython tells of what the program does, one inside the other: trace
@@ -157,11 +171,8 @@ impl<'py> Thread<'py> {
     /// [`Thread::handle_pending`].
     #[inline]
     pub fn ask_for_events(self) -> Result<()> {
-        // SAFETY: the interpreter outlives its threads.
-        match unsafe { (*self.eval_breaker()).load(Ordering::Relaxed) } {
-            0 => Ok(()),
-            _ => self.handle_pending(),
-        }
+        // SAFETY: the current thread's.
+        if unsafe { self.eval_breaker().is_set() } { self.handle_pending() } else { Ok(()) }
     }
 
     /// Raises an exception of this class where the thread asks for events next, as one that another thread

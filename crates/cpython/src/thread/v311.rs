@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 use std::ptr;
+use std::sync::atomic::AtomicI32;
 
 use pyo3::ffi::PyObject;
 
@@ -19,6 +20,10 @@ pub struct CFrame {
 }
 
 impl CFrame {
+    /// Where `current_frame` is.
+    pub(crate) const CURRENT_FRAME: usize = offset_of!(CFrame, current_frame);
+    /// Where `previous` is.
+    pub(crate) const PREVIOUS: usize = offset_of!(CFrame, previous);
     /// Where `use_tracing` is.
     pub(crate) const USE_TRACING: usize = offset_of!(CFrame, use_tracing);
 
@@ -54,6 +59,12 @@ impl Watch {
     }
 }
 
+/// The word that says that the evaluation loop has something else to do.
+pub(crate) type Breaker = AtomicI32;
+
+/// The bits of it that say so.
+pub(crate) const EVENTS: i32 = -1;
+
 /// `_PyErr_StackItem`.
 #[repr(C)]
 pub struct HandledItem {
@@ -75,7 +86,7 @@ pub struct ThreadState {
     recursion_headroom: c_int,
     pub(crate) tracing: c_int,
     tracing_what: c_int,
-    pub(crate) cframe: *mut CFrame,
+    cframe: *mut CFrame,
     profilefunc: *mut c_void,
     pub(crate) tracefunc: *mut c_void,
     profileobj: *mut PyObject,
@@ -85,4 +96,22 @@ pub struct ThreadState {
     curexc_value: *mut PyObject,
     curexc_traceback: *mut PyObject,
     pub(crate) exc_info: *mut HandledItem,
+}
+
+impl ThreadState {
+    /// Where that stands which names the current frame.
+    pub(crate) const CURRENT: usize = offset_of!(ThreadState, cframe);
+
+    /// The current frame.
+    #[inline(always)]
+    pub(crate) fn current_frame(&self) -> *mut InterpreterFrame {
+        // SAFETY: a thread that runs Python code has a C frame.
+        unsafe { (*self.cframe).current_frame }
+    }
+
+    /// The C frame that links it.
+    #[inline(always)]
+    pub(crate) fn link(&self) -> *const CFrame {
+        self.cframe
+    }
 }

@@ -1,7 +1,9 @@
 //! The head of CPython 3.12's `PyThreadState`, and the C stack's link to the current frame.
 
 use std::ffi::{c_int, c_void};
+use std::mem::offset_of;
 use std::ptr;
+use std::sync::atomic::AtomicI32;
 
 use pyo3::ffi::PyObject;
 
@@ -16,6 +18,10 @@ pub struct CFrame {
 }
 
 impl CFrame {
+    /// Where `current_frame` is.
+    pub(crate) const CURRENT_FRAME: usize = offset_of!(CFrame, current_frame);
+    /// Where `previous` is.
+    pub(crate) const PREVIOUS: usize = offset_of!(CFrame, previous);
     /// This version has no `use_tracing`.
     pub(crate) const USE_TRACING: usize = usize::MAX;
 
@@ -86,6 +92,12 @@ impl Watch {
     }
 }
 
+/// The word that says that the evaluation loop has something else to do.
+pub(crate) type Breaker = AtomicI32;
+
+/// The bits of it that say so.
+pub(crate) const EVENTS: i32 = -1;
+
 /// `_PyErr_StackItem`.
 #[repr(C)]
 pub struct HandledItem {
@@ -107,7 +119,7 @@ pub struct ThreadState {
     recursion_headroom: c_int,
     pub(crate) tracing: c_int,
     what_event: c_int,
-    pub(crate) cframe: *mut CFrame,
+    cframe: *mut CFrame,
     profilefunc: *mut c_void,
     pub(crate) tracefunc: *mut c_void,
     profileobj: *mut PyObject,
@@ -115,4 +127,22 @@ pub struct ThreadState {
     /// The exception that is set.
     pub(crate) raised: *mut PyObject,
     pub(crate) exc_info: *mut HandledItem,
+}
+
+impl ThreadState {
+    /// Where that stands which names the current frame.
+    pub(crate) const CURRENT: usize = offset_of!(ThreadState, cframe);
+
+    /// The current frame.
+    #[inline(always)]
+    pub(crate) fn current_frame(&self) -> *mut InterpreterFrame {
+        // SAFETY: a thread that runs Python code has a C frame.
+        unsafe { (*self.cframe).current_frame }
+    }
+
+    /// The C frame that links it.
+    #[inline(always)]
+    pub(crate) fn link(&self) -> *const CFrame {
+        self.cframe
+    }
 }

@@ -5,8 +5,10 @@
 
 #[cfg(not(Py_3_12))]
 mod v311;
-#[cfg(Py_3_12)]
+#[cfg(all(Py_3_12, not(Py_3_13)))]
 mod v312;
+#[cfg(Py_3_13)]
+mod v313;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -48,7 +48,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
             op::RETURN_VALUE => return Turn::Left(self.return_value()),
             op::IMPORT_STAR => self.import_star(),
             op::SETUP_ANNOTATIONS => self.setup_annotations(),
-            op::YIELD_VALUE => return Turn::Left(self.yield_value()),
+            op::YIELD_VALUE => return Turn::Left(self.yield_value(arg)),
             op::PREP_RERAISE_STAR => self.prep_reraise_star(),
             op::POP_EXCEPT => self.pop_except(),
             op::STORE_NAME => self.store_name(index),

@@ -106,7 +106,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
             op::SET_ADD => self.set_add(index),
             op::MAP_ADD => self.map_add(index),
             op::COPY_FREE_VARS => self.copy_free_vars(index),
-            op::YIELD_VALUE => return Turn::Left(self.yield_value()),
+            op::YIELD_VALUE => return Turn::Left(self.yield_value(arg)),
             op::RESUME => self.resume(arg),
             op::MATCH_CLASS => self.match_class(index),
             op::FORMAT_VALUE => self.format_value(arg),
