@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import importlib.util
 import os
 import re
 import subprocess
@@ -160,8 +161,9 @@ def verdict(test: str, plain: Outcome, evaluated: Outcome, known: dict[str, set[
 
 def exists(test: str) -> bool:
     """Whether this CPython has the test."""
-    directory = Path(os.__file__).parent / "test"
-    return (directory / f"{test}.py").exists() or (directory / test).is_dir()
+    package = importlib.util.find_spec("test")  # Distributions may keep it elsewhere.
+    folders = [Path(folder) for folder in (package and package.submodule_search_locations) or ()]
+    return any((folder / f"{test}.py").exists() or (folder / test).is_dir() for folder in folders)
 
 
 def main() -> int:

@@ -1,8 +1,8 @@
 """Whether functions have run since somebody began to watch them, without slowing them down.
 
 The way depends on the version: CPython's specialized instructions tell, which a function gets at
-its eighth call in 3.11 and at its second in 3.12. Later versions ask `sys.monitoring` for a
-function's first calls; not before, because its instrumented instructions can't be recorded.
+its eighth call in 3.11 and at its second from 3.12 on. Versions that nobody has looked at ask
+`sys.monitoring` for a function's first calls, whose instrumented instructions can't be recorded.
 """
 
 from __future__ import annotations
@@ -38,8 +38,11 @@ class Specialized:
         general = dis.get_instructions(code)
         adaptive = dis.get_instructions(code, adaptive=True)
         return any(
-            # Since 3.12, two instructions in one (`LOAD_FAST__LOAD_FAST`) are so from the start.
-            a.opname != b.opname and (sys.version_info < (3, 12) or "__" not in a.opname)
+            # Since 3.12, two instructions in one (`LOAD_FAST__LOAD_FAST`) are so from the start; since 3.13,
+            # the first call says how the next is to begin.
+            a.opname != b.opname
+            and (sys.version_info < (3, 12) or "__" not in a.opname)
+            and a.opname != "RESUME_CHECK"
             for a, b in zip(adaptive, general, strict=True)
         )
 
@@ -103,7 +106,7 @@ _monitor: Monitor | None = None
 def watch(codes: Iterable[CodeType]) -> Watch:
     """Watch functions from now on. Those that have run eight times before count as not run."""
     global _monitor
-    if sys.version_info < (3, 13):
+    if sys.version_info < (3, 14):
         return Specialized(codes)
     try:
         _monitor = _monitor or Monitor(sys.monitoring)

@@ -116,6 +116,8 @@ pub enum Link {
         end: End,
         /// How many arguments the function has.
         count: u32,
+        /// Whether the names of the last ones lie above them.
+        named: bool,
     },
     /// What a placeholder of an f-string makes of it, whose operands wait on the stack.
     Format {
@@ -182,7 +184,12 @@ impl Link {
             (Meaning::Contains { inverted }, Role::Contains) => Link::Contains { inverted },
             (Meaning::Iterate, Role::Iter) => Link::Iterator,
             (Meaning::Next { units }, Role::Next) => Link::Next(units),
-            (Meaning::Call { count }, Role::Builtin(end)) => Link::Builtin { end, count },
+            (Meaning::Call { count }, Role::Builtin(end)) => {
+                Link::Builtin { end, count, named: false }
+            }
+            (Meaning::CallNamed { count }, Role::Builtin(end)) => {
+                Link::Builtin { end, count, named: true }
+            }
             (Meaning::Format(arg), Role::Builtin(end)) => Link::Format { end, arg },
             (Meaning::Convert(_), Role::Builtin(end)) => Link::Convert(end),
             (Meaning::Test(truth), Role::Bool) => Link::Bool(truth),
@@ -298,11 +305,12 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
                 let value = result.and_then(|result| ops::checked_length(result.as_borrowed()));
                 return self.take_truth(truth, value.map(|length| length > 0));
             }
-            Link::Builtin { end, count } => {
-                let count = count as usize;
+            Link::Builtin { end, count, named } => {
+                let (count, above) = (count as usize, usize::from(named));
                 let interrupts = |what| self.sites.interrupts(&self.frame, what);
-                let result = end.finish(self.run.peek_many(count), result, interrupts);
-                self.run.finish_call(count + 2, result)?;
+                let args = &self.run.peek_many(count + above)[..count];
+                let result = end.finish(args, result, interrupts);
+                self.run.finish_call(count + above + 2, result)?;
             }
             Link::Format { end, arg } => self.finish_format(end, arg, result)?,
             Link::Convert(end) => {

@@ -10,6 +10,7 @@ use stator_cpython::heap::dict::{self, InstanceDict, Lookup};
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::heap::types;
 use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::opcode::NULL_IS_ABOVE;
 use stator_cpython::ops;
 
 /// What an object's own dictionary holds.
@@ -75,6 +76,11 @@ pub fn list_of(emit: Borrowed<'_, '_>, handler: Borrowed<'_, '_>) -> Option<usiz
     let globals = value(emit, Field::Globals)?;
     let closure = value(emit, Field::Closure);
     let mut stack: SmallVec<[Known<'_>; 8]> = SmallVec::new();
+    let local = |index| match index {
+        0 => Some(Known::Object(handler.to_owned())),
+        1 => Some(Known::Record),
+        _ => None,
+    };
     let mut list = None;
     let mut at = 0;
     while let Some(unit) = code.unit(at) {
@@ -82,11 +88,11 @@ pub fn list_of(emit: Borrowed<'_, '_>, handler: Borrowed<'_, '_>) -> Option<usiz
         match unit.meaning() {
             Meaning::Begin | Meaning::CopyFree | Meaning::Nothing => {}
             Meaning::Constant(_) => stack.push(Known::Plain),
-            Meaning::Local(local) => stack.push(match local {
-                0 => Known::Object(handler.to_owned()),
-                1 => Known::Record,
-                _ => return None,
-            }),
+            Meaning::Local(index) => stack.push(local(index)?),
+            Meaning::Locals(first, second) => {
+                stack.push(local(first)?);
+                stack.push(local(second)?);
+            }
             Meaning::Free(index) => {
                 let free = (index as usize).checked_sub(code.first_free())?;
                 let cells =
@@ -94,13 +100,15 @@ pub fn list_of(emit: Borrowed<'_, '_>, handler: Borrowed<'_, '_>) -> Option<usiz
                 stack.push(Known::Object(ops::load_cell(cells.as_borrowed())?));
             }
             Meaning::Global { name, with_null } => {
-                if with_null {
-                    stack.push(Known::Null);
-                }
                 let key = code.name_at(name as usize);
-                match dict::get(globals.as_borrowed(), key) {
-                    Lookup::Found(found) => stack.push(Known::Object(found)),
+                let found = match dict::get(globals.as_borrowed(), key) {
+                    Lookup::Found(found) => Known::Object(found),
                     Lookup::Absent | Lookup::Refused => return None,
+                };
+                if with_null {
+                    stack.extend(callable(found));
+                } else {
+                    stack.push(found);
                 }
             }
             Meaning::Attribute { name, is_method: false } => {
@@ -129,12 +137,13 @@ pub fn list_of(emit: Borrowed<'_, '_>, handler: Borrowed<'_, '_>) -> Option<usiz
                     }
                     _ => return None,
                 };
-                stack.push(Known::Null);
-                stack.push(found);
+                stack.extend(callable(found));
             }
             Meaning::Call { count } => {
                 let arguments: Vec<_> = (0..count).map(|_| stack.pop()).collect::<Option<_>>()?;
-                match (stack.pop()?, arguments.as_slice()) {
+                let [above, below] = [stack.pop()?, stack.pop()?];
+                let called = if NULL_IS_ABOVE { below } else { above };
+                match (called, arguments.as_slice()) {
                     (Known::GetMessage, []) => {}
                     (Known::Append(address), [Known::Record | Known::Plain])
                         if list.is_none_or(|known| known == address) =>
@@ -143,7 +152,6 @@ pub fn list_of(emit: Borrowed<'_, '_>, handler: Borrowed<'_, '_>) -> Option<usiz
                     }
                     _ => return None,
                 }
-                stack.pop()?;
                 stack.push(Known::Plain);
             }
             Meaning::Tuple { count } => {
@@ -158,6 +166,11 @@ pub fn list_of(emit: Borrowed<'_, '_>, handler: Borrowed<'_, '_>) -> Option<usiz
         }
     }
     None
+}
+
+/// What is called next, and what says that it has no receiver, as they lie on the stack.
+fn callable(found: Known<'_>) -> [Known<'_>; 2] {
+    if NULL_IS_ABOVE { [found, Known::Null] } else { [Known::Null, found] }
 }
 
 fn text(name: Borrowed<'_, '_>) -> String {

@@ -12,6 +12,7 @@ use pyo3::types::{PyDict, PyTuple};
 use crate::code::Code;
 use crate::ffi as shim;
 use crate::object::{Borrowed, Object, owned};
+use crate::opcode::NULL_IS_ABOVE;
 use crate::raised::{Raised, Result};
 use crate::thread::Thread;
 use crate::thread::c_stack::{self, Room};
@@ -198,6 +199,18 @@ impl<'py> Frame<'py> {
         unsafe { std::slice::from_raw_parts(self.slots().add(base).cast(), length) }
     }
 
+    /// The operands of a call with so many arguments, and so many values above them, as they lie on the stack.
+    pub fn operands(&self, count: usize, above: usize) -> Option<Operands<'_, 'py>> {
+        let stack = self.stack();
+        let (below, given) = stack.split_at(stack.len().checked_sub(count + above)?);
+        let [.., lower, upper] = below else { return None };
+        let (callable, receiver) = match (lower, upper) {
+            (None, callable) if !NULL_IS_ABOVE => (*callable, None),
+            (callable, receiver) => (*callable, *receiver),
+        };
+        Some(Operands { callable: callable?, receiver, args: &given[..count] })
+    }
+
     #[inline(always)]
     pub(crate) fn slots(&self) -> *mut *mut PyObject {
         // SAFETY: a field's address of a live struct.
@@ -264,6 +277,32 @@ impl<'py> Frame<'py> {
             2 => Owner::FrameObject,
             _ => Owner::Entry,
         }
+    }
+}
+
+/// A call's operands.
+pub struct Operands<'a, 'py> {
+    /// What is called.
+    pub callable: Borrowed<'a, 'py>,
+    /// What a method was taken from.
+    pub receiver: Option<Borrowed<'a, 'py>>,
+    args: &'a [Option<Borrowed<'a, 'py>>],
+}
+
+impl Operands<'_, '_> {
+    /// Whether the arguments are these very objects.
+    #[must_use]
+    pub fn are(&self, args: &[Borrowed<'_, '_>]) -> bool {
+        let same = |(own, arg): (&Option<Borrowed<'_, '_>>, &Borrowed<'_, '_>)| {
+            own.is_some_and(|own| own.as_ptr() == arg.as_ptr())
+        };
+        self.args.len() == args.len() && self.args.iter().zip(args).all(same)
+    }
+
+    /// Whether the last argument is a plain tuple: `*args`, as far as they are known.
+    #[must_use]
+    pub fn is_unpacked(&self) -> bool {
+        matches!(self.args, [.., Some(last)] if last.is_exact_instance_of::<PyTuple>())
     }
 }
 

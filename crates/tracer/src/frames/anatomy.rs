@@ -77,7 +77,9 @@ impl Anatomy {
                 return matches!(instruction.meaning(TARGET), Meaning::Next { .. });
             }
             at = match instruction.meaning(TARGET) {
-                Meaning::Nothing | Meaning::Pop | Meaning::SetLocal(_) => at + 1,
+                Meaning::Nothing | Meaning::Pop | Meaning::SetLocal(_) | Meaning::SetLocals(..) => {
+                    at + 1
+                }
                 Meaning::Jump => {
                     let Some(InstrId(target)) = instruction.target else { return false };
                     target as usize

@@ -12,7 +12,7 @@ use stator_cpython::object::Borrowed;
 /// Whether an instruction is such a one, with this value on top of the stack.
 pub fn settles(meaning: Meaning, top: Option<Borrowed<'_, '_>>) -> bool {
     match meaning {
-        Meaning::SetLocal(_) => true,
+        Meaning::SetLocal(_) | Meaning::SetLocals(..) => true,
         Meaning::Unpack => top.is_some_and(|top| top.is_exact_instance_of::<PyTuple>()),
         _ => false,
     }

@@ -7,7 +7,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use stator_bytecode::{Instruction, Meaning, Truth, decode};
-use stator_cpython::opcode::TARGET;
+use stator_cpython::opcode::{NULL_IS_ABOVE, TARGET};
 
 use super::python::KnownFunction;
 
@@ -128,6 +128,19 @@ impl<'py> Reader<'py> {
         Some(())
     }
 
+    /// Takes a jump for this truth value and goes where it leads; some versions ask for it in an instruction of
+    /// its own.
+    fn test(&mut self, value: bool) -> Option<()> {
+        let _ = self.pass(Meaning::Test(Truth::Value));
+        self.jump(|found| is_jump(found, value))
+    }
+
+    /// The same, of a jump that isn't taken.
+    fn skip_test(&mut self, value: bool) -> Option<()> {
+        let _ = self.pass(Meaning::Test(Truth::Value));
+        self.take(|found| is_jump(found, value).then_some(()))
+    }
+
     /// The index of the name of an attribute that is read, to be called or not.
     fn attribute_name(&mut self, called: bool) -> Option<usize> {
         self.take(|found| match found {
@@ -164,8 +177,13 @@ impl<'py> Reader<'py> {
         self.pass(Meaning::Begin)?;
         let compiled = self.attribute(Meaning::Local(0))?;
         self.jump(|found| found == Meaning::TestNone { when: true })?;
-        self.pass(Meaning::PushNull)?;
+        if !NULL_IS_ABOVE {
+            self.pass(Meaning::PushNull)?;
+        }
         let call = self.attribute(Meaning::Local(0))?;
+        if NULL_IS_ABOVE {
+            self.pass(Meaning::PushNull)?;
+        }
         Some((compiled, call, self.unit()?))
     }
 
@@ -187,7 +205,7 @@ impl<'py> Reader<'py> {
         }
         while self.pass(Meaning::Nothing).is_some() {}
         self.pass(Meaning::Call { count: 0 })?;
-        self.jump(|found| is_jump(found, false))?;
+        self.test(false)?;
         let at = self.instructions.get(self.at)?.meaning(TARGET);
         let Meaning::Free(module) = at else { return None };
         let forward = self.attribute(at)?;
@@ -198,13 +216,14 @@ impl<'py> Reader<'py> {
         let (mut hooks, mut global_hooks) = (Vec::new(), Vec::new());
         while let Some(hook) = self.attempt(|it| {
             let hook = it.attribute(Meaning::Free(module))?;
-            it.take(|found| is_jump(found, true).then_some(hook))
+            it.skip_test(true)?;
+            Some(hook)
         }) {
             hooks.push(hook);
         }
         while let Some(hook) = self.attempt(|it| {
             let index = it.global_name()?;
-            it.take(|found| is_jump(found, true).then_some(()))?;
+            it.skip_test(true)?;
             it.name(index)
         }) {
             global_hooks.push(hook);

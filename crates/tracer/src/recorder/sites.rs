@@ -230,6 +230,34 @@ impl<'py> Sites<'py> for Recorder {
         self.compare_op(frame, op, left, right)
     }
 
+    fn compare_truth(
+        &self,
+        frame: &Frame<'py>,
+        op: CompareOp,
+        left: Borrowed<'_, 'py>,
+        right: Borrowed<'_, 'py>,
+    ) -> Result<bool> {
+        let before = ops::executed();
+        let result = self.compare_op(frame, op, left, right)?;
+        if let Some(truth) = ops::plain_truth(result.as_borrowed()) {
+            return Ok(truth);
+        }
+        if self.is_operation(result.as_borrowed()) {
+            // Should its truth end the trace, CPython executes both.
+            ops::uncount_since(before);
+        }
+        self.truth_of(frame, result.as_borrowed())
+    }
+
+    fn convert(
+        &self,
+        frame: &Frame<'py>,
+        value: Borrowed<'_, 'py>,
+        conversion: u32,
+    ) -> Result<Object<'py>> {
+        self.convert_value(frame, value, conversion)
+    }
+
     fn contains(
         &self,
         frame: &Frame<'py>,
@@ -675,14 +703,14 @@ fn read_arguments(code: &Code<'_>) -> Vec<Option<usize>> {
     while let Some(unit) = code.unit(at) {
         let arg = extended << 8 | unit.arg as usize;
         extended = if unit.meaning() == Meaning::Extend { arg } else { 0 };
-        let info = TARGET.info(unit.opcode);
-        let names_local = info.is_some_and(|info| info.has_local() || info.has_free());
-        // Each argument that is a cell is made one first of all: no use, but it has one.
-        if names_local
-            && let Some(first) = first_uses.get_mut(arg)
-            && first.is_none_or(|first| first < begin)
-        {
-            *first = Some(at);
+        let named = TARGET.info(unit.opcode).map_or([None; 2], |info| info.locals(arg as u32));
+        for local in named.into_iter().flatten() {
+            // Each argument that is a cell is made one first of all: no use, but it has one.
+            if let Some(first) = first_uses.get_mut(local as usize)
+                && first.is_none_or(|first| first < begin)
+            {
+                *first = Some(at);
+            }
         }
         at = unit.next;
     }

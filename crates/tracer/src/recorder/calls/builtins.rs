@@ -304,21 +304,21 @@ impl Recorder {
 
 /// Whether the instruction that `frame` stands at is a call without `*args` and `**kwargs`.
 fn is_call(frame: &Frame<'_>) -> bool {
-    matches!(meaning_at(frame), Meaning::Call { .. })
+    matches!(meaning_at(frame), Meaning::Call { .. } | Meaning::CallNamed { .. })
 }
 
 /// Whether the instruction that `frame` stands at calls this very function with these very arguments.
 fn is_plain_call(frame: &Frame<'_>, callable: Borrowed<'_, '_>, args: &[Borrowed<'_, '_>]) -> bool {
-    if !is_call(frame) {
-        return false;
-    }
-    let stack = frame.stack();
-    let Some(first) = stack.len().checked_sub(args.len()) else { return false };
-    let ([.., None, Some(own)], given) = stack.split_at(first) else { return false };
-    let same = |(given, arg): (&Option<Borrowed<'_, '_>>, &Borrowed<'_, '_>)| {
-        given.is_some_and(|given| given.as_ptr() == arg.as_ptr())
+    let above = match meaning_at(frame) {
+        Meaning::Call { .. } => 0,
+        Meaning::CallNamed { .. } => 1,
+        _ => return false,
     };
-    own.as_ptr() == callable.as_ptr() && given.iter().zip(args).all(same)
+    frame.operands(args.len(), above).is_some_and(|operands| {
+        operands.receiver.is_none()
+            && operands.callable.as_ptr() == callable.as_ptr()
+            && operands.are(args)
+    })
 }
 
 fn find<'py>(ty: &Bound<'py, PyType>, name: &str) -> Option<Object<'py>> {

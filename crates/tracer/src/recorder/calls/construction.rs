@@ -4,7 +4,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFunction, PyTuple, PyType};
 use stator_bytecode::Meaning;
-use stator_cpython::frame::Frame;
+use stator_cpython::frame::{Frame, Operands};
 use stator_cpython::heap::types;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, generic, ops};
@@ -198,25 +198,19 @@ fn call_type<'py>(
 
 /// Whether the instruction that `frame` stands at calls this very class with these very arguments.
 fn waits_on_stack(frame: &Frame<'_>, class: Borrowed<'_, '_>, args: &[Borrowed<'_, '_>]) -> bool {
-    let stack = frame.stack();
-    let calls = |at: usize| {
-        let callable = stack.len().checked_sub(at + 1).and_then(|at| stack[at]);
-        callable.is_some_and(|callable| called_class(callable).as_ptr() == class.as_ptr())
+    let calls = |operands: &Operands<'_, '_>| {
+        operands.receiver.is_none() && called_class(operands.callable).as_ptr() == class.as_ptr()
     };
-    match (meaning_at(frame), stack) {
-        (Meaning::Call { .. }, _) => {
-            let given = &stack[stack.len().saturating_sub(args.len())..];
-            let same = |(given, arg): (&Option<Borrowed<'_, '_>>, &Borrowed<'_, '_>)| {
-                given.is_some_and(|given| given.as_ptr() == arg.as_ptr())
-            };
-            let is_alone =
-                stack.len().checked_sub(args.len() + 2).is_some_and(|at| stack[at].is_none());
-            is_alone && calls(args.len()) && given.iter().zip(args).all(same)
-        }
-        (Meaning::CallUnpacked { .. }, [.., Some(last)]) => {
-            let is_tuple = last.is_exact_instance_of::<PyTuple>();
-            (is_tuple && calls(1)) || (last.is_exact_instance_of::<PyDict>() && calls(2))
-        }
+    match meaning_at(frame) {
+        Meaning::Call { .. } => frame
+            .operands(args.len(), 0)
+            .is_some_and(|operands| calls(&operands) && operands.are(args)),
+        Meaning::CallNamed { .. } => frame
+            .operands(args.len(), 1)
+            .is_some_and(|operands| calls(&operands) && operands.are(args)),
+        Meaning::CallUnpacked { has_kwargs } => frame
+            .operands(1, usize::from(has_kwargs))
+            .is_some_and(|operands| calls(&operands) && operands.is_unpacked()),
         _ => false,
     }
 }

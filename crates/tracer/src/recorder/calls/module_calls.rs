@@ -16,6 +16,7 @@ use stator_cpython::heap::dict::{self, Lookup};
 use stator_cpython::heap::types::{self, Slot, SlotName};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::opcode::NULL_IS_ABOVE;
 use stator_cpython::thread::Deferred;
 use stator_cpython::{ops, vectorcall};
 use stator_evaluator::sites::Skip;
@@ -84,7 +85,8 @@ impl Recorder {
                 return None;
             }
             let method = self.bound(frame, known.inner.function().bind_borrowed(py), module);
-            return Some(Skip { push: smallvec![None, Some(method)], unit: known.outer_end });
+            let push = if NULL_IS_ABOVE { [Some(method), None] } else { [None, Some(method)] };
+            return Some(Skip { push: SmallVec::from(push), unit: known.outer_end });
         }
         let [cell, target] = known.cells;
         let module = ops::load_cell(frame.local(cell)?)?;

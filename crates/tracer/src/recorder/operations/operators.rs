@@ -326,6 +326,11 @@ impl Recorder {
         }
     }
 
+    /// Whether this is a tensor that an operation of this trace has given.
+    pub(in crate::recorder) fn is_operation(&self, object: Borrowed<'_, '_>) -> bool {
+        self.kind(object) == Kind::Tensor && matches!(self.origin(object), Some(Origin::Node(_)))
+    }
+
     /// Truth value of anything but `True`, `False` and `None`.
     pub(in crate::recorder) fn truth_of<'py>(
         &self,
@@ -422,6 +427,20 @@ impl Recorder {
     }
 
     /// An f-string's field.
+    pub(in crate::recorder) fn convert_value<'py>(
+        &self,
+        frame: &Frame<'py>,
+        value: Borrowed<'_, 'py>,
+        conversion: u32,
+    ) -> Result<Object<'py>> {
+        if let Some(text) = self.python_text(frame, value, conversion, None) {
+            return text;
+        }
+        let text = self.text_of(frame, value, || ops::convert(value, conversion))?;
+        self.spells(frame, &[value], text.as_borrowed());
+        Ok(text)
+    }
+
     pub(in crate::recorder) fn format_value<'py>(
         &self,
         frame: &Frame<'py>,

@@ -241,11 +241,10 @@ pub fn only_adds_to(frame: &Frame<'_>, index: usize) -> bool {
     let mut extended = false;
     let mut adds = false;
     while let Some(unit) = code.unit(at) {
-        let info = TARGET.info(unit.opcode);
-        let local = info.is_some_and(|info| info.has_local() || info.has_free());
+        let named = TARGET.info(unit.opcode).map_or([None; 2], |info| info.locals(unit.arg));
         let meaning = unit.meaning();
         // Which local an extended argument names isn't asked.
-        if local && (extended || unit.arg as usize == index) {
+        if named.into_iter().flatten().any(|local| extended || local as usize == index) {
             if extended || !matches!(meaning, Meaning::Local(_)) || !adds_next(&code, at) {
                 return false;
             }
