@@ -3,6 +3,7 @@
 #include "stator.h"
 
 #if PY_VERSION_HEX >= 0x030D0000
+#include <internal/pycore_ceval.h>
 #define _PyObject_LookupAttr PyObject_GetOptionalAttr
 #endif
 
@@ -208,6 +209,11 @@ static int is_group(PyObject *exception) {
 }
 
 /* What an `except*` clause takes of `exception` and what it leaves; 0, or -1 with an exception. */
+#if PY_VERSION_HEX >= 0x030D0000
+int stator_match_group(PyObject *exception, PyObject *classes, PyObject **match, PyObject **rest) {
+    return _PyEval_ExceptionGroupMatch(exception, classes, match, rest);
+}
+#else
 int stator_match_group(PyObject *exception, PyObject *classes, PyObject **match, PyObject **rest) {
     if (Py_IsNone(exception)) {
         *match = Py_NewRef(Py_None);
@@ -252,6 +258,7 @@ int stator_match_group(PyObject *exception, PyObject *classes, PyObject **match,
     *rest = Py_NewRef(Py_None);
     return 0;
 }
+#endif
 
 static int has_same_metadata(PyObject *left, PyObject *right) {
     PyBaseExceptionObject *a = (PyBaseExceptionObject *)left, *b = (PyBaseExceptionObject *)right;

@@ -59,8 +59,18 @@ pub fn is_ordered_dict(object: Any<'_, '_>) -> bool {
     }
 }
 
-/// The dictionary's version: changes at every change, and no two dictionaries ever share a value.
-/// 0, which no dictionary has, if the object isn't one.
+/// Whether the dictionary's [`version`] tells of every change, from now on.
+#[inline(always)]
+pub fn is_versioned(dict: Any<'_, '_>) -> bool {
+    if layout::DICT_VERSIONS_SOUND {
+        return true;
+    }
+    // SAFETY: a dictionary. One whose values stand in an object may get a table of its own, never the reverse.
+    is_dict(dict) && unsafe { (*dict.as_ptr().cast::<ffi::PyDictObject>()).ma_values.is_null() }
+}
+
+/// The dictionary's version: changes at every change, if it [is versioned](is_versioned), and no two
+/// dictionaries ever share a value. 0, which no dictionary has, if the object isn't one.
 ///
 /// An `OrderedDict` can be reordered without a new version.
 #[inline(always)]
@@ -121,6 +131,7 @@ unsafe fn probe<'py>(dict: Any<'_, 'py>, key: Any<'_, 'py>, hash: isize) -> Look
         let entries = indices.add(1 << (*keys).log2_index_bytes);
         let general = (*keys).kind == 0;
         let values = (*object).ma_values.cast::<*mut ffi::PyObject>();
+        let first = values.byte_add(layout::DICT_VALUES);
         let mask = (1_usize << (*keys).log2_size) - 1;
         let mut perturb = hash as usize;
         let mut position = perturb & mask;
@@ -151,7 +162,7 @@ unsafe fn probe<'py>(dict: Any<'_, 'py>, key: Any<'_, 'py>, hash: isize) -> Look
                             let value = if values.is_null() {
                                 entry.add(1 + usize::from(general)).read()
                             } else {
-                                values.add(index as usize).read()
+                                first.add(index as usize).read()
                             };
                             return Bound::from_borrowed_ptr_or_opt(dict.py(), value)
                                 .map_or(Lookup::Absent, Lookup::Found);

@@ -36,6 +36,9 @@
 //! A dictionary's version moves when any of its entries does. Then its guarded keys are looked up
 //! again: the same pointers, of the same types, and the version is refreshed; words of the values
 //! follow in order as always. The same for the guarded names of types that are in the `Liveness`.
+//!
+//! Where a dictionary's version doesn't tell of every change ([`dict::is_versioned`]), its guarded keys are looked
+//! up at each check.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -60,6 +63,9 @@ struct Word {
     at: *const u64,
     want: u64,
 }
+
+/// What no version is: where none tells of changes, the dictionary is looked into at each check.
+const UNTOLD: u64 = 0;
 
 /// A word that is a version, and what to look up if it has moved.
 struct Watch {
@@ -196,8 +202,9 @@ impl Snapshot {
         }
         // SAFETY: as for the comparison that found this word different.
         let now = unsafe { self.words[word].at.read() };
+        let is_told = watch.kind != WatchKind::Dict || dict::is_versioned(object);
+        self.words[word].want = if is_told { now } else { UNTOLD };
         // A type that CPython gives no version can't be watched.
-        self.words[word].want = now;
         now != 0
     }
 
@@ -505,6 +512,12 @@ impl<'py> Builder<'py> {
         });
         // SAFETY: a dictionary or type whose layout is proven.
         unsafe { self.word(object.cast(), offset as isize) };
+        if kind == WatchKind::Dict
+            && !dict::is_versioned(self.object(node))
+            && let Some(word) = self.snapshot.words.last_mut()
+        {
+            word.want = UNTOLD;
+        }
         self.nodes[node.0].watch = Some(watch);
         watch
     }

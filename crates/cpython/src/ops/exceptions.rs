@@ -123,23 +123,31 @@ fn raise_again(py: Python<'_>) -> Raise {
     }
 }
 
+/// Whether it is checked what the class of a cause gives when it is called.
+const CHECKS_CAUSES: bool = cfg!(Py_3_13);
+
+/// What an exception class gives when it is called, if that is an exception.
+fn instance_of<'py>(class: &Object<'py>) -> Result<Object<'py>> {
+    let value = call_no_args(class)?;
+    if is_exception(value.as_borrowed()) {
+        return Ok(value);
+    }
+    let message = c"calling %R should have returned an instance of BaseException, not %R";
+    // SAFETY: the format takes two objects.
+    unsafe {
+        let ty: *mut PyObject = ffi::Py_TYPE(value.as_ptr()).cast();
+        ffi::PyErr_Format(ffi::PyExc_TypeError, message.as_ptr(), class.as_ptr(), ty);
+    }
+    Err(Raised)
+}
+
 fn raise_new<'py>(
     py: Python<'py>,
     exception: Object<'py>,
     cause: Option<Object<'py>>,
 ) -> Result<()> {
     let (class, value) = if is_exception_class(exception.as_borrowed()) {
-        let value = call_no_args(&exception)?;
-        if !is_exception(value.as_borrowed()) {
-            let message = c"calling %R should have returned an instance of BaseException, not %R";
-            // SAFETY: the format takes two objects.
-            unsafe {
-                let class: *mut PyObject = ffi::Py_TYPE(value.as_ptr()).cast();
-                let exc = ffi::PyExc_TypeError;
-                ffi::PyErr_Format(exc, message.as_ptr(), exception.as_ptr(), class);
-            }
-            return Err(Raised);
-        }
+        let value = instance_of(&exception)?;
         (exception, value)
     } else if is_exception(exception.as_borrowed()) {
         (exception.get_type().into_any(), exception)
@@ -150,7 +158,8 @@ fn raise_new<'py>(
 
     if let Some(cause) = cause {
         let fixed = if is_exception_class(cause.as_borrowed()) {
-            call_no_args(&cause)?.into_ptr()
+            let made = if CHECKS_CAUSES { instance_of(&cause) } else { call_no_args(&cause) };
+            made?.into_ptr()
         } else if is_exception(cause.as_borrowed()) {
             cause.into_ptr()
         } else if cause.is_none() {

@@ -185,8 +185,9 @@ impl<'py> Thread<'py> {
         }
     }
 
-    /// Replaces the exception this context is handling (`PUSH_EXC_INFO`, `POP_EXCEPT`).
+    /// Replaces the exception this context is handling (`PUSH_EXC_INFO`, `POP_EXCEPT`); `None` is none.
     pub fn swap_handled(self, exception: Option<Object<'py>>) -> Option<Object<'py>> {
+        let exception = exception.filter(|exception| !exception.is_none());
         let new = exception.map_or(std::ptr::null_mut(), Bound::into_ptr);
         // SAFETY: `exc_info` is never null and owns its value; ownership is exchanged.
         unsafe {

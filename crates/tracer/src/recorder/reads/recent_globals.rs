@@ -64,6 +64,9 @@ impl State {
         value: Option<&Object<'_>>,
     ) {
         let Some(value) = value else { return };
+        if !dict::is_versioned(globals) || !dict::is_versioned(builtins) {
+            return;
+        }
         let is_kept = matches!(self.origin(value.as_borrowed()), Some(Origin::Source(_)));
         if !is_kept && self.kind_alone(value.as_borrowed()) != Kind::Constant {
             // The trace wrote it, and mustn't keep it alive.
