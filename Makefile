@@ -1,12 +1,12 @@
-# Everything a checkout needs, from nothing but Rust, CPython 3.11 or 3.12, pip and a C compiler.
+# Everything a checkout needs, from nothing but Rust, CPython 3.11 to 3.13, pip and a C compiler.
 # Each target installs what it uses into .venv, or .venv-3.12 with PYTHON=python3.12; torch (some 5 GB) is
 # downloaded once for each.
 
 PYTHON ?= python3.11
 # What the interpreter says of itself: its name may be any.
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-ifeq ($(filter 3.11 3.12,$(VERSION)),)
-$(error Stator supports CPython 3.11 and 3.12; PYTHON=$(PYTHON) is $(or $(VERSION),not found))
+ifeq ($(filter 3.11 3.12 3.13,$(VERSION)),)
+$(error Stator supports CPython 3.11, 3.12 and 3.13; PYTHON=$(PYTHON) is $(or $(VERSION),not found))
 endif
 VENV := $(if $(filter 3.11,$(VERSION)),.venv,.venv-$(VERSION))
 BIN := $(VENV)/bin

@@ -75,14 +75,23 @@ def test_an_error_names_a_command_that_runs() -> None:
 
 def test_interpreters_that_are_refused() -> None:
     assert (
-        problem(sys.implementation.name, sys.version_info[:2], sys.platform, sys.abiflags) is None
+        problem(sys.implementation.name, sys.version_info[:3], sys.platform, sys.abiflags) is None
     )
     told = [
         problem("cpython", (3, 10)),
         problem("pypy", (3, 11)),
         problem("cpython", (3, 12), "win32"),
         problem("cpython", (3, 13), "linux", "t"),
+        problem("cpython", (3, 13, 0)),
+        problem("cpython", (3, 14, 0)),
     ]
-    words = ["cpython 3.10", "pypy 3.11", "Windows", "interpreter lock"]
+    words = [
+        "cpython 3.10",
+        "pypy 3.11",
+        "Windows",
+        "interpreter lock",
+        "use 3.13.1 or later",
+        "cpython 3.14",
+    ]
     for sentence, word in zip(told, words, strict=True):
         assert sentence is not None and word in sentence

@@ -38,8 +38,8 @@ class Specialized:
         general = dis.get_instructions(code)
         adaptive = dis.get_instructions(code, adaptive=True)
         return any(
-            # Since 3.12, two instructions in one (`LOAD_FAST__LOAD_FAST`) are so from the start; since 3.13,
-            # the first call says how the next is to begin.
+            # Since 3.12, two instructions in one (`LOAD_FAST__LOAD_FAST`) are so from the start;
+            # since 3.13, the first call says how the next is to begin.
             a.opname != b.opname
             and (sys.version_info < (3, 12) or "__" not in a.opname)
             and a.opname != "RESUME_CHECK"

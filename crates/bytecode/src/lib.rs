@@ -35,6 +35,7 @@ mod text;
 mod v311;
 mod v312;
 mod v313;
+mod v314;
 mod version;
 
 pub use assemble::{Assembly, assemble};

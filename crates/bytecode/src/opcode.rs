@@ -15,115 +15,119 @@ pub enum Opcode {
     BEFORE_ASYNC_WITH,
     /// 53 in 3.11, 53 in 3.12, 2 in 3.13.
     BEFORE_WITH,
-    /// 122 in 3.11, 122 in 3.12, 45 in 3.13.
+    /// 122 in 3.11, 122 in 3.12, 45 in 3.13, 44 in 3.14.
     BINARY_OP,
-    /// 26 in 3.12, 4 in 3.13.
+    /// 26 in 3.12, 4 in 3.13, 1 in 3.14.
     BINARY_SLICE,
     /// 25 in 3.11, 25 in 3.12, 5 in 3.13.
     BINARY_SUBSCR,
     /// 156 in 3.11, 156 in 3.12, 46 in 3.13.
     BUILD_CONST_KEY_MAP,
-    /// 103 in 3.11, 103 in 3.12, 47 in 3.13.
+    /// 45 in 3.14.
+    BUILD_INTERPOLATION,
+    /// 103 in 3.11, 103 in 3.12, 47 in 3.13, 46 in 3.14.
     BUILD_LIST,
-    /// 105 in 3.11, 105 in 3.12, 48 in 3.13.
+    /// 105 in 3.11, 105 in 3.12, 48 in 3.13, 47 in 3.14.
     BUILD_MAP,
-    /// 104 in 3.11, 104 in 3.12, 49 in 3.13.
+    /// 104 in 3.11, 104 in 3.12, 49 in 3.13, 48 in 3.14.
     BUILD_SET,
-    /// 133 in 3.11, 133 in 3.12, 50 in 3.13.
+    /// 133 in 3.11, 133 in 3.12, 50 in 3.13, 49 in 3.14.
     BUILD_SLICE,
-    /// 157 in 3.11, 157 in 3.12, 51 in 3.13.
+    /// 157 in 3.11, 157 in 3.12, 51 in 3.13, 50 in 3.14.
     BUILD_STRING,
-    /// 102 in 3.11, 102 in 3.12, 52 in 3.13.
+    /// 2 in 3.14.
+    BUILD_TEMPLATE,
+    /// 102 in 3.11, 102 in 3.12, 52 in 3.13, 51 in 3.14.
     BUILD_TUPLE,
-    /// 0 in 3.11, 0 in 3.12, 0 in 3.13.
+    /// 0 in 3.11, 0 in 3.12, 0 in 3.13, 0 in 3.14.
     CACHE,
-    /// 171 in 3.11, 171 in 3.12, 53 in 3.13.
+    /// 171 in 3.11, 171 in 3.12, 53 in 3.13, 52 in 3.14.
     CALL,
-    /// 142 in 3.11, 142 in 3.12, 54 in 3.13.
+    /// 142 in 3.11, 142 in 3.12, 54 in 3.13, 4 in 3.14.
     CALL_FUNCTION_EX,
-    /// 173 in 3.12, 55 in 3.13.
+    /// 173 in 3.12, 55 in 3.13, 53 in 3.14.
     CALL_INTRINSIC_1,
-    /// 174 in 3.12, 56 in 3.13.
+    /// 174 in 3.12, 56 in 3.13, 54 in 3.14.
     CALL_INTRINSIC_2,
-    /// 57 in 3.13.
+    /// 57 in 3.13, 55 in 3.14.
     CALL_KW,
-    /// 37 in 3.11, 37 in 3.12, 6 in 3.13.
+    /// 37 in 3.11, 37 in 3.12, 6 in 3.13, 5 in 3.14.
     CHECK_EG_MATCH,
-    /// 36 in 3.11, 36 in 3.12, 7 in 3.13.
+    /// 36 in 3.11, 36 in 3.12, 7 in 3.13, 6 in 3.14.
     CHECK_EXC_MATCH,
-    /// 55 in 3.12, 8 in 3.13.
+    /// 55 in 3.12, 8 in 3.13, 7 in 3.14.
     CLEANUP_THROW,
-    /// 107 in 3.11, 107 in 3.12, 58 in 3.13.
+    /// 107 in 3.11, 107 in 3.12, 58 in 3.13, 56 in 3.14.
     COMPARE_OP,
-    /// 118 in 3.11, 118 in 3.12, 59 in 3.13.
+    /// 118 in 3.11, 118 in 3.12, 59 in 3.13, 57 in 3.14.
     CONTAINS_OP,
-    /// 60 in 3.13.
+    /// 60 in 3.13, 58 in 3.14.
     CONVERT_VALUE,
-    /// 120 in 3.11, 120 in 3.12, 61 in 3.13.
+    /// 120 in 3.11, 120 in 3.12, 61 in 3.13, 59 in 3.14.
     COPY,
-    /// 149 in 3.11, 149 in 3.12, 62 in 3.13.
+    /// 149 in 3.11, 149 in 3.12, 62 in 3.13, 60 in 3.14.
     COPY_FREE_VARS,
-    /// 96 in 3.11, 96 in 3.12, 63 in 3.13.
+    /// 96 in 3.11, 96 in 3.12, 63 in 3.13, 61 in 3.14.
     DELETE_ATTR,
-    /// 139 in 3.11, 139 in 3.12, 64 in 3.13.
+    /// 139 in 3.11, 139 in 3.12, 64 in 3.13, 62 in 3.14.
     DELETE_DEREF,
-    /// 126 in 3.11, 126 in 3.12, 65 in 3.13.
+    /// 126 in 3.11, 126 in 3.12, 65 in 3.13, 63 in 3.14.
     DELETE_FAST,
-    /// 98 in 3.11, 98 in 3.12, 66 in 3.13.
+    /// 98 in 3.11, 98 in 3.12, 66 in 3.13, 64 in 3.14.
     DELETE_GLOBAL,
-    /// 91 in 3.11, 91 in 3.12, 67 in 3.13.
+    /// 91 in 3.11, 91 in 3.12, 67 in 3.13, 65 in 3.14.
     DELETE_NAME,
-    /// 61 in 3.11, 61 in 3.12, 9 in 3.13.
+    /// 61 in 3.11, 61 in 3.12, 9 in 3.13, 8 in 3.14.
     DELETE_SUBSCR,
-    /// 164 in 3.11, 164 in 3.12, 68 in 3.13.
+    /// 164 in 3.11, 164 in 3.12, 68 in 3.13, 66 in 3.14.
     DICT_MERGE,
-    /// 165 in 3.11, 165 in 3.12, 69 in 3.13.
+    /// 165 in 3.11, 165 in 3.12, 69 in 3.13, 67 in 3.14.
     DICT_UPDATE,
-    /// 54 in 3.11, 54 in 3.12, 10 in 3.13.
+    /// 54 in 3.11, 54 in 3.12, 10 in 3.13, 68 in 3.14.
     END_ASYNC_FOR,
-    /// 4 in 3.12, 11 in 3.13.
+    /// 4 in 3.12, 11 in 3.13, 9 in 3.14.
     END_FOR,
-    /// 5 in 3.12, 12 in 3.13.
+    /// 5 in 3.12, 12 in 3.13, 10 in 3.14.
     END_SEND,
-    /// 13 in 3.13.
+    /// 13 in 3.13, 11 in 3.14.
     EXIT_INIT_CHECK,
-    /// 144 in 3.11, 144 in 3.12, 71 in 3.13.
+    /// 144 in 3.11, 144 in 3.12, 71 in 3.13, 69 in 3.14.
     EXTENDED_ARG,
-    /// 14 in 3.13.
+    /// 14 in 3.13, 12 in 3.14.
     FORMAT_SIMPLE,
     /// 155 in 3.11, 155 in 3.12.
     FORMAT_VALUE,
-    /// 15 in 3.13.
+    /// 15 in 3.13, 13 in 3.14.
     FORMAT_WITH_SPEC,
-    /// 93 in 3.11, 93 in 3.12, 72 in 3.13.
+    /// 93 in 3.11, 93 in 3.12, 72 in 3.13, 70 in 3.14.
     FOR_ITER,
-    /// 50 in 3.11, 50 in 3.12, 16 in 3.13.
+    /// 50 in 3.11, 50 in 3.12, 16 in 3.13, 14 in 3.14.
     GET_AITER,
-    /// 51 in 3.11, 51 in 3.12, 18 in 3.13.
+    /// 51 in 3.11, 51 in 3.12, 18 in 3.13, 15 in 3.14.
     GET_ANEXT,
-    /// 131 in 3.11, 131 in 3.12, 73 in 3.13.
+    /// 131 in 3.11, 131 in 3.12, 73 in 3.13, 71 in 3.14.
     GET_AWAITABLE,
-    /// 68 in 3.11, 68 in 3.12, 19 in 3.13.
+    /// 68 in 3.11, 68 in 3.12, 19 in 3.13, 16 in 3.14.
     GET_ITER,
-    /// 30 in 3.11, 30 in 3.12, 20 in 3.13.
+    /// 30 in 3.11, 30 in 3.12, 20 in 3.13, 18 in 3.14.
     GET_LEN,
-    /// 69 in 3.11, 69 in 3.12, 21 in 3.13.
+    /// 69 in 3.11, 69 in 3.12, 21 in 3.13, 19 in 3.14.
     GET_YIELD_FROM_ITER,
-    /// 109 in 3.11, 109 in 3.12, 74 in 3.13.
+    /// 109 in 3.11, 109 in 3.12, 74 in 3.13, 72 in 3.14.
     IMPORT_FROM,
-    /// 108 in 3.11, 108 in 3.12, 75 in 3.13.
+    /// 108 in 3.11, 108 in 3.12, 75 in 3.13, 73 in 3.14.
     IMPORT_NAME,
     /// 84 in 3.11.
     IMPORT_STAR,
-    /// 3 in 3.12, 22 in 3.13.
+    /// 3 in 3.12, 22 in 3.13, 20 in 3.14.
     INTERPRETER_EXIT,
-    /// 117 in 3.11, 117 in 3.12, 76 in 3.13.
+    /// 117 in 3.11, 117 in 3.12, 76 in 3.13, 74 in 3.14.
     IS_OP,
-    /// 140 in 3.11, 140 in 3.12, 77 in 3.13.
+    /// 140 in 3.11, 140 in 3.12, 77 in 3.13, 75 in 3.14.
     JUMP_BACKWARD,
-    /// 134 in 3.11, 134 in 3.12, 78 in 3.13.
+    /// 134 in 3.11, 134 in 3.12, 78 in 3.13, 76 in 3.14.
     JUMP_BACKWARD_NO_INTERRUPT,
-    /// 110 in 3.11, 110 in 3.12, 79 in 3.13.
+    /// 110 in 3.11, 110 in 3.12, 79 in 3.13, 77 in 3.14.
     JUMP_FORWARD,
     /// 111 in 3.11.
     JUMP_IF_FALSE_OR_POP,
@@ -131,66 +135,80 @@ pub enum Opcode {
     JUMP_IF_TRUE_OR_POP,
     /// 172 in 3.11, 172 in 3.12.
     KW_NAMES,
-    /// 145 in 3.11, 145 in 3.12, 80 in 3.13.
+    /// 145 in 3.11, 145 in 3.12, 80 in 3.13, 78 in 3.14.
     LIST_APPEND,
-    /// 162 in 3.11, 162 in 3.12, 81 in 3.13.
+    /// 162 in 3.11, 162 in 3.12, 81 in 3.13, 79 in 3.14.
     LIST_EXTEND,
     /// 82 in 3.11.
     LIST_TO_TUPLE,
     /// 74 in 3.11, 74 in 3.12, 23 in 3.13.
     LOAD_ASSERTION_ERROR,
-    /// 106 in 3.11, 106 in 3.12, 82 in 3.13.
+    /// 106 in 3.11, 106 in 3.12, 82 in 3.13, 80 in 3.14.
     LOAD_ATTR,
-    /// 71 in 3.11, 71 in 3.12, 24 in 3.13.
+    /// 71 in 3.11, 71 in 3.12, 24 in 3.13, 21 in 3.14.
     LOAD_BUILD_CLASS,
     /// 148 in 3.11.
     LOAD_CLASSDEREF,
     /// 136 in 3.11, 136 in 3.12.
     LOAD_CLOSURE,
-    /// 100 in 3.11, 100 in 3.12, 83 in 3.13.
+    /// 81 in 3.14.
+    LOAD_COMMON_CONSTANT,
+    /// 100 in 3.11, 100 in 3.12, 83 in 3.13, 82 in 3.14.
     LOAD_CONST,
-    /// 137 in 3.11, 137 in 3.12, 84 in 3.13.
+    /// 137 in 3.11, 137 in 3.12, 84 in 3.13, 83 in 3.14.
     LOAD_DEREF,
-    /// 124 in 3.11, 124 in 3.12, 85 in 3.13.
+    /// 124 in 3.11, 124 in 3.12, 85 in 3.13, 84 in 3.14.
     LOAD_FAST,
-    /// 143 in 3.12, 86 in 3.13.
+    /// 143 in 3.12, 86 in 3.13, 85 in 3.14.
     LOAD_FAST_AND_CLEAR,
-    /// 127 in 3.12, 87 in 3.13.
+    /// 86 in 3.14.
+    LOAD_FAST_BORROW,
+    /// 87 in 3.14.
+    LOAD_FAST_BORROW_LOAD_FAST_BORROW,
+    /// 127 in 3.12, 87 in 3.13, 88 in 3.14.
     LOAD_FAST_CHECK,
-    /// 88 in 3.13.
+    /// 88 in 3.13, 89 in 3.14.
     LOAD_FAST_LOAD_FAST,
-    /// 176 in 3.12, 89 in 3.13.
+    /// 176 in 3.12, 89 in 3.13, 90 in 3.14.
     LOAD_FROM_DICT_OR_DEREF,
-    /// 175 in 3.12, 90 in 3.13.
+    /// 175 in 3.12, 90 in 3.13, 91 in 3.14.
     LOAD_FROM_DICT_OR_GLOBALS,
-    /// 116 in 3.11, 116 in 3.12, 91 in 3.13.
+    /// 116 in 3.11, 116 in 3.12, 91 in 3.13, 92 in 3.14.
     LOAD_GLOBAL,
-    /// 87 in 3.12, 25 in 3.13.
+    /// 87 in 3.12, 25 in 3.13, 22 in 3.14.
     LOAD_LOCALS,
     /// 160 in 3.11.
     LOAD_METHOD,
-    /// 101 in 3.11, 101 in 3.12, 92 in 3.13.
+    /// 101 in 3.11, 101 in 3.12, 92 in 3.13, 93 in 3.14.
     LOAD_NAME,
-    /// 141 in 3.12, 93 in 3.13.
+    /// 94 in 3.14.
+    LOAD_SMALL_INT,
+    /// 95 in 3.14.
+    LOAD_SPECIAL,
+    /// 141 in 3.12, 93 in 3.13, 96 in 3.14.
     LOAD_SUPER_ATTR,
-    /// 135 in 3.11, 135 in 3.12, 94 in 3.13.
+    /// 135 in 3.11, 135 in 3.12, 94 in 3.13, 97 in 3.14.
     MAKE_CELL,
-    /// 132 in 3.11, 132 in 3.12, 26 in 3.13.
+    /// 132 in 3.11, 132 in 3.12, 26 in 3.13, 23 in 3.14.
     MAKE_FUNCTION,
-    /// 147 in 3.11, 147 in 3.12, 95 in 3.13.
+    /// 147 in 3.11, 147 in 3.12, 95 in 3.13, 98 in 3.14.
     MAP_ADD,
-    /// 152 in 3.11, 152 in 3.12, 96 in 3.13.
+    /// 152 in 3.11, 152 in 3.12, 96 in 3.13, 99 in 3.14.
     MATCH_CLASS,
-    /// 33 in 3.11, 33 in 3.12, 27 in 3.13.
+    /// 33 in 3.11, 33 in 3.12, 27 in 3.13, 24 in 3.14.
     MATCH_KEYS,
-    /// 31 in 3.11, 31 in 3.12, 28 in 3.13.
+    /// 31 in 3.11, 31 in 3.12, 28 in 3.13, 25 in 3.14.
     MATCH_MAPPING,
-    /// 32 in 3.11, 32 in 3.12, 29 in 3.13.
+    /// 32 in 3.11, 32 in 3.12, 29 in 3.13, 26 in 3.14.
     MATCH_SEQUENCE,
-    /// 9 in 3.11, 9 in 3.12, 30 in 3.13.
+    /// 9 in 3.11, 9 in 3.12, 30 in 3.13, 27 in 3.14.
     NOP,
-    /// 89 in 3.11, 89 in 3.12, 31 in 3.13.
+    /// 28 in 3.14.
+    NOT_TAKEN,
+    /// 89 in 3.11, 89 in 3.12, 31 in 3.13, 29 in 3.14.
     POP_EXCEPT,
+    /// 30 in 3.14.
+    POP_ITER,
     /// 175 in 3.11.
     POP_JUMP_BACKWARD_IF_FALSE,
     /// 174 in 3.11.
@@ -207,15 +225,15 @@ pub enum Opcode {
     POP_JUMP_FORWARD_IF_NOT_NONE,
     /// 115 in 3.11.
     POP_JUMP_FORWARD_IF_TRUE,
-    /// 114 in 3.12, 97 in 3.13.
+    /// 114 in 3.12, 97 in 3.13, 100 in 3.14.
     POP_JUMP_IF_FALSE,
-    /// 129 in 3.12, 98 in 3.13.
+    /// 129 in 3.12, 98 in 3.13, 101 in 3.14.
     POP_JUMP_IF_NONE,
-    /// 128 in 3.12, 99 in 3.13.
+    /// 128 in 3.12, 99 in 3.13, 102 in 3.14.
     POP_JUMP_IF_NOT_NONE,
-    /// 115 in 3.12, 100 in 3.13.
+    /// 115 in 3.12, 100 in 3.13, 103 in 3.14.
     POP_JUMP_IF_TRUE,
-    /// 1 in 3.11, 1 in 3.12, 32 in 3.13.
+    /// 1 in 3.11, 1 in 3.12, 32 in 3.13, 31 in 3.14.
     POP_TOP,
     /// 166 in 3.11.
     PRECALL,
@@ -223,76 +241,76 @@ pub enum Opcode {
     PREP_RERAISE_STAR,
     /// 70 in 3.11.
     PRINT_EXPR,
-    /// 35 in 3.11, 35 in 3.12, 33 in 3.13.
+    /// 35 in 3.11, 35 in 3.12, 33 in 3.13, 32 in 3.14.
     PUSH_EXC_INFO,
-    /// 2 in 3.11, 2 in 3.12, 34 in 3.13.
+    /// 2 in 3.11, 2 in 3.12, 34 in 3.13, 33 in 3.14.
     PUSH_NULL,
-    /// 130 in 3.11, 130 in 3.12, 101 in 3.13.
+    /// 130 in 3.11, 130 in 3.12, 101 in 3.13, 104 in 3.14.
     RAISE_VARARGS,
-    /// 119 in 3.11, 119 in 3.12, 102 in 3.13.
+    /// 119 in 3.11, 119 in 3.12, 102 in 3.13, 105 in 3.14.
     RERAISE,
-    /// 151 in 3.11, 151 in 3.12, 149 in 3.13.
+    /// 151 in 3.11, 151 in 3.12, 149 in 3.13, 128 in 3.14.
     RESUME,
     /// 121 in 3.12, 103 in 3.13.
     RETURN_CONST,
-    /// 75 in 3.11, 75 in 3.12, 35 in 3.13.
+    /// 75 in 3.11, 75 in 3.12, 35 in 3.13, 34 in 3.14.
     RETURN_GENERATOR,
-    /// 83 in 3.11, 83 in 3.12, 36 in 3.13.
+    /// 83 in 3.11, 83 in 3.12, 36 in 3.13, 35 in 3.14.
     RETURN_VALUE,
-    /// 123 in 3.11, 123 in 3.12, 104 in 3.13.
+    /// 123 in 3.11, 123 in 3.12, 104 in 3.13, 106 in 3.14.
     SEND,
-    /// 85 in 3.11, 85 in 3.12, 37 in 3.13.
+    /// 85 in 3.11, 85 in 3.12, 37 in 3.13, 36 in 3.14.
     SETUP_ANNOTATIONS,
-    /// 146 in 3.11, 146 in 3.12, 105 in 3.13.
+    /// 146 in 3.11, 146 in 3.12, 105 in 3.13, 107 in 3.14.
     SET_ADD,
-    /// 106 in 3.13.
+    /// 106 in 3.13, 108 in 3.14.
     SET_FUNCTION_ATTRIBUTE,
-    /// 163 in 3.11, 163 in 3.12, 107 in 3.13.
+    /// 163 in 3.11, 163 in 3.12, 107 in 3.13, 109 in 3.14.
     SET_UPDATE,
-    /// 95 in 3.11, 95 in 3.12, 108 in 3.13.
+    /// 95 in 3.11, 95 in 3.12, 108 in 3.13, 110 in 3.14.
     STORE_ATTR,
-    /// 138 in 3.11, 138 in 3.12, 109 in 3.13.
+    /// 138 in 3.11, 138 in 3.12, 109 in 3.13, 111 in 3.14.
     STORE_DEREF,
-    /// 125 in 3.11, 125 in 3.12, 110 in 3.13.
+    /// 125 in 3.11, 125 in 3.12, 110 in 3.13, 112 in 3.14.
     STORE_FAST,
-    /// 111 in 3.13.
+    /// 111 in 3.13, 113 in 3.14.
     STORE_FAST_LOAD_FAST,
-    /// 112 in 3.13.
+    /// 112 in 3.13, 114 in 3.14.
     STORE_FAST_STORE_FAST,
-    /// 97 in 3.11, 97 in 3.12, 113 in 3.13.
+    /// 97 in 3.11, 97 in 3.12, 113 in 3.13, 115 in 3.14.
     STORE_GLOBAL,
-    /// 90 in 3.11, 90 in 3.12, 114 in 3.13.
+    /// 90 in 3.11, 90 in 3.12, 114 in 3.13, 116 in 3.14.
     STORE_NAME,
-    /// 27 in 3.12, 38 in 3.13.
+    /// 27 in 3.12, 38 in 3.13, 37 in 3.14.
     STORE_SLICE,
-    /// 60 in 3.11, 60 in 3.12, 39 in 3.13.
+    /// 60 in 3.11, 60 in 3.12, 39 in 3.13, 38 in 3.14.
     STORE_SUBSCR,
-    /// 99 in 3.11, 99 in 3.12, 115 in 3.13.
+    /// 99 in 3.11, 99 in 3.12, 115 in 3.13, 117 in 3.14.
     SWAP,
-    /// 40 in 3.13.
+    /// 40 in 3.13, 39 in 3.14.
     TO_BOOL,
-    /// 15 in 3.11, 15 in 3.12, 41 in 3.13.
+    /// 15 in 3.11, 15 in 3.12, 41 in 3.13, 40 in 3.14.
     UNARY_INVERT,
-    /// 11 in 3.11, 11 in 3.12, 42 in 3.13.
+    /// 11 in 3.11, 11 in 3.12, 42 in 3.13, 41 in 3.14.
     UNARY_NEGATIVE,
-    /// 12 in 3.11, 12 in 3.12, 43 in 3.13.
+    /// 12 in 3.11, 12 in 3.12, 43 in 3.13, 42 in 3.14.
     UNARY_NOT,
     /// 10 in 3.11.
     UNARY_POSITIVE,
-    /// 94 in 3.11, 94 in 3.12, 116 in 3.13.
+    /// 94 in 3.11, 94 in 3.12, 116 in 3.13, 118 in 3.14.
     UNPACK_EX,
-    /// 92 in 3.11, 92 in 3.12, 117 in 3.13.
+    /// 92 in 3.11, 92 in 3.12, 117 in 3.13, 119 in 3.14.
     UNPACK_SEQUENCE,
-    /// 49 in 3.11, 49 in 3.12, 44 in 3.13.
+    /// 49 in 3.11, 49 in 3.12, 44 in 3.13, 43 in 3.14.
     WITH_EXCEPT_START,
-    /// 86 in 3.11, 150 in 3.12, 118 in 3.13.
+    /// 86 in 3.11, 150 in 3.12, 118 in 3.13, 120 in 3.14.
     YIELD_VALUE,
 }
 
 impl Opcode {
     /// All opcodes, sorted by name: `ALL[op as usize] == op`.
     #[rustfmt::skip]
-    pub const ALL: [Opcode; 139] = [
+    pub const ALL: [Opcode; 148] = [
         Opcode::ASYNC_GEN_WRAP,
         Opcode::BEFORE_ASYNC_WITH,
         Opcode::BEFORE_WITH,
@@ -300,11 +318,13 @@ impl Opcode {
         Opcode::BINARY_SLICE,
         Opcode::BINARY_SUBSCR,
         Opcode::BUILD_CONST_KEY_MAP,
+        Opcode::BUILD_INTERPOLATION,
         Opcode::BUILD_LIST,
         Opcode::BUILD_MAP,
         Opcode::BUILD_SET,
         Opcode::BUILD_SLICE,
         Opcode::BUILD_STRING,
+        Opcode::BUILD_TEMPLATE,
         Opcode::BUILD_TUPLE,
         Opcode::CACHE,
         Opcode::CALL,
@@ -362,10 +382,13 @@ impl Opcode {
         Opcode::LOAD_BUILD_CLASS,
         Opcode::LOAD_CLASSDEREF,
         Opcode::LOAD_CLOSURE,
+        Opcode::LOAD_COMMON_CONSTANT,
         Opcode::LOAD_CONST,
         Opcode::LOAD_DEREF,
         Opcode::LOAD_FAST,
         Opcode::LOAD_FAST_AND_CLEAR,
+        Opcode::LOAD_FAST_BORROW,
+        Opcode::LOAD_FAST_BORROW_LOAD_FAST_BORROW,
         Opcode::LOAD_FAST_CHECK,
         Opcode::LOAD_FAST_LOAD_FAST,
         Opcode::LOAD_FROM_DICT_OR_DEREF,
@@ -374,6 +397,8 @@ impl Opcode {
         Opcode::LOAD_LOCALS,
         Opcode::LOAD_METHOD,
         Opcode::LOAD_NAME,
+        Opcode::LOAD_SMALL_INT,
+        Opcode::LOAD_SPECIAL,
         Opcode::LOAD_SUPER_ATTR,
         Opcode::MAKE_CELL,
         Opcode::MAKE_FUNCTION,
@@ -383,7 +408,9 @@ impl Opcode {
         Opcode::MATCH_MAPPING,
         Opcode::MATCH_SEQUENCE,
         Opcode::NOP,
+        Opcode::NOT_TAKEN,
         Opcode::POP_EXCEPT,
+        Opcode::POP_ITER,
         Opcode::POP_JUMP_BACKWARD_IF_FALSE,
         Opcode::POP_JUMP_BACKWARD_IF_NONE,
         Opcode::POP_JUMP_BACKWARD_IF_NOT_NONE,
@@ -438,7 +465,7 @@ impl Opcode {
     #[allow(clippy::too_many_lines)] // A line for each opcode.
     #[rustfmt::skip]
     pub const fn name(self) -> &'static str {
-        const NAMES: [&str; 139] = [
+        const NAMES: [&str; 148] = [
             "ASYNC_GEN_WRAP",
             "BEFORE_ASYNC_WITH",
             "BEFORE_WITH",
@@ -446,11 +473,13 @@ impl Opcode {
             "BINARY_SLICE",
             "BINARY_SUBSCR",
             "BUILD_CONST_KEY_MAP",
+            "BUILD_INTERPOLATION",
             "BUILD_LIST",
             "BUILD_MAP",
             "BUILD_SET",
             "BUILD_SLICE",
             "BUILD_STRING",
+            "BUILD_TEMPLATE",
             "BUILD_TUPLE",
             "CACHE",
             "CALL",
@@ -508,10 +537,13 @@ impl Opcode {
             "LOAD_BUILD_CLASS",
             "LOAD_CLASSDEREF",
             "LOAD_CLOSURE",
+            "LOAD_COMMON_CONSTANT",
             "LOAD_CONST",
             "LOAD_DEREF",
             "LOAD_FAST",
             "LOAD_FAST_AND_CLEAR",
+            "LOAD_FAST_BORROW",
+            "LOAD_FAST_BORROW_LOAD_FAST_BORROW",
             "LOAD_FAST_CHECK",
             "LOAD_FAST_LOAD_FAST",
             "LOAD_FROM_DICT_OR_DEREF",
@@ -520,6 +552,8 @@ impl Opcode {
             "LOAD_LOCALS",
             "LOAD_METHOD",
             "LOAD_NAME",
+            "LOAD_SMALL_INT",
+            "LOAD_SPECIAL",
             "LOAD_SUPER_ATTR",
             "MAKE_CELL",
             "MAKE_FUNCTION",
@@ -529,7 +563,9 @@ impl Opcode {
             "MATCH_MAPPING",
             "MATCH_SEQUENCE",
             "NOP",
+            "NOT_TAKEN",
             "POP_EXCEPT",
+            "POP_ITER",
             "POP_JUMP_BACKWARD_IF_FALSE",
             "POP_JUMP_BACKWARD_IF_NONE",
             "POP_JUMP_BACKWARD_IF_NOT_NONE",
@@ -589,6 +625,8 @@ impl Opcode {
 macro_rules! absent_in_v311 {
     () => {
         $crate::Opcode::BINARY_SLICE
+            | $crate::Opcode::BUILD_INTERPOLATION
+            | $crate::Opcode::BUILD_TEMPLATE
             | $crate::Opcode::CALL_INTRINSIC_1
             | $crate::Opcode::CALL_INTRINSIC_2
             | $crate::Opcode::CALL_KW
@@ -600,13 +638,20 @@ macro_rules! absent_in_v311 {
             | $crate::Opcode::FORMAT_SIMPLE
             | $crate::Opcode::FORMAT_WITH_SPEC
             | $crate::Opcode::INTERPRETER_EXIT
+            | $crate::Opcode::LOAD_COMMON_CONSTANT
             | $crate::Opcode::LOAD_FAST_AND_CLEAR
+            | $crate::Opcode::LOAD_FAST_BORROW
+            | $crate::Opcode::LOAD_FAST_BORROW_LOAD_FAST_BORROW
             | $crate::Opcode::LOAD_FAST_CHECK
             | $crate::Opcode::LOAD_FAST_LOAD_FAST
             | $crate::Opcode::LOAD_FROM_DICT_OR_DEREF
             | $crate::Opcode::LOAD_FROM_DICT_OR_GLOBALS
             | $crate::Opcode::LOAD_LOCALS
+            | $crate::Opcode::LOAD_SMALL_INT
+            | $crate::Opcode::LOAD_SPECIAL
             | $crate::Opcode::LOAD_SUPER_ATTR
+            | $crate::Opcode::NOT_TAKEN
+            | $crate::Opcode::POP_ITER
             | $crate::Opcode::POP_JUMP_IF_FALSE
             | $crate::Opcode::POP_JUMP_IF_NONE
             | $crate::Opcode::POP_JUMP_IF_NOT_NONE
@@ -626,6 +671,8 @@ macro_rules! absent_in_v311 {
 macro_rules! absent_in_v312 {
     () => {
         $crate::Opcode::ASYNC_GEN_WRAP
+            | $crate::Opcode::BUILD_INTERPOLATION
+            | $crate::Opcode::BUILD_TEMPLATE
             | $crate::Opcode::CALL_KW
             | $crate::Opcode::CONVERT_VALUE
             | $crate::Opcode::EXIT_INIT_CHECK
@@ -636,8 +683,15 @@ macro_rules! absent_in_v312 {
             | $crate::Opcode::JUMP_IF_TRUE_OR_POP
             | $crate::Opcode::LIST_TO_TUPLE
             | $crate::Opcode::LOAD_CLASSDEREF
+            | $crate::Opcode::LOAD_COMMON_CONSTANT
+            | $crate::Opcode::LOAD_FAST_BORROW
+            | $crate::Opcode::LOAD_FAST_BORROW_LOAD_FAST_BORROW
             | $crate::Opcode::LOAD_FAST_LOAD_FAST
             | $crate::Opcode::LOAD_METHOD
+            | $crate::Opcode::LOAD_SMALL_INT
+            | $crate::Opcode::LOAD_SPECIAL
+            | $crate::Opcode::NOT_TAKEN
+            | $crate::Opcode::POP_ITER
             | $crate::Opcode::POP_JUMP_BACKWARD_IF_FALSE
             | $crate::Opcode::POP_JUMP_BACKWARD_IF_NONE
             | $crate::Opcode::POP_JUMP_BACKWARD_IF_NOT_NONE
@@ -663,12 +717,56 @@ macro_rules! absent_in_v312 {
 macro_rules! absent_in_v313 {
     () => {
         $crate::Opcode::ASYNC_GEN_WRAP
+            | $crate::Opcode::BUILD_INTERPOLATION
+            | $crate::Opcode::BUILD_TEMPLATE
             | $crate::Opcode::FORMAT_VALUE
             | $crate::Opcode::IMPORT_STAR
             | $crate::Opcode::JUMP_IF_FALSE_OR_POP
             | $crate::Opcode::JUMP_IF_TRUE_OR_POP
             | $crate::Opcode::KW_NAMES
             | $crate::Opcode::LIST_TO_TUPLE
+            | $crate::Opcode::LOAD_CLASSDEREF
+            | $crate::Opcode::LOAD_CLOSURE
+            | $crate::Opcode::LOAD_COMMON_CONSTANT
+            | $crate::Opcode::LOAD_FAST_BORROW
+            | $crate::Opcode::LOAD_FAST_BORROW_LOAD_FAST_BORROW
+            | $crate::Opcode::LOAD_METHOD
+            | $crate::Opcode::LOAD_SMALL_INT
+            | $crate::Opcode::LOAD_SPECIAL
+            | $crate::Opcode::NOT_TAKEN
+            | $crate::Opcode::POP_ITER
+            | $crate::Opcode::POP_JUMP_BACKWARD_IF_FALSE
+            | $crate::Opcode::POP_JUMP_BACKWARD_IF_NONE
+            | $crate::Opcode::POP_JUMP_BACKWARD_IF_NOT_NONE
+            | $crate::Opcode::POP_JUMP_BACKWARD_IF_TRUE
+            | $crate::Opcode::POP_JUMP_FORWARD_IF_FALSE
+            | $crate::Opcode::POP_JUMP_FORWARD_IF_NONE
+            | $crate::Opcode::POP_JUMP_FORWARD_IF_NOT_NONE
+            | $crate::Opcode::POP_JUMP_FORWARD_IF_TRUE
+            | $crate::Opcode::PRECALL
+            | $crate::Opcode::PREP_RERAISE_STAR
+            | $crate::Opcode::PRINT_EXPR
+            | $crate::Opcode::UNARY_POSITIVE
+    };
+}
+
+/// A pattern: the opcodes that CPython 3.14 doesn't have. It lets a `match` for that
+/// version stay exhaustive without a wildcard.
+#[macro_export]
+macro_rules! absent_in_v314 {
+    () => {
+        $crate::Opcode::ASYNC_GEN_WRAP
+            | $crate::Opcode::BEFORE_ASYNC_WITH
+            | $crate::Opcode::BEFORE_WITH
+            | $crate::Opcode::BINARY_SUBSCR
+            | $crate::Opcode::BUILD_CONST_KEY_MAP
+            | $crate::Opcode::FORMAT_VALUE
+            | $crate::Opcode::IMPORT_STAR
+            | $crate::Opcode::JUMP_IF_FALSE_OR_POP
+            | $crate::Opcode::JUMP_IF_TRUE_OR_POP
+            | $crate::Opcode::KW_NAMES
+            | $crate::Opcode::LIST_TO_TUPLE
+            | $crate::Opcode::LOAD_ASSERTION_ERROR
             | $crate::Opcode::LOAD_CLASSDEREF
             | $crate::Opcode::LOAD_CLOSURE
             | $crate::Opcode::LOAD_METHOD
@@ -683,6 +781,7 @@ macro_rules! absent_in_v313 {
             | $crate::Opcode::PRECALL
             | $crate::Opcode::PREP_RERAISE_STAR
             | $crate::Opcode::PRINT_EXPR
+            | $crate::Opcode::RETURN_CONST
             | $crate::Opcode::UNARY_POSITIVE
     };
 }

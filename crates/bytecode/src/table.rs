@@ -261,6 +261,7 @@ mod tests {
             assert_eq!(foreign(Version::V311), matches!(opcode, crate::absent_in_v311!()));
             assert_eq!(foreign(Version::V312), matches!(opcode, crate::absent_in_v312!()));
             assert_eq!(foreign(Version::V313), matches!(opcode, crate::absent_in_v313!()));
+            assert_eq!(foreign(Version::V314), matches!(opcode, crate::absent_in_v314!()));
         }
     }
 

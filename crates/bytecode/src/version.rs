@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::opcode::Opcode;
 use crate::table::{OpInfo, Table};
-use crate::{v311, v312, v313};
+use crate::{v311, v312, v313, v314};
 
 /// A CPython minor version: what decides opcode numbers, caches and stack effects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -15,11 +15,13 @@ pub enum Version {
     V312,
     /// CPython 3.13.
     V313,
+    /// CPython 3.14.
+    V314,
 }
 
 impl Version {
     /// All versions, oldest first.
-    pub const ALL: [Version; 3] = [Version::V311, Version::V312, Version::V313];
+    pub const ALL: [Version; 4] = [Version::V311, Version::V312, Version::V313, Version::V314];
 
     /// The version with these numbers (`sys.version_info[:2]`), if its bytecode is known.
     pub const fn from_numbers(major: u8, minor: u8) -> Option<Version> {
@@ -27,6 +29,7 @@ impl Version {
             (3, 11) => Some(Version::V311),
             (3, 12) => Some(Version::V312),
             (3, 13) => Some(Version::V313),
+            (3, 14) => Some(Version::V314),
             _ => None,
         }
     }
@@ -37,6 +40,7 @@ impl Version {
             Version::V311 => &v311::TABLE,
             Version::V312 => &v312::TABLE,
             Version::V313 => &v313::TABLE,
+            Version::V314 => &v314::TABLE,
         }
     }
 
@@ -44,7 +48,7 @@ impl Version {
     pub const fn null_is_above(self) -> bool {
         match self {
             Version::V311 | Version::V312 => false,
-            Version::V313 => true,
+            Version::V313 | Version::V314 => true,
         }
     }
 
@@ -65,6 +69,7 @@ impl fmt::Display for Version {
             Version::V311 => "3.11",
             Version::V312 => "3.12",
             Version::V313 => "3.13",
+            Version::V314 => "3.14",
         })
     }
 }

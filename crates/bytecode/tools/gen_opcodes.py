@@ -1,6 +1,6 @@
 """Writes the opcode tables of `stator-bytecode` from what each CPython says of itself.
 
-    python crates/bytecode/tools/gen_opcodes.py PYTHON3.11 PYTHON3.12 PYTHON3.13
+    python crates/bytecode/tools/gen_opcodes.py PYTHON3.11 PYTHON3.12 PYTHON3.13 PYTHON3.14
     python crates/bytecode/tools/gen_opcodes.py --check PYTHON...
 
 Each argument is an interpreter. Every one of them is asked (through `--rows`, which this script
@@ -26,14 +26,22 @@ DISPATCH = TOOLS.parent.parent / "evaluator" / "src" / "dispatch"
 HIDDEN = {"RESERVED", "ENTER_EXECUTOR"}
 STOPS = {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "INTERPRETER_EXIT"}
 JUMPS = {"JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
-PAIRS = {"LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST"}
+PAIRS = {
+    "LOAD_FAST_LOAD_FAST",
+    "LOAD_FAST_BORROW_LOAD_FAST_BORROW",
+    "STORE_FAST_LOAD_FAST",
+    "STORE_FAST_STORE_FAST",
+}
+# Its argument tells tools where the loop's SEND is; control goes to the next instruction.
+NO_JUMPS = {"END_ASYNC_FOR"}
 # Low bits of the argument that are flags, below the index.
 NAME_SHIFT = {
     (3, 11): {"LOAD_GLOBAL": 1},
     (3, 12): {"LOAD_GLOBAL": 1, "LOAD_ATTR": 1, "LOAD_SUPER_ATTR": 2},
     (3, 13): {"LOAD_GLOBAL": 1, "LOAD_ATTR": 1, "LOAD_SUPER_ATTR": 2},
+    (3, 14): {"LOAD_GLOBAL": 1, "LOAD_ATTR": 1, "LOAD_SUPER_ATTR": 2},
 }
-COMPARE_SHIFT = {(3, 11): 0, (3, 12): 4, (3, 13): 5}
+COMPARE_SHIFT = {(3, 11): 0, (3, 12): 4, (3, 13): 5, (3, 14): 5}
 
 SAMPLES = [*range(0, 70), 127, 128, 255, 256, 257, 511, 512, 1000, 65535, 65536, 70000]
 
@@ -95,7 +103,7 @@ def rows():
         except ValueError:
             has_arg = not has_arg
         caches = cache_of.get(name, 0) if isinstance(cache_of, dict) else cache_of[number]
-        jumps = number in dis.hasjrel
+        jumps = number in dis.hasjrel and name not in NO_JUMPS
         assert number not in dis.hasjabs
         if jumps:
             arg = "JumpBackward" if "BACKWARD" in name else "JumpForward"
@@ -105,10 +113,10 @@ def rows():
             arg = "Const"
         elif number in dis.hasname:
             arg = f"Name {{ shift: {NAME_SHIFT[version].get(name, 0)} }}"
+        elif number in dis.hasfree or name.endswith("_DEREF"):
+            arg = "Free"
         elif number in dis.haslocal:
             arg = "Local"
-        elif number in dis.hasfree:
-            arg = "Free"
         elif number in dis.hascompare:
             arg = f"Compare {{ shift: {COMPARE_SHIFT[version]} }}"
         else:

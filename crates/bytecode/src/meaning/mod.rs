@@ -185,7 +185,7 @@ pub enum Truth {
 }
 
 impl Meaning {
-    /// What this opcode of a version does with this argument.
+    /// What this opcode of a version does with this argument. Nobody has asked yet what those of 3.14 do.
     #[inline]
     #[must_use]
     pub const fn of(version: Version, opcode: Opcode, arg: u32) -> Self {
@@ -193,6 +193,7 @@ impl Meaning {
             Version::V311 => v311::meaning(opcode, arg),
             Version::V312 => v312::meaning(opcode, arg),
             Version::V313 => v313::meaning(opcode, arg),
+            Version::V314 => Self::Other,
         }
     }
 

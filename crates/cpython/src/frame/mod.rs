@@ -23,10 +23,12 @@ use crate::{heap, ops};
 #[cfg_attr(Py_3_13, path = "v313.rs")]
 pub(crate) mod layout;
 mod running;
+mod slot;
 mod stack;
 
 use layout::InterpreterFrame;
 pub use running::{Running, enter};
+use slot::Slot;
 
 /// A frame object for a traceback, of a call that isn't made: it says that it stands at `unit`, and has no variables.
 ///
@@ -173,7 +175,7 @@ impl<'py> Frame<'py> {
     pub fn local(&self, index: usize) -> Option<Borrowed<'_, 'py>> {
         debug_assert!(index < self.code().nlocalsplus());
         // SAFETY: the slots of the code's fast locals exist from the frame's creation on.
-        self.borrow_opt(unsafe { *self.slots().add(index) })
+        unsafe { (*self.slots().add(index)).borrow(self.py) }
     }
 
     /// Puts another object in the place of a bound fast local, of a frame that waits for a call;
@@ -182,10 +184,7 @@ impl<'py> Frame<'py> {
         self.local(index)?;
         // SAFETY: the slot exists and owns its object, as whoever evaluates the frame knows it: locals
         // are read from their slots by each instruction, and none but the call is under way.
-        unsafe {
-            let old = std::ptr::replace(self.slots().add(index), value.into_ptr());
-            Some(Bound::from_owned_ptr(self.py, old))
-        }
+        unsafe { std::ptr::replace(self.slots().add(index), Slot::of(value)).take(self.py) }
     }
 
     /// The value stack, bottom first; `None` are the `NULL`s that calls push.
@@ -195,8 +194,8 @@ impl<'py> Frame<'py> {
     pub fn stack(&self) -> &[Option<Borrowed<'_, 'py>>] {
         let base = self.code().nlocalsplus();
         let length = usize::try_from(self.fields().stacktop).unwrap_or(0).saturating_sub(base);
-        // SAFETY: `stacktop` counts valid slots; `Option<Borrowed>` is a nullable pointer.
-        unsafe { std::slice::from_raw_parts(self.slots().add(base).cast(), length) }
+        // SAFETY: `stacktop` counts valid slots.
+        unsafe { Slot::objects(self.slots().add(base), length) }
     }
 
     /// The operands of a call with so many arguments, and so many values above them, as they lie on the stack.
@@ -212,7 +211,7 @@ impl<'py> Frame<'py> {
     }
 
     #[inline(always)]
-    pub(crate) fn slots(&self) -> *mut *mut PyObject {
+    pub(crate) fn slots(&self) -> *mut Slot {
         // SAFETY: a field's address of a live struct.
         unsafe { (&raw mut (*self.pointer.as_ptr()).localsplus).cast() }
     }

@@ -2,10 +2,11 @@
 
 use std::ptr;
 
-use pyo3::ffi::{self, PyObject};
+use pyo3::ffi;
 
 use super::Frame;
 use super::layout::InterpreterFrame;
+use super::slot::Slot;
 #[cfg(Py_3_12)]
 use crate::code::instrumentation::FIRST;
 use crate::code::{Code, Handler};
@@ -34,10 +35,10 @@ pub struct Running<'py> {
     first: *const u16,
     next: *const u16,
     start: *const u16,
-    pub(super) sp: *mut *mut PyObject,
+    pub(super) sp: *mut Slot,
     /// Where it was when the current instruction was read.
-    start_sp: *mut *mut PyObject,
-    pub(super) base: *mut *mut PyObject,
+    start_sp: *mut Slot,
+    pub(super) base: *mut Slot,
     linked: bool,
 }
 

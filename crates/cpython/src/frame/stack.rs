@@ -5,10 +5,10 @@
 
 use std::ptr;
 
-use pyo3::ffi::{self, PyObject};
-use pyo3::prelude::*;
+use pyo3::ffi;
 
 use super::Running;
+use super::slot::Slot;
 use crate::ffi as shim;
 use crate::object::{Borrowed, Object, cloned, owned};
 use crate::opcode::NULL_IS_ABOVE;
@@ -33,18 +33,18 @@ impl<'py> Running<'py> {
     }
 
     #[inline(always)]
-    fn slot(&self, n: usize) -> *mut *mut PyObject {
+    fn slot(&self, n: usize) -> *mut Slot {
         debug_assert!(n <= self.depth(), "peek of {n} at depth {}", self.depth());
         // SAFETY: the opcode's effect says that `n` values are on the stack.
         unsafe { self.sp.sub(n) }
     }
 
     #[inline(always)]
-    fn push_raw(&mut self, pointer: *mut PyObject) {
+    fn push_slot(&mut self, value: Slot) {
         debug_assert!(self.depth() < self.code().stacksize());
         // SAFETY: the compiler reserved the depth this code needs.
         unsafe {
-            *self.sp = pointer;
+            *self.sp = value;
             self.sp = self.sp.add(1);
         }
     }
@@ -52,7 +52,7 @@ impl<'py> Running<'py> {
     /// Pushes a value.
     #[inline(always)]
     pub fn push(&mut self, value: Object<'py>) {
-        self.push_raw(value.into_ptr());
+        self.push_slot(Slot::of(value));
     }
 
     /// Pushes another reference to a value.
@@ -60,24 +60,21 @@ impl<'py> Running<'py> {
     pub fn push_clone_of_const(&mut self, index: usize) {
         let constant = self.code().const_at(index).as_ptr();
         // SAFETY: a constant of the code object.
-        unsafe { ffi::Py_INCREF(constant) };
-        self.push_raw(constant);
+        self.push_slot(unsafe { Slot::refer(constant) });
     }
 
     /// Pushes `True` or `False`.
     #[inline(always)]
     pub fn push_bool(&mut self, value: bool) {
         // SAFETY: static objects.
-        let object = unsafe { if value { ffi::Py_True() } else { ffi::Py_False() } };
-        // SAFETY: a static object.
-        unsafe { ffi::Py_INCREF(object) };
-        self.push_raw(object);
+        let slot = unsafe { Slot::refer(if value { ffi::Py_True() } else { ffi::Py_False() }) };
+        self.push_slot(slot);
     }
 
     /// Pushes the `NULL` that tells `CALL` that there is no receiver.
     #[inline(always)]
     pub fn push_null(&mut self) {
-        self.push_raw(ptr::null_mut());
+        self.push_slot(Slot::NULL);
     }
 
     /// Pushes what is called next, with the `NULL` that says that it has no receiver.
@@ -132,9 +129,8 @@ impl<'py> Running<'py> {
         if value.is_null() {
             return false;
         }
-        // SAFETY: a valid object.
-        unsafe { ffi::Py_INCREF(value) };
-        self.push_raw(value);
+        // SAFETY: the frame keeps it alive.
+        self.push_slot(unsafe { value.copied() });
         true
     }
 
@@ -144,10 +140,10 @@ impl<'py> Running<'py> {
         let slot = self.slot(1);
         self.sp = slot;
         self.publish();
-        // SAFETY: the slot's reference is now this function's to give.
+        // SAFETY: the slot holds something, whose reference is now this function's to give.
         unsafe {
             debug_assert!(!(*slot).is_null());
-            Bound::from_owned_ptr(self.frame.py(), *slot)
+            (*slot).take(self.frame.py()).unwrap_unchecked()
         }
     }
 
@@ -158,17 +154,17 @@ impl<'py> Running<'py> {
         self.sp = slot;
         self.publish();
         // SAFETY: the slot's reference is now this function's to give.
-        unsafe { Bound::from_owned_ptr_or_opt(self.frame.py(), *slot) }
+        unsafe { (*slot).take(self.frame.py()) }
     }
 
     /// The `n`th value from the top, counted from 1.
     #[inline(always)]
     pub fn peek(&self, n: usize) -> Borrowed<'_, 'py> {
         let slot = self.slot(n);
-        // SAFETY: the stack owns the value, and can't change while it is borrowed.
+        // SAFETY: the stack owns the value, which is there, and can't change while it is borrowed.
         unsafe {
             debug_assert!(!(*slot).is_null());
-            pyo3::Borrowed::from_ptr(self.frame.py(), *slot)
+            (*slot).borrow(self.frame.py()).unwrap_unchecked()
         }
     }
 
@@ -183,8 +179,11 @@ impl<'py> Running<'py> {
     #[inline(always)]
     pub fn peek_many(&self, n: usize) -> &[Borrowed<'_, 'py>] {
         let slot = self.slot(n);
-        // SAFETY: `n` non-null slots; `Borrowed` is a transparent pointer.
-        unsafe { std::slice::from_raw_parts(slot.cast(), n) }
+        // SAFETY: `n` slots, none of them null: `Borrowed` is a pointer, `Option` says nothing more of it.
+        unsafe {
+            let found = Slot::objects(slot, n);
+            std::slice::from_raw_parts(found.as_ptr().cast(), n)
+        }
     }
 
     /// Replaces the `n`th value from the top; returns what was there.
@@ -193,8 +192,8 @@ impl<'py> Running<'py> {
     pub fn replace(&mut self, n: usize, value: Object<'py>) -> Object<'py> {
         // SAFETY: the slot is non-null, and its reference is exchanged.
         unsafe {
-            let old = ptr::replace(self.slot(n), value.into_ptr());
-            Bound::from_owned_ptr(self.frame.py(), old)
+            let old = ptr::replace(self.slot(n), Slot::of(value));
+            old.take(self.frame.py()).unwrap_unchecked()
         }
     }
 
@@ -203,7 +202,7 @@ impl<'py> Running<'py> {
     pub fn fill(&mut self, n: usize, value: Object<'py>) {
         debug_assert!(self.is_null(n));
         // SAFETY: the slot holds no reference.
-        unsafe { *self.slot(n) = value.into_ptr() };
+        unsafe { *self.slot(n) = Slot::of(value) };
     }
 
     /// Turns the `n`th value from the top into a `NULL`; returns what was there.
@@ -212,8 +211,8 @@ impl<'py> Running<'py> {
     pub fn take(&mut self, n: usize) -> Object<'py> {
         // SAFETY: the slot is non-null, and its reference is given away.
         unsafe {
-            let old = ptr::replace(self.slot(n), ptr::null_mut());
-            Bound::from_owned_ptr(self.frame.py(), old)
+            let old = ptr::replace(self.slot(n), Slot::NULL);
+            old.take(self.frame.py()).unwrap_unchecked()
         }
     }
 
@@ -229,9 +228,8 @@ impl<'py> Running<'py> {
     pub fn copy(&mut self, n: usize) {
         // SAFETY: a slot of the stack.
         unsafe {
-            let value = *self.slot(n);
-            ffi::Py_XINCREF(value);
-            self.push_raw(value);
+            let value = (*self.slot(n)).copied();
+            self.push_slot(value);
         }
     }
 
@@ -244,7 +242,7 @@ impl<'py> Running<'py> {
             let (first, second) = (*deeper, *top);
             let outcome = match result {
                 Ok(value) => {
-                    *deeper = value.into_ptr();
+                    *deeper = Slot::of(value);
                     self.sp = top;
                     Ok(())
                 }
@@ -254,8 +252,8 @@ impl<'py> Running<'py> {
                 }
             };
             self.publish();
-            ffi::Py_DECREF(first);
-            ffi::Py_DECREF(second);
+            first.release();
+            second.release();
             outcome
         }
     }
@@ -284,7 +282,7 @@ impl<'py> Running<'py> {
         for index in 0..n {
             // SAFETY: the references left the counted part of the stack. Releasing them may run code
             // in other frames, never in this one, so the slots keep their values.
-            unsafe { ffi::Py_XDECREF(*first.add(index)) };
+            unsafe { (*first.add(index)).release() };
         }
     }
 
@@ -299,7 +297,7 @@ impl<'py> Running<'py> {
             let lowest = *bottom;
             let outcome = match result {
                 Ok(value) => {
-                    *bottom = value.into_ptr();
+                    *bottom = Slot::of(value);
                     self.sp = bottom.add(1);
                     Ok(())
                 }
@@ -309,9 +307,9 @@ impl<'py> Running<'py> {
                 }
             };
             self.publish();
-            ffi::Py_XDECREF(lowest);
+            lowest.release();
             for index in 1..n {
-                ffi::Py_XDECREF(*bottom.add(index));
+                (*bottom.add(index)).release();
             }
             outcome
         }
@@ -334,7 +332,8 @@ impl<'py> Running<'py> {
             let tuple = owned(self.frame.py(), ffi::PyTuple_New(n as isize))?;
             let first = self.slot(n);
             for index in 0..n {
-                ffi::PyTuple_SET_ITEM(tuple.as_ptr(), index as isize, *first.add(index));
+                let item = (*first.add(index)).into_ptr();
+                ffi::PyTuple_SET_ITEM(tuple.as_ptr(), index as isize, item);
             }
             self.sp = first;
             self.publish();
@@ -350,7 +349,8 @@ impl<'py> Running<'py> {
             let list = owned(self.frame.py(), ffi::PyList_New(n as isize))?;
             let first = self.slot(n);
             for index in 0..n {
-                ffi::PyList_SET_ITEM(list.as_ptr(), index as isize, *first.add(index));
+                let item = (*first.add(index)).into_ptr();
+                ffi::PyList_SET_ITEM(list.as_ptr(), index as isize, item);
             }
             self.sp = first;
             self.publish();
@@ -370,7 +370,7 @@ impl<'py> Running<'py> {
         // SAFETY: the compiler reserved `count` slots above; none of them counts as valid yet.
         let filled = unsafe {
             let top = self.sp.add(count);
-            shim::stator_unpack(sequence.as_ptr(), before as i32, after, top)
+            shim::stator_unpack(sequence.as_ptr(), before as i32, after, Slot::pointers(top))
         };
         if filled == 0 {
             return Err(Raised);
@@ -392,16 +392,14 @@ impl<'py> Running<'py> {
             {
                 for index in (0..count).rev() {
                     let item = ffi::PyTuple_GET_ITEM(pointer, index as isize);
-                    ffi::Py_INCREF(item);
-                    self.push_raw(item);
+                    self.push_slot(Slot::refer(item));
                 }
             } else if ffi::PyList_CheckExact(pointer) != 0
                 && ffi::PyList_GET_SIZE(pointer) as usize == count
             {
                 for index in (0..count).rev() {
                     let item = ffi::PyList_GET_ITEM(pointer, index as isize);
-                    ffi::Py_INCREF(item);
-                    self.push_raw(item);
+                    self.push_slot(Slot::refer(item));
                 }
             } else {
                 return false;
@@ -432,19 +430,18 @@ impl<'py> Running<'py> {
     pub fn take_local(&mut self, index: usize) {
         debug_assert!(index < self.code().nlocalsplus());
         // SAFETY: the slot exists; its reference moves to the stack.
-        let value = unsafe { ptr::replace(self.frame.slots().add(index), ptr::null_mut()) };
-        self.push_raw(value);
+        let value = unsafe { ptr::replace(self.frame.slots().add(index), Slot::NULL) };
+        self.push_slot(value);
     }
 
     /// Sets a fast local; returns the old value, to be dropped when the frame is consistent.
     #[inline(always)]
     pub fn set_local(&mut self, index: usize, value: Option<Object<'py>>) -> Option<Object<'py>> {
         debug_assert!(index < self.code().nlocalsplus());
-        let new = value.map_or(ptr::null_mut(), Bound::into_ptr);
         // SAFETY: the slot exists; the references are exchanged.
         unsafe {
-            let old = ptr::replace(self.frame.slots().add(index), new);
-            Bound::from_owned_ptr_or_opt(self.frame.py(), old)
+            let old = ptr::replace(self.frame.slots().add(index), Slot::of_option(value));
+            old.take(self.frame.py())
         }
     }
 
@@ -458,8 +455,8 @@ impl<'py> Running<'py> {
         let slot = self.code().nlocalsplus() + index;
         // SAFETY: the slot exists and owns an object; the references are exchanged.
         unsafe {
-            let old = ptr::replace(self.frame.slots().add(slot), value.into_ptr());
-            Bound::from_owned_ptr(self.frame.py(), old)
+            let old = ptr::replace(self.frame.slots().add(slot), Slot::of(value));
+            old.take(self.frame.py()).unwrap_unchecked()
         }
     }
 

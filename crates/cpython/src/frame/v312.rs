@@ -4,6 +4,8 @@ use std::ffi::c_int;
 
 use pyo3::ffi::PyObject;
 
+use super::slot::Slot;
+
 /// `_PyInterpreterFrame`.
 #[repr(C)]
 pub struct InterpreterFrame {
@@ -28,7 +30,7 @@ pub struct InterpreterFrame {
     return_offset: u16,
     pub(crate) owner: u8,
     /// Fast locals, cells and free variables, then the value stack.
-    pub(crate) localsplus: [*mut PyObject; 1],
+    pub(crate) localsplus: [Slot; 1],
 }
 
 impl InterpreterFrame {

@@ -242,7 +242,7 @@ impl<'py> Sites<'py> for Recorder {
         if let Some(truth) = ops::plain_truth(result.as_borrowed()) {
             return Ok(truth);
         }
-        if self.is_operation(result.as_borrowed()) {
+        if self.are_plain_operands(&[left, right]) {
             // Should its truth end the trace, CPython executes both.
             ops::uncount_since(before);
         }

@@ -2,7 +2,7 @@
 //! is a break in an inlined call.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFunction, PyTuple, PyType};
+use pyo3::types::{PyFunction, PyType};
 use stator_bytecode::Meaning;
 use stator_cpython::frame::{Frame, Operands};
 use stator_cpython::heap::types;

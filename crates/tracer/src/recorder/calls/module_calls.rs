@@ -10,7 +10,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyModule};
 use rustc_hash::{FxHashMap, FxHashSet};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::dict::{self, Lookup};
 use stator_cpython::heap::types::{self, Slot, SlotName};

@@ -326,9 +326,10 @@ impl Recorder {
         }
     }
 
-    /// Whether this is a tensor that an operation of this trace has given.
-    pub(in crate::recorder) fn is_operation(&self, object: Borrowed<'_, '_>) -> bool {
-        self.kind(object) == Kind::Tensor && matches!(self.origin(object), Some(Origin::Node(_)))
+    /// Whether an operator of these runs no code but PyTorch's and CPython's own.
+    pub(in crate::recorder) fn are_plain_operands(&self, operands: &[Borrowed<'_, '_>]) -> bool {
+        let is_plain = |operand| matches!(self.kind(operand), Kind::Tensor | Kind::Constant);
+        operands.iter().copied().all(is_plain)
     }
 
     /// Truth value of anything but `True`, `False` and `None`.
