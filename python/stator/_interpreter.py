@@ -28,8 +28,8 @@ def problem(
         )
     if implementation == "cpython" and version == (3, 13, 0):
         return (
-            "CPython 3.13.0 doesn't tell of all changes of dictionaries (cpython#125608), so Stator "
-            "couldn't see when a compiled function has become invalid: use 3.13.1 or later."
+            "CPython 3.13.0 doesn't tell of all changes of dictionaries (cpython#125608), so "
+            "Stator couldn't see when a compiled function has become invalid: use 3.13.1 or later."
         )
     if implementation == "cpython" and version[:2] in SUPPORTED:
         return None

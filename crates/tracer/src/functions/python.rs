@@ -8,9 +8,11 @@
 //! interpreter. Where PyTorch's differs it is traced, like any other.
 
 use pyo3::prelude::*;
+use stator_bytecode::Version;
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::modules;
 use stator_cpython::object::Borrowed;
+use stator_cpython::opcode::TARGET;
 
 /// What `torch.nn.Module.__getattr__` does.
 const MODULE_MEMBER: &std::ffi::CStr = c"
@@ -36,9 +38,9 @@ def member(self):
     return id(self)
 ";
 
-/// What `logging.Logger.isEnabledFor` does; and what it comes to.
+/// What `logging.Logger.isEnabledFor` does, until CPython 3.12 and from 3.13 on; and what it comes to.
 const IS_ENABLED_FOR: &std::ffi::CStr = c"
-def known(self, level):
+def until_312(self, level):
     '''
         Is this logger enabled for level 'level'?
         '''
@@ -57,6 +59,25 @@ def known(self, level):
                 )
         finally:
             _releaseLock()
+        return is_enabled
+
+def since_313(self, level):
+    '''
+        Is this logger enabled for level 'level'?
+        '''
+    if self.disabled:
+        return False
+
+    try:
+        return self._cache[level]
+    except KeyError:
+        with _lock:
+            if self.manager.disable >= level:
+                is_enabled = self._cache[level] = False
+            else:
+                is_enabled = self._cache[level] = (
+                    level >= self.getEffectiveLevel()
+                )
         return is_enabled
 
 def isEnabledFor(self, level):
@@ -141,7 +162,8 @@ impl KnownFunction {
         let function =
             modules::import(py, "logging")?.getattr("Logger")?.getattr("isEnabledFor")?;
         let known = PyModule::from_code(py, IS_ENABLED_FOR, c"<stator>", c"_stator_logging")?;
-        Self::of(&function, &known.getattr("known")?, Some(known.getattr("isEnabledFor")?))
+        let name = if TARGET >= Version::V313 { "since_313" } else { "until_312" };
+        Self::of(&function, &known.getattr(name)?, Some(known.getattr("isEnabledFor")?))
     }
 
     /// Entry and exit of `torch.inference_mode`, if they are the known ones.
