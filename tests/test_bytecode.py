@@ -46,6 +46,8 @@ def package_codes(package: str) -> Iterator[types.CodeType]:
     """Every code object of a package's files; files that don't compile (test data) are skipped."""
     folder = STDLIB / package
     for path in sorted(folder.glob("*.py") if package == "." else folder.rglob("*.py")):
+        if not path.is_file():  # A distribution's link to what isn't installed.
+            continue
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")

@@ -109,16 +109,16 @@ void stator_set_function_parts(PyObject *function, PyObject *closure, PyObject *
                                PyObject *kwdefaults, PyObject *defaults) {
     PyFunctionObject *func = (PyFunctionObject *)function;
     if (closure != NULL) {
-        func->func_closure = closure;
+        Py_XSETREF(func->func_closure, closure);
     }
     if (annotations != NULL) {
-        func->func_annotations = annotations;
+        Py_XSETREF(func->func_annotations, annotations);
     }
     if (kwdefaults != NULL) {
-        func->func_kwdefaults = kwdefaults;
+        Py_XSETREF(func->func_kwdefaults, kwdefaults);
     }
     if (defaults != NULL) {
-        func->func_defaults = defaults;
+        Py_XSETREF(func->func_defaults, defaults);
     }
 }
 

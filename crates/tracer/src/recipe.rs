@@ -20,6 +20,7 @@
 use std::collections::VecDeque;
 
 use pyo3::exceptions::PyBaseException;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{
@@ -27,11 +28,12 @@ use pyo3::types::{
 };
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use stator_cpython::code::Code;
 use stator_cpython::generator::{self, Place};
 use stator_cpython::hook::Suspended;
-use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::vectorcall::instance_dict;
+use stator_cpython::{modules, ops};
 use stator_graph::{Arg, Graph, NodeId};
 use stator_guards::ObjectId;
 
@@ -530,6 +532,9 @@ impl<'py> Rebuild<'_, 'py> {
             }
             Recipe::Function(function) => {
                 let parts = self.tuple(&function.args)?;
+                if let Some(half_made) = self.half_made(function, &parts)? {
+                    return Ok((half_made, true));
+                }
                 let args = [self.object(function.code).to_owned()].into_iter().chain(parts.iter());
                 let args = PyTuple::new(py, args.collect::<Vec<_>>())?;
                 return Ok((Classes::get(py)?.function.bind(py).call1(args)?, true));
@@ -612,6 +617,25 @@ impl<'py> Rebuild<'_, 'py> {
             }
             _ => unreachable!("immutable objects are made whole"),
         }
+    }
+
+    /// A function that has not got its closure yet, as it stands between two instructions of CPython 3.13.
+    fn half_made(
+        &self,
+        function: &Function,
+        parts: &Bound<'py, PyTuple>,
+    ) -> PyResult<Option<Object<'py>>> {
+        let code = self.object(function.code);
+        let (globals, closure) = (parts.get_item(0)?, parts.get_item(3)?);
+        let has_free = || Code::of(code).is_some_and(|code| code.nfreevars() > 0);
+        if !closure.is_none() || !has_free() || !globals.is_instance_of::<PyDict>() {
+            return Ok(None);
+        }
+        let made = ops::bare_function(code, globals.as_borrowed());
+        let made = made.map_err(|raised| raised.take(self.py))?;
+        made.setattr(intern!(self.py, "__name__"), parts.get_item(1)?)?;
+        made.setattr(intern!(self.py, "__defaults__"), parts.get_item(2)?)?;
+        Ok(Some(made))
     }
 
     // `append`, `add` and `set_item` of PyO3's types are the C API's functions: they work on

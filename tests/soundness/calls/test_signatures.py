@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -97,7 +98,9 @@ def test_changed(name: str) -> None:
     test_function()
 
 
-@flip
+# What 3.13's `inspect.unwrap` is handed stays alive in its frame, and is another function at each call: behind the
+# break that `id` of a partial is, such a frame isn't known again.
+@(flip if sys.version_info < (3, 13) else right_after)
 def test_method_replaced_on_one() -> Steps:
     items = layers()
     yield (lambda x: run(items, x)), (X,)

@@ -15,6 +15,19 @@ use crate::raised::{Raised, Result};
 /// The optional parts of a new function, as `MAKE_FUNCTION` takes them.
 type Part<'py> = Option<Object<'py>>;
 
+/// A function without any of its parts, its closure included: what `MAKE_FUNCTION` begins with, and from CPython 3.13
+/// on ends with.
+///
+/// # Errors
+/// `MemoryError`.
+pub fn bare_function<'py>(
+    code: Borrowed<'_, 'py>,
+    globals: Borrowed<'_, 'py>,
+) -> Result<Object<'py>> {
+    // SAFETY: a code object and a dictionary, as the callers give them.
+    unsafe { owned(code.py(), ffi::PyFunction_New(code.as_ptr(), globals.as_ptr())) }
+}
+
 /// `MAKE_FUNCTION`.
 pub fn make_function<'py>(
     frame: &Frame<'py>,
@@ -25,11 +38,9 @@ pub fn make_function<'py>(
     defaults: Part<'py>,
 ) -> Result<Object<'py>> {
     let pointer = |part: Part<'py>| part.map_or(ptr::null_mut(), Bound::into_ptr);
-    // SAFETY: the compiler gives a code object and parts of the right types; the new function has
-    // none of them yet, and takes the references.
+    let function = bare_function(code, frame.globals())?;
+    // SAFETY: the compiler gives parts of the right types; the new function takes the references.
     unsafe {
-        let globals = frame.globals().as_ptr();
-        let function = owned(frame.py(), ffi::PyFunction_New(code.as_ptr(), globals))?;
         shim::stator_set_function_parts(
             function.as_ptr(),
             pointer(closure),

@@ -39,7 +39,7 @@ pub use exceptions::{
 pub use exceptions::{stop_iteration_error, stop_iteration_value};
 #[cfg(Py_3_13)]
 pub use functions::set_function_part;
-pub use functions::{load_build_class, make_function, print_expr, split_method};
+pub use functions::{bare_function, load_build_class, make_function, print_expr, split_method};
 pub use imports::{import_from, import_name, import_star, setup_annotations};
 pub use iteration::{Sent, get_iter, get_yield_from_iter, is_generator, next, send};
 pub use matching::{get_len, is_mapping, is_sequence, match_class, match_keys};

@@ -121,11 +121,18 @@ impl Recorder {
             return false;
         }
         let Some(memo) = memo_of(frame) else { return false };
+        // CPython 3.13 asks before it has made one.
+        (known == Memo::Awaited && memo.is_none()) || self.knows_memo(memo.as_borrowed())
+    }
+
+    /// Whether an object is the memo of the copy that is being made; the first that there is becomes it.
+    fn knows_memo(&self, memo: Borrowed<'_, '_>) -> bool {
+        let known = self.state.try_borrow().map_or(Memo::None, |state| state.memo);
         if known == Memo::Awaited && memo.is_exact_instance_of::<PyDict>() {
             self.exchange_memo(Memo::At(memo.as_ptr() as usize));
             return true;
         }
-        known.is(memo.as_borrowed())
+        known.is(memo)
     }
 
     /// Whether a frame is one of `copy.deepcopy`'s.
@@ -136,7 +143,7 @@ impl Recorder {
 
     /// Whether this is the memo of the copy that is being made, in the hands of those who make it.
     fn is_memo(&self, frame: &Frame<'_>, memo: Borrowed<'_, '_>) -> bool {
-        self.state.try_borrow().is_ok_and(|state| state.memo.is(memo)) && self.copies(frame)
+        self.copies(frame) && self.knows_memo(memo)
     }
 
     /// Ends the trace before the memo gets into other hands.
