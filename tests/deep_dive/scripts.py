@@ -209,7 +209,18 @@ TRACE CALL 1 [TorchFn(add), Tensor(), Constant(int: 3)]
 TRACE RETURN_VALUE [Tensor()]
 """
 
-TRACED_LINES = _TRACED_311 if sys.version_info < (3, 12) else _TRACED_312
+# Since 3.13 the `NULL` of a call is pushed behind what is called.
+_TRACED_313 = _TRACED_312.replace("to 56", "to 60").replace(
+    "TRACE LOAD_GLOBAL y", "TRACE PUSH_NULL [TorchFn(any)]\nTRACE LOAD_GLOBAL y"
+)
+
+TRACED_LINES = (
+    _TRACED_311
+    if sys.version_info < (3, 12)
+    else _TRACED_312
+    if sys.version_info < (3, 13)
+    else _TRACED_313
+)
 
 WRITES = """\
 import torch

@@ -46,7 +46,9 @@ def test_bytecode(tmp_path: Path) -> None:
     assert len(parts) == 3
     original, modified, resumed = parts
     assert original.startswith("ORIGINAL BYTECODE fn script.py line 3\n")
-    assert "LOAD_GLOBAL              1 (NULL + print)" in original
+    # Since 3.13 the `NULL` of a call lies above what is called.
+    below = sys.version_info < (3, 13)
+    assert f"LOAD_GLOBAL              1 ({'NULL + print' if below else 'print + NULL'})" in original
     # Behind the call of print.
     offset = 40 if sys.version_info < (3, 12) else 32
     head, *lines = modified.splitlines()
@@ -56,8 +58,7 @@ def test_bytecode(tmp_path: Path) -> None:
         "LOAD_FAST (a)",
         "CALL (1)",
         "STORE_FAST (graph_out_0)",
-        "PUSH_NULL",
-        "LOAD_GLOBAL (print)",
+        *(["PUSH_NULL", "LOAD_GLOBAL (print)"] if below else ["LOAD_GLOBAL (print)", "PUSH_NULL"]),
         "LOAD_CONST ('Hi')",
         "LOAD_FAST (a)",
         "STORE_FAST (a)",
