@@ -91,6 +91,13 @@ enum WatchKind {
     Version,
 }
 
+impl WatchKind {
+    /// Whether the version tells of every change.
+    fn is_told(self, object: Any<'_, '_>) -> bool {
+        self != WatchKind::Dict || dict::is_versioned(object)
+    }
+}
+
 /// What a guarded key or name led to; null where it was absent.
 struct Entry {
     key: Key,
@@ -202,8 +209,7 @@ impl Snapshot {
         }
         // SAFETY: as for the comparison that found this word different.
         let now = unsafe { self.words[word].at.read() };
-        let is_told = watch.kind != WatchKind::Dict || dict::is_versioned(object);
-        self.words[word].want = if is_told { now } else { UNTOLD };
+        self.words[word].want = if watch.kind.is_told(object) { now } else { UNTOLD };
         // A type that CPython gives no version can't be watched.
         now != 0
     }
@@ -500,9 +506,9 @@ impl<'py> Builder<'py> {
 
     fn watch(&mut self, node: Node, offset: usize, kind: WatchKind) -> usize {
         let object = self.address(node);
-        let watch = self.snapshot.watches.len();
+        let (watch, word) = (self.snapshot.watches.len(), self.snapshot.words.len());
         self.snapshot.watches.push(Watch {
-            word: self.snapshot.words.len(),
+            word,
             object,
             object_type: types::address_of(self.object(node)),
             entries: Vec::new(),
@@ -512,11 +518,8 @@ impl<'py> Builder<'py> {
         });
         // SAFETY: a dictionary or type whose layout is proven.
         unsafe { self.word(object.cast(), offset as isize) };
-        if kind == WatchKind::Dict
-            && !dict::is_versioned(self.object(node))
-            && let Some(word) = self.snapshot.words.last_mut()
-        {
-            word.want = UNTOLD;
+        if !kind.is_told(self.object(node)) {
+            self.snapshot.words[word].want = UNTOLD;
         }
         self.nodes[node.0].watch = Some(watch);
         watch
@@ -604,7 +607,7 @@ impl<'py> Builder<'py> {
             value_type: ty as *mut ffi::PyTypeObject,
         });
         let value = value?;
-        let fixed = has_fixed_type(value.as_borrowed());
+        let fixed = types::is_fixed_for(value.as_borrowed());
         Some(self.node(value, fixed))
     }
 
@@ -790,13 +793,4 @@ impl<'py> Builder<'py> {
     pub fn finish(self) -> Snapshot {
         self.snapshot
     }
-}
-
-/// Whether an object found through an unchanged dictionary keeps its layout: its type isn't a heap
-/// type, and isn't one whose instances may be given another type.
-fn has_fixed_type(object: Any<'_, '_>) -> bool {
-    let ty = object.get_type();
-    !types::is_heap(ty.as_borrowed())
-        && types::address_of(object) != &raw mut ffi::PyModule_Type as usize
-        && !object.is_instance_of::<PyType>()
 }

@@ -221,6 +221,15 @@ pub(super) unsafe fn dict_place(ty: *const ffi::PyTypeObject) -> DictPlace {
     }
 }
 
+/// Whether an object found through an unchanged dictionary keeps its layout: its type isn't a heap
+/// type, and isn't one whose instances may be given another type.
+pub(super) fn is_fixed_for(object: Any<'_, '_>) -> bool {
+    let ty = object.get_type();
+    !is_heap(ty.as_borrowed())
+        && address_of(object) != &raw mut ffi::PyModule_Type as usize
+        && !object.is_instance_of::<PyType>()
+}
+
 /// How a type's slot is filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
