@@ -137,19 +137,29 @@ impl Entry {
         let rebuilt = self.outside(resolved);
         let values = Values { outputs, sources: &rebuilt, objects: &self.traced.objects };
         let stored = self.traced.effects.iter().filter_map(|store| store.value);
-        // What effects write comes first: the ending has as many roots as it needs.
         let stored: SmallVec<[_; 4]> = stored.collect();
         let emitted = self.traced.emissions.iter().flat_map(Emission::roots);
         let before = stored.iter().copied().chain(emitted);
         let mut roots: SmallVec<[_; 8]> = before.collect();
         let before = roots.len();
-        roots.extend(self.traced.ending.roots());
-        let made = self.traced.recipes.rebuild(py, &roots, &values)?;
+        // An iterator has a position in what it iterates over, so that is written first.
+        let last = self.traced.ending_last.as_deref();
+        match last {
+            None => roots.extend(self.traced.ending.roots()),
+            Some(tokens) => roots.extend_from_slice(tokens),
+        }
+        let mut rebuild = self.traced.recipes.rebuilding(py, &values);
+        let mut made = rebuild.all(&roots)?;
         let table = &self.traced.objects;
         let (stores, values) = (&self.traced.effects, &made[..stored.len()]);
         effects::replay(py, stores, &rebuilt, values, table, written, pass)?;
         if before > stored.len() {
             emissions::stage(py, &self.traced, &made[stored.len()..before], staged);
+        }
+        if last.is_some() {
+            made.truncate(before);
+            let roots: SmallVec<[_; 8]> = self.traced.ending.roots().collect();
+            made.extend(rebuild.all(&roots)?);
         }
         Ok(self.end(made.into_iter().skip(before)))
     }

@@ -202,6 +202,8 @@ pub struct Finish {
     pub(in crate::recorder) raised: Vec<Raised>,
     /// Recipes of instance dictionaries.
     pub(in crate::recorder) instance_dicts: FxHashSet<RecipeId>,
+    /// Recipes of tokens of context variables.
+    pub(in crate::recorder) tokens_made: Vec<RecipeId>,
     pub(in crate::recorder) outputs: GraphOutputs,
     pub(in crate::recorder) rebuilt: Vec<SourceId>,
     pub(in crate::recorder) kept: FxHashSet<ObjectId>,
@@ -228,6 +230,7 @@ impl Finish {
             standing: Vec::new(),
             raised: Vec::new(),
             instance_dicts: FxHashSet::default(),
+            tokens_made: Vec::new(),
             outputs: GraphOutputs::default(),
             rebuilt: Vec::new(),
             kept,
@@ -245,7 +248,7 @@ impl Finish {
                 Ending::Break(Box::new(Broken { frames, handled, raised }))
             }
         };
-        let effects = finish.effects(py)?;
+        let (effects, ending_last) = finish.effects(py, &ending)?;
         let emissions = finish.emissions(py)?;
         let known_lists =
             if emissions.is_empty() { Box::default() } else { finish.known_lists(py) };
@@ -284,6 +287,7 @@ impl Finish {
             generators: Vec::new(),
             kept,
             effects,
+            ending_last,
             first_effect: state.first_effect,
             emissions,
             known_lists,
@@ -345,8 +349,12 @@ impl Finish {
         self.recipes.push(Recipe::Source(position))
     }
 
-    /// What each part that was written holds at the end.
-    fn effects(&mut self, py: Python<'_>) -> Made<Vec<Store>> {
+    /// What each part that was written holds at the end, and [`Traced::ending_last`].
+    fn effects(
+        &mut self,
+        py: Python<'_>,
+        ending: &Ending,
+    ) -> Made<(Vec<Store>, Option<Box<[RecipeId]>>)> {
         let effects = self.state.take_effects(py);
         let mut stores = Vec::with_capacity(effects.len());
         for effect in &effects {
@@ -375,7 +383,17 @@ impl Finish {
             };
             stores.push(Store { object, part, value, place: effect.place });
         }
-        Ok(stores)
+        let written = effects.iter().map(|effect| effect.object.as_ptr() as usize);
+        let written = written.filter_map(|address| self.made.get(&address).copied()).collect();
+        let stored: Vec<RecipeId> = stores.iter().filter_map(|store| store.value).collect();
+        // A replay makes what it stores before it writes.
+        if self.recipes.iterate_over(&stored, &written) {
+            let detail = "an iterator over what the same trace writes, kept in an object";
+            return Err((Reason::Result, detail.to_owned()));
+        }
+        let roots: Vec<RecipeId> = ending.roots().collect();
+        let last = self.recipes.iterate_over(&roots, &written);
+        Ok((stores, last.then(|| self.tokens_made.as_slice().into())))
     }
 
     /// A list of tuples: a method's name and its arguments.
