@@ -20,6 +20,8 @@ pub const TUPLE_ITEMS: usize = offset_of!(ffi::PyTupleObject, ob_item);
 /// dictionaries share a value.
 #[cfg_attr(Py_3_12, expect(deprecated, reason = "3.12 still counts it"))]
 pub const DICT_VERSION: usize = offset_of!(ffi::PyDictObject, ma_version_tag);
+/// Whether each change of a dictionary changes its version: from 3.13 on those of attributes may not.
+pub const DICT_VERSIONS_TELL: bool = !cfg!(Py_3_13);
 /// `ma_used` of a dictionary.
 pub const DICT_USED: usize = offset_of!(ffi::PyDictObject, ma_used);
 /// `hash` of a string: -1 until it is asked for.

@@ -36,6 +36,17 @@
 //! A dictionary's version moves when any of its entries does. Then its guarded keys are looked up
 //! again: the same pointers, of the same types, and the version is refreshed; words of the values
 //! follow in order as always. The same for the guarded names of types that are in the `Liveness`.
+//!
+//! # Watched dictionaries
+//!
+//! Where CPython tells of changes ([`witness`]) a dictionary has no words. It is *quiet* or *asked*. An asked one is
+//! looked into as a changed one is, at its place among the words, which prove it alive. If what was guarded holds, and
+//! nobody has told of a change since an earlier check, it's quiet from then on: no check looks at it before CPython
+//! tells of its change or its end, and then it's asked again. So a quiet dictionary is alive and unchanged, as one whose
+//! version agrees is, wherever the words lead. Each begins as asked: its first quiet check is a later one than that which
+//! subscribed, and so is the second after a change.
+//!
+//! A dictionary that was told of too often stays asked for a while, by its version where that tells of every change.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -50,9 +61,15 @@ use super::member::Member;
 use super::tensor::{INLINE_DIMENSIONS, Offsets};
 use super::types::DictPlace;
 use super::weak::Liveness;
+use super::witness::Changes;
 use super::{
-    Any, constant, container, dict, function, layout, member, tensor, torch, types, words,
+    Any, constant, container, dict, function, layout, member, tensor, torch, types, witness, words,
 };
+
+/// After so many changes a watched dictionary is let go.
+const LOUD: u8 = 8;
+/// It is watched again after so many checks that found it unchanged.
+const CALM: u8 = 64;
 
 /// A word of memory and the value it must have.
 #[derive(Clone, Copy)]
@@ -61,9 +78,8 @@ struct Word {
     want: u64,
 }
 
-/// A word that is a version, and what to look up if it has moved.
+/// A dictionary or type, and what to look up once it has changed.
 struct Watch {
-    word: usize,
     /// The dictionary or type; alive when its word is reached.
     object: *mut ffi::PyObject,
     /// Its type: what else is compared depends on it (the order of an `OrderedDict`).
@@ -83,6 +99,24 @@ enum WatchKind {
     Type,
     /// A type that is only known by its version.
     Version,
+}
+
+/// A dictionary of whose changes CPython tells.
+struct Told {
+    object: *mut ffi::PyObject,
+    object_type: usize,
+    /// How many words come before it.
+    before: usize,
+    /// What is looked up in it; `None`: it must be empty.
+    watch: Option<usize>,
+    /// Its version when it was looked into last.
+    version: u64,
+    /// Whether the next change will be told.
+    is_subscribed: bool,
+    /// How many were, up to [`LOUD`].
+    changes: u8,
+    /// Checks that found a loud one unchanged.
+    calm: u8,
 }
 
 /// What a guarded key or name led to; null where it was absent.
@@ -111,8 +145,14 @@ pub struct Snapshot {
     liveness: Arc<Liveness>,
     roots: Vec<(usize, *mut ffi::PyObject)>,
     words: Vec<Word>,
-    /// In the order of their words.
     watches: Vec<Watch>,
+    /// The words that are versions, in order, and whose.
+    versions: Vec<(usize, usize)>,
+    told: Vec<Told>,
+    /// Those of `told` that the next check looks into, in order.
+    asked: Vec<u32>,
+    /// Who is told of the changes of the others.
+    changes: Arc<Changes>,
     wanted: Vec<Wanted>,
     /// Leaves compared by pointer; keys of guarded orders.
     owned: Vec<Py<PyAny>>,
@@ -163,11 +203,23 @@ impl Snapshot {
 
     #[inline]
     fn words_agree(&mut self, py: Python<'_>) -> bool {
-        let mut from = 0;
+        let from = if self.asked.is_empty() && !self.changes.any() {
+            0
+        } else {
+            match self.ask(py) {
+                Some(from) => from,
+                None => return false,
+            }
+        };
+        self.words_between(py, from, self.words.len())
+    }
+
+    #[inline]
+    fn words_between(&mut self, py: Python<'_>, mut from: usize, to: usize) -> bool {
         loop {
             // SAFETY: the module's argument: words are read in order, up to the first difference.
             let found =
-                self.words[from..].iter().position(|word| unsafe { word.at.read() } != word.want);
+                self.words[from..to].iter().position(|word| unsafe { word.at.read() } != word.want);
             let Some(offset) = found else { return true };
             if !self.refresh(py, from + offset) {
                 return false;
@@ -176,13 +228,86 @@ impl Snapshot {
         }
     }
 
+    /// Looks into the dictionaries that may have changed, each behind the words before it; the number of
+    /// words compared.
+    #[cold]
+    fn ask(&mut self, py: Python<'_>) -> Option<usize> {
+        for number in self.changes.take() {
+            let told = &mut self.told[number as usize];
+            told.is_subscribed = false;
+            told.changes = (told.changes + 1).min(LOUD);
+            told.calm = 0;
+            self.asked.push(number);
+        }
+        self.asked.sort_unstable();
+        self.asked.dedup();
+        let asked = std::mem::take(&mut self.asked);
+        let mut from = 0;
+        for (position, &number) in asked.iter().enumerate() {
+            let before = self.told[number as usize].before;
+            if !self.words_between(py, from, before) || !self.told_holds(py, number) {
+                self.asked.extend(&asked[position..]);
+                return None;
+            }
+            from = before;
+            if !self.is_quiet(py, number) {
+                self.asked.push(number);
+            }
+        }
+        Some(from)
+    }
+
+    /// Whether what is guarded of a watched dictionary holds, which the words before it prove alive.
+    fn told_holds(&mut self, py: Python<'_>, number: u32) -> bool {
+        let told = &mut self.told[number as usize];
+        // SAFETY: the words before it prove the object alive.
+        let object = unsafe { Any::from_ptr(py, told.object) };
+        if types::address_of(object) != told.object_type {
+            return false;
+        }
+        let version = dict::version(object);
+        if layout::DICT_VERSIONS_TELL && version == told.version {
+            return true;
+        }
+        let holds = match told.watch {
+            Some(watch) => self.watches[watch].dict_holds(object, &self.liveness),
+            None => dict::length(object) == Some(0),
+        };
+        if holds {
+            told.version = version;
+        }
+        holds
+    }
+
+    /// Whether a watched dictionary, just found to hold, need not be looked into at the next check.
+    fn is_quiet(&mut self, py: Python<'_>, number: u32) -> bool {
+        let told = &mut self.told[number as usize];
+        if told.is_subscribed {
+            return true;
+        }
+        // SAFETY: as in `told_holds`, which has just been; no Python code has run since.
+        let object = unsafe { Any::from_ptr(py, told.object) };
+        if told.changes == LOUD {
+            if told.calm == 0 {
+                witness::let_go(object);
+            }
+            told.calm += 1;
+            if told.calm < CALM {
+                return false;
+            }
+            told.changes -= 1;
+        }
+        told.is_subscribed = witness::watch(object, &self.changes, number);
+        false
+    }
+
     /// A word has moved: looks again at what it stands for.
     #[cold]
     fn refresh(&mut self, py: Python<'_>, word: usize) -> bool {
-        let Ok(found) = self.watches.binary_search_by_key(&word, |watch| watch.word) else {
+        let Ok(found) = self.versions.binary_search_by_key(&word, |(word, _)| *word) else {
             return false;
         };
-        let watch = &self.watches[found];
+        let watch = &self.watches[self.versions[found].1];
         // SAFETY: the words before this one prove the object alive and a dictionary or type.
         let object = unsafe { Any::from_ptr(py, watch.object) };
         let holds = types::address_of(object) == watch.object_type
@@ -203,14 +328,15 @@ impl Snapshot {
 
     /// Number of words, for tests and reports.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn words(&self) -> usize {
         self.words.len()
     }
 
-    /// Whether there is nothing to compare but roots.
+    /// Number of dictionaries of whose changes CPython tells, and how many of them the next check looks into all the
+    /// same, for tests and reports.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.words.is_empty()
+    pub fn watched(&self) -> (usize, usize) {
+        (self.told.len(), self.asked.len())
     }
 }
 
@@ -220,6 +346,7 @@ impl std::fmt::Debug for Snapshot {
             .field("roots", &self.roots.len())
             .field("words", &self.words.len())
             .field("watches", &self.watches.len())
+            .field("told", &self.told.len())
             .field("wanted", &self.wanted.len())
             .field("owned", &self.owned.len())
             .finish()
@@ -307,6 +434,8 @@ struct NodeData<'py> {
     layout: bool,
     /// Index of the object's watch, if it's a dictionary or type with one.
     watch: Option<usize>,
+    /// Whether it is a watched dictionary that must be empty.
+    empty: bool,
     /// Whether the words so far say how long the list or tuple is.
     length: bool,
     /// Where the elements of the list are, if the words so far say so.
@@ -322,6 +451,8 @@ pub struct Builder<'py> {
     nodes: Vec<NodeData<'py>>,
     by_address: AddressMap<Node>,
     snapshot: Snapshot,
+    /// Whether dictionaries are watched; else their versions are words.
+    watches: bool,
 }
 
 impl<'py> Builder<'py> {
@@ -332,11 +463,16 @@ impl<'py> Builder<'py> {
             py,
             nodes: Vec::new(),
             by_address: AddressMap::default(),
+            watches: witness::can_watch(),
             snapshot: Snapshot {
                 liveness,
                 roots: Vec::new(),
                 words: Vec::new(),
                 watches: Vec::new(),
+                versions: Vec::new(),
+                told: Vec::new(),
+                asked: Vec::new(),
+                changes: Arc::default(),
                 wanted: Vec::new(),
                 owned: Vec::new(),
             },
@@ -374,7 +510,14 @@ impl<'py> Builder<'py> {
         let next = Node(self.nodes.len());
         let node = *self.by_address.entry(object.as_ptr() as usize).or_insert(next);
         if node == next {
-            self.nodes.push(NodeData { object, layout, watch: None, length: false, items: None });
+            self.nodes.push(NodeData {
+                object,
+                layout,
+                watch: None,
+                empty: false,
+                length: false,
+                items: None,
+            });
         } else {
             self.nodes[node.0].layout |= layout;
         }
@@ -464,7 +607,7 @@ impl<'py> Builder<'py> {
         }
     }
 
-    /// Records a dictionary's version, once, and returns its watch.
+    /// Takes note of a dictionary that may change, once, and returns its watch.
     fn watch_dict(&mut self, node: Node) -> Result<usize> {
         if let Some(watch) = self.nodes[node.0].watch {
             return Ok(watch);
@@ -473,7 +616,29 @@ impl<'py> Builder<'py> {
             return Err(Unwatchable("not a dictionary"));
         }
         self.exact_type(node)?;
-        Ok(self.watch(node, layout::DICT_VERSION, WatchKind::Dict))
+        let watch = self.watch(node, WatchKind::Dict);
+        if self.watches {
+            self.tell(node, Some(watch));
+        } else {
+            self.version_word(node, watch, layout::DICT_VERSION);
+        }
+        Ok(watch)
+    }
+
+    /// A dictionary of whose changes CPython is to tell.
+    fn tell(&mut self, node: Node, watch: Option<usize>) {
+        let object = self.object(node);
+        let told = Told {
+            object: object.as_ptr(),
+            object_type: types::address_of(object),
+            before: self.snapshot.words.len(),
+            watch,
+            version: dict::version(object),
+            is_subscribed: false,
+            changes: 0,
+            calm: 0,
+        };
+        self.snapshot.told.push(told);
     }
 
     fn watch_type(&mut self, node: Node, kind: WatchKind) -> Result<usize> {
@@ -488,14 +653,15 @@ impl<'py> Builder<'py> {
         }
         let kind = if held || !types::is_heap(ty) { WatchKind::Type } else { kind };
         self.exact_type(node)?;
-        Ok(self.watch(node, layout::TYPE_VERSION, kind))
+        let watch = self.watch(node, kind);
+        self.version_word(node, watch, layout::TYPE_VERSION);
+        Ok(watch)
     }
 
-    fn watch(&mut self, node: Node, offset: usize, kind: WatchKind) -> usize {
+    fn watch(&mut self, node: Node, kind: WatchKind) -> usize {
         let object = self.address(node);
         let watch = self.snapshot.watches.len();
         self.snapshot.watches.push(Watch {
-            word: self.snapshot.words.len(),
             object,
             object_type: types::address_of(self.object(node)),
             entries: Vec::new(),
@@ -503,10 +669,14 @@ impl<'py> Builder<'py> {
             length: None,
             kind,
         });
-        // SAFETY: a dictionary or type whose layout is proven.
-        unsafe { self.word(object.cast(), offset as isize) };
         self.nodes[node.0].watch = Some(watch);
         watch
+    }
+
+    fn version_word(&mut self, node: Node, watch: usize, offset: usize) {
+        self.snapshot.versions.push((self.snapshot.words.len(), watch));
+        // SAFETY: a dictionary or type whose layout is proven.
+        unsafe { self.word(self.address(node).cast(), offset as isize) };
     }
 
     /// Records what a key of a dictionary leads to; `None` where it's absent.
@@ -548,7 +718,7 @@ impl<'py> Builder<'py> {
         Ok(())
     }
 
-    /// Records that an object is an empty `dict` or `OrderedDict`: one word, which says so again
+    /// Records that an object is an empty `dict` or `OrderedDict`: one word at most, which says so again
     /// whatever happened to it in between.
     pub fn empty_dict(&mut self, node: Node) -> Result<()> {
         let object = self.object(node);
@@ -556,9 +726,18 @@ impl<'py> Builder<'py> {
             return Err(Unwatchable("not an empty dictionary"));
         }
         self.exact_type(node)?;
-        let object = self.address(node);
-        // SAFETY: a dictionary whose layout is proven.
-        unsafe { self.word(object.cast(), layout::DICT_USED as isize) };
+        match self.nodes[node.0].watch {
+            Some(watch) => self.snapshot.watches[watch].length = Some(0),
+            None if self.watches => {
+                if !std::mem::replace(&mut self.nodes[node.0].empty, true) {
+                    self.tell(node, None);
+                }
+            }
+            // SAFETY: a dictionary whose layout is proven.
+            None => unsafe {
+                drop(self.word(self.address(node).cast(), layout::DICT_USED as isize))
+            },
+        }
         Ok(())
     }
 
@@ -774,7 +953,14 @@ impl<'py> Builder<'py> {
 
     /// The snapshot.
     #[must_use]
-    pub fn finish(self) -> Snapshot {
+    pub fn finish(mut self) -> Snapshot {
+        let snapshot = &mut self.snapshot;
+        for (told, number) in snapshot.told.iter_mut().zip(0..) {
+            // SAFETY: the node still owns it.
+            let object = unsafe { Any::from_ptr(self.py, told.object) };
+            told.is_subscribed = witness::watch(object, &snapshot.changes, number);
+            snapshot.asked.push(number);
+        }
         self.snapshot
     }
 }
