@@ -733,10 +733,11 @@ impl<'py> Builder<'py> {
                     self.tell(node, None);
                 }
             }
-            // SAFETY: a dictionary whose layout is proven.
-            None => unsafe {
-                drop(self.word(self.address(node).cast(), layout::DICT_USED as isize))
-            },
+            None => {
+                let object = self.address(node);
+                // SAFETY: a dictionary whose layout is proven.
+                unsafe { self.word(object.cast(), layout::DICT_USED as isize) };
+            }
         }
         Ok(())
     }
