@@ -1,4 +1,4 @@
-"""Runs the workers one after the other and writes `bench/results.md` (or `bench/results-3.12.md`)."""
+"""Runs the workers one after the other and writes `bench/results.md` (3.12: `results-3.12.md`)."""
 
 from __future__ import annotations
 
