@@ -35,6 +35,7 @@ use crate::profit::Estimate;
 use crate::recorder::{self, GraphBreak, record};
 use crate::resume::point::Points;
 use crate::resume::session::{Brought, Root, Session};
+use crate::rollback;
 use crate::stance::{self, Stance};
 
 mod failing;
@@ -493,6 +494,24 @@ impl Compiled {
         continued.result
     }
 
+    /// The state of the process or the thread is against recording: the call runs natively, and so may those behind it.
+    fn refuse<'py>(
+        this: &Bound<'py, Self>,
+        reason: Reason,
+        detail: &str,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Object<'py>> {
+        let (py, own) = (this.py(), this.get());
+        let stop = Break { detail: detail.into(), ..Break::new(reason) };
+        if own.fullgraph {
+            return Err(graph_break_error(py, &stop));
+        }
+        lock(&own.state).reason = Some(stop.to_string());
+        own.tire(None, u32::MAX);
+        own.run_natively(py, args, kwargs)
+    }
+
     /// No entry fits: records the call, unless something speaks against it.
     fn miss<'py>(
         this: &Bound<'py, Self>,
@@ -513,14 +532,13 @@ impl Compiled {
             Err(escape) => return Self::escape(this, escape, args, kwargs),
         };
         if let Some(mode) = foreign_mode(&global) {
-            let stop = Break { detail: mode.into(), ..Break::new(Reason::ForeignMode) };
-            if own.fullgraph {
-                return Err(graph_break_error(py, &stop));
-            }
-            lock(&own.state).reason = Some(stop.to_string());
-            own.tire(None, u32::MAX);
-            return own.run_natively(py, args, kwargs);
+            return Self::refuse(this, Reason::ForeignMode, mode, args, kwargs);
         }
+        let generators = match contain(py, || rollback::generators(py)) {
+            Ok(Some(generators)) => generators,
+            Ok(None) => return Self::refuse(this, Reason::UntoldGenerator, "", args, kwargs),
+            Err(escape) => return Self::escape(this, escape, args, kwargs),
+        };
         if stance::get(py) == Stance::FailOnRecompile {
             return Err(recompile_error(this, &failures));
         }
@@ -564,6 +582,7 @@ impl Compiled {
                 args.as_any().as_borrowed(),
                 kwargs_any,
                 global,
+                generators,
                 session.clone(),
                 policy,
             )

@@ -215,7 +215,10 @@ impl Entry {
         let traced = &self.traced;
         let saved = match traced.generators.as_slice() {
             [] => Vec::new(),
-            generators => rollback::save(py, generators)?,
+            generators => match rollback::save(py, generators)? {
+                Some(saved) => saved,
+                None => return Err(Replay::Restart(UNTOLD).into()),
+            },
         };
         let undo = self.undo(py);
         let first = if self.is_proven.load(Relaxed) { None } else { undo.of_the_first() };
@@ -376,6 +379,9 @@ fn is_for_want_of_memory(py: Python<'_>, error: &PyErr) -> bool {
 
 /// Why a replay that draws random numbers doesn't.
 const DRAWN: &str = "another thread has drawn a random number";
+
+/// Why one that draws PyTorch's doesn't.
+const UNTOLD: &str = "a random generator doesn't tell its state";
 
 /// What runs a graph.
 enum Run<'e, 'a> {

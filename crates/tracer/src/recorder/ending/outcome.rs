@@ -31,7 +31,7 @@ use crate::recorder::numbers::symbols::PlainLists;
 use crate::recorder::{Recorder, Recording, mode};
 use crate::resume::point::{Waiting, slots};
 use crate::resume::session::Session;
-use crate::rollback;
+use crate::rollback::Generators;
 use crate::trace::{Broken, Ending, FrameRecipe, Raised, Traced};
 
 /// How the recorded program ends or stands still.
@@ -66,7 +66,7 @@ impl Standing<'_> {
 }
 
 /// Records a call of a Python function: executes it, once, and returns its result; what was
-/// recorded goes to the session. `global` is the state at entry.
+/// recorded goes to the session. `global` and `generators` are the state at entry.
 ///
 /// # Errors
 /// If the tables that recording needs can't be built.
@@ -75,6 +75,7 @@ pub fn record<'py>(
     args: Borrowed<'_, 'py>,
     kwargs: Option<Borrowed<'_, 'py>>,
     global: Arc<GlobalState>,
+    generators: Generators,
     session: Rc<Session>,
     policy: Policy,
 ) -> PyResult<Result<Object<'py>>> {
@@ -90,7 +91,7 @@ pub fn record<'py>(
         let source = state.sources.intern(Source::GlobalState);
         state.guard(source, GuardKind::GlobalState(global));
     }
-    *recorder.generators.borrow_mut() = rollback::generators(py)?;
+    *recorder.generators.borrow_mut() = generators;
     *recorder.selected.borrow_mut() = accelerator::selected_at_entry(py)?;
     *recorder.gc.borrow_mut() = Some(WithoutGc::new(py));
     recorder.session.begins();
