@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -405,3 +405,34 @@ assert not asked, asked
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def clones(call: Callable[[], Any]) -> int:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        call()
+    return sum(event.count for event in profiler.key_averages() if event.key == "aten::clone")
+
+
+@pytest.mark.parametrize("may_raise", [False, True])
+def test_copies_while_a_graph_is_captured(accelerator: Accelerator, may_raise: bool) -> None:
+    """A replay makes none: they would be part of the graph. One that needs them runs natively."""
+    capturing = False
+    accelerator.is_current_stream_capturing = lambda: capturing  # type: ignore[attr-defined]
+
+    def writes(x: Tensor, m: Tensor) -> Tensor:
+        x.mul_(2)
+        return (torch.linalg.cholesky(m) if may_raise else m) + x[0]
+
+    with _testing.accelerator("meta", accelerator):
+        for is_first in (True, False):
+            compiled = api.compile(writes)
+            x, m = torch.ones(3), torch.eye(2)
+            for _ in range(1 if is_first else 3):
+                compiled(x, m)
+            capturing = True
+            before, hits = x.clone(), api.hits(compiled)
+            assert clones(lambda: compiled(x, m)) == 0
+            assert torch.equal(x, before * 2)
+            capturing = False
+            assert api.hits(compiled) == hits + (not may_raise)  # type: ignore[operator]
+            assert clones(lambda: compiled(x, m)) == may_raise

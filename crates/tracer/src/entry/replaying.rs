@@ -17,6 +17,7 @@ use stator_graph::{Arg, Graph, NodeId, Value};
 use super::emissions;
 use super::taken_back::{Before, Done, Ended};
 use super::{Entry, FrameState, Replay, State};
+use crate::accelerator;
 use crate::check::Resolved;
 use crate::effects;
 use crate::emission::Emission;
@@ -222,6 +223,13 @@ impl Entry {
         };
         let undo = self.undo(py);
         let first = if self.is_proven.load(Relaxed) { None } else { undo.of_the_first() };
+        // What is copied while a graph is captured would be copied by the graph, each time.
+        let copies = undo.copies() || first.as_ref().is_some_and(undo::Plan::copies);
+        let is_captured = copies && accelerator::is_capturing(py)?.unwrap_or(false);
+        if is_captured && undo.copies() {
+            return Err(Replay::Restart("copies of what it writes would be captured").into());
+        }
+        let first = first.filter(|_| !is_captured);
         // Where the copies can't be made, a first replay is as the others.
         let first = first.and_then(|plan| Some((plan.save(py, inputs).ok()?, plan)));
         let (copies, first) = match first {
