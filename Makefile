@@ -53,6 +53,14 @@ test-rust: $(VENV)/installed
 test-cpython: $(VENV)/built
 	$(BIN)/python tools/test_cpython.py
 
+# On a machine with a GPU: docs/gpu.md. Elsewhere a part of it is skipped, and the rest is a dry run.
+.PHONY: test-cuda bench-cuda
+test-cuda: $(VENV)/built
+	$(BIN)/python -m pytest -q tests/cuda tests/soundness/reads/test_accelerator.py
+
+bench-cuda: $(VENV)/built
+	$(BIN)/python -m bench.gpu
+
 .PHONY: test-cpython-fast
 test-cpython-fast: $(VENV)/built
 	$(BIN)/python tools/test_cpython.py --fast
