@@ -19,7 +19,7 @@ use stator_faults::{self as faults, Escape, Stage, contain, contain_call};
 use crate::bind::Signature;
 use crate::breaks::{Break, Place, Reason};
 use crate::budget::Budget;
-use crate::check::{Failure, Resolved, foreign_mode, read_global_state};
+use crate::check::{Failure, Resolved};
 use crate::clock;
 use crate::compiling::{self, Answering, Native};
 use crate::disabled::is_in_disabled;
@@ -35,11 +35,11 @@ use crate::profit::Estimate;
 use crate::recorder::{self, GraphBreak, record};
 use crate::resume::point::Points;
 use crate::resume::session::{Brought, Root, Session};
-use crate::rollback;
 use crate::stance::{self, Stance};
 
 mod failing;
 mod lookup;
+mod refusing;
 mod reports;
 mod resting;
 mod stats;
@@ -47,6 +47,7 @@ mod unknown_torch;
 mod weighing;
 
 use lookup::Found;
+use refusing::state_at_entry;
 use reports::{
     break_report, location, log_bytecode, log_entry, mark_error, name, recompile_error,
     recompile_report,
@@ -494,24 +495,6 @@ impl Compiled {
         continued.result
     }
 
-    /// The state of the process or the thread is against recording: the call runs natively, and so may those behind it.
-    fn refuse<'py>(
-        this: &Bound<'py, Self>,
-        reason: Reason,
-        detail: &str,
-        args: &Bound<'py, PyTuple>,
-        kwargs: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Object<'py>> {
-        let (py, own) = (this.py(), this.get());
-        let stop = Break { detail: detail.into(), ..Break::new(reason) };
-        if own.fullgraph {
-            return Err(graph_break_error(py, &stop));
-        }
-        lock(&own.state).reason = Some(stop.to_string());
-        own.tire(None, u32::MAX);
-        own.run_natively(py, args, kwargs)
-    }
-
     /// No entry fits: records the call, unless something speaks against it.
     fn miss<'py>(
         this: &Bound<'py, Self>,
@@ -527,16 +510,9 @@ impl Compiled {
             return own.run_unfit(py, args, kwargs, false);
         }
         let function = own.function.bind(py);
-        let global = match contain(py, || read_global_state(py)) {
-            Ok(global) => global,
-            Err(escape) => return Self::escape(this, escape, args, kwargs),
-        };
-        if let Some(mode) = foreign_mode(&global) {
-            return Self::refuse(this, Reason::ForeignMode, mode, args, kwargs);
-        }
-        let generators = match contain(py, || rollback::generators(py)) {
-            Ok(Some(generators)) => generators,
-            Ok(None) => return Self::refuse(this, Reason::UntoldGenerator, "", args, kwargs),
+        let (global, generators) = match contain(py, || state_at_entry(py)) {
+            Ok(Ok(state)) => state,
+            Ok(Err(stop)) => return own.refuse(py, &stop, args, kwargs),
             Err(escape) => return Self::escape(this, escape, args, kwargs),
         };
         if stance::get(py) == Stance::FailOnRecompile {
