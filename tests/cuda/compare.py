@@ -49,6 +49,9 @@ def observe(world: World) -> list[str]:
     """One call: its result or exception, and all that it may have written."""
     try:
         outcome = {"result": world["fn"](*world["args"])}
+    except torch.OutOfMemoryError as error:
+        # Its text tells how much is taken at that moment, in megabytes.
+        outcome = {"error": str(error).split(".")[0]}
     except Exception as error:
         outcome = {"error": error}
     if torch.cuda.is_initialized():

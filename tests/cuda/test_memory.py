@@ -14,6 +14,8 @@ import torch
 from differential.support import api
 from torch import Tensor, nn
 
+import stator
+
 from .compare import CALLS, World, same
 
 HUGE = 2**50
@@ -175,3 +177,49 @@ def test_the_most_that_is_taken(cuda: str) -> None:
     plain = peak(fn)
     for _ in range(CALLS):
         assert peak(compiled) <= plain
+
+
+ROWS = 4099
+"""No other tensor has so many."""
+
+
+def alive() -> int:
+    tensors = [it for it in gc.get_objects() if issubclass(type(it), Tensor)]
+    return sum(tensor.shape[:1] == (ROWS,) for tensor in tensors)
+
+
+def test_locals_live_as_long(device: str) -> None:
+    """What another stream may still read isn't freed sooner than plain Python frees it: a local is there at each
+    break, and in the traces behind it, though nothing reads it any more."""
+    seen: list[int] = []
+
+    @torch.library.custom_op(f"stator_cuda_{device}::look", mutates_args=())
+    def look(x: Tensor) -> Tensor:
+        seen.append(alive())
+        return x.new_zeros(())
+
+    look.register_fake(lambda x: x.new_empty(()))
+
+    def switch() -> None:
+        seen.append(alive())
+
+    api_switch = switch if api.PLAIN else stator.disable(switch)
+
+    def fn(x: Tensor) -> Any:
+        y = x * 2
+        api_switch()
+        z = y + 1
+        api_switch()
+        others = [x * factor for factor in (3, 4)]
+        looked = look(others[0])
+        api_switch()
+        return z + others[1], looked
+
+    x = torch.ones(ROWS, device=device)
+    fn(x)
+    expected, compiled = list(seen), api.compile(fn)
+    for _ in range(CALLS + 1):
+        seen.clear()
+        compiled(x)
+        assert seen == expected
+    assert api.PLAIN or api.hits(compiled) > 0

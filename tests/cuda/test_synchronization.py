@@ -85,10 +85,12 @@ def test_waits(fn: Callable[..., Any], device: str) -> None:
         found = waits(lambda: compiled(model, x), device)
         assert found <= plain, f"call {call}: {found - plain} beyond plain Python's"
     if fn in (straight, draws):
-        assert not plain
+        # The profiler itself waits when it ends.
+        assert plain <= waits(lambda: None, device)
         assert api.PLAIN or api.hits(compiled) == CALLS - 1
     else:
-        assert plain or fn is trains, "the test counts nothing"
+        others = plain - waits(lambda: None, device)
+        assert others or fn is trains, "the test counts nothing"
 
 
 def test_what_is_never_waited_for(cuda: str) -> None:

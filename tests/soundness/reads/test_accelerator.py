@@ -408,7 +408,8 @@ assert not asked, asked
 
 
 def clones(call: Callable[[], Any]) -> int:
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=activities, acc_events=True) as profiler:
         call()
     return sum(event.count for event in profiler.key_averages() if event.key == "aten::clone")
 
@@ -436,3 +437,32 @@ def test_copies_while_a_graph_is_captured(accelerator: Accelerator, may_raise: b
             capturing = False
             assert api.hits(compiled) == hits + (not may_raise)  # type: ignore[operator]
             assert clones(lambda: compiled(x, m)) == may_raise
+
+
+def test_autocast_asks_for_bfloat16(
+    accelerator: Accelerator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`torch.autocast("cuda", dtype=torch.bfloat16)` is part of the graph, where there is a device that has it."""
+    major = 9
+    monkeypatch.setattr(torch._C, "_cuda_getDeviceCount", lambda: 1, raising=False)
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", accelerator.current_device, raising=False)
+    monkeypatch.setattr(torch.cuda, "_lazy_init", lambda: None)
+    monkeypatch.setattr(
+        torch.cuda, "get_device_properties", lambda device: SimpleNamespace(major=major)
+    )
+    monkeypatch.setattr(torch.cuda, "_check_bf16_tensor_supported", lambda device: False)
+
+    def fn(x: Tensor) -> Any:
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            y = x + 1, torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
+        return y, torch.is_autocast_enabled("cuda")
+
+    probe = Probe(fn)
+    probe.right(X)
+    probe.steady(X)
+    assert api.breaks(probe.compiled) == 0
+    major, accelerator.device = 7, 1
+    probe.right(X)
+    assert "RuntimeError" in probe.last[0]
+    major, accelerator.device = 9, 0
+    probe.steady(X)
