@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -74,10 +73,7 @@ def run(make: Callable[[], World], changes: Sequence[Change], wrap: Callable[[An
             context = nullcontext()
         with context:
             seen += [observe(world) for _ in range(CALLS)]
-    fn = world["fn"]
-    del world
-    gc.collect()
-    return seen, fn
+    return seen, world["fn"]
 
 
 def same(make: Callable[[], World], *changes: Change, replays: bool | None = True) -> Any:
