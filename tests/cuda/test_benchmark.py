@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from bench import gpu
 from differential.support import api
 
 import stator
+from bench import gpu
 
 
 @pytest.mark.parametrize("task", gpu.TASKS)
