@@ -249,7 +249,8 @@ impl Finish {
                 Ending::Break(Box::new(Broken { frames, handled, raised }))
             }
         };
-        let (effects, ending_last) = finish.effects(py, &ending)?;
+        let (effects, targets) = finish.effects(py)?;
+        let ending_last = finish.ending_last(&ending, &targets);
         let emissions = finish.emissions(py)?;
         let known_lists =
             if emissions.is_empty() { Box::default() } else { finish.known_lists(py) };
@@ -350,12 +351,8 @@ impl Finish {
         self.recipes.push(Recipe::Source(position))
     }
 
-    /// What each part that was written holds at the end, and [`Traced::ending_last`].
-    fn effects(
-        &mut self,
-        py: Python<'_>,
-        ending: &Ending,
-    ) -> Made<(Vec<Store>, Option<Box<[RecipeId]>>)> {
+    /// What each part that was written holds at the end, and the recipes of the objects that were written.
+    fn effects(&mut self, py: Python<'_>) -> Made<(Vec<Store>, FxHashSet<RecipeId>)> {
         let effects = self.state.take_effects(py);
         let mut stores = Vec::with_capacity(effects.len());
         for effect in &effects {
@@ -392,9 +389,18 @@ impl Finish {
             let detail = "an iterator over what the same trace writes, kept in an object";
             return Err((Reason::Result, detail.to_owned()));
         }
+        Ok((stores, written))
+    }
+
+    /// [`Traced::ending_last`].
+    fn ending_last(
+        &self,
+        ending: &Ending,
+        written: &FxHashSet<RecipeId>,
+    ) -> Option<Box<[RecipeId]>> {
         let roots: Vec<RecipeId> = ending.roots().collect();
-        let last = self.recipes.iterate_over(&roots, &written);
-        Ok((stores, last.then(|| self.tokens_made.as_slice().into())))
+        let last = self.recipes.iterate_over(&roots, written);
+        last.then(|| self.tokens_made.as_slice().into())
     }
 
     /// A list of tuples: a method's name and its arguments.
