@@ -53,6 +53,14 @@ test-rust: $(VENV)/installed
 test-cpython: $(VENV)/built
 	$(BIN)/python tools/test_cpython.py
 
+# On a machine with a GPU: docs/gpu.md. Elsewhere a part of it is skipped, and the rest is a dry run.
+.PHONY: test-cuda bench-cuda
+test-cuda: $(VENV)/built
+	$(BIN)/python -m pytest -q tests/cuda tests/soundness/reads/test_accelerator.py
+
+bench-cuda: $(VENV)/built
+	$(BIN)/python -m bench.gpu
+
 .PHONY: test-cpython-fast
 test-cpython-fast: $(VENV)/built
 	$(BIN)/python tools/test_cpython.py --fast
@@ -73,6 +81,7 @@ smoke: $(VENV)/installed $(SOURCES)
 # Ten minutes of programs that nobody wrote, from anywhere: a failure prints its seed and its smallest form.
 fuzz: $(VENV)/built
 	STATOR_FUZZ_SEED=random STATOR_FUZZ_SECONDS=150 $(BIN)/python -m pytest -q -s tests/fuzz -k random
+	STATOR_WITNESS_WRITES=1000000 $(BIN)/python -m pytest -q tests/guards/test_witnesses.py
 
 check: $(VENV)/built
 	cargo fmt --all --check

@@ -1,4 +1,4 @@
-"""Runs the workers one after the other and writes `bench/results.md`."""
+"""Runs the workers one after the other and writes `bench/results.md` (3.12: `results-3.12.md`)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from bench import pages
 from bench.cases import BENCHES, Bench
 from bench.report import Result, report
 
@@ -26,7 +27,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="BENCH")
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=SYSTEMS, metavar="SYSTEM")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds for one worker")
-    parser.add_argument("--output", type=Path, default=ROOT / "bench" / "results.md")
+    parser.add_argument("--output", type=Path, default=pages.page("results"))
     options = parser.parse_args()
 
     results: dict[tuple[str, str], Result] = {}

@@ -26,13 +26,13 @@ import torch
 from torch import Tensor, nn
 
 import stator
+from bench import pages
 from bench.measure import single_threaded
 
 Call = Callable[[], object]
 Maker = Callable[[Callable[[Any], Any]], Call]
 """Given what compiles a function (or leaves it as it is), makes a program."""
 
-PAGE = Path(__file__).resolve().parent / "cliff.md"
 BEFORE = 64
 CALLS = 1000
 BLOCK = 10
@@ -314,7 +314,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="the first generated program")
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--calls", type=int, default=CALLS)
-    parser.add_argument("--output", type=Path, default=PAGE)
+    parser.add_argument("--output", type=Path, default=pages.page("cliff"))
     options = parser.parse_args()
     single_threaded()
     lines = [

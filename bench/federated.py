@@ -22,6 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from bench import pages
+
 ROOT = Path(__file__).resolve().parent.parent
 SYSTEMS = {"stator": "stator.federated", "peer": "federated_language"}
 IMPORT_LIMIT = 0.050
@@ -225,7 +227,7 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.federated", description=__doc__)
     parser.add_argument("--worker", choices=SYSTEMS, help="measure one system, print JSON")
-    parser.add_argument("--output", type=Path, default=ROOT / "bench" / "federated.md")
+    parser.add_argument("--output", type=Path, default=pages.page("federated"))
     options = parser.parse_args()
     if options.worker:
         print(json.dumps(worker(options.worker)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from .generate import Generator
 from .program import Program
@@ -44,7 +45,7 @@ class Effects(Generator):
         kind = self.rng.choice(["set", "deque", "OrderedDict", "list", "closure", "alias"])
         if kind == "set":
             self.sets.append(name)
-            text = f"set({self._leaves()})"
+            text = f"set({self._leaves(self._element)})"
         elif kind == "deque":
             self.queues.append(name)
             length = self.rng.choice(["None", "2", "3"])
@@ -64,8 +65,9 @@ class Effects(Generator):
         self.names.append(name)
         return f"{name} = {text}"
 
-    def _leaves(self) -> str:
-        return "[" + ", ".join(self._leaf() for _ in range(self.rng.randint(0, 4))) + "]"
+    def _leaves(self, leaf: Callable[[], str] | None = None) -> str:
+        leaf = leaf or self._leaf
+        return "[" + ", ".join(leaf() for _ in range(self.rng.randint(0, 4))) + "]"
 
     def _new(self) -> str:
         """A value that a function writes."""
@@ -143,8 +145,15 @@ class Effects(Generator):
             ]
         )
 
+    def _element(self) -> str:
+        """Of a set: where a NaN stands in it depends on its address."""
+        leaf = self._leaf()
+        while "nan" in leaf:
+            leaf = self._leaf()
+        return leaf
+
     def _change_set(self) -> str:
-        s, leaf = self.rng.choice(self.sets or self.names), self._leaf()
+        s, leaf = self.rng.choice(self.sets or self.names), self._element()
         return self.rng.choice(
             [
                 f"{s}.add({leaf})",

@@ -15,6 +15,11 @@ use crate::thread::layout::CFrame;
 pub type EvalFrame =
     unsafe extern "C" fn(*mut PyThreadState, *mut InterpreterFrame, c_int) -> *mut PyObject;
 
+/// `PyDict_WatchCallback`: the event, the dictionary, the key and the new value.
+#[cfg(Py_3_12)]
+pub type DictWatcher =
+    unsafe extern "C" fn(c_int, *mut PyObject, *mut PyObject, *mut PyObject) -> c_int;
+
 /// An opaque `PyInterpreterState`.
 pub type Interpreter = pyo3::ffi::PyInterpreterState;
 
@@ -165,6 +170,15 @@ unsafe extern "C" {
     pub fn _PyErr_FormatFromCause(exc: *mut PyObject, format: *const c_char, ...) -> *mut PyObject;
     #[cfg(Py_3_12)]
     pub fn PyCode_GetCode(code: *mut PyObject) -> *mut PyObject;
+    /// Negative with an exception set if there is no identifier left.
+    #[cfg(Py_3_12)]
+    pub fn PyDict_AddWatcher(callback: Option<DictWatcher>) -> c_int;
+    #[cfg(Py_3_12)]
+    pub fn PyDict_ClearWatcher(watcher: c_int) -> c_int;
+    #[cfg(Py_3_12)]
+    pub fn PyDict_Watch(watcher: c_int, dict: *mut PyObject) -> c_int;
+    #[cfg(Py_3_12)]
+    pub fn PyDict_Unwatch(watcher: c_int, dict: *mut PyObject) -> c_int;
     pub static PyExc_BaseExceptionGroup: *mut PyObject;
     pub static mut PyMethod_Type: PyTypeObject;
     /// Borrowed.

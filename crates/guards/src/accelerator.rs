@@ -14,27 +14,38 @@ pub enum Stream {
     Made,
 }
 
-/// The selected device of an accelerator, and the selected streams of some of its devices.
+/// The selected device of an accelerator, the selected streams of some of its devices, and what else was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accelerator {
     /// Its name as a device type, such as `cuda`.
     pub kind: Text,
-    /// The device that `kind` without an index means.
-    pub device: i64,
+    /// The device that `kind` without an index means; `None`: nothing depends on it.
+    pub device: Option<i64>,
     /// Devices, each with its stream.
     pub streams: Box<[(i64, Stream)]>,
+    /// Whether what the selected stream is given goes to a graph of the accelerator's; `None`: it wasn't asked.
+    pub capturing: Option<bool>,
 }
 
 impl fmt::Display for Accelerator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "torch.device('{}:{}') is selected", self.kind, self.device)?;
+        let mut separator = "";
+        if let Some(device) = self.device {
+            write!(f, "torch.device('{}:{device}') is selected", self.kind)?;
+            separator = ", ";
+        }
         for (device, stream) in &self.streams {
             let stream = match stream {
                 Stream::Default => "the default stream",
                 Stream::Made => "another stream than the default one",
             };
-            write!(f, ", {stream} on device {device}")?;
+            write!(f, "{separator}{stream} on device {device}")?;
+            separator = ", ";
         }
-        Ok(())
+        match self.capturing {
+            Some(true) => write!(f, "{separator}a graph of {} is captured", self.kind),
+            Some(false) => write!(f, "{separator}no graph of {} is captured", self.kind),
+            None => Ok(()),
+        }
     }
 }

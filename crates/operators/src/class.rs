@@ -151,6 +151,10 @@ pub enum Model {
     Draw,
     /// `torch._check_tensor_all` and such.
     Check,
+    /// `torch.cuda.current_device` and such: what the accelerator's selected device decides.
+    SelectedDevice,
+    /// Whether the accelerator's selected stream is captured.
+    Capturing,
     /// `with torch.device(...)` begins.
     DeviceEnter,
     /// It ends.

@@ -59,6 +59,13 @@ pub const STATE: &[Row] = &[
          _is_torch_function_mode_enabled _len_torch_function_stack _len_torch_dispatch_stack \
          _get_cudnn_enabled _get_mkldnn_enabled _get_nnpack_enabled _get_math_sdp_enabled \
          _get_flash_sdp_enabled _get_mem_efficient_sdp_enabled _get_cudnn_sdp_enabled \
+         _get_overrideable_sdp_enabled _get_math_sdp_allow_fp16_bf16_reduction \
+         _get_cudnn_benchmark _get_cudnn_deterministic _get_mkldnn_deterministic \
+         _get_deterministic_algorithms _get_deterministic_algorithms_warn_only \
+         _get_deterministic_fill_uninitialized_memory _get_float32_matmul_precision \
+         _get_cublas_allow_fp16_reduced_precision_reduction \
+         _get_cublas_allow_bf16_reduced_precision_reduction \
+         _get_cublas_allow_fp16_accumulation _get_cpu_allow_fp16_reduced_precision_reduction \
          _is_any_autocast_enabled _get_accelerator \
          _is_fwd_grad_enabled _is_view_replay_enabled _is_multithreading_enabled \
          _log_api_usage_once",
@@ -73,6 +80,20 @@ pub const STATE: &[Row] = &[
         SIZELESS,
     ),
     row("torch.cuda", "is_available device_count", StateRead, NONE),
+    // Of the accelerator: guarded where a trace asks.
+    row(
+        "torch.cuda",
+        "current_device is_bf16_supported get_device_capability",
+        Class::Model(Model::SelectedDevice),
+        NONE,
+    ),
+    row("torch.xpu", "current_device", Class::Model(Model::SelectedDevice), NONE),
+    row(
+        "torch._C",
+        "_cuda_isCurrentStreamCapturing _xpu_isCurrentStreamCapturing",
+        Class::Model(Model::Capturing),
+        NONE,
+    ),
     row("torch.backends.mps", "is_available is_built", StateRead, NONE),
     row("torch.jit", "is_scripting is_tracing", StateRead, NONE),
     row("torch._jit_internal", "is_scripting", StateRead, NONE),

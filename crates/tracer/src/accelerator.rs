@@ -28,6 +28,17 @@ struct Accelerator {
     device: Py<PyAny>,
     /// Gives the selected stream of a device.
     stream: Py<PyAny>,
+    /// Says whether the selected stream is captured, where that can be.
+    capturing: Option<Py<PyAny>>,
+}
+
+/// What a trace has asked of the accelerator, besides having tensors of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asked {
+    /// Which device is selected, or what that one can do.
+    pub device: bool,
+    /// Whether the selected stream is captured, and what the answer was.
+    pub capturing: Option<bool>,
 }
 
 /// What is selected.
@@ -39,6 +50,9 @@ pub struct Selected {
     /// Of each device.
     streams: Vec<i64>,
 }
+
+/// The function of its module that says whether the selected stream is captured.
+const CAPTURING: &str = "is_current_stream_capturing";
 
 /// `None`: it hasn't been looked for. `Some(None)`: there is none.
 static CURRENT: Mutex<Option<Option<Arc<Accelerator>>>> = Mutex::new(None);
@@ -61,9 +75,11 @@ fn find(py: Python<'_>) -> PyResult<Option<Accelerator>> {
         return Ok(None);
     }
     let name: String = device.getattr("type")?.extract()?;
+    let module = torch.getattr(name.as_str())?;
     Ok(Some(Accelerator {
         kind: Device::kind_of(&name),
-        module: torch.getattr(name.as_str())?.unbind(),
+        capturing: module.getattr_opt(CAPTURING)?.map(Bound::unbind),
+        module: module.unbind(),
         device: core.getattr("_accelerator_getDeviceIndex")?.unbind(),
         stream: core.getattr("_accelerator_getStream")?.unbind(),
         name: name.into(),
@@ -71,13 +87,18 @@ fn find(py: Python<'_>) -> PyResult<Option<Accelerator>> {
 }
 
 impl Accelerator {
+    /// Whether it says itself that nothing has started it.
+    fn is_idle(&self, py: Python<'_>) -> PyResult<bool> {
+        let flag = self.module.bind(py).getattr_opt(pyo3::intern!(py, "_initialized"))?;
+        Ok(flag.is_some_and(|flag| flag.is(PyBool::new(py, false))))
+    }
+
     fn is_started(&self, py: Python<'_>) -> PyResult<bool> {
-        let module = self.module.bind(py);
         // Asked first, because `is_initialized` is Python code, which takes what other threads send.
-        let flag = module.getattr_opt(pyo3::intern!(py, "_initialized"))?;
-        if flag.is_some_and(|flag| flag.is(PyBool::new(py, false))) {
+        if self.is_idle(py)? {
             return Ok(false);
         }
+        let module = self.module.bind(py);
         let asks = match module.getattr_opt("is_initialized")? {
             Some(asks) => asks,
             None => module.getattr("is_available")?,
@@ -91,6 +112,14 @@ impl Accelerator {
 
     fn stream(&self, py: Python<'_>, device: i64) -> PyResult<i64> {
         self.stream.bind(py).call1((device,))?.getattr("stream_id")?.extract()
+    }
+
+    /// What isn't started captures nothing.
+    fn is_capturing(&self, py: Python<'_>) -> PyResult<bool> {
+        match &self.capturing {
+            Some(capturing) if !self.is_idle(py)? => capturing.bind(py).call0()?.is_truthy(),
+            _ => Ok(false),
+        }
     }
 
     fn selected(&self, py: Python<'_>) -> PyResult<Selected> {
@@ -135,6 +164,24 @@ pub fn selected_at_entry(py: Python<'_>) -> PyResult<Option<Selected>> {
     })
 }
 
+/// Whether there is an accelerator, and it is started.
+///
+/// # Errors
+/// What PyTorch raises.
+pub fn is_started(py: Python<'_>) -> PyResult<bool> {
+    let _native = Suspended::new(py);
+    current(py).map_or(Ok(false), |accelerator| accelerator.is_started(py))
+}
+
+/// Whether the selected stream is captured; `None` if there is no accelerator.
+///
+/// # Errors
+/// What PyTorch raises.
+pub fn is_capturing(py: Python<'_>) -> PyResult<Option<bool>> {
+    let _native = Suspended::new(py);
+    current(py).map(|accelerator| accelerator.is_capturing(py)).transpose()
+}
+
 /// The accelerator's default generators; none before it is started.
 ///
 /// # Errors
@@ -147,7 +194,7 @@ pub fn generators(py: Python<'_>) -> PyResult<Vec<Object<'_>>> {
     }
 }
 
-/// What a trace with this graph depends on: nothing, unless a tensor of the accelerator's is in it.
+/// What a trace with this graph depends on: nothing, unless a tensor of the accelerator's is in it, or it has asked.
 ///
 /// What only starts while a call is recorded had its defaults selected when that began: nothing in a trace selects
 /// others, because what does that isn't in the table of callables, and ends the trace.
@@ -158,6 +205,7 @@ pub fn guard(
     py: Python<'_>,
     graph: &Graph,
     at_entry: Option<&Selected>,
+    asked: Asked,
 ) -> Result<Option<GuardKind>, String> {
     let Some(accelerator) = current(py) else { return Ok(None) };
     let mut devices: Vec<i64> = graph
@@ -168,14 +216,24 @@ pub fn guard(
         })
         .map(i64::from)
         .collect();
-    if devices.is_empty() {
+    let has_tensors = !devices.is_empty();
+    let capturing = asked.capturing;
+    if !has_tensors && !asked.device && capturing.is_none() {
         return Ok(None);
     }
-    let Some(now) = selected(py).map_err(|error| error.to_string())? else { return Ok(None) };
+    let guarded = |device, streams, kind| {
+        GuardKind::Accelerator(Guarded { kind, device, streams, capturing }.into())
+    };
+    let Some(now) = selected(py).map_err(|error| error.to_string())? else {
+        let kind = accelerator.name.clone();
+        return Ok(capturing.map(|_| guarded(None, Box::default(), kind)));
+    };
     if at_entry.is_some_and(|before| *before != now) {
         return Err(format!("an operation selected another device or stream of {}", now.name));
     }
-    devices.push(now.device);
+    if has_tensors {
+        devices.push(now.device);
+    }
     devices.sort_unstable();
     devices.dedup();
     let stream = |device: i64| {
@@ -183,8 +241,8 @@ pub fn guard(
         Some((device, role(number)))
     };
     let streams = devices.into_iter().filter_map(stream).collect();
-    let guarded = Guarded { kind: now.name, device: now.device, streams };
-    Ok(Some(GuardKind::Accelerator(guarded.into())))
+    let device = (has_tensors || asked.device).then_some(now.device);
+    Ok(Some(guarded(device, streams, now.name)))
 }
 
 /// What a stream is by its number: 0 is the one that a device has from the start.
@@ -205,7 +263,9 @@ pub fn check(py: Python<'_>, guarded: &Guarded) -> Result<(), String> {
         let streams = streams
             .map(|(device, _)| Ok((*device, role(accelerator.stream(py, *device)?))))
             .collect::<PyResult<_>>()?;
-        Ok(Guarded { kind: guarded.kind.clone(), device: accelerator.device(py)?, streams })
+        let device = guarded.device.map(|_| accelerator.device(py)).transpose()?;
+        let capturing = guarded.capturing.map(|_| accelerator.is_capturing(py)).transpose()?;
+        Ok(Guarded { kind: guarded.kind.clone(), device, streams, capturing })
     };
     match read() {
         Ok(found) if found == *guarded => Ok(()),
@@ -216,8 +276,8 @@ pub fn check(py: Python<'_>, guarded: &Guarded) -> Result<(), String> {
 
 /// Puts another accelerator there, whose tensors are those of a device type; without a module, PyTorch's own.
 ///
-/// `module` has `is_initialized()`, `device_count()`, `current_device()`, `current_stream(device)` and
-/// `default_generators`, as `torch.cuda` has.
+/// `module` has `is_initialized()`, `device_count()`, `current_device()`, `current_stream(device)`,
+/// `default_generators` and perhaps `is_current_stream_capturing()`, as `torch.cuda` has.
 #[pyfunction(name = "_set_accelerator", signature = (name=None, module=None))]
 fn set(name: Option<&str>, module: Option<Bound<'_, PyAny>>) -> PyResult<()> {
     let fake = match (name, module) {
@@ -226,6 +286,7 @@ fn set(name: Option<&str>, module: Option<Bound<'_, PyAny>>) -> PyResult<()> {
             kind: Device::kind_of(name),
             device: module.getattr("current_device")?.unbind(),
             stream: module.getattr("current_stream")?.unbind(),
+            capturing: module.getattr_opt(CAPTURING)?.map(Bound::unbind),
             module: module.unbind(),
         }))),
         _ => None,

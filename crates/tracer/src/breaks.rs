@@ -158,6 +158,10 @@ breaks! {
     Lock "SB028" "a lock that a replay cannot hold as the call does"
         "a replay takes its locks before it reads anything and holds them until it has written"
         "let the block under the lock be traced as a whole, or move it out of the compiled function"
+    /// A CUDA graph is being captured.
+    UntoldGenerator "SB029" "a random generator does not tell its state"
+        "a call that is recorded or replayed must be able to put it back; CUDA's generators say nothing while a graph is captured"
+        "nothing needs to be done: calls are replayed again once the graph is captured"
 }
 
 /// One occurrence of a break.

@@ -19,7 +19,7 @@ use stator_faults::{self as faults, Escape, Stage, contain, contain_call};
 use crate::bind::Signature;
 use crate::breaks::{Break, Place, Reason};
 use crate::budget::Budget;
-use crate::check::{Failure, Resolved, foreign_mode, read_global_state};
+use crate::check::{Failure, Resolved};
 use crate::clock;
 use crate::compiling::{self, Answering, Native};
 use crate::disabled::is_in_disabled;
@@ -39,6 +39,7 @@ use crate::stance::{self, Stance};
 
 mod failing;
 mod lookup;
+mod refusing;
 mod reports;
 mod resting;
 mod stats;
@@ -46,6 +47,7 @@ mod unknown_torch;
 mod weighing;
 
 use lookup::Found;
+use refusing::state_at_entry;
 use reports::{
     break_report, location, log_bytecode, log_entry, mark_error, name, recompile_error,
     recompile_report,
@@ -508,19 +510,11 @@ impl Compiled {
             return own.run_unfit(py, args, kwargs, false);
         }
         let function = own.function.bind(py);
-        let global = match contain(py, || read_global_state(py)) {
-            Ok(global) => global,
+        let (global, generators) = match contain(py, || state_at_entry(py)) {
+            Ok(Ok(state)) => state,
+            Ok(Err(stop)) => return own.refuse(py, &stop, args, kwargs),
             Err(escape) => return Self::escape(this, escape, args, kwargs),
         };
-        if let Some(mode) = foreign_mode(&global) {
-            let stop = Break { detail: mode.into(), ..Break::new(Reason::ForeignMode) };
-            if own.fullgraph {
-                return Err(graph_break_error(py, &stop));
-            }
-            lock(&own.state).reason = Some(stop.to_string());
-            own.tire(None, u32::MAX);
-            return own.run_natively(py, args, kwargs);
-        }
         if stance::get(py) == Stance::FailOnRecompile {
             return Err(recompile_error(this, &failures));
         }
@@ -564,6 +558,7 @@ impl Compiled {
                 args.as_any().as_borrowed(),
                 kwargs_any,
                 global,
+                generators,
                 session.clone(),
                 policy,
             )

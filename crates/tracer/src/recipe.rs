@@ -26,7 +26,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{
     PyCFunction, PyDict, PyFrozenSet, PyFunction, PyList, PySet, PyString, PyTuple, PyType,
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use stator_cpython::code::Code;
 use stator_cpython::generator::{self, Place};
@@ -170,8 +170,14 @@ pub enum View {
 }
 
 impl View {
+    /// Whether it has a position.
+    fn is_iterator(self) -> bool {
+        !matches!(self, Self::Keys | Self::Values | Self::Items)
+    }
+
     /// What `object` shows of which container, and how many entries it has passed. `None` for
-    /// other objects, and for iterators that have said that there is no more.
+    /// other objects, for iterators that have said that there is no more, and for those whose container
+    /// has grown or shrunk behind them, which will raise.
     pub fn of<'py>(object: Borrowed<'_, 'py>) -> Option<(Self, Object<'py>, usize)> {
         let py = object.py();
         let view = match object.get_type().name().ok()?.to_str().ok()? {
@@ -189,13 +195,14 @@ impl View {
         let container = referents.get_item(0).ok()?;
         let length = container.len().ok()?;
         let passed = match view {
-            Self::Keys | Self::Values | Self::Items => 0,
+            _ if !view.is_iterator() => 0,
             _ => {
                 if !container.is_instance_of::<PyDict>() && !container.is_instance_of::<PySet>() {
                     return None;
                 }
-                let left: usize = object.call_method0("__length_hint__").ok()?.extract().ok()?;
-                length - left
+                // A list of what a copy of the iterator finds; `__length_hint__` knows of no change.
+                let reduced = object.call_method0("__reduce__").ok()?;
+                length - reduced.get_item(1).ok()?.get_item(0).ok()?.len().ok()?
             }
         };
         Some((view, container, passed))
@@ -435,13 +442,39 @@ impl Recipes {
         roots: &[RecipeId],
         values: &Values<'_, 'py>,
     ) -> PyResult<SmallVec<[Object<'py>; 4]>> {
+        self.rebuilding(py, values).all(roots)
+    }
+
+    /// Makes objects in several steps: what one step has made, the next ones share.
+    pub fn rebuilding<'a, 'py>(
+        &'a self,
+        py: Python<'py>,
+        values: &'a Values<'a, 'py>,
+    ) -> Rebuild<'a, 'py> {
         let made = smallvec::smallvec![None; self.recipes.len()];
-        let mut rebuild = Rebuild { recipes: self, py, values, made, unfilled: VecDeque::new() };
-        let objects = roots.iter().map(|&root| rebuild.make(root)).collect::<PyResult<_>>()?;
-        while let Some(id) = rebuild.unfilled.pop_front() {
-            rebuild.fill(id)?;
+        Rebuild { recipes: self, py, values, made, unfilled: VecDeque::new() }
+    }
+
+    /// Whether an object of `roots` is, or holds, an iterator over one of `containers`: it is made at
+    /// its position, so what it iterates over has to be what it was at the end of the call.
+    pub fn iterate_over(&self, roots: &[RecipeId], containers: &FxHashSet<RecipeId>) -> bool {
+        let mut seen: FxHashSet<RecipeId> = roots.iter().copied().collect();
+        let mut left: Vec<RecipeId> = roots.to_vec();
+        while let Some(id) = left.pop() {
+            let recipe = self.get(id);
+            let iterates = match recipe {
+                Recipe::Reduced { args, .. } => args.iter().any(|arg| containers.contains(arg)),
+                Recipe::View { view, container, .. } => {
+                    view.is_iterator() && containers.contains(container)
+                }
+                _ => false,
+            };
+            if iterates {
+                return true;
+            }
+            left.extend(recipe.parts().recipes.into_iter().filter(|part| seen.insert(*part)));
         }
-        Ok(objects)
+        false
     }
 }
 
@@ -480,7 +513,8 @@ impl GraphOutputs {
     }
 }
 
-struct Rebuild<'a, 'py> {
+/// Objects in the making: [`Recipes::rebuilding`].
+pub struct Rebuild<'a, 'py> {
     recipes: &'a Recipes,
     py: Python<'py>,
     values: &'a Values<'a, 'py>,
@@ -491,6 +525,18 @@ struct Rebuild<'a, 'py> {
 }
 
 impl<'py> Rebuild<'_, 'py> {
+    /// Makes the objects of `roots`, each object once, and what is in them.
+    ///
+    /// # Errors
+    /// As of [`Recipes::rebuild`].
+    pub fn all(&mut self, roots: &[RecipeId]) -> PyResult<SmallVec<[Object<'py>; 4]>> {
+        let objects = roots.iter().map(|&root| self.make(root)).collect::<PyResult<_>>()?;
+        while let Some(id) = self.unfilled.pop_front() {
+            self.fill(id)?;
+        }
+        Ok(objects)
+    }
+
     fn make(&mut self, id: RecipeId) -> PyResult<Object<'py>> {
         if let Some(made) = &self.made[id.0 as usize] {
             return Ok(made.clone());

@@ -5,6 +5,7 @@
 //! guards say what they were at entry. Generators that the recorded call advanced are saved before
 //! each replay. What inputs held is `undo`'s business.
 
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use smallvec::SmallVec;
@@ -21,13 +22,13 @@ use crate::raises::Call;
 /// Random generators with a state of theirs.
 pub type Generators = Vec<(Py<PyAny>, Py<PyAny>)>;
 
-/// PyTorch's default generators and their states; none without PyTorch.
+/// PyTorch's default generators and their states; none without PyTorch. `None`: see [`save`].
 ///
 /// # Errors
 /// What PyTorch raises.
-pub fn generators(py: Python<'_>) -> PyResult<Generators> {
+pub fn generators(py: Python<'_>) -> PyResult<Option<Generators>> {
     if stator_cpython::heap::torch::get(py).is_none() {
-        return Ok(Vec::new());
+        return Ok(Some(Vec::new()));
     }
     static DEFAULT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let default = DEFAULT.get_or_try_init(py, || {
@@ -48,14 +49,18 @@ pub fn started(py: Python<'_>, before: &Generators) -> PyResult<Vec<Py<PyAny>>> 
     Ok(found.into_iter().map(Bound::unbind).collect())
 }
 
-/// The states of generators.
+/// The states of generators. `None`: one of them doesn't tell, as that of a CUDA device while a graph is captured.
 ///
 /// # Errors
-/// What PyTorch raises.
-pub fn save(py: Python<'_>, generators: &[Py<PyAny>]) -> PyResult<Generators> {
+/// What PyTorch raises besides that.
+pub fn save(py: Python<'_>, generators: &[Py<PyAny>]) -> PyResult<Option<Generators>> {
     let save =
         |generator: &Py<PyAny>| Ok((generator.clone_ref(py), state(generator.bind(py))?.unbind()));
-    generators.iter().map(save).collect()
+    match generators.iter().map(save).collect() {
+        Ok(saved) => Ok(Some(saved)),
+        Err(error) if PyErr::is_instance_of::<PyRuntimeError>(&error, py) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// A generator's state. PyTorch makes the object that holds it under the generator's lock: a

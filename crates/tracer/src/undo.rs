@@ -162,6 +162,12 @@ impl Plan {
         Self { may_write, is_too_large, saved: sorted(saved), all: sorted(all) }
     }
 
+    /// Whether data is copied before a replay.
+    #[must_use]
+    pub fn copies(&self) -> bool {
+        self.saved.iter().any(|(_, written)| written.data)
+    }
+
     /// The plan for an entry's first replay, if that is another one: it saves whatever is written. A bug
     /// of Stator's that comes with each replay shows there, and can be taken back.
     #[must_use]

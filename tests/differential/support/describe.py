@@ -136,8 +136,10 @@ class _Walk:
             )
             if on
         ]
+        if value.device.type != "cpu":
+            flags.append(f"device={value.device}")
         if value.device.type == "meta":
-            self.lines.append(f"{head} {' '.join(flags)} meta")
+            self.lines.append(f"{head} {' '.join(flags)}")
             return
         storage = value.untyped_storage()._cdata
         index = self._storages.setdefault(storage, len(self._storages))

@@ -5,7 +5,9 @@ There is none here: tensors on `meta` are taken for its tensors, and a stand-in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -282,3 +284,185 @@ def test_without_one() -> None:
     compiled(X)
     assert api.hits(compiled) == 1
     assert not torch.cuda.is_initialized()
+
+
+def test_a_generator_that_does_not_tell(accelerator: Accelerator) -> None:
+    """As CUDA's while a graph is captured: nothing is recorded, and nothing that draws is replayed."""
+
+    own = torch.Generator()
+
+    class Generator:
+        tells = True
+
+        def get_state(self) -> Tensor:
+            if not Generator.tells:
+                raise RuntimeError("Cannot call CUDAGeneratorImpl::current_seed")
+            return own.get_state()
+
+        def set_state(self, state: Tensor) -> None:
+            own.set_state(state)
+
+    accelerator.default_generators = (Generator(),)  # type: ignore[assignment]
+
+    def kernel(x: Tensor) -> Tensor:
+        return x + torch.rand(3, generator=own)
+
+    name = f"stator_accelerator::draw{next(NAMES)}"
+    draw = torch.library.custom_op(name, kernel, mutates_args=(), schema="(Tensor x) -> Tensor")
+    draw.register_fake(torch.empty_like)
+
+    def draws(x: Tensor) -> Tensor:
+        return draw(x) * 2
+
+    def outcomes(fn: Any) -> list[Any]:
+        own.manual_seed(3)
+        found = []
+        for tells in (False, True, True, True, False, False, True, True):
+            Generator.tells = tells
+            found.append((fn(X), own.get_state()))
+        Generator.tells = True
+        return found
+
+    compiled, plain = api.compile(draws), api.compile(lambda x: x * 2)
+    for ours, expected in zip(outcomes(compiled), outcomes(draws), strict=True):
+        assert all(map(torch.equal, ours, expected))
+    outcomes(plain)
+    # Both are recorded at the second call. What draws nothing is replayed all the time.
+    assert (api.traces(compiled), api.hits(compiled), api.native(compiled)) == (1, 4, 3)
+    assert (api.traces(plain), api.hits(plain), api.native(plain)) == (1, 6, 1)
+    Generator.tells = False
+    with pytest.raises(stator.GraphBreakError, match="a random generator does not tell its state"):
+        api.compile(draws, fullgraph=True)(X)
+    Generator.tells = True
+
+
+def test_asks_which_device(accelerator: Accelerator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the selected device decides is guarded, without a tensor of the accelerator's too."""
+    monkeypatch.setattr(torch.cuda, "_lazy_init", lambda: None)
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", accelerator.current_device, raising=False)
+
+    def fn(x: Tensor) -> Tensor:
+        return x + 1 + torch.cuda.current_device()
+
+    probe = Probe(fn)
+    probe.right(X)
+    probe.steady(X)
+    accelerator.device = 1
+    probe.retraced(X)
+    probe.steady(X)
+    accelerator.streams[0] = 4  # nothing depends on it
+    probe.steady(X)
+    accelerator.device = 0
+    probe.steady(X)
+    guard = "___check_accelerator(torch.device('meta:0') is selected)"
+    assert any(guard in line for one in guards(probe.compiled) for line in one)
+
+
+def test_asks_an_accelerator_that_is_not_started(accelerator: Accelerator) -> None:
+    """The question starts it, or raises: it is asked natively."""
+    accelerator.started = False
+    probe = Probe(lambda x: x + torch.cuda.current_device() if x.shape[0] < 3 else x)
+    probe.right(X)
+    probe.steady(X)
+    for _ in range(3):
+        probe.right(X[:2])
+
+
+def test_asks_for_a_capture(accelerator: Accelerator) -> None:
+    """Steps of optimizers ask whether a graph is captured."""
+    capturing = False
+    accelerator.is_current_stream_capturing = lambda: capturing  # type: ignore[attr-defined]
+    with _testing.accelerator("meta", accelerator):
+        compiled = api.compile(lambda x: x * (2 if torch.cuda.is_current_stream_capturing() else 3))
+        for answer in (False, False, True, True, False, True):
+            capturing = answer
+            assert torch.equal(compiled(X), X * (2 if answer else 3))
+        assert (api.traces(compiled), api.hits(compiled)) == (2, 4)
+        text = [line for one in guards(compiled) for line in one if "accelerator" in line]
+        assert sorted(text) == [
+            "___check_accelerator(a graph of meta is captured)",
+            "___check_accelerator(no graph of meta is captured)",
+        ]
+        accelerator._initialized = False  # type: ignore[attr-defined]
+        assert torch.equal(compiled(X), X * 3), "what isn't started captures nothing"
+
+
+def test_nothing_asks_for_devices() -> None:
+    """To count CUDA's devices makes it unusable in forked children: a program's own business."""
+    program = """
+import torch
+asked = []
+for name in ("_cuda_getDeviceCount", "_cuda_init"):
+    setattr(torch._C, name, lambda name=name: asked.append(name) or 0)
+import stator
+stator.config.skip_unprofitable = False
+optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(3))])
+compiled = stator.compile(lambda x: torch.nn.functional.dropout(x).sin() + 1)
+for _ in range(3):
+    compiled(torch.ones(3))
+assert stator.stats(compiled).hits == 2
+assert not asked, asked
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def clones(call: Callable[[], Any]) -> int:
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=activities, acc_events=True) as profiler:
+        call()
+    return sum(event.count for event in profiler.key_averages() if event.key == "aten::clone")
+
+
+@pytest.mark.parametrize("may_raise", [False, True])
+def test_copies_while_a_graph_is_captured(accelerator: Accelerator, may_raise: bool) -> None:
+    """A replay makes none: they would be part of the graph. One that needs them runs natively."""
+    capturing = False
+    accelerator.is_current_stream_capturing = lambda: capturing  # type: ignore[attr-defined]
+
+    def writes(x: Tensor, m: Tensor) -> Tensor:
+        x.mul_(2)
+        return (torch.linalg.cholesky(m) if may_raise else m) + x[0]
+
+    with _testing.accelerator("meta", accelerator):
+        for is_first in (True, False):
+            compiled = api.compile(writes)
+            x, m = torch.ones(3), torch.eye(2)
+            for _ in range(1 if is_first else 3):
+                compiled(x, m)
+            capturing = True
+            before, hits = x.clone(), api.hits(compiled)
+            assert clones(lambda: compiled(x, m)) == 0
+            assert torch.equal(x, before * 2)
+            capturing = False
+            assert api.hits(compiled) == hits + (not may_raise)  # type: ignore[operator]
+            assert clones(lambda: compiled(x, m)) == may_raise
+
+
+def test_autocast_asks_for_bfloat16(
+    accelerator: Accelerator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`torch.autocast("cuda", dtype=torch.bfloat16)` is part of the graph, where there is a device that has it."""
+    major = 9
+    monkeypatch.setattr(torch._C, "_cuda_getDeviceCount", lambda: 1, raising=False)
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", accelerator.current_device, raising=False)
+    monkeypatch.setattr(torch.cuda, "_lazy_init", lambda: None)
+    monkeypatch.setattr(
+        torch.cuda, "get_device_properties", lambda device: SimpleNamespace(major=major)
+    )
+    monkeypatch.setattr(torch.cuda, "_check_bf16_tensor_supported", lambda device: False)
+
+    def fn(x: Tensor) -> Any:
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            y = x + 1, torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
+        return y, torch.is_autocast_enabled("cuda")
+
+    probe = Probe(fn)
+    probe.right(X)
+    probe.steady(X)
+    assert api.breaks(probe.compiled) == 0
+    major, accelerator.device = 7, 1
+    probe.right(X)
+    assert "RuntimeError" in probe.last[0]
+    major, accelerator.device = 9, 0
+    probe.steady(X)

@@ -62,21 +62,24 @@ pub fn is_ordered_dict(object: Any<'_, '_>) -> bool {
 /// Whether the dictionary's [`version`] tells of every change, from now on.
 #[inline(always)]
 pub fn is_versioned(dict: Any<'_, '_>) -> bool {
-    if layout::DICT_VERSIONS_SOUND {
+    if layout::DICT_VERSIONS_TELL {
         return true;
     }
     // SAFETY: a dictionary. One whose values stand in an object may get a table of its own, never the reverse.
     is_dict(dict) && unsafe { (*dict.as_ptr().cast::<ffi::PyDictObject>()).ma_values.is_null() }
 }
 
-/// The dictionary's version: changes at every change, if it [is versioned](is_versioned), and no two
-/// dictionaries ever share a value. 0, which no dictionary has, if the object isn't one.
+/// What no [`version`] is: nothing tells of the dictionary's changes.
+pub const UNTOLD: u64 = 0;
+
+/// The dictionary's version: changes at every change, and no two dictionaries ever share a value.
+/// [`UNTOLD`] if it [isn't versioned](is_versioned), or the object is no dictionary.
 ///
 /// An `OrderedDict` can be reordered without a new version.
 #[inline(always)]
 pub fn version(dict: Any<'_, '_>) -> u64 {
-    if !is_dict(dict) {
-        return 0;
+    if !is_dict(dict) || !is_versioned(dict) {
+        return UNTOLD;
     }
     // SAFETY: a dictionary.
     unsafe { words::word(dict.as_ptr(), layout::DICT_VERSION) }

@@ -20,9 +20,9 @@ pub const TUPLE_ITEMS: usize = offset_of!(ffi::PyTupleObject, ob_item);
 /// dictionaries share a value.
 #[cfg_attr(Py_3_12, expect(deprecated, reason = "3.12 still counts it"))]
 pub const DICT_VERSION: usize = offset_of!(ffi::PyDictObject, ma_version_tag);
-/// Whether [`DICT_VERSION`] tells of every change. From 3.13 on it doesn't where a dictionary is that of an instance
-/// whose attributes stand in the object itself: writing them leaves it as it is.
-pub const DICT_VERSIONS_SOUND: bool = !cfg!(Py_3_13);
+/// Whether each change of a dictionary changes its version: from 3.13 on it doesn't where a dictionary is
+/// that of an instance whose attributes stand in the object itself, as writing them leaves its version as it is.
+pub const DICT_VERSIONS_TELL: bool = !cfg!(Py_3_13);
 /// Where the first value stands in what `ma_values` of a dictionary points to; from 3.13 on sizes come first.
 pub const DICT_VALUES: usize = if cfg!(Py_3_13) { 8 } else { 0 };
 /// `ma_used` of a dictionary.

@@ -24,6 +24,7 @@ pub mod torch;
 pub mod twister;
 pub mod types;
 pub mod weak;
+pub mod witness;
 mod words;
 
 use std::cell::Cell;
@@ -52,6 +53,7 @@ pub fn prepare(py: Python<'_>) {
     let none = py.None();
     function::Field::PartialFunc.applies(none.bind_borrowed(py));
     container::prepare(py);
+    witness::prepare(py);
     if torch::get(py).is_some() {
         global_state::read(py);
     }

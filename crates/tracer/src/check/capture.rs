@@ -131,7 +131,8 @@ impl Snapshots {
             fast: self.fast,
             walked: self.walked,
             snapshots: self.kept.len(),
-            words: self.kept.first().map_or(0, |entry| entry.snapshot.len()),
+            words: self.kept.first().map_or(0, |entry| entry.snapshot.words()),
+            watched: self.kept.first().map_or((0, 0), |entry| entry.snapshot.watched()),
             unwatchable: self.unwatchable,
         }
     }

@@ -254,6 +254,9 @@ pub struct Report {
     pub snapshots: usize,
     /// Words in the snapshot used last.
     pub words: usize,
+    /// Dictionaries of whose changes CPython tells in the snapshot used last, and those of them that the next check
+    /// looks into all the same.
+    pub watched: (usize, usize),
     /// Why the last attempt to take a snapshot failed.
     pub unwatchable: Option<&'static str>,
 }

@@ -221,6 +221,12 @@ impl GuardSet {
         }
     }
 
+    /// Whether the guards hold, by looking at everything they speak of.
+    fn walks(&self, py: Python<'_>, args: Vec<Bound<'_, PyAny>>) -> PyResult<bool> {
+        let borrowed: Vec<_> = args.iter().map(Bound::as_borrowed).collect();
+        Ok(self.checker()?.check_walking(py, self.facts(), &borrowed))
+    }
+
     /// Nanoseconds per check, the least of several rounds; with `walk`, without snapshots.
     #[pyo3(signature = (args, rounds=20, calls=1000, walk=false))]
     fn time(
@@ -262,6 +268,12 @@ impl GuardSet {
     fn print_guards(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let checker = self.checker()?;
         Ok(self.guards.iter().flat_map(|guard| checker.print(py, &self.sources, guard)).collect())
+    }
+
+    /// Of the snapshot used last: the dictionaries of whose changes CPython tells, and those of them that the next
+    /// check looks into all the same.
+    fn watched(&self) -> PyResult<(usize, usize)> {
+        Ok(self.checker()?.report().watched)
     }
 
     /// (fast, walked, snapshots, words, reason)

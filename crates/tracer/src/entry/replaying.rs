@@ -17,6 +17,7 @@ use stator_graph::{Arg, Graph, NodeId, Value};
 use super::emissions;
 use super::taken_back::{Before, Done, Ended};
 use super::{Entry, FrameState, Replay, State};
+use crate::accelerator;
 use crate::check::Resolved;
 use crate::effects;
 use crate::emission::Emission;
@@ -137,19 +138,29 @@ impl Entry {
         let rebuilt = self.outside(resolved);
         let values = Values { outputs, sources: &rebuilt, objects: &self.traced.objects };
         let stored = self.traced.effects.iter().filter_map(|store| store.value);
-        // What effects write comes first: the ending has as many roots as it needs.
         let stored: SmallVec<[_; 4]> = stored.collect();
         let emitted = self.traced.emissions.iter().flat_map(Emission::roots);
         let before = stored.iter().copied().chain(emitted);
         let mut roots: SmallVec<[_; 8]> = before.collect();
         let before = roots.len();
-        roots.extend(self.traced.ending.roots());
-        let made = self.traced.recipes.rebuild(py, &roots, &values)?;
+        // An iterator has a position in what it iterates over, so that is written first.
+        let last = self.traced.ending_last.as_deref();
+        match last {
+            None => roots.extend(self.traced.ending.roots()),
+            Some(tokens) => roots.extend_from_slice(tokens),
+        }
+        let mut rebuild = self.traced.recipes.rebuilding(py, &values);
+        let mut made = rebuild.all(&roots)?;
         let table = &self.traced.objects;
         let (stores, values) = (&self.traced.effects, &made[..stored.len()]);
         effects::replay(py, stores, &rebuilt, values, table, written, pass)?;
         if before > stored.len() {
             emissions::stage(py, &self.traced, &made[stored.len()..before], staged);
+        }
+        if last.is_some() {
+            made.truncate(before);
+            let roots: SmallVec<[_; 8]> = self.traced.ending.roots().collect();
+            made.extend(rebuild.all(&roots)?);
         }
         Ok(self.end(made.into_iter().skip(before)))
     }
@@ -205,10 +216,20 @@ impl Entry {
         let traced = &self.traced;
         let saved = match traced.generators.as_slice() {
             [] => Vec::new(),
-            generators => rollback::save(py, generators)?,
+            generators => match rollback::save(py, generators)? {
+                Some(saved) => saved,
+                None => return Err(Replay::Restart(UNTOLD).into()),
+            },
         };
         let undo = self.undo(py);
         let first = if self.is_proven.load(Relaxed) { None } else { undo.of_the_first() };
+        // What is copied while a graph is captured would be copied by the graph, each time.
+        let copies = undo.copies() || first.as_ref().is_some_and(undo::Plan::copies);
+        let is_captured = copies && accelerator::is_capturing(py)?.unwrap_or(false);
+        if is_captured && undo.copies() {
+            return Err(Replay::Restart("copies of what it writes would be captured").into());
+        }
+        let first = first.filter(|_| !is_captured);
         // Where the copies can't be made, a first replay is as the others.
         let first = first.and_then(|plan| Some((plan.save(py, inputs).ok()?, plan)));
         let (copies, first) = match first {
@@ -366,6 +387,9 @@ fn is_for_want_of_memory(py: Python<'_>, error: &PyErr) -> bool {
 
 /// Why a replay that draws random numbers doesn't.
 const DRAWN: &str = "another thread has drawn a random number";
+
+/// Why one that draws PyTorch's doesn't.
+const UNTOLD: &str = "a random generator doesn't tell its state";
 
 /// What runs a graph.
 enum Run<'e, 'a> {

@@ -12,13 +12,6 @@ use crate::breaks::Reason;
 /// Owners of operations that are written in Python: each has a row of its own.
 const IN_PYTHON: &[&str] = &["torch", "torch.functional", "torch.nn.functional"];
 
-/// Whether a device's stream is being captured, by the module that says whether there is such a device.
-/// Without one it never is. With one the answer changes, and nothing guards it.
-const CAPTURES: &[(&str, &str)] = &[
-    ("torch.cuda", "_cuda_isCurrentStreamCapturing"),
-    ("torch.xpu", "_xpu_isCurrentStreamCapturing"),
-];
-
 /// Adds the rows to the table.
 pub fn add(torch: &Bound<'_, PyModule>, functions: &mut Functions) -> PyResult<()> {
     let py = torch.py();
@@ -67,14 +60,6 @@ pub fn add(torch: &Bound<'_, PyModule>, functions: &mut Functions) -> PyResult<(
                     functions.insert_row(&function, row);
                 }
             }
-        }
-    }
-    for (module, name) in CAPTURES {
-        if let Some(function) = torch.getattr("_C")?.getattr_opt(*name)?
-            && let Some(module) = loaded(py, module)?
-            && !module.call_method0("is_available")?.is_truthy()?
-        {
-            functions.insert(&function, Class::StateRead);
         }
     }
     for name in ["Parameter", "Buffer"] {

@@ -60,6 +60,9 @@ pub struct Traced {
     pub kept: FxHashSet<ObjectId>,
     /// What a replay writes to outside objects, in order.
     pub effects: Vec<Store>,
+    /// Where the end holds an iterator over what the effects write, it is made behind them; but for these
+    /// recipes, which are made before: a token goes back to what its variable holds when it is made.
+    pub ending_last: Option<Box<[RecipeId]>>,
     /// How many nodes the graph had when the first of these, or of the emissions, was noted: what runs before
     /// is all that the program has done up to there.
     pub first_effect: Option<usize>,

@@ -181,6 +181,7 @@ mod tests {
             generators: Vec::new(),
             kept: Default::default(),
             effects: Vec::new(),
+            ending_last: None,
             first_effect: None,
             emissions: Vec::new(),
             known_lists: Box::default(),

@@ -100,6 +100,8 @@ impl Recorder {
                 self.draw(frame, callable, *generator, args, native)
             }
             (Model::Check, _) => self.check_tensor(call),
+            (Model::SelectedDevice, _) => self.ask_selected_device(call),
+            (Model::Capturing, _) => self.ask_capturing(call),
             (Model::DeviceEnter, [device]) => self.enter_device(frame, *device, native),
             (Model::DeviceExit, _) => self.exit_device(frame, native),
             (Model::LockTake, [lock, blocking]) if self.tries_own_lock(*lock, *blocking) => {

@@ -207,6 +207,9 @@ fn read_globals(frame: &Frame<'_>, known: &ModuleCall) -> Option<Globals> {
         namespace = heap::instance_dict(module.as_borrowed())?;
         namespaces.push(namespace.clone());
     }
+    if !namespaces.iter().all(|it| dict::is_versioned(it.as_borrowed())) {
+        return None;
+    }
     let function = heap::dict_get(namespace.as_borrowed(), function.bind_borrowed(py))?;
     let is_tracing = {
         let _native = Suspended::new(py);

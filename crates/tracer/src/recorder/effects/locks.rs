@@ -6,6 +6,7 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, ops};
 use stator_guards::SourceId;
 
+use crate::accelerator::Asked;
 use crate::breaks::{Break, Reason};
 use crate::draws::Draws;
 use crate::locks;
@@ -24,6 +25,8 @@ pub struct Claims {
     pub devices: Vec<Option<Spot>>,
     /// The random generator that the trace draws from, and what it draws.
     pub draws: Option<(Py<PyAny>, Draws)>,
+    /// What it has asked of the accelerator.
+    pub asked: Asked,
 }
 
 /// A lock from outside that the trace has taken.

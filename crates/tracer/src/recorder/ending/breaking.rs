@@ -328,6 +328,7 @@ impl Recorder {
         self.check_blocks(&state)?;
         let handled = handled_beyond(py, self.handled_at_entry);
         let spots: Vec<_> = state.emissions.iter().map(|emitted| emitted.spot).collect();
+        let asked = state.claims.asked;
         if self.point.borrow().is_none() {
             Room::remember(self.root, &state);
         }
@@ -342,7 +343,7 @@ impl Recorder {
             withs.iter().map(|(code, unit)| (code.as_ptr() as usize, *unit)).collect();
         drop(withs);
         let selected = self.selected.take();
-        if let Some(kind) = accelerator::guard(py, &traced.graph, selected.as_ref())
+        if let Some(kind) = accelerator::guard(py, &traced.graph, selected.as_ref(), asked)
             .map_err(|detail| (Reason::Unsupported, detail))?
         {
             let source = traced.sources.intern(Source::GlobalState);
@@ -431,7 +432,7 @@ impl Recorder {
         self.suspended.borrow_mut().clear();
         self.raised.borrow_mut().clear();
         if !is_known {
-            *self.generators.borrow_mut() = rollback::generators(py).ok()?;
+            *self.generators.borrow_mut() = rollback::generators(py).ok()??;
             *self.selected.borrow_mut() = accelerator::selected_at_entry(py).ok()?;
         }
         drop(old);

@@ -31,7 +31,7 @@ use crate::recorder::numbers::symbols::PlainLists;
 use crate::recorder::{Recorder, Recording, mode};
 use crate::resume::point::{Waiting, slots};
 use crate::resume::session::Session;
-use crate::rollback;
+use crate::rollback::Generators;
 use crate::trace::{Broken, Ending, FrameRecipe, Raised, Traced};
 
 /// How the recorded program ends or stands still.
@@ -66,7 +66,7 @@ impl Standing<'_> {
 }
 
 /// Records a call of a Python function: executes it, once, and returns its result; what was
-/// recorded goes to the session. `global` is the state at entry.
+/// recorded goes to the session. `global` and `generators` are the state at entry.
 ///
 /// # Errors
 /// If the tables that recording needs can't be built.
@@ -75,6 +75,7 @@ pub fn record<'py>(
     args: Borrowed<'_, 'py>,
     kwargs: Option<Borrowed<'_, 'py>>,
     global: Arc<GlobalState>,
+    generators: Generators,
     session: Rc<Session>,
     policy: Policy,
 ) -> PyResult<Result<Object<'py>>> {
@@ -90,7 +91,7 @@ pub fn record<'py>(
         let source = state.sources.intern(Source::GlobalState);
         state.guard(source, GuardKind::GlobalState(global));
     }
-    *recorder.generators.borrow_mut() = rollback::generators(py)?;
+    *recorder.generators.borrow_mut() = generators;
     *recorder.selected.borrow_mut() = accelerator::selected_at_entry(py)?;
     *recorder.gc.borrow_mut() = Some(WithoutGc::new(py));
     recorder.session.begins();
@@ -202,6 +203,8 @@ pub struct Finish {
     pub(in crate::recorder) raised: Vec<Raised>,
     /// Recipes of instance dictionaries.
     pub(in crate::recorder) instance_dicts: FxHashSet<RecipeId>,
+    /// Recipes of tokens of context variables.
+    pub(in crate::recorder) tokens_made: Vec<RecipeId>,
     pub(in crate::recorder) outputs: GraphOutputs,
     pub(in crate::recorder) rebuilt: Vec<SourceId>,
     pub(in crate::recorder) kept: FxHashSet<ObjectId>,
@@ -228,6 +231,7 @@ impl Finish {
             standing: Vec::new(),
             raised: Vec::new(),
             instance_dicts: FxHashSet::default(),
+            tokens_made: Vec::new(),
             outputs: GraphOutputs::default(),
             rebuilt: Vec::new(),
             kept,
@@ -245,7 +249,8 @@ impl Finish {
                 Ending::Break(Box::new(Broken { frames, handled, raised }))
             }
         };
-        let effects = finish.effects(py)?;
+        let (effects, targets) = finish.effects(py)?;
+        let ending_last = finish.ending_last(&ending, &targets);
         let emissions = finish.emissions(py)?;
         let known_lists =
             if emissions.is_empty() { Box::default() } else { finish.known_lists(py) };
@@ -284,6 +289,7 @@ impl Finish {
             generators: Vec::new(),
             kept,
             effects,
+            ending_last,
             first_effect: state.first_effect,
             emissions,
             known_lists,
@@ -345,8 +351,8 @@ impl Finish {
         self.recipes.push(Recipe::Source(position))
     }
 
-    /// What each part that was written holds at the end.
-    fn effects(&mut self, py: Python<'_>) -> Made<Vec<Store>> {
+    /// What each part that was written holds at the end, and the recipes of the objects that were written.
+    fn effects(&mut self, py: Python<'_>) -> Made<(Vec<Store>, FxHashSet<RecipeId>)> {
         let effects = self.state.take_effects(py);
         let mut stores = Vec::with_capacity(effects.len());
         for effect in &effects {
@@ -375,7 +381,26 @@ impl Finish {
             };
             stores.push(Store { object, part, value, place: effect.place });
         }
-        Ok(stores)
+        let written = effects.iter().map(|effect| effect.object.as_ptr() as usize);
+        let written = written.filter_map(|address| self.made.get(&address).copied()).collect();
+        let stored: Vec<RecipeId> = stores.iter().filter_map(|store| store.value).collect();
+        // A replay makes what it stores before it writes.
+        if self.recipes.iterate_over(&stored, &written) {
+            let detail = "an iterator over what the same trace writes, kept in an object";
+            return Err((Reason::Result, detail.to_owned()));
+        }
+        Ok((stores, written))
+    }
+
+    /// [`Traced::ending_last`].
+    fn ending_last(
+        &self,
+        ending: &Ending,
+        written: &FxHashSet<RecipeId>,
+    ) -> Option<Box<[RecipeId]>> {
+        let roots: Vec<RecipeId> = ending.roots().collect();
+        let last = self.recipes.iterate_over(&roots, written);
+        last.then(|| self.tokens_made.as_slice().into())
     }
 
     /// A list of tuples: a method's name and its arguments.

@@ -80,7 +80,13 @@ impl Finish {
             Some(Origin::Fresh) => {
                 let id = self.recipes.reserve();
                 self.insert(address, id);
-                let recipe = self.fresh(object, kind)?;
+                let recipe = match self.token(object)? {
+                    Some(token) => {
+                        self.tokens_made.push(id);
+                        token
+                    }
+                    None => self.fresh(object, kind)?,
+                };
                 if !self.instance_dicts.contains(&id) {
                     self.recipes.set(id, recipe);
                 }
@@ -210,9 +216,6 @@ impl Finish {
     }
 
     fn fresh(&mut self, object: Borrowed<'_, '_>, kind: Kind) -> Made<Recipe> {
-        if let Some(recipe) = self.token(object)? {
-            return Ok(recipe);
-        }
         let py = object.py();
         let class = object.get_type();
         match kind {

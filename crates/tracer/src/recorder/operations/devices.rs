@@ -1,14 +1,22 @@
+//! Devices that a program selects, or asks about.
+//!
 //! `with torch.device("cpu")`: nothing to do for a replay, which begins with no mode on the stack and makes tensors
 //! there anyway. The recorded call runs under the mode, as plain Python does. Other devices end the trace.
+//!
+//! What is asked of a started accelerator is a constant of the trace, which a guard of its own holds to.
 
 use pyo3::prelude::*;
+use pyo3::types::PyBool;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::thread::Deferred;
 
+use crate::accelerator;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
+use crate::recorder::calls::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 
@@ -50,6 +58,55 @@ impl Recorder {
         });
         let _native = Suspended::new(frame.py());
         native()
+    }
+
+    /// What the selected device of a started accelerator decides. One that isn't started is started by being asked.
+    pub(in crate::recorder) fn ask_selected_device<'py>(
+        &self,
+        call: Call<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        let Call { frame, callable, args, .. } = call;
+        let is_started = accelerator::is_started(frame.py()).unwrap_or(false);
+        let is_plain = args.iter().all(|arg| self.kind(*arg) == Kind::Constant);
+        if !is_started || !is_plain || self.session.program.is_some() {
+            self.stop(frame, Reason::OpaqueCall, heap::callable_name(callable));
+        }
+        let result = {
+            let _native = Suspended::new(frame.py());
+            let _deferred = Deferred::new(frame.py());
+            call.natively()
+        };
+        self.note(frame, |state| {
+            state.claims.asked.device = true;
+            match &result {
+                Ok(value) => match state.kind(value.as_borrowed()) {
+                    Kind::Constant => Ok(()),
+                    Kind::Tuple => state.register(value.as_borrowed()),
+                    _ => Err((Reason::OpaqueCall, heap::name_of(callable))),
+                },
+                Err(_) => Err((Reason::OpaqueCall, heap::name_of(callable))),
+            }
+        });
+        result
+    }
+
+    /// Whether the accelerator's selected stream is captured.
+    pub(in crate::recorder) fn ask_capturing<'py>(
+        &self,
+        call: Call<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        let Call { frame, callable, .. } = call;
+        let found = accelerator::is_capturing(frame.py()).ok().flatten();
+        let Some(found) = found.filter(|_| self.session.program.is_none()) else {
+            self.stop(frame, Reason::OpaqueCall, heap::callable_name(callable));
+            let _native = Suspended::new(frame.py());
+            return call.natively();
+        };
+        self.note(frame, |state| match state.claims.asked.capturing.replace(found) {
+            Some(before) if before != found => Err((Reason::OpaqueCall, heap::name_of(callable))),
+            _ => Ok(()),
+        });
+        Ok(PyBool::new(frame.py(), found).to_owned().into_any())
     }
 
     /// Whether the recorded call runs under the mode of a device.

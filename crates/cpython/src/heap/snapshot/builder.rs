@@ -1,44 +1,4 @@
-//! Snapshots: a state of the heap as a flat array of words to compare.
-//!
-//! A snapshot says: these roots are these objects, and each of these words in memory has this
-//! value. If all agree, every guard that held when the snapshot was taken holds again.
-//!
-//! # Why the reads are allowed
-//!
-//! The words are compared in order, and stop at the first difference. Each word lies in an object
-//! that the words before it prove alive and of the layout assumed:
-//!
-//! * a root is an argument, which the caller holds, or an object of a [`Liveness`], which is alive
-//!   while [`Liveness::is_alive`] (compared first; nothing in a comparison runs Python code, so it
-//!   can't change meanwhile), or an object the snapshot owns;
-//! * any other object is reached from an object already proven: either a word says that a slot of
-//!   that object holds this pointer *now*, and a slot owns what it holds; or the version of a
-//!   dictionary or type says that it's unchanged since its values were recorded;
-//! * before any other word of an object comes its type word (the object's type pointer is the
-//!   recorded one), unless its layout follows from the slot: an instance dictionary is a
-//!   dictionary, and the type of an object of an exact builtin type can't change;
-//! * a type pointer alone doesn't prove the layout, because a heap type's memory can be reused for
-//!   another type. So a heap type is either in the `Liveness`, or its version word follows: versions
-//!   are unique over all types and times.
-//!
-//! # Why agreement means that the guards hold
-//!
-//! Guards speak of what is reachable *now*; they were checked structurally when the snapshot was
-//! taken. Every slot on the way to a guarded object is compared (by value, or through the version
-//! of the dictionary or type it belongs to), so the walk from the roots takes the same pointers.
-//! A pointer may belong to a new object at an old address; that matters in two cases only. An
-//! immutable leaf that was compared by value is owned by the snapshot, so its address isn't reused.
-//! An object that a guard knows by identity is in the `Liveness`. Everything else that a guard says
-//! of an object (type, dictionary, length, elements, metadata) is a word of its own and read anew.
-//!
-//! # Changed dictionaries
-//!
-//! A dictionary's version moves when any of its entries does. Then its guarded keys are looked up
-//! again: the same pointers, of the same types, and the version is refreshed; words of the values
-//! follow in order as always. The same for the guarded names of types that are in the `Liveness`.
-//!
-//! Where a dictionary's version doesn't tell of every change ([`dict::is_versioned`]), its guarded keys are looked
-//! up at each check.
+//! Taking a snapshot: which words say that the state is what it is.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -47,261 +7,17 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use super::address::AddressMap;
-use super::function::Field;
-use super::member::Member;
-use super::tensor::{INLINE_DIMENSIONS, Offsets};
-use super::types::DictPlace;
-use super::weak::Liveness;
-use super::{
-    Any, constant, container, dict, function, layout, member, tensor, torch, types, words,
+use super::asked::Told;
+use super::{Entry, Key, Snapshot, Wanted, Watch, WatchKind, Word};
+use crate::heap::address::AddressMap;
+use crate::heap::function::Field;
+use crate::heap::member::Member;
+use crate::heap::tensor::{INLINE_DIMENSIONS, Offsets};
+use crate::heap::types::DictPlace;
+use crate::heap::weak::Liveness;
+use crate::heap::{
+    Any, constant, container, dict, function, layout, member, tensor, torch, types, witness, words,
 };
-
-/// A word of memory and the value it must have.
-#[derive(Clone, Copy)]
-struct Word {
-    at: *const u64,
-    want: u64,
-}
-
-/// What no version is: where none tells of changes, the dictionary is looked into at each check.
-const UNTOLD: u64 = 0;
-
-/// A word that is a version, and what to look up if it has moved.
-struct Watch {
-    word: usize,
-    /// The dictionary or type; alive when its word is reached.
-    object: *mut ffi::PyObject,
-    /// Its type: what else is compared depends on it (the order of an `OrderedDict`).
-    object_type: usize,
-    entries: Vec<Entry>,
-    /// Of a dictionary: the keys in order, where that is guarded.
-    order: Option<Vec<usize>>,
-    /// Of a dictionary: the number of entries, where that is guarded.
-    length: Option<usize>,
-    kind: WatchKind,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum WatchKind {
-    Dict,
-    /// A type that may be looked into again after it changed.
-    Type,
-    /// A type that is only known by its version.
-    Version,
-}
-
-impl WatchKind {
-    /// Whether the version tells of every change.
-    fn is_told(self, object: Any<'_, '_>) -> bool {
-        self != WatchKind::Dict || dict::is_versioned(object)
-    }
-}
-
-/// What a guarded key or name led to; null where it was absent.
-struct Entry {
-    key: Key,
-    /// Of a `super` lookup: the class it starts behind.
-    after: Option<Key>,
-    value: *mut ffi::PyObject,
-    value_type: *mut ffi::PyTypeObject,
-}
-
-/// A constant, or the address of an object in the `Liveness`.
-enum Key {
-    Constant(Py<PyAny>),
-    Held(usize),
-}
-
-/// Where a wanted object comes from.
-enum Wanted {
-    Argument(usize),
-    Object(*mut ffi::PyObject),
-}
-
-/// The state of the heap that some guards were found to hold in.
-pub struct Snapshot {
-    liveness: Arc<Liveness>,
-    roots: Vec<(usize, *mut ffi::PyObject)>,
-    words: Vec<Word>,
-    /// In the order of their words.
-    watches: Vec<Watch>,
-    wanted: Vec<Wanted>,
-    /// Leaves compared by pointer; keys of guarded orders.
-    owned: Vec<Py<PyAny>>,
-}
-
-// SAFETY: pointers are followed only with the GIL held (every method takes a token).
-unsafe impl Send for Snapshot {}
-// SAFETY: as above.
-unsafe impl Sync for Snapshot {}
-
-impl Snapshot {
-    /// Whether the root arguments are the snapshot's.
-    #[inline]
-    #[must_use]
-    pub fn is_for(&self, args: &[Any<'_, '_>]) -> bool {
-        self.roots
-            .iter()
-            .all(|(index, object)| args.get(*index).is_some_and(|arg| arg.as_ptr() == *object))
-    }
-
-    /// Whether the state is the snapshot's; then appends the wanted objects to `out`.
-    #[inline]
-    pub fn check<'py>(
-        &mut self,
-        py: Python<'py>,
-        args: &[Any<'_, 'py>],
-        out: &mut Vec<Bound<'py, PyAny>>,
-    ) -> bool {
-        if !self.liveness.is_alive() || !self.is_for(args) || !self.words_agree(py) {
-            return false;
-        }
-        out.reserve(self.wanted.len());
-        for wanted in &self.wanted {
-            match wanted {
-                Wanted::Argument(index) => match args.get(*index) {
-                    Some(arg) => out.push((**arg).clone()),
-                    None => return false,
-                },
-                Wanted::Object(object) => {
-                    // SAFETY: every node's pointer was just proven to be held by a slot that was
-                    // proven alive; no Python code has run since.
-                    out.push(unsafe { Bound::from_borrowed_ptr(py, *object) });
-                }
-            }
-        }
-        true
-    }
-
-    #[inline]
-    fn words_agree(&mut self, py: Python<'_>) -> bool {
-        let mut from = 0;
-        loop {
-            // SAFETY: the module's argument: words are read in order, up to the first difference.
-            let found =
-                self.words[from..].iter().position(|word| unsafe { word.at.read() } != word.want);
-            let Some(offset) = found else { return true };
-            if !self.refresh(py, from + offset) {
-                return false;
-            }
-            from += offset + 1;
-        }
-    }
-
-    /// A word has moved: looks again at what it stands for.
-    #[cold]
-    fn refresh(&mut self, py: Python<'_>, word: usize) -> bool {
-        let Ok(found) = self.watches.binary_search_by_key(&word, |watch| watch.word) else {
-            return false;
-        };
-        let watch = &self.watches[found];
-        // SAFETY: the words before this one prove the object alive and a dictionary or type.
-        let object = unsafe { Any::from_ptr(py, watch.object) };
-        let holds = types::address_of(object) == watch.object_type
-            && match watch.kind {
-                WatchKind::Dict => watch.dict_holds(object, &self.liveness),
-                WatchKind::Type => watch.type_holds(object, &self.liveness),
-                WatchKind::Version => false,
-            };
-        if !holds {
-            return false;
-        }
-        // SAFETY: as for the comparison that found this word different.
-        let now = unsafe { self.words[word].at.read() };
-        self.words[word].want = if watch.kind.is_told(object) { now } else { UNTOLD };
-        // A type that CPython gives no version can't be watched.
-        now != 0
-    }
-
-    /// Number of words, for tests and reports.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.words.len()
-    }
-
-    /// Whether there is nothing to compare but roots.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.words.is_empty()
-    }
-}
-
-impl std::fmt::Debug for Snapshot {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Snapshot")
-            .field("roots", &self.roots.len())
-            .field("words", &self.words.len())
-            .field("watches", &self.watches.len())
-            .field("wanted", &self.wanted.len())
-            .field("owned", &self.owned.len())
-            .finish()
-    }
-}
-
-impl Key {
-    fn get<'py>(&self, py: Python<'py>, liveness: &Liveness) -> Option<Bound<'py, PyAny>> {
-        match self {
-            Key::Constant(object) => Some(object.bind(py).clone()),
-            Key::Held(address) => liveness.get(py, *address),
-        }
-    }
-}
-
-impl Entry {
-    fn is(&self, found: Option<&Bound<'_, PyAny>>) -> bool {
-        match found {
-            None => self.value.is_null(),
-            Some(found) => {
-                found.as_ptr() == self.value
-                    && types::address_of(found.as_borrowed()) == self.value_type as usize
-            }
-        }
-    }
-}
-
-impl Watch {
-    fn dict_holds(&self, dict: Any<'_, '_>, liveness: &Liveness) -> bool {
-        let entries = self.entries.iter().all(|entry| {
-            let Some(key) = entry.key.get(dict.py(), liveness) else {
-                return false;
-            };
-            match dict::get(dict, key.as_borrowed()) {
-                dict::Lookup::Found(value) => entry.is(Some(&value)),
-                dict::Lookup::Absent => entry.is(None),
-                dict::Lookup::Refused => false,
-            }
-        });
-        entries
-            && self.length.is_none_or(|length| dict::length(dict) == Some(length))
-            && self.order.as_ref().is_none_or(|order| {
-                dict::keys(dict).is_some_and(|keys| {
-                    keys.len() == order.len()
-                        && keys.iter().zip(order).all(|(key, want)| key.as_ptr() as usize == *want)
-                })
-            })
-    }
-
-    fn type_holds(&self, ty: Any<'_, '_>, liveness: &Liveness) -> bool {
-        let Ok(ty) = ty.cast::<PyType>() else {
-            return false;
-        };
-        let entries = self.entries.iter().all(|entry| {
-            let Some(name) = entry.key.get(ty.py(), liveness) else {
-                return false;
-            };
-            let found = match &entry.after {
-                None => types::lookup(ty, name.as_borrowed()),
-                Some(after) => match after.get(ty.py(), liveness) {
-                    Some(after) => types::lookup_after(ty, after.as_borrowed(), name.as_borrowed()),
-                    None => return false,
-                },
-            };
-            entry.is(found.as_ref())
-        });
-        entries && types::assign_version(ty)
-    }
-}
 
 /// Why a state can't be made a snapshot of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -320,6 +36,8 @@ struct NodeData<'py> {
     layout: bool,
     /// Index of the object's watch, if it's a dictionary or type with one.
     watch: Option<usize>,
+    /// Whether it is a watched dictionary that must be empty.
+    empty: bool,
     /// Whether the words so far say how long the list or tuple is.
     length: bool,
     /// Where the elements of the list are, if the words so far say so.
@@ -335,6 +53,8 @@ pub struct Builder<'py> {
     nodes: Vec<NodeData<'py>>,
     by_address: AddressMap<Node>,
     snapshot: Snapshot,
+    /// Whether dictionaries are watched; else their versions are words.
+    watches: bool,
 }
 
 impl<'py> Builder<'py> {
@@ -345,11 +65,16 @@ impl<'py> Builder<'py> {
             py,
             nodes: Vec::new(),
             by_address: AddressMap::default(),
+            watches: witness::can_watch(),
             snapshot: Snapshot {
                 liveness,
                 roots: Vec::new(),
                 words: Vec::new(),
                 watches: Vec::new(),
+                versions: Vec::new(),
+                told: Vec::new(),
+                asked: Vec::new(),
+                changes: Arc::default(),
                 wanted: Vec::new(),
                 owned: Vec::new(),
             },
@@ -387,7 +112,14 @@ impl<'py> Builder<'py> {
         let next = Node(self.nodes.len());
         let node = *self.by_address.entry(object.as_ptr() as usize).or_insert(next);
         if node == next {
-            self.nodes.push(NodeData { object, layout, watch: None, length: false, items: None });
+            self.nodes.push(NodeData {
+                object,
+                layout,
+                watch: None,
+                empty: false,
+                length: false,
+                items: None,
+            });
         } else {
             self.nodes[node.0].layout |= layout;
         }
@@ -477,7 +209,7 @@ impl<'py> Builder<'py> {
         }
     }
 
-    /// Records a dictionary's version, once, and returns its watch.
+    /// Takes note of a dictionary that may change, once, and returns its watch.
     fn watch_dict(&mut self, node: Node) -> Result<usize> {
         if let Some(watch) = self.nodes[node.0].watch {
             return Ok(watch);
@@ -486,7 +218,29 @@ impl<'py> Builder<'py> {
             return Err(Unwatchable("not a dictionary"));
         }
         self.exact_type(node)?;
-        Ok(self.watch(node, layout::DICT_VERSION, WatchKind::Dict))
+        let watch = self.watch(node, WatchKind::Dict);
+        if self.watches {
+            self.tell(node, Some(watch));
+        } else {
+            self.version_word(node, watch, layout::DICT_VERSION);
+        }
+        Ok(watch)
+    }
+
+    /// A dictionary of whose changes CPython is to tell.
+    fn tell(&mut self, node: Node, watch: Option<usize>) {
+        let object = self.object(node);
+        let told = Told {
+            object: object.as_ptr(),
+            object_type: types::address_of(object),
+            before: self.snapshot.words.len(),
+            watch,
+            version: dict::version(object),
+            is_subscribed: false,
+            changes: 0,
+            calm: 0,
+        };
+        self.snapshot.told.push(told);
     }
 
     fn watch_type(&mut self, node: Node, kind: WatchKind) -> Result<usize> {
@@ -501,14 +255,15 @@ impl<'py> Builder<'py> {
         }
         let kind = if held || !types::is_heap(ty) { WatchKind::Type } else { kind };
         self.exact_type(node)?;
-        Ok(self.watch(node, layout::TYPE_VERSION, kind))
+        let watch = self.watch(node, kind);
+        self.version_word(node, watch, layout::TYPE_VERSION);
+        Ok(watch)
     }
 
-    fn watch(&mut self, node: Node, offset: usize, kind: WatchKind) -> usize {
+    fn watch(&mut self, node: Node, kind: WatchKind) -> usize {
         let object = self.address(node);
-        let (watch, word) = (self.snapshot.watches.len(), self.snapshot.words.len());
+        let watch = self.snapshot.watches.len();
         self.snapshot.watches.push(Watch {
-            word,
             object,
             object_type: types::address_of(self.object(node)),
             entries: Vec::new(),
@@ -516,13 +271,19 @@ impl<'py> Builder<'py> {
             length: None,
             kind,
         });
-        // SAFETY: a dictionary or type whose layout is proven.
-        unsafe { self.word(object.cast(), offset as isize) };
-        if !kind.is_told(self.object(node)) {
-            self.snapshot.words[word].want = UNTOLD;
-        }
         self.nodes[node.0].watch = Some(watch);
         watch
+    }
+
+    fn version_word(&mut self, node: Node, watch: usize, offset: usize) {
+        self.snapshot.versions.push((self.snapshot.words.len(), watch));
+        // SAFETY: a dictionary or type whose layout is proven.
+        unsafe { self.word(self.address(node).cast(), offset as isize) };
+        if !self.snapshot.watches[watch].kind.is_told(self.object(node))
+            && let Some(word) = self.snapshot.words.last_mut()
+        {
+            word.want = dict::UNTOLD;
+        }
     }
 
     /// Records what a key of a dictionary leads to; `None` where it's absent.
@@ -564,7 +325,7 @@ impl<'py> Builder<'py> {
         Ok(())
     }
 
-    /// Records that an object is an empty `dict` or `OrderedDict`: one word, which says so again
+    /// Records that an object is an empty `dict` or `OrderedDict`: one word at most, which says so again
     /// whatever happened to it in between.
     pub fn empty_dict(&mut self, node: Node) -> Result<()> {
         let object = self.object(node);
@@ -572,9 +333,19 @@ impl<'py> Builder<'py> {
             return Err(Unwatchable("not an empty dictionary"));
         }
         self.exact_type(node)?;
-        let object = self.address(node);
-        // SAFETY: a dictionary whose layout is proven.
-        unsafe { self.word(object.cast(), layout::DICT_USED as isize) };
+        match self.nodes[node.0].watch {
+            Some(watch) => self.snapshot.watches[watch].length = Some(0),
+            None if self.watches => {
+                if !std::mem::replace(&mut self.nodes[node.0].empty, true) {
+                    self.tell(node, None);
+                }
+            }
+            None => {
+                let object = self.address(node);
+                // SAFETY: a dictionary whose layout is proven.
+                unsafe { self.word(object.cast(), layout::DICT_USED as isize) };
+            }
+        }
         Ok(())
     }
 
@@ -790,7 +561,14 @@ impl<'py> Builder<'py> {
 
     /// The snapshot.
     #[must_use]
-    pub fn finish(self) -> Snapshot {
+    pub fn finish(mut self) -> Snapshot {
+        let snapshot = &mut self.snapshot;
+        for (told, number) in snapshot.told.iter_mut().zip(0..) {
+            // SAFETY: the node still owns it.
+            let object = unsafe { Any::from_ptr(self.py, told.object) };
+            told.is_subscribed = witness::watch(object, &snapshot.changes, number);
+            snapshot.asked.push(number);
+        }
         self.snapshot
     }
 }
