@@ -8,12 +8,18 @@ fn main() {
     pyo3_build_config::use_pyo3_cfgs();
     let config = pyo3_build_config::get();
     let version = (config.version().major, config.version().minor);
+    if let Some(problem) = unsupported(config) {
+        refuse(&problem);
+    }
     let shim = match version {
         (3, 11) => "shim/v311.c",
         (3, 12) => "shim/v312.c",
         (3, 13) => "shim/v313.c",
-        other => {
-            panic!("Stator supports CPython 3.11, 3.12 and 3.13; this is {}.{}", other.0, other.1)
+        (major, minor) => {
+            let versions = "CPython 3.11, 3.12 and 3.13";
+            refuse(&format!(
+                "Stator evaluates the bytecode of {versions}, and can't be built for {major}.{minor}."
+            ))
         }
     };
     let python = config.executable().expect("PYO3_PYTHON or a Python on the PATH");
@@ -42,6 +48,33 @@ fn main() {
         println!("cargo:rerun-if-changed={path}");
     }
     println!("cargo:rerun-if-env-changed=PYO3_PYTHON");
+}
+
+/// Says why there is nothing to build, without the backtrace of a panic.
+fn refuse(problem: &str) -> ! {
+    eprintln!("{problem}");
+    std::process::exit(1)
+}
+
+/// Why Stator can't be built for an interpreter, whatever its version.
+fn unsupported(config: &pyo3_build_config::InterpreterConfig) -> Option<String> {
+    let is = |key: &str, value: &str| env::var(key).is_ok_and(|found| found == value);
+    let abi = config.target_abi();
+    let implementation = config.implementation().to_string();
+    if implementation != "CPython" {
+        return Some(format!(
+            "Stator takes over CPython's frames, and can't be built for {implementation}."
+        ));
+    }
+    if is("CARGO_CFG_TARGET_OS", "windows") {
+        return Some("Stator takes over frames as CPython has them on Linux and macOS, and can't be built for Windows.".into());
+    }
+    if !is("CARGO_CFG_TARGET_POINTER_WIDTH", "64") {
+        return Some("Stator reads CPython's objects as they are on 64-bit machines, and can't be built for others.".into());
+    }
+    abi.kind().is_free_threaded().then(|| {
+        "Stator relies on the global interpreter lock, and can't be built for a CPython without it.".into()
+    })
 }
 
 /// The directory of `Python.h`, as the interpreter itself reports it.

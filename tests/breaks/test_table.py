@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -156,6 +157,27 @@ def test_a_trace_function() -> None:
     finally:
         sys.settrace(None)
     assert "SB026" in ids(compiled)
+
+
+def test_a_generator_that_does_not_tell() -> None:
+    """SB029: as those of CUDA while a graph is captured."""
+
+    def refuse() -> Tensor:
+        raise RuntimeError("no state while a graph is captured")
+
+    accelerator = SimpleNamespace(
+        is_initialized=lambda: True,
+        device_count=lambda: 1,
+        current_device=lambda: 0,
+        current_stream=lambda _: SimpleNamespace(stream_id=0),
+        default_generators=(SimpleNamespace(get_state=refuse),),
+    )
+    compiled = stator.compile(lambda x: x + 1)
+    with _testing.accelerator("meta", accelerator):
+        for _ in range(3):
+            assert torch.equal(compiled(X), X + 1)
+        assert "SB029" in ids(compiled) and stator.stats(compiled).traces == 0
+    assert torch.equal(compiled(X), X + 1) and stator.stats(compiled).traces == 1
 
 
 def test_an_error_of_stators_own() -> None:

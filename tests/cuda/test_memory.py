@@ -6,7 +6,7 @@ On the CPU the allocator's error stands in, and tensors that are alive for the b
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -107,8 +107,17 @@ def test_no_memory_for_what_was_recorded(cuda: str) -> None:
         torch.cuda.empty_cache()
 
 
+@pytest.fixture(autouse=True)
+def nothing_of_others() -> Iterator[None]:
+    """Hide what earlier tests left from `taken`: their caches may grow and shrink meanwhile."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 def taken(device: str) -> int:
-    """Bytes of the device, or of the tensors that are alive."""
+    """Bytes of the device, or of the tensors that have been made in this test and are alive."""
     gc.collect()
     if device == "cuda":
         torch.cuda.synchronize()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -64,21 +65,27 @@ def test_interrupted(
     compiled, x = api.compile(fn), torch.ones(3, 2)
     for _ in range(3):
         compiled(torch.zeros(()), x)
-    expected, caught = fn(torch.zeros(()), x), 0
+    expected, caught, within = fn(torch.zeros(()), x), 0, 0
+    began = time.perf_counter()
+    for _ in range(5):
+        compiled(torch.zeros(()), x)
+    lasts = (time.perf_counter() - began) / 5
     seen.clear()
     for step in range(60):
         count = torch.zeros(())
         try:
-            signal.setitimer(signal.ITIMER_REAL, 0.0003 + step * 0.0001)
+            signal.setitimer(signal.ITIMER_REAL, lasts * (step + 1) / 50)
             result = compiled(count, x)
             signal.setitimer(signal.ITIMER_REAL, 0)
         except kind as error:
             caught += 1
-            assert traceback.extract_tb(error.__traceback__)[-1].name == "rings"
+            frames = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+            within += "work" in frames
+            assert frames[-1] == "rings"
             assert count.item() in (0, 1)
         else:
             assert torch.equal(result, expected) and count.item() == 1
-    assert seen.count("raised") == caught > 0
+    assert seen.count("raised") == caught >= within > 0
     assert api.PLAIN or api.hits(compiled) >= 2
 
 
