@@ -17,7 +17,7 @@
 //! silence (see [`super::snapshot`]).
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Any;
 
@@ -64,8 +64,9 @@ impl Changes {
 
 #[cfg(not(Py_3_12))]
 mod words_only {
-    use super::{Any, Arc, Changes};
+    use super::{Any, Changes};
     use pyo3::Python;
+    use std::sync::Arc;
 
     /// Nothing to do.
     pub fn prepare(_py: Python<'_>) {}
