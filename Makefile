@@ -91,6 +91,12 @@ check: $(VENV)/built
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_layers.py tests/test_docs.py
 
+# Compiles for aarch64 Linux and macOS, from any machine; it can't run there. Needs rustup, for their standard library.
+.PHONY: check-targets
+check-targets: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --group targets
+	$(BIN)/python -m tools.check_targets
+
 # Rewrites every expected output that a test compares with. Read the diff before committing it.
 bless: $(VENV)/built
 	INSTA_UPDATE=always cargo test --workspace

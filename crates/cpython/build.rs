@@ -22,8 +22,14 @@ fn main() {
             ))
         }
     };
-    let python = config.executable().expect("PYO3_PYTHON or a Python on the PATH");
-    let include = include_dir(python);
+    // Built for another machine, PyO3 asks no interpreter; the headers of this machine's say the same.
+    let named = env::var("PYO3_PYTHON").ok();
+    let Some(python) = config.executable().map(str::to_owned).or(named) else {
+        refuse(
+            "Stator is built with CPython's headers: set PYO3_PYTHON to an interpreter that has them.",
+        )
+    };
+    let include = include_dir(&python);
 
     let mut build = cc::Build::new();
     build.include(&include).include(include.join("internal"));

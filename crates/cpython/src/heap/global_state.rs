@@ -24,13 +24,14 @@
 
 use crate::modules;
 use std::cell::Cell;
-use std::ffi::{CStr, c_void};
+use std::ffi::c_void;
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-use super::torch::{C10, CPU, is_hidden, symbol};
-use super::{dict, words};
+use super::libraries::Library;
+use super::torch::is_hidden;
+use super::{dict, getter, words};
 
 /// Room for the words; the rest stays zero.
 const WORDS: usize = 25;
@@ -126,12 +127,7 @@ impl Reader {
         // SAFETY: accessors without arguments that return references to thread-locals, which stay
         // where they are as long as the thread; `dlsym` of a thread-local gives this thread's.
         let found = unsafe {
-            [
-                (self.autograd_state)(),
-                symbol(C10, c"_ZN3c104impl26raw_local_dispatch_key_setE")?.cast_const(),
-                (self.saved_hooks)(),
-                (self.tracing)(),
-            ]
+            [(self.autograd_state)(), key_sets()?, (self.saved_hooks)(), (self.tracing)()]
         };
         THREAD.set(found);
         Some(found)
@@ -194,34 +190,29 @@ impl Reader {
             (|| {
                 let (flags, precisions) = context()?;
                 Some(Reader {
-                    autograd_state: function(C10, c"_ZN3c1013AutogradState13get_tls_stateEv")?,
-                    saved_hooks: function(
-                        CPU,
-                        c"_ZN2at23SavedTensorDefaultHooks13get_tls_stateEv",
-                    )?,
-                    tracing: function(CPU, c"_ZN5torch3jit6tracer15getTracingStateEv")?,
-                    default_dtype: function(C10, c"_ZN3c1031get_default_dtype_as_scalartypeEv")?,
-                    autocast_dtype: function(
-                        CPU,
-                        c"_ZN2at8autocast18get_autocast_dtypeEN3c1010DeviceTypeE",
-                    )?,
+                    autograd_state: Library::C10
+                        .function(c"_ZN3c1013AutogradState13get_tls_stateEv")?,
+                    saved_hooks: Library::Cpu
+                        .function(c"_ZN2at23SavedTensorDefaultHooks13get_tls_stateEv")?,
+                    tracing: Library::Cpu.function(c"_ZN5torch3jit6tracer15getTracingStateEv")?,
+                    default_dtype: Library::C10
+                        .function(c"_ZN3c1031get_default_dtype_as_scalartypeEv")?,
+                    autocast_dtype: Library::Cpu
+                        .function(c"_ZN2at8autocast18get_autocast_dtypeEN3c1010DeviceTypeE")?,
                     autocast_known,
-                    autocast_cache: function(CPU, c"_ZN2at8autocast25is_autocast_cache_enabledEv")?,
-                    function_modes: function(
-                        CPU,
-                        c"_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv",
-                    )?,
-                    function_switch: function(
-                        CPU,
-                        c"_ZN2at4impl22PythonTorchFunctionTLS18get_disabled_stateEv",
-                    )?,
-                    dispatch_modes: function(
-                        C10,
-                        c"_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv",
-                    )?,
+                    autocast_cache: Library::Cpu
+                        .function(c"_ZN2at8autocast25is_autocast_cache_enabledEv")?,
+                    function_modes: Library::Cpu
+                        .function(c"_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv")?,
+                    function_switch: Library::Cpu
+                        .function(c"_ZN2at4impl22PythonTorchFunctionTLS18get_disabled_stateEv")?,
+                    dispatch_modes: Library::C10
+                        .function(c"_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv")?,
                     anomaly: [
-                        symbol(CPU, c"_ZN5torch8autograd11AnomalyMode8_enabledE")?.cast(),
-                        symbol(CPU, c"_ZN5torch8autograd11AnomalyMode10_check_nanE")?.cast(),
+                        Library::Cpu.symbol(c"_ZN5torch8autograd11AnomalyMode8_enabledE")?.cast(),
+                        Library::Cpu
+                            .symbol(c"_ZN5torch8autograd11AnomalyMode10_check_nanE")?
+                            .cast(),
                     ],
                     forward_ad: forward_ad.unbind(),
                     flags,
@@ -282,13 +273,16 @@ def calibrate(torch, read):
     }
 }
 
-/// # Safety
-/// `F` is the type of a pointer to the function of this name.
-unsafe fn function<F: Copy>(library: &CStr, name: &CStr) -> Option<F> {
-    let found = symbol(library, name)?;
-    assert_eq!(size_of::<F>(), size_of_val(&found));
-    // SAFETY: a function pointer of the same size; its type is the caller's promise.
-    Some(unsafe { std::mem::transmute_copy(&found) })
+/// This thread's key sets. On macOS the variable has no public name, and a function gives it.
+fn key_sets() -> Option<*const c_void> {
+    if let Some(found) = Library::C10.symbol(c"_ZN3c104impl26raw_local_dispatch_key_setE") {
+        return Some(found);
+    }
+    // SAFETY: the compiler's accessor of that variable, which takes nothing and returns its address.
+    let address: AddressOf =
+        unsafe { Library::C10.function(c"_ZTWN3c104impl26raw_local_dispatch_key_setE")? };
+    // SAFETY: as above.
+    Some(unsafe { address() })
 }
 
 type Flags = (*const u64, usize);
@@ -302,8 +296,9 @@ fn context() -> Option<(Flags, Vec<*const u32>)> {
     // than 1 KiB (22 once-flags of 48 bytes lead); the search stops within the library's data.
     // Nodes of the map are (next, key, value, hash) and never move.
     unsafe {
-        let global: AddressOf = function(CPU, c"_ZN2at13globalContextEv")?;
+        let global: AddressOf = Library::Cpu.function(c"_ZN2at13globalContextEv")?;
         let base = global().cast::<u64>();
+        let field = |name| getter::byte_offset(Library::Cpu.symbol(name)?.cast_const().cast());
         let first = field(c"_ZNK2at7Context16userEnabledCuDNNEv")?;
         let last = field(c"_ZNK2at7Context21allowFP16ReductionCPUEv")?;
         let from = first / 8;
@@ -323,28 +318,5 @@ fn context() -> Option<(Flags, Vec<*const u32>)> {
         let complete = precisions.len() as u64 == base.add(map + 3).read();
         (complete && last / 8 < map && FIXED + count + precisions.len().div_ceil(2) <= WORDS)
             .then(|| ((base.add(from), count), precisions))
-    }
-}
-
-/// The offset of the field that a getter of one byte returns, from its machine code.
-fn field(getter: &CStr) -> Option<usize> {
-    #[cfg(target_arch = "x86_64")]
-    {
-        let code = symbol(CPU, getter)?.cast::<u8>();
-        // SAFETY: 12 bytes of a function's code; functions are aligned to 16.
-        let code: [u8; 12] = unsafe { code.cast::<[u8; 12]>().read() };
-        let code = code.strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa]).unwrap_or(&code[..]);
-        // movzx eax, byte ptr [rdi + offset]; ret
-        match code {
-            [0x0f, 0xb6, 0x87, a, b, c, d, 0xc3, ..] => {
-                Some(u32::from_le_bytes([*a, *b, *c, *d]) as usize)
-            }
-            _ => None,
-        }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        let _ = getter;
-        None
     }
 }

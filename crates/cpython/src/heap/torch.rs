@@ -1,27 +1,19 @@
 //! PyTorch as an optional dependency: its libraries' functions, found at first use, and the
 //! offsets of its tensors' fields, found by what Python code sees.
 //!
-//! Nothing is linked. Functions come from the libraries that `import torch` has loaded
-//! (`dlopen` with `RTLD_NOLOAD`); offsets are looked for in probe tensors, whose attributes Python
+//! Functions come from the libraries that `import torch` has loaded ([`super::libraries`]); offsets are looked for in probe tensors, whose attributes Python
 //! tells. What isn't found or doesn't agree is absent, and readers take a slower way.
 
 use crate::modules;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use super::libraries::{self, Library};
 use super::{global_state, tensor, words};
-
-unsafe extern "C" {
-    fn dlopen(name: *const c_char, flags: c_int) -> *mut c_void;
-    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
-}
-
-const RTLD_LAZY: c_int = 1;
-const RTLD_NOLOAD: c_int = 4;
 
 /// What is known of the PyTorch in this process.
 pub struct Torch {
@@ -184,6 +176,7 @@ pub fn constant_type(py: Python<'_>, ty: usize) -> Option<ConstantType> {
 
 impl Torch {
     fn new(py: Python<'_>, torch: &Bound<'_, PyAny>) -> PyResult<Self> {
+        libraries::open(torch)?;
         let c = torch.getattr("_C")?;
         let ty = |name| PyResult::Ok(torch.getattr(name)?.unbind());
         let keys = |names: &[&str]| {
@@ -298,23 +291,6 @@ const UNUSUAL: &[(&str, &str)] = &[
 /// The flags of subclasses of builtin types, which tensors never are.
 const BUILTIN_SUBCLASS: u64 = 0xff << 24;
 
-/// Finds a symbol in a library that is already loaded.
-pub(super) fn symbol(library: &CStr, name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: both are C strings; `RTLD_NOLOAD` only looks libraries up. The handle is never
-    // closed, and neither does Python unload extension modules.
-    unsafe {
-        let handle = dlopen(library.as_ptr(), RTLD_LAZY | RTLD_NOLOAD);
-        if handle.is_null() {
-            return None;
-        }
-        let found = dlsym(handle, name.as_ptr());
-        (!found.is_null()).then_some(found)
-    }
-}
-
-pub(super) const C10: &CStr = c"libc10.so";
-pub(super) const CPU: &CStr = c"libtorch_cpu.so";
-
 impl Functions {
     fn find() -> Option<Self> {
         // SAFETY: the names are those of the C ABI in `torch/csrc/inductor/aoti_torch/c/shim.h`,
@@ -322,13 +298,7 @@ impl Functions {
         // only argument is `this`.
         unsafe {
             Some(Functions {
-                requires_grad: std::mem::transmute::<
-                    *mut c_void,
-                    unsafe extern "C" fn(*const c_void) -> bool,
-                >(symbol(
-                    C10,
-                    c"_ZNK3c1010TensorImpl13requires_gradEv",
-                )?),
+                requires_grad: Library::C10.function(c"_ZNK3c1010TensorImpl13requires_gradEv")?,
                 dtype: getter(c"aoti_torch_get_dtype")?,
                 device_type: getter(c"aoti_torch_get_device_type")?,
                 device_index: getter(c"aoti_torch_get_device_index")?,
@@ -339,9 +309,7 @@ impl Functions {
                 storage_offset: getter(c"aoti_torch_get_storage_offset")?,
                 data_ptr: getter(c"aoti_torch_get_data_ptr")?,
                 storage_size: getter(c"aoti_torch_get_storage_size")?,
-                element_size: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(i32) -> usize>(
-                    symbol(CPU, c"aoti_torch_dtype_element_size")?,
-                ),
+                element_size: Library::Cpu.function(c"aoti_torch_dtype_element_size")?,
             })
         }
     }
@@ -351,5 +319,5 @@ impl Functions {
 /// The function of this name in libtorch_cpu is a `Getter<T>`.
 unsafe fn getter<T>(name: &CStr) -> Option<Getter<T>> {
     // SAFETY: passed on to the caller.
-    symbol(CPU, name).map(|found| unsafe { std::mem::transmute::<*mut c_void, Getter<T>>(found) })
+    unsafe { Library::Cpu.function(name) }
 }
