@@ -4,6 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
+/// The versions that Stator is built for, as `python/stator/_interpreter.py` has them, each with its C shim.
+const SHIMS: &[((u8, u8), &str)] = &[((3, 11), "shim/v311.c"), ((3, 12), "shim/v312.c")];
+
 fn main() {
     pyo3_build_config::use_pyo3_cfgs();
     let config = pyo3_build_config::get();
@@ -11,15 +14,13 @@ fn main() {
     if let Some(problem) = unsupported(config) {
         refuse(&problem);
     }
-    let shim = match version {
-        (3, 11) => "shim/v311.c",
-        (3, 12) => "shim/v312.c",
-        (major, minor) => {
-            let versions = "CPython 3.11 and 3.12";
-            refuse(&format!(
-                "Stator evaluates the bytecode of {versions}, and can't be built for {major}.{minor}."
-            ))
-        }
+    let Some((_, shim)) = SHIMS.iter().find(|(supported, _)| *supported == version) else {
+        let versions: Vec<String> =
+            SHIMS.iter().map(|((major, minor), _)| format!("{major}.{minor}")).collect();
+        let (versions, (major, minor)) = (versions.join(", "), version);
+        refuse(&format!(
+            "Stator evaluates the bytecode of CPython {versions}, and can't be built for {major}.{minor}."
+        ))
     };
     let python = config.executable().expect("PYO3_PYTHON or a Python on the PATH");
     let include = include_dir(python);
