@@ -2,14 +2,16 @@
 
     python -m tools.build_wheels [--out DIST] [--only VERSION ...] [--target FOLDER]
 
-What an earlier run left in the folder is removed first. The exit status is 1 if nothing could be
-built for a version that the command line asks for, or for any version.
+What an earlier run left in the folder is removed first. Paths of this machine (of crates' sources,
+of headers) are shortened in what is built. The exit status is 1 if nothing could be built for a
+version that the command line asks for, or for any version.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -20,7 +22,8 @@ from rich.console import Console
 from tools import interpreters
 
 ROOT = interpreters.ROOT
-TARGET = "target/{version}"
+# Apart from what `make` builds, because of the compilers' options below.
+TARGET = "target/wheels/{version}"
 # They would choose another interpreter or environment than the one asked for.
 OTHERS = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYO3_PYTHON", "PYTHONPATH", "PYTHONHOME", "CARGO_TARGET_DIR")
 
@@ -31,18 +34,23 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, **more}
 
 
+def without_paths() -> dict[str, str]:
+    """Options of both compilers that keep this machine's paths out of messages and symbols."""
+    shortened = {str(Path.home()): "~", str(ROOT): "."}
+    rust = [f"--remap-path-prefix={long}={short}" for long, short in shortened.items()]
+    c = [f"-ffile-prefix-map={long}={short}" for long, short in shortened.items()]
+    return {
+        # With this separator a path may have spaces in it.
+        "CARGO_ENCODED_RUSTFLAGS": "\x1f".join([*os.environ.get("RUSTFLAGS", "").split(), *rust]),
+        "CFLAGS": shlex.join([*shlex.split(os.environ.get("CFLAGS", "")), *c]),
+    }
+
+
 def maturin(*arguments: str | Path, target: Path) -> None:
     """Run the maturin that stands beside this interpreter."""
     command = [sys.executable, "-m", "maturin", *map(str, arguments)]
-    subprocess.run(command, cwd=ROOT, env=environment(CARGO_TARGET_DIR=str(target)), check=True)
-
-
-def target_folder(template: str, version: str) -> Path:
-    """Where cargo builds for a version: what `make` builds is used again."""
-    first = version == interpreters.supported()[0]
-    if template == TARGET and first:
-        return ROOT / "target"
-    return ROOT / template.format(version=version)
+    more = environment(CARGO_TARGET_DIR=str(target), **without_paths())
+    subprocess.run(command, cwd=ROOT, env=more, check=True)
 
 
 def main() -> int:
@@ -69,11 +77,11 @@ def main() -> int:
         maturin(
             *("build", "--release", "--strip", "--locked", "--interpreter", found.path),
             *("--out", out),
-            target=target_folder(options.target, version),
+            target=ROOT / options.target.format(version=version),
         )
         console.print(f"CPython {version}: {time.monotonic() - started:.0f} s, {found.path}")
         built.append(version)
-    maturin("sdist", "--out", out, target=target_folder(options.target, versions[0]))
+    maturin("sdist", "--out", out, target=ROOT / options.target.format(version=versions[0]))
     return 0 if built and (not options.only or built == options.only) else 1
 
 
