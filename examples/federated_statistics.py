@@ -66,7 +66,9 @@ def extremes(readings):
 @fl.federated_computation(fl.FederatedType(EDGES, fl.SERVER), CLIENTS_READINGS)
 def cumulative(edges, readings):
     """How many of all readings are at most each of some values."""
-    return fl.federated_sum(fl.federated_map(counts_up_to, (fl.federated_broadcast(edges), readings)))
+    return fl.federated_sum(
+        fl.federated_map(counts_up_to, (fl.federated_broadcast(edges), readings))
+    )
 
 
 def quantile(share: float, readings: Readings) -> tuple[float, int]:
@@ -85,7 +87,7 @@ def quantile(share: float, readings: Readings) -> tuple[float, int]:
 
 
 def simulate(clients: int) -> Readings:
-    """Temperatures at places that differ in their number of readings, their mean and their spread."""
+    """Temperatures at places that differ in their number, their mean and their spread."""
     random = np.random.default_rng(0)
     return [
         random.normal(15 + 5 * random.standard_normal(), 1 + random.random(), 40 + 15 * client)

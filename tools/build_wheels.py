@@ -25,7 +25,14 @@ ROOT = interpreters.ROOT
 # Apart from what `make` builds, because of the compilers' options below.
 TARGET = "target/wheels/{version}"
 # They would choose another interpreter or environment than the one asked for.
-OTHERS = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYO3_PYTHON", "PYTHONPATH", "PYTHONHOME", "CARGO_TARGET_DIR")
+OTHERS = (
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "PYO3_PYTHON",
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "CARGO_TARGET_DIR",
+)
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -42,6 +49,7 @@ def without_paths() -> dict[str, str]:
     return {
         # With this separator a path may have spaces in it.
         "CARGO_ENCODED_RUSTFLAGS": "\x1f".join([*os.environ.get("RUSTFLAGS", "").split(), *rust]),
+        "CC_SHELL_ESCAPED_FLAGS": "1",
         "CFLAGS": shlex.join([*shlex.split(os.environ.get("CFLAGS", "")), *c]),
     }
 
@@ -50,7 +58,9 @@ def maturin(*arguments: str | Path, target: Path) -> None:
     """Run the maturin that stands beside this interpreter."""
     command = [sys.executable, "-m", "maturin", *map(str, arguments)]
     more = environment(CARGO_TARGET_DIR=str(target), **without_paths())
-    subprocess.run(command, cwd=ROOT, env=more, check=True)
+    done = subprocess.run(command, cwd=ROOT, env=more)
+    if done.returncode:
+        raise SystemExit(f"maturin {arguments[0]} failed: what it printed above says why")
 
 
 def main() -> int:
