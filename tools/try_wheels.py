@@ -280,7 +280,7 @@ def with_torch(fresh: Fresh, wheel: Path, torch: Path) -> str:
     """Reach a PyTorch by path, and run the examples of the page that the wheel carries."""
     (fresh.packages / "torch.pth").write_text(f"{torch}\n")
     fresh.imported("numpy", "torch")
-    blocks = FENCE.findall(metadata(wheel).get_payload())
+    blocks = FENCE.findall(str(metadata(wheel).get_payload()))
     if not blocks:
         raise TrialError("the package's page has no examples")
     check = f"assert stator.__file__.startswith({str(fresh.packages)!r}), stator.__file__"
