@@ -25,6 +25,7 @@ import zipfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from email.message import Message
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -101,9 +102,9 @@ class Trials:
             style = {"ok": "green", "FAILED": "bold red"}.get(outcome.verdict, "yellow")
             last = outcome.notes.strip().splitlines()[-1:] or [""]
             seconds = f"{outcome.seconds:.1f}"
-            table.add_row(
-                outcome.file, outcome.trial, f"[{style}]{outcome.verdict}", seconds, last[0]
-            )
+            # Of a wheel, the tag of its interpreter.
+            file = outcome.file if ".whl" not in outcome.file else outcome.file.split("-")[2]
+            table.add_row(file, outcome.trial, f"[{style}]{outcome.verdict}", seconds, last[0])
         return table
 
 
@@ -206,7 +207,8 @@ def run(command: list[str | Path], folder: Path, timeout: float = TIMEOUT) -> st
     except subprocess.TimeoutExpired as expired:
         raise TrialError(f"takes more than {expired.timeout} s: {command}") from None
     if done.returncode:
-        raise TrialError(f"{done.stdout}\nexit status {done.returncode} of {command[1:3]}")
+        shown = " ".join(map(str, command))
+        raise TrialError(f"{shown}\nends with {done.returncode}:\n{done.stdout}")
     return done.stdout
 
 
@@ -362,7 +364,7 @@ def main() -> int:
         trials.console.print(f"{dist} lacks wheels or the source distribution: run `make wheels`")
         return 1
     for wheel in wheels:
-        trials.run(wheel, "contents", lambda wheel=wheel: looks_right(wheel))  # type: ignore[misc]
+        trials.run(wheel, "contents", partial(looks_right, wheel))
         try_wheel(trials, wheel, wheel, checkout)
     for sdist in () if options.without_sdist else sdists:
         try_sdist(trials, sdist, checkout)
