@@ -126,6 +126,12 @@ def test_the_page_begins_as_the_readme_does() -> None:
     assert FENCE.findall(PAGE.read_text())[0] == FENCE.findall(readme)[0]
 
 
+def test_the_page_installs_this_version() -> None:
+    workspace = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]
+    named = re.findall(r"\bstator-(\d+(?:\.\d+)*)[-.]", PAGE.read_text())
+    assert set(named) == {workspace["package"]["version"]}
+
+
 def test_the_page_names_each_extra() -> None:
     page = PAGE.read_text()
     for extra in PROJECT["optional-dependencies"]:
