@@ -1,21 +1,23 @@
-# Everything a checkout needs, from nothing but Rust, CPython 3.11 to 3.13, pip and a C compiler.
+# Everything a checkout needs, from nothing but Rust, a supported CPython, pip and a C compiler.
 # Each target installs what it uses into .venv, or .venv-3.12 with PYTHON=python3.12; torch (some 5 GB) is
 # downloaded once for each.
 
 PYTHON ?= python3.11
 # What the interpreter says of itself: its name may be any.
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-ifeq ($(filter 3.11 3.12 3.13,$(VERSION)),)
-$(error Stator supports CPython 3.11, 3.12 and 3.13; PYTHON=$(PYTHON) is $(or $(VERSION),not found))
+# Where they are listed: `SUPPORTED = [(3, 11), ...]`.
+SUPPORTED := $(shell sed -n 's/^SUPPORTED = //p' python/stator/_interpreter.py | grep -oE '[0-9]+, [0-9]+' | sed 's/, /./')
+ifeq ($(filter $(SUPPORTED),$(VERSION)),)
+$(error Stator supports these versions of CPython: $(SUPPORTED); PYTHON=$(PYTHON) is $(or $(VERSION),not found))
 endif
-VENV := $(if $(filter 3.11,$(VERSION)),.venv,.venv-$(VERSION))
+VENV := $(if $(filter $(firstword $(SUPPORTED)),$(VERSION)),.venv,.venv-$(VERSION))
 BIN := $(VENV)/bin
 # PyO3 and the C shim are built against this interpreter, and tests written in Rust start it.
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 # maturin itself looks for .venv alone.
 MATURIN := VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet
 # Crates built against one interpreter would be built again for the other.
-ifneq ($(VERSION),3.11)
+ifneq ($(VERSION),$(firstword $(SUPPORTED)))
 export CARGO_TARGET_DIR := $(CURDIR)/target/$(VERSION)
 endif
 SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates -type f \
@@ -28,6 +30,7 @@ demo: $(VENV)/built
 	$(BIN)/python -m examples.demo
 
 demo-federated: $(VENV)/built
+	$(BIN)/python -m examples.federated_statistics
 	$(BIN)/python -m examples.federated_linear_regression
 	$(BIN)/python -m examples.federated_averaging
 
@@ -89,7 +92,14 @@ check: $(VENV)/built
 	$(BIN)/ruff format --check $(STYLED)
 	$(BIN)/ruff check $(STYLED)
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/test_layers.py tests/test_docs.py
+	$(BIN)/python -m pytest -q tests/test_layers.py tests/test_docs.py tests/test_metadata.py
+
+# A wheel for each supported CPython that is at hand, and the source distribution, in dist/; each is tried in a
+# virtual environment of its own. PyTorch is taken from .venv and .venv-3.x, where they are.
+.PHONY: wheels
+wheels: $(VENV)/installed
+	$(BIN)/python -m tools.build_wheels
+	$(BIN)/python -m tools.try_wheels
 
 # Compiles for aarch64 Linux and macOS, from any machine; it can't run there. Needs rustup, for their standard library.
 .PHONY: check-targets
@@ -107,7 +117,7 @@ clean:
 	cargo clean
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis $(VENV)/built
 	find python tests tools examples bench -name __pycache__ -prune -exec rm -rf {} +
-	rm -f python/stator/_stator*.so
+	rm -rf python/stator/_stator*.so dist
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -4,6 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
+/// The versions that Stator is built for, as `python/stator/_interpreter.py` has them, each with its C shim.
+const SHIMS: &[((u8, u8), &str)] =
+    &[((3, 11), "shim/v311.c"), ((3, 12), "shim/v312.c"), ((3, 13), "shim/v313.c")];
+
 fn main() {
     pyo3_build_config::use_pyo3_cfgs();
     let config = pyo3_build_config::get();
@@ -11,16 +15,13 @@ fn main() {
     if let Some(problem) = unsupported(config) {
         refuse(&problem);
     }
-    let shim = match version {
-        (3, 11) => "shim/v311.c",
-        (3, 12) => "shim/v312.c",
-        (3, 13) => "shim/v313.c",
-        (major, minor) => {
-            let versions = "CPython 3.11, 3.12 and 3.13";
-            refuse(&format!(
-                "Stator evaluates the bytecode of {versions}, and can't be built for {major}.{minor}."
-            ))
-        }
+    let Some((_, shim)) = SHIMS.iter().find(|(supported, _)| *supported == version) else {
+        let versions: Vec<String> =
+            SHIMS.iter().map(|((major, minor), _)| format!("{major}.{minor}")).collect();
+        let (versions, (major, minor)) = (versions.join(", "), version);
+        refuse(&format!(
+            "Stator evaluates the bytecode of CPython {versions}, and can't be built for {major}.{minor}."
+        ))
     };
     // Built for another machine, PyO3 asks no interpreter; the headers of this machine's say the same.
     let named = env::var("PYO3_PYTHON").ok();
@@ -50,7 +51,7 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     fs::write(out.join("opcode.rs"), opcode_constants(&header)).expect("OUT_DIR is writable");
 
-    for path in ["build.rs", "shim", "PYO3_PYTHON"] {
+    for path in ["build.rs", "shim"] {
         println!("cargo:rerun-if-changed={path}");
     }
     println!("cargo:rerun-if-env-changed=PYO3_PYTHON");

@@ -1,0 +1,99 @@
+"""Build a wheel for each supported CPython that is at hand, and the source distribution.
+
+    python -m tools.build_wheels [--out DIST] [--only VERSION ...] [--target FOLDER]
+
+What an earlier run left in the folder is removed first. Paths of this machine (of crates' sources,
+of headers) are shortened in what is built. The exit status is 1 if nothing could be built for a
+version that the command line asks for, or for any version.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from tools import interpreters
+
+ROOT = interpreters.ROOT
+# Apart from what `make` builds, because of the compilers' options below.
+TARGET = "target/wheels/{version}"
+# They would choose another interpreter or environment than the one asked for.
+OTHERS = (
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "PYO3_PYTHON",
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "CARGO_TARGET_DIR",
+)
+
+
+def environment(**more: str) -> dict[str, str]:
+    """This process's environment, without what chooses an interpreter."""
+    kept = {name: value for name, value in os.environ.items() if name not in OTHERS}
+    return {**kept, **more}
+
+
+def without_paths() -> dict[str, str]:
+    """Options of both compilers that keep this machine's paths out of messages and symbols."""
+    shortened = {str(Path.home()): "~", str(ROOT): "."}
+    rust = [f"--remap-path-prefix={long}={short}" for long, short in shortened.items()]
+    c = [f"-ffile-prefix-map={long}={short}" for long, short in shortened.items()]
+    return {
+        # With this separator a path may have spaces in it.
+        "CARGO_ENCODED_RUSTFLAGS": "\x1f".join([*os.environ.get("RUSTFLAGS", "").split(), *rust]),
+        "CC_SHELL_ESCAPED_FLAGS": "1",
+        "CFLAGS": shlex.join([*shlex.split(os.environ.get("CFLAGS", "")), *c]),
+    }
+
+
+def maturin(*arguments: str | Path, target: Path) -> None:
+    """Run the maturin that stands beside this interpreter."""
+    command = [sys.executable, "-m", "maturin", *map(str, arguments)]
+    more = environment(CARGO_TARGET_DIR=str(target), **without_paths())
+    done = subprocess.run(command, cwd=ROOT, env=more)
+    if done.returncode:
+        raise SystemExit(f"maturin {arguments[0]} failed: what it printed above says why")
+
+
+def main() -> int:
+    """Build what the command line asks for."""
+    versions = interpreters.supported()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="where they are put")
+    parser.add_argument("--only", nargs="+", choices=versions, help="leave out other versions")
+    parser.add_argument("--target", default=TARGET, help="where cargo builds, with {version} in it")
+    options = parser.parse_args()
+    console = Console()
+
+    out: Path = options.out.resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    for old in (*out.glob("stator-*.whl"), *out.glob("stator-*.tar.gz")):
+        old.unlink()
+    built = []
+    for version in options.only or versions:
+        found = interpreters.find(version)
+        if found.path is None:
+            console.print(f"CPython {version} isn't here: no wheel. {found.refused}".strip())
+            continue
+        started = time.monotonic()
+        maturin(
+            *("build", "--release", "--strip", "--locked", "--interpreter", found.path),
+            *("--out", out),
+            target=ROOT / options.target.format(version=version),
+        )
+        console.print(f"CPython {version}: {time.monotonic() - started:.0f} s, {found.path}")
+        built.append(version)
+    maturin("sdist", "--out", out, target=ROOT / options.target.format(version=versions[0]))
+    return 0 if built and (not options.only or built == options.only) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
