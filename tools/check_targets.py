@@ -1,8 +1,8 @@
-"""Compile Stator, without linking, for machines that this one isn't: `cargo check` for each of their targets.
+"""Compile Stator for machines that this one isn't: `cargo check` for each of their targets.
 
-The C shim is compiled with this machine's CPython headers by zig's C compiler, which brings the C libraries of all
-targets along. Nothing can be run; what a target's own code computes is tested where bytes of it are at hand
-(`crates/cpython/src/heap/getter.rs`).
+The C shim is compiled with this machine's CPython headers by zig's C compiler, which brings the C
+libraries of all targets along. Nothing is run: what a target's own code computes is tested where
+bytes of that target are at hand (`crates/cpython/src/heap/getter.rs`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ exec "{python}" -m ziglang cc -target {target} "$@"
 def check(target: str, folder: Path) -> None:
     """Compile for one target; raises where that fails."""
     compiler = folder / f"cc-{target}"
-    compiler.write_text(COMPILER.format(folder=folder, python=sys.executable, target=TARGETS[target]))
+    compiler.write_text(
+        COMPILER.format(folder=folder, python=sys.executable, target=TARGETS[target])
+    )
     compiler.chmod(0o755)
     environment = {
         **os.environ,
