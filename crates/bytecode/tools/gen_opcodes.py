@@ -264,6 +264,7 @@ def dispatch_file(data):
         "impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {",
         "    /// Executes one instruction.",
         "    #[inline(always)]",
+        "    #[allow(clippy::too_many_lines)] // A line for each opcode.",
         "    #[rustfmt::skip]",
         "    pub(super) fn execute(&mut self, opcode: u8, arg: u32) -> Turn<'py> {",
         "        let index = arg as usize;",

@@ -41,7 +41,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     }
 
     #[inline(always)]
-    pub(super) fn to_bool(&mut self) -> Done {
+    pub(super) fn truth_value(&mut self) -> Done {
         let result = self.truth().map(|truth| self.bool_object(truth));
         Ok(self.run.finish_one(result)?)
     }

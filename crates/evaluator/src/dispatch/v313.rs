@@ -11,6 +11,7 @@ use crate::{Evaluation, Sites};
 impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     /// Executes one instruction.
     #[inline(always)]
+    #[allow(clippy::too_many_lines)] // A line for each opcode.
     #[rustfmt::skip]
     pub(super) fn execute(&mut self, opcode: u8, arg: u32) -> Turn<'py> {
         let index = arg as usize;
@@ -50,7 +51,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
             op::SETUP_ANNOTATIONS => self.setup_annotations(),
             op::STORE_SLICE => self.store_slice(),
             op::STORE_SUBSCR => self.store_subscr(),
-            op::TO_BOOL => self.to_bool(),
+            op::TO_BOOL => self.truth_value(),
             op::UNARY_INVERT => self.unary(UnaryOp::Invert),
             op::UNARY_NEGATIVE => self.unary(UnaryOp::Negative),
             op::UNARY_NOT => self.unary_not(),
