@@ -102,9 +102,12 @@ wheels: $(VENV)/installed
 	$(BIN)/python -m tools.try_wheels
 
 # Compiles for aarch64 Linux and macOS, from any machine; it can't run there. Needs rustup, for their standard library.
-.PHONY: check-targets
-check-targets: $(VENV)/installed
+.PHONY: fetch-targets check-targets
+fetch-targets: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --group targets
+	$(BIN)/python -m tools.check_targets --fetch
+
+check-targets: fetch-targets
 	$(BIN)/python -m tools.check_targets
 
 # Rewrites every expected output that a test compares with. Read the diff before committing it.
