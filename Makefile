@@ -1,6 +1,6 @@
 # Everything a checkout needs, from nothing but Rust, a supported CPython, pip and a C compiler.
-# Each target installs what it uses into .venv, or .venv-3.12 with PYTHON=python3.12; torch (some 5 GB) is
-# downloaded once for each.
+# Each target installs what it uses into .venv, or .venv-3.12 with PYTHON=python3.12, or .venv-torch-2.15.0 with
+# TORCH=2.15.0; torch (some 5 GB) is downloaded once for each.
 
 PYTHON ?= python3.11
 # What the interpreter says of itself: its name may be any.
@@ -10,7 +10,10 @@ SUPPORTED := $(shell sed -n 's/^SUPPORTED = //p' python/stator/_interpreter.py |
 ifeq ($(filter $(SUPPORTED),$(VERSION)),)
 $(error Stator supports these versions of CPython: $(SUPPORTED); PYTHON=$(PYTHON) is $(or $(VERSION),not found))
 endif
-VENV := $(if $(filter $(firstword $(SUPPORTED)),$(VERSION)),.venv,.venv-$(VERSION))
+# Another PyTorch than the one Stator is developed with.
+TORCH ?=
+PLAIN := .venv$(if $(filter $(firstword $(SUPPORTED)),$(VERSION)),,-$(VERSION))
+VENV := $(PLAIN)$(if $(TORCH),-torch-$(TORCH))
 BIN := $(VENV)/bin
 # PyO3 and the C shim are built against this interpreter, and tests written in Rust start it.
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
@@ -73,12 +76,13 @@ test-python: $(VENV)/built
 
 # What continuous integration runs of the versions that it doesn't run in full, built without the optimizer's
 # last passes: the evaluator, programs of each kind recorded and replayed, guards, watchers, federated programs.
+# Environments of one CPython share what is built.
 SMOKE := tests/test_evaluator.py tests/differential tests/guards tests/breaks/test_breaks.py \
 	tests/soundness/reads tests/dynamic/test_programs.py tests/test_watched.py tests/federated/test_tracing_differential.py
 .PHONY: smoke
 smoke: $(VENV)/installed $(SOURCES)
 	$(MATURIN)
-	rm -f $(VENV)/built
+	rm -f $(PLAIN)/built $(PLAIN)-torch-*/built
 	$(BIN)/python -m pytest -q $(SMOKE)
 
 # Ten minutes of programs that nobody wrote, from anywhere: a failure prints its seed and its smallest form.
@@ -128,6 +132,9 @@ $(VENV)/bin/python:
 $(VENV)/installed: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --group dev
+ifneq ($(TORCH),)
+	$(BIN)/python -m pip install --quiet torch==$(TORCH) torchvision
+endif
 	touch $@
 
 $(VENV)/built: $(VENV)/installed $(SOURCES)

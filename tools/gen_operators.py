@@ -1,7 +1,10 @@
 """Writes crates/operators/src/aten.rs: what the installed PyTorch says of its own operators.
 
     python tools/gen_operators.py            # writes the file
-    python tools/gen_operators.py --check    # says whether it is what would be written
+    python tools/gen_operators.py --check    # says whether the file holds for the installed PyTorch
+
+For the PyTorch that wrote it, the file has to be what would be written. Of another one, no operator
+that the file lets traces record may do more than the file says.
 
 Everything here is read from PyTorch: which operators it has, their schemas, their tags, and for
 which its dispatcher has a kernel that works without data. Nothing is judged: the rule over these
@@ -10,6 +13,7 @@ facts is in crates/operators/src/torch.rs, exceptions to it are rows of the file
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -57,7 +61,7 @@ def has_kernel(name: str, key: str) -> bool:
     return torch._C._dispatch_has_kernel_for_dispatch_key(name, key)
 
 
-def facts(names: Iterable[str]) -> str:
+def facts(names: Iterable[str]) -> set[str]:
     """The facts of an operator with these overloads, as letters."""
     found: set[str] = set()
     shaped = True
@@ -82,31 +86,61 @@ def facts(names: Iterable[str]) -> str:
                 found.add("A")
     if shaped and not found & {"C", "D", "R", "O"}:
         found.add("S")
-    return " | ".join(sorted(found, key="SCDRNWAO".index))
+    return found
 
 
-def generated() -> str:
+def version() -> str:
+    """The installed PyTorch's, without the name of its build."""
+    return torch.__version__.partition("+")[0]
+
+
+def operators() -> dict[str, set[str]]:
+    """All operators of `torch.ops.aten`, with their facts."""
     overloads: dict[str, list[str]] = {}
     for name in torch._C._dispatch_get_all_op_names():
         if name.startswith("aten::") and torch._C._dispatch_has_kernel(name):
             packet = name.removeprefix("aten::").partition(".")[0]
             overloads.setdefault(packet, []).append(name)
-    lines = [HEADER.format(version=torch.__version__.partition("+")[0])]
-    for packet, names in sorted(overloads.items()):
-        said = facts(sorted(names)) or "Facts::NONE"
+    return {packet: facts(sorted(names)) for packet, names in overloads.items()}
+
+
+def generated() -> str:
+    lines = [HEADER.format(version=version())]
+    for packet, found in sorted(operators().items()):
+        said = " | ".join(sorted(found, key="SCDRNWAO".index)) or "Facts::NONE"
         said = said.replace(" | ", ".and(") + ")" * said.count(" | ")
         lines.append(f'    ("{packet}", {said}),\n')
     lines.append("];\n")
     return "".join(lines)
 
 
+def written() -> tuple[str, dict[str, set[str]]]:
+    """The PyTorch that wrote the file, and what it said."""
+    text = TARGET.read_text()
+    wrote = re.search(r"from PyTorch (\S+):", text)
+    if wrote is None:
+        sys.exit(f"{TARGET} doesn't say which PyTorch wrote it")
+    rows = re.findall(r'^    \("(\w+)", (.+)\),$', text, re.MULTILINE)
+    letters = {name: set(re.findall(r"\b[A-Z]\b", said)) for name, said in rows}
+    return wrote[1], letters
+
+
+def surprises() -> list[str]:
+    """Operators that traces may record, of which the installed PyTorch says more than the file."""
+    found, said = operators(), written()[1]
+    recorded = sorted(name for name in found if said.get(name, set()) & {"S", "C"})
+    more = {name: "".join(sorted(found[name] - said[name] - {"S", "C"})) for name in recorded}
+    return [f"{name} ({letters})" for name, letters in more.items() if letters]
+
+
 def main() -> None:
-    text = generated()
-    if "--check" in sys.argv[1:]:
-        if TARGET.read_text() != text:
-            sys.exit(f"{TARGET} isn't what PyTorch {torch.__version__} says: run {sys.argv[0]}")
-    else:
-        TARGET.write_text(text)
+    if "--check" not in sys.argv[1:]:
+        TARGET.write_text(generated())
+    elif written()[0] != version():
+        if names := surprises():
+            sys.exit(f"PyTorch {version()} says more than {TARGET} of {', '.join(names)}")
+    elif TARGET.read_text() != generated():
+        sys.exit(f"{TARGET} isn't what PyTorch {version()} says: run {sys.argv[0]}")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import torch
 from differential.support import api
 from torch import Tensor
 
+from soundness.pinned import is_pinned
 from stator import _stator
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -29,6 +30,8 @@ NAMESPACES = {
     "torch._C._nn": torch._C._nn,
     "torch.Tensor": Tensor,
 }
+# Methods that speak of names of dimensions. 2.15 has none.
+NAMED = {"align_as", "align_to", "has_names", "refine_names", "rename", "rename_"}
 # They end the trace whatever they're given.
 BREAKS = {None, "Never", "ReadsData"}
 # They end the trace where what they're given doesn't say how large the result is.
@@ -71,7 +74,7 @@ def test_every_name_resolves() -> None:
             else:
                 places = [*NAMESPACES.values(), torch.ops.aten]
                 found = any(hasattr(place, name) for place in places)
-            if not found:
+            if not found and (is_pinned() or name not in NAMED):
                 lost.append(f"{owner}: {name}")
     assert not lost, f"PyTorch {torch.__version__} has no {', '.join(lost)}"
 
@@ -145,7 +148,10 @@ def test_what_is_recorded_gives_tensors_alone() -> None:
         for name in dir(NAMESPACES.get(owner, torch.ops.aten)):
             if name in listed or _stator._operation(owner, name) is None:
                 continue
-            packet = getattr(torch.ops.aten, name)
+            packet = getattr(torch.ops.aten, name, None)
+            if packet is None:  # known from another PyTorch: it fails as any call of it
+                assert not is_pinned(), name
+                continue
             for overload in packet.overloads():
                 schema = getattr(packet, overload)._schema
                 qualified = f"{schema.name}.{overload}".removesuffix(".default")
@@ -178,6 +184,8 @@ UNKNOWN = frozenset(
     sspaddmm storage_type values values_copy xpu
     """.split()
 )
+# What later versions add to them.
+LATER = frozenset("const_data_ptr linalg_matrix_sqrth linalg_polar linear_cross_entropy".split())
 
 
 def test_every_overridable_function_is_known_or_listed() -> None:
@@ -189,9 +197,13 @@ def test_every_overridable_function_is_known_or_listed() -> None:
                 continue
             if isinstance(function, types.FunctionType) and name.lstrip("_").startswith("sym_"):
                 continue  # over numbers: followed like a program's own
+            if isinstance(function, types.FunctionType) and function.__module__ == "torch.foreach":
+                continue  # so are these, which came with 2.15
             if _stator._known(function) is None:
                 unknown.add(name)
-    assert unknown == UNKNOWN
+    if is_pinned():
+        assert unknown == UNKNOWN
+    assert unknown <= UNKNOWN | LATER
 
 
 def programs() -> dict[str, tuple[Callable[..., Any], list[tuple[Any, ...]]]]:

@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 from soundness import schema_samples
 from soundness.operator_database import copied
+from soundness.pinned import is_pinned
 from soundness.schema_samples import Recipe, apart, arguments, listed
 
 ALL = os.environ.get("STATOR_SWEEP") == "all"
@@ -113,5 +114,8 @@ def test_the_list_is_complete() -> None:
     """Each overload that the table takes as determined is called by the database, or listed."""
     names = [name for name, _ in listed()]
     wanted = [overload.name().removeprefix("aten::") for overload in schema_samples.overloads()]
-    assert names == wanted, "write it anew: python -m soundness.schema_samples"
+    said = "write it anew: python -m soundness.schema_samples"
+    if is_pinned():
+        assert names == wanted, said
+    assert set(names) >= set(wanted), said
     assert len(LINES) > 0.75 * len(names)

@@ -134,6 +134,10 @@ KINDS: dict[str, Callable[[], list[Tensor]]] = {
     "overlapping": lambda: [torch.arange(9.0).as_strided((3, 2), (s, 1)) for s in (1, 2, 0)],
     "inference": lambda: [inference(2), torch.ones(2), inference(3)],
 }  # fmt: skip
+# PyTorch 2.15 has no names of dimensions.
+HAS_NAMES = hasattr(Tensor, "rename")
+if not HAS_NAMES:
+    del KINDS["named"]
 
 
 def freed(tensor: Tensor) -> Tensor:
@@ -396,7 +400,7 @@ def makes_conj(i: Tensor, v: Tensor) -> Any:
 
 MADE = [
     makes_coo, makes_csr, makes_by_layout, makes_through_to, makes_nested, makes_nested_from_mask, makes_quantized,
-    makes_named, makes_mkldnn, makes_meta, makes_conj,
+    makes_mkldnn, makes_meta, makes_conj, *([makes_named] if HAS_NAMES else []),
 ]  # fmt: skip
 
 
