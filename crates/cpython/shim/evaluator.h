@@ -6,7 +6,8 @@
  *   STAND_AT(f, unit)    lets a frame say that it executes the instruction at a unit;
  *   REST_BEHIND(f, unit) lets a frame that isn't running go on behind it;
  *   IS_SUSPENDED(state)  whether a generator's state says that it has begun and stands still;
- *   SUSPENDED_AT(unit)   the state of a generator that stands still behind the instruction at a unit. */
+ *   SUSPENDED_AT(unit)   the state of a generator that stands still behind the instruction at a unit;
+ *   SIGNAL_HANDLER(n)    the object that handles a signal in Python, where the runtime tells. */
 #ifndef STATOR_EVALUATOR_H
 #define STATOR_EVALUATOR_H
 
@@ -39,6 +40,17 @@ PyObject *stator_stand_in(PyThreadState *thread, PyObject *code, PyObject *globa
 /* Whether another thread has sent this one an exception. */
 int stator_has_async_exc(PyThreadState *thread) { return thread->async_exc != NULL; }
 
+/* Whether Python code may handle a signal: to ask costs less than to ask the system for its timer. */
+static int may_be_handled(int signal) {
+#ifdef SIGNAL_HANDLER
+    PyObject *handler = SIGNAL_HANDLER(signal);
+    return handler != NULL && handler != _PyRuntime.signals.default_handler &&
+           handler != _PyRuntime.signals.ignore_handler;
+#else
+    return 1;
+#endif
+}
+
 /* Whether a timer of the process's is running that ends with a signal which has a handler. */
 int stator_is_timer_running(void) {
     static const struct {
@@ -46,7 +58,7 @@ int stator_is_timer_running(void) {
     } timers[] = {{ITIMER_REAL, SIGALRM}, {ITIMER_VIRTUAL, SIGVTALRM}, {ITIMER_PROF, SIGPROF}};
     for (size_t i = 0; i < sizeof timers / sizeof *timers; i++) {
         struct itimerval left;
-        if (getitimer(timers[i].timer, &left) == 0 &&
+        if (may_be_handled(timers[i].signal) && getitimer(timers[i].timer, &left) == 0 &&
             (left.it_value.tv_sec != 0 || left.it_value.tv_usec != 0)) {
             PyOS_sighandler_t handler = PyOS_getsig(timers[i].signal);
             if (handler != SIG_DFL && handler != SIG_IGN) {

@@ -15,6 +15,7 @@
 #define TRACED_EVENT what_event
 #define IMPORT_FUNC imports.import_func
 #include "until_v312.h"
+#define SIGNAL_HANDLER(n) (PyObject *)_Py_atomic_load_relaxed(&_PyRuntime.signals.handlers[n].func)
 #include "evaluator.h"
 #include "since_v312.h"
 

@@ -26,6 +26,7 @@ static inline int suspended_state(int arg) {
     return arg & 1 ? FRAME_SUSPENDED_YIELD_FROM : FRAME_SUSPENDED;
 }
 
+#define SIGNAL_HANDLER(n) (PyObject *)_Py_atomic_load_ptr_relaxed(&_PyRuntime.signals.handlers[n].func)
 #include "evaluator.h"
 #include "since_v312.h"
 

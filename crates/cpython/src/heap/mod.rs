@@ -22,6 +22,7 @@ pub mod member;
 pub mod mortal;
 pub mod snapshot;
 pub mod tensor;
+pub mod thread_local;
 pub mod torch;
 pub mod twister;
 pub mod types;
@@ -56,6 +57,7 @@ pub fn prepare(py: Python<'_>) {
     function::Field::PartialFunc.applies(none.bind_borrowed(py));
     container::prepare(py);
     witness::prepare(py);
+    thread_local::prepare(py);
     if torch::get(py).is_some() {
         global_state::read(py);
     }

@@ -131,7 +131,7 @@ impl Snapshots {
             fast: self.fast,
             walked: self.walked,
             snapshots: self.kept.len(),
-            words: self.kept.first().map_or(0, |entry| entry.snapshot.words()),
+            compared: self.kept.first().map_or((0, 0), |entry| entry.snapshot.compared()),
             watched: self.kept.first().map_or((0, 0), |entry| entry.snapshot.watched()),
             unwatchable: self.unwatchable,
         }

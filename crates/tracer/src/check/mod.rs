@@ -252,8 +252,8 @@ pub struct Report {
     pub walked: u64,
     /// Snapshots kept.
     pub snapshots: usize,
-    /// Words in the snapshot used last.
-    pub words: usize,
+    /// Words and tensors in the snapshot used last.
+    pub compared: (usize, usize),
     /// Dictionaries of whose changes CPython tells in the snapshot used last, and those of them that the next check
     /// looks into all the same.
     pub watched: (usize, usize),

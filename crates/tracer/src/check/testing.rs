@@ -279,7 +279,7 @@ impl GuardSet {
     /// (fast, walked, snapshots, words, reason)
     fn report(&self) -> PyResult<(u64, u64, usize, usize, Option<&'static str>)> {
         let report = self.checker()?.report();
-        Ok((report.fast, report.walked, report.snapshots, report.words, report.unwatchable))
+        Ok((report.fast, report.walked, report.snapshots, report.compared.0, report.unwatchable))
     }
 }
 

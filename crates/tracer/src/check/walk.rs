@@ -5,7 +5,9 @@ use pyo3::types::PyType;
 use stator_cpython::heap::address::AddressSet;
 use stator_cpython::heap::function::{self, Field};
 use stator_cpython::heap::weak::Liveness;
-use stator_cpython::heap::{self, Any, container, context, dict, member, tensor, types};
+use stator_cpython::heap::{
+    self, Any, container, context, dict, member, tensor, thread_local, types,
+};
 
 use super::failure::{Failure, Found};
 use super::plan::{Fetch, Key, Plan, TestKind, keys_are};
@@ -103,7 +105,8 @@ impl<'py> Walk<'_, '_, 'py> {
         match fetch {
             Fetch::InstanceDict => match dict::instance_dict(parent) {
                 dict::InstanceDict::Dict(dict) => Some(dict),
-                dict::InstanceDict::None | dict::InstanceDict::Failed => None,
+                dict::InstanceDict::None => thread_local::dict_of(parent).map(Bound::into_any),
+                dict::InstanceDict::Failed => None,
             },
             Fetch::Item(key) => found(dict::get(parent, self.key(key)?.as_borrowed())),
             Fetch::ListItem(index) => container::list_item(parent, *index),

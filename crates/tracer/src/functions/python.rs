@@ -38,7 +38,7 @@ def member(self):
     return id(self)
 ";
 
-/// What `logging.Logger.isEnabledFor` does, until CPython 3.12 and from 3.13 on; and what it comes to.
+/// What `logging.Logger.isEnabledFor` does, until CPython 3.12, from 3.13 on and from 3.13.4 on; and what it comes to.
 const IS_ENABLED_FOR: &std::ffi::CStr = c"
 def until_312(self, level):
     '''
@@ -80,8 +80,34 @@ def since_313(self, level):
                 )
         return is_enabled
 
+def since_3134(self, level):
+    '''
+        Is this logger enabled for level 'level'?
+        '''
+    if self._is_disabled():
+        return False
+
+    try:
+        return self._cache[level]
+    except KeyError:
+        with _lock:
+            if self.manager.disable >= level:
+                is_enabled = self._cache[level] = False
+            else:
+                is_enabled = self._cache[level] = (
+                    level >= self.getEffectiveLevel()
+                )
+        return is_enabled
+
 def isEnabledFor(self, level):
     if self.disabled:
+        return False
+    if self.manager.disable >= level:
+        return False
+    return level >= self.getEffectiveLevel()
+
+def is_enabled_since_3134(self, level):
+    if self._is_disabled():
         return False
     if self.manager.disable >= level:
         return False
@@ -162,8 +188,18 @@ impl KnownFunction {
         let function =
             modules::import(py, "logging")?.getattr("Logger")?.getattr("isEnabledFor")?;
         let known = PyModule::from_code(py, IS_ENABLED_FOR, c"<stator>", c"_stator_logging")?;
-        let name = if TARGET >= Version::V313 { "since_313" } else { "until_312" };
-        Self::of(&function, &known.getattr(name)?, Some(known.getattr("isEnabledFor")?))
+        let names: &[_] = if TARGET >= Version::V313 {
+            &[("since_313", "isEnabledFor"), ("since_3134", "is_enabled_since_3134")]
+        } else {
+            &[("until_312", "isEnabledFor")]
+        };
+        for (name, instead) in names {
+            let found = Self::of(&function, &known.getattr(name)?, Some(known.getattr(instead)?))?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
     }
 
     /// Entry and exit of `torch.inference_mode`, if they are the known ones.

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use super::asked::Told;
+use super::tensors::{Kinds, Tensors};
 use super::{Entry, Key, Snapshot, Wanted, Watch, WatchKind, Word};
 use crate::heap::address::AddressMap;
 use crate::heap::function::Field;
@@ -16,7 +17,8 @@ use crate::heap::tensor::{INLINE_DIMENSIONS, Offsets};
 use crate::heap::types::DictPlace;
 use crate::heap::weak::Liveness;
 use crate::heap::{
-    Any, constant, container, dict, function, layout, member, tensor, torch, types, witness, words,
+    Any, constant, container, dict, function, layout, member, tensor, thread_local, torch, types,
+    witness, words,
 };
 
 /// Why a state can't be made a snapshot of.
@@ -42,6 +44,8 @@ struct NodeData<'py> {
     length: bool,
     /// Where the elements of the list are, if the words so far say so.
     items: Option<*const c_void>,
+    /// The number of the tensor among [`Tensors`].
+    tensor: Option<usize>,
 }
 
 /// Makes a [`Snapshot`] of the present state. Runs no Python code and allocates no Python objects.
@@ -52,6 +56,7 @@ pub struct Builder<'py> {
     py: Python<'py>,
     nodes: Vec<NodeData<'py>>,
     by_address: AddressMap<Node>,
+    kinds: Kinds,
     snapshot: Snapshot,
     /// Whether dictionaries are watched; else their versions are words.
     watches: bool,
@@ -65,11 +70,15 @@ impl<'py> Builder<'py> {
             py,
             nodes: Vec::new(),
             by_address: AddressMap::default(),
+            kinds: Kinds::default(),
             watches: witness::can_watch(),
             snapshot: Snapshot {
                 liveness,
+                thread: None,
+                arguments: 0,
                 roots: Vec::new(),
                 words: Vec::new(),
+                tensors: Tensors::default(),
                 watches: Vec::new(),
                 versions: Vec::new(),
                 told: Vec::new(),
@@ -119,6 +128,7 @@ impl<'py> Builder<'py> {
                 empty: false,
                 length: false,
                 items: None,
+                tensor: None,
             });
         } else {
             self.nodes[node.0].layout |= layout;
@@ -165,14 +175,17 @@ impl<'py> Builder<'py> {
         let ty = self.nodes[node.0].object.get_type();
         // SAFETY: the node is proven alive; every object has a type.
         unsafe { self.word(object.cast(), layout::TYPE as isize) };
-        if types::is_heap(ty.as_borrowed())
-            && !self.snapshot.liveness.holds(ty.as_any().as_borrowed())
-        {
+        if !self.is_lasting(&ty) {
             let ty_node = self.node(ty.clone().into_any(), true);
             self.watch_type(ty_node, WatchKind::Version)?;
         }
         self.nodes[node.0].layout = true;
         Ok(())
+    }
+
+    /// Whether no other type will have this one's address.
+    fn is_lasting(&self, ty: &Bound<'py, PyType>) -> bool {
+        !types::is_heap(ty.as_borrowed()) || self.snapshot.liveness.holds(ty.as_any().as_borrowed())
     }
 
     /// The object's type.
@@ -193,7 +206,7 @@ impl<'py> Builder<'py> {
         // SAFETY: the layout is proven; the type says where the dictionary is.
         let place = unsafe { types::dict_place(words::type_of(object)) };
         match place {
-            DictPlace::None => Ok(None),
+            DictPlace::None => Ok(self.thread_dict(node)),
             DictPlace::Variable => Err(Unwatchable("an instance of variable size")),
             DictPlace::At(offset) => {
                 let missing = Unwatchable("an instance dictionary not made yet");
@@ -207,6 +220,14 @@ impl<'py> Builder<'py> {
                 Ok(Some(dict))
             }
         }
+    }
+
+    /// The attributes of a `threading.local` in this thread. The snapshot is of this thread then: in no other is there the
+    /// same dictionary, and in this one there is no other while the object lives.
+    fn thread_dict(&mut self, node: Node) -> Option<Node> {
+        let dict = thread_local::dict_of(self.object(node))?;
+        self.snapshot.thread = Some(thread_local::thread(self.py));
+        Some(self.node(dict.into_any(), true))
     }
 
     /// Takes note of a dictionary that may change, once, and returns its watch.
@@ -493,20 +514,27 @@ impl<'py> Builder<'py> {
     ) -> Result<()> {
         let torch = torch::get(self.py).ok_or(Unwatchable("a tensor without PyTorch"))?;
         let unknown = Unwatchable("a tensor of unknown layout");
-        let (Some(essential), Some(offsets)) = (torch.essential, &torch.offsets) else {
-            return Err(unknown);
-        };
+        let offsets = torch.offsets.as_ref().ok_or(unknown)?;
         if tensor::impl_address(self.object(node)).is_none() {
             return Err(Unwatchable("not a tensor"));
         }
-        self.exact_type(node)?;
         let object = self.address(node);
+        if self.is_lasting(&self.nodes[node.0].object.get_type()) {
+            let (tensors, kinds) = (&mut self.snapshot.tensors, &mut self.kinds);
+            // SAFETY: a live tensor; its fields are at the verified offsets.
+            let number =
+                unsafe { tensors.push(kinds, object, offsets, &dynamic_size, &dynamic_stride) };
+            if number.is_some() {
+                self.nodes[node.0].tensor = number;
+                return Ok(());
+            }
+        }
+        self.exact_type(node)?;
         // SAFETY: a tensor whose Python layout is proven owns a `TensorImpl`, whose fields are at
         // the verified offsets and which owns its `AutogradMeta`; the number of dimensions is
         // compared before the sizes, a pointer before what it points to.
         unsafe {
-            let implementation =
-                self.word(object.cast(), essential.cdata as isize) as *const c_void;
+            let implementation = self.word(object.cast(), offsets.cdata as isize) as *const c_void;
             self.word(implementation, offsets.key_set as isize);
             self.word(implementation, offsets.dtype as isize);
             let count = self.word(implementation, offsets.sizes as isize) as usize;
@@ -550,13 +578,17 @@ impl<'py> Builder<'py> {
 
     /// Asks for an argument among the objects that a check gives.
     pub fn want_argument(&mut self, index: usize) {
+        self.snapshot.arguments = self.snapshot.arguments.max(index + 1);
         self.snapshot.wanted.push(Wanted::Argument(index));
     }
 
     /// Asks for a node among the objects that a check gives.
     pub fn want(&mut self, node: Node) {
         let object = self.address(node);
-        self.snapshot.wanted.push(Wanted::Object(object));
+        let tensor = self.nodes[node.0].tensor;
+        let is_first = tensor.is_some_and(|number| self.snapshot.tensors.want(number));
+        let wanted = if is_first { Wanted::Tensor(object) } else { Wanted::Object(object) };
+        self.snapshot.wanted.push(wanted);
     }
 
     /// The snapshot.

@@ -14,6 +14,8 @@
 //! * any other object is reached from an object already proven: either a word says that a slot of
 //!   that object holds this pointer *now*, and a slot owns what it holds; or the version of a
 //!   dictionary or type says that it's unchanged since its values were recorded;
+//! * the attributes of a `threading.local` in a thread are its own dictionary while both live, so a snapshot with such
+//!   a dictionary is one of that thread;
 //! * before any other word of an object comes its type word (the object's type pointer is the
 //!   recorded one), unless its layout follows from the slot: an instance dictionary is a
 //!   dictionary, and the type of an object of an exact builtin type can't change;
@@ -30,6 +32,11 @@
 //! immutable leaf that was compared by value is owned by the snapshot, so its address isn't reused.
 //! An object that a guard knows by identity is in the `Liveness`. Everything else that a guard says
 //! of an object (type, dictionary, length, elements, metadata) is a word of its own and read anew.
+//!
+//! # Tensors
+//!
+//! Nothing is reached through a tensor's metadata, so tensors are compared last, in a form of their own
+//! ([`tensors::Tensors`]): type, then the fields of the `TensorImpl`, then those of the `AutogradMeta`.
 //!
 //! # Changed dictionaries
 //!
@@ -53,6 +60,7 @@
 
 mod asked;
 mod builder;
+mod tensors;
 
 use std::sync::Arc;
 
@@ -62,8 +70,9 @@ use pyo3::types::PyType;
 
 use super::weak::Liveness;
 use super::witness::Changes;
-use super::{Any, dict, types};
+use super::{Any, dict, thread_local, types};
 use asked::Told;
+use tensors::Tensors;
 
 pub use builder::{Builder, Node, Result, Unwatchable};
 
@@ -123,13 +132,21 @@ enum Key {
 enum Wanted {
     Argument(usize),
     Object(*mut ffi::PyObject),
+    /// To which [`Tensors::agree`] has taken a reference.
+    Tensor(*mut ffi::PyObject),
 }
 
 /// The state of the heap that some guards were found to hold in.
 pub struct Snapshot {
     liveness: Arc<Liveness>,
+    /// The only thread that it holds in, if it speaks of a thread's own attributes.
+    thread: Option<i64>,
+    /// The least number of arguments of a check.
+    arguments: usize,
     roots: Vec<(usize, *mut ffi::PyObject)>,
     words: Vec<Word>,
+    /// Compared behind the words.
+    tensors: Tensors,
     watches: Vec<Watch>,
     /// The words that are versions, in order, and whose.
     versions: Vec<(usize, usize)>,
@@ -166,28 +183,27 @@ impl Snapshot {
         args: &[Any<'_, 'py>],
         out: &mut Vec<Bound<'py, PyAny>>,
     ) -> bool {
-        if !self.liveness.is_alive() || !self.is_for(args) || !self.words_agree(py) {
+        if !self.liveness.is_alive() || args.len() < self.arguments || !self.is_for(args) {
             return false;
         }
-        out.reserve(self.wanted.len());
-        for wanted in &self.wanted {
-            match wanted {
-                Wanted::Argument(index) => match args.get(*index) {
-                    Some(arg) => out.push((**arg).clone()),
-                    None => return false,
-                },
-                Wanted::Object(object) => {
-                    // SAFETY: every node's pointer was just proven to be held by a slot that was
-                    // proven alive; no Python code has run since.
-                    out.push(unsafe { Bound::from_borrowed_ptr(py, *object) });
-                }
-            }
+        if self.thread.is_some_and(|thread| thread != thread_local::thread(py)) || !self.agrees(py)
+        {
+            return false;
         }
+        out.extend(self.wanted.iter().map(|wanted| match wanted {
+            Wanted::Argument(index) => (*args[*index]).clone(),
+            // SAFETY: every node's pointer was just proven to be held by a slot that was proven alive; no
+            // Python code has run since.
+            Wanted::Object(object) => unsafe { Bound::from_borrowed_ptr(py, *object) },
+            // SAFETY: the reference that the comparison took.
+            Wanted::Tensor(object) => unsafe { Bound::from_owned_ptr(py, *object) },
+        }));
         true
     }
 
+    /// Whether all agrees; then there is a reference to each tensor that is wanted.
     #[inline]
-    fn words_agree(&mut self, py: Python<'_>) -> bool {
+    fn agrees(&mut self, py: Python<'_>) -> bool {
         let from = if self.asked.is_empty() && !self.changes.any() {
             0
         } else {
@@ -197,6 +213,8 @@ impl Snapshot {
             }
         };
         self.words_between(py, from, self.words.len())
+            // SAFETY: the words prove the tensors alive; no Python code has run since.
+            && unsafe { self.tensors.agree() }
     }
 
     #[inline]
@@ -238,10 +256,10 @@ impl Snapshot {
         now != 0
     }
 
-    /// Number of words, for tests and reports.
+    /// Number of words, and of tensors, for tests and reports.
     #[must_use]
-    pub fn words(&self) -> usize {
-        self.words.len()
+    pub fn compared(&self) -> (usize, usize) {
+        (self.words.len(), self.tensors.len())
     }
 
     /// Number of dictionaries of whose changes CPython tells, and how many of them the next check looks into all the
@@ -257,6 +275,7 @@ impl std::fmt::Debug for Snapshot {
         f.debug_struct("Snapshot")
             .field("roots", &self.roots.len())
             .field("words", &self.words.len())
+            .field("tensors", &self.tensors.len())
             .field("watches", &self.watches.len())
             .field("told", &self.told.len())
             .field("wanted", &self.wanted.len())

@@ -12,6 +12,8 @@ pub(in crate::heap) const INLINE_DIMENSIONS: usize = 5;
 /// Offsets of fields in a `TensorImpl`, and in what it owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::heap) struct Offsets {
+    /// In a tensor's Python object: the `TensorImpl*`.
+    pub cdata: usize,
     /// `storage_`: a pointer to the storage, or null.
     pub storage: usize,
     /// `autograd_meta_`: null or an `AutogradMeta`.

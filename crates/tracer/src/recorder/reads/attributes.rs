@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 use stator_cpython::frame::Frame;
+use stator_cpython::heap::thread_local;
 use stator_cpython::heap::types::{Slot, SlotName};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
@@ -220,12 +221,32 @@ impl Recorder {
                 if self.is_fresh(owner) || heap::union_members(owner).is_some() {
                     return self.native_attr(frame, owner, name);
                 }
+                if let Some(found) = self.thread_local_attr(frame, owner, name) {
+                    return found;
+                }
                 let detail =
                     format!("attribute {} of a {}", heap::text(name), heap::type_name(owner));
                 self.stop(frame, Reason::Unsupported, detail);
                 ops::get_attr(owner, name).map(Found::Value)
             }
         }
+    }
+
+    /// An attribute of a `threading.local`: what this thread has set it to. Others are the object's own.
+    fn thread_local_attr<'py>(
+        &self,
+        frame: &Frame<'_>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Option<Result<Found<'py>>> {
+        let text = heap::text(name);
+        let is_own = text.starts_with("__") && text.ends_with("__");
+        let dict = thread_local::dict_of(owner).filter(|_| !is_own)?;
+        let dict = dict.as_any().as_borrowed();
+        let value = heap::dict_get(dict, name);
+        let found = self.note_instance_value(frame, owner, dict, name, value);
+        // Raises with the object's own message.
+        Some(found.map_or_else(|| ops::get_attr(owner, name), Ok).map(Found::Value))
     }
 
     pub(in crate::recorder) fn is_fresh(&self, object: Borrowed<'_, '_>) -> bool {
