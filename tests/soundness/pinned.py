@@ -12,5 +12,11 @@ PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
 
 def is_pinned() -> bool:
     """Whether it has the version that the project is developed with."""
-    development = tomllib.loads(PROJECT.read_text())["dependency-groups"]["dev"]
-    return f"torch=={torch.__version__.partition('+')[0]}" in development
+    groups = tomllib.loads(PROJECT.read_text())["dependency-groups"]
+    (pinned,) = [
+        requirement.removeprefix("torch==")
+        for group in groups.values()
+        for requirement in group
+        if isinstance(requirement, str) and requirement.startswith("torch==")
+    ]
+    return torch.__version__.partition("+")[0] == pinned
