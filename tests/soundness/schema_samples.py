@@ -186,6 +186,8 @@ def apart(work: Callable[[], str]) -> str:
     child = os.fork()
     if child == 0:
         said = "- it ends the process"
+        # A pool of threads that the parent has started isn't there any more.
+        torch.set_num_threads(1)
         try:
             said = work()
         finally:

@@ -1,7 +1,6 @@
 //! The compiled callable: bind, check guards, replay; or record.
 
 use std::cell::OnceCell;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -36,12 +35,14 @@ use crate::recorder::{self, GraphBreak, record};
 use crate::resume::point::Points;
 use crate::resume::session::{Brought, Root, Session};
 use crate::stance::{self, Stance};
+use crate::within::{self, SeenThrough};
 
 mod failing;
 mod lookup;
 mod refusing;
 mod reports;
 mod resting;
+mod sessions;
 mod stats;
 mod unknown_torch;
 mod weighing;
@@ -152,6 +153,10 @@ impl Compiled {
         let py = r#fn.py();
         memory::warm_up();
         let prepared = contain(py, || recorder::prepare(py));
+        within::set(SeenThrough {
+            is_compiled: |object| object.is_exact_instance_of::<Self>(),
+            function: unwrap,
+        });
         let this = Self {
             function: r#fn.clone().unbind(),
             backend,
@@ -330,45 +335,6 @@ impl Compiled {
         all
     }
 
-    /// What starts behind graph breaks.
-    pub(crate) fn points(&self) -> Arc<Points> {
-        self.points.clone()
-    }
-
-    pub(crate) fn backend(&self) -> Option<&Py<PyAny>> {
-        self.backend.as_ref()
-    }
-
-    /// A session, if this thread may record now; it is followed by [`Compiled::ended`].
-    pub(crate) fn begin(&self, py: Python<'_>) -> Option<Rc<Session>> {
-        if stance::get(py) != Stance::Default
-            || recorder::is_recording()
-            || self.recording.swap(true, Ordering::Relaxed)
-        {
-            return None;
-        }
-        match self.limit(py) {
-            Ok(limit) => {
-                let points = self.points.clone();
-                let (dynamic, is_eager) = (self.dynamic, self.backend.is_none());
-                let mut session = Session::new(points, limit, self.fullgraph, dynamic, is_eager);
-                if self.may_skip() {
-                    session.allowance = lock(&self.budget).allowance();
-                }
-                Some(Rc::new(session))
-            }
-            Err(_) => {
-                self.ended();
-                None
-            }
-        }
-    }
-
-    /// The recording has ended.
-    pub(crate) fn ended(&self) {
-        self.recording.store(false, Ordering::Relaxed);
-    }
-
     fn run_natively<'py>(
         &self,
         py: Python<'py>,
@@ -477,7 +443,7 @@ impl Compiled {
         };
         own.hits.fetch_add(1, Ordering::Relaxed);
         stage::give(py, staged)?;
-        let continued = drive::go_on(this, entry, state, fault);
+        let continued = drive::go_on(py, Box::new(this.clone().unbind()), entry, state, fault);
         let estimate = entry.estimate() + continued.estimate;
         if let Some(session) = continued.session {
             own.ended();
@@ -683,7 +649,7 @@ impl Compiled {
     }
 
     /// How many traces may begin at one place.
-    pub(crate) fn limit(&self, py: Python<'_>) -> PyResult<usize> {
+    fn limit(&self, py: Python<'_>) -> PyResult<usize> {
         if let Some(limit) = self.recompile_limit {
             return Ok(limit);
         }
@@ -784,8 +750,7 @@ pub fn reset_all(py: Python<'_>) {
 }
 
 /// The function behind a compiled one that is called as a part of another one's trace.
-#[must_use]
-pub fn unwrap<'py>(object: Borrowed<'_, 'py>) -> Option<Bound<'py, PyFunction>> {
+fn unwrap<'py>(object: Borrowed<'_, 'py>) -> Option<Bound<'py, PyFunction>> {
     let compiled = object.cast::<Compiled>().ok()?;
     compiled.get().was_part.store(true, Ordering::Relaxed);
     Some(compiled.get().function.bind(object.py()).clone())

@@ -27,7 +27,6 @@ use stator_cpython::{Raised, Result};
 use stator_evaluator::{Flow, Link, Plain, Resumed, resume};
 use stator_faults::{self as faults, Escape, Fault, Stage};
 
-use crate::compiled::Compiled;
 use crate::compiling::{self, Native};
 use crate::entry::{Entry, FrameState, Replay, State};
 use crate::frames::settle::settles_next;
@@ -67,9 +66,28 @@ struct Moved {
     link: Link,
 }
 
+/// The compiled function whose call goes on: what it allows behind a break.
+pub trait Owner {
+    /// What starts behind its graph breaks.
+    fn points(&self) -> Arc<Points>;
+    /// What runs its graphs.
+    fn backend(&self) -> Option<&Py<PyAny>>;
+    /// How many traces may begin at one place.
+    ///
+    /// # Errors
+    /// Those of reading the settings.
+    fn limit(&self, py: Python<'_>) -> PyResult<usize>;
+    /// Whether nothing may be recorded, because that has cost too much for what it has brought.
+    fn is_out_of_budget(&self, py: Python<'_>) -> bool;
+    /// A session, if this thread may record now; it is followed by [`Owner::ended`].
+    fn begin(&self, py: Python<'_>) -> Option<Rc<Session>>;
+    /// The recording has ended.
+    fn ended(&self);
+}
+
 /// One run behind a break.
 struct Driver {
-    compiled: Py<Compiled>,
+    owner: Box<dyn Owner>,
     points: Arc<Points>,
     /// States of the frames that are to be made, outermost first.
     states: RefCell<VecDeque<FrameState>>,
@@ -127,17 +145,17 @@ impl Drop for Driving {
 
 /// Goes on from a graph break until the compiled function returns. Natively, if Stator has failed.
 pub fn go_on<'py>(
-    compiled: &Bound<'py, Compiled>,
+    py: Python<'py>,
+    owner: Box<dyn Owner>,
     entry: &Arc<Entry>,
     state: Box<State>,
     fault: Option<Fault>,
 ) -> Continued<'py> {
-    let py = compiled.py();
     let thread = Thread::current(py);
     let outer = thread.handled_here();
     let driver = Rc::new(Driver {
-        compiled: compiled.clone().unbind(),
-        points: compiled.get().points(),
+        points: owner.points(),
+        owner,
         states: RefCell::default(),
         frames: RefCell::default(),
         signal: RefCell::default(),
@@ -429,7 +447,7 @@ impl Driver {
             }
         };
         let mut staged = Vec::new();
-        let backend = self.compiled.get().backend();
+        let backend = self.owner.backend();
         let replayed = match entry.replay(py, &resolved, backend, &mut staged) {
             Replay::Mended(fault, replayed) => {
                 *self.fault.borrow_mut() = Some(fault);
@@ -581,7 +599,7 @@ impl Driver {
 
     /// Whether another trace may start at a resume point.
     fn has_room(&self, py: Python<'_>, point: &Point) -> bool {
-        let limit = || self.compiled.get().limit(py);
+        let limit = || self.owner.limit(py);
         !point.is_full() && limit().is_ok_and(|limit| point.takes_more(limit))
     }
 
@@ -595,17 +613,17 @@ impl Driver {
     /// Begins a recording behind the break, if it is allowed.
     fn begin(&self, py: Python<'_>, chain: &[Waiting<'_>]) -> bool {
         let _deferred = Deferred::new(py);
-        if Compiled::is_out_of_budget(self.compiled.bind(py)) {
+        if self.owner.is_out_of_budget(py) {
             return false;
         }
-        let Some(session) = self.compiled.get().begin(py) else { return false };
+        let Some(session) = self.owner.begin(py) else { return false };
         match Recorder::behind_break(py, chain, self.handled_at_entry, session.clone()) {
             Ok(recorder) => {
                 *self.recording.borrow_mut() = Some((recorder, session));
                 true
             }
             Err(error) => {
-                self.compiled.get().ended();
+                self.owner.ended();
                 match Escape::of(py, error) {
                     Escape::Fault(fault) => *self.fault.borrow_mut() = Some(fault),
                     // Another thread has sent it.

@@ -55,6 +55,7 @@ pub mod stance;
 mod symbolic;
 pub mod trace;
 mod undo;
+mod within;
 mod writes;
 
 pub use functions::known;

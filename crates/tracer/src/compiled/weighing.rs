@@ -219,7 +219,7 @@ impl Compiled {
 
     /// Whether nothing may be recorded, because that has cost too much for what it has brought: for good,
     /// or for some calls.
-    pub(crate) fn is_out_of_budget(this: &Bound<'_, Self>) -> bool {
+    pub(super) fn is_out_of_budget(this: &Bound<'_, Self>) -> bool {
         let own = this.get();
         if !own.may_skip() {
             return false;

@@ -11,7 +11,7 @@ use stator_shapes::{Style, SymbolId};
 
 use crate::breaks::{Break, Place, Reason};
 use crate::locate::Places;
-use crate::recorder::{State, Stop};
+use crate::recorder::{State, Stop, TensorInput};
 use crate::symbolic::Part;
 
 /// A program, and the tensors that are its constants.
@@ -70,7 +70,7 @@ pub fn build<'py>(
             let source = state.graph.placeholders().len();
             let node = state.graph.placeholder(&format!("result {source}"), Value::Unknown);
             let position = u32::try_from(source).expect("fewer than 2^32 inputs");
-            state.input_versions.push((position, leaf.clone().unbind(), None));
+            state.inputs.add_result(position, leaf.clone().unbind());
             outputs.push(Arg::Node(node));
         } else {
             outputs.push(state.graph_arg(leaf.as_borrowed())?);
@@ -81,8 +81,8 @@ pub fn build<'py>(
         inputs.iter().enumerate().map(|(at, input)| (input.as_ptr() as usize, at)).collect();
     let mut found: Vec<Option<Found>> = vec![None; state.graph.placeholders().len()];
     let mut constants: Vec<Py<PyAny>> = Vec::new();
-    for (position, object, _) in &state.input_versions {
-        let object = object.bind(py);
+    for TensorInput { position, tensor, .. } in state.inputs.tensors() {
+        let object = tensor.bind(py);
         let input = inputs_by_address.get(&(object.as_ptr() as usize));
         found[*position as usize] = Some(match input {
             Some(&input) => Found::Input(input),
@@ -143,8 +143,8 @@ pub fn build<'py>(
         .collect::<PyResult<Vec<_>>>()?;
     let mut builder = Builder {
         tracing,
-        codes: &state.codes,
-        objects: &state.graph_objects,
+        codes: state.frames.codes(),
+        objects: state.graph_objects.all(),
         old: &state.graph,
         graph: Graph::new(),
         nodes: vec![None; state.graph.len()],

@@ -95,13 +95,14 @@ pub fn trace<'py>(tracing: &Bound<'py, PyAny>) -> PyResult<Built> {
         return Err(refuse(&stop));
     }
     let at = |(code, unit)| {
-        let place = Places { py, codes: &state.codes }.place(code, unit);
+        let place = Places { py, codes: state.frames.codes() }.place(code, unit);
         let place = place.map(|(file, line, function)| Place { file, line, function });
         place.into_iter().collect()
     };
     if let Some((reason, detail)) = &state.failure {
         // The last instructions have met it, and nothing was recorded since.
-        let stop = Break { reason: *reason, detail: detail.clone(), stack: at(state.here) };
+        let stop =
+            Break { reason: *reason, detail: detail.clone(), stack: at(state.frames.here()) };
         return Err(refuse(&stop));
     }
     if let Some((place, key)) = changed {

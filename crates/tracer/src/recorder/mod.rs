@@ -44,9 +44,10 @@ pub use ending::abandoning::GraphBreak;
 pub use ending::outcome::record;
 use ending::suspended::Suspended;
 use notes::capacity::Room;
+use notes::frames::{ActiveFrame, Caller};
 use notes::heap;
+pub use notes::inputs::TensorInput;
 use notes::kinds::{Kind, Kinds, is_plain_iterator};
-use notes::state::{ActiveFrame, Caller};
 pub use notes::state::{Origin, State, Stop};
 pub use programs::{Recorded, record_program};
 
@@ -174,7 +175,7 @@ impl Recorder {
             Ok(mut state) => {
                 let noted = self.guarded(frame.py(), || {
                     faults::at(Stage::Note).map_err(|fault| internal(&fault))?;
-                    state.locate(frame);
+                    state.frames.locate(frame);
                     notes(&mut state)
                 });
                 match noted? {
@@ -280,9 +281,9 @@ impl Recorder {
     ) -> PyResult<Rc<Self>> {
         let mut state = State::new(py, &Room::NONE)?;
         for Waiting { frame, .. } in chain {
-            let code = state.code_id(frame.code().object());
+            let code = state.frames.number(frame.code().object());
             let id = frame.id();
-            state.frames.push(ActiveFrame {
+            state.frames.enter(ActiveFrame {
                 id,
                 code,
                 caller: Caller::Known(None),

@@ -312,7 +312,7 @@ impl State {
                 let items = heap::dict_items(object).into_iter();
                 let before = items.map(|(key, value)| (key.unbind(), value.unbind())).collect();
                 let dict = object.to_owned().unbind();
-                notes.dicts.push(SavedDict { dict, before, place: self.here });
+                notes.dicts.push(SavedDict { dict, before, place: self.frames.here() });
             }
             _ => {
                 let what = match part {

@@ -23,9 +23,10 @@ use crate::functions::{Class, Model};
 use crate::handlers::is_plain_manager;
 use crate::recorder::calls::call::Call;
 use crate::recorder::ending::breaking::EXECUTED;
+use crate::recorder::notes::frames::{ActiveFrame, Caller, unit};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
-use crate::recorder::notes::state::{ActiveFrame, Caller, Origin, State, unit};
+use crate::recorder::notes::state::{Origin, State};
 use crate::recorder::reads::found::Use;
 use crate::recorder::reads::items::is_scalar;
 use crate::recorder::reads::names::variadic_slots;
@@ -532,7 +533,7 @@ impl<'py> Sites<'py> for Recorder {
             return;
         };
         self.note(frame, |state| {
-            let outside = state.source(raised).is_some() || state.carried(raised).is_some();
+            let outside = state.source(raised).is_some() || state.roots.carried(raised).is_some();
             if outside && state.kind(raised) != Kind::Type {
                 return Err((Reason::OutsideWrite, "an exception that is raised again".into()));
             }
@@ -552,7 +553,7 @@ impl Recorder {
             return;
         }
         let mut state = self.state.borrow_mut();
-        state.release((frame.id(), index));
+        state.roots.release((frame.id(), index));
         if let Some(Origin::Node(node)) = state.origin(value)
             && state.kind(value) == Kind::Tensor
         {
@@ -621,14 +622,14 @@ impl Recorder {
         }
         let is_direct = is_root || self.links.enters(frame);
         self.note(frame, |state| {
-            let caller = match (frame.previous(), state.frames.last()) {
+            let caller = match (frame.previous(), state.frames.innermost()) {
                 (Some(caller), Some(active)) if caller.id() == active.id => {
                     Caller::At(unit(&caller))
                 }
                 _ => Caller::Known(None),
             };
-            let code = state.code_id(frame.code().object());
-            state.frames.push(ActiveFrame { id: frame.id(), code, caller, is_direct });
+            let code = state.frames.number(frame.code().object());
+            state.frames.enter(ActiveFrame { id: frame.id(), code, caller, is_direct });
             if is_root { Ok(()) } else { state.enter_function(frame) }
         });
         if is_root {
@@ -658,15 +659,15 @@ impl Recorder {
                 let slot = u16::try_from(index).unwrap_or(u16::MAX);
                 let source = state.sources.local(slot, || name.into());
                 if !variadic.contains(&index) {
-                    state.hold((frame.id(), index), source, value);
+                    state.roots.hold((frame.id(), index), source, value);
                 }
                 let Some(first_use) = first_use else {
                     continue;
                 };
-                state.locate_unit(first_use);
+                state.frames.locate_unit(first_use);
                 let used = Use { only_adds: only_adds_to(frame, index), ..state.moving() };
                 if variadic.contains(&index) {
-                    state.variadic.push(source);
+                    state.roots.hold_variadic(source);
                 }
                 let adopted = state.adopt_root(used, source, value, Some(index));
                 if let Some(own) = adopted? {
@@ -674,7 +675,7 @@ impl Recorder {
                     if variadic.contains(&index) {
                         state.set_fresh(own);
                     } else {
-                        state.hold((frame.id(), index), source, own);
+                        state.roots.hold((frame.id(), index), source, own);
                     }
                     continue;
                 }

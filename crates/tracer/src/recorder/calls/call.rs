@@ -24,6 +24,7 @@ use crate::recorder::reads::attributes::Found;
 use crate::recorder::reads::descriptors::Descriptor;
 use crate::recorder::reads::whole_containers::is_plain;
 use crate::recorder::{Recorder, place};
+use crate::within;
 
 /// One call.
 #[derive(Clone, Copy)]
@@ -107,7 +108,7 @@ impl Recorder {
             Kind::Type => self.construct(call),
             Kind::Partial => self.call_partial(call),
             Kind::Object | Kind::Module | Kind::Tuple | Kind::Dict | Kind::Singleton => {
-                match crate::compiled::unwrap(callable) {
+                match within::function(callable) {
                     // A compiled function within another: part of its trace.
                     Some(function) => {
                         let function = function.as_any().as_borrowed();

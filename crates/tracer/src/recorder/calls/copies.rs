@@ -359,7 +359,7 @@ impl Recorder {
             if let Some(source) = state.source(object)
                 && !matches!(kind, Kind::Constant | Kind::Function | Kind::Type)
             {
-                state.compared.insert(source);
+                state.distinct.compare(source);
             }
             match kind {
                 Kind::List | Kind::Tuple => Ok(heap::children(object)),

@@ -95,14 +95,14 @@ impl Recorder {
         let Call { frame, callable, args, names } = call;
         self.note(frame, |state| {
             state.know_for_good(callable)?;
-            if !state.effects.is_empty() || !state.emissions.is_empty() {
+            if !state.written.is_empty() {
                 // A replay writes when the graph has run: the function would see the old value.
                 let name = heap::name_of(callable);
                 let detail = format!("before {name}, which is called as one node of the graph");
                 return Err((Reason::OutsideWrite, detail));
             }
             args.iter().try_for_each(|arg| state.object_input(*arg))?;
-            state.unknown_gradients = true;
+            state.gradients.set_unknown();
             Ok(())
         });
         let target = |state: &mut State| {
@@ -196,11 +196,10 @@ impl State {
             return Ok(());
         }
         if let Some(source) = self.source(object)
-            && !self.placeholders.contains_key(&source)
+            && self.inputs.node(source).is_none()
         {
             let node = self.graph.unnamed_placeholder(Value::Unknown);
-            self.placeholders.insert(source, node);
-            self.inputs.push(source);
+            self.inputs.add(source, node);
         }
         Ok(())
     }

@@ -332,12 +332,12 @@ impl Recorder {
             | Kind::Set
             | Kind::FrozenSet => Ok(()),
             Kind::Dict => {
-                if state.written_dicts.contains(&(object.as_ptr() as usize)) {
+                if state.written.dict(object.as_ptr() as usize) {
                     // Which of the counted keys this trace made depends on all of them.
                     return state.adopt_keys(object);
                 }
                 if let Some(source) = state.objects.first_sized(object) {
-                    state.read_slots.insert((object.as_ptr() as usize, KEYS));
+                    state.reads.first((object.as_ptr() as usize, KEYS));
                     state.guard(source, GuardKind::DictLength(heap::dict_length(object)));
                 }
                 Ok(())

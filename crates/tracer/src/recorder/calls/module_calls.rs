@@ -136,7 +136,7 @@ impl Recorder {
         let address = ty.as_ptr() as usize;
         {
             let state = self.state.borrow();
-            if !state.class_writes.is_empty() {
+            if !state.written.classes().is_empty() {
                 return false;
             }
             let version = types::version_tag(ty.as_borrowed());
@@ -248,12 +248,12 @@ impl State {
     ) -> bool {
         let py = dict.py();
         let absent = [&known.compiled, &known.call, &known.forward];
-        if self.module_calls.unwritten != self.writes {
+        if self.module_calls.unwritten != self.written.count() {
             let names = absent.into_iter().chain(&known.hooks);
-            if self.wrote_any(names.map(|name| name.as_ptr() as usize)) {
+            if self.written.any_at(names.map(|name| name.as_ptr() as usize)) {
                 return false;
             }
-            self.module_calls.unwritten = self.writes;
+            self.module_calls.unwritten = self.written.count();
         }
         if self.module_calls.vacant.contains(&(dict.as_ptr() as usize)) {
             return true;
@@ -261,13 +261,13 @@ impl State {
         if self.source(module).is_none() || !is_vacant(dict, &absent, &known.hooks) {
             return false;
         }
-        if !self.written_dicts.is_empty() || !self.unread.is_empty() {
+        if self.written.any_dict() || !self.unread.is_empty() {
             let hooks = known.hooks.iter();
             let hooks = hooks.filter_map(|name| heap::dict_get(dict, name.bind_borrowed(py)));
             let parts = std::iter::once(dict.to_owned()).chain(hooks);
             for part in parts {
                 let address = part.as_ptr() as usize;
-                if self.written_dicts.contains(&address) || self.unread.contains_key(&address) {
+                if self.written.dict(address) || self.unread.contains_key(&address) {
                     return false;
                 }
             }

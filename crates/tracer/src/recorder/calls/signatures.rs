@@ -51,7 +51,7 @@ impl Recorder {
         let writes = {
             let mut state = self.state.borrow_mut();
             state.signatures.begun.insert(asked);
-            state.writes
+            state.written.count()
         };
         let result = self.call_python(call);
         if let Ok(found) = &result
@@ -59,7 +59,7 @@ impl Recorder {
         {
             let mut state = self.state.borrow_mut();
             // Another trace, behind a break, hasn't read what this one has.
-            let is_whole = state.signatures.begun.remove(&asked) && state.writes == writes;
+            let is_whole = state.signatures.begun.remove(&asked) && state.written.count() == writes;
             if is_whole && state.origin(found.as_borrowed()) == Some(Origin::Fresh) {
                 state.signatures.known.insert(asked, writes);
             }
@@ -116,7 +116,7 @@ impl Recorder {
     ) -> Option<Object<'py>> {
         {
             let state = self.state.borrow();
-            if state.signatures.known.get(&asked) != Some(&state.writes) {
+            if state.signatures.known.get(&asked) != Some(&state.written.count()) {
                 return None;
             }
         }

@@ -239,7 +239,7 @@ impl State {
         let blind = only_adds(Some("collections:deque"), name);
         if !blind {
             self.read_deque(deque)?;
-        } else if !self.read_slots.contains(&(address, CONTENTS)) && self.source(deque).is_some() {
+        } else if !self.reads.has(&(address, CONTENTS)) && self.source(deque).is_some() {
             // What it held before, should somebody look later.
             let source = self.source(deque).expect("asked before");
             if !self.unread.contains_key(&address) {

@@ -26,6 +26,22 @@ pub struct Token {
     used: bool,
 }
 
+/// What a trace has done to context variables, beside what they hold now.
+#[derive(Default)]
+pub struct ContextWrites {
+    /// The tokens that it got for its writes.
+    tokens: Vec<Token>,
+    /// The variables that it has reset with tokens from before the trace.
+    resets: Vec<usize>,
+}
+
+impl ContextWrites {
+    /// The variables that went back to what they held before the trace.
+    pub fn resets(&self) -> &[usize] {
+        &self.resets
+    }
+}
+
 impl Recorder {
     /// `ContextVar.get`.
     pub(in crate::recorder) fn context_get<'py>(
@@ -50,7 +66,7 @@ impl Recorder {
         let token = native()?;
         self.note(frame, |state| {
             state.set_fresh(token.as_borrowed());
-            state.tokens.push(Token {
+            state.context.tokens.push(Token {
                 token: token.clone().unbind(),
                 variable: variable.as_ptr() as usize,
                 untouched: untouched == Some(true),
@@ -90,14 +106,14 @@ impl State {
     ) -> std::result::Result<(), Stop> {
         let source = self.context_source(variable)?;
         let slot = (variable.as_ptr() as usize, CONTEXT);
-        if self.written.contains_key(&slot) {
+        if self.written.has(&slot) {
             return Ok(());
         }
-        if self.resets.contains(&slot.0) {
+        if self.context.resets.contains(&slot.0) {
             let detail = "a context variable that is back at what it held before the trace";
             return Err((Reason::Unsupported, detail.into()));
         }
-        let first = self.read_slots.insert(slot);
+        let first = self.reads.first(slot);
         if let Some(value) = context::own_value(variable) {
             let child = self.sources.intern(Source::ContextValue(source));
             return if first { self.adopt(child, value.as_borrowed()) } else { Ok(()) };
@@ -120,7 +136,7 @@ impl State {
     /// Whether the variable was untouched before.
     fn write_context(&mut self, variable: Borrowed<'_, '_>) -> std::result::Result<bool, Stop> {
         let source = self.context_source(variable)?;
-        let untouched = !self.written.contains_key(&(variable.as_ptr() as usize, CONTEXT));
+        let untouched = !self.written.has(&(variable.as_ptr() as usize, CONTEXT));
         self.wrote(variable, source, CONTEXT, || Part::Context);
         Ok(untouched)
     }
@@ -132,10 +148,15 @@ impl State {
         token: Borrowed<'_, '_>,
     ) -> std::result::Result<(), Stop> {
         let address = variable.as_ptr() as usize;
-        if self.tokens.iter().any(|known| known.token.is(&*token) && known.variable == address) {
+        if self
+            .context
+            .tokens
+            .iter()
+            .any(|known| known.token.is(&*token) && known.variable == address)
+        {
             return Ok(());
         }
-        let is_untouched = !self.written.contains_key(&(address, CONTEXT));
+        let is_untouched = !self.written.has(&(address, CONTEXT));
         if is_untouched && self.source(token).is_some() && context::fits(token, variable) {
             return self.context_source(variable).map(|_| ());
         }
@@ -148,11 +169,11 @@ impl State {
         token: Borrowed<'_, '_>,
     ) -> std::result::Result<(), Stop> {
         let address = variable.as_ptr() as usize;
-        if let Some(known) = self.tokens.iter_mut().find(|known| known.token.is(&*token)) {
+        if let Some(known) = self.context.tokens.iter_mut().find(|known| known.token.is(&*token)) {
             known.used = true;
             if known.untouched {
                 // Back to what it was: a replay has nothing to do, and what is read now is from outside.
-                self.forget_write((address, CONTEXT));
+                self.written.forget(&(address, CONTEXT));
             }
             return Ok(());
         }
@@ -162,7 +183,7 @@ impl State {
         self.guard(token_source, GuardKind::TokenOf(source));
         let kept = token.to_owned().unbind();
         self.wrote(variable, source, token.as_ptr() as usize, || Part::Reset(kept));
-        self.resets.push(address);
+        self.context.resets.push(address);
         Ok(())
     }
 }
@@ -171,10 +192,10 @@ impl Finish {
     /// The recipe of a token that goes back to what its variable held when the call began: a replay gets one
     /// where it sets the variable to what that holds now. `None`: the object is no such token.
     pub(in crate::recorder) fn token(&mut self, object: Borrowed<'_, '_>) -> Made<Option<Recipe>> {
-        let known = self.state.tokens.iter().find(|known| known.token.is(&*object));
+        let known = self.state.context.tokens.iter().find(|known| known.token.is(&*object));
         let Some(known) = known else { return Ok(None) };
-        let is_written = self.state.written.contains_key(&(known.variable, CONTEXT));
-        let is_reset = self.state.resets.contains(&known.variable);
+        let is_written = self.state.written.has(&(known.variable, CONTEXT));
+        let is_reset = self.state.context.resets.contains(&known.variable);
         if !known.untouched || known.used || !is_written || is_reset {
             return Ok(None);
         }

@@ -102,15 +102,15 @@ impl Recorder {
                 args: own(args),
                 names: names.map(|names| names.to_owned().unbind()),
                 told: plan.told,
-                after: state.effects.len(),
+                after: state.written.len(),
                 text: text(emitter, plan.told, args).into(),
                 place,
                 kept: plan.kept,
                 contents,
                 spot,
             };
-            state.has_effect();
-            state.emissions.push(emitted);
+            let nodes = state.graph.len();
+            state.written.tell(emitted, nodes);
             Ok(())
         });
         result
@@ -161,7 +161,7 @@ impl Recorder {
     /// Fails if something about a warning or record has turned out otherwise since. Then the next trace
     /// ends before it.
     pub(in crate::recorder) fn check_emissions(&self, py: Python<'_>, state: &State) -> Made<()> {
-        for emitted in &state.emissions {
+        for emitted in state.written.emissions() {
             let is_as_it_was = emitted.contents.iter().all(|(container, before)| {
                 let now = heap_children(container.bind_borrowed(py));
                 now.len() == before.len()
@@ -330,8 +330,8 @@ impl State {
             globals.as_ref().is_none_or(|globals| !frame.globals().is(globals))
         };
         let frame = frames.iter().rev().find(is_own).or(frames.last());
-        frame.map_or(self.here, |frame| {
-            let code = self.code_id(frame.code().object());
+        frame.map_or(self.frames.here(), |frame| {
+            let code = self.frames.number(frame.code().object());
             (code, u32::try_from(frame.unit()).unwrap_or(0))
         })
     }
@@ -340,7 +340,7 @@ impl State {
 impl Finish {
     /// What a replay gives.
     pub(in crate::recorder) fn emissions(&mut self, py: Python<'_>) -> Made<Vec<Emission>> {
-        let emissions = std::mem::take(&mut self.state.emissions);
+        let emissions = self.state.written.take_emissions();
         emissions
             .iter()
             .map(|emitted| {

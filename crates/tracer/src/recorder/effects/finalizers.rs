@@ -21,6 +21,10 @@ use crate::recorder::notes::state::State;
 /// For so many objects, what they were found in is watched as well.
 const MOST: usize = 256;
 
+/// Objects whose death would be noticed, and what they were found in.
+#[derive(Default)]
+pub struct Mortal(Vec<ObjectId>);
+
 impl State {
     /// Takes note of an outside object whose death would be noticed, and of what it was found in: the
     /// trace keeps that alive too.
@@ -38,13 +42,13 @@ impl State {
 
     #[cold]
     fn watch_within(&mut self, id: ObjectId, source: SourceId) {
-        self.mortal.push(id);
-        if self.mortal.len() > MOST {
+        self.mortal.0.push(id);
+        if self.mortal.0.len() > MOST {
             return;
         }
         let mut at = source;
         while let Some(parent) = self.sources.get(at).parent() {
-            self.mortal.extend(self.objects.at_source(parent));
+            self.mortal.0.extend(self.objects.at_source(parent));
             at = parent;
         }
     }
@@ -55,21 +59,21 @@ impl State {
         let noticed = mortal::noticed_with(value);
         for object in &noticed {
             let id = self.objects.intern(object.as_borrowed());
-            self.mortal.push(id);
+            self.mortal.0.push(id);
         }
         !noticed.is_empty()
     }
 
     /// How many references to an object are the trace's own.
     fn own_references(&self, object: Borrowed<'_, '_>) -> usize {
-        1 + self.input_versions.iter().filter(|(_, input, _)| input.is(object)).count()
+        1 + self.inputs.tensors().iter().filter(|input| input.tensor.is(object)).count()
     }
 
     /// Whether nothing but the trace keeps one of them alive; `taken` says how many references to an object
     /// CPython would have handed on to the function that is called.
     fn has_due_finalizer(&self, py: Python<'_>, taken: impl Fn(Borrowed<'_, '_>) -> usize) -> bool {
         const FEW: usize = 4;
-        self.mortal.iter().any(|id| {
+        self.mortal.0.iter().any(|id| {
             let object = self.objects.get(py, *id);
             let references = object::references(object);
             let own = || self.own_references(object) + taken(object);
@@ -82,7 +86,7 @@ impl Recorder {
     /// Whether there are objects to watch.
     #[inline]
     pub(in crate::recorder) fn watches_finalizers(&self) -> bool {
-        !self.state.borrow().mortal.is_empty()
+        !self.state.borrow().mortal.0.is_empty()
     }
 
     /// Why the trace has to end before this instruction: a finalizer should have run by now.

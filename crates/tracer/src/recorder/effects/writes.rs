@@ -95,6 +95,11 @@ pub enum Last<'a, 'py> {
 }
 
 impl Effect {
+    /// The part as a slot.
+    pub fn slot(&self) -> Slot {
+        (self.object.as_ptr() as usize, self.slot)
+    }
+
     /// What the part holds now.
     pub fn last<'py>(&self, py: Python<'py>) -> Last<'_, 'py> {
         let object = self.object.bind_borrowed(py);
@@ -130,48 +135,15 @@ impl State {
         slot: usize,
         part: impl FnOnce() -> Part,
     ) {
-        let place = self.here;
-        self.writes += 1;
-        self.has_effect();
-        self.written_keys.insert(slot);
-        let next = self.effects.len();
-        let at = *self.written.entry((object.as_ptr() as usize, slot)).or_insert(next);
-        if at == next {
+        let place = self.frames.here();
+        if self.written.note((object.as_ptr() as usize, slot), place, self.graph.len()) {
             let part = part();
             if self.program.is_some() {
                 self.wrote_in_program(object, &part);
             }
             let object = object.to_owned().unbind();
-            self.effects.push(Effect { object, source, part, slot, place });
+            self.written.add(Effect { object, source, part, slot, place });
         }
-        self.effects[at].place = place;
-    }
-
-    /// Something is noted that a replay does when its graph has run.
-    pub fn has_effect(&mut self) {
-        let nodes = self.graph.len();
-        self.first_effect.get_or_insert(nodes);
-    }
-
-    /// The part is what it was before this trace wrote it.
-    pub fn forget_write(&mut self, slot: Slot) {
-        let Some(at) = self.written.remove(&slot) else { return };
-        self.writes += 1;
-        self.effects.remove(at);
-        for emitted in self.emissions.iter_mut().filter(|emitted| emitted.after > at) {
-            emitted.after -= 1;
-        }
-        for later in self.written.values_mut().filter(|later| **later > at) {
-            *later -= 1;
-        }
-    }
-
-    /// Whether this trace wrote to any outside object at one of these keys. At another call that object may
-    /// be one that it wasn't at this: who reads a key without a slot of its own in
-    /// [`State::read_slots`] asks this first.
-    pub fn wrote_any(&self, keys: impl IntoIterator<Item = usize>) -> bool {
-        !self.written_keys.is_empty()
-            && keys.into_iter().any(|key| self.written_keys.contains(&key))
     }
 
     /// Takes note of a write to an outside dictionary's slot, before it happens. `moves`: it's deleted,
@@ -198,13 +170,13 @@ impl State {
         if !present || moves {
             // The keys, or their order, change: what it was is read now or never.
             self.adopt_keys(dict)?;
-            self.rekeyed.entry(dict.as_ptr() as usize).or_insert_with(|| {
+            self.written.rekey(dict.as_ptr() as usize, || {
                 let keys = heap::dict_items(dict).into_iter().map(|(key, _)| key.unbind());
                 keys.collect()
             });
         }
         self.objects.intern(key.as_borrowed());
-        self.written_dicts.insert(dict.as_ptr() as usize);
+        self.written.add_dict(dict.as_ptr() as usize);
         let slot = key.as_ptr() as usize;
         self.wrote(dict, source, slot, || Part::Item { key: key.unbind(), moves: false });
         Ok(())
@@ -246,7 +218,7 @@ impl State {
         let source = self.anchor(class);
         self.objects.intern(name);
         let slot = name.as_ptr() as usize;
-        self.class_writes.push((class.as_ptr() as usize, slot));
+        self.written.add_class((class.as_ptr() as usize, slot));
         let name = name.to_owned().unbind();
         self.wrote(class, source, slot, || Part::ClassAttribute(name));
     }
@@ -258,7 +230,7 @@ impl State {
         ty: &Bound<'_, PyType>,
         name: Borrowed<'_, '_>,
     ) -> Result<bool, Stop> {
-        for &(class, written) in &self.class_writes {
+        for &(class, written) in self.written.classes() {
             if written != name.as_ptr() as usize {
                 continue;
             }
@@ -300,8 +272,7 @@ impl State {
             return Err((Reason::Impure, detail));
         }
         self.wrote(object, source, CONTENTS, || Part::Calls(Vec::new()));
-        let at = self.written[&(object.as_ptr() as usize, CONTENTS)];
-        if let Part::Calls(calls) = &mut self.effects[at].part {
+        if let Some(calls) = self.written.calls(&(object.as_ptr() as usize, CONTENTS)) {
             calls.push(call);
             // From here on the instruction can't be broken before: the call is noted.
             stator_cpython::ops::count();
@@ -311,9 +282,7 @@ impl State {
 
     /// The method that was noted last has raised.
     pub fn drop_call(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
-        let at = self.written.get(&(object.as_ptr() as usize, CONTENTS));
-        if let Some(&at) = at
-            && let Part::Calls(calls) = &mut self.effects[at].part
+        if let Some(calls) = self.written.calls(&(object.as_ptr() as usize, CONTENTS))
             && let Some(call) = calls.pop()
             && call.method.ends_with("update")
         {
@@ -325,7 +294,7 @@ impl State {
 
     /// The writes in an order, and with the moves, that leave dictionaries in the order they have.
     pub fn take_effects(&mut self, py: Python<'_>) -> Vec<Effect> {
-        let mut effects = std::mem::take(&mut self.effects);
+        let (mut effects, rekeyed) = self.written.take_effects();
         for effect in &mut effects {
             if let Part::Elements = effect.part
                 && let Some(unread) = self.unread.get(&(effect.object.as_ptr() as usize))
@@ -333,7 +302,7 @@ impl State {
                 effect.part = Part::Added(unread.before.bind(py).len());
             }
         }
-        for (dict, first) in &self.rekeyed {
+        for (dict, first) in &rekeyed {
             order_items(py, &mut effects, *dict, first);
         }
         effects
@@ -342,20 +311,20 @@ impl State {
     /// Guards that a written object isn't another one of which the same part was read or written.
     pub fn guard_written_distinct(&mut self) {
         let mut groups: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
-        for &(object, slot) in self.written.keys() {
+        for (object, slot) in self.written.parts() {
             groups.entry(slot).or_default().push(object);
         }
-        if !self.written_dicts.is_empty() {
+        if self.written.any_dict() {
             // Each such write may make a key, where it's another dictionary than the recorded one.
-            groups.insert(KEYS, self.written_dicts.iter().copied().collect());
+            groups.insert(KEYS, self.written.dicts().collect());
         }
-        if !self.resets.is_empty() {
-            groups.entry(CONTEXT).or_default().extend(&self.resets);
+        if !self.context.resets().is_empty() {
+            groups.entry(CONTEXT).or_default().extend(self.context.resets());
         }
         if groups.is_empty() {
             return;
         }
-        for &(object, slot) in &self.read_slots {
+        for &(object, slot) in self.reads.slots() {
             if let Some(group) = groups.get_mut(&slot) {
                 group.push(object);
             }

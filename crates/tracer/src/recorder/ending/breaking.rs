@@ -37,9 +37,10 @@ use crate::logs::Log;
 use crate::policy::Policy;
 use crate::recorder::links::Linked;
 use crate::recorder::notes::capacity::Room;
+use crate::recorder::notes::frames::{ActiveFrame, Caller};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
-use crate::recorder::notes::state::{ActiveFrame, Caller, State, Stop};
+use crate::recorder::notes::state::{State, Stop};
 use crate::recorder::reads::found::Use;
 use crate::recorder::reads::only_added::{adds_to_receiver, only_adds_to};
 use crate::recorder::{Recorder, place};
@@ -95,8 +96,8 @@ impl Recorder {
     /// Whether `frame` is the innermost one, and those around it only wait for it.
     pub(in crate::recorder) fn are_linked(&self, frame: &Frame<'_>) -> bool {
         self.state.try_borrow().is_ok_and(|state| {
-            state.frames.last().is_some_and(|active| active.id == frame.id())
-                && state.frames.iter().all(|active| active.is_direct)
+            state.frames.innermost().is_some_and(|active| active.id == frame.id())
+                && state.frames.active().iter().all(|active| active.is_direct)
         })
     }
 
@@ -106,9 +107,9 @@ impl Recorder {
         frame: &Frame<'py>,
     ) -> Option<Vec<Frame<'py>>> {
         let state = self.state.try_borrow().ok()?;
-        let mut found = Vec::with_capacity(state.frames.len());
+        let mut found = Vec::with_capacity(state.frames.active().len());
         let mut callers = std::iter::successors(Some(*frame), Frame::previous);
-        for active in state.frames.iter().rev() {
+        for active in state.frames.active().iter().rev() {
             found.push(callers.find(|caller| caller.id() == active.id)?);
         }
         found.reverse();
@@ -171,7 +172,7 @@ impl Recorder {
     fn take_notes(&self, py: Python<'_>) -> PyResult<State> {
         let empty = State::new(py, &Room::NONE)?;
         let notes = self.state.replace(empty);
-        self.state.borrow_mut().frames.clone_from(&notes.frames);
+        self.state.borrow_mut().frames.stay(&notes.frames);
         Ok(notes)
     }
 
@@ -249,7 +250,7 @@ impl Recorder {
     pub(in crate::recorder) fn markable<'py>(&self, frame: &Frame<'py>) -> Option<Vec<Frame<'py>>> {
         let mut chain = self.frames_to(frame)?;
         let state = self.state.borrow();
-        let indirect = state.frames.iter().position(|active| !active.is_direct);
+        let indirect = state.frames.active().iter().position(|active| !active.is_direct);
         chain.truncate(indirect.unwrap_or(chain.len()));
         while chain.last().is_some_and(|frame| !frame.is_complete()) {
             chain.pop();
@@ -327,7 +328,7 @@ impl Recorder {
         self.check_emissions(py, &state)?;
         self.check_blocks(&state)?;
         let handled = handled_beyond(py, self.handled_at_entry);
-        let spots: Vec<_> = state.emissions.iter().map(|emitted| emitted.spot).collect();
+        let spots: Vec<_> = state.written.emissions().iter().map(|emitted| emitted.spot).collect();
         let asked = state.claims.asked;
         if self.point.borrow().is_none() {
             Room::remember(self.root, &state);
@@ -424,7 +425,7 @@ impl Recorder {
         };
         let mut state = State::new(py, &Room::SMALL).ok()?;
         state.policy = policy;
-        state.begins = Log::Bytecode.is_on().then(|| place(frame));
+        state.roots.place = Log::Bytecode.is_on().then(|| place(frame));
         let source = state.sources.intern(Source::GlobalState);
         state.guard(source, GuardKind::GlobalState(global));
         take_roots(&mut state, &standing, handled.as_ref()).ok()?;
@@ -445,20 +446,19 @@ impl Recorder {
     /// A frame has left. If it had stopped, recording may go on in its caller.
     pub fn left(&self, frame: &Frame<'_>) {
         let mut state = self.state.borrow_mut();
-        let is_last = state.frames.last().is_some_and(|active| active.id == frame.id());
-        let popped = if is_last { state.frames.pop() } else { None };
-        let index = popped.map(|_| state.frames.len());
-        state.forget_frame(frame, index);
+        let around = state.frames.leave(frame);
+        state.roots.forget(frame, around);
         self.links.forget(frame);
         if self.is_stopped() && self.resume.get() == frame.id() {
-            self.resume.set(state.frames.last().map_or(0, |active| active.id));
+            self.resume.set(state.frames.innermost().map_or(0, |active| active.id));
         }
     }
 
     /// Why the trace has to end before this instruction, if it's known from an earlier call.
     #[cold]
     pub(in crate::recorder) fn known_break(&self, frame: &Frame<'_>) -> Option<Break> {
-        let is_direct = || self.state.borrow().frames.iter().all(|active| active.is_direct);
+        let is_direct =
+            || self.state.borrow().frames.active().iter().all(|active| active.is_direct);
         let points = &self.session.points;
         let marked =
             points.marked(frame, || if is_direct() { self.frames_to(frame) } else { None });
@@ -490,16 +490,16 @@ fn take_roots(
     handled: Option<&Object<'_>>,
 ) -> Result<(), Stop> {
     let innermost = chain.len() - 1;
-    state.begun = chain.len();
+    state.roots.begin_in(chain.len());
     let mut index = 0;
     for (at, standing) in chain.iter().enumerate() {
         let frame = &standing.waiting.frame;
         let code = frame.code();
         let parent = (at > 0).then(|| state.place(&chain[at - 1].waiting.frame)).flatten();
-        let id = state.code_id(code.object());
+        let id = state.frames.number(code.object());
         let caller = Caller::Known(parent);
-        state.frames.push(ActiveFrame { id: frame.id(), code: id, caller, is_direct: true });
-        state.locate(frame);
+        state.frames.enter(ActiveFrame { id: frame.id(), code: id, caller, is_direct: true });
+        state.frames.locate(frame);
         let prefix = if at == innermost { String::new() } else { prefix(&chain[..=at]) };
         let mut root = |state: &mut State, name: String| {
             let source = state.sources.local(index, || name.into());
@@ -522,10 +522,10 @@ fn take_roots(
             };
             let source = root(state, name);
             let is_read = if slot < locals {
-                state.hold((frame.id(), slot), source, *value);
+                state.roots.hold((frame.id(), slot), source, *value);
                 standing.is_live(slot)
             } else {
-                state.on_stack.insert(value.as_ptr() as usize);
+                state.roots.hold_on_stack(*value);
                 true
             };
             if !is_read {
@@ -563,7 +563,7 @@ fn take_roots(
                         // The table of objects keeps the old one.
                         frame.exchange_local(slot, own.bind(frame.py()).clone());
                     }
-                    state.hold((frame.id(), slot), source, own.bind_borrowed(frame.py()));
+                    state.roots.hold((frame.id(), slot), source, own.bind_borrowed(frame.py()));
                 }
                 Ok(_) => {}
                 Err(_) => state.carry(source, *value),

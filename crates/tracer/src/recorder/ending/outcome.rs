@@ -261,28 +261,29 @@ impl Finish {
         let Finish { mut state, recipes, outputs, rebuilt, kept, .. } = finish;
         outputs.set(&mut state.graph);
         debug_assert!(state.graph.verify().is_ok(), "{:?}", state.graph.verify());
-        let written = state.written_inputs(py);
+        let written = state.inputs.written(py);
         state.guard_tensors_distinct();
         state.guard_written_distinct();
         state.guard_compared_distinct();
         let symbolic = state.finish_symbols();
         state.sources.shrink_to_fit();
         state.guards.shrink_to_fit();
-        state.locations.shrink_to_fit();
+        let (codes, locations) = state.frames.into_parts();
+        let (left, begins) = state.roots.into_parts();
         Ok(Traced {
             sources: state.sources,
             guards: state.guards,
             objects: state.objects.into_inner(),
             graph: state.graph,
-            graph_objects: state.graph_objects,
-            inputs: state.inputs,
+            graph_objects: state.graph_objects.into_inner(),
+            inputs: state.inputs.into_sources(),
             rebuilt,
             recipes,
             ending,
-            begins: state.begins,
-            left: state.left.into(),
-            codes: state.codes,
-            locations: state.locations,
+            begins,
+            left: left.into(),
+            codes,
+            locations,
             writes_inputs: !written.is_empty(),
             written,
             plain_withs: Withs::default(),
@@ -290,7 +291,7 @@ impl Finish {
             kept,
             effects,
             ending_last,
-            first_effect: state.first_effect,
+            first_effect: state.written.first(),
             emissions,
             known_lists,
             symbolic,
@@ -314,7 +315,7 @@ impl Finish {
                 // A variable of an enclosing function that nothing has read yet.
                 self.state.cell_source(frame, *value)?;
             }
-            let recipe = match self.state.held((frame.id(), slot), *value) {
+            let recipe = match self.state.roots.held((frame.id(), slot), *value) {
                 Some(source) => Ok(self.source(source)),
                 None => self.try_recipe(*value),
             };

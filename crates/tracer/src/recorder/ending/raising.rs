@@ -87,7 +87,7 @@ impl Recorder {
     pub(in crate::recorder) fn catches(&self, frame: &Frame<'_>, exception: Borrowed<'_, '_>) {
         self.note(frame, |state| {
             if state.origin(exception).is_none()
-                && state.carried(exception).is_none()
+                && state.roots.carried(exception).is_none()
                 && is_raised_by_c_code(exception)
                 && !names_address(exception)
             {
@@ -117,7 +117,7 @@ impl State {
         if exception.is_none() {
             return Ok(());
         }
-        if self.source(exception).is_some() || self.carried(exception).is_some() {
+        if self.source(exception).is_some() || self.roots.carried(exception).is_some() {
             let detail = format!("except* on a {} from outside", heap::type_name(exception));
             return Err((Reason::Instruction, detail));
         }

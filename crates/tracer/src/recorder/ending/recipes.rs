@@ -48,7 +48,7 @@ impl Finish {
         let kind = self.state.kind_alone(object);
         if kind == Kind::Constant {
             let source = self.state.outside_of(object);
-            if let Some(source) = source.or_else(|| self.state.constant_root(object)) {
+            if let Some(source) = source.or_else(|| self.state.roots.constant(object)) {
                 let id = self.source(source);
                 self.insert(address, id);
                 return Ok(id);
@@ -105,7 +105,7 @@ impl Finish {
                 let id = self.keep(object);
                 Ok(self.recipes.push(Recipe::Constant(id)))
             }
-            None => match self.state.carried(object) {
+            None => match self.state.roots.carried(object) {
                 Some(source) => {
                     let id = self.source(source);
                     self.insert(address, id);

@@ -11,6 +11,7 @@ use crate::breaks::Reason;
 use crate::handlers::{Handlers, Withs};
 use crate::raises::Call;
 use crate::recorder::Recorder;
+use crate::recorder::notes::inputs::TensorInput;
 use crate::recorder::notes::state::{State, Stop};
 use crate::undo::LARGE;
 use crate::writes::{Writes, write_of};
@@ -52,7 +53,7 @@ impl Recorder {
         let plain: Withs =
             withs.iter().map(|(code, unit)| (code.as_ptr() as usize, *unit)).collect();
         let Some(stack) = state.place(frame) else { return false };
-        let (graph, codes) = (&state.graph, &state.codes);
+        let (graph, codes) = (&state.graph, state.frames.codes());
         Handlers { py: frame.py(), graph, codes, plain: &plain }.may_handle_at(stack)
     }
 }
@@ -73,8 +74,8 @@ impl State {
         let own = own.map_or(0, |(_, targets)| self.bytes_of(&targets));
         let mut why = None;
         let (mut bytes, mut is_detached) = (own, false);
-        for (position, input, version) in &self.input_versions {
-            let input = input.bind_borrowed(py);
+        for TensorInput { position, tensor, version } in self.inputs.tensors() {
+            let input = tensor.bind_borrowed(py);
             let Some(now) = tensor::info(input) else { continue };
             let node = self.graph.placeholders()[*position as usize];
             let Value::Tensor(before) = self.graph.node(node).value else { continue };

@@ -79,10 +79,10 @@ impl Room {
             sources: roomy(state.sources.len()),
             indexed: roomy(state.sources.indexed()),
             guards: roomy(state.guards.len()),
-            locations: roomy(state.locations.len()),
-            read_slots: roomy(state.read_slots.len()),
+            locations: roomy(state.frames.places()),
+            read_slots: roomy(state.reads.slots().len()),
             lookups: roomy(state.lookups.len()),
-            inputs: roomy(state.inputs.len()),
+            inputs: roomy(state.inputs.sources().len()),
             graph: state.graph.room().map(roomy),
         };
         LAST.with(|last| last[place(code)].set((code, room)));

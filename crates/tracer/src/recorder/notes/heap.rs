@@ -18,8 +18,6 @@ use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::Text;
 
-use crate::compiled::Compiled;
-use crate::disabled::Disabled;
 use crate::recorder::reads::descriptors::Descriptor;
 
 /// The elements of a tuple.
@@ -309,11 +307,6 @@ pub fn is_named(callable: Borrowed<'_, '_>, names: &[&str]) -> bool {
         Some(name) => names.contains(&name),
         None => names.contains(&name_of(callable).as_str()),
     }
-}
-
-/// Whether an object is one of Stator's that stand for a function.
-pub fn is_function_like(object: Borrowed<'_, '_>) -> bool {
-    object.is_exact_instance_of::<Compiled>() || object.is_exact_instance_of::<Disabled>()
 }
 
 /// A callable's name with its module in front.

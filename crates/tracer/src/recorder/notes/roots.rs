@@ -1,15 +1,49 @@
 //! What a trace knows of the values it began with: the slots of frames at a call or behind a graph
 //! break.
 
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::Borrowed;
 use stator_guards::SourceId;
 
 use super::kinds::Kind;
 use super::state::{Origin, State, Stop};
-use crate::breaks::Reason;
+use crate::breaks::{Place, Reason};
 
-impl State {
+/// What a trace began with.
+///
+/// Invariant: a frame that has left holds nothing here, because another may take its address.
+#[derive(Default)]
+pub struct Roots {
+    /// Where the trace begins, if that isn't a call.
+    pub place: Option<Place>,
+    /// Fast locals (frame and slot) that hold what they held when the trace began.
+    unchanged: FxHashMap<(usize, usize), (SourceId, usize)>,
+    /// The frames of these locals.
+    holders: Vec<usize>,
+    /// How many of the frames the trace began in haven't left.
+    frames: usize,
+    /// Of those that have, innermost first: the fast locals that held to the end what they held when the
+    /// trace began.
+    left: Vec<Box<[u32]>>,
+    /// Constants that fast locals or the stack held when the trace began, by address. Guards say
+    /// that a replay's are equal; passing those on keeps their identity.
+    constants: FxHashMap<usize, SourceId>,
+    /// Values of the stack at a resume point, by address.
+    on_stack: FxHashSet<usize>,
+    /// Objects from outside that can only be passed on, by address.
+    carried: FxHashMap<usize, SourceId>,
+    /// The sources of `*args` and `**kwargs`.
+    variadic: SmallVec<[SourceId; 2]>,
+}
+
+impl Roots {
+    /// The trace begins behind a break, in so many frames.
+    pub fn begin_in(&mut self, frames: usize) {
+        self.frames = frames;
+    }
+
     /// A fast local holds `value` as the trace begins.
     pub fn hold(&mut self, slot: (usize, usize), source: SourceId, value: Borrowed<'_, '_>) {
         self.unchanged.insert(slot, (source, value.as_ptr() as usize));
@@ -33,15 +67,46 @@ impl State {
     }
 
     /// The root that holds this very constant.
-    pub fn constant_root(&self, constant: Borrowed<'_, '_>) -> Option<SourceId> {
+    pub fn constant(&self, constant: Borrowed<'_, '_>) -> Option<SourceId> {
         self.constants.get(&(constant.as_ptr() as usize)).copied()
     }
 
-    /// A frame leaves: another may take its address.
-    pub fn forget_frame(&mut self, frame: &Frame<'_>, index: Option<usize>) {
+    /// A constant is held at `source`: the first root that holds it.
+    pub fn first_with(&mut self, constant: Borrowed<'_, '_>, source: SourceId) -> SourceId {
+        *self.constants.entry(constant.as_ptr() as usize).or_insert(source)
+    }
+
+    /// The stack holds `value` as the trace begins.
+    pub fn hold_on_stack(&mut self, value: Borrowed<'_, '_>) {
+        self.on_stack.insert(value.as_ptr() as usize);
+    }
+
+    /// `*args` or `**kwargs` are found at `source`.
+    pub fn hold_variadic(&mut self, source: SourceId) {
+        self.variadic.push(source);
+    }
+
+    /// Whether `*args` or `**kwargs` are found at `source`.
+    pub fn is_variadic(&self, source: SourceId) -> bool {
+        self.variadic.contains(&source)
+    }
+
+    /// Whether all objects from outside can be looked at.
+    #[inline]
+    pub fn carry_nothing(&self) -> bool {
+        self.carried.is_empty()
+    }
+
+    /// The source of an object that can only be passed on.
+    pub fn carried(&self, object: Borrowed<'_, '_>) -> Option<SourceId> {
+        self.carried.get(&(object.as_ptr() as usize)).copied()
+    }
+
+    /// A frame leaves, so another may take its address; `around` is how many active ones it was in.
+    pub fn forget(&mut self, frame: &Frame<'_>, around: Option<usize>) {
         let id = frame.id();
-        if index.is_some_and(|index| index + 1 == self.begun) {
-            self.begun -= 1;
+        if around.is_some_and(|around| around + 1 == self.frames) {
+            self.frames -= 1;
             let has_kept = |slot: &u32| {
                 let slot = *slot as usize;
                 frame.local(slot).is_some_and(|value| self.held((id, slot), value).is_some())
@@ -54,12 +119,21 @@ impl State {
         }
     }
 
+    /// The fast locals that frames which have left kept to their end, innermost first; where the trace began.
+    pub fn into_parts(self) -> (Vec<Box<[u32]>>, Option<Place>) {
+        (self.left, self.place)
+    }
+}
+
+impl State {
     /// A container under construction is about to change. Behind a graph break it's an outside
     /// object, but only the stack holds it: it may as well be made anew.
     pub fn own_container(&mut self, container: Borrowed<'_, '_>) -> Result<(), Stop> {
         match self.origin(container) {
             Some(Origin::Fresh) => Ok(()),
-            Some(Origin::Source(_)) if self.on_stack.contains(&(container.as_ptr() as usize)) => {
+            Some(Origin::Source(_))
+                if self.roots.on_stack.contains(&(container.as_ptr() as usize)) =>
+            {
                 if self.kind(container) == Kind::Dict {
                     self.adopt_dict(container)?;
                 }
@@ -73,11 +147,6 @@ impl State {
     /// Takes note of an outside object that no guard can speak of.
     pub fn carry(&mut self, source: SourceId, object: Borrowed<'_, '_>) {
         self.objects.intern(object);
-        self.carried.insert(object.as_ptr() as usize, source);
-    }
-
-    /// The source of an object that can only be passed on.
-    pub fn carried(&self, object: Borrowed<'_, '_>) -> Option<SourceId> {
-        self.carried.get(&(object.as_ptr() as usize)).copied()
+        self.roots.carried.insert(object.as_ptr() as usize, source);
     }
 }

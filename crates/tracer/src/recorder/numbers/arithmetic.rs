@@ -300,7 +300,7 @@ impl Recorder {
     ) -> Option<Result<Object<'py>>> {
         let py = frame.py();
         let mut state = self.state.borrow_mut();
-        state.locate(frame);
+        state.frames.locate(frame);
         let built = build(&mut state.symbols.as_mut()?.context);
         state.log_facts(py);
         let number = match built {
@@ -352,7 +352,7 @@ impl Recorder {
             }
         }
         let terms = state.terms(&[left, right])?;
-        state.locate(frame);
+        state.frames.locate(frame);
         let context = &mut state.symbols.as_mut()?.context;
         match condition(context, op, terms[0].number, terms[1].number) {
             Ok(condition) => answer(state.decide(py, condition)),
@@ -387,7 +387,7 @@ impl Recorder {
         if left.len() != right.len() {
             return Some(false);
         }
-        state.locate(frame);
+        state.frames.locate(frame);
         for (left, right) in left.iter().zip(&right) {
             let Some(terms) = state.terms(&[left.as_borrowed(), right.as_borrowed()]) else {
                 // Two constants, or one too large for a term.
@@ -416,7 +416,7 @@ impl Recorder {
         }
         let mut state = self.state.borrow_mut();
         let terms = state.terms(&[operand])?;
-        state.locate(frame);
+        state.frames.locate(frame);
         let context = &mut state.symbols.as_mut()?.context;
         let zero = match terms[0].number {
             Number::Integer(_) => Number::Integer(context.constant(0)),
@@ -510,7 +510,7 @@ impl Recorder {
             return;
         }
         let mut state = self.state.borrow_mut();
-        state.locate(frame);
+        state.frames.locate(frame);
         for object in objects {
             state.fix(*object, why, 0);
         }

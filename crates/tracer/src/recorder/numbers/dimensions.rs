@@ -160,7 +160,7 @@ impl Recorder {
         let mut state = self.state.borrow_mut();
         if !moves && state.reads_later(result.as_borrowed()) {
             // It goes on reading: what it iterates, and what it calls.
-            state.locate(frame);
+            state.frames.locate(frame);
             state.fix_all(frame.py(), &format!("read by {name}"));
         }
         drop(state);
@@ -417,7 +417,7 @@ impl Recorder {
             return;
         }
         let mut state = self.state.borrow_mut();
-        state.locate(frame);
+        state.frames.locate(frame);
         for object in objects {
             state.fix_sizes_in(*object, why, 0);
         }

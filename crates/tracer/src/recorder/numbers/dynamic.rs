@@ -208,7 +208,7 @@ impl State {
         }
         // What `*args` and `**kwargs` hold are arguments.
         let parent = self.sources.get(source).parent();
-        let is_root = is_root || parent.is_some_and(|parent| self.variadic.contains(&parent));
+        let is_root = is_root || parent.is_some_and(|parent| self.roots.is_variadic(parent));
         let number = if value.is_exact_instance_of::<PyInt>() {
             // Larger ones stay constants.
             value.extract::<i64>().ok().map(|value| value as f64)
@@ -307,7 +307,7 @@ impl State {
         let Some(source) = self.symbols.as_ref().and_then(|all| all.slot_source(slot)) else {
             return Ok(None);
         };
-        if self.written.contains_key(&slot) {
+        if self.written.has(&slot) {
             return Ok(None);
         }
         Ok(self.stand_in(value.py(), source))

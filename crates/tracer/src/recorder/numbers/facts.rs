@@ -50,14 +50,10 @@ impl State {
         let sizes = std::mem::take(&mut symbols.sizes);
         for (key, sizes) in sizes {
             let node = match key {
-                TensorKey::Source(source) => {
-                    let found =
-                        self.placeholders.iter().find(|(id, _)| id.index() as u32 == source);
-                    match found {
-                        Some((_, node)) => *node,
-                        None => continue,
-                    }
-                }
+                TensorKey::Source(source) => match self.inputs.node_at(source) {
+                    Some(node) => node,
+                    None => continue,
+                },
                 TensorKey::Node(node) => NodeId::new(node as usize),
             };
             // The node says what it made; a tensor that was changed in place since has other sizes.

@@ -202,7 +202,7 @@ impl State {
     fn holds_symbols(&mut self, source: SourceId, tuple: Borrowed<'_, '_>, is_root: bool) -> bool {
         let is_plain = heap::is_plain_tuple(tuple) || heap::is_named_tuple(tuple);
         let is_fresh = self.origin(tuple) == Some(Origin::Fresh);
-        if !is_plain || is_fresh && !self.variadic.contains(&source) {
+        if !is_plain || is_fresh && !self.roots.is_variadic(source) {
             return false;
         }
         heap::tuple_items(tuple).iter().enumerate().any(|(index, item)| {

@@ -181,7 +181,7 @@ impl State {
 
     /// The outside tensor that a placeholder takes in.
     fn placeholder_key(&self, node: NodeId) -> Option<TensorKey> {
-        let (source, _) = self.placeholders.iter().find(|(_, own)| **own == node)?;
+        let source = self.inputs.source(node)?;
         Some(TensorKey::Source(source.index() as u32))
     }
 
@@ -663,7 +663,7 @@ impl Recorder {
         self.concrete(frame, &args[1..], "the number of a dimension");
         let known = {
             let mut state = self.state.borrow_mut();
-            state.locate(frame);
+            state.frames.locate(frame);
             let strides = if names.is_none() { state.symbolic_strides(tensor) } else { None };
             if strides.is_none() {
                 state.fix_strides(tensor, name);

@@ -442,8 +442,7 @@ impl State {
         let node = match made {
             Made::Outside(source) => {
                 let node = self.graph.unnamed_placeholder(value);
-                self.placeholders.insert(source, node);
-                self.inputs.push(source);
+                self.inputs.add(source, node);
                 node
             }
             Made::Drawn(slot) => self.drawn_input(slot, value),
@@ -604,14 +603,13 @@ impl State {
 
     pub(in crate::recorder) fn here_stack(&mut self) -> Option<StackId> {
         self.symbols.as_ref()?;
-        self.frames.last()?;
-        let caller = self.caller();
-        Some(self.graph.stack(caller, self.here.0, self.here.1))
+        self.frames.stack_here(&mut self.graph)
     }
 
     fn here_text(&self, py: Python<'_>) -> String {
-        let places = Places { py, codes: &self.codes };
-        match places.place(self.here.0, self.here.1) {
+        let places = Places { py, codes: self.frames.codes() };
+        let (code, unit) = self.frames.here();
+        match places.place(code, unit) {
             Some((file, line, function)) => {
                 let name = function.rsplit('.').next().unwrap_or(&function).to_string();
                 format!("{}:{line} in {name}", shown_path(&file))

@@ -16,6 +16,22 @@ use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{State, Stop};
 
+/// What a trace has done to gradients.
+#[derive(Default)]
+pub struct GradientWrites {
+    /// Whether a function that is one node of the graph may have set any.
+    unknown: bool,
+    /// The tensors whose gradients were set.
+    of: Vec<Py<PyAny>>,
+}
+
+impl GradientWrites {
+    /// A function becomes a node: it may set any.
+    pub fn set_unknown(&mut self) {
+        self.unknown = true;
+    }
+}
+
 impl Recorder {
     /// Reads the gradient of a leaf from outside; `None` where it isn't one.
     pub(in crate::recorder) fn outside_gradient<'py>(
@@ -42,13 +58,13 @@ impl State {
         gradient: Borrowed<'_, '_>,
     ) -> Result<(), Stop> {
         let Some(source) = self.source(owner) else { return Ok(()) };
-        if self.unknown_gradients {
+        if self.gradients.unknown {
             let detail = "a gradient behind a function that is one node of the graph";
             return Err((Reason::UnknownOrigin, detail.into()));
         }
         let py = owner.py();
         let (mut is_written, mut others) = (false, Vec::new());
-        for written in &self.written_gradients {
+        for written in &self.gradients.of {
             let written = written.bind(py);
             if written.is(&*owner) { is_written = true } else { others.push(written.clone()) }
         }
@@ -68,9 +84,9 @@ impl State {
     /// This trace has set or deleted the gradient of a tensor.
     pub(in crate::recorder) fn wrote_gradient(&mut self, owner: Borrowed<'_, '_>) {
         if self.kind(owner) == Kind::Tensor
-            && !self.written_gradients.iter().any(|written| written.is(&*owner))
+            && !self.gradients.of.iter().any(|written| written.is(&*owner))
         {
-            self.written_gradients.push(owner.to_owned().unbind());
+            self.gradients.of.push(owner.to_owned().unbind());
         }
     }
 }

@@ -96,7 +96,7 @@ impl State {
 
     /// Where the user's code stands: inference mode is entered and left by functions of ours.
     fn place_of_caller(&mut self) -> Option<StackId> {
-        self.caller()
+        self.frames.caller(&mut self.graph)
     }
 
     fn switch(

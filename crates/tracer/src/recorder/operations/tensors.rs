@@ -10,7 +10,7 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Deferred;
 use stator_cpython::{Result, ops};
 use stator_graph::{Arg, Constant, Device, Dtype, NodeId, Target, TextId, Value};
-use stator_guards::{TensorGuard, grow_in_leaps};
+use stator_guards::TensorGuard;
 use stator_operators::Use;
 
 use crate::breaks::Reason;
@@ -20,6 +20,7 @@ use crate::functions::{Determined, Operation};
 use crate::recorder::Recorder;
 use crate::recorder::calls::call::Call;
 use crate::recorder::notes::heap;
+use crate::recorder::notes::inputs::TensorInput;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State, Stop};
 
@@ -59,7 +60,7 @@ impl State {
         match self.origin(tensor) {
             Some(Origin::Node(node)) => Ok(node),
             Some(Origin::Source(source)) => {
-                if let Some(&node) = self.placeholders.get(&source) {
+                if let Some(node) = self.inputs.node(source) {
                     return Ok(node);
                 }
                 let info = info(tensor);
@@ -69,11 +70,8 @@ impl State {
                 let position = self.graph.placeholders().len();
                 let position = u32::try_from(position).expect("fewer than 2^32 inputs");
                 let node = self.graph.unnamed_placeholder(value);
-                let known = &mut self.placeholders;
-                grow_in_leaps(known.len(), known.capacity(), |more| known.reserve(more));
-                known.insert(source, node);
-                self.inputs.push(source);
-                self.input_versions.push((position, tensor.to_owned().unbind(), version));
+                let tensor = tensor.to_owned().unbind();
+                self.inputs.add_tensor(source, node, TensorInput { position, tensor, version });
                 Ok(node)
             }
             Some(Origin::Fresh) | None => {
@@ -112,8 +110,8 @@ impl State {
             }
             _ => {
                 // An object is an input of the graph where a marked function is given it.
-                let input = self.source(object).and_then(|source| self.placeholders.get(&source));
-                input.map(|node| Arg::Node(*node)).ok_or_else(|| {
+                let input = self.source(object).and_then(|source| self.inputs.node(source));
+                input.map(Arg::Node).ok_or_else(|| {
                     let what = heap::type_name(object);
                     (Reason::Unsupported, format!("a {what} as argument of a tensor operation"))
                 })

@@ -33,10 +33,9 @@ impl Recorder {
 impl State {
     /// Guards that no class was registered with an abstract class since.
     pub fn guard_abstract_classes(&mut self) -> Result<(), Stop> {
-        if self.abstract_classes {
+        if !self.lookups.first_abstract() {
             return Ok(());
         }
-        self.abstract_classes = true;
         let unreadable = || (Reason::Unsupported, "an abstract class".to_string());
         let count = Python::attach(abc::registrations).ok_or_else(unreadable)?;
         let source = self.sources.intern(Source::GlobalState);

@@ -482,10 +482,10 @@ impl State {
             }
             return Ok(());
         }
-        if !self.class_writes.is_empty() && self.finds_own_write(ty, name)? {
+        if !self.written.classes().is_empty() && self.finds_own_write(ty, name)? {
             return Ok(());
         }
-        if !self.lookups.insert((ty.as_ptr() as usize, name.as_ptr() as usize)) {
+        if !self.lookups.first((ty.as_ptr() as usize, name.as_ptr() as usize)) {
             return Ok(());
         }
         let parent = self.anchor(ty.as_any().as_borrowed());
@@ -515,7 +515,7 @@ impl State {
     ) -> std::result::Result<(), Stop> {
         let Some(source) = self.source(owner) else { return Ok(()) };
         let slot = (owner.as_ptr() as usize, offset);
-        if self.written.contains_key(&slot) || !self.read_slots.insert(slot) {
+        if self.written.has(&slot) || !self.reads.first(slot) {
             return Ok(());
         }
         let id = self.objects.intern(name);

@@ -9,6 +9,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use rustc_hash::FxHashSet;
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::{Guard, GuardKind, SourceId};
 
@@ -17,6 +18,22 @@ use crate::functions::{Functions, Traits};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::State;
+
+/// Objects from outside that are guarded to differ.
+#[derive(Default)]
+pub struct Distinct {
+    /// Those that C code compared with others: all of them.
+    compared: FxHashSet<SourceId>,
+    /// Pairs of sources.
+    pairs: FxHashSet<(usize, usize)>,
+}
+
+impl Distinct {
+    /// C code compares what is found at a source with others.
+    pub fn compare(&mut self, source: SourceId) {
+        self.compared.insert(source);
+    }
+}
 
 impl State {
     /// Takes note of an object that is hashed, or of the members of a container that are.
@@ -82,7 +99,7 @@ impl State {
                 if let Some(source) = self.source(object)
                     && !self.is_identity_guarded(object)
                 {
-                    self.compared.insert(source);
+                    self.distinct.compare(source);
                 }
                 return;
             }
@@ -100,7 +117,7 @@ impl State {
 
     /// Guards that the objects which were compared are different ones.
     pub fn guard_compared_distinct(&mut self) {
-        let mut sources: Vec<_> = self.compared.iter().copied().collect();
+        let mut sources: Vec<_> = self.distinct.compared.iter().copied().collect();
         sources.sort_unstable();
         if let [first, rest @ ..] = sources.as_slice()
             && !rest.is_empty()
@@ -140,7 +157,7 @@ impl State {
     pub fn is_new_nan(&mut self, nan: Borrowed<'_, '_>) -> bool {
         let py = nan.py();
         self.places_read(nan).is_empty()
-            && !self.codes.iter().any(|code| {
+            && !self.frames.codes().iter().any(|code| {
                 let constants = code.bind(py).getattr("co_consts");
                 constants.is_ok_and(|constants| holds(constants.as_borrowed(), nan))
             })
@@ -165,15 +182,20 @@ impl State {
             return;
         }
         let key = (a.index().min(b.index()), a.index().max(b.index()));
-        if self.distinct.insert(key) {
+        if self.distinct.pairs.insert(key) {
             self.guard(a, GuardKind::Distinct(Box::new([b])));
         }
     }
 
     /// Guards that the graph's inputs are different tensors: each has one placeholder.
     pub fn guard_tensors_distinct(&mut self) {
-        let tensors: Vec<_> =
-            self.inputs.iter().copied().filter(|input| !self.is_outside_number(*input)).collect();
+        let tensors: Vec<_> = self
+            .inputs
+            .sources()
+            .iter()
+            .copied()
+            .filter(|input| !self.is_outside_number(*input))
+            .collect();
         if let Some((&first, rest)) = tensors.split_first()
             && !rest.is_empty()
         {

@@ -15,6 +15,7 @@ use crate::recorder::calls::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{State, Stop};
+use crate::within;
 
 /// What makes a class attribute a descriptor.
 pub(in crate::recorder) const DESCRIPTOR: &[&str] = &["__get__", "__set__", "__delete__"];
@@ -112,7 +113,7 @@ impl Recorder {
             Kind::Builtin if heap::is_method_descriptor(object) => Descriptor::Function,
             Kind::Descriptor => heap::descriptor_kind(object),
             // Compiled and disabled functions bind as functions do.
-            Kind::Object if heap::is_function_like(object) => Descriptor::Function,
+            Kind::Object if within::is_function_like(object) => Descriptor::Function,
             Kind::Object | Kind::Type | Kind::Opaque | Kind::Partial | Kind::Singleton => {
                 let ty = object.get_type();
                 let of = |slot| stator_cpython::heap::types::slot(ty.as_borrowed(), slot);

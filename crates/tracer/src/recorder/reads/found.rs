@@ -5,7 +5,7 @@
 
 use pyo3::prelude::*;
 use stator_cpython::object::{Borrowed, Object};
-use stator_guards::{GuardKind, Source, SourceId, grow_in_leaps};
+use stator_guards::{GuardKind, Source, SourceId};
 
 use super::identity::is_nan;
 use crate::breaks::Reason;
@@ -182,7 +182,7 @@ impl State {
         self.guard(source, guard);
         if let Source::Local { .. } = self.sources.get(source) {
             self.objects.intern(object);
-            let known = *self.constants.entry(object.as_ptr() as usize).or_insert(source);
+            let known = self.roots.first_with(object, source);
             if known != source && !heap::is_shared_constant(object) {
                 // Recipes take one for the other, and `is` tells them apart.
                 self.guard(source, GuardKind::SameAs(known));
@@ -265,13 +265,11 @@ impl State {
         let Some(parent) = self.source(dict) else { return Ok(()) };
         let key = self.objects.canonical(key);
         let slot = (dict.as_ptr() as usize, key.as_ptr() as usize);
-        let slots = &mut self.read_slots;
-        grow_in_leaps(slots.len(), slots.capacity(), |more| slots.reserve(more));
-        if self.written.contains_key(&slot) {
+        if self.written.has(&slot) {
             // It holds what the trace put there.
             return Ok(());
         }
-        if !slots.insert(slot) {
+        if !self.reads.first(slot) {
             if !stands_in && !self.is_lent(dict, key.as_borrowed()) {
                 self.fix_slot(dict.py(), slot);
             }
@@ -321,7 +319,7 @@ impl State {
         if !self.objects.mark(dict, Mark::Keyed) {
             return Ok(());
         }
-        self.read_slots.insert((dict.as_ptr() as usize, KEYS));
+        self.reads.first((dict.as_ptr() as usize, KEYS));
         let mut ids = Vec::new();
         for (key, _) in heap::dict_items(dict) {
             let key = canonical_key(key.as_borrowed());

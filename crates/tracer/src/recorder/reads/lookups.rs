@@ -1,12 +1,13 @@
 //! Type lookups that are likely asked again: those of a few names on the classes of a model's modules.
 //!
 //! A small table without chains: a lookup that meets another one's place takes it. Nothing but time is
-//! lost then, because [`State::lookups`] knows all that are guarded.
+//! lost then, because [`Lookups`] knows all that are guarded.
 
+use rustc_hash::{FxBuildHasher, FxHashSet};
 use stator_cpython::object::Borrowed;
 
 use super::descriptors::Descriptor;
-use crate::recorder::notes::state::State;
+use crate::recorder::notes::state::{Slot, State};
 
 /// Room for the traces of most models; more would not fit the processor's caches. A power of two.
 const MOST: usize = 512;
@@ -24,7 +25,7 @@ struct RecentLookup {
 const NO_LOOKUP: RecentLookup = RecentLookup { ty: 0, name: 0, found: 0, binding: None };
 
 /// The lookups of a trace that were guarded last.
-pub struct RecentLookups {
+struct RecentLookups {
     /// As many as a power of two; none before the first lookup.
     table: Vec<RecentLookup>,
     room: usize,
@@ -32,7 +33,7 @@ pub struct RecentLookups {
 
 impl RecentLookups {
     /// An empty table that will have room for about so many.
-    pub fn with_room(room: usize) -> Self {
+    fn with_room(room: usize) -> Self {
         Self { table: Vec::new(), room: room.next_power_of_two().min(MOST) }
     }
 
@@ -46,11 +47,54 @@ impl RecentLookups {
     }
 }
 
+/// The type lookups that are guarded.
+pub struct Lookups {
+    /// All of them: type and name.
+    guarded: FxHashSet<Slot>,
+    recent: RecentLookups,
+    /// Special methods that are guarded: type and name.
+    protocols: FxHashSet<Slot>,
+    /// Whether registrations with abstract classes are guarded.
+    abstract_classes: bool,
+}
+
+impl Lookups {
+    /// None yet, and room for so many.
+    pub fn with_room(room: usize) -> Self {
+        Self {
+            guarded: FxHashSet::with_capacity_and_hasher(room, FxBuildHasher),
+            recent: RecentLookups::with_room(2 * room),
+            protocols: FxHashSet::default(),
+            abstract_classes: false,
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.guarded.len()
+    }
+
+    /// Whether a name is looked up on a type for the first time.
+    pub fn first(&mut self, lookup: Slot) -> bool {
+        self.guarded.insert(lookup)
+    }
+
+    /// Whether a special method of a type is asked for the first time.
+    pub fn first_protocol(&mut self, protocol: Slot) -> bool {
+        self.protocols.insert(protocol)
+    }
+
+    /// Whether it matters for the first time what was registered with abstract classes.
+    pub fn first_abstract(&mut self) -> bool {
+        !std::mem::replace(&mut self.abstract_classes, true)
+    }
+}
+
 impl State {
     /// Whether a type lookup is known to be guarded, with this result. Once the trace has written a
     /// class, what a lookup finds may be its own.
     pub fn is_recent_lookup(&self, ty: usize, name: usize, found: usize) -> bool {
-        self.class_writes.is_empty() && self.recent_lookups.get(ty, name, found).is_some()
+        self.written.classes().is_empty() && self.lookups.recent.get(ty, name, found).is_some()
     }
 
     /// Remembers that a type lookup is guarded. The table of objects keeps all three alive.
@@ -60,7 +104,7 @@ impl State {
         name: Borrowed<'_, '_>,
         found: Option<Borrowed<'_, '_>>,
     ) {
-        if !self.class_writes.is_empty() {
+        if !self.written.classes().is_empty() {
             return;
         }
         self.objects.intern_type(ty);
@@ -70,8 +114,8 @@ impl State {
         }
         let (ty, name) = (ty.as_ptr() as usize, name.as_ptr() as usize);
         let found = found.map_or(0, |found| found.as_ptr() as usize);
-        let recent = &mut self.recent_lookups;
-        if recent.room < MOST && 2 * self.lookups.len() > recent.room {
+        let Lookups { guarded, recent, .. } = &mut self.lookups;
+        if recent.room < MOST && 2 * guarded.len() > recent.room {
             // A larger trace than it seemed: what is forgotten here is looked up once more.
             recent.room = MOST;
             recent.table.clear();
@@ -85,12 +129,12 @@ impl State {
 
     /// How the result of a recent lookup binds.
     pub fn recent_binding(&self, ty: usize, name: usize, found: usize) -> Option<Descriptor> {
-        self.recent_lookups.get(ty, name, found)?.binding
+        self.lookups.recent.get(ty, name, found)?.binding
     }
 
     /// Remembers how the result of a recent lookup binds.
     pub fn remember_binding(&mut self, ty: usize, name: usize, found: usize, binding: Descriptor) {
-        let recent = &mut self.recent_lookups;
+        let recent = &mut self.lookups.recent;
         let place = recent.place(ty, name);
         if let Some(recent) = recent.table.get_mut(place)
             && (recent.ty, recent.name, recent.found) == (ty, name, found)

@@ -14,7 +14,7 @@ use stator_cpython::frame::Frame;
 use stator_cpython::heap::dict::{self, Lookup};
 use stator_cpython::heap::types;
 use stator_cpython::object::{Borrowed, Object};
-use stator_guards::{GuardKind, Holders, grow_in_leaps};
+use stator_guards::{GuardKind, Holders};
 
 use super::descriptors::Descriptor;
 use crate::marks;
@@ -23,7 +23,7 @@ use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State, Stop};
 
-/// What stands for a key among [`State::read_slots`] where holders of its dictionary lack it as well:
+/// What stands for a key among the slots that were read where holders of its dictionary lack it as well:
 /// no object has an odd address.
 const WITHIN: usize = 1;
 
@@ -61,7 +61,7 @@ impl Recorder {
         let state = self.state.borrow();
         let (version, reads) = state.members.classes.get(&(ty.as_ptr() as usize))?;
         // Once the trace has written a class, what a lookup finds may be its own.
-        (*version == types::version_tag(ty.as_borrowed()) && state.class_writes.is_empty())
+        (*version == types::version_tag(ty.as_borrowed()) && state.written.classes().is_empty())
             .then_some(*reads)
     }
 
@@ -71,7 +71,7 @@ impl Recorder {
             return;
         }
         let mut state = self.state.borrow_mut();
-        if state.class_writes.is_empty() {
+        if state.written.classes().is_empty() {
             let version = types::version_tag(ty.as_borrowed());
             state.members.classes.insert(ty.as_ptr() as usize, (version, reads));
         }
@@ -164,7 +164,7 @@ impl State {
         let containers = containers(name.py());
         let key = name.as_ptr() as usize;
         let read = containers.iter().map(|name| name.as_ptr() as usize);
-        if self.wrote_any(read.chain([key])) {
+        if self.written.any_at(read.chain([key])) {
             return Ok(None);
         }
         let mut lacking = 0;
@@ -192,9 +192,7 @@ impl State {
         match self.holders(name.py(), lacking) {
             None => self.read_dict_slot(dict, name, None)?,
             Some(holders) => {
-                let slots = &mut self.read_slots;
-                grow_in_leaps(slots.len(), slots.capacity(), |more| slots.reserve(more));
-                if slots.insert((dict.as_ptr() as usize, key | WITHIN)) {
+                if self.reads.first((dict.as_ptr() as usize, key | WITHIN)) {
                     let key = self.objects.intern(name);
                     let text = self.objects.repr(key, name);
                     self.guard(source, GuardKind::AbsentWithin { key, text, holders });
@@ -207,7 +205,7 @@ impl State {
     }
 
     fn is_written_dict(&self, dict: Borrowed<'_, '_>) -> bool {
-        !self.written_dicts.is_empty() && self.written_dicts.contains(&(dict.as_ptr() as usize))
+        self.written.any_dict() && self.written.dict(dict.as_ptr() as usize)
     }
 
     /// The first so many dictionaries of members, as guards name them.

@@ -45,7 +45,7 @@ impl Recorder {
                 state.namespace(frame, globals, false)?;
                 return state.read_slot_value(globals, name, value.as_borrowed());
             }
-            if state.read_slots.contains(&slot) {
+            if state.reads.has(&slot) {
                 let value = found.as_ref().or(from_builtins.as_ref());
                 state.remember_global(globals, builtins, name, found.is_some(), value);
                 return Ok(None);
@@ -190,7 +190,7 @@ impl State {
             }
             Some(known) => {
                 // Two functions that share it: functions made for each call may not.
-                if known != source && self.shared_cells.insert(source) {
+                if known != source && self.reads.first_shared(source) {
                     self.guard(source, GuardKind::SameAs(known));
                 }
                 Ok(known)
@@ -207,7 +207,7 @@ impl State {
     ) -> std::result::Result<(), Stop> {
         let used = self.moving();
         let slot = (cell.as_ptr() as usize, CELL);
-        if self.written.contains_key(&slot) || !self.read_slots.insert(slot) {
+        if self.written.has(&slot) || !self.reads.first(slot) {
             if !used.moves {
                 self.fix_slot(cell.py(), slot);
             }
@@ -236,7 +236,7 @@ impl State {
     fn cell_stand_in<'py>(&self, cell: Borrowed<'_, 'py>) -> Option<Object<'py>> {
         let slot = (cell.as_ptr() as usize, CELL);
         let source = self.symbols.as_ref()?.slot_source(slot)?;
-        if self.written.contains_key(&slot) {
+        if self.written.has(&slot) {
             return None;
         }
         self.stand_in(cell.py(), source)

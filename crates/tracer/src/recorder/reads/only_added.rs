@@ -40,8 +40,7 @@ impl State {
         if used.only_adds {
             return true;
         }
-        let (code, unit) = self.here;
-        let code = self.codes.get(code as usize);
+        let (code, unit) = (self.frames.code_here(), self.frames.here().1);
         Python::attach(|py| {
             let code = code.and_then(|code| Code::of(code.bind_borrowed(py)));
             code.is_some_and(|code| adds_next(&code, unit as usize))
@@ -58,8 +57,7 @@ impl State {
     /// Whether the instruction that finds an object is followed by one that asks whether it holds
     /// another: `x in s`.
     fn is_found_to_ask(&self) -> bool {
-        let (code, unit) = self.here;
-        let code = self.codes.get(code as usize);
+        let (code, unit) = (self.frames.code_here(), self.frames.here().1);
         Python::attach(|py| {
             let code = code.and_then(|code| Code::of(code.bind_borrowed(py)));
             code.is_some_and(|code| asks_next(&code, unit as usize))
@@ -75,7 +73,7 @@ impl State {
     /// its contents must be read to know.
     pub fn asks_set(&mut self, set: Borrowed<'_, '_>, item: Borrowed<'_, '_>) -> Option<bool> {
         let slot = (set.as_ptr() as usize, CONTENTS);
-        if self.written.contains_key(&slot) || !heap::is_exact_set(set) {
+        if self.written.has(&slot) || !heap::is_exact_set(set) {
             return None;
         }
         let source = self.unread.get(&slot.0)?.source;
@@ -89,7 +87,7 @@ impl State {
         }
         let holds = stator_cpython::heap::container::set_holds(set, item)?;
         let item = self.objects.intern(item);
-        self.read_slots.insert(slot);
+        self.reads.first(slot);
         self.guard(source, GuardKind::SetHolds { item, holds });
         Some(holds)
     }
@@ -113,7 +111,7 @@ impl State {
         object: Borrowed<'_, '_>,
         items: &[Object<'_>],
     ) -> Result<(), Stop> {
-        self.read_slots.insert((object.as_ptr() as usize, CONTENTS));
+        self.reads.first((object.as_ptr() as usize, CONTENTS));
         let kind = self.kind_alone(object);
         if matches!(kind, Kind::Set | Kind::FrozenSet) {
             let is_plain = |item: &Object<'_>| match self.kind_alone(item.as_borrowed()) {
@@ -148,7 +146,7 @@ impl State {
     /// Guards what an outside deque holds: C code is about to look.
     pub fn read_deque(&mut self, deque: Borrowed<'_, '_>) -> Result<(), Stop> {
         let slot = (deque.as_ptr() as usize, CONTENTS);
-        if self.read_slots.contains(&slot) {
+        if self.reads.has(&slot) {
             return Ok(());
         }
         let unknown = || (Reason::UnknownOrigin, heap::type_name(deque));

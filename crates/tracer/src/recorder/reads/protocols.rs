@@ -34,7 +34,7 @@ impl Recorder {
         name: &'static str,
     ) -> bool {
         let name = name.as_ptr() as usize ^ name.len() << 48;
-        self.state.borrow_mut().protocols.insert((ty.as_ptr() as usize, name))
+        self.state.borrow_mut().lookups.first_protocol((ty.as_ptr() as usize, name))
     }
 
     /// Guards by which methods keys are found.

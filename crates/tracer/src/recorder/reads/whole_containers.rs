@@ -31,11 +31,11 @@ impl State {
         look: impl FnOnce(&mut Self) -> T,
     ) -> T {
         let address = container.as_ptr() as usize;
-        if !self.visiting.insert(address) {
+        if !self.reads.enter(address) {
             return again;
         }
         let result = look(self);
-        self.visiting.remove(&address);
+        self.reads.leave(address);
         result
     }
 

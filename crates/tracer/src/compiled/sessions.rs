@@ -1,0 +1,72 @@
+//! Sessions of a compiled function: who may record, one thread at a time, in the first call or behind a graph break.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pyo3::prelude::*;
+
+use super::{Compiled, lock};
+use crate::drive::Owner;
+use crate::recorder;
+use crate::resume::point::Points;
+use crate::resume::session::Session;
+use crate::stance::{self, Stance};
+
+impl Compiled {
+    /// A session, if this thread may record now; it is followed by [`Compiled::ended`].
+    pub(super) fn begin(&self, py: Python<'_>) -> Option<Rc<Session>> {
+        if stance::get(py) != Stance::Default
+            || recorder::is_recording()
+            || self.recording.swap(true, Ordering::Relaxed)
+        {
+            return None;
+        }
+        match self.limit(py) {
+            Ok(limit) => {
+                let points = self.points.clone();
+                let (dynamic, is_eager) = (self.dynamic, self.backend.is_none());
+                let mut session = Session::new(points, limit, self.fullgraph, dynamic, is_eager);
+                if self.may_skip() {
+                    session.allowance = lock(&self.budget).allowance();
+                }
+                Some(Rc::new(session))
+            }
+            Err(_) => {
+                self.ended();
+                None
+            }
+        }
+    }
+
+    /// The recording has ended.
+    pub(super) fn ended(&self) {
+        self.recording.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Owner for Py<Compiled> {
+    fn points(&self) -> Arc<Points> {
+        self.get().points.clone()
+    }
+
+    fn backend(&self) -> Option<&Py<PyAny>> {
+        self.get().backend.as_ref()
+    }
+
+    fn limit(&self, py: Python<'_>) -> PyResult<usize> {
+        self.get().limit(py)
+    }
+
+    fn is_out_of_budget(&self, py: Python<'_>) -> bool {
+        Compiled::is_out_of_budget(self.bind(py))
+    }
+
+    fn begin(&self, py: Python<'_>) -> Option<Rc<Session>> {
+        self.get().begin(py)
+    }
+
+    fn ended(&self) {
+        self.get().ended();
+    }
+}

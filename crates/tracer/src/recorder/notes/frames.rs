@@ -1,0 +1,176 @@
+//! The frames that are being evaluated, the code they run, and where the trace stands in it.
+//!
+//! Invariants:
+//! * code objects are numbered in the order they were met, and each is kept alive;
+//! * the place of a guard is written down once for all guards that were read at one instruction.
+
+use pyo3::prelude::*;
+use rustc_hash::FxHashMap;
+use stator_cpython::frame::Frame;
+use stator_cpython::object::Borrowed;
+use stator_graph::{Graph, StackId};
+use stator_guards::grow_in_leaps;
+
+/// Where the caller of a frame stands. Most frames hold no node, so the graph's entry is made when one
+/// needs it.
+#[derive(Clone, Copy, Debug)]
+pub enum Caller {
+    /// At this entry of the graph; none: nobody knows.
+    Known(Option<StackId>),
+    /// At this unit of the frame before.
+    At(u32),
+}
+
+/// A frame being evaluated.
+#[derive(Clone, Copy, Debug)]
+pub struct ActiveFrame {
+    /// Address of the frame.
+    pub id: usize,
+    /// Index of its code object in [`Frames::codes`].
+    pub code: u32,
+    /// Where its caller stands.
+    pub caller: Caller,
+    /// Whether its caller, evaluated as well, only waits for what it returns.
+    pub is_direct: bool,
+}
+
+/// The frames of a trace.
+#[derive(Default)]
+pub struct Frames {
+    active: Vec<ActiveFrame>,
+    codes: Vec<Py<PyAny>>,
+    numbers: FxHashMap<usize, u32>,
+    /// Code and unit of the instruction that is being evaluated.
+    here: (u32, u32),
+    /// The same of guards.
+    read: Vec<(u32, u32)>,
+}
+
+impl Frames {
+    /// Frames with room for the places of so many guards.
+    pub fn with_room(places: usize) -> Self {
+        Self { read: Vec::with_capacity(places), ..Self::default() }
+    }
+
+    /// The frames being evaluated, outermost first.
+    pub fn active(&self) -> &[ActiveFrame] {
+        &self.active
+    }
+
+    /// The innermost one.
+    pub fn innermost(&self) -> Option<&ActiveFrame> {
+        self.active.last()
+    }
+
+    /// A frame is entered.
+    pub fn enter(&mut self, frame: ActiveFrame) {
+        self.active.push(frame);
+    }
+
+    /// The frame leaves, if it's the innermost one. Then: how many are around it.
+    pub fn leave(&mut self, frame: &Frame<'_>) -> Option<usize> {
+        self.active.pop_if(|active| active.id == frame.id())?;
+        Some(self.active.len())
+    }
+
+    /// The same frames are being evaluated as in other notes.
+    pub fn stay(&mut self, others: &Self) {
+        self.active.clone_from(&others.active);
+    }
+
+    /// The number of a code object.
+    pub fn number(&mut self, code: Borrowed<'_, '_>) -> u32 {
+        let next = u32::try_from(self.codes.len()).expect("fewer than 2^32 code objects");
+        let number = *self.numbers.entry(code.as_ptr() as usize).or_insert(next);
+        if number == next {
+            self.codes.push(code.to_owned().unbind());
+        }
+        number
+    }
+
+    /// The code objects, by number.
+    pub fn codes(&self) -> &[Py<PyAny>] {
+        &self.codes
+    }
+
+    /// The number of the code that is being evaluated, and the unit.
+    pub fn here(&self) -> (u32, u32) {
+        self.here
+    }
+
+    /// The code that is being evaluated.
+    pub fn code_here(&self) -> Option<&Py<PyAny>> {
+        self.codes.get(self.here.0 as usize)
+    }
+
+    /// The next guards are read at the instruction that `frame` stands at.
+    pub fn locate(&mut self, frame: &Frame<'_>) {
+        if let Some(active) = self.active.last() {
+            self.here = (active.code, unit(frame));
+        }
+    }
+
+    /// As [`Frames::locate`] for an instruction of the current frame that is yet to come.
+    pub fn locate_unit(&mut self, unit: usize) {
+        self.here.1 = u32::try_from(unit).unwrap_or(u32::MAX);
+    }
+
+    /// A guard is read here: which of the places that is.
+    pub fn read(&mut self) -> u32 {
+        if self.read.last() != Some(&self.here) {
+            let read = &mut self.read;
+            grow_in_leaps(read.len(), read.capacity(), |more| read.reserve(more));
+            read.push(self.here);
+        }
+        (self.read.len() - 1) as u32
+    }
+
+    /// How many places guards were read at.
+    pub fn places(&self) -> usize {
+        self.read.len()
+    }
+
+    /// The place of the instruction that `frame` stands at, as a node's stack.
+    pub fn stack(&mut self, graph: &mut Graph, frame: &Frame<'_>) -> Option<StackId> {
+        let active = *self.active.last()?;
+        let caller = self.caller(graph);
+        Some(graph.stack(caller, active.code, unit(frame)))
+    }
+
+    /// The same of the place that the next guards are read at.
+    pub fn stack_here(&mut self, graph: &mut Graph) -> Option<StackId> {
+        self.active.last()?;
+        let caller = self.caller(graph);
+        Some(graph.stack(caller, self.here.0, self.here.1))
+    }
+
+    /// Where the caller of the innermost frame stands, as a node's stack.
+    pub fn caller(&mut self, graph: &mut Graph) -> Option<StackId> {
+        let last = self.active.len().checked_sub(1)?;
+        let mut known = last;
+        let mut stack = loop {
+            match self.active[known].caller {
+                Caller::Known(stack) => break stack,
+                // Only a frame with one before it is given this.
+                Caller::At(_) => known -= 1,
+            }
+        };
+        for at in known + 1..=last {
+            let Caller::At(unit) = self.active[at].caller else { continue };
+            stack = Some(graph.stack(stack, self.active[at - 1].code, unit));
+            self.active[at].caller = Caller::Known(stack);
+        }
+        stack
+    }
+
+    /// The code objects, and the places of guards.
+    pub fn into_parts(mut self) -> (Vec<Py<PyAny>>, Vec<(u32, u32)>) {
+        self.read.shrink_to_fit();
+        (self.codes, self.read)
+    }
+}
+
+/// The unit that a frame stands at.
+pub fn unit(frame: &Frame<'_>) -> u32 {
+    u32::try_from(frame.unit()).expect("code objects have fewer than 2^32 units")
+}

@@ -1,0 +1,97 @@
+//! The graph's inputs: which object from outside each placeholder stands for.
+//!
+//! Invariant: sources stand in the order of their placeholders. Symbols have placeholders of their own in between,
+//! so a tensor's position is said.
+
+use pyo3::prelude::*;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use stator_cpython::heap::tensor;
+use stator_graph::NodeId;
+use stator_guards::{SourceId, grow_in_leaps};
+
+/// A tensor that the graph takes in.
+pub struct TensorInput {
+    /// Its placeholder's position among the graph's.
+    pub position: u32,
+    /// The tensor.
+    pub tensor: Py<PyAny>,
+    /// The version of its data when it was first used.
+    pub version: Option<u32>,
+}
+
+/// The inputs of a trace's graph.
+pub struct Inputs {
+    placeholders: FxHashMap<SourceId, NodeId>,
+    sources: Vec<SourceId>,
+    tensors: Vec<TensorInput>,
+}
+
+impl Inputs {
+    /// None yet, and room for so many.
+    pub fn with_room(room: usize) -> Self {
+        Self {
+            placeholders: FxHashMap::with_capacity_and_hasher(room, FxBuildHasher),
+            sources: Vec::with_capacity(room),
+            tensors: Vec::with_capacity(room),
+        }
+    }
+
+    /// The placeholder of what was found at a source.
+    pub fn node(&self, source: SourceId) -> Option<NodeId> {
+        self.placeholders.get(&source).copied()
+    }
+
+    /// The source of what a placeholder stands for.
+    pub fn source(&self, node: NodeId) -> Option<SourceId> {
+        self.placeholders.iter().find_map(|(source, own)| (*own == node).then_some(*source))
+    }
+
+    /// The placeholder of what was found at a source, by that source's number.
+    pub fn node_at(&self, source: u32) -> Option<NodeId> {
+        let found = self.placeholders.iter().find(|(own, _)| own.index() as u32 == source);
+        found.map(|(_, node)| *node)
+    }
+
+    /// The sources of what comes in, in the graph's order.
+    pub fn sources(&self) -> &[SourceId] {
+        &self.sources
+    }
+
+    /// The tensors that come in.
+    pub fn tensors(&self) -> &[TensorInput] {
+        &self.tensors
+    }
+
+    /// What was found at a source comes in.
+    pub fn add(&mut self, source: SourceId, node: NodeId) {
+        let known = &mut self.placeholders;
+        grow_in_leaps(known.len(), known.capacity(), |more| known.reserve(more));
+        known.insert(source, node);
+        self.sources.push(source);
+    }
+
+    /// A tensor was found at a source, and comes in.
+    pub fn add_tensor(&mut self, source: SourceId, node: NodeId, tensor: TensorInput) {
+        self.add(source, node);
+        self.tensors.push(tensor);
+    }
+
+    /// A tensor that wasn't found at any source comes in: what a program returns may hold one.
+    pub fn add_result(&mut self, position: u32, tensor: Py<PyAny>) {
+        self.tensors.push(TensorInput { position, tensor, version: None });
+    }
+
+    /// The positions of the tensors whose data the call changed.
+    pub fn written(&self, py: Python<'_>) -> Vec<u32> {
+        let changed = |input: &TensorInput| {
+            let now = tensor::info(input.tensor.bind_borrowed(py));
+            now.is_none_or(|now| now.version != input.version).then_some(input.position)
+        };
+        self.tensors.iter().filter_map(changed).collect()
+    }
+
+    /// The sources of what comes in, in the graph's order.
+    pub fn into_sources(self) -> Vec<SourceId> {
+        self.sources
+    }
+}

@@ -1,0 +1,71 @@
+//! What a trace has read: sources that it looked at, and slots of objects that are guarded.
+//!
+//! Invariant: a slot is among these once it's guarded, or needs no guard; so each is guarded once.
+
+use rustc_hash::{FxBuildHasher, FxHashSet};
+use stator_guards::{SourceId, grow_in_leaps};
+
+use super::state::Slot;
+
+/// The reads of a trace.
+pub struct Reads {
+    /// Whether what was found at a source is guarded already, by source.
+    seen: Vec<bool>,
+    slots: FxHashSet<Slot>,
+    /// Containers that are being looked into.
+    visited: FxHashSet<usize>,
+    /// Cells found a second time, which are guarded to be the first.
+    cells: FxHashSet<SourceId>,
+}
+
+impl Reads {
+    /// None yet, and room for so many.
+    pub fn with_room(sources: usize, slots: usize) -> Self {
+        Self {
+            seen: Vec::with_capacity(sources),
+            slots: FxHashSet::with_capacity_and_hasher(slots, FxBuildHasher),
+            visited: FxHashSet::default(),
+            cells: FxHashSet::default(),
+        }
+    }
+
+    /// Whether nothing was found yet at a source, one of so many.
+    pub fn first_at(&mut self, source: SourceId, sources: usize) -> bool {
+        if self.seen.len() <= source.index() {
+            self.seen.resize(sources, false);
+        }
+        !std::mem::replace(&mut self.seen[source.index()], true)
+    }
+
+    /// Whether a slot is read for the first time: owner, and what stands for the key (see `effects`).
+    pub fn first(&mut self, slot: Slot) -> bool {
+        let slots = &mut self.slots;
+        grow_in_leaps(slots.len(), slots.capacity(), |more| slots.reserve(more));
+        slots.insert(slot)
+    }
+
+    /// Whether a slot was read before.
+    pub fn has(&self, slot: &Slot) -> bool {
+        self.slots.contains(slot)
+    }
+
+    /// The slots that were read.
+    pub fn slots(&self) -> impl ExactSizeIterator<Item = &Slot> {
+        self.slots.iter()
+    }
+
+    /// A container is looked into; not if it is already.
+    pub fn enter(&mut self, container: usize) -> bool {
+        self.visited.insert(container)
+    }
+
+    /// It has been looked into.
+    pub fn leave(&mut self, container: usize) {
+        self.visited.remove(&container);
+    }
+
+    /// Whether a cell is found a second time by this source, for the first time.
+    pub fn first_shared(&mut self, cell: SourceId) -> bool {
+        self.cells.insert(cell)
+    }
+}
