@@ -81,6 +81,8 @@ pub enum GuardKind {
         /// The member's name.
         name: Text,
     },
+    /// A tensor has no hooks: none on its gradient, none behind its accumulation.
+    NoTensorHooks,
     /// A context variable is unset in the current context, its default aside.
     ContextUnset,
     /// A token that the context variable at a source can be reset with: unused, and of the current context.

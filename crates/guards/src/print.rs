@@ -250,6 +250,9 @@ impl Sources {
             }
             GuardKind::LookupAbsent { text, .. } => format!("not hasattr({source}, '{text}')"),
             GuardKind::SlotUnset { name, .. } => format!("not hasattr({source}, '{name}')"),
+            GuardKind::NoTensorHooks => {
+                format!("not {source}._backward_hooks and not {source}._post_accumulate_grad_hooks")
+            }
             GuardKind::ContextUnset => format!("{source} not in copy_context()"),
             GuardKind::TokenOf(variable) => {
                 format!("{}.reset({source}) is possible", self.print(*variable))

@@ -151,6 +151,10 @@ pub enum Model {
     Draw,
     /// `torch._check_tensor_all` and such.
     Check,
+    /// `torch.Tensor.backward`: as any Python function where it can be a node.
+    TensorBackward,
+    /// `run_backward` of PyTorch's engine: what `backward()` and `torch.autograd.grad` come to.
+    Backward,
     /// `torch.cuda.current_device` and such: what the accelerator's selected device decides.
     SelectedDevice,
     /// Whether the accelerator's selected stream is captured.

@@ -260,7 +260,7 @@ pub const PYTHON: &[Row] = &[
         NONE,
     ),
     row("types:MappingProxyType", "keys values items copy", Transparent, MOVES),
-    row("types", "MethodType SimpleNamespace MappingProxyType", Constructor, NONE),
+    row("types", "MethodType SimpleNamespace MappingProxyType GenericAlias", Constructor, NONE),
     row("itertools", "chain islice", Transparent, MOVES.and(ITERATES)),
     row("itertools", "repeat", Transparent, MOVES),
     row("itertools", "groupby", Transparent, SEARCHES),

@@ -45,7 +45,7 @@ pub const OPERATIONS: &[Row] = &[
         "__array__ __array_wrap__ __bool__ __complex__ __contains__ __deepcopy__ __dlpack__ \
          __float__ __format__ __index__ __int__ __len__ __long__ __nonzero__ __reduce_ex__ __repr__ \
          __reversed__ __setstate__ __torch_dispatch__ _assert_async _make_subclass _typed_storage \
-         align_to allclose apply_ as_subclass backward corrcoef cov data_ptr eig equal has_names \
+         align_to allclose apply_ as_subclass corrcoef cov data_ptr eig equal has_names \
          is_nonzero is_pinned is_same_size is_set_to is_shared item map2_ map_ module_load \
          nanquantile new numpy pin_memory quantile record_stream refine_names register_hook \
          register_post_accumulate_grad_hook reinforce rename rename_ resize resize_ resize_as \

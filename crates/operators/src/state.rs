@@ -100,6 +100,7 @@ pub const STATE: &[Row] = &[
     row("torch.amp", "is_autocast_available", StateRead, NONE),
     row("torch.amp.autocast_mode", "is_autocast_available", StateRead, NONE),
     row("torch.distributed", "is_available", StateRead, NONE),
+    row("torch._C", "_are_functorch_transforms_active", StateRead, NONE),
     // They switch state: nodes without tensors, in order.
     row("torch._C", "_set_grad_enabled", SWITCH, NONE),
     row(
@@ -122,6 +123,9 @@ pub const STATE: &[Row] = &[
         Class::Model(Model::InferenceExit),
         NONE,
     ),
+    // It goes back from tensors to their leaves: a node that sets gradients, or gives them.
+    row("torch:Tensor", "backward", Class::Model(Model::TensorBackward), NONE),
+    row("torch._C:_ImperativeEngine", "run_backward", Class::Model(Model::Backward), NONE),
     // Nodes that raise.
     row("torch", "_check_tensor_all _check_tensor_all_with", Class::Model(Model::Check), NONE),
     // Where tensors are made.

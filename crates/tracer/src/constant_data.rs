@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use stator_graph::{Arg, Constant, Graph, NodeId, Value};
 use stator_operators::{DataOrigin, Uniform, data};
 
-use crate::raises::Call;
+use crate::raises::NodeCall;
 use crate::writes::{Written, write_of};
 
 /// What is known of a tensor's data.
@@ -46,7 +46,7 @@ pub fn is_known(graph: &Graph, node: NodeId) -> bool {
 }
 
 fn fact_of(graph: &Graph, node: NodeId, known: &FxHashMap<NodeId, Known>) -> Option<Known> {
-    let call = Call::of(graph, node)?;
+    let call = NodeCall::of(graph, node)?;
     if call.is_users() || write_of(call).is_some() {
         return None;
     }
@@ -96,7 +96,7 @@ fn has_object(graph: &Graph, arg: Arg) -> bool {
 }
 
 /// The number that a tensor is filled with, if it is zero or one.
-fn fill(call: Call<'_>, place: usize) -> Option<bool> {
+fn fill(call: NodeCall<'_>, place: usize) -> Option<bool> {
     let positional = call.args.len() - call.keywords.len();
     let named = call.keywords.iter().position(|name| call.graph.text(*name) == "fill_value");
     let value = match named {
@@ -137,7 +137,7 @@ fn ancestors(
 /// what was made of one another.
 fn is_written(graph: &Graph, first: NodeId, tensors: &FxHashSet<NodeId>) -> bool {
     graph.nodes().skip(first.index()).any(|(id, _)| {
-        let Some(call) = Call::of(graph, id) else { return false };
+        let Some(call) = NodeCall::of(graph, id) else { return false };
         let targets = match write_of(call) {
             Some((Written::DATA, targets)) => targets,
             // It may get the memory of any other tensor.

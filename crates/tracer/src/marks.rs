@@ -30,6 +30,21 @@ pub enum Mark {
     Constant,
     /// It isn't made at all, and its result is `None`.
     Nothing,
+    /// It labels what it is about for profilers.
+    Label(Label),
+    /// It makes a type hint of others, such as `Optional[int]`. Nothing is known of that but that it is there.
+    Hint,
+}
+
+/// The methods of `torch.profiler.record_function`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Label {
+    /// `__init__`.
+    Made,
+    /// `__enter__`.
+    Begins,
+    /// `__exit__`.
+    Ends,
 }
 
 /// The mark of a Python function: one of Stator's, or one that PyTorch's compiler heeds.
@@ -103,10 +118,45 @@ pub fn of_torch(function: Borrowed<'_, '_>) -> Option<Mark> {
     } else if code.name().is(pyo3::intern!(py, "tag")) {
         // Once `torch.compile` is in use, each new module is noted there, for its own traces.
         ("torch/_dynamo/mutation_guard.py", Mark::Nothing)
+    } else if code.name().is(pyo3::intern!(py, "inner")) {
+        let is_cached = text(code.qualname()).starts_with("_tp_cache.");
+        return (is_cached && text(code.filename()).ends_with("/typing.py")).then_some(Mark::Hint);
+    } else if let Some(label) = label(&code) {
+        ("torch/autograd/profiler.py", Mark::Label(label))
     } else {
         return None;
     };
     text(code.filename()).ends_with(file).then_some(mark)
+}
+
+/// Which method of `record_function` this may be.
+fn label(code: &Code<'_>) -> Option<Label> {
+    let (py, name) = (code.name().py(), code.name());
+    let label = if name.is(pyo3::intern!(py, "__init__")) {
+        Label::Made
+    } else if name.is(pyo3::intern!(py, "__enter__")) {
+        Label::Begins
+    } else if name.is(pyo3::intern!(py, "__exit__")) {
+        Label::Ends
+    } else {
+        return None;
+    };
+    text(code.qualname()).starts_with("record_function.").then_some(label)
+}
+
+/// The function that PyTorch itself has put under `torch.compiler.disable`, if it's one of an optimizer's: its compiler
+/// can't trace that. `wrapper` is what stands for it, and `caller` the code that calls that.
+#[must_use]
+pub fn of_optimizer<'py>(caller: &Code<'py>, wrapper: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+    if !text(caller.filename()).ends_with("torch/_compile.py") {
+        return None;
+    }
+    let Peek::Dict(marks) = peek_instance_dict(wrapper) else { return None };
+    let function =
+        found(marks.as_borrowed(), pyo3::intern!(wrapper.py(), "_torchdynamo_orig_callable"))?;
+    let globals = value(function.as_borrowed(), Field::Globals)?;
+    let module = found(globals.as_borrowed(), pyo3::intern!(wrapper.py(), "__name__"))?;
+    text(module.as_borrowed()).starts_with("torch.optim.").then_some(function)
 }
 
 fn qualname(function: Borrowed<'_, '_>) -> String {

@@ -10,7 +10,7 @@ use crate::functions::{Determined, Operation};
 
 /// How a call of a function is taken.
 #[derive(Debug)]
-pub enum Call {
+pub enum Taken {
     /// As one operation.
     Node(Operation),
     /// It is made while tracing, and is no part of the program. It gives nothing, a truth value, a
@@ -25,7 +25,7 @@ pub enum Call {
 pub struct Rules {
     /// The type of tensors without data.
     stand_in: Py<PyType>,
-    calls: FxHashMap<usize, (Py<PyAny>, Call)>,
+    calls: FxHashMap<usize, (Py<PyAny>, Taken)>,
     /// The code of functions that weak references call.
     weak_callbacks: Vec<(usize, Py<PyAny>)>,
     /// Texts that say what an operation has written to outside the program.
@@ -54,14 +54,14 @@ impl Rules {
             let name: String = name.extract()?;
             let operation =
                 Operation { name: name.into(), is_method: false, determined: Determined::Always };
-            add(&callable, Call::Node(operation));
+            add(&callable, Taken::Node(operation));
         }
         for callable in tracing.getattr("silent")?.cast_into::<PyList>()?.iter() {
-            add(&callable, Call::Silent);
+            add(&callable, Taken::Silent);
         }
         for pair in tracing.getattr("substitutes")?.cast_into::<PyList>()?.iter() {
             let (original, substitute): (Bound<'_, PyAny>, Py<PyAny>) = pair.extract()?;
-            add(&original, Call::Substitute(substitute));
+            add(&original, Taken::Substitute(substitute));
         }
         Ok(Self {
             stand_in: tracing.getattr("stand_in")?.cast_into()?.unbind(),
@@ -84,7 +84,7 @@ impl Rules {
     }
 
     /// How a call of this is taken; `None`: as any other.
-    pub fn call(&self, callable: Borrowed<'_, '_>) -> Option<&Call> {
+    pub fn call(&self, callable: Borrowed<'_, '_>) -> Option<&Taken> {
         self.calls.get(&(callable.as_ptr() as usize)).map(|(_, call)| call)
     }
 

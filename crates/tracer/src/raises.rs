@@ -5,7 +5,7 @@ use stator_operators::{Raising, raising};
 
 /// A call in a graph, or one that may become a node of it.
 #[derive(Clone, Copy)]
-pub struct Call<'a> {
+pub struct NodeCall<'a> {
     /// The graph.
     pub graph: &'a Graph,
     /// What is called.
@@ -16,7 +16,7 @@ pub struct Call<'a> {
     pub keywords: &'a [TextId],
 }
 
-impl<'a> Call<'a> {
+impl<'a> NodeCall<'a> {
     /// A node that is a call.
     pub fn of(graph: &'a Graph, node: NodeId) -> Option<Self> {
         let NodeKind::Call { target, args, keywords } = &graph.node(node).kind else { return None };
@@ -59,8 +59,10 @@ impl<'a> Call<'a> {
     }
 
     fn class(&self) -> Raising {
-        if matches!(self.target, Target::GetAttr { .. }) {
-            return Raising::View;
+        if let Target::GetAttr { name } = self.target {
+            // Of gradients only those are read by nodes that the trace has computed: they have memory of their own.
+            let is_gradient = self.graph.text(name) == "grad";
+            return if is_gradient { Raising::Made } else { Raising::View };
         }
         if self.is_users() {
             return Raising::Unknown;
@@ -116,6 +118,11 @@ impl<'a> Call<'a> {
     /// Whether it is given indices, and raises for these alone.
     pub fn is_indexed(&self) -> bool {
         self.class() == Raising::Indexed
+    }
+
+    /// Whether it computes the gradients of all that it is made of, and puts them there.
+    pub fn sets_gradients(&self) -> bool {
+        matches!(self.target, Target::Function { name, .. } if self.graph.text(name) == "torch.autograd.backward")
     }
 
     /// Whether it writes the same again if it is done again.

@@ -17,7 +17,7 @@ use stator_graph::{Arg, Graph, NodeId, NodeKind, Target};
 use stator_guards::{GlobalState, Guard, GuardKind, Value};
 
 use crate::accelerator;
-use crate::raises::Call;
+use crate::raises::NodeCall;
 
 /// Random generators with a state of theirs.
 pub type Generators = Vec<(Py<PyAny>, Py<PyAny>)>;
@@ -189,8 +189,8 @@ pub fn versions(inputs: &[Borrowed<'_, '_>]) -> SmallVec<[Option<u32>; 16]> {
 
 /// Whether a batch normalisation leaves its statistics alone: `training`, the sixth argument of
 /// both `torch`'s and `torch.nn.functional`'s, is false.
-pub fn is_evaluating(call: Call<'_>) -> bool {
-    let Call { graph, args, keywords, .. } = call;
+pub fn is_evaluating(call: NodeCall<'_>) -> bool {
+    let NodeCall { graph, args, keywords, .. } = call;
     let first_named = args.len() - keywords.len();
     let named = keywords.iter().position(|name| graph.text(*name) == "training");
     let training = match named {

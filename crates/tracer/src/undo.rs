@@ -18,7 +18,7 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_graph::{Graph, NodeId, NodeKind, Value};
 
 use crate::handlers::Handlers;
-use crate::raises::Call;
+use crate::raises::NodeCall;
 use crate::rollback;
 use crate::trace::Traced;
 use crate::writes::{self, Writes, Written};
@@ -73,7 +73,7 @@ pub fn may_handle(py: Python<'_>, traced: &Traced) -> bool {
 /// Whether the node that raised is the program's own code, which isn't called again. Where the program
 /// may handle what such code raises, no trace holds it.
 pub fn is_once(py: Python<'_>, traced: &Traced, failed: Option<NodeId>) -> bool {
-    let is_users = |node| Call::of(&traced.graph, node).is_some_and(|call| call.is_users());
+    let is_users = |node| NodeCall::of(&traced.graph, node).is_some_and(|call| call.is_users());
     failed.is_some_and(|node| is_users(node) && !handlers(py, traced).may_handle(node))
 }
 
@@ -85,7 +85,7 @@ pub fn may_handle_at(py: Python<'_>, traced: &Traced, node: NodeId) -> bool {
 /// Whether a replay has called code of the program's own before this node.
 pub fn has_called(traced: &Traced, node: NodeId) -> bool {
     let mut before = traced.graph.nodes().take(node.index());
-    before.any(|(id, _)| Call::of(&traced.graph, id).is_some_and(|call| call.is_users()))
+    before.any(|(id, _)| NodeCall::of(&traced.graph, id).is_some_and(|call| call.is_users()))
 }
 
 /// Whether an exception didn't come from the operation that ran when it was raised, but from a
@@ -99,7 +99,7 @@ pub fn is_interrupted(
     if !error.is_instance_of::<PyException>(py) {
         return true;
     }
-    let call = failed.and_then(|node| Call::of(&traced.graph, node));
+    let call = failed.and_then(|node| NodeCall::of(&traced.graph, node));
     if call.is_none_or(|call| call.is_users()) {
         return false;
     }

@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use stator_graph::{Arg, Graph, NodeId, NodeKind, Target, Value};
 
-use crate::raises::{Call, Data};
+use crate::raises::{Data, NodeCall};
 use crate::rollback;
 
 /// What of an input is written.
@@ -107,7 +107,7 @@ impl Writes {
                     (self.shared[of.index()].clone(), self.known[of.index()])
                 }
                 NodeKind::Call { .. } => {
-                    let call = Call::of(graph, id).expect("it is a call");
+                    let call = NodeCall::of(graph, id).expect("it is a call");
                     self.call(call, id, is_handled)
                 }
             };
@@ -118,7 +118,7 @@ impl Writes {
 
     fn call(
         &mut self,
-        call: Call<'_>,
+        call: NodeCall<'_>,
         id: NodeId,
         is_handled: &dyn Fn(NodeId) -> bool,
     ) -> (Inputs, bool) {
@@ -169,14 +169,20 @@ impl Writes {
     }
 
     /// Whether an operation may raise for what is in its inputs, and no earlier one has looked at the same.
-    pub fn may_raise(&self, call: Call<'_>) -> bool {
+    pub fn may_raise(&self, call: NodeCall<'_>) -> bool {
         let is_known = |id: NodeId| self.known.get(id.index()).copied().unwrap_or(false);
         call.may_raise(&is_known) && !(call.is_indexed() && self.passed.contains(&key(call)))
     }
 
     /// The inputs that an operation writes.
-    pub fn written_by(&mut self, call: Call<'_>) -> Vec<(u32, Written)> {
+    pub fn written_by(&mut self, call: NodeCall<'_>) -> Vec<(u32, Written)> {
         let Some((what, targets)) = write_of(call) else { return Vec::new() };
+        if call.sets_gradients() {
+            let graph = call.graph;
+            let requires = |node: NodeId| matches!(graph.node(node).value, Value::Tensor(meta) if meta.requires_grad);
+            let inputs = (0..).zip(graph.placeholders().iter());
+            return inputs.filter(|(_, node)| requires(**node)).map(|(at, _)| (at, what)).collect();
+        }
         let mut inputs = Inputs::new();
         for &target in &targets {
             self.inputs_of(call.graph, target, &mut inputs);
@@ -213,7 +219,7 @@ impl Writes {
 }
 
 /// What an operation that is given indices looks at: these, and the sizes of what they index.
-fn key(call: Call<'_>) -> String {
+fn key(call: NodeCall<'_>) -> String {
     let mut key = call.operation().trim_matches('_').to_owned();
     call.args.iter().for_each(|arg| add_to_key(call.graph, *arg, &mut key));
     for name in call.keywords {
@@ -244,9 +250,9 @@ fn add_to_key(graph: &Graph, arg: Arg, key: &mut String) {
 }
 
 /// Whether an operation writes to a tensor that indices may be in.
-fn writes_integers(call: Call<'_>) -> bool {
+fn writes_integers(call: NodeCall<'_>) -> bool {
     let Some((_, targets)) = write_of(call) else { return false };
-    let written = Call { args: &targets, ..call };
+    let written = NodeCall { args: &targets, ..call };
     written.any_tensor(&|_, data| data != Data::Inexact)
 }
 
@@ -254,7 +260,7 @@ fn writes_integers(call: Call<'_>) -> bool {
 /// way; all nodes, if that is `None`.
 pub fn up_to(graph: &Graph, failed: Option<NodeId>) -> FxHashMap<u32, Written> {
     let mut writes = Writes::default();
-    let is_repeatable = |id| Call::of(graph, id).is_some_and(|call| call.is_repeatable());
+    let is_repeatable = |id| NodeCall::of(graph, id).is_some_and(|call| call.is_repeatable());
     let end = match failed {
         Some(id) if is_repeatable(id) => id.index(),
         Some(id) => id.index() + 1,
@@ -266,7 +272,7 @@ pub fn up_to(graph: &Graph, failed: Option<NodeId>) -> FxHashMap<u32, Written> {
 
 /// What an operation writes, and to which of its arguments: by PyTorch's convention for names, and those
 /// that don't follow it.
-pub fn write_of(call: Call<'_>) -> Option<(Written, SmallVec<[Arg; 4]>)> {
+pub fn write_of(call: NodeCall<'_>) -> Option<(Written, SmallVec<[Arg; 4]>)> {
     let (name, operation) = (call.name(), call.operation());
     let first = || call.args.iter().copied().take(1).collect();
     match call.target {
@@ -279,7 +285,7 @@ pub fn write_of(call: Call<'_>) -> Option<(Written, SmallVec<[Arg; 4]>)> {
     if name.contains(".data.__") || operation == "set_data" {
         return Some((Written::LAYOUT, first()));
     }
-    if name.contains(".grad.__") {
+    if name.contains(".grad.__") || call.sets_gradients() {
         return Some((Written::GRADIENT, first()));
     }
     if name.contains(".requires_grad.__") || matches!(operation, "requires_grad_" | "detach_") {

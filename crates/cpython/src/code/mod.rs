@@ -240,6 +240,24 @@ impl<'py> Code<'py> {
         Some(Unit { opcode: opcode::TARGET.opcode(number)?, arg: u32::from(arg), next })
     }
 
+    /// The instructions in order, with whole arguments: each with the unit of its opcode, behind the
+    /// `EXTENDED_ARG`s before it.
+    pub fn instructions(&self) -> impl Iterator<Item = (usize, Unit)> {
+        let (mut at, mut extended) = (0, 0);
+        std::iter::from_fn(move || {
+            loop {
+                let mut unit = self.unit(at)?;
+                unit.arg |= extended << 8;
+                let here = std::mem::replace(&mut at, unit.next);
+                if unit.meaning() != Meaning::Extend {
+                    extended = 0;
+                    return Some((here, unit));
+                }
+                extended = unit.arg;
+            }
+        })
+    }
+
     /// The first unit whose frame counts as complete (the first `RESUME`).
     #[must_use]
     pub fn first_traceable(&self) -> usize {

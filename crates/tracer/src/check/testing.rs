@@ -174,6 +174,7 @@ impl GuardSet {
             }
             "unset" => GuardKind::SlotUnset { offset: value.extract()?, name: "slot".into() },
             "cell_empty" => GuardKind::CellEmpty,
+            "no_hooks" => GuardKind::NoTensorHooks,
             "context_unset" => GuardKind::ContextUnset,
             "no_defaults" => GuardKind::NoDefaults,
             "no_kwdefaults" => GuardKind::NoKwDefaults,

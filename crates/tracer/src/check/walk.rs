@@ -160,6 +160,7 @@ impl<'py> Walk<'_, '_, 'py> {
             TestKind::ContextUnset => {
                 context::is_variable(object) && context::own_value(object).is_none()
             }
+            TestKind::NoTensorHooks => tensor::has_hooks(object) == Some(false),
             TestKind::NoInstanceDict => {
                 matches!(dict::peek_instance_dict(object), dict::Peek::NoPlace)
             }

@@ -23,7 +23,7 @@ use super::Recorder;
 use crate::breaks::Reason;
 use crate::compiling::Answering;
 use crate::policy::Policy;
-use crate::program_rules::{self, Rules};
+use crate::program_rules::{Rules, Taken};
 use crate::recorder::calls::call::Call;
 use crate::recorder::effects::writes::Part;
 use crate::recorder::notes::capacity::Room;
@@ -109,15 +109,15 @@ impl Recorder {
         let Call { frame, callable, .. } = call;
         let rules = self.session.program.as_ref()?;
         match rules.call(callable)? {
-            program_rules::Call::Node(operation) => {
+            Taken::Node(operation) => {
                 self.links.clear();
                 Some(self.tensor_call(operation, call))
             }
-            program_rules::Call::Silent => {
+            Taken::Silent => {
                 self.links.clear();
                 Some(self.call_silently(call))
             }
-            program_rules::Call::Substitute(function) => {
+            Taken::Substitute(function) => {
                 let function = function.bind_borrowed(frame.py());
                 self.vouch(frame, function);
                 Some(self.call_object(call.of(function)))

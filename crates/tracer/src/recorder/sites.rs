@@ -4,7 +4,7 @@ use std::any::Any;
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use stator_bytecode::{Meaning, Opcode};
+use stator_bytecode::Opcode;
 use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::types;
@@ -698,13 +698,9 @@ impl Recorder {
 fn read_arguments(code: &Code<'_>) -> Vec<Option<usize>> {
     let count = variadic_slots(code).end;
     let mut first_uses = vec![None; count];
-    let mut extended = 0;
     let begin = code.first_traceable();
-    let mut at = 0;
-    while let Some(unit) = code.unit(at) {
-        let arg = extended << 8 | unit.arg as usize;
-        extended = if unit.meaning() == Meaning::Extend { arg } else { 0 };
-        let named = TARGET.info(unit.opcode).map_or([None; 2], |info| info.locals(arg as u32));
+    for (at, unit) in code.instructions() {
+        let named = TARGET.info(unit.opcode).map_or([None; 2], |info| info.locals(unit.arg));
         for local in named.into_iter().flatten() {
             // Each argument that is a cell is made one first of all: no use, but it has one.
             if let Some(first) = first_uses.get_mut(local as usize)
@@ -713,7 +709,6 @@ fn read_arguments(code: &Code<'_>) -> Vec<Option<usize>> {
                 *first = Some(at);
             }
         }
-        at = unit.next;
     }
     first_uses
 }

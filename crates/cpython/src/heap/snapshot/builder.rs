@@ -485,6 +485,19 @@ impl<'py> Builder<'py> {
         Ok(unsafe { self.field_word(self.address(node).cast(), member.offset() as isize) })
     }
 
+    /// Records that a tensor has no hooks.
+    pub fn no_hooks(&mut self, node: Node) -> Result<()> {
+        if tensor::has_hooks(self.object(node)) != Some(false) {
+            return Err(Unwatchable("a tensor with hooks"));
+        }
+        self.exact_type(node)?;
+        for offset in tensor::hook_slots(self.py).into_iter().flatten() {
+            // SAFETY: the layout is proven, and such objects have these fields.
+            unsafe { self.field_word(self.address(node).cast(), offset as isize) };
+        }
+        Ok(())
+    }
+
     /// Records a field of a function or the like; `None` where it's empty.
     pub fn field(&mut self, node: Node, field: Field) -> Result<Option<Node>> {
         if matches!(function::read(self.object(node), field), function::Read::NoField) {

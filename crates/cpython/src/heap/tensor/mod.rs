@@ -7,12 +7,15 @@ use std::ffi::c_void;
 use std::ops::Deref;
 
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyDict;
 
 pub(super) use self::offsets::{INLINE_DIMENSIONS, Offsets};
 pub(super) use self::search::{Essential, search};
 use super::torch::{self, Torch};
 use super::{Any, words};
 use crate::generic::WithoutGc;
+use crate::modules;
 
 /// Sizes or strides.
 #[derive(Clone)]
@@ -181,6 +184,46 @@ pub fn gradient<'py>(tensor: Any<'_, 'py>) -> Option<Bound<'py, PyAny>> {
     let _uninterrupted = WithoutGc::new(py);
     let is_leaf = tensor.getattr(pyo3::intern!(py, "is_leaf")).ok()?.is_truthy().ok()?;
     if is_leaf { tensor.getattr(pyo3::intern!(py, "grad")).ok() } else { None }
+}
+
+static HOOKS: PyOnceLock<Option<[usize; 2]>> = PyOnceLock::new();
+
+/// Looks for the dictionaries of tensors' hooks; whether they were found. This runs code of PyTorch's.
+pub fn find_hooks(py: Python<'_>) -> bool {
+    let find = || {
+        let (gradient, accumulated) = ("_backward_hooks", "_post_accumulate_grad_hooks");
+        Some([hook_slot(py, gradient)?, hook_slot(py, accumulated)?])
+    };
+    HOOKS.get_or_init(py, find).is_some()
+}
+
+/// Where the Python objects of tensors keep the dictionaries of their hooks: offsets. `None`: nobody has
+/// [looked](find_hooks), or this PyTorch keeps them elsewhere.
+pub(super) fn hook_slots(py: Python<'_>) -> Option<[usize; 2]> {
+    *HOOKS.get(py)?
+}
+
+/// Whether a tensor has hooks on its gradient, or behind its accumulation; `None`: nobody knows.
+pub fn has_hooks(object: Any<'_, '_>) -> Option<bool> {
+    let slots = hook_slots(object.py()).filter(|_| is_tensor(object))?;
+    // SAFETY: a tensor's object has these fields.
+    Some(slots.iter().any(|slot| unsafe { words::word(object.as_ptr(), *slot) } != 0))
+}
+
+/// The offset at which a tensor holds the dictionary that is put into this attribute, and none before.
+fn hook_slot(py: Python<'_>, name: &str) -> Option<usize> {
+    let torch = modules::import(py, "torch").ok()?;
+    let kwargs = PyDict::new(py);
+    kwargs.set_item("requires_grad", true).ok()?;
+    let tensor = torch.call_method("empty", (0,), Some(&kwargs)).ok()?;
+    let size: usize = tensor.get_type().getattr("__basicsize__").ok()?.extract().ok()?;
+    let hooks = PyDict::new(py);
+    // SAFETY: all these words lie within the object, as its type says how large it is.
+    let word = |offset| unsafe { words::word(tensor.as_ptr(), offset) };
+    let all = || (16..size / 8 * 8).step_by(8);
+    let empty: Vec<usize> = all().filter(|offset| word(*offset) == 0).collect();
+    tensor.setattr(name, &hooks).ok()?;
+    empty.into_iter().find(|offset| word(*offset) == hooks.as_ptr() as u64)
 }
 
 /// One size of a tensor.

@@ -133,7 +133,10 @@ impl Recorder {
     }
 
     /// Calls a Python function: as one operation if the table says so, else its frame is traced.
-    fn call_function<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
+    pub(in crate::recorder) fn call_function<'py>(
+        &self,
+        call: Call<'_, 'py>,
+    ) -> Result<Object<'py>> {
         let Call { frame, callable, args, names } = call;
         if let Some(result) = self.call_in_program(call) {
             return result;

@@ -53,19 +53,24 @@ const FUNCTIONS: &[(&str, &[(&str, Name)])] = &[
     ),
 ];
 
-/// Functions in such places that only ask a truth value what it is: `torch._check` calls them.
-const PLAIN: &[(&str, &[&str])] = &[(
-    "torch/fx/experimental/symbolic_shapes.py",
-    &[
-        "_advise_is_size",
-        "_guard_or",
-        "expect_true",
-        "guard_or_false",
-        "guard_or_true",
-        "guard_size_oblivious",
-        "statically_known_true",
-    ],
-)];
+/// Functions in such places that are followed all the same.
+const PLAIN: &[(&str, &[&str])] = &[
+    // They only ask a truth value what it is: `torch._check` calls them.
+    (
+        "torch/fx/experimental/symbolic_shapes.py",
+        &[
+            "_advise_is_size",
+            "_guard_or",
+            "expect_true",
+            "guard_or_false",
+            "guard_or_true",
+            "guard_size_oblivious",
+            "statically_known_true",
+        ],
+    ),
+    // It calls PyTorch's engine, which the table knows.
+    ("torch/autograd/graph.py", &["_engine_run_backward"]),
+];
 
 /// What a function of [`FUNCTIONS`] is called to the user.
 #[derive(Clone, Copy)]

@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use stator_cpython::Result;
+use stator_cpython::frame::Frame;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_graph::{Arg, NodeId, Operator, Target, Value};
@@ -11,7 +12,7 @@ use stator_guards::GuardKind;
 use super::call::Call;
 use super::machinery;
 use crate::breaks::Reason;
-use crate::marks::{self, Mark, Registered};
+use crate::marks::{self, Label, Mark, Registered};
 use crate::recorder::Recorder;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
@@ -31,7 +32,30 @@ impl Recorder {
         let by_code = known.is_some_and(|known| known.is_marked);
         let mark = if by_code { marks::of_torch(function) } else { None };
         match mark.or_else(|| marks::own(function)) {
-            Some(Mark::Disabled(why)) => self.stop(frame, Reason::Disabled, why),
+            Some(Mark::Disabled(why)) => {
+                if let Some(original) = marks::of_optimizer(&frame.code(), function) {
+                    let original = original.as_borrowed();
+                    self.note(frame, |state| state.know_for_good(function));
+                    self.vouch(frame, original);
+                    return Some(self.call_function(call.of(original)));
+                }
+                self.stop(frame, Reason::Disabled, why);
+            }
+            Some(Mark::Break) if is_optimizers(frame) => {
+                return Some(Ok(frame.py().None().into_bound(frame.py())));
+            }
+            Some(Mark::Hint) => {
+                self.note(frame, |state| state.know_for_good(function));
+                let _native = Suspended::new(frame.py());
+                return Some(call.natively());
+            }
+            Some(Mark::Label(label)) if self.takes_labels() => {
+                return Some(self.label(label, call));
+            }
+            Some(Mark::Label(Label::Made)) => {}
+            Some(Mark::Label(_)) => {
+                self.stop(frame, Reason::Machinery, machinery::name(function));
+            }
             Some(Mark::Break) => self.stop(frame, Reason::Requested, break_message(args)),
             Some(Mark::InGraph) => return Some(self.call_as_node(call)),
             Some(Mark::Constant) => return Some(self.call_for_constant(call)),
@@ -162,6 +186,11 @@ impl Recorder {
         }
         result
     }
+}
+
+/// Whether a graph break is asked for by PyTorch's optimizers, for its own compiler.
+fn is_optimizers(frame: &Frame<'_>) -> bool {
+    heap::text(frame.code().filename()).ends_with("torch/optim/optimizer.py")
 }
 
 /// What the user gave `graph_break` to say.

@@ -100,6 +100,12 @@ impl Recorder {
                 self.draw(frame, callable, *generator, args, native)
             }
             (Model::Check, _) => self.check_tensor(call),
+            (Model::TensorBackward, _) if self.takes_labels() => self.call_python(call),
+            (Model::TensorBackward, _) => {
+                self.stop(frame, Reason::OpaqueCall, "backward");
+                call.natively()
+            }
+            (Model::Backward, [_, _, ..]) => self.run_backward(call),
             (Model::SelectedDevice, _) => self.ask_selected_device(call),
             (Model::Capturing, _) => self.ask_capturing(call),
             (Model::DeviceEnter, [device]) => self.enter_device(frame, *device, native),
@@ -629,6 +635,8 @@ fn takes_keywords(model: Model) -> bool {
             | Model::Call
             | Model::Substitute
             | Model::Check
+            | Model::Backward
+            | Model::TensorBackward
     )
 }
 

@@ -265,6 +265,7 @@ impl Finish {
         state.guard_tensors_distinct();
         state.guard_written_distinct();
         state.guard_compared_distinct();
+        state.guard_owners_distinct();
         let symbolic = state.finish_symbols();
         state.sources.shrink_to_fit();
         state.guards.shrink_to_fit();

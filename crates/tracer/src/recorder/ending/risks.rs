@@ -9,7 +9,7 @@ use stator_graph::{Arg, Target, TextId, Value};
 
 use crate::breaks::Reason;
 use crate::handlers::{Handlers, Withs};
-use crate::raises::Call;
+use crate::raises::NodeCall;
 use crate::recorder::Recorder;
 use crate::recorder::notes::inputs::TensorInput;
 use crate::recorder::notes::state::{State, Stop};
@@ -29,7 +29,7 @@ impl Recorder {
         if self.session.program.is_some() {
             return Ok(());
         }
-        let call = Call { graph: &state.graph, target, args, keywords };
+        let call = NodeCall { graph: &state.graph, target, args, keywords };
         if !call.may_raise(&|_| false) {
             return Ok(());
         }
@@ -69,7 +69,7 @@ impl State {
         keywords: &[TextId],
         most: u64,
     ) -> Option<String> {
-        let call = Call { graph: &self.graph, target, args, keywords };
+        let call = NodeCall { graph: &self.graph, target, args, keywords };
         let own = if call.is_repeatable() { None } else { write_of(call) };
         let own = own.map_or(0, |(_, targets)| self.bytes_of(&targets));
         let mut why = None;

@@ -32,7 +32,7 @@ use crate::recorder::effects::context::ContextWrites;
 use crate::recorder::effects::finalizers::Mortal;
 use crate::recorder::effects::locks::Claims;
 use crate::recorder::numbers::symbols::Symbols;
-use crate::recorder::operations::gradients::GradientWrites;
+use crate::recorder::operations::gradients::Gradients;
 use crate::recorder::programs::Notes;
 use crate::recorder::reads::compared::Distinct;
 use crate::recorder::reads::lookups::Lookups;
@@ -137,8 +137,8 @@ pub struct State {
     /// The nodes by which this trace has entered inference mode (or left it for a while), outermost
     /// first, until their blocks end.
     pub inference: Vec<NodeId>,
-    /// The gradients that it has set.
-    pub gradients: GradientWrites,
+    /// What it knows of gradients.
+    pub gradients: Gradients,
     /// Why the contents of one of them could not be guarded.
     pub failure: Option<Stop>,
     /// Objects whose death would be noticed, and what keeps them alive.
@@ -183,7 +183,7 @@ impl State {
             context: ContextWrites::default(),
             memo: Memo::None,
             inference: Vec::new(),
-            gradients: GradientWrites::default(),
+            gradients: Gradients::default(),
             failure: None,
             mortal: Mortal::default(),
             kept: FxHashSet::default(),

@@ -11,7 +11,7 @@ use stator_shapes::SymbolId;
 
 use crate::breaks::Reason;
 use crate::draws::Draws;
-use crate::raises::Call;
+use crate::raises::NodeCall;
 use crate::recorder::Recorder;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::{State, Stop};
@@ -191,14 +191,14 @@ impl State {
         // Functions of numbers are none.
         let is_users = |id, value| {
             !matches!(value, Value::Integer | Value::Float)
-                && Call::of(&self.graph, id).is_some_and(|it| it.is_users())
+                && NodeCall::of(&self.graph, id).is_some_and(|it| it.is_users())
         };
         self.graph.nodes().any(|(id, node)| is_users(id, node.value))
     }
 
     /// Why code of the program's own can't be a node: a replay draws numbers and takes locks before it runs.
     pub(in crate::recorder) fn refuse_users_node(&self, target: Target) -> Noted<()> {
-        let call = Call { graph: &self.graph, target, args: &[], keywords: &[] };
+        let call = NodeCall { graph: &self.graph, target, args: &[], keywords: &[] };
         if (self.claims.draws.is_none() && self.claims.locks.is_empty()) || !call.is_users() {
             return Ok(());
         }

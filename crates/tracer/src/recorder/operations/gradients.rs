@@ -1,14 +1,14 @@
 //! `grad` of tensors: a slot of leaves from outside, guarded where it is read and fetched at a replay.
 //!
-//! What this trace has put there itself is no outside read. `backward` breaks the graph, so nothing
-//! else changes a gradient while a trace goes on.
+//! What this trace has put there itself is no outside read, and neither is what it has computed (see `backward`).
 
 use pyo3::prelude::*;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
-use stator_guards::Source;
+use stator_guards::{GuardKind, Source};
 
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
@@ -16,19 +16,67 @@ use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{State, Stop};
 
-/// What a trace has done to gradients.
+/// What a trace has read of gradients, and done to them.
+///
+/// Invariant: `known` has the addresses of `owners`, which are kept alive.
 #[derive(Default)]
-pub struct GradientWrites {
+pub struct Gradients {
     /// Whether a function that is one node of the graph may have set any.
-    unknown: bool,
-    /// The tensors whose gradients were set.
-    of: Vec<Py<PyAny>>,
+    is_unknown: bool,
+    /// Tensors from outside whose gradients were read or set.
+    owners: Vec<Py<PyAny>>,
+    known: FxHashSet<usize>,
+    /// Those whose gradients were set.
+    set: FxHashSet<usize>,
+    /// Those whose gradients the trace has computed: the gradient, once it was read.
+    computed: FxHashMap<usize, usize>,
+    /// Whether the trace has gone back from a tensor to its leaves.
+    has_gone_back: bool,
 }
 
-impl GradientWrites {
+impl Gradients {
     /// A function becomes a node: it may set any.
     pub fn set_unknown(&mut self) {
-        self.unknown = true;
+        self.is_unknown = true;
+    }
+
+    fn own(&mut self, owner: Borrowed<'_, '_>) {
+        if self.known.insert(owner.as_ptr() as usize) {
+            self.owners.push(owner.to_owned().unbind());
+        }
+    }
+
+    /// The gradient of a tensor is set, or taken away.
+    fn write(&mut self, owner: Borrowed<'_, '_>) {
+        self.own(owner);
+        self.set.insert(owner.as_ptr() as usize);
+        self.computed.remove(&(owner.as_ptr() as usize));
+    }
+
+    /// The gradient of a tensor is computed.
+    pub fn compute(&mut self, owner: Borrowed<'_, '_>) {
+        self.write(owner);
+        self.computed.insert(owner.as_ptr() as usize, 0);
+    }
+
+    /// All that a call computes is noted; leaves that the trace has made may have gradients as well.
+    pub fn went_back(&mut self) {
+        self.has_gone_back = true;
+    }
+
+    /// Whether leaves that the trace has made may have gradients.
+    pub fn has_gone_back(&self) -> bool {
+        self.has_gone_back
+    }
+
+    /// If the trace has computed the gradient of a tensor: its address, or 0 before it was read.
+    pub fn computed(&self, owner: Borrowed<'_, '_>) -> Option<usize> {
+        self.computed.get(&(owner.as_ptr() as usize)).copied()
+    }
+
+    /// It was read.
+    pub fn found(&mut self, owner: Borrowed<'_, '_>, gradient: Borrowed<'_, '_>) {
+        self.computed.insert(owner.as_ptr() as usize, gradient.as_ptr() as usize);
     }
 }
 
@@ -58,20 +106,12 @@ impl State {
         gradient: Borrowed<'_, '_>,
     ) -> Result<(), Stop> {
         let Some(source) = self.source(owner) else { return Ok(()) };
-        if self.gradients.unknown {
+        if self.gradients.is_unknown {
             let detail = "a gradient behind a function that is one node of the graph";
             return Err((Reason::UnknownOrigin, detail.into()));
         }
-        let py = owner.py();
-        let (mut is_written, mut others) = (false, Vec::new());
-        for written in &self.gradients.of {
-            let written = written.bind(py);
-            if written.is(&*owner) { is_written = true } else { others.push(written.clone()) }
-        }
-        for other in others {
-            self.guard_distinct(owner, other.as_borrowed());
-        }
-        if !is_written {
+        self.gradients.own(owner);
+        if !self.gradients.set.contains(&(owner.as_ptr() as usize)) {
             let source = self.sources.intern(Source::Gradient(source));
             return self.adopt(source, gradient);
         }
@@ -81,12 +121,35 @@ impl State {
         Err((Reason::UnknownOrigin, format!("the gradient of a {}", heap::type_name(owner))))
     }
 
+    /// A tensor from outside has no gradient, as far as the trace knows.
+    pub(in crate::recorder) fn read_no_gradient(
+        &mut self,
+        owner: Borrowed<'_, '_>,
+    ) -> Result<(), Stop> {
+        let none = owner.py().None();
+        self.read_gradient(owner, none.bind_borrowed(owner.py()))
+    }
+
     /// This trace has set or deleted the gradient of a tensor.
     pub(in crate::recorder) fn wrote_gradient(&mut self, owner: Borrowed<'_, '_>) {
-        if self.kind(owner) == Kind::Tensor
-            && !self.gradients.of.iter().any(|written| written.is(&*owner))
-        {
-            self.gradients.of.push(owner.to_owned().unbind());
+        if self.kind(owner) == Kind::Tensor {
+            self.gradients.write(owner);
         }
+    }
+
+    /// Guards that tensors whose gradients were set, and others whose gradients were read, are different ones.
+    pub(in crate::recorder) fn guard_owners_distinct(&mut self) {
+        if self.gradients.set.is_empty() {
+            return;
+        }
+        let owners = std::mem::take(&mut self.gradients.owners);
+        let of = |owner: &Py<PyAny>| self.source_at(owner.as_ptr() as usize);
+        let sources: Vec<_> = owners.iter().filter_map(of).collect();
+        if let Some((first, rest)) = sources.split_first()
+            && !rest.is_empty()
+        {
+            self.guard(*first, GuardKind::Distinct(rest.into()));
+        }
+        self.gradients.owners = owners;
     }
 }

@@ -3,10 +3,12 @@
 //! `tensors` and `operators` execute an operation and note its node; `returned` says what is known of a result,
 //! `numbers_given` of numbers that are given as tensors; `checks` and `custom_operators` are operators that
 //! only look. `switches`, `devices` and `gradients` are PyTorch's modes, `draws` random numbers.
+//! `backward` computes gradients.
 //!
 //! An operation is executed once, on the program's own tensors. What its result's shape depends on decides
 //! whether it is a node at all: see `stator_operators`.
 
+pub(super) mod backward;
 pub(super) mod checks;
 pub(super) mod custom_operators;
 pub(super) mod devices;

@@ -158,7 +158,8 @@ impl Recorder {
         drop(state);
         if is_read {
             let name = heap::callable_name(callable);
-            if !name.contains("has_torch_function") && name != "result_type" {
+            let asks_types = name.contains("has_torch_function") || name == "is_tensor_like";
+            if !asks_types && name != "result_type" {
                 let detail = format!("a tensor as a number that {name} is given");
                 self.stop(frame, Reason::DataRead, detail);
             }

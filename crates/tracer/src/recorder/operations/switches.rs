@@ -1,14 +1,18 @@
 //! Switches of PyTorch's modes: nodes without tensors, executed for real and kept in order.
 
+use pyo3::prelude::*;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::hook::Suspended;
+use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
-use stator_graph::{Arg, NodeId, StackId, Value};
+use stator_graph::{Arg, NodeId, StackId, Target, Value};
 
 use crate::breaks::Reason;
 use crate::functions::{Determined, Operation};
+use crate::marks::Label;
 use crate::recorder::Recorder;
+use crate::recorder::calls::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State, Stop};
@@ -76,7 +80,89 @@ impl Recorder {
     }
 }
 
+impl Recorder {
+    /// Whether labels for profilers are nodes: they mean nothing to other backends than replay.
+    pub(in crate::recorder) fn takes_labels(&self) -> bool {
+        self.session.is_eager && self.session.program.is_none()
+    }
+
+    /// A method of `torch.profiler.record_function`: what is about to run has a label, until that ends.
+    pub(in crate::recorder) fn label<'py>(
+        &self,
+        label: Label,
+        call: Call<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        let Call { frame, callable, args, .. } = call;
+        let py = frame.py();
+        let before = match (label, args) {
+            (Label::Ends, [owner, ..]) => owner.getattr(pyo3::intern!(py, "record")).ok(),
+            _ => None,
+        };
+        let result = {
+            let _native = Suspended::new(py);
+            call.natively()?
+        };
+        let asked = |name: &str| -> Option<Object<'py>> { args.first()?.getattr(name).ok() };
+        let made = match label {
+            Label::Made => return Ok(result),
+            Label::Begins => asked("name").zip(asked("args")).zip(asked("record")),
+            Label::Ends => None,
+        };
+        let known = |name: &str| {
+            let profiler = modules::import(py, "torch")?.getattr("ops")?.getattr("profiler")?;
+            let entered = profiler.getattr("_record_function_enter_new");
+            if name.is_empty() {
+                entered
+            } else {
+                profiler.getattr("_record_function_exit")?.getattr(name)
+            }
+        };
+        let function = known(if label == Label::Begins { "" } else { "_RecordFunction" }).ok();
+        self.note(frame, |state| {
+            let unknown = || (Reason::Machinery, heap::qualified_name_of(callable));
+            let function = function.as_ref().ok_or_else(unknown)?.as_borrowed();
+            let stack = state.place_of_caller();
+            match (made, before) {
+                (Some(((name, args), handle)), _) => {
+                    let given = [name, args];
+                    let given = given.iter().map(|it| state.graph_arg(it.as_borrowed()));
+                    let given = given.collect::<std::result::Result<Vec<_>, _>>()?;
+                    let node =
+                        state.labelled(function, "torch.record_function_enter", &given, stack);
+                    state.set_origin(handle.as_borrowed(), Origin::Node(node));
+                    Ok(())
+                }
+                (None, Some(handle)) => match state.origin(handle.as_borrowed()) {
+                    Some(Origin::Node(begun)) => {
+                        let given = [Arg::Node(begun)];
+                        let node =
+                            state.labelled(function, "torch.record_function_exit", &given, stack);
+                        state.graph.set_value(node, Value::Nothing);
+                        Ok(())
+                    }
+                    _ => Err(unknown()),
+                },
+                _ => Err(unknown()),
+            }
+        });
+        Ok(result)
+    }
+}
+
 impl State {
+    /// A node that begins or ends a label.
+    fn labelled(
+        &mut self,
+        function: Borrowed<'_, '_>,
+        name: &str,
+        args: &[Arg],
+        stack: Option<StackId>,
+    ) -> NodeId {
+        let object = self.graph_object(function, || name.to_owned());
+        let target = Target::Function { name: self.graph.intern(name), object };
+        self.graph.call(target, args, stack)
+    }
+
     fn leave_inference(
         &mut self,
         callable: Borrowed<'_, '_>,

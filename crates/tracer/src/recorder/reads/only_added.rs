@@ -235,21 +235,15 @@ pub fn adds_to_receiver(method: Option<Borrowed<'_, '_>>) -> bool {
 /// Whether a function does nothing with an argument but take such methods of it.
 pub fn only_adds_to(frame: &Frame<'_>, index: usize) -> bool {
     let code = frame.code();
-    let mut at = 0;
-    let mut extended = false;
     let mut adds = false;
-    while let Some(unit) = code.unit(at) {
+    for (at, unit) in code.instructions() {
         let named = TARGET.info(unit.opcode).map_or([None; 2], |info| info.locals(unit.arg));
-        let meaning = unit.meaning();
-        // Which local an extended argument names isn't asked.
-        if named.into_iter().flatten().any(|local| extended || local as usize == index) {
-            if extended || !matches!(meaning, Meaning::Local(_)) || !adds_next(&code, at) {
+        if named.into_iter().flatten().any(|local| local as usize == index) {
+            if !matches!(unit.meaning(), Meaning::Local(_)) || !adds_next(&code, at) {
                 return false;
             }
             adds = true;
         }
-        extended = meaning == Meaning::Extend;
-        at = unit.next;
     }
     adds
 }

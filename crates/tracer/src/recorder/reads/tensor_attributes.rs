@@ -79,6 +79,11 @@ impl Recorder {
         } else {
             return generic::generic_get_attr(owner, name).map(Found::Value);
         }
+        if text == "grad"
+            && let Some(value) = self.computed_gradient(frame, owner, || ops::get_attr(owner, name))
+        {
+            return value.map(Found::Value);
+        }
         if let Some(value) = self.gradient_state(owner, name, text) {
             return Ok(Found::Value(value));
         }

@@ -1,0 +1,192 @@
+//! `backward()` and `torch.autograd.grad` as nodes.
+//!
+//! A replay makes the calls of a trace again, and PyTorch takes its notes of them again: so going back through these
+//! is one more node, and what it finds in `grad` of the tensors afterwards is what an operation gives. Each is a
+//! node of its own, once somebody reads it.
+//!
+//! That holds where all that the gradients depend on is in the trace. The trace ends before it goes back through a
+//! graph that began outside, and before it adds to a gradient that is there already. It ends as well where Python
+//! code runs on the way back (hooks, custom functions): a replay would run it, but what it does isn't noted.
+
+use std::cell::Cell;
+
+use pyo3::prelude::*;
+use stator_cpython::Result;
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::tensor;
+use stator_cpython::hook::{Active, Evaluated, Suspended};
+use stator_cpython::object::{Borrowed, Object};
+use stator_graph::Target;
+use stator_guards::GuardKind;
+
+use super::tensors::argument;
+use crate::breaks::Reason;
+use crate::compiling;
+use crate::recorder::Recorder;
+use crate::recorder::calls::call::Call;
+use crate::recorder::notes::state::{Origin, State, Stop};
+
+thread_local! {
+    /// Whether Python code ran while this thread went back.
+    static RAN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// CPython's evaluator, which tells that it is asked.
+fn telling<'py>(py: Python<'py>, frame: Frame<'py>, throw: bool) -> Evaluated<'py> {
+    RAN.set(true);
+    compiling::pass_on(py, frame, throw)
+}
+
+/// A tensor that the trace is given and that may get a gradient, and the gradient before: which, and how often it
+/// was written.
+struct Leaf<'py> {
+    tensor: Object<'py>,
+    before: Option<(usize, Option<u32>)>,
+}
+
+impl Leaf<'_> {
+    fn gradient(&self) -> Option<(usize, Option<u32>)> {
+        let gradient = tensor::gradient(self.tensor.as_borrowed())?;
+        let version = tensor::info(gradient.as_borrowed()).and_then(|info| info.version);
+        (!gradient.is_none()).then_some((gradient.as_ptr() as usize, version))
+    }
+}
+
+impl Recorder {
+    /// `run_backward` of PyTorch's engine.
+    pub(in crate::recorder) fn run_backward<'py>(
+        &self,
+        call: Call<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        let Call { frame, callable, args, names } = call;
+        let py = frame.py();
+        let accumulates = argument(args, names, 7, "accumulate_grad")
+            .is_some_and(|it| it.is_truthy().unwrap_or(true));
+        let leaves = self.leaves(call).and_then(|leaves| {
+            let bound = args[0].getattr(pyo3::intern!(py, "run_backward")).ok()?;
+            Some((leaves, bound))
+        });
+        let are_hooks_known = {
+            let _native = Suspended::new(py);
+            tensor::find_hooks(py)
+        };
+        let Some((leaves, bound)) = leaves.filter(|_| are_hooks_known) else {
+            self.stop(frame, Reason::OpaqueCall, "run_backward");
+            return call.natively();
+        };
+        let text = if accumulates { "torch.autograd.backward" } else { "torch.autograd.grad" };
+        let target = |state: &mut State| {
+            let object = state.graph_object(bound.as_borrowed(), || text.to_owned());
+            Target::Function { name: state.graph.intern(text), object }
+        };
+        let outer = RAN.replace(false);
+        let result = self.operation(frame, target, &args[1..], names, || {
+            let _telling = Active::new(py, telling);
+            stator_cpython::ops::call(callable, args, names)
+        });
+        let has_run = RAN.replace(outer);
+        let result = result?;
+        if has_run {
+            self.stop(frame, Reason::OpaqueCall, "run_backward, which runs Python code");
+        }
+        self.note(frame, |state| state.went_back(&leaves, accumulates));
+        Ok(result)
+    }
+
+    /// The leaves from outside that may get gradients; `None`: the trace has ended, or can't hold the call.
+    fn leaves<'py>(&self, call: Call<'_, 'py>) -> Option<Vec<Leaf<'py>>> {
+        let Call { frame, args, .. } = call;
+        if !self.session.is_eager || self.session.program.is_some() || args.is_empty() {
+            return None;
+        }
+        // Those that nothing was done with so far are inputs as well.
+        self.note(frame, |state| {
+            args[1..].iter().try_for_each(|arg| state.graph_arg(*arg).map(drop))
+        })?;
+        let py = frame.py();
+        let state = self.state.borrow();
+        let mut leaves = Vec::new();
+        for input in state.inputs.tensors() {
+            let tensor = input.tensor.bind(py);
+            let info = tensor::info(tensor.as_borrowed())?;
+            if info.device_type != 0 {
+                // The engine has threads for other devices, where Python code would run unseen.
+                return None;
+            }
+            if info.requires_grad {
+                let is_leaf =
+                    tensor.getattr(pyo3::intern!(py, "is_leaf")).ok()?.is_truthy().ok()?;
+                if !is_leaf {
+                    return None;
+                }
+                let mut leaf = Leaf { tensor: tensor.clone(), before: None };
+                leaf.before = leaf.gradient();
+                leaves.push(leaf);
+            }
+        }
+        Some(leaves)
+    }
+
+    /// Reads a gradient that the trace has computed; `None`: it hasn't.
+    pub(in crate::recorder) fn computed_gradient<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        read: impl Fn() -> Result<Object<'py>>,
+    ) -> Option<Result<Object<'py>>> {
+        let known = {
+            let state = self.state.try_borrow().ok()?;
+            let is_own = || {
+                state.gradients.has_gone_back()
+                    && matches!(state.origin(owner), Some(Origin::Node(_)))
+                    && tensor::gradient(owner).is_some_and(|gradient| !gradient.is_none())
+            };
+            state.gradients.computed(owner).or_else(|| is_own().then_some(0))?
+        };
+        let value = match read() {
+            Ok(value) if !value.is_none() && value.as_ptr() as usize != known => value,
+            result => return Some(result),
+        };
+        let target = |state: &mut State| Target::GetAttr { name: state.graph.intern("grad") };
+        let result = self.operation(frame, target, &[owner], None, || Ok(value));
+        if let Ok(value) = &result {
+            self.note(frame, |state| {
+                if state.source(owner).is_some() {
+                    state.gradients.found(owner, value.as_borrowed());
+                }
+                Ok(())
+            });
+        }
+        Some(result)
+    }
+}
+
+impl State {
+    /// Takes note of the gradients that are there now and weren't before.
+    fn went_back(
+        &mut self,
+        leaves: &[Leaf<'_>],
+        accumulates: bool,
+    ) -> std::result::Result<(), Stop> {
+        for leaf in leaves {
+            let tensor = leaf.tensor.as_borrowed();
+            let unknown = || (Reason::UnknownOrigin, "a tensor that gets a gradient".to_owned());
+            let source = self.source(tensor).ok_or_else(unknown)?;
+            self.guard(source, GuardKind::NoTensorHooks);
+            let now = leaf.gradient();
+            if !accumulates || now == leaf.before {
+                continue;
+            }
+            if leaf.before.is_some() {
+                let detail = "run_backward, which adds to a gradient that was there before";
+                return Err((Reason::OpaqueCall, detail.to_owned()));
+            }
+            self.read_no_gradient(tensor)?;
+            self.gradients.compute(tensor);
+        }
+        if accumulates {
+            self.gradients.went_back();
+        }
+        Ok(())
+    }
+}

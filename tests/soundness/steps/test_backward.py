@@ -1,0 +1,512 @@
+"""`backward()` and `torch.autograd.grad` in traces: gradients, what reads them, and what stands in their way."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from differential.support import api
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+# What a program is: a function, and the arguments of its calls. Each is made anew, so that the plain and the compiled one
+# begin with the same state.
+Program = tuple[Callable[..., Any], list[tuple[Any, ...]]]
+
+PROGRAMS: dict[str, Callable[[], Program]] = {}
+# Those whose calls are traces without a break, from some call on.
+WHOLE: set[str] = set()
+
+
+def program(make: Callable[[], Program]) -> Callable[[], Program]:
+    PROGRAMS[make.__name__] = make
+    return make
+
+
+def whole(make: Callable[[], Program]) -> Callable[[], Program]:
+    WHOLE.add(make.__name__)
+    return program(make)
+
+
+def rows(seed: int, *sizes: int) -> Tensor:
+    return torch.randn(*sizes, generator=torch.Generator().manual_seed(seed))
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.LayerNorm(4), nn.Linear(4, 1))
+
+
+def inputs(count: int = 8) -> list[tuple[Any, ...]]:
+    return [(rows(seed, 5, 3),) for seed in range(count)]
+
+
+def gradients(net: nn.Module) -> list[Tensor | None]:
+    return [None if it.grad is None else it.grad.clone() for it in net.parameters()]
+
+
+@whole
+def descent() -> Program:
+    net = network()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def step(x: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = net(x).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step, inputs()
+
+
+@whole
+def own_descent() -> Program:
+    net = network()
+
+    def step(x: Tensor) -> list[Tensor | None]:
+        for parameter in net.parameters():
+            parameter.grad = None
+        (net(x) ** 2).mean().backward()
+        with torch.no_grad():
+            for parameter in net.parameters():
+                parameter -= 0.1 * parameter.grad
+        return [it.detach().clone() for it in net.parameters()]
+
+    return step, inputs()
+
+
+@whole
+def clipped() -> Program:
+    net = network()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, weight_decay=0.01)
+
+    def step(x: Tensor) -> tuple[Tensor, Tensor]:
+        optimizer.zero_grad()
+        loss = net(x).square().sum()
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(net.parameters(), 0.5)
+        optimizer.step()
+        return loss.detach(), norm
+
+    return step, inputs()
+
+
+@whole
+def returned() -> Program:
+    weight = nn.Parameter(rows(1, 3))
+
+    def step(x: Tensor) -> tuple[Any, ...]:
+        weight.grad = None
+        (x @ weight).sum().backward()
+        gradient = weight.grad
+        return gradient, gradient is weight.grad, gradient.requires_grad, gradient.is_leaf
+
+    return step, inputs()
+
+
+@whole
+def leaves_of_its_own() -> Program:
+    def step(x: Tensor) -> tuple[Any, ...]:
+        x = x.clone().requires_grad_()
+        before = x.grad
+        y = (x.exp() * x).sum()
+        y.backward()
+        return before, x.grad, x.grad * 2, y.detach()
+
+    return step, inputs()
+
+
+@whole
+def asked_for() -> Program:
+    weight = nn.Parameter(rows(1, 3))
+    other = nn.Parameter(rows(2, 3))
+
+    def step(x: Tensor) -> tuple[Any, ...]:
+        y = (x @ weight).tanh().sum()
+        found = torch.autograd.grad(y, (weight, other), allow_unused=True)
+        return found, weight.grad
+
+    return step, inputs()
+
+
+@whole
+def penalty() -> Program:
+    net = network()
+
+    def step(x: Tensor) -> Tensor:
+        x = x.detach().requires_grad_()
+        (slope,) = torch.autograd.grad(net(x).sum(), x, create_graph=True)
+        net.zero_grad()
+        ((slope.norm(dim=1) - 1) ** 2).mean().backward()
+        return torch.stack([it.grad.sum() for it in net.parameters() if it.grad is not None])
+
+    return step, inputs()
+
+
+@whole
+def unused() -> Program:
+    net = network()
+    spare = nn.Linear(2, 2)
+
+    def step(x: Tensor) -> int:
+        everything = [*net.parameters(), *spare.parameters()]
+        for parameter in everything:
+            parameter.grad = None
+        net(x).sum().backward()
+        return sum(parameter.grad is None for parameter in everything)
+
+    return step, inputs()
+
+
+@whole
+def tied() -> Program:
+    weight = nn.Parameter(rows(1, 3, 3))
+
+    def step(x: Tensor) -> Tensor:
+        weight.grad = None
+        (x @ weight @ weight).pow(2).sum().backward()
+        return weight.grad.clone()
+
+    return step, inputs()
+
+
+@whole
+def of_inputs() -> Program:
+    weight, other = nn.Parameter(rows(1, 3)), nn.Parameter(rows(2, 3))
+
+    def step(x: Tensor) -> tuple[Any, ...]:
+        weight.grad = other.grad = None
+        (x @ (weight * other)).sum().backward(inputs=[weight])
+        return weight.grad.clone(), other.grad
+
+    return step, inputs()
+
+
+@program
+def accumulated() -> Program:
+    net = network()
+
+    def step(x: Tensor) -> list[Tensor | None]:
+        net(x).sum().backward()
+        return gradients(net)
+
+    return step, inputs()
+
+
+@program
+def kept_gradients() -> Program:
+    net = network()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def step(x: Tensor) -> list[Tensor | None]:
+        optimizer.zero_grad(set_to_none=False)
+        net(x).sum().backward()
+        optimizer.step()
+        return gradients(net)
+
+    return step, inputs()
+
+
+@program
+def twice() -> Program:
+    weight = nn.Parameter(rows(1, 3))
+
+    def step(x: Tensor) -> tuple[Any, ...]:
+        weight.grad = None
+        y = (x @ weight).pow(2).sum()
+        y.backward(retain_graph=True)
+        first = weight.grad.clone()
+        y.backward()
+        return first, weight.grad.clone()
+
+    return step, inputs()
+
+
+@program
+def hidden_state() -> Program:
+    weight = nn.Parameter(rows(1, 3, 3))
+    hidden = [torch.zeros(5, 3)]
+
+    def step(x: Tensor) -> Tensor:
+        weight.grad = None
+        hidden[0] = (x + hidden[0]) @ weight
+        hidden[0].sum().backward(retain_graph=True)
+        return weight.grad.clone()
+
+    return step, inputs()
+
+
+@program
+def freed() -> Program:
+    weight = nn.Parameter(rows(1, 3, 3))
+    hidden = [torch.zeros(5, 3)]
+
+    def step(x: Tensor) -> Tensor:
+        weight.grad = None
+        hidden[0] = ((x + hidden[0]) @ weight).tanh()
+        hidden[0].sum().backward()
+        return weight.grad.clone()
+
+    return step, inputs()
+
+
+@program
+def custom() -> Program:
+    seen: list[Any] = []
+
+    class Cube(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            return x**3
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Tensor) -> Tensor:
+            (x,) = ctx.saved_tensors
+            seen.append(len(seen))
+            return 3 * x**2 * gradient
+
+    def step(x: Tensor) -> tuple[Any, ...]:
+        x = x.clone().requires_grad_()
+        Cube.apply(x).sum().backward()
+        return x.grad, list(seen)
+
+    return step, inputs()
+
+
+@program
+def hooked_module() -> Program:
+    net, seen = network(), []
+    net[0].register_full_backward_hook(lambda *given: seen.append(len(seen)))
+
+    def step(x: Tensor) -> tuple[Any, ...]:
+        net.zero_grad()
+        net(x).sum().backward()
+        return gradients(net), list(seen)
+
+    return step, inputs()
+
+
+@program
+def not_a_number() -> Program:
+    weight = nn.Parameter(rows(1, 3))
+
+    def step(x: Tensor) -> Tensor:
+        weight.grad = None
+        (x @ weight).backward()
+        return weight.grad
+
+    return step, [(rows(1, 5, 3),), (rows(1, 1, 3),), (rows(2, 5, 3),), (rows(3, 1, 3),)]
+
+
+@program
+def written_in_between() -> Program:
+    weight = nn.Parameter(rows(1, 3))
+
+    def step(x: Tensor, write: bool) -> Tensor:
+        weight.grad = None
+        y = (weight * 2).exp()
+        z = (x @ y).sum()
+        if write:
+            y.add_(1)
+        z.backward()
+        return weight.grad.clone()
+
+    return step, [(rows(at, 5, 3), at % 3 == 2) for at in range(8)]
+
+
+@program
+def handled_behind() -> Program:
+    weight = nn.Parameter(rows(1, 3))
+    table = rows(2, 4)
+
+    def step(x: Tensor, at: Tensor) -> tuple[Any, ...]:
+        weight.grad = None
+        (x @ weight).sum().backward()
+        try:
+            found = table[at] + weight.grad.sum()
+        except IndexError as error:
+            return str(error)[:20], weight.grad.clone()
+        return found, weight.grad.clone()
+
+    return step, [(rows(at, 5, 3), torch.tensor([0, 9 if at in (4, 6) else 3])) for at in range(8)]
+
+
+@program
+def raised_behind() -> Program:
+    weight = nn.Parameter(rows(1, 3))
+    table = rows(2, 4)
+
+    def step(x: Tensor, at: Tensor) -> Tensor:
+        (x @ weight).sum().backward()
+        found = table[at] + weight.grad.sum()
+        weight.grad = None
+        return found
+
+    return step, [(rows(at, 5, 3), torch.tensor([0, 9 if at in (4, 6) else 3])) for at in range(8)]
+
+
+@program
+def sparse() -> Program:
+    torch.manual_seed(0)
+    table = nn.Embedding(5, 2, sparse=True)
+    optimizer = torch.optim.SGD(table.parameters(), lr=0.1)
+
+    def step(at: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        table(at).sum().backward()
+        optimizer.step()
+        return table.weight.detach().clone()
+
+    return step, [(torch.tensor([seed % 5, 1]),) for seed in range(8)]
+
+
+@program
+def frozen() -> Program:
+    net = network()
+    calls = [0]
+
+    def step(x: Tensor) -> list[Tensor | None]:
+        calls[0] += 1
+        net[0].requires_grad_(calls[0] < 5)
+        for parameter in net.parameters():
+            parameter.grad = None
+        net(x).sum().backward()
+        return gradients(net)
+
+    return step, inputs()
+
+
+def state_of(function: Any) -> list[Any]:
+    """What the function's variables hold that tensors are in."""
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    parts: list[Any] = []
+    for held in cells:
+        for tensor in held.parameters() if isinstance(held, nn.Module) else [held]:
+            if isinstance(tensor, Tensor):
+                parts += [tensor.detach().clone(), tensor.requires_grad]
+                parts.append(copy.deepcopy(tensor.grad) if tensor.is_leaf else None)
+    return parts
+
+
+def run(make: Callable[[], Program], wrap: Callable[[Any], Any]) -> tuple[list[Any], Any]:
+    """What each call gives, or raises, and leaves behind."""
+    function, calls = make()
+    called = wrap(function)
+    results = []
+    for arguments in calls:
+        try:
+            result: Any = called(*copy.deepcopy(arguments))
+        except Exception as error:
+            result = type(error).__name__, str(error)
+        results.append((result, state_of(function)))
+    return copy.deepcopy(results), called
+
+
+def same(left: Any, right: Any) -> bool:
+    if isinstance(left, Tensor) and isinstance(right, Tensor):
+        if left.is_sparse:
+            left, right = left.coalesce().to_dense(), right.coalesce().to_dense()
+        return left.requires_grad == right.requires_grad and torch.equal(left, right)
+    if isinstance(left, (list, tuple)) and type(left) is type(right):
+        return len(left) == len(right) and all(map(same, left, right))
+    return type(left) is type(right) and left == right
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+# What PyTorch makes of a graph computes gradients in a way of its own.
+ELSEWHERE = {"penalty", "written_in_between"}
+
+
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [
+        *((name, "eager") for name in PROGRAMS),
+        *((name, "aot_eager") for name in PROGRAMS if name not in ELSEWHERE),
+    ],
+)
+def test_steps_end_as_plain_ones_do(name: str, backend: str) -> None:
+    expected, _ = run(PROGRAMS[name], lambda function: function)
+    found, compiled = run(PROGRAMS[name], lambda it: api.compile(it, backend=backend))
+    for call, (left, right) in enumerate(zip(expected, found, strict=True)):
+        assert same(left, right), f"call {call}: {right}, not {left}"
+    if backend == "eager" and name in WHOLE and not api.PLAIN:
+        assert api.breaks(compiled) == 0, api.reason(compiled)
+        assert api.hits(compiled), api.reason(compiled)
+
+
+def hook(net: nn.Module, log: list[str]) -> None:
+    net[0].weight.register_hook(lambda gradient: log.append("hook") or gradient * 2)  # type: ignore[index]
+
+
+def hook_behind(net: nn.Module, log: list[str]) -> None:
+    net[0].weight.register_post_accumulate_grad_hook(lambda it: log.append("post"))  # type: ignore[index]
+
+
+def hook_module(net: nn.Module, log: list[str]) -> None:
+    net[1].register_full_backward_hook(lambda *given: log.append("module"))  # type: ignore[index]
+
+
+def freeze(net: nn.Module, log: list[str]) -> None:
+    net[0].weight.requires_grad_(False)  # type: ignore[index]
+
+
+def give_gradient(net: nn.Module, log: list[str]) -> None:
+    for parameter in net.parameters():
+        parameter.grad = torch.ones_like(parameter)
+
+
+@pytest.mark.parametrize("change", [hook, hook_behind, hook_module, freeze, give_gradient])
+def test_what_is_changed_between_calls_shows(change: Callable[..., None]) -> None:
+    results = []
+    for is_compiled in (False, True):
+        net, log, told = network(), [], []
+
+        def step(x: Tensor, net: nn.Module = net, log: list[str] = log) -> tuple[Any, ...]:
+            before = len(log)
+            net(x).sum().backward()
+            found = gradients(net)
+            for parameter in net.parameters():
+                parameter.grad = None
+            return found, len(log) - before
+
+        called = api.compile(step, backend="eager") if is_compiled else step
+        for call, arguments in enumerate(inputs()):
+            if call == 5:
+                change(net, log)
+            told.append(called(*arguments))
+        results.append((told, list(log)))
+    assert same(*results), results
+
+
+def test_loss_is_that_of_the_library(capsys: Any) -> None:
+    """A loss function and labels, as most training loops have them."""
+    results = []
+    for is_compiled in (False, True):
+        net = network()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+
+        def step(
+            x: Tensor, net: nn.Module = net, optimizer: torch.optim.Optimizer = optimizer
+        ) -> Tensor:
+            loss = F.smooth_l1_loss(net(x), x.sum(1, keepdim=True))
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        called = api.compile(step, backend="eager") if is_compiled else step
+        results.append([called(*it).detach() for it in inputs()])
+    assert same(*results)
