@@ -145,10 +145,12 @@ fn label(code: &Code<'_>) -> Option<Label> {
 }
 
 /// The function that PyTorch itself has put under `torch.compiler.disable`, if it's one of an optimizer's: its compiler
-/// can't trace that. `wrapper` is what stands for it, and `caller` the code that calls that.
+/// can't trace that. `wrapper` is what stands for it, and `caller` the code that calls that: a program's own
+/// call of something that is marked is heeded.
 #[must_use]
 pub fn of_optimizer<'py>(caller: &Code<'py>, wrapper: Borrowed<'_, 'py>) -> Option<Object<'py>> {
-    if !text(caller.filename()).ends_with("torch/_compile.py") {
+    let file = text(caller.filename());
+    if !file.ends_with("torch/_compile.py") && !file.contains("/torch/optim/") {
         return None;
     }
     let Peek::Dict(marks) = peek_instance_dict(wrapper) else { return None };

@@ -16,6 +16,7 @@ use crate::recorder::Recorder;
 use crate::recorder::effects::writes::KEYS;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::objects::Mark;
 use crate::recorder::notes::state::{Origin, State};
 use crate::recorder::operations::tensors::holds_tensor;
 use crate::recorder::reads::found::Use;
@@ -545,11 +546,11 @@ impl State {
         stands_in: bool,
     ) -> std::result::Result<(), crate::recorder::Stop> {
         self.note_hashed(key);
-        if !self.is_plain_key(key) && self.source(dict).is_some() {
-            if self.kind(key) == Kind::Tensor {
-                return Err((Reason::Identity, "a tensor as dictionary key".into()));
+        if self.source(dict).is_some() {
+            self.know_tensor_key(key, value.is_some())?;
+            if !self.is_plain_key(key) {
+                self.adopt_dict(dict)?;
             }
-            self.adopt_dict(dict)?;
         }
         self.read_slot(
             Use::default(),
@@ -558,6 +559,24 @@ impl State {
             value.as_ref().map(|value| value.as_borrowed()),
             stands_in,
         )
+    }
+
+    /// A tensor that is a key is guarded to be this very one: dictionaries know tensors by identity. The entry
+    /// doesn't keep it alive. One that isn't found would be another one at each call.
+    fn know_tensor_key(
+        &mut self,
+        key: Borrowed<'_, '_>,
+        is_found: bool,
+    ) -> std::result::Result<(), crate::recorder::Stop> {
+        if self.kind(key) != Kind::Tensor || self.is_identity_guarded(key) {
+            return Ok(());
+        }
+        let unknown = || (Reason::Identity, "a tensor as dictionary key".to_owned());
+        let source = self.source(key).filter(|_| is_found).ok_or_else(unknown)?;
+        let id = self.object(key);
+        self.guard(source, GuardKind::Is(id));
+        self.objects.mark(key, Mark::ByIdentity);
+        Ok(())
     }
 
     /// Whether a dictionary finds a key by its value, or as the object that it is, without code of a
@@ -572,6 +591,7 @@ impl State {
             | Kind::Singleton
             | Kind::TorchCallable => true,
             Kind::Tuple => heap::is_constant(key),
+            Kind::Tensor => self.is_identity_guarded(key),
             _ => false,
         }
     }

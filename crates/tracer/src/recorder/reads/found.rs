@@ -5,7 +5,7 @@
 
 use pyo3::prelude::*;
 use stator_cpython::object::{Borrowed, Object};
-use stator_guards::{GuardKind, Source, SourceId};
+use stator_guards::{GuardKind, ObjectId, Source, SourceId, Text};
 
 use super::identity::is_nan;
 use crate::breaks::Reason;
@@ -287,7 +287,7 @@ impl State {
         let id = self.objects.intern(key.as_borrowed());
         match value {
             Some(value) => {
-                let text = self.objects.repr(id, key.as_borrowed());
+                let text = self.key_text(id, key.as_borrowed());
                 // Each slot comes here once.
                 let source = self.sources.new_dict_item(parent, id, text);
                 if stands_in && self.takes_number(source, value, false) {
@@ -305,11 +305,21 @@ impl State {
             }
             None => {
                 if !self.objects.is_marked(dict.as_ptr() as usize, Mark::Keyed) {
-                    let text = self.objects.repr(id, key.as_borrowed());
+                    let text = self.key_text(id, key.as_borrowed());
                     self.guard(parent, GuardKind::KeyAbsent { key: id, text });
                 }
                 Ok(())
             }
+        }
+    }
+
+    /// How a key is printed: a tensor by where it is found, because many look alike.
+    fn key_text(&mut self, id: ObjectId, key: Borrowed<'_, '_>) -> Text {
+        match self.source(key) {
+            Some(source) if self.kind_alone(key) == Kind::Tensor => {
+                self.sources.print(source).as_str().into()
+            }
+            _ => self.objects.repr(id, key),
         }
     }
 
