@@ -8,6 +8,8 @@ use stator_bytecode::{Meaning, exception_table};
 use stator_cpython::code::Code;
 use stator_graph::{Graph, NodeId, StackId};
 
+use crate::locate::text;
+
 /// `with` instructions, by code object and unit.
 pub type Withs = FxHashSet<(usize, usize)>;
 
@@ -43,6 +45,9 @@ impl Handlers<'_, '_> {
 
     fn handles(&self, code: &Code<'_>, unit: usize) -> bool {
         let mut unit = unit;
+        if code.handler_for(unit).is_some() && is_tidy(code) {
+            return false;
+        }
         for _ in 0..NESTING {
             let Some(handler) = code.handler_for(unit) else { return false };
             unit = handler.target;
@@ -71,9 +76,25 @@ impl Handlers<'_, '_> {
     }
 }
 
+/// Functions of PyTorch's whose handlers put modes back, and labels for profilers: `finally` around a step of an
+/// optimizer and around the way back. They look at no tensor.
+const TIDY: &[(&str, &str)] = &[
+    ("/torch/optim/optimizer.py", "_use_grad_for_differentiable.<locals>._use_grad"),
+    ("/torch/optim/optimizer.py", "Optimizer.profile_hook_step.<locals>.wrapper"),
+    ("/torch/autograd/graph.py", "_engine_run_backward"),
+];
+
+fn is_tidy(code: &Code<'_>) -> bool {
+    let name = text(code.qualname());
+    let known = TIDY.iter().find(|(_, known)| *known == name);
+    known.is_some_and(|(file, _)| text(code.filename()).ends_with(file))
+}
+
 /// Whether a manager does no more, when it is left, than put PyTorch's modes back.
 pub fn is_plain_manager(manager: &Bound<'_, PyAny>) -> bool {
     let name = manager.get_type().fully_qualified_name();
     let name = name.map_or_else(|_| String::new(), |name| name.to_string());
-    name.starts_with("torch.autograd.grad_mode.") || name.starts_with("torch.amp.autocast_mode.")
+    name.starts_with("torch.autograd.grad_mode.")
+        || name.starts_with("torch.amp.autocast_mode.")
+        || name == "torch.autograd.profiler.record_function"
 }
