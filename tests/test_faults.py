@@ -41,6 +41,8 @@ class World:
         self.x = torch.arange(3.0)
         self.large = torch.zeros(2, 3)
         self.deque: collections.deque[int] = collections.deque()
+        self.weight = torch.nn.Parameter(torch.ones(3))
+        self.optimizer = torch.optim.SGD([self.weight], lr=0.5)
 
 
 def effects(world: World) -> Any:
@@ -124,6 +126,16 @@ def writes_and_breaks(world: World) -> Any:
     stator.graph_break()
     world.x.sub_(0.25)
     return y + world.x
+
+
+def trains(world: World) -> Any:
+    """A step of an optimizer, gradients included."""
+    loss = (world.weight * world.x.detach()).exp().mean()
+    world.optimizer.zero_grad()
+    loss.backward()
+    world.log.append(world.weight.grad)
+    world.optimizer.step()
+    return loss.detach(), world.weight.detach().clone()
 
 
 class Number:
@@ -232,7 +244,7 @@ class Net(nn.Module):
         return x
 
 
-PROGRAMS = [effects, breaks, raises, modes, writes, writes_and_breaks, steps, generates]
+PROGRAMS = [effects, breaks, raises, modes, writes, writes_and_breaks, trains, steps, generates]
 
 
 def outcome(call: Callable[[], Any]) -> Any:
@@ -247,7 +259,8 @@ def run(function: Callable[[World], Any]) -> str:
     torch.manual_seed(0)
     world = World()
     results = [outcome(lambda: function(world)) for _ in range(CALLS)]
-    return repr((results, vars(world), torch.is_grad_enabled(), torch.rand(1)))
+    weight = world.weight, world.weight.grad
+    return repr((results, vars(world), weight, torch.is_grad_enabled(), torch.rand(1)))
 
 
 @pytest.fixture(autouse=True)
