@@ -78,7 +78,7 @@ test-python: $(VENV)/built
 # last passes: the evaluator, programs of each kind recorded and replayed, guards, watchers, federated programs.
 # Environments of one CPython share what is built.
 SMOKE := tests/test_evaluator.py tests/differential tests/guards tests/breaks/test_breaks.py \
-	tests/soundness/reads tests/dynamic/test_programs.py tests/test_watched.py tests/federated/test_tracing_differential.py
+	tests/soundness/reads tests/soundness/steps tests/dynamic/test_programs.py tests/test_watched.py tests/federated/test_tracing_differential.py
 .PHONY: smoke
 smoke: $(VENV)/installed $(SOURCES)
 	$(MATURIN)

@@ -275,7 +275,7 @@ def of_inputs() -> Program:
     return step, inputs()
 
 
-@program
+@whole
 def accumulated() -> Program:
     net = network()
 
@@ -286,7 +286,7 @@ def accumulated() -> Program:
     return step, inputs()
 
 
-@program
+@whole
 def kept_gradients() -> Program:
     net = network()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -300,7 +300,7 @@ def kept_gradients() -> Program:
     return step, inputs()
 
 
-@program
+@whole
 def twice() -> Program:
     weight = nn.Parameter(rows(1, 3))
 

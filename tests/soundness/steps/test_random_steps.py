@@ -44,6 +44,14 @@ STATEMENTS = (
     "kept[0] = kept[0] * 0.5 + w",
     "kept[0].sum().backward()",
     "told.append(loss.requires_grad)",
+    "w.grad = given",
+    "w.grad = w.detach()",
+    "given.add_(1)",
+    "given = w.grad if w.grad is not None else given; told.append(given is w.grad)",
+    "net[0].bias.grad = net[2].weight.grad[0] if net[2].weight.grad is not None else None",
+    "loss.backward(create_graph=True)",
+    "loss = loss if loss > 0.5 else loss * 2",
+    "x = x.requires_grad_()",
 )
 
 USUAL = (0, 3, 6, 11)
@@ -82,7 +90,7 @@ def source(seed: int) -> str:
     for _ in range(choose.randrange(6)):
         chosen.insert(choose.randrange(len(chosen) + 1), choose.randrange(len(STATEMENTS)))
     body = "\n".join(f"    {STATEMENTS[at]}" for at in chosen)
-    return f"def step(x):\n    told = []\n{body}\n    return told\n"
+    return f"def step(x):\n    global given\n    told = []\n{body}\n    return told\n"
 
 
 def play(seed: int, wrap: Callable[[Any], Any]) -> list[Any]:
@@ -92,7 +100,14 @@ def play(seed: int, wrap: Callable[[Any], Any]) -> list[Any]:
     w = nn.Parameter(torch.randn(3))
     log: list[Any] = []
     names = {
-        **{"torch": torch, "nn": nn, "net": net, "w": w, "kept": [torch.zeros(3)]},
+        **{
+            "torch": torch,
+            "nn": nn,
+            "net": net,
+            "w": w,
+            "kept": [torch.zeros(3)],
+            "given": torch.ones(3),
+        },
         "opt": torch.optim.SGD([*net.parameters(), w], lr=0.1, momentum=choose.choice([0, 0.9])),
     }
     exec(source(seed), names)

@@ -4,9 +4,11 @@
 //! is one more node, and what it finds in `grad` of the tensors afterwards is what an operation gives. Each is a
 //! node of its own, once somebody reads it.
 //!
+//! A gradient that is there already is added to in place: it's an input of the graph, and written.
+//!
 //! That holds where all that the gradients depend on is in the trace. The trace ends before it goes back through a
-//! graph that began outside, and before it adds to a gradient that is there already. It ends as well where Python
-//! code runs on the way back (hooks, custom functions): a replay would run it, but what it does isn't noted.
+//! graph that began outside. It ends as well where Python code runs on the way back (hooks, custom functions): a
+//! replay would run it, but what it does isn't noted.
 
 use std::cell::Cell;
 
@@ -37,18 +39,15 @@ fn telling<'py>(py: Python<'py>, frame: Frame<'py>, throw: bool) -> Evaluated<'p
     compiling::pass_on(py, frame, throw)
 }
 
-/// A tensor that the trace is given and that may get a gradient, and the gradient before: which, and how often it
-/// was written.
+/// A tensor that the trace is given and that may get a gradient, and the gradient that it has.
 struct Leaf<'py> {
     tensor: Object<'py>,
-    before: Option<(usize, Option<u32>)>,
+    before: Option<Object<'py>>,
 }
 
-impl Leaf<'_> {
-    fn gradient(&self) -> Option<(usize, Option<u32>)> {
-        let gradient = tensor::gradient(self.tensor.as_borrowed())?;
-        let version = tensor::info(gradient.as_borrowed()).and_then(|info| info.version);
-        (!gradient.is_none()).then_some((gradient.as_ptr() as usize, version))
+impl<'py> Leaf<'py> {
+    fn gradient(&self) -> Option<Object<'py>> {
+        tensor::gradient(self.tensor.as_borrowed()).filter(|gradient| !gradient.is_none())
     }
 }
 
@@ -104,10 +103,12 @@ impl Recorder {
             args[1..].iter().try_for_each(|arg| state.graph_arg(*arg).map(drop))
         })?;
         let py = frame.py();
-        let state = self.state.borrow();
+        let tensors: Vec<_> = {
+            let state = self.state.borrow();
+            state.inputs.tensors().iter().map(|input| input.tensor.bind(py).clone()).collect()
+        };
         let mut leaves = Vec::new();
-        for input in state.inputs.tensors() {
-            let tensor = input.tensor.bind(py);
+        for tensor in &tensors {
             let info = tensor::info(tensor.as_borrowed())?;
             if info.device_type != 0 {
                 // The engine has threads for other devices, where Python code would run unseen.
@@ -124,6 +125,18 @@ impl Recorder {
                 leaves.push(leaf);
             }
         }
+        // What is there already is added to, in place.
+        self.note(frame, |state| {
+            leaves.iter().filter(|leaf| leaf.before.is_some()).try_for_each(|leaf| {
+                let (tensor, gradient) = (leaf.tensor.as_borrowed(), leaf.before.as_ref());
+                let gradient = gradient.expect("there is one").as_borrowed();
+                if state.gradients.computed(tensor).is_some() {
+                    return Ok(());
+                }
+                state.read_gradient(tensor, gradient)?;
+                state.graph_arg(gradient).map(drop)
+            })
+        })?;
         Some(leaves)
     }
 
@@ -174,15 +187,16 @@ impl State {
             let source = self.source(tensor).ok_or_else(unknown)?;
             self.guard(source, GuardKind::NoTensorHooks);
             let now = leaf.gradient();
-            if !accumulates || now == leaf.before {
-                continue;
+            let is_same = match (&now, &leaf.before) {
+                (Some(now), Some(before)) => now.is(before),
+                (now, before) => now.is_none() && before.is_none(),
+            };
+            if accumulates && !is_same {
+                if leaf.before.is_none() {
+                    self.read_no_gradient(tensor)?;
+                }
+                self.gradients.compute(tensor);
             }
-            if leaf.before.is_some() {
-                let detail = "run_backward, which adds to a gradient that was there before";
-                return Err((Reason::OpaqueCall, detail.to_owned()));
-            }
-            self.read_no_gradient(tensor)?;
-            self.gradients.compute(tensor);
         }
         if accumulates {
             self.gradients.went_back();

@@ -100,7 +100,8 @@ impl Recorder {
 }
 
 impl State {
-    fn read_gradient(
+    /// Takes note of the gradient that a leaf has, or of there being none.
+    pub(in crate::recorder) fn read_gradient(
         &mut self,
         owner: Borrowed<'_, '_>,
         gradient: Borrowed<'_, '_>,
