@@ -194,6 +194,15 @@ def _compile(
     return compile_module(module, example_inputs)
 
 
+def decide(value: object, expected: object, *_kept: object) -> None:
+    """A decision of a trace, where its graph is run as a `torch.fx` module: there is no way out of one.
+
+    Raises `BackendError` where the value isn't the one that the trace was recorded for.
+    """
+    if value is not expected:
+        raise BackendError(f"This graph is for {expected!r}, where its inputs give {value!r}.")
+
+
 def wrong_outputs(prepared: functools.partial[Any], expected: int, returned: object) -> Exception:
     """The error of a backend (as `resolve_backend` made it) whose code returned something else than
     a tuple or list of the graph's outputs."""

@@ -41,6 +41,8 @@ pub enum Target {
         /// The attribute's name.
         name: TextId,
     },
+    /// A decision: the first argument is what the second says, or the program is left here, with the others.
+    Decide,
 }
 
 /// A run of keyword names in a graph's pool.

@@ -94,8 +94,8 @@ struct Driver {
     /// The frames there are.
     frames: RefCell<Vec<Moved>>,
     signal: RefCell<Option<Signal>>,
-    /// The trace that took over, and how many frames there were.
-    successor: RefCell<Option<(Arc<Entry>, usize)>>,
+    /// The trace that took over, by which exit it was left, and how many frames there were.
+    successor: RefCell<Option<(Arc<Entry>, Option<u32>, usize)>>,
     /// Warnings and log records of the trace that was replayed last.
     staged: RefCell<Vec<Staged>>,
     /// Once something is recorded, the rest of the call is.
@@ -455,9 +455,13 @@ impl Driver {
             }
             replayed => replayed,
         };
+        let mut left = None;
         let signal = match replayed {
             Replay::Done(value) => Signal::Returned(value.unbind()),
-            Replay::Broke(state) => Signal::Broke(state),
+            Replay::Broke(state) => {
+                left = state.left;
+                Signal::Broke(state)
+            }
             Replay::Mended(..) => unreachable!("a replay is mended once"),
             Replay::Blamed(error) | Replay::Failed(error) => Signal::Failed(error),
             Replay::Interrupted(error) => {
@@ -480,21 +484,26 @@ impl Driver {
             self.leave_for_replay(&fault);
             return Next::Left(resumed.abandon());
         }
-        if entry.breaks() {
+        if entry.breaks() || left.is_some() {
             *self.before.borrow_mut() = entry.clone();
         }
-        self.try_to_stay(resumed, &entry, handled.as_ref());
+        self.try_to_stay(resumed, entry.left_frames(left), handled.as_ref());
         let depth = self.frames.borrow().len();
         if let Some(innermost) = self.move_to(depth) {
             return Next::Moved(innermost);
         }
-        *self.successor.borrow_mut() = Some((entry, depth));
+        *self.successor.borrow_mut() = Some((entry, left, depth));
         Next::Left(self.abandon(resumed))
     }
 
     /// Where the frames that there are stand as a replay's break says, the last of them is moved.
-    fn try_to_stay(&self, resumed: &Resumed<'_, '_>, entry: &Entry, handled: Option<&Object<'_>>) {
-        let stay = self.frames.borrow().len() - entry.left_frames();
+    fn try_to_stay(
+        &self,
+        resumed: &Resumed<'_, '_>,
+        left_frames: usize,
+        handled: Option<&Object<'_>>,
+    ) {
+        let stay = self.frames.borrow().len() - left_frames;
         let stands = match &*self.signal.borrow() {
             Some(Signal::Broke(state)) => {
                 // Warnings are given where no frame stands.
@@ -535,7 +544,9 @@ impl Driver {
     fn abandon<'py>(&self, resumed: &mut Resumed<'_, 'py>) -> Evaluated<'py> {
         let inner = self.frames.borrow().len();
         let successor = self.successor.borrow().clone();
-        let kept = successor.as_ref().and_then(|(entry, depth)| entry.kept_locals(depth - inner));
+        let kept = successor
+            .as_ref()
+            .and_then(|(entry, left, depth)| entry.kept_locals(*left, depth - inner));
         resumed.unbind_all_but(kept.unwrap_or(&[]));
         resumed.abandon()
     }

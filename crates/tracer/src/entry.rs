@@ -98,6 +98,8 @@ pub struct State {
     pub handled: Option<Py<PyAny>>,
     /// The exceptions that get tracebacks once there are frames.
     pub raised: Vec<(Py<PyAny>, Box<[TracebackEntry]>)>,
+    /// The exit of the trace that led here; `None`: its end.
+    pub left: Option<u32>,
 }
 
 /// A frame at a graph break; see [`crate::trace::FrameRecipe`].
@@ -347,17 +349,17 @@ impl Entry {
         is_same.then_some(innermost.last as usize)
     }
 
-    /// How many of the frames that the trace began in have left.
+    /// How many of the frames that the trace began in have left where a replay leaves it.
     #[must_use]
-    pub fn left_frames(&self) -> usize {
-        self.traced.left.len()
+    pub fn left_frames(&self, exit: Option<u32>) -> usize {
+        self.traced.left(exit).len()
     }
 
     /// Of a frame that the trace began in, counted from the innermost one, and that has left: the fast
     /// locals that held to the end what they held at the beginning.
     #[must_use]
-    pub fn kept_locals(&self, frame: usize) -> Option<&[u32]> {
-        self.traced.left.get(frame).map(AsRef::as_ref)
+    pub fn kept_locals(&self, exit: Option<u32>, frame: usize) -> Option<&[u32]> {
+        self.traced.left(exit).get(frame).map(AsRef::as_ref)
     }
 
     /// Whether the trace ends at a graph break.

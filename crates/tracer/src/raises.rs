@@ -31,6 +31,7 @@ impl<'a> NodeCall<'a> {
             Target::Function { name, .. }
             | Target::Method { name, .. }
             | Target::GetAttr { name } => self.graph.text(name),
+            Target::Decide => "decide",
         }
     }
 
@@ -63,6 +64,9 @@ impl<'a> NodeCall<'a> {
             // Of gradients only those are read by nodes that the trace has computed: they have memory of their own.
             let is_gradient = self.graph.text(name) == "grad";
             return if is_gradient { Raising::Made } else { Raising::View };
+        }
+        if self.target == Target::Decide {
+            return Raising::Switch;
         }
         if self.is_users() {
             return Raising::Unknown;

@@ -507,6 +507,11 @@ impl GraphOutputs {
         Recipe::Output(position)
     }
 
+    /// The nodes.
+    pub fn nodes(&self) -> &[Arg] {
+        &self.nodes
+    }
+
     /// Makes them the outputs of the graph.
     pub fn set(&self, graph: &mut Graph) {
         graph.set_outputs(&self.nodes);

@@ -279,7 +279,7 @@ pub fn write_of(call: NodeCall<'_>) -> Option<(Written, SmallVec<[Arg; 4]>)> {
         Target::Operator(operator) => {
             return operator.is_in_place().then(|| (Written::DATA, first()));
         }
-        Target::GetAttr { .. } => return None,
+        Target::GetAttr { .. } | Target::Decide => return None,
         _ => {}
     }
     if name.contains(".data.__") || operation == "set_data" {

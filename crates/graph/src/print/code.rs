@@ -104,6 +104,7 @@ impl Printer<'_> {
             Target::Function { name, .. } => {
                 format!("{}({})", self.graph.text(name), self.args(args, keywords))
             }
+            Target::Decide => format!("decide({})", self.args(args, keywords)),
         }
     }
 

@@ -59,6 +59,7 @@ fn target_columns(
             positional.push(format!("'{}'", graph.text(name)));
             ("call_function", "builtins.getattr".to_owned())
         }
+        Target::Decide => ("call_function", "decide".to_owned()),
     }
 }
 

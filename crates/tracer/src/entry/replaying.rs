@@ -87,7 +87,8 @@ impl Entry {
         };
         let outputs = self.run(py, run, &inputs, done)?;
         let outputs = done.outputs.insert(outputs);
-        let replay = self.rebuild(py, resolved, outputs, staged, &mut done.written, Pass::First)?;
+        let (left, written) = (done.left, &mut done.written);
+        let replay = self.rebuild(py, resolved, outputs, left, staged, written, Pass::First)?;
         self.is_proven.store(true, Relaxed);
         Ok(replay)
     }
@@ -130,39 +131,41 @@ impl Entry {
         py: Python<'py>,
         resolved: &Resolved<'py>,
         outputs: &replay::Outputs<'py>,
+        left: Option<u32>,
         staged: &mut Vec<Staged>,
         written: &mut effects::Written<'py>,
         pass: Pass,
     ) -> Result<Replay<'py>, Ended<'py>> {
         pass.at(Stage::Build)?;
+        let leaving = self.traced.leaving(left);
         let rebuilt = self.outside(resolved);
         let values = Values { outputs, sources: &rebuilt, objects: &self.traced.objects };
-        let stored = self.traced.effects.iter().filter_map(|store| store.value);
+        let stored = leaving.effects.iter().filter_map(|store| store.value);
         let stored: SmallVec<[_; 4]> = stored.collect();
-        let emitted = self.traced.emissions.iter().flat_map(Emission::roots);
+        let emitted = leaving.emissions.iter().flat_map(Emission::roots);
         let before = stored.iter().copied().chain(emitted);
         let mut roots: SmallVec<[_; 8]> = before.collect();
         let before = roots.len();
         // An iterator has a position in what it iterates over, so that is written first.
-        let last = self.traced.ending_last.as_deref();
+        let last = leaving.ending_last;
         match last {
-            None => roots.extend(self.traced.ending.roots()),
+            None => roots.extend(leaving.ending.roots()),
             Some(tokens) => roots.extend_from_slice(tokens),
         }
-        let mut rebuild = self.traced.recipes.rebuilding(py, &values);
+        let mut rebuild = leaving.recipes.rebuilding(py, &values);
         let mut made = rebuild.all(&roots)?;
         let table = &self.traced.objects;
-        let (stores, values) = (&self.traced.effects, &made[..stored.len()]);
+        let (stores, values) = (leaving.effects, &made[..stored.len()]);
         effects::replay(py, stores, &rebuilt, values, table, written, pass)?;
         if before > stored.len() {
             emissions::stage(py, &self.traced, &made[stored.len()..before], staged);
         }
         if last.is_some() {
             made.truncate(before);
-            let roots: SmallVec<[_; 8]> = self.traced.ending.roots().collect();
+            let roots: SmallVec<[_; 8]> = leaving.ending.roots().collect();
             made.extend(rebuild.all(&roots)?);
         }
-        Ok(self.end(made.into_iter().skip(before)))
+        Ok(end(leaving.ending, left, made.into_iter().skip(before)))
     }
 
     /// The sizes among the graph's inputs, with their positions.
@@ -177,32 +180,6 @@ impl Entry {
             size.expect("the numbers were checked")
         };
         symbolic.inputs.iter().map(|(position, slot)| (*position, size(*slot))).collect()
-    }
-
-    /// What the objects of [`Ending::roots`] mean.
-    fn end<'py>(&self, mut made: impl Iterator<Item = Object<'py>>) -> Replay<'py> {
-        let mut next = || made.next().expect("one object for each root").unbind();
-        let broken = match &self.traced.ending {
-            Ending::Return(_) => {
-                return Replay::Done(made.next().expect("the result is a root"));
-            }
-            Ending::Break(broken) => broken,
-        };
-        let frames = broken.frames.iter().map(|frame| FrameState {
-            function: next(),
-            code: frame.code,
-            locals: frame.locals.iter().map(|(slot, _)| (*slot, next())).collect(),
-            stack: frame.stack.iter().map(|value| value.map(|_| next())).collect(),
-            current: frame.current as usize,
-            next: frame.next as usize,
-            last: frame.last as usize,
-            link: frame.link,
-        });
-        let frames = frames.collect();
-        let handled = broken.handled.map(|_| next());
-        let raised =
-            broken.raised.iter().map(|raised| (next(), raised.traceback.clone())).collect();
-        Replay::Broke(Box::new(State { frames, handled, raised }))
     }
 
     /// Runs the graph. If an operation raises, what it left behind is undone where that is possible.
@@ -295,6 +272,11 @@ impl Entry {
                     Some(ended) => return Err(ended),
                     None => continue,
                 },
+                Err(Early::Left(exit, outputs)) => {
+                    done.running = None;
+                    done.left = Some(exit);
+                    return Ok(outputs);
+                }
                 Err(Early::Failed(failure)) => failure,
             };
             if failure.is_own {
@@ -378,6 +360,36 @@ impl Entry {
         let mut called = self.traced.graph_objects.iter().map(|object| object.bind(py));
         !called.any(|called| called.is_instance_of::<PyFunction>() && !is_of_torch(&module(called)))
     }
+}
+
+/// What the objects of [`Ending::roots`] mean.
+fn end<'py>(
+    ending: &Ending,
+    left: Option<u32>,
+    mut made: impl Iterator<Item = Object<'py>>,
+) -> Replay<'py> {
+    let mut next = || made.next().expect("one object for each root").unbind();
+    let broken = match ending {
+        Ending::Return(_) => {
+            return Replay::Done(made.next().expect("the result is a root"));
+        }
+        Ending::Break(broken) => broken,
+    };
+    let frames = broken.frames.iter().map(|frame| FrameState {
+        function: next(),
+        code: frame.code,
+        locals: frame.locals.iter().map(|(slot, _)| (*slot, next())).collect(),
+        stack: frame.stack.iter().map(|value| value.map(|_| next())).collect(),
+        current: frame.current as usize,
+        next: frame.next as usize,
+        last: frame.last as usize,
+        link: frame.link,
+    });
+    let frames = frames.collect();
+    let handled = broken.handled.map(|_| next());
+    let raised =
+        broken.raised.iter().map(|raised| (next(), raised.traceback.clone())).collect();
+    Replay::Broke(Box::new(State { frames, handled, raised, left }))
 }
 
 /// Whether an allocator of PyTorch's or of Python's has raised an error.

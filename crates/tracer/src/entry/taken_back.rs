@@ -64,6 +64,8 @@ pub(super) struct Done<'e, 'py> {
     pub(super) running: Option<Running<'e, 'py>>,
     /// The node at which Stator failed while the graph ran.
     pub(super) failed: Option<NodeId>,
+    /// The exit by which the run has left, if it did.
+    pub(super) left: Option<u32>,
     /// What the graph gave.
     pub(super) outputs: Option<Outputs<'py>>,
     /// What was written to objects.
@@ -213,6 +215,6 @@ impl Entry {
         let Some(outputs) = &done.outputs else {
             return Err(Fault::new("the graph's outputs are lost").into());
         };
-        self.rebuild(py, resolved, outputs, staged, &mut done.written, pass)
+        self.rebuild(py, resolved, outputs, done.left, staged, &mut done.written, pass)
     }
 }

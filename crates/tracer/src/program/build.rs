@@ -357,6 +357,7 @@ impl Builder<'_, '_> {
                 }
                 Ok(Target::GetAttr { name: self.graph.intern(name) })
             }
+            Target::Decide => Err(self.refuse("a decision on data")),
         }
     }
 

@@ -110,6 +110,7 @@ impl<'g, 'py> Compiler<'g, 'py> {
             outputs: Vec::new(),
             input_count: graph.placeholders().len(),
             register_count: 0,
+            exit_count: 0,
         };
         Ok(Self {
             py,
@@ -171,6 +172,10 @@ impl<'g, 'py> Compiler<'g, 'py> {
             }
             Target::GetAttr { name } => (Action::GetAttr { name: self.name(name) }, true),
             Target::Operator(operator) => (operator_action(operator), true),
+            Target::Decide => {
+                self.program.exit_count += 1;
+                (Action::Decide { exit: self.program.exit_count - 1 }, true)
+            }
         }
     }
 

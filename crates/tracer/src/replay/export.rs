@@ -115,6 +115,10 @@ impl<'py> Exporter<'_, 'py> {
                 let args = (args.get_item(0)?, self.graph.text(name)).into_pyobject(self.py)?;
                 ("call_function", getattr, args)
             }
+            Target::Decide => {
+                let decide = modules::import(self.py, "stator._backends")?.getattr("decide")?;
+                ("call_function", decide, args)
+            }
         })
     }
 

@@ -22,6 +22,7 @@ pub struct Program {
     pub(super) outputs: Vec<Operand>,
     pub(super) input_count: usize,
     pub(super) register_count: usize,
+    pub(super) exit_count: u32,
 }
 
 impl Program {
@@ -88,6 +89,8 @@ pub(super) enum Action {
     DelItem,
     /// An element of the operand, a tuple or another sequence.
     Element { index: u32 },
+    /// The program is left, with the operands behind the second, unless the first is the second.
+    Decide { exit: u32 },
     /// A list of the operands.
     List,
     /// A tuple of the operands.

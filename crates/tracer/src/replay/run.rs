@@ -61,6 +61,7 @@ impl Program {
         self.start().go_on(py, inputs).map_err(|early| match early {
             Early::Failed(failure) => failure,
             Early::Asked => unreachable!("nobody is to be asked"),
+            Early::Left(..) => unreachable!("who runs a program with decisions goes on by itself"),
         })
     }
 
@@ -95,6 +96,14 @@ enum Halt {
     Own(PyErr),
     /// Something asks it to.
     Asked,
+    /// A decision fell out otherwise.
+    Left(u32),
+}
+
+impl From<PyErr> for Halt {
+    fn from(error: PyErr) -> Self {
+        Self::Raised(error)
+    }
 }
 
 impl From<Fault> for Halt {
@@ -103,9 +112,11 @@ impl From<Fault> for Halt {
     }
 }
 
-/// How a run ends early. It can go on, unless a node has raised.
+/// How a run ends early. It can go on, unless a node has raised, or it has left by an exit.
 #[derive(Debug)]
-pub enum Early {
+pub enum Early<'py> {
+    /// A decision fell out otherwise than in the trace: by this exit, with these values.
+    Left(u32, Outputs<'py>),
     /// A node raised, or Stator failed.
     Failed(Failure),
     /// A signal waits, or an exception from another thread.
@@ -144,7 +155,7 @@ impl<'py> Running<'_, 'py> {
         &mut self,
         py: Python<'py>,
         inputs: &[Borrowed<'_, 'py>],
-    ) -> Result<Outputs<'py>, Early> {
+    ) -> Result<Outputs<'py>, Early<'py>> {
         let program = self.program;
         assert_eq!(inputs.len(), program.input_count, "one input for each placeholder");
         let ended = match catch_unwind(AssertUnwindSafe(|| self.steps(py, inputs))) {
@@ -156,6 +167,12 @@ impl<'py> Running<'_, 'py> {
                 Halt::Raised(error) => (error, false),
                 Halt::Own(error) => (error, true),
                 Halt::Asked => return Early::Asked,
+                Halt::Left(exit) => {
+                    let kept = program.steps[self.at].operands.of(&program.operands);
+                    let frame = Frame { program, py, inputs, registers: &self.registers };
+                    let kept = kept[2..].iter().map(|&operand| frame.read(operand).to_owned());
+                    return Early::Left(exit, kept.collect());
+                }
             };
             let node = program.steps[self.at.min(program.steps.len() - 1)].node;
             Early::Failed(Failure { node, error, is_own })
@@ -199,7 +216,7 @@ impl<'py> Running<'_, 'py> {
                 }
                 self.pass.at(Stage::Operation)?;
                 let frame = Frame { program, py, inputs, registers: &self.registers };
-                self.fresh = Some(frame.apply(step).map_err(Halt::Raised)?);
+                self.fresh = Some(frame.apply(step)?);
                 self.pass.at(Stage::Kept)?;
             }
             for &register in step.frees.of(&program.frees) {
@@ -257,9 +274,9 @@ impl<'a, 'py> Frame<'a, 'py> {
     }
 
     #[inline]
-    fn apply(&self, step: &Step) -> PyResult<Object<'py>> {
+    fn apply(&self, step: &Step) -> Result<Object<'py>, Halt> {
         let operands = step.operands.of(&self.program.operands);
-        match step.action {
+        let made = match step.action {
             Action::Call { callable, keywords } => {
                 let callable = self.program.constants[callable as usize].bind_borrowed(self.py);
                 vectorcall::call(callable, &self.gather(operands), self.keywords(keywords))
@@ -286,7 +303,14 @@ impl<'a, 'py> Frame<'a, 'py> {
             Action::List => Ok(PyList::new(self.py, self.gather(operands))?.into_any()),
             Action::Tuple => Ok(PyTuple::new(self.py, self.gather(operands))?.into_any()),
             Action::Dict => self.dict(operands),
-        }
+            Action::Decide { exit } => {
+                return match self.read(operands[0]).is(self.read(operands[1])) {
+                    true => Ok(self.none()),
+                    false => Err(Halt::Left(exit)),
+                };
+            }
+        };
+        Ok(made?)
     }
 
     #[inline]

@@ -39,6 +39,8 @@ pub struct Traced {
     pub recipes: Recipes,
     /// How the trace ends.
     pub ending: Ending,
+    /// The ways out of its middle, in the order of the graph's decisions.
+    pub exits: Vec<Exit>,
     /// Where the trace begins, if that isn't a call.
     pub begins: Option<Place>,
     /// Of the frames that it began in and that have left, innermost first: the fast locals that held the
@@ -83,6 +85,33 @@ pub struct Traced {
 }
 
 impl Traced {
+    /// What is made where a replay leaves by an exit; `None`: at the trace's end.
+    #[must_use]
+    pub fn leaving(&self, exit: Option<u32>) -> Leaving<'_> {
+        match exit.map(|exit| &self.exits[exit as usize]) {
+            None => Leaving {
+                recipes: &self.recipes,
+                ending: &self.ending,
+                ending_last: self.ending_last.as_deref(),
+                effects: &self.effects,
+                emissions: &self.emissions,
+            },
+            Some(exit) => Leaving {
+                recipes: &exit.recipes,
+                ending: &exit.ending,
+                ending_last: exit.ending_last.as_deref(),
+                effects: &exit.effects,
+                emissions: &[],
+            },
+        }
+    }
+
+    /// Of the frames that it began in and that have left by then: see [`Traced::left`].
+    #[must_use]
+    pub fn left(&self, exit: Option<u32>) -> &[Box<[u32]>] {
+        exit.map_or(&self.left, |exit| &self.exits[exit as usize].left)
+    }
+
     /// A store in the user's terms: `L['self'].counter`, `del L['d']['k']`, `L['log'].extend(2 elements)`.
     #[must_use]
     pub fn print_store(&self, py: Python<'_>, store: &Store) -> String {
@@ -121,6 +150,37 @@ impl Traced {
         };
         if store.value.is_some() { target } else { format!("del {target}") }
     }
+}
+
+/// A way out of the middle of a trace: what its end would be, had it ended before the instruction that decides.
+///
+/// Outputs are the operands of the graph's decision; sources are those of the trace.
+pub struct Exit {
+    /// Recipes of what is alive there.
+    pub recipes: Recipes,
+    /// The frames that stand there.
+    pub ending: Ending,
+    /// As [`Traced::ending_last`].
+    pub ending_last: Option<Box<[RecipeId]>>,
+    /// What a replay writes that leaves there.
+    pub effects: Vec<Store>,
+    /// As [`Traced::left`].
+    pub left: Box<[Box<[u32]>]>,
+}
+
+/// What a replay makes and writes where it leaves a trace.
+#[derive(Clone, Copy)]
+pub struct Leaving<'a> {
+    /// See [`Traced::recipes`].
+    pub recipes: &'a Recipes,
+    /// See [`Traced::ending`].
+    pub ending: &'a Ending,
+    /// See [`Traced::ending_last`].
+    pub ending_last: Option<&'a [RecipeId]>,
+    /// See [`Traced::effects`].
+    pub effects: &'a [Store],
+    /// See [`Traced::emissions`].
+    pub emissions: &'a [Emission],
 }
 
 /// How a trace ends.

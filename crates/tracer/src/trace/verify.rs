@@ -2,16 +2,20 @@
 //!
 //! 1. The graph is well formed (`stator_graph`'s own verifier), and has a source or a symbol for each placeholder.
 //! 2. A recipe names recipes and objects of the trace, outputs that the graph has, sources that are resolved.
-//! 3. So do the ending, the writes and what is given to logs: each refers to recipes of the trace.
+//! 3. So do the ending, the writes and what is given to logs: each refers to recipes of the trace. All that holds
+//!    for each exit as well, whose outputs are what the graph's decision is given; there is one for each decision.
 //! 4. Guards and slots of symbols speak of sources of the trace.
 //! 5. Positions (inputs that are written, locks, lists, the frames of tracebacks, code objects of places) lie inside
 //!    what they are positions in.
 //!
 //! Tests verify each trace (`stator.config.strict`); it's linear in the trace's size.
 
-use super::{Ending, Traced};
+use stator_graph::Target;
+
+use super::{Ending, Leaving, Traced};
 use crate::effects::Part;
 use crate::emission::Told;
+use crate::raises::NodeCall;
 use crate::recipe::{Recipe, RecipeId};
 
 /// What is wrong with a trace.
@@ -34,9 +38,7 @@ impl Traced {
             return Err(format!("{given} inputs of {placeholders} placeholders"));
         }
         self.verify_sources()?;
-        self.verify_recipes()?;
-        self.verify_ending()?;
-        self.verify_effects()?;
+        self.verify_leavings()?;
         self.verify_symbols()
     }
 
@@ -62,44 +64,49 @@ impl Traced {
         inside("code object", code as usize, self.codes.len())
     }
 
-    fn recipe(&self, id: RecipeId) -> Check {
-        inside("recipe", id.index(), self.recipes.len())
+    fn verify_leavings(&self) -> Check {
+        self.verify_leaving(self.leaving(None), self.graph.outputs().len())?;
+        let mut exits = 0;
+        for (id, _) in self.graph.nodes() {
+            let call = NodeCall::of(&self.graph, id);
+            if let Some(call) = call.filter(|call| call.target == Target::Decide) {
+                inside("exit", exits, self.exits.len())?;
+                self.verify_leaving(self.leaving(Some(exits as u32)), call.args.len() - 2)?;
+                exits += 1;
+            }
+        }
+        let count = self.exits.len();
+        if exits == count { Ok(()) } else { Err(format!("{count} exits of {exits} decisions")) }
     }
 
-    fn verify_recipes(&self) -> Check {
-        for id in self.recipes.ids() {
-            let recipe = self.recipes.get(id);
+    fn verify_leaving(&self, leaving: Leaving<'_>, outputs: usize) -> Check {
+        let Leaving { recipes, ending, effects, emissions, .. } = leaving;
+        let known = |id: RecipeId| inside("recipe", id.index(), recipes.len());
+        for id in recipes.ids() {
+            let recipe = recipes.get(id);
             match recipe {
-                Recipe::Output(output) => {
-                    inside("output", *output as usize, self.graph.outputs().len())?;
-                }
+                Recipe::Output(output) => inside("output", *output as usize, outputs)?,
                 Recipe::Source(source) => {
                     inside("a resolved source", *source as usize, self.rebuilt.len())?;
                 }
                 _ => {}
             }
             let parts = recipe.parts();
-            parts.recipes.iter().try_for_each(|part| self.recipe(*part))?;
+            parts.recipes.iter().try_for_each(|part| known(*part))?;
             for object in parts.objects {
                 inside("object", object.index(), self.objects.len())?;
             }
         }
-        Ok(())
-    }
-
-    fn verify_ending(&self) -> Check {
-        self.ending.roots().try_for_each(|root| self.recipe(root))?;
-        let Ending::Break(broken) = &self.ending else { return Ok(()) };
-        let entries = broken.raised.iter().flat_map(|raised| &raised.traceback);
-        entries
-            .into_iter()
-            .try_for_each(|entry| inside("frame", entry.frame as usize, broken.frames.len()))
-    }
-
-    fn verify_effects(&self) -> Check {
-        for store in &self.effects {
+        ending.roots().try_for_each(known)?;
+        if let Ending::Break(broken) = ending {
+            let entries = broken.raised.iter().flat_map(|raised| &raised.traceback);
+            for entry in entries {
+                inside("frame", entry.frame as usize, broken.frames.len())?;
+            }
+        }
+        for store in effects {
             inside("a written object", store.object as usize, self.rebuilt.len())?;
-            store.value.map_or(Ok(()), |value| self.recipe(value))?;
+            store.value.map_or(Ok(()), known)?;
             self.code(store.place.0)?;
             if let Part::Item { key: name, .. } | Part::Member(name) | Part::ClassAttribute(name) =
                 store.part
@@ -107,7 +114,7 @@ impl Traced {
                 inside("object", name.index(), self.objects.len())?;
             }
         }
-        for emission in &self.emissions {
+        for emission in emissions {
             let frames = emission.frames.iter().map(|(function, _)| *function);
             let told = match emission.told {
                 Told::Warning { text, category } => [Some(text), category],
@@ -115,9 +122,9 @@ impl Traced {
             };
             let told = told.into_iter().flatten();
             let recipes = frames.chain([emission.callable]).chain(told);
-            recipes.chain(emission.args.iter().copied()).try_for_each(|part| self.recipe(part))?;
+            recipes.chain(emission.args.iter().copied()).try_for_each(known)?;
             self.code(emission.place.0)?;
-            if emission.after > self.effects.len() {
+            if emission.after > effects.len() {
                 return Err(format!("given after write {}", emission.after));
             }
         }
@@ -171,6 +178,7 @@ mod tests {
             rebuilt: Vec::new(),
             recipes,
             ending: Ending::Return(result),
+            exits: Vec::new(),
             begins: None,
             left: Box::default(),
             codes: Vec::new(),

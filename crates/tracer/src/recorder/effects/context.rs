@@ -188,7 +188,7 @@ impl State {
     }
 }
 
-impl Finish {
+impl Finish<'_> {
     /// The recipe of a token that goes back to what its variable held when the call began: a replay gets one
     /// where it sets the variable to what that holds now. `None`: the object is no such token.
     pub(in crate::recorder) fn token(&mut self, object: Borrowed<'_, '_>) -> Made<Option<Recipe>> {

@@ -337,7 +337,7 @@ impl State {
     }
 }
 
-impl Finish {
+impl Finish<'_> {
     /// What a replay gives.
     pub(in crate::recorder) fn emissions(&mut self, py: Python<'_>) -> Made<Vec<Emission>> {
         let emissions = self.state.written.take_emissions();

@@ -148,6 +148,11 @@ impl Recorder {
 }
 
 impl State {
+    /// Whether the trace holds a lock that it has taken, or is in a block with a device.
+    pub fn is_in_block(&self) -> bool {
+        self.claims.locks.iter().any(|taken| taken.depth > 0) || !self.claims.devices.is_empty()
+    }
+
     /// Whether a replay can hold a lock; if so, where it comes from.
     fn plan_lock(
         &mut self,
@@ -174,7 +179,7 @@ impl State {
     }
 }
 
-impl Finish {
+impl Finish<'_> {
     /// The locks that a replay holds, by the positions of their sources.
     pub(in crate::recorder) fn locks(&mut self) -> Box<[u32]> {
         let first = u32::try_from(self.rebuilt.len()).expect("fewer than 2^32 sources");

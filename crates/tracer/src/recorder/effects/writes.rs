@@ -82,6 +82,13 @@ pub struct MethodCall {
     pub args: Vec<Py<PyAny>>,
 }
 
+impl MethodCall {
+    fn clone_ref(&self, py: Python<'_>) -> Self {
+        let args = self.args.iter().map(|arg| arg.clone_ref(py)).collect();
+        Self { method: self.method.clone(), args }
+    }
+}
+
 /// What a written part holds at the end of the call.
 pub enum Last<'a, 'py> {
     /// An object.
@@ -95,6 +102,24 @@ pub enum Last<'a, 'py> {
 }
 
 impl Effect {
+    fn clone_ref(&self, py: Python<'_>) -> Self {
+        let part = match &self.part {
+            Part::Item { key, moves } => Part::Item { key: key.clone_ref(py), moves: *moves },
+            Part::Cell => Part::Cell,
+            Part::Context => Part::Context,
+            Part::Reset(token) => Part::Reset(token.clone_ref(py)),
+            Part::Member(name) => Part::Member(name.clone_ref(py)),
+            Part::ClassAttribute(name) => Part::ClassAttribute(name.clone_ref(py)),
+            Part::Elements => Part::Elements,
+            Part::Added(before) => Part::Added(*before),
+            Part::Calls(calls) => {
+                Part::Calls(calls.iter().map(|call| call.clone_ref(py)).collect())
+            }
+        };
+        let object = self.object.clone_ref(py);
+        Self { object, source: self.source, part, slot: self.slot, place: self.place }
+    }
+
     /// The part as a slot.
     pub fn slot(&self) -> Slot {
         (self.object.as_ptr() as usize, self.slot)
@@ -294,7 +319,22 @@ impl State {
 
     /// The writes in an order, and with the moves, that leave dictionaries in the order they have.
     pub fn take_effects(&mut self, py: Python<'_>) -> Vec<Effect> {
-        let (mut effects, rekeyed) = self.written.take_effects();
+        let (effects, rekeyed) = self.written.take_effects();
+        self.in_order(py, effects, &rekeyed)
+    }
+
+    /// As [`State::take_effects`], of what was written so far.
+    pub fn effects_so_far(&self, py: Python<'_>) -> Vec<Effect> {
+        let effects = self.written.effects().iter().map(|effect| effect.clone_ref(py)).collect();
+        self.in_order(py, effects, self.written.rekeyed())
+    }
+
+    fn in_order(
+        &self,
+        py: Python<'_>,
+        mut effects: Vec<Effect>,
+        rekeyed: &FxHashMap<usize, Vec<Py<PyAny>>>,
+    ) -> Vec<Effect> {
         for effect in &mut effects {
             if let Part::Elements = effect.part
                 && let Some(unread) = self.unread.get(&(effect.object.as_ptr() as usize))
@@ -302,7 +342,7 @@ impl State {
                 effect.part = Part::Added(unread.before.bind(py).len());
             }
         }
-        for (dict, first) in &rekeyed {
+        for (dict, first) in rekeyed {
             order_items(py, &mut effects, *dict, first);
         }
         effects

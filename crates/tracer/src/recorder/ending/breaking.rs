@@ -264,7 +264,7 @@ impl Recorder {
     }
 
     /// Where the frames stand.
-    fn standing<'py>(
+    pub(in crate::recorder) fn standing<'py>(
         &self,
         frame: &Frame<'py>,
     ) -> Result<SmallVec<[Standing<'py>; 4]>, (Reason, String)> {

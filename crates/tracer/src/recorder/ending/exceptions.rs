@@ -49,7 +49,7 @@ fn has_plain_layout(class: &Bound<'_, PyType>) -> bool {
     builtin.all(|base| size(&base) == plain)
 }
 
-impl Finish {
+impl Finish<'_> {
     /// The recipe of an exception.
     pub(in crate::recorder) fn exception(&mut self, object: Borrowed<'_, '_>) -> Made<Recipe> {
         let py = object.py();

@@ -191,8 +191,8 @@ impl Recorder {
 }
 
 /// Turns notes into a finished trace.
-pub struct Finish {
-    pub(in crate::recorder) state: State,
+pub struct Finish<'s> {
+    pub(in crate::recorder) state: &'s mut State,
     pub(in crate::recorder) recipes: Recipes,
     pub(in crate::recorder) made: FxHashMap<usize, RecipeId>,
     /// The keys of `made`, in the order in which they came.
@@ -214,16 +214,12 @@ pub struct Finish {
 
 pub(in crate::recorder) type Made<T> = std::result::Result<T, Stop>;
 
-impl Finish {
-    /// Makes recipes of what the end needs, and takes the notes apart.
-    pub fn run(
-        mut state: State,
-        py: Python<'_>,
-        end: End<'_, '_>,
-        handled: Option<&Object<'_>>,
-    ) -> Made<Traced> {
+impl<'s> Finish<'s> {
+    /// Nothing is made yet.
+    pub(in crate::recorder) fn new(state: &'s mut State) -> Self {
         let kept = std::mem::take(&mut state.kept);
-        let mut finish = Finish {
+        let rebuilt = state.exits.take_sources();
+        Finish {
             state,
             recipes: Recipes::new(),
             made: FxHashMap::default(),
@@ -233,23 +229,23 @@ impl Finish {
             instance_dicts: FxHashSet::default(),
             tokens_made: Vec::new(),
             outputs: GraphOutputs::default(),
-            rebuilt: Vec::new(),
+            rebuilt,
             kept,
             temporaries: Vec::new(),
-        };
-        let ending = match end {
-            End::Return(result) => Ending::Return(finish.recipe(result)?),
-            End::Break(frames) => {
-                finish.standing =
-                    frames.iter().map(|standing| standing.waiting.frame.object_address()).collect();
-                let frames = frames.iter().map(|frame| finish.frame(frame)).collect::<Made<_>>()?;
-                let handled =
-                    handled.map(|handled| finish.recipe(handled.as_borrowed())).transpose()?;
-                let raised = std::mem::take(&mut finish.raised);
-                Ending::Break(Box::new(Broken { frames, handled, raised }))
-            }
-        };
-        let (effects, targets) = finish.effects(py)?;
+        }
+    }
+
+    /// Makes recipes of what the end needs, and takes the notes apart.
+    pub fn run(
+        mut state: State,
+        py: Python<'_>,
+        end: End<'_, '_>,
+        handled: Option<&Object<'_>>,
+    ) -> Made<Traced> {
+        let mut finish = Finish::new(&mut state);
+        let ending = finish.ending(end, handled)?;
+        let effects = finish.state.take_effects(py);
+        let (effects, targets) = finish.effects(py, &effects)?;
         let ending_last = finish.ending_last(&ending, &targets);
         let emissions = finish.emissions(py)?;
         let known_lists =
@@ -258,7 +254,7 @@ impl Finish {
         if let Some(stop) = finish.state.failure.take() {
             return Err(stop);
         }
-        let Finish { mut state, recipes, outputs, rebuilt, kept, .. } = finish;
+        let Finish { recipes, outputs, rebuilt, kept, .. } = finish;
         outputs.set(&mut state.graph);
         debug_assert!(state.graph.verify().is_ok(), "{:?}", state.graph.verify());
         let written = state.inputs.written(py);
@@ -281,6 +277,7 @@ impl Finish {
             rebuilt,
             recipes,
             ending,
+            exits: state.exits.into_inner(),
             begins,
             left: left.into(),
             codes,
@@ -301,6 +298,24 @@ impl Finish {
             asked: state.asked,
             work: Work::default(),
         })
+    }
+
+    /// How the program ends or stands still.
+    pub(in crate::recorder) fn ending(
+        &mut self,
+        end: End<'_, '_>,
+        handled: Option<&Object<'_>>,
+    ) -> Made<Ending> {
+        let frames = match end {
+            End::Return(result) => return Ok(Ending::Return(self.recipe(result)?)),
+            End::Break(frames) => frames,
+        };
+        self.standing =
+            frames.iter().map(|standing| standing.waiting.frame.object_address()).collect();
+        let frames = frames.iter().map(|frame| self.frame(frame)).collect::<Made<_>>()?;
+        let handled = handled.map(|handled| self.recipe(handled.as_borrowed())).transpose()?;
+        let raised = std::mem::take(&mut self.raised);
+        Ok(Ending::Break(Box::new(Broken { frames, handled, raised })))
     }
 
     fn frame(&mut self, standing: &Standing<'_>) -> Made<FrameRecipe> {
@@ -348,18 +363,29 @@ impl Finish {
 
     /// The recipe of an outside object.
     pub(in crate::recorder) fn source(&mut self, source: SourceId) -> RecipeId {
-        let position = u32::try_from(self.rebuilt.len()).expect("fewer than 2^32 sources");
-        self.rebuilt.push(source);
+        let position = self.resolved(source);
         self.recipes.push(Recipe::Source(position))
     }
 
+    /// Where among the sources that are resolved this one stands.
+    fn resolved(&mut self, source: SourceId) -> u32 {
+        if let Some(known) = self.state.exits.source(source) {
+            return known;
+        }
+        let position = u32::try_from(self.rebuilt.len()).expect("fewer than 2^32 sources");
+        self.rebuilt.push(source);
+        position
+    }
+
     /// What each part that was written holds at the end, and the recipes of the objects that were written.
-    fn effects(&mut self, py: Python<'_>) -> Made<(Vec<Store>, FxHashSet<RecipeId>)> {
-        let effects = self.state.take_effects(py);
+    pub(in crate::recorder) fn effects(
+        &mut self,
+        py: Python<'_>,
+        effects: &[writes::Effect],
+    ) -> Made<(Vec<Store>, FxHashSet<RecipeId>)> {
         let mut stores = Vec::with_capacity(effects.len());
-        for effect in &effects {
-            let object = u32::try_from(self.rebuilt.len()).expect("fewer than 2^32 sources");
-            self.rebuilt.push(effect.source);
+        for effect in effects {
+            let object = self.resolved(effect.source);
             let value = match effect.last(py) {
                 Last::Value(value) => Some(self.recipe(value.as_borrowed())?),
                 Last::Nothing => None,
@@ -395,7 +421,7 @@ impl Finish {
     }
 
     /// [`Traced::ending_last`].
-    fn ending_last(
+    pub(in crate::recorder) fn ending_last(
         &self,
         ending: &Ending,
         written: &FxHashSet<RecipeId>,

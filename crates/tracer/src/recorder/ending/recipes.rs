@@ -19,7 +19,7 @@ use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::Origin;
 use crate::recorder::reads::identity::is_nan;
 
-impl Finish {
+impl Finish<'_> {
     /// An object that recipes need: the entry keeps it.
     pub(in crate::recorder) fn keep(&mut self, object: Borrowed<'_, '_>) -> ObjectId {
         let id = self.state.object(object);

@@ -22,7 +22,7 @@ pub(in crate::recorder) struct Suspended {
     made: Spot,
 }
 
-impl Finish {
+impl Finish<'_> {
     /// The recipe of a generator.
     pub(in crate::recorder) fn generator(&mut self, object: Borrowed<'_, '_>) -> Made<Recipe> {
         let refuse = || (Reason::Result, heap::type_name(object));

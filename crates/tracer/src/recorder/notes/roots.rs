@@ -119,6 +119,11 @@ impl Roots {
         }
     }
 
+    /// The fast locals that frames kept to their end which have left so far, innermost first.
+    pub fn left(&self) -> &[Box<[u32]>] {
+        &self.left
+    }
+
     /// The fast locals that frames which have left kept to their end, innermost first; where the trace began.
     pub fn into_parts(self) -> (Vec<Box<[u32]>>, Option<Place>) {
         (self.left, self.place)

@@ -31,6 +31,7 @@ use crate::recorder::calls::signatures::Signatures;
 use crate::recorder::effects::context::ContextWrites;
 use crate::recorder::effects::finalizers::Mortal;
 use crate::recorder::effects::locks::Claims;
+use crate::recorder::ending::deciding::Exits;
 use crate::recorder::numbers::symbols::Symbols;
 use crate::recorder::operations::gradients::Gradients;
 use crate::recorder::programs::Notes;
@@ -149,6 +150,8 @@ pub struct State {
     pub policy: Policy,
     /// The symbols, once there is one.
     pub symbols: Option<Box<Symbols>>,
+    /// The ways out of the trace's middle.
+    pub exits: Exits,
     /// Where a tensor program is traced: what that takes note of.
     pub program: Option<Box<Notes>>,
 }
@@ -189,6 +192,7 @@ impl State {
             kept: FxHashSet::default(),
             policy: Policy::default(),
             symbols: None,
+            exits: Exits::default(),
             program: None,
         })
     }

@@ -147,6 +147,16 @@ impl Written {
         self.emissions.push(emitted);
     }
 
+    /// The effects so far.
+    pub fn effects(&self) -> &[Effect] {
+        &self.effects
+    }
+
+    /// The dictionaries whose keys have changed so far, with the keys before that.
+    pub fn rekeyed(&self) -> &FxHashMap<usize, Vec<Py<PyAny>>> {
+        &self.rekeyed
+    }
+
     /// The effects, in the order of the first write to each part, and the dictionaries whose keys have changed,
     /// with the keys before that.
     pub fn take_effects(&mut self) -> (Vec<Effect>, FxHashMap<usize, Vec<Py<PyAny>>>) {

@@ -537,6 +537,7 @@ impl State {
                 format!("Tensor.__{}__", operator.name().trim_end_matches('_'))
             }
             Target::Operator(operator) => format!("operator.{}", operator.name()),
+            Target::Decide => "decide".to_owned(),
         }
     }
 

@@ -99,6 +99,9 @@ impl State {
         if self.has_users_nodes() {
             return refuse("behind code of the program's own, which may have drawn");
         }
+        if !self.exits.is_empty() {
+            return refuse("behind a decision, which it may not get to");
+        }
         let drawn = self.claims.draws.as_ref();
         if drawn.is_some_and(|(known, _)| !generator.is(known)) {
             return refuse("of a second generator");

@@ -354,7 +354,10 @@ impl Recorder {
         match self.kind(operand) {
             Kind::Constant => {}
             Kind::Tensor if self.is_constant_data(operand) => {}
-            Kind::Tensor => self.stop(frame, Reason::DataRead, "the truth value of a tensor"),
+            Kind::Tensor => match self.decided_truth(frame, operand) {
+                Some(answer) => return answer,
+                None => self.stop(frame, Reason::DataRead, "the truth value of a tensor"),
+            },
             Kind::List | Kind::Tuple | Kind::Dict | Kind::Set | Kind::FrozenSet => {
                 self.guard_length(frame, operand);
                 self.guard_protocol_of(frame, operand, &["__bool__", "__len__"]);

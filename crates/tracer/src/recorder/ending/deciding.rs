@@ -1,0 +1,184 @@
+//! Decisions: a trace goes on behind a question about data, for the answer that it has in this call.
+//!
+//! `if x.sum() > 0:` asks for the truth of a tensor. The answer becomes a node of the graph, and a decision behind
+//! it: a replay that finds the other answer leaves the trace there, and its frames stand before the instruction as
+//! they do at a graph break. What was executed up to there has happened, and nothing behind it has.
+//!
+//! So each decision has an [`Exit`]: what the trace's end would be, had it ended before the instruction. The
+//! nodes that its recipes need are arguments of the decision, which keeps them alive until then.
+
+use pyo3::prelude::*;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use stator_cpython::Result;
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::tensor;
+use stator_cpython::hook::Suspended;
+use stator_cpython::object::Borrowed;
+use stator_cpython::ops;
+use stator_cpython::thread::Deferred;
+use stator_graph::{Arg, Target, Value};
+use stator_guards::SourceId;
+
+use super::outcome::{End, Finish, Made, Standing};
+use crate::recorder::Recorder;
+use crate::recorder::calls::copies::Memo;
+use crate::recorder::notes::state::{State, Stop};
+use crate::resume::point::handled_beyond;
+use crate::trace::Exit;
+
+/// A trace decides so often at most: each decision keeps what is alive there.
+const LIMIT: usize = 64;
+
+/// The exits of a trace, and the sources that they need.
+#[derive(Default)]
+pub struct Exits {
+    made: Vec<Exit>,
+    sources: Vec<SourceId>,
+    positions: FxHashMap<SourceId, u32>,
+}
+
+impl Exits {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.made.is_empty()
+    }
+
+    /// Where among the sources one stands that an exit needs.
+    pub fn source(&self, source: SourceId) -> Option<u32> {
+        self.positions.get(&source).copied()
+    }
+
+    /// The sources, for who adds others.
+    pub fn take_sources(&mut self) -> Vec<SourceId> {
+        std::mem::take(&mut self.sources)
+    }
+
+    fn put_sources(&mut self, sources: Vec<SourceId>) {
+        for (position, source) in sources.iter().enumerate().skip(self.positions.len()) {
+            self.positions.entry(*source).or_insert(position as u32);
+        }
+        self.sources = sources;
+    }
+
+    /// The exits.
+    pub fn into_inner(self) -> Vec<Exit> {
+        self.made
+    }
+}
+
+/// A way out that is about to be one, and the nodes that it needs.
+pub(in crate::recorder) struct Prepared {
+    exit: Exit,
+    outputs: SmallVec<[Arg; 8]>,
+    asked: Arg,
+}
+
+impl Recorder {
+    /// The truth of a tensor with one element, if the trace can go on behind it.
+    pub(in crate::recorder) fn decided_truth<'py>(
+        &self,
+        frame: &Frame<'py>,
+        operand: Borrowed<'_, 'py>,
+    ) -> Option<Result<bool>> {
+        let info = tensor::info(operand)?;
+        if !info.is_plain() || info.sizes.iter().product::<i64>() != 1 {
+            return None;
+        }
+        let prepared = self.prepare(frame, |state| state.graph_arg(operand))?;
+        let answer = match ops::truth(operand) {
+            Ok(answer) => answer,
+            Err(raised) => return Some(Err(raised)),
+        };
+        let method = operand.get_type().getattr(pyo3::intern!(frame.py(), "__bool__")).ok();
+        self.note(frame, |state| {
+            let stack = state.place(frame);
+            let object = method.map(|method| {
+                state.graph_object(method.as_borrowed(), || "torch.Tensor.__bool__".to_owned())
+            });
+            let target = Target::Method { name: state.graph.intern("__bool__"), object };
+            let truth = state.graph.call(target, &[prepared.asked], stack);
+            let expected = Arg::bool(answer);
+            let args: SmallVec<[Arg; 8]> =
+                [Arg::Node(truth), expected].into_iter().chain(prepared.outputs).collect();
+            let node = state.graph.call(Target::Decide, &args, stack);
+            state.graph.set_value(node, Value::Nothing);
+            state.exits.made.push(prepared.exit);
+            Ok(())
+        });
+        Some(Ok(answer))
+    }
+
+    /// Makes a way out before the current instruction, which is yet to be executed; `None`: there is none.
+    fn prepare(
+        &self,
+        frame: &Frame<'_>,
+        asked: impl FnOnce(&mut State) -> std::result::Result<Arg, Stop>,
+    ) -> Option<Prepared> {
+        let py = frame.py();
+        let session = &self.session;
+        if self.stopped.get()
+            || !session.is_eager
+            || session.program.is_some()
+            || session.fullgraph
+            || !self.is_untouched(frame)
+            || handled_beyond(py, self.handled_at_entry).is_some()
+        {
+            return None;
+        }
+        let frames = self.standing(frame).ok()?;
+        let _deferred = Deferred::new(py);
+        let _native = Suspended::new(py);
+        let mut state = self.state.try_borrow_mut().ok()?;
+        if !state.may_decide() {
+            return None;
+        }
+        // Nothing of the program's runs while recipes are made; what does isn't recorded.
+        self.stopped.set(true);
+        let made = self.guarded(py, || {
+            state.frames.locate(frame);
+            let asked = asked(&mut state)?;
+            let (exit, outputs) = state.exit(py, &frames)?;
+            Ok::<_, Stop>(Prepared { exit, outputs, asked })
+        });
+        self.stopped.set(made.is_none());
+        made?.ok()
+    }
+}
+
+impl State {
+    /// Whether a replay could leave the trace here: nothing is begun that it would have to end.
+    fn may_decide(&self) -> bool {
+        self.exits.made.len() < LIMIT
+            && self.written.emissions().is_empty()
+            && self.claims.draws.is_none()
+            && !self.is_in_block()
+            && self.inference.is_empty()
+            && matches!(self.memo, Memo::None)
+    }
+
+    /// What the trace's end would be if it ended here.
+    fn exit(
+        &mut self,
+        py: Python<'_>,
+        frames: &[Standing<'_>],
+    ) -> Made<(Exit, SmallVec<[Arg; 8]>)> {
+        let effects = self.effects_so_far(py);
+        let left = self.roots.left().into();
+        let mut finish = Finish::new(self);
+        let made = finish.ending(End::Break(frames), None).and_then(|ending| {
+            let (stores, targets) = finish.effects(py, &effects)?;
+            let ending_last = finish.ending_last(&ending, &targets);
+            Ok((ending, ending_last, stores))
+        });
+        let Finish { state, recipes, outputs, rebuilt, kept, .. } = finish;
+        state.kept = kept;
+        state.exits.put_sources(rebuilt);
+        let (ending, ending_last, effects) = made?;
+        if let Some(stop) = state.failure.take() {
+            return Err(stop);
+        }
+        let exit = Exit { recipes, ending, ending_last, effects, left };
+        Ok((exit, outputs.nodes().iter().copied().collect()))
+    }
+}
