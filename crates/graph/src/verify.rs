@@ -276,9 +276,10 @@ impl<'g> Checker<'g> {
                 self.text(name)?;
                 ensure(found == 1 && keywords.is_empty(), || Problem::AttributeArguments(found))
             }
-            Target::Decide => {
-                ensure(found >= 2 && keywords.is_empty(), || Problem::Operands { expected: 2, found })
-            }
+            Target::Decide => ensure(found >= 2 && keywords.is_empty(), || Problem::Operands {
+                expected: 2,
+                found,
+            }),
         }
     }
 

@@ -416,6 +416,9 @@ impl Compiled {
         let state = match replayed {
             Replay::Done(result) => {
                 own.hits.fetch_add(1, Ordering::Relaxed);
+                if turn == Turn::Trial && entry.leads_on() {
+                    Self::weigh(this, entry, entry.estimate(), None);
+                }
                 let result = stage::give(py, staged).map(|()| result);
                 return match fault {
                     None => result,

@@ -368,6 +368,12 @@ impl Entry {
         matches!(self.traced.ending, Ending::Break(_))
     }
 
+    /// Whether not all replays do the same: it ends at a graph break, or has a way out of its middle.
+    #[must_use]
+    pub fn leads_on(&self) -> bool {
+        self.breaks() || !self.traced.exits.is_empty()
+    }
+
     fn undo(&self, py: Python<'_>) -> &undo::Plan {
         match self.undo.get() {
             Some(plan) => plan,
@@ -506,10 +512,10 @@ impl Entry {
         lines
     }
 
-    /// Whether a replay makes frames: those behind a break, or those that a warning is given from.
+    /// Whether a replay makes frames: those behind a break or an exit, or those that a warning is given from.
     #[must_use]
     pub fn makes_frames(&self) -> bool {
-        self.breaks() || !self.traced.emissions.is_empty()
+        self.leads_on() || !self.traced.emissions.is_empty()
     }
 
     /// What a replay does, as bytecode would do it; `number` is that of the graph.

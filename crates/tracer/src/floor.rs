@@ -128,7 +128,7 @@ impl Floor {
     }
 
     /// Decides by the estimate of a call, from the entry to the call's end. `leads_on`: the entry ends at
-    /// a graph break, so not all its calls do the same. Says so if the decision is a new one.
+    /// a graph break or has a way out, so not all its calls do the same. Says so if the decision is a new one.
     pub fn weigh(&self, estimate: Estimate, news: News, leads_on: bool) -> Option<Verdict> {
         if estimate.is_steered() {
             self.is_steered.store(true, Relaxed);

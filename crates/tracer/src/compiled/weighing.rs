@@ -67,7 +67,7 @@ impl Compiled {
         if let Some(session) = session {
             entry.floor().recorded(session.took());
         }
-        let Some(verdict) = entry.floor().weigh(estimate, news, entry.breaks()) else { return };
+        let Some(verdict) = entry.floor().weigh(estimate, news, entry.leads_on()) else { return };
         if Log::GraphBreaks.is_on() {
             Self::say(this, &verdict.to_string(), &verdict.report(estimate));
         }
@@ -112,7 +112,7 @@ impl Compiled {
     ) -> PyResult<Object<'py>> {
         let (py, own) = (this.py(), this.get());
         let turn = own.turn(entry, began.is_some());
-        let is_small = !entry.breaks() && !own.fullgraph && entry.is_small();
+        let is_small = !entry.leads_on() && !own.fullgraph && entry.is_small();
         if matches!(turn, Turn::Native | Turn::Timed(Span::Native))
             || is_small
             || (entry.makes_frames() && c_stack::room() != Room::Enough)

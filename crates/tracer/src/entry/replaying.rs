@@ -387,8 +387,7 @@ fn end<'py>(
     });
     let frames = frames.collect();
     let handled = broken.handled.map(|_| next());
-    let raised =
-        broken.raised.iter().map(|raised| (next(), raised.traceback.clone())).collect();
+    let raised = broken.raised.iter().map(|raised| (next(), raised.traceback.clone())).collect();
     Replay::Broke(Box::new(State { frames, handled, raised, left }))
 }
 

@@ -86,6 +86,10 @@ pub struct Recorder {
     suspended: RefCell<Vec<Suspended>>,
     /// Where operations have raised what the program has handled.
     raised: RefCell<Vec<Spot>>,
+    /// Where numbers were read from tensors.
+    numbers_read: RefCell<Vec<Spot>>,
+    /// Whether the trace can't stand because of one of these numbers.
+    has_leaked: Cell<bool>,
     /// What the current instruction's frame waits for.
     links: links::Links,
     /// What was symbolic when the trace before this one broke.
@@ -325,6 +329,8 @@ impl Recorder {
             observers: Cell::new(0),
             suspended: RefCell::default(),
             raised: RefCell::default(),
+            numbers_read: RefCell::default(),
+            has_leaked: Cell::new(false),
             links: links::Links::default(),
             carried: RefCell::default(),
             consumer: Cell::new(0),

@@ -464,6 +464,19 @@ impl Recorder {
                 return self.operation(frame, target, args, None, native);
             }
             if !matches!(args, [tensor] if self.is_constant_data(*tensor)) {
+                if let [tensor] = *args {
+                    if name == "bool"
+                        && let Some(truth) = self.decided_truth(frame, tensor)
+                    {
+                        let truth = truth?;
+                        return Ok(PyBool::new(frame.py(), truth).to_owned().into_any());
+                    }
+                    if let Some(number) = self.read_number(frame, &name, tensor, || {
+                        stator_cpython::ops::call(callable, args, None)
+                    }) {
+                        return number;
+                    }
+                }
                 self.stop(frame, Reason::DataRead, format!("{name}() of a tensor"));
             }
             return native();

@@ -148,6 +148,7 @@ impl Recorder {
                 let avoids = self.avoid_generator(frame.py(), &stop)
                     || self.avoid_exception(frame, &stop)
                     || self.avoid_raising(&stop)
+                    || self.avoid_reading(&stop)
                     || self.give_way(frame, &stop);
                 if !avoids {
                     self.fail(&stop);
@@ -320,13 +321,16 @@ impl Recorder {
     ) -> Result<(), (Reason, String)> {
         let _deferred = Deferred::new(py);
         faults::at(Stage::Finish).map_err(|fault| internal(&fault))?;
-        let state =
+        let mut state =
             self.take_notes(py).map_err(|error| (Reason::Unsupported, error.to_string()))?;
         if let Some(mark) = state.symbols.as_ref().and_then(|symbols| symbols.broken_mark()) {
             self.session.broke_mark(mark);
         }
         self.check_emissions(py, &state)?;
         self.check_blocks(&state)?;
+        if state.has_refused() {
+            self.check_refused(&mut state, &end)?;
+        }
         let handled = handled_beyond(py, self.handled_at_entry);
         let spots: Vec<_> = state.written.emissions().iter().map(|emitted| emitted.spot).collect();
         let asked = state.claims.asked;
@@ -432,6 +436,7 @@ impl Recorder {
         let old = self.state.replace(state);
         self.suspended.borrow_mut().clear();
         self.raised.borrow_mut().clear();
+        self.numbers_read.borrow_mut().clear();
         if !is_known {
             *self.generators.borrow_mut() = rollback::generators(py).ok()??;
             *self.selected.borrow_mut() = accelerator::selected_at_entry(py).ok()?;

@@ -68,7 +68,7 @@ impl Exits {
 }
 
 /// A way out that is about to be one, and the nodes that it needs.
-pub(in crate::recorder) struct Prepared {
+struct Prepared {
     exit: Exit,
     outputs: SmallVec<[Arg; 8]>,
     asked: Arg,
@@ -85,25 +85,41 @@ impl Recorder {
         if !info.is_plain() || info.sizes.iter().product::<i64>() != 1 {
             return None;
         }
-        let prepared = self.prepare(frame, |state| state.graph_arg(operand))?;
-        let answer = match ops::truth(operand) {
-            Ok(answer) => answer,
-            Err(raised) => return Some(Err(raised)),
-        };
         let method = operand.get_type().getattr(pyo3::intern!(frame.py(), "__bool__")).ok();
-        self.note(frame, |state| {
+        let asked = |state: &mut State| {
+            let asked = state.graph_arg(operand)?;
             let stack = state.place(frame);
             let object = method.map(|method| {
                 state.graph_object(method.as_borrowed(), || "torch.Tensor.__bool__".to_owned())
             });
             let target = Target::Method { name: state.graph.intern("__bool__"), object };
-            let truth = state.graph.call(target, &[prepared.asked], stack);
-            let expected = Arg::bool(answer);
+            Ok(Arg::Node(state.graph.call(target, &[asked], stack)))
+        };
+        self.decided(frame, asked, || ops::truth(operand))
+    }
+
+    /// The answer to a question about data, if the trace can go on behind it; `asked` makes the node that answers
+    /// with `True` or `False`. `None`: nothing was executed.
+    pub(in crate::recorder) fn decided<'py>(
+        &self,
+        frame: &Frame<'py>,
+        asked: impl FnOnce(&mut State) -> std::result::Result<Arg, Stop>,
+        native: impl FnOnce() -> Result<bool>,
+    ) -> Option<Result<bool>> {
+        let Prepared { exit, outputs, asked } = self.prepare(frame, asked)?;
+        let answer = match native() {
+            Ok(answer) => answer,
+            Err(raised) => return Some(Err(raised)),
+        };
+        // To ask changes nothing: the instruction is as before, for who asks more.
+        self.baseline.set(ops::executed());
+        self.note(frame, |state| {
+            let stack = state.place(frame);
             let args: SmallVec<[Arg; 8]> =
-                [Arg::Node(truth), expected].into_iter().chain(prepared.outputs).collect();
+                [asked, Arg::bool(answer)].into_iter().chain(outputs).collect();
             let node = state.graph.call(Target::Decide, &args, stack);
             state.graph.set_value(node, Value::Nothing);
-            state.exits.made.push(prepared.exit);
+            state.exits.made.push(exit);
             Ok(())
         });
         Some(Ok(answer))
@@ -155,6 +171,8 @@ impl State {
             && !self.is_in_block()
             && self.inference.is_empty()
             && matches!(self.memo, Memo::None)
+            && self.failure.is_none()
+            && !self.has_refused()
     }
 
     /// What the trace's end would be if it ended here.
@@ -176,6 +194,10 @@ impl State {
         state.exits.put_sources(rebuilt);
         let (ending, ending_last, effects) = made?;
         if let Some(stop) = state.failure.take() {
+            // What was asked for here is asked by the exit alone.
+            if let Some(symbols) = state.symbols.as_mut() {
+                symbols.refused_at = None;
+            }
             return Err(stop);
         }
         let exit = Exit { recipes, ending, ending_last, effects, left };

@@ -181,7 +181,7 @@ impl Recorder {
                 return self.fault(py, Fault::new(detail));
             }
             let stop = Break { reason, detail, stack: Vec::new() };
-            if !self.avoid_raising(&stop) {
+            if !self.avoid_raising(&stop) && !self.avoid_reading(&stop) {
                 self.fail(&stop);
             }
             self.session.broke(stop);

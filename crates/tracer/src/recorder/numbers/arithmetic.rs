@@ -10,6 +10,7 @@ use stator_cpython::ops::{self, BinaryOp, CompareOp, UnaryOp};
 use stator_graph::{Arg, Operator, Target};
 use stator_shapes::{Cmp, CondId, Context, Error, ExprId, FloatId, FloatOp, FloatUnary};
 
+use super::read_numbers::are_read;
 use super::symbols::{Made, Number, NumberId, Operand, comparison};
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
@@ -65,6 +66,7 @@ pub(in crate::recorder) fn float(
     match number {
         Number::Integer(expr) => context.float_from_int(expr),
         Number::Float(float) => Ok(float),
+        Number::Read(_) => unreachable!("numbers that were read have no expressions"),
     }
 }
 
@@ -190,6 +192,9 @@ fn condition(
         (Number::Float(a), Number::Float(b)) => Ok(context.compare_floats(op, a, b)),
         (Number::Integer(a), Number::Float(b)) => context.compare_mixed(op, a, b),
         (Number::Float(a), Number::Integer(b)) => context.compare_mixed(swapped(op), b, a),
+        (Number::Read(_), _) | (_, Number::Read(_)) => {
+            unreachable!("numbers that were read are compared by nodes")
+        }
     }
 }
 
@@ -235,6 +240,9 @@ impl Recorder {
         }
         let [left, right] = *operands;
         let terms = self.state.borrow_mut().terms(operands)?;
+        if are_read(&terms) {
+            return self.read_binary(frame, op, operator, operands, &terms);
+        }
         let value = match ops::binary(op, left, right) {
             Ok(value) => value,
             Err(raised) => {
@@ -268,6 +276,9 @@ impl Recorder {
             Err(raised) => return Some(Err(raised)),
         };
         let target = Target::Operator(operator);
+        if are_read(&terms) {
+            return self.computed_by_node(frame, target, &terms, &value).map(Ok);
+        }
         self.computed(frame, &[operand], value, target, &terms, |context| {
             match (op, terms[0].number) {
                 (UnaryOp::Negative, Number::Integer(expr)) => {
@@ -352,6 +363,10 @@ impl Recorder {
             }
         }
         let terms = state.terms(&[left, right])?;
+        if are_read(&terms) {
+            drop(state);
+            return self.read_compare(frame, op, [left, right], &terms);
+        }
         state.frames.locate(frame);
         let context = &mut state.symbols.as_mut()?.context;
         match condition(context, op, terms[0].number, terms[1].number) {
@@ -396,6 +411,9 @@ impl Recorder {
                 }
                 continue;
             };
+            if are_read(&terms) {
+                return None;
+            }
             let context = &mut state.symbols.as_mut()?.context;
             let equal = condition(context, CompareOp::Eq, terms[0].number, terms[1].number).ok()?;
             if !state.decide(frame.py(), equal) {
@@ -416,11 +434,15 @@ impl Recorder {
         }
         let mut state = self.state.borrow_mut();
         let terms = state.terms(&[operand])?;
+        if are_read(&terms) {
+            drop(state);
+            return self.read_truth(frame, operand, &terms);
+        }
         state.frames.locate(frame);
         let context = &mut state.symbols.as_mut()?.context;
         let zero = match terms[0].number {
-            Number::Integer(_) => Number::Integer(context.constant(0)),
             Number::Float(_) => Number::Float(context.float_constant(0.0)),
+            _ => Number::Integer(context.constant(0)),
         };
         let condition = condition(context, CompareOp::Ne, terms[0].number, zero).ok()?;
         Some(state.decide(frame.py(), condition))
@@ -464,6 +486,7 @@ impl Recorder {
             }
             if left.is_exact_instance_of::<PyInt>()
                 && let Some(terms) = state.terms(&[left, right])
+                && !are_read(&terms)
                 && let Some(symbols) = state.symbols.as_mut()
                 && let Ok(equal) =
                     condition(&mut symbols.context, CompareOp::Eq, terms[0].number, terms[1].number)
@@ -513,6 +536,12 @@ impl Recorder {
         state.frames.locate(frame);
         for object in objects {
             state.fix(*object, why, 0);
+        }
+        if state.has_refused()
+            && let Some((reason, detail)) = state.failure.take()
+        {
+            drop(state);
+            self.stop(frame, reason, detail);
         }
     }
 }
@@ -596,7 +625,9 @@ impl State {
 
     /// Whether an object holds a symbolic number, or a tensor with symbolic sizes.
     pub fn is_symbolic(&mut self, object: Borrowed<'_, '_>, depth: usize) -> bool {
-        if self.number(object).is_some() || self.symbolic_sizes(object).is_some() {
+        if self.number(object).is_some_and(|id| !self.is_read(id))
+            || self.symbolic_sizes(object).is_some()
+        {
             return true;
         }
         depth < DEPTH
@@ -616,6 +647,7 @@ impl State {
             Number::Float(float) => value.cast_exact::<PyFloat>().is_ok_and(|value| {
                 value.value().to_bits() == symbols.context.float_hint(float).to_bits()
             }),
+            Number::Read(_) => false,
         }
     }
 }

@@ -121,6 +121,7 @@ impl Recorder {
                 Some(found.unwrap_or_else(|| self.call_known(class, call)))
             }
             Class::Model(Model::Repr) if args.len() == 1 => {
+                self.keeps_text_of(frame, args[0]);
                 let text = self.call_known(class, call)?;
                 self.spells(frame, args, text.as_borrowed());
                 Some(Ok(text))
@@ -590,6 +591,8 @@ impl State {
             return match self.number_of(id) {
                 Number::Integer(expr) => Arg::Int(expr),
                 Number::Float(float) => Arg::Float(float),
+                // It decides no size: operations whose sizes it could decide aren't given it.
+                Number::Read(_) => Arg::Opaque,
             };
         }
         if let Some(info) = tensor::info(object) {

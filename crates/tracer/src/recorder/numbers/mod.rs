@@ -5,7 +5,8 @@
 //! out of outside containers. `arithmetic`, `number_functions`, `dimensions` and `strides` compute with them: the
 //! result is an object of its own, too, and a node where the graph needs it.
 //!
-//! Whoever reads a number natively says so; then its value is guarded.
+//! Whoever reads a number natively says so; then its value is guarded. `read_numbers` carries those that come out of
+//! tensors, of which no guard can speak.
 
 pub(super) mod arithmetic;
 pub(super) mod dimensions;
@@ -13,5 +14,6 @@ pub(super) mod dynamic;
 pub(super) mod facts;
 pub(super) mod in_containers;
 pub(super) mod number_functions;
+pub(super) mod read_numbers;
 pub(super) mod strides;
 pub(super) mod symbols;

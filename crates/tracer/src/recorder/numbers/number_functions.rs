@@ -11,6 +11,7 @@ use stator_graph::{Operator, Target};
 use stator_shapes::{ExprId, FloatOp, FloatUnary};
 
 use super::arithmetic::{Term, float};
+use super::read_numbers::are_read;
 use super::symbols::Number;
 use crate::functions::Numeric;
 use crate::recorder::Recorder;
@@ -59,7 +60,8 @@ impl Recorder {
         let terms = self.state.borrow_mut().terms(args)?;
         let number = terms[0].number;
         match (numeric, number) {
-            (Numeric::Rounded(_), Number::Integer(_)) | (Numeric::Float, Number::Float(_))
+            (Numeric::Rounded(_), Number::Integer(_) | Number::Read(false))
+            | (Numeric::Float, Number::Float(_) | Number::Read(true))
                 if args.len() == 1 =>
             {
                 return Some(Ok(args[0].to_owned()));
@@ -68,13 +70,14 @@ impl Recorder {
                 let truth = self.symbolic_truth(frame, args[0])?;
                 return Some(Ok(boolean(frame.py(), truth != inverted)));
             }
-            (Numeric::OfFloats(answer), Number::Integer(_)) => {
+            (Numeric::OfFloats(answer), Number::Integer(_) | Number::Read(false)) => {
                 return Some(Ok(boolean(frame.py(), answer)));
             }
             (Numeric::Power, _) => {
                 let operands = args.try_into().ok()?;
                 return self.symbolic_binary(frame, BinaryOp::Power, Operator::Pow, operands);
             }
+            (Numeric::FloatPower, _) if are_read(&terms) => return None,
             (Numeric::FloatPower, _) if args.len() == 2 => {
                 return self.float_power(frame, callable, args, &terms);
             }
@@ -83,6 +86,9 @@ impl Recorder {
                 return self.extreme(frame, numeric == Numeric::Greatest, args, &terms);
             }
             _ if args.len() > 1 => return None,
+            (Numeric::Absolute | Numeric::Float | Numeric::Function(_), _) => {}
+            // It raises for some floats, or asks what they are.
+            _ if are_read(&terms) => return None,
             _ => {}
         }
         let value = match ops::call(callable, args, None) {
@@ -100,6 +106,9 @@ impl Recorder {
             let text = state.graph.intern(&printed);
             Target::Function { name: text, object: state.graph_object(callable, || printed) }
         };
+        if are_read(&terms) {
+            return self.computed_by_node(frame, target, &terms, &value).map(Ok);
+        }
         self.computed(frame, args, value, target, &terms, |context| {
             Some(match (numeric, number) {
                 (Numeric::Float, Number::Integer(expr)) => {
@@ -260,7 +269,7 @@ impl Recorder {
     ) -> Option<Result<Object<'py>>> {
         let integer = |term: &Term| match term.number {
             Number::Integer(expr) => Some(expr),
-            Number::Float(_) => None,
+            Number::Float(_) | Number::Read(_) => None,
         };
         let integers: Option<Vec<ExprId>> = terms.iter().map(integer).collect();
         let Some(integers) = integers else {

@@ -33,6 +33,9 @@ pub enum Number {
     Integer(ExprId),
     /// A float's.
     Float(FloatId),
+    /// It was read from a tensor's data, or computed from such a number: nothing is known of it when a call
+    /// begins, so no guard can speak of it. Whether it's a float.
+    Read(bool),
 }
 
 /// A place in the table of numbers.
@@ -55,6 +58,8 @@ pub enum Made {
         /// Which.
         index: u32,
     },
+    /// It's what a node gives that is there already.
+    Node,
     /// It's what a call gives.
     Call {
         /// What is called.
@@ -154,6 +159,10 @@ pub struct Symbols {
     /// Texts that spell numbers, by address: who reads one reads those.
     pub(in crate::recorder) texts: FxHashMap<usize, (Vec<NumberId>, Py<PyAny>)>,
     marked: Vec<Marked>,
+    /// Whether numbers were read from tensors.
+    pub(in crate::recorder) has_read: bool,
+    /// Where one was asked that can't be fixed: only before this instruction the trace can end.
+    pub(in crate::recorder) refused_at: Option<(u32, u32)>,
     /// Lines of the `dynamic` log.
     pub log: Vec<String>,
 }
@@ -224,7 +233,11 @@ impl State {
             (None, Number::Integer(expr)) => {
                 Some(pyo3::types::PyInt::new(py, symbols.context.hint(expr)).into_any())
             }
-            (None, Number::Float(_)) => None,
+            (None, Number::Read(false)) => {
+                let value: i64 = entry.object.bind(py).extract().ok()?;
+                Some(pyo3::types::PyInt::new(py, value).into_any())
+            }
+            (None, Number::Float(_) | Number::Read(true)) => None,
         }
     }
 
@@ -370,6 +383,7 @@ impl State {
         match number {
             Number::Integer(expr) => drop(symbols.context.specialize(expr)),
             Number::Float(float) => self.fix_float(py, float),
+            Number::Read(_) => unreachable!("what is read can't be fixed"),
         }
         self.log_specialised(py, why);
     }
@@ -436,8 +450,8 @@ impl State {
         }
         let (made, stack) = (entry.made.clone(), entry.stack);
         let value = match entry.number {
-            Number::Integer(_) => NodeValue::Integer,
-            Number::Float(_) => NodeValue::Float,
+            Number::Integer(_) | Number::Read(false) => NodeValue::Integer,
+            Number::Float(_) | Number::Read(true) => NodeValue::Float,
         };
         let node = match made {
             Made::Outside(source) => {
@@ -446,6 +460,7 @@ impl State {
                 node
             }
             Made::Drawn(slot) => self.drawn_input(slot, value),
+            Made::Node => unreachable!("its node was there first"),
             Made::Element { tensor, method, index } => {
                 let whole = self.dimensions_node(tensor, method, stack);
                 let node = self.graph.get_item(whole, index);
@@ -480,7 +495,7 @@ impl State {
                 Made::Call { operands, .. } => operands.iter().any(
                     |operand| matches!(operand, Operand::Other(Arg::Node(node)) if *node == of),
                 ),
-                Made::Outside(_) | Made::Drawn(_) => false,
+                Made::Outside(_) | Made::Drawn(_) | Made::Node => false,
             };
             if reads {
                 self.number_node(id);
@@ -669,7 +684,20 @@ impl Symbols {
             Number::Float(float) => {
                 pyo3::types::PyFloat::new(py, self.context.float_hint(float)).into_any()
             }
+            Number::Read(_) => unreachable!("it was read with its object"),
         }
+    }
+
+    /// A number that a node gives, and the object that it is from here on.
+    pub(in crate::recorder) fn insert_read(
+        &mut self,
+        own: &Object<'_>,
+        is_float: bool,
+        node: NodeId,
+    ) {
+        let id = self.insert(own, Number::Read(is_float), Made::Node, None, None);
+        self.entries[id.0 as usize].node = Some(node);
+        self.has_read = true;
     }
 
     pub(in crate::recorder) fn insert(
@@ -692,7 +720,7 @@ impl Symbols {
         let entry = self.entries.iter().find(|entry| entry.node == Some(node))?;
         match entry.number {
             Number::Integer(expr) => Some(expr),
-            Number::Float(_) => None,
+            Number::Float(_) | Number::Read(_) => None,
         }
     }
 
@@ -735,6 +763,7 @@ impl Symbols {
                 self.context.as_constant(expr).is_none()
             }
             Number::Float(float) => self.context.as_float_constant(float).is_none(),
+            Number::Read(_) => true,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Tensors that are given to an operation where numbers belong: `torch.sum(x, dim=t)`.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyInt};
+use pyo3::types::{PyBool, PyFloat, PyInt};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor;
@@ -230,6 +230,7 @@ fn bears_single(state: &mut State, object: Borrowed<'_, '_>) -> bool {
             state.once(object, false, |state| any_item(state, object))
         }
         Kind::Slice => any_item(state, object),
+        Kind::Constant => state.holds_read(object),
         _ => false,
     }
 }
@@ -269,6 +270,10 @@ fn described(state: &mut State, object: Borrowed<'_, '_>) -> Given {
             is_inexact: tensor::info(object).is_some_and(|info| is_inexact(info.dtype)),
         },
         Kind::Constant if object.is_none() => Given::Nothing,
+        Kind::Constant if heap::is_number(object) && state.holds_read(object) => {
+            let is_inexact = object.is_exact_instance_of::<PyFloat>();
+            Given::Tensor { is_single: true, is_inexact }
+        }
         Kind::Constant
             if object.is_exact_instance_of::<PyInt>()
                 || object.is_exact_instance_of::<PyBool>() =>

@@ -440,6 +440,7 @@ impl Recorder {
         if let Some(text) = self.python_text(frame, value, conversion, None) {
             return text;
         }
+        self.keeps_text_of(frame, value);
         let text = self.text_of(frame, value, || ops::convert(value, conversion))?;
         self.spells(frame, &[value], text.as_borrowed());
         Ok(text)
@@ -455,6 +456,7 @@ impl Recorder {
         if let Some(text) = self.python_format(frame, value, conversion, spec) {
             return text;
         }
+        self.keeps_text_of(frame, value);
         let text = self.text_of(frame, value, || ops::format(value, conversion, spec))?;
         match spec {
             Some(spec) => self.spells(frame, &[value, spec], text.as_borrowed()),

@@ -40,9 +40,13 @@ impl State {
     fn keep_zero(&mut self, object: Borrowed<'_, '_>) {
         let Some(id) = self.number(object) else { return };
         let number = self.number_of(id);
+        if self.refuses_to_fix(number, "whether it is zero") {
+            return;
+        }
         let Some(symbols) = self.symbols.as_mut() else { return };
         let context = &mut symbols.context;
         let is_zero = match number {
+            Number::Read(_) => return,
             Number::Integer(integer) => {
                 let zero = context.constant(0);
                 context.compare(Cmp::Eq, integer, zero)

@@ -333,6 +333,13 @@ impl Recorder {
         {
             return ops::call(callable, args, None);
         }
+        if operation.is_method
+            && let ([tensor], None) = (args, names)
+            && let Some(number) = self
+                .read_number(frame, &operation.name, *tensor, || ops::call(callable, args, None))
+        {
+            return number;
+        }
         let mut tensors = Use::Data;
         if let Some(detail) = self.depends_on_data(operation, args, names).or_else(|| {
             tensors = self.use_of_tensors(operation, callable, args, names);
@@ -463,6 +470,8 @@ pub fn holds_tensor(state: &mut State, object: Borrowed<'_, '_>) -> bool {
 fn any_tensor(state: &mut State, object: Borrowed<'_, '_>) -> bool {
     match state.kind(object) {
         Kind::Tensor => true,
+        // It's as unknown to guards as the tensor that it was read from.
+        Kind::Constant => state.holds_read(object),
         Kind::List => {
             heap::list_items(object).iter().any(|item| holds_tensor(state, item.as_borrowed()))
         }
@@ -501,6 +510,9 @@ pub fn slice_problem(state: &mut State, slice: Borrowed<'_, '_>) -> Stop {
 
 fn index_problem(state: &mut State, index: Borrowed<'_, '_>, stores: bool) -> Option<Stop> {
     let mask = || Some((Reason::DynamicOutput, "indexing with a boolean mask".to_string()));
+    if state.holds_read(index) {
+        return Some((Reason::DataRead, "a number that was read from one, as index".into()));
+    }
     match state.kind(index) {
         Kind::Tensor => {
             let info = info(index)?;
