@@ -83,13 +83,9 @@ def disabled(x: Tensor) -> Tensor:
 BREAKING: dict[str, Callable[[Tensor], Any]] = {
     "print": lambda x: (print("Hi"), x + 1)[1],
     "opaque call": lambda x: (x + 1) * (sys.getsizeof("text") > 0),
-    "branch": branches,
-    "item": lambda x: (x * 2) * x.sum().item(),
     "tolist": lambda x: (x + 1) * len((x * 2).tolist()),
     "numpy": lambda x: (x + 1) * float((x * 2).numpy().sum()),
-    "float": lambda x: (x + 1) * float(x.sum()),
     "int": lambda x: (x + 1) * int(x.sum()),
-    "bool": lambda x: x + bool(x[0]),
     "text": lambda x: (f"{x + 1}", x * 2),
     "nonzero": lambda x: x.nonzero() + 1,
     "mask": lambda x: x[x > 2] * 2,
@@ -107,6 +103,20 @@ def test_breaking_operations(name: str, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(sys, "breakpointhook", lambda *args: print("asked"))
     stats = right(BREAKING[name], X)
     assert stats.breaks >= 1 and stats.native <= 1, stats.reason
+
+
+CARRIED_ON: dict[str, Callable[[Tensor], Any]] = {
+    "branch": branches,
+    "item": lambda x: (x * 2) * x.sum().item(),
+    "float": lambda x: (x + 1) * float(x.sum()),
+    "bool": lambda x: x + bool(x[0]),
+}
+
+
+@pytest.mark.parametrize("name", CARRIED_ON)
+def test_questions_about_data_break_nothing(name: str) -> None:
+    stats = right(CARRIED_ON[name], X)
+    assert (stats.breaks, stats.native) == (0, 0), stats.reason
 
 
 def in_a_loop(x: Tensor) -> Tensor:
@@ -256,7 +266,7 @@ def test_places(function: Callable[[Tensor], Any]) -> None:
 
 def test_each_side_of_a_branch_is_traced_when_it_is_taken() -> None:
     compiled = stator.compile(branches)
-    for x, graphs in [(X, 2), (X, 2), (-X, 3), (-X, 3), (X, 3)]:
+    for x, graphs in [(X, 1), (X, 1), (-X, 2), (-X, 2), (X, 2)]:
         assert torch.equal(compiled(x), branches(x))
         assert stator.stats(compiled).graphs == graphs
 

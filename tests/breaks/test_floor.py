@@ -176,29 +176,43 @@ def test_a_call_that_raises_says_nothing() -> None:
 
 def data_dependent(x: Tensor) -> Tensor:
     x = x + 1
+    if sum(x.tolist()) > 0:
+        return MODEL(x) * 2
+    return x
+
+
+def decides(x: Tensor) -> Tensor:
+    """As `data_dependent`, without a graph break."""
+    x = x + 1
     if x.sum() > 0:
         return MODEL(x) * 2
     return x
 
 
+@pytest.mark.parametrize(("function", "graphs"), [(data_dependent, 3), (decides, 2)])
 @pytest.mark.parametrize("changes_at", [1, 2, 3, 7, 30])
-def test_a_branch_that_is_taken_later_gets_its_graph(changes_at: int) -> None:
-    compiled = stator.compile(data_dependent)
+def test_a_branch_that_is_taken_later_gets_its_graph(
+    changes_at: int, function: Callable[[Tensor], Tensor], graphs: int
+) -> None:
+    compiled = stator.compile(function)
     for number in range(changes_at + 60):
         x = X + 1 if number >= changes_at else -X - 2
-        assert torch.equal(compiled(x), data_dependent(x))
+        assert torch.equal(compiled(x), function(x))
     before = stator.stats(compiled)
-    assert before.graphs == 3
+    assert before.graphs == graphs
     after = call(compiled, X + 1, times=10)
     assert after.hits == before.hits + 10 and after.native == before.native
 
 
+@pytest.mark.parametrize("function", [data_dependent, decides])
 @pytest.mark.parametrize("period", [2, 3, 4, 5, 8])
-def test_a_branch_that_is_taken_now_and_then_gets_its_graph(period: int) -> None:
-    compiled = stator.compile(data_dependent)
+def test_a_branch_that_is_taken_now_and_then_gets_its_graph(
+    period: int, function: Callable[[Tensor], Tensor]
+) -> None:
+    compiled = stator.compile(function)
     for number in range(100 * period):
         x = X + 1 if number % period == 1 else -X - 2
-        assert torch.equal(compiled(x), data_dependent(x))
+        assert torch.equal(compiled(x), function(x))
     before = stator.stats(compiled)
     assert call(compiled, X + 1, times=10).hits == before.hits + 10
 

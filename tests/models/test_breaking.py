@@ -38,7 +38,7 @@ def llama() -> Any:
 @pytest.mark.parametrize("what", ["forward", "generate"])
 @pytest.mark.filterwarnings("ignore::stator.RecompileLimitWarning")
 def test_generate(make: Callable[[], Any], what: str) -> None:
-    """Greedy decoding with a cache that grows, 32 tokens: the same tokens, three times."""
+    """Greedy decoding with a cache that grows, 32 tokens: the same tokens, four times."""
     torch.manual_seed(0)
     model = make()
     tokens = torch.randint(3, 100, (1, 5))
@@ -55,7 +55,8 @@ def test_generate(make: Callable[[], Any], what: str) -> None:
             generate = model.generate
         else:
             compiled = generate = stator.compile(model.generate)
-        for _ in range(3):
+        # What is recorded first ends in the middle of an instruction, so it's recorded once more.
+        for _ in range(4):
             assert torch.equal(generate(tokens, **options), expected)
     assert stator.stats(compiled).hits >= 2
 

@@ -102,7 +102,7 @@ def loop() -> Body:
     return step
 
 
-@whole
+@program
 def early_return_in_loop() -> Body:
     def step(x: Tensor, log: list[Any]) -> tuple[Tensor, int]:
         for index in range(6):
@@ -244,7 +244,7 @@ def attributes_of_modules() -> Body:
     return step
 
 
-@whole
+@program
 def containers() -> Body:
     table: dict[str, Any] = {"seen": 0}
     kept: list[Any] = []
@@ -450,7 +450,7 @@ def numbers_as_keys() -> Body:
     def step(x: Tensor, log: list[Any]) -> tuple[Any, ...]:
         count = (x > 0).sum().item()
         names = ["a", "b", "c", "d"]
-        return table.get(count), names[count], count in table, {count: x}, str(count)
+        return table.get(count), names[count], count in table, [x] * count, str(count)
 
     return step
 

@@ -466,8 +466,10 @@ impl<'py> Sites<'py> for Recorder {
     fn creates(&self, frame: &Frame<'py>, object: Borrowed<'_, 'py>) {
         self.note(frame, |state| {
             state.set_fresh(object);
-            if matches!(state.kind_alone(object), Kind::Set | Kind::FrozenSet | Kind::Dict) {
-                state.note_hashed(object);
+            match state.kind_alone(object) {
+                Kind::Set | Kind::FrozenSet | Kind::Dict => state.note_hashed(object),
+                Kind::Function => return state.share_namespace(frame),
+                _ => {}
             }
             Ok(())
         });

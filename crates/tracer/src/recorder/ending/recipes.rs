@@ -71,7 +71,7 @@ impl Finish<'_> {
                 self.insert(address, id);
                 Ok(id)
             }
-            Some(Origin::Node(node)) => {
+            Some(Origin::Node(node) | Origin::Handle(node)) => {
                 let recipe = self.outputs.recipe(node);
                 let id = self.recipes.push(recipe);
                 self.insert(address, id);
@@ -308,6 +308,9 @@ impl Finish<'_> {
         let refuse = || (Reason::Result, heap::name_of(function));
         let code = heap::function_code(function).ok_or_else(refuse)?;
         let globals = heap::function_globals(function).ok_or_else(refuse)?;
+        if self.state.source(globals.as_borrowed()).is_none() {
+            return Err(refuse());
+        }
         let [name, closure] =
             ["__name__", "__closure__"].map(|name| function.getattr(name).map_err(refused));
         let defaults = part(heap::function_defaults(function));

@@ -4,12 +4,13 @@
 //! * Nothing here runs Python code or drops a Python reference while the trace goes on, so the
 //!   state can be borrowed at any site.
 //! * An outside object (origin `Source`) is kept alive, so its address can't be taken by another.
-//!   A tensor made by the trace isn't: when its address is taken by a new object, the site that
-//!   made that object has overwritten the origin.
+//!   A tensor made by the trace isn't: when its address is taken by a new tensor, the site that made
+//!   that one has overwritten the origin; of anything else there, the origin isn't known.
 
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stator_cpython::frame::Frame;
+use stator_cpython::heap::tensor;
 use stator_cpython::object::{Borrowed, Object};
 use stator_graph::{Graph, NodeId, StackId};
 use stator_guards::{Guard, GuardKind, ObjectId, SourceId, Sources, grow_in_leaps};
@@ -49,6 +50,8 @@ pub enum Origin {
     Source(SourceId),
     /// A tensor made by a node of the graph.
     Node(NodeId),
+    /// What a node gives that switches a mode: leaving it puts back what was before.
+    Handle(NodeId),
     /// Any other object that this trace made.
     Fresh,
 }
@@ -249,7 +252,11 @@ impl State {
 
     /// Where an object came from; `None` for constants and for objects nobody vouches for.
     pub fn origin(&self, object: Borrowed<'_, '_>) -> Option<Origin> {
-        self.objects.origin(object.as_ptr() as usize)
+        match self.objects.origin(object.as_ptr() as usize) {
+            // A tensor that stood at this address has died.
+            Some(Origin::Node(_)) if !tensor::is_tensor(object) => None,
+            origin => origin,
+        }
     }
 
     /// The source of an outside object.

@@ -78,7 +78,7 @@ impl State {
                 layouts.outside.get(&key).filter(|_| !layouts.lost).cloned()
             }
             Origin::Node(node) => self.node_strides(node),
-            Origin::Fresh => None,
+            Origin::Fresh | Origin::Handle(_) => None,
         }?;
         self.has_strides(tensor, &found).then_some(found)
     }

@@ -575,7 +575,7 @@ impl State {
         match self.origin(tensor)? {
             Origin::Source(source) => Some(TensorKey::Source(source.index() as u32)),
             Origin::Node(node) => Some(TensorKey::Node(node.index() as u32)),
-            Origin::Fresh => None,
+            Origin::Fresh | Origin::Handle(_) => None,
         }
     }
 

@@ -59,7 +59,7 @@ impl Recorder {
             let mode = state.graph_arg(mode)?;
             let stack = state.place_of_caller();
             let node = state.switch(callable, &[mode], stack);
-            state.set_origin(handle.as_borrowed(), Origin::Node(node));
+            state.set_origin(handle.as_borrowed(), Origin::Handle(node));
             state.inference.push(node);
             Ok(())
         });
@@ -129,11 +129,11 @@ impl Recorder {
                     let given = given.collect::<std::result::Result<Vec<_>, _>>()?;
                     let node =
                         state.labelled(function, "torch.record_function_enter", &given, stack);
-                    state.set_origin(handle.as_borrowed(), Origin::Node(node));
+                    state.set_origin(handle.as_borrowed(), Origin::Handle(node));
                     Ok(())
                 }
                 (None, Some(handle)) => match state.origin(handle.as_borrowed()) {
-                    Some(Origin::Node(begun)) => {
+                    Some(Origin::Handle(begun)) => {
                         let given = [Arg::Node(begun)];
                         let node =
                             state.labelled(function, "torch.record_function_exit", &given, stack);
@@ -169,7 +169,7 @@ impl State {
         handle: Borrowed<'_, '_>,
     ) -> std::result::Result<(), Stop> {
         match self.origin(handle) {
-            Some(Origin::Node(entered)) if self.inference.last() == Some(&entered) => {
+            Some(Origin::Handle(entered)) if self.inference.last() == Some(&entered) => {
                 let stack = self.place_of_caller();
                 let node = self.switch(callable, &[Arg::Node(entered)], stack);
                 self.graph.set_value(node, Value::Nothing);

@@ -58,7 +58,7 @@ impl State {
     /// The node of a tensor: the one that made it, or a placeholder for an outside one.
     pub fn tensor_node(&mut self, tensor: Borrowed<'_, '_>) -> std::result::Result<NodeId, Stop> {
         match self.origin(tensor) {
-            Some(Origin::Node(node)) => Ok(node),
+            Some(Origin::Node(node) | Origin::Handle(node)) => Ok(node),
             Some(Origin::Source(source)) => {
                 if let Some(node) = self.inputs.node(source) {
                     return Ok(node);

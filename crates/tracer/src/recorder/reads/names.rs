@@ -164,6 +164,18 @@ impl State {
         Ok(())
     }
 
+    /// A function is made, which shares the namespaces of the one that makes it. Behind a graph break nobody has
+    /// asked for them yet.
+    pub(in crate::recorder) fn share_namespace(
+        &mut self,
+        frame: &Frame<'_>,
+    ) -> std::result::Result<(), Stop> {
+        match self.source(frame.function()) {
+            Some(_) => self.namespace(frame, frame.globals(), false),
+            None => Ok(()),
+        }
+    }
+
     /// The source of an outside cell: an element of the closure of the frame's function.
     pub(in crate::recorder) fn cell_source(
         &mut self,

@@ -68,8 +68,6 @@ impl State {
     pub fn register(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
         let kind = self.kind_alone(object);
         let is_known = match self.origin(object) {
-            // A tensor that stood at this address has died: operations make no iterators.
-            Some(Origin::Node(_)) => kind != Kind::Iterator,
             // Another tuple of this trace may have stood there: what it held is known.
             Some(Origin::Fresh) if kind == Kind::Tuple => self.knows_items(object),
             origin => origin.is_some(),
