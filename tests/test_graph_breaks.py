@@ -24,7 +24,7 @@ HERE = Path(__file__)
 
 
 def reads(x):
-    return x * x.sum().item()
+    return x * x.sum().tolist()
 
 
 def outer(x):
@@ -54,7 +54,7 @@ def test_report(reports: Any) -> None:
     assert reports.messages == [
         f"graph break in outer ({name}:{line(outer)})\n"
         "SB002 Python reads the data of a tensor\n"
-        "  What: item\n"
+        "  What: tolist\n"
         "  Why: a guard can speak of a tensor's metadata, not of its values\n"
         "  Hint: keep the decision in tensors (torch.where), or move it out of the compiled "
         "function\n"
@@ -63,12 +63,12 @@ def test_report(reports: Any) -> None:
         f"    {name}:{line(outer) + 2} in outer\n"
         "      return reads(x)\n"
         f"    {name}:{line(reads) + 1} in reads\n"
-        "      return x * x.sum().item()"
+        "      return x * x.sum().tolist()"
     ]
     stats = stator.stats(compiled)
     assert (stats.traces, stats.breaks, stats.hits, stats.native) == (2, 1, 1, 0)
     assert stats.reason == (
-        f"SB002 Python reads the data of a tensor: item (at {name}:{line(reads) + 1} in reads)"
+        f"SB002 Python reads the data of a tensor: tolist (at {name}:{line(reads) + 1} in reads)"
     )
 
 
@@ -88,7 +88,7 @@ def test_fullgraph_raises_at_the_first_break() -> None:
     assert calls == ["before"] * 2, "what stands before it was done, once; nothing behind it was"
     error = raised.value
     assert error.id == "SB002"
-    assert error.explanation == "Python reads the data of a tensor: item"
+    assert error.explanation == "Python reads the data of a tensor: tolist"
     assert error.hint.startswith("keep the decision in tensors")
     first = line(fn.__wrapped__)
     assert [(file, at - first, name.rpartition(".")[2]) for file, at, name in error.stack] == [
@@ -346,7 +346,7 @@ def test_disabled_functions_are_not_compiled() -> None:
 
 def test_code_replaced_after_a_break_is_traced() -> None:
     def fn(x):
-        return x * x.sum().item()
+        return x * x.sum().tolist()
 
     compiled = stator.compile(fn)
     compiled(X)

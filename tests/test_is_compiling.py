@@ -232,8 +232,8 @@ def test_data_that_the_plain_path_reads_is_logged_with_the_question(
     caplog.set_level(logging.INFO, "stator")
 
     def fn(x: Tensor) -> Tensor:
-        y = x * float(x.sum())
-        if not torch.compiler.is_compiling() and bool(y.sum() > 0):
+        y = x * x.sum().tolist()
+        if not torch.compiler.is_compiling() and (y.sum() > 0).tolist():
             y = y + 1
         return y
 

@@ -188,7 +188,7 @@ def test_marked_functions_are_one_node(how: str) -> None:
 
 def test_without_the_mark_it_is_a_break() -> None:
     def unmarked(x):
-        return x * x.sum().item()
+        return x * x.sum().tolist()
 
     compiled = stator.compile(lambda x: unmarked(x) * 3)
     same(compiled(X), unmarked(X) * 3)

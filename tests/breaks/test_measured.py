@@ -398,7 +398,7 @@ def test_calls_between_failed_recordings_rest() -> None:
     def function(x: Tensor) -> Tensor:
         # A set of objects, whose order follows from their addresses, can't be made again.
         held = {Kept(), Kept()}
-        seen.append(float(x.sum()))
+        seen.append(x.sum().tolist())
         return x * (len(held) - 1)
 
     resting(function, X)

@@ -45,7 +45,11 @@ impl Finish<'_> {
             return Ok(id);
         }
         self.state.fix_spelt(object);
-        let kind = self.state.kind_alone(object);
+        let mut kind = self.state.kind_alone(object);
+        if kind == Kind::Constant && self.state.holds_number(object) {
+            kind = Kind::Slice;
+            self.state.set_fresh(object);
+        }
         if kind == Kind::Constant {
             let source = self.state.outside_of(object);
             if let Some(source) = source.or_else(|| self.state.roots.constant(object)) {

@@ -1,8 +1,8 @@
 //! Numbers that vary from call to call: symbols, and what is computed from them.
 //!
 //! A symbolic number is an int or float object of its own, known by its address. `symbols` and `facts` are the
-//! trace's table of them, `dynamic` decides which sizes become symbols, `in_containers` takes them
-//! out of outside containers. `arithmetic`, `number_functions`, `dimensions` and `strides` compute with them: the
+//! trace's table of them, `fact_log` tells what is assumed, `dynamic` decides which sizes become symbols, `in_containers`
+//! takes them out of outside containers. `arithmetic`, `number_functions`, `dimensions` and `strides` compute with them: the
 //! result is an object of its own, too, and a node where the graph needs it.
 //!
 //! Whoever reads a number natively says so; then its value is guarded. `read_numbers` carries those that come out of
@@ -11,6 +11,7 @@
 pub(super) mod arithmetic;
 pub(super) mod dimensions;
 pub(super) mod dynamic;
+pub(super) mod fact_log;
 pub(super) mod facts;
 pub(super) mod in_containers;
 pub(super) mod number_functions;

@@ -8,7 +8,7 @@
 //! first.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyFloat, PyInt};
+use pyo3::types::{PyFloat, PyInt, PySlice};
 use smallvec::SmallVec;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
@@ -82,6 +82,8 @@ impl Recorder {
             || !session.is_eager
             || session.program.is_some()
             || session.fullgraph
+            // C code that waits for these frames may read what they return.
+            || !self.are_linked(frame)
         {
             return None;
         }
@@ -333,6 +335,15 @@ impl State {
                 heap::plain_parts(object).iter().any(|part| self.holds_read(part.as_borrowed()))
             }
         }
+    }
+
+    /// Whether an object is a slice of numbers that vary from call to call.
+    pub fn holds_number(&mut self, object: Borrowed<'_, '_>) -> bool {
+        self.has_symbols()
+            && object.is_exact_instance_of::<PySlice>()
+            && heap::plain_parts(object)
+                .iter()
+                .any(|part| self.number(part.as_borrowed()).is_some())
     }
 
     /// Whether a number was asked for its value that can't be fixed.

@@ -7,8 +7,6 @@
 //!
 //! A number becomes a node of the graph when an operation or the result needs it there.
 
-use std::fmt::Write;
-
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use rustc_hash::FxHashMap;
@@ -20,8 +18,6 @@ use stator_shapes::{Cmp, CondId, Context, Duck, ExprId, FloatId, SIZE_LIMIT, Sty
 
 use super::in_containers::Lending;
 use super::strides::Layouts;
-use crate::breaks::Reason;
-use crate::locate::{Places, shown_path};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::{Origin, Slot as FrameSlot, State};
 use crate::symbolic::{Part, Slot};
@@ -120,7 +116,7 @@ pub enum TensorKey {
 }
 
 /// What a user's mark asks of a symbol.
-struct Marked {
+pub(super) struct Marked {
     expr: ExprId,
     /// How it prints.
     name: String,
@@ -158,7 +154,7 @@ pub struct Symbols {
     pub originals: FxHashMap<usize, Py<PyAny>>,
     /// Texts that spell numbers, by address: who reads one reads those.
     pub(in crate::recorder) texts: FxHashMap<usize, (Vec<NumberId>, Py<PyAny>)>,
-    marked: Vec<Marked>,
+    pub(super) marked: Vec<Marked>,
     /// Whether numbers were read from tensors.
     pub(in crate::recorder) has_read: bool,
     /// Where one was asked that can't be fixed: only before this instruction the trace can end.
@@ -620,56 +616,6 @@ impl State {
         self.symbols.as_ref()?;
         self.frames.stack_here(&mut self.graph)
     }
-
-    fn here_text(&self, py: Python<'_>) -> String {
-        let places = Places { py, codes: self.frames.codes() };
-        let (code, unit) = self.frames.here();
-        match places.place(code, unit) {
-            Some((file, line, function)) => {
-                let name = function.rsplit('.').next().unwrap_or(&function).to_string();
-                format!("{}:{line} in {name}", shown_path(&file))
-            }
-            None => "the call".to_string(),
-        }
-    }
-
-    /// Writes down the facts that were assumed since this was called last.
-    pub fn log_facts(&mut self, py: Python<'_>) {
-        self.log_added(py, None);
-    }
-
-    fn log_specialised(&mut self, py: Python<'_>, why: &str) {
-        self.log_added(py, Some(why));
-    }
-
-    fn log_added(&mut self, py: Python<'_>, why: Option<&str>) {
-        let Some(symbols) = self.symbols.as_mut() else { return };
-        let added = symbols.context.take_added();
-        if added.is_empty() {
-            return;
-        }
-        let is_logged = crate::logs::Log::Dynamic.is_on();
-        if !is_logged && symbols.marked.is_empty() {
-            return;
-        }
-        let place = self.here_text(py);
-        let symbols = self.symbols.as_mut().expect("still there");
-        for condition in added {
-            let text = symbols.print(condition);
-            let mut line = format!("eval {text} [guard added] at {place}");
-            if let Some(why) = why {
-                let _ = write!(line, " ({why})");
-            }
-            symbols.note_fixed(&line);
-            if let (Some((size, _)), Some(_)) = (symbols.broken_mark(), &self.program) {
-                let detail = format!("{size}, {}", why.unwrap_or("in a condition"));
-                self.failure.get_or_insert((Reason::VaryingSize, detail));
-            }
-            if is_logged {
-                symbols.log.push(line);
-            }
-        }
-    }
 }
 
 impl Symbols {
@@ -768,7 +714,7 @@ impl Symbols {
     }
 
     /// A condition in terms of `s0`, `s1`, ...
-    fn print(&self, condition: CondId) -> String {
+    pub(super) fn print(&self, condition: CondId) -> String {
         self.context.display_cond(condition, Style::Math, &|symbol| self.short(symbol).into())
     }
 
@@ -786,7 +732,7 @@ impl Symbols {
     }
 
     /// Remembers which line fixed the symbols that users marked.
-    fn note_fixed(&mut self, line: &str) {
+    pub(super) fn note_fixed(&mut self, line: &str) {
         for marked in &mut self.marked {
             if marked.fixed.is_none() {
                 let expr = self.context.simplify(marked.expr);

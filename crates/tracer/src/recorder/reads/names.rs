@@ -1,6 +1,7 @@
 //! Names: globals, builtins, cells and imports.
 
 use pyo3::prelude::*;
+use pyo3::types::PyCFunction;
 use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
@@ -170,9 +171,14 @@ impl State {
         &mut self,
         frame: &Frame<'_>,
     ) -> std::result::Result<(), Stop> {
+        // The body of a class: the class is another one in each call, and so is what guards say of it.
+        let waits = frame.stack().last().copied().flatten();
+        let is_body = waits.is_some_and(|it| {
+            it.is_exact_instance_of::<PyCFunction>() && heap::name_of(it) == "__build_class__"
+        });
         match self.source(frame.function()) {
-            Some(_) => self.namespace(frame, frame.globals(), false),
-            None => Ok(()),
+            Some(_) if !is_body => self.namespace(frame, frame.globals(), false),
+            _ => Ok(()),
         }
     }
 
