@@ -350,32 +350,32 @@ def float_tests(x: Tensor, v: float) -> Tensor:
     return x * v if v.is_integer() else x * round(v)
 
 
-@case(one, expect="native")
+@case(one)
 def if_on_tensor(x: Tensor) -> Tensor:
     if (x > 0).any():
         return x * 2
     return x
 
 
-@case(one, expect="native")
+@case(one)
 def while_on_tensor(x: Tensor) -> Tensor:
     while x.abs().max() > 0.5:
         x = x / 2
     return x
 
 
-@case(lambda: (ints(2, high=3),), expect="native")
+@case(lambda: (ints(2, high=3),))
 def and_on_tensor(x: Tensor) -> Any:
     return (x.sum() > 1) and x
 
 
-@case(one, expect="native")
+@case(one)
 def assert_on_tensor(x: Tensor) -> Tensor:
     assert (x == x).all(), "no NaN"
     return x + 1
 
 
-@case(one, expect="native")
+@case(one)
 def chained_comparison_of_scalar_tensors(x: Tensor) -> Tensor:
     return x if -1 < x.mean() < 1 else -x
 

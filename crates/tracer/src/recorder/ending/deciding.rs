@@ -136,7 +136,6 @@ impl Recorder {
         if self.stopped.get()
             || !session.is_eager
             || session.program.is_some()
-            || session.fullgraph
             || !self.is_untouched(frame)
             || handled_beyond(py, self.handled_at_entry).is_some()
         {

@@ -81,7 +81,6 @@ impl Recorder {
             || info.sizes.iter().product::<i64>() != 1
             || !session.is_eager
             || session.program.is_some()
-            || session.fullgraph
             // C code that waits for these frames may read what they return.
             || !self.are_linked(frame)
         {
