@@ -107,6 +107,8 @@ struct CacheState {
     listed: u64,
     /// Recordings whose first trace had to be dropped, because it broke too late.
     retries: usize,
+    /// Traces that were dropped because the program has come to go another way.
+    renewals: u32,
     /// Whether the log was told that a trace or profile function is active.
     told_watched: bool,
     /// Whether the user was warned of the recompile limit.
@@ -445,6 +447,9 @@ impl Compiled {
             }
         };
         own.hits.fetch_add(1, Ordering::Relaxed);
+        if state.left.is_some() && entry.is_left_behind() {
+            own.renew(entry);
+        }
         stage::give(py, staged)?;
         let continued = drive::go_on(py, Box::new(this.clone().unbind()), entry, state, fault);
         let estimate = entry.estimate() + continued.estimate;

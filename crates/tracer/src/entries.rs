@@ -76,6 +76,13 @@ impl Entries {
         passed.ok_or(failures)
     }
 
+    /// Takes one out.
+    #[must_use]
+    pub fn remove(&mut self, entry: &Arc<Entry>) -> Option<Arc<Entry>> {
+        let at = self.0.iter().position(|known| Arc::ptr_eq(known, entry))?;
+        Some(self.0.remove(at))
+    }
+
     /// The entry was used.
     pub fn use_first(&mut self, entry: &Arc<Entry>) {
         if let Some(at) = self.0.iter().position(|known| Arc::ptr_eq(known, entry)) {

@@ -1,6 +1,7 @@
 //! A cache entry: one trace, its guards compiled, and how to run it.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -42,6 +43,9 @@ mod taken_back;
 
 use taken_back::Ended;
 
+/// See [`Entry::is_left_behind`].
+const LEAVES: u32 = 16;
+
 /// A trace that can be replayed.
 pub struct Entry {
     traced: Traced,
@@ -55,6 +59,8 @@ pub struct Entry {
     handles: OnceLock<bool>,
     /// Whether a replay has come to its end.
     is_proven: AtomicBool,
+    /// How many replays in a row have left by an exit.
+    leaves: AtomicU32,
     follower: Mutex<Option<Follower>>,
     estimate: Estimate,
     floor: Floor,
@@ -150,6 +156,7 @@ impl Entry {
             undo: OnceLock::new(),
             handles: OnceLock::new(),
             is_proven: AtomicBool::new(false),
+            leaves: AtomicU32::new(0),
             follower: Mutex::default(),
             estimate,
             floor: Floor::default(),
@@ -366,6 +373,13 @@ impl Entry {
     #[must_use]
     pub fn breaks(&self) -> bool {
         matches!(self.traced.ending, Ending::Break(_))
+    }
+
+    /// Whether the program has come to go another way than the trace: so many replays in a row have left it early
+    /// that one which goes that way to its end is worth a recording.
+    #[must_use]
+    pub fn is_left_behind(&self) -> bool {
+        self.leaves.load(Relaxed) >= LEAVES
     }
 
     /// Whether not all replays do the same: it ends at a graph break, or has a way out of its middle.

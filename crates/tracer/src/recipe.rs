@@ -455,9 +455,27 @@ impl Recipes {
         Rebuild { recipes: self, py, values, made, unfilled: VecDeque::new() }
     }
 
+    /// The recipes of `roots`, and of what is in them, each once. One that isn't there isn't looked into.
+    pub fn below(&self, roots: &[RecipeId]) -> Vec<RecipeId> {
+        let mut seen: FxHashSet<RecipeId> = FxHashSet::default();
+        let mut left: Vec<RecipeId> = roots.to_vec();
+        let mut found = Vec::new();
+        while let Some(id) = left.pop() {
+            if seen.insert(id) {
+                found.push(id);
+                let recipe = self.recipes.get(id.index());
+                left.extend(recipe.into_iter().flat_map(|recipe| recipe.parts().recipes));
+            }
+        }
+        found
+    }
+
     /// Whether an object of `roots` is, or holds, an iterator over one of `containers`: it is made at
     /// its position, so what it iterates over has to be what it was at the end of the call.
     pub fn iterate_over(&self, roots: &[RecipeId], containers: &FxHashSet<RecipeId>) -> bool {
+        if containers.is_empty() {
+            return false;
+        }
         let mut seen: FxHashSet<RecipeId> = roots.iter().copied().collect();
         let mut left: Vec<RecipeId> = roots.to_vec();
         while let Some(id) = left.pop() {

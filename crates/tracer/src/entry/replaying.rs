@@ -90,6 +90,11 @@ impl Entry {
         let (left, written) = (done.left, &mut done.written);
         let replay = self.rebuild(py, resolved, outputs, left, staged, written, Pass::First)?;
         self.is_proven.store(true, Relaxed);
+        match left {
+            Some(_) => _ = self.leaves.fetch_add(1, Relaxed),
+            None if self.traced.exits.is_empty() => {}
+            None => self.leaves.store(0, Relaxed),
+        }
         Ok(replay)
     }
 

@@ -41,6 +41,8 @@ pub struct Traced {
     pub ending: Ending,
     /// The ways out of its middle, in the order of the graph's decisions.
     pub exits: Vec<Exit>,
+    /// The recipes of all exits: what they have in common is there once.
+    pub exit_recipes: Recipes,
     /// Where the trace begins, if that isn't a call.
     pub begins: Option<Place>,
     /// Of the frames that it began in and that have left, innermost first: the fast locals that held the
@@ -97,7 +99,7 @@ impl Traced {
                 emissions: &self.emissions,
             },
             Some(exit) => Leaving {
-                recipes: &exit.recipes,
+                recipes: &self.exit_recipes,
                 ending: &exit.ending,
                 ending_last: exit.ending_last.as_deref(),
                 effects: &exit.effects,
@@ -154,10 +156,9 @@ impl Traced {
 
 /// A way out of the middle of a trace: what its end would be, had it ended before the instruction that decides.
 ///
-/// Outputs are the operands of the graph's decision; sources are those of the trace.
+/// Outputs are the operands of the graph's decision; sources are those of the trace. Its recipes are those that its
+/// ending and its effects name, of [`Traced::exit_recipes`].
 pub struct Exit {
-    /// Recipes of what is alive there.
-    pub recipes: Recipes,
     /// The frames that stand there.
     pub ending: Ending,
     /// As [`Traced::ending_last`].

@@ -82,7 +82,10 @@ impl Traced {
     fn verify_leaving(&self, leaving: Leaving<'_>, outputs: usize) -> Check {
         let Leaving { recipes, ending, effects, emissions, .. } = leaving;
         let known = |id: RecipeId| inside("recipe", id.index(), recipes.len());
-        for id in recipes.ids() {
+        let stored = effects.iter().filter_map(|store| store.value);
+        let roots: Vec<RecipeId> = ending.roots().chain(stored).collect();
+        roots.iter().try_for_each(|root| known(*root))?;
+        for id in recipes.below(&roots) {
             let recipe = recipes.get(id);
             match recipe {
                 Recipe::Output(output) => inside("output", *output as usize, outputs)?,
@@ -97,7 +100,6 @@ impl Traced {
                 inside("object", object.index(), self.objects.len())?;
             }
         }
-        ending.roots().try_for_each(known)?;
         if let Ending::Break(broken) = ending {
             let entries = broken.raised.iter().flat_map(|raised| &raised.traceback);
             for entry in entries {
@@ -106,7 +108,6 @@ impl Traced {
         }
         for store in effects {
             inside("a written object", store.object as usize, self.rebuilt.len())?;
-            store.value.map_or(Ok(()), known)?;
             self.code(store.place.0)?;
             if let Part::Item { key: name, .. } | Part::Member(name) | Part::ClassAttribute(name) =
                 store.part
@@ -179,6 +180,7 @@ mod tests {
             recipes,
             ending: Ending::Return(result),
             exits: Vec::new(),
+            exit_recipes: Recipes::new(),
             begins: None,
             left: Box::default(),
             codes: Vec::new(),

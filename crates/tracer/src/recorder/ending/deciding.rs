@@ -21,19 +21,39 @@ use stator_graph::{Arg, Target, Value};
 use stator_guards::SourceId;
 
 use super::outcome::{End, Finish, Made, Standing};
+use crate::recipe::{RecipeId, Recipes};
 use crate::recorder::Recorder;
 use crate::recorder::calls::copies::Memo;
 use crate::recorder::notes::state::{State, Stop};
 use crate::resume::point::handled_beyond;
 use crate::trace::Exit;
 
-/// A trace decides so often at most: each decision keeps what is alive there.
-const LIMIT: usize = 64;
+/// So many questions of the program's own a trace goes on behind at most: a loop that data ends isn't unrolled for good.
+const QUESTIONS: usize = 64;
 
-/// The exits of a trace, and the sources that they need.
+/// What a trace keeps for its exits has so many parts at most.
+const PARTS: usize = 1 << 18;
+
+/// Who asks about data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::recorder) enum Asks {
+    /// The program: a branch, a comparison.
+    Program,
+    /// An operation that gives something else, or raises, for some numbers.
+    Operation,
+}
+
+/// The exits of a trace, and what they have in common.
 #[derive(Default)]
 pub struct Exits {
     made: Vec<Exit>,
+    recipes: Recipes,
+    /// How many questions of the program's own are among them.
+    questions: usize,
+    /// How many arguments the decisions have.
+    outputs: usize,
+    /// Lists of objects from outside, by address: their recipes, and what they hold.
+    lists: FxHashMap<usize, (RecipeId, Box<[usize]>)>,
     sources: Vec<SourceId>,
     positions: FxHashMap<SourceId, u32>,
 }
@@ -61,9 +81,24 @@ impl Exits {
         self.sources = sources;
     }
 
-    /// The exits.
-    pub fn into_inner(self) -> Vec<Exit> {
-        self.made
+    /// The recipe of a list that holds what it held at an earlier exit.
+    pub fn list(
+        &self,
+        address: usize,
+        items: impl ExactSizeIterator<Item = usize>,
+    ) -> Option<RecipeId> {
+        let (recipe, known) = self.lists.get(&address)?;
+        (known.len() == items.len() && known.iter().copied().eq(items)).then_some(*recipe)
+    }
+
+    /// A list has a recipe that later exits may name.
+    pub fn add_list(&mut self, address: usize, recipe: RecipeId, items: Box<[usize]>) {
+        self.lists.insert(address, (recipe, items));
+    }
+
+    /// The exits, and their recipes.
+    pub fn into_parts(self) -> (Vec<Exit>, Recipes) {
+        (self.made, self.recipes)
     }
 }
 
@@ -95,7 +130,7 @@ impl Recorder {
             let target = Target::Method { name: state.graph.intern("__bool__"), object };
             Ok(Arg::Node(state.graph.call(target, &[asked], stack)))
         };
-        self.decided(frame, asked, || ops::truth(operand))
+        self.decided(frame, Asks::Program, asked, || ops::truth(operand))
     }
 
     /// The answer to a question about data, if the trace can go on behind it; `asked` makes the node that answers
@@ -103,10 +138,11 @@ impl Recorder {
     pub(in crate::recorder) fn decided<'py>(
         &self,
         frame: &Frame<'py>,
+        asks: Asks,
         asked: impl FnOnce(&mut State) -> std::result::Result<Arg, Stop>,
         native: impl FnOnce() -> Result<bool>,
     ) -> Option<Result<bool>> {
-        let Prepared { exit, outputs, asked } = self.prepare(frame, asked)?;
+        let Prepared { exit, outputs, asked } = self.prepare(frame, asks, asked)?;
         let answer = match native() {
             Ok(answer) => answer,
             Err(raised) => return Some(Err(raised)),
@@ -119,6 +155,8 @@ impl Recorder {
                 [asked, Arg::bool(answer)].into_iter().chain(outputs).collect();
             let node = state.graph.call(Target::Decide, &args, stack);
             state.graph.set_value(node, Value::Nothing);
+            state.exits.outputs += args.len();
+            state.exits.questions += usize::from(asks == Asks::Program);
             state.exits.made.push(exit);
             Ok(())
         });
@@ -129,6 +167,7 @@ impl Recorder {
     fn prepare(
         &self,
         frame: &Frame<'_>,
+        asks: Asks,
         asked: impl FnOnce(&mut State) -> std::result::Result<Arg, Stop>,
     ) -> Option<Prepared> {
         let py = frame.py();
@@ -145,7 +184,7 @@ impl Recorder {
         let _deferred = Deferred::new(py);
         let _native = Suspended::new(py);
         let mut state = self.state.try_borrow_mut().ok()?;
-        if !state.may_decide() {
+        if !state.may_decide(asks) {
             return None;
         }
         // Nothing of the program's runs while recipes are made; what does isn't recorded.
@@ -163,8 +202,9 @@ impl Recorder {
 
 impl State {
     /// Whether a replay could leave the trace here: nothing is begun that it would have to end.
-    fn may_decide(&self) -> bool {
-        self.exits.made.len() < LIMIT
+    fn may_decide(&self, asks: Asks) -> bool {
+        (asks == Asks::Operation || self.exits.questions < QUESTIONS)
+            && self.exits.recipes.len() + self.exits.outputs < PARTS
             && self.written.emissions().is_empty()
             && self.claims.draws.is_none()
             && !self.is_in_block()
@@ -182,7 +222,8 @@ impl State {
     ) -> Made<(Exit, SmallVec<[Arg; 8]>)> {
         let effects = self.effects_so_far(py);
         let left = self.roots.left().into();
-        let mut finish = Finish::new(self);
+        let recipes = std::mem::take(&mut self.exits.recipes);
+        let mut finish = Finish { recipes, is_exit: true, ..Finish::new(self) };
         let made = finish.ending(End::Break(frames), None).and_then(|ending| {
             let (stores, targets) = finish.effects(py, &effects)?;
             let ending_last = finish.ending_last(&ending, &targets);
@@ -191,6 +232,7 @@ impl State {
         let Finish { state, recipes, outputs, rebuilt, kept, .. } = finish;
         state.kept = kept;
         state.exits.put_sources(rebuilt);
+        state.exits.recipes = recipes;
         let (ending, ending_last, effects) = made?;
         if let Some(stop) = state.failure.take() {
             // What was asked for here is asked by the exit alone.
@@ -199,7 +241,7 @@ impl State {
             }
             return Err(stop);
         }
-        let exit = Exit { recipes, ending, ending_last, effects, left };
+        let exit = Exit { ending, ending_last, effects, left };
         Ok((exit, outputs.nodes().iter().copied().collect()))
     }
 }

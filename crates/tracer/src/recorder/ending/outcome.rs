@@ -194,6 +194,8 @@ impl Recorder {
 pub struct Finish<'s> {
     pub(in crate::recorder) state: &'s mut State,
     pub(in crate::recorder) recipes: Recipes,
+    /// Whether the trace goes on: its recipes are those of all exits.
+    pub(in crate::recorder) is_exit: bool,
     pub(in crate::recorder) made: FxHashMap<usize, RecipeId>,
     /// The keys of `made`, in the order in which they came.
     pub(in crate::recorder) order: Vec<usize>,
@@ -222,6 +224,7 @@ impl<'s> Finish<'s> {
         Finish {
             state,
             recipes: Recipes::new(),
+            is_exit: false,
             made: FxHashMap::default(),
             order: Vec::new(),
             standing: Vec::new(),
@@ -267,6 +270,7 @@ impl<'s> Finish<'s> {
         state.guards.shrink_to_fit();
         let (codes, locations) = state.frames.into_parts();
         let (left, begins) = state.roots.into_parts();
+        let (exits, exit_recipes) = state.exits.into_parts();
         Ok(Traced {
             sources: state.sources,
             guards: state.guards,
@@ -277,7 +281,8 @@ impl<'s> Finish<'s> {
             rebuilt,
             recipes,
             ending,
-            exits: state.exits.into_inner(),
+            exits,
+            exit_recipes,
             begins,
             left: left.into(),
             codes,

@@ -19,6 +19,9 @@ use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::Origin;
 use crate::recorder::reads::identity::is_nan;
 
+/// Lists of fewer items are made anew for each exit.
+const SHORT: usize = 8;
+
 impl Finish<'_> {
     /// An object that recipes need: the entry keeps it.
     pub(in crate::recorder) fn keep(&mut self, object: Borrowed<'_, '_>) -> ObjectId {
@@ -82,6 +85,12 @@ impl Finish<'_> {
                 self.attributed(address, id, object)
             }
             Some(Origin::Fresh) => {
+                if self.is_exit
+                    && let Some(id) = self.list_of_others(object)?
+                {
+                    self.insert(address, id);
+                    return Ok(id);
+                }
                 let id = self.recipes.reserve();
                 self.insert(address, id);
                 let recipe = match self.token(object)? {
@@ -125,6 +134,30 @@ impl Finish<'_> {
                 }
             },
         }
+    }
+
+    /// The recipe of a list of objects from outside, which is the same at each exit until the list changes: those
+    /// of an optimizer hold all parameters.
+    fn list_of_others(&mut self, list: Borrowed<'_, '_>) -> Made<Option<RecipeId>> {
+        if !heap::is_exact_list(list) {
+            return Ok(None);
+        }
+        let items = heap::list_items(list);
+        if items.len() < SHORT {
+            return Ok(None);
+        }
+        let address = list.as_ptr() as usize;
+        let addresses = || items.iter().map(|item| item.as_ptr() as usize);
+        if let Some(known) = self.state.exits.list(address, addresses()) {
+            return Ok(Some(known));
+        }
+        if !items.iter().all(|item| self.state.source(item.as_borrowed()).is_some()) {
+            return Ok(None);
+        }
+        let parts = self.all(&items)?;
+        let id = self.recipes.push(Recipe::List(parts));
+        self.state.exits.add_list(address, id, addresses().collect());
+        Ok(Some(id))
     }
 
     /// The recipe of a NaN that the trace made: each replay makes another, with the same bits.

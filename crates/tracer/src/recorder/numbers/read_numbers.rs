@@ -21,6 +21,7 @@ use super::arithmetic::Term;
 use super::symbols::{Number, NumberId, Operand};
 use crate::breaks::{Break, Reason};
 use crate::recorder::Recorder;
+use crate::recorder::ending::deciding::Asks;
 use crate::recorder::ending::outcome::End;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::{State, Stop};
@@ -157,7 +158,8 @@ impl Recorder {
             return false;
         }
         let constant = Term { number: term.number, operand: Operand::Other(Arg::int(0)) };
-        let decided = self.decided_comparison(frame, op, [number, zero], &[*term, constant]);
+        let decided =
+            self.decided_comparison(frame, Asks::Operation, op, [number, zero], &[*term, constant]);
         matches!(decided, Some(Ok(true)))
     }
 
@@ -169,7 +171,7 @@ impl Recorder {
         operands: [Borrowed<'_, 'py>; 2],
         terms: &[Term],
     ) -> Option<Result<Object<'py>>> {
-        match self.decided_comparison(frame, op, operands, terms) {
+        match self.decided_comparison(frame, Asks::Program, op, operands, terms) {
             Some(Ok(answer)) => {
                 Some(Ok(pyo3::types::PyBool::new(frame.py(), answer).to_owned().into_any()))
             }
@@ -191,8 +193,13 @@ impl Recorder {
         let zero = PyInt::new(frame.py(), 0);
         let zero = zero.as_any().as_borrowed();
         let constant = Term { number: terms[0].number, operand: Operand::Other(Arg::int(0)) };
-        let decided =
-            self.decided_comparison(frame, CompareOp::Ne, [operand, zero], &[terms[0], constant]);
+        let decided = self.decided_comparison(
+            frame,
+            Asks::Program,
+            CompareOp::Ne,
+            [operand, zero],
+            &[terms[0], constant],
+        );
         match decided {
             Some(Ok(answer)) => Some(answer),
             Some(Err(_)) | None => {
@@ -212,6 +219,7 @@ impl Recorder {
     fn decided_comparison<'py>(
         &self,
         frame: &Frame<'py>,
+        asks: Asks,
         op: CompareOp,
         operands: [Borrowed<'_, 'py>; 2],
         terms: &[Term],
@@ -229,7 +237,7 @@ impl Recorder {
             let args = state.term_args(terms);
             Ok(Arg::Node(state.graph.call(Target::Operator(operator), &args, stack)))
         };
-        self.decided(frame, asked, || {
+        self.decided(frame, asks, asked, || {
             let [left, right] = operands;
             ops::compare(op, left, right).map(|answer| answer.is_truthy().unwrap_or(false))
         })

@@ -45,6 +45,7 @@ impl Recorder {
         }
         let given: SmallVec<[Given; 8]> =
             args.iter().map(|arg| described(&mut state, *arg)).collect();
+        let takes_each = takes_each(&mut state, operation, args);
         drop(state);
         let names = names.map_or_else(Vec::new, heap::tuple_items);
         let names: SmallVec<[String; 8]> =
@@ -62,7 +63,7 @@ impl Recorder {
                     Use::Scalar
                 }
                 // No guard says that the number won't make the operation raise.
-                Use::Scalar if !may_take_any(operation, &given) => Use::Read,
+                Use::Scalar if !takes_each && !may_take_any(operation, &given) => Use::Read,
                 found => found,
             },
             Reading::Parameters(_) => Use::Read,
@@ -220,6 +221,21 @@ fn may_take_any(operation: &Operation, given: &[Given]) -> bool {
     let name = operators::bare(&operation.name);
     let is_inexact = matches!(given.first(), Some(Given::Tensor { is_inexact: true, .. }));
     raising(name) == Raising::Unknown || (is_inexact && raises_no_more_for_scalars(name))
+}
+
+/// As [`may_take_any`], of an operation on each of a list of tensors.
+fn takes_each(state: &mut State, operation: &Operation, args: &[Borrowed<'_, '_>]) -> bool {
+    const SCALARS: [&str; 9] =
+        ["add", "sub", "mul", "div", "addcdiv", "addcmul", "lerp", "clamp_max", "clamp_min"];
+    let name = operators::bare(&operation.name).trim_matches('_');
+    let is_one = name.strip_prefix("foreach_").is_some_and(|each| SCALARS.contains(&each));
+    let tensors = args.first().filter(|_| is_one).map(|first| heap::plain_parts(*first));
+    tensors.is_some_and(|tensors| {
+        tensors.iter().all(|tensor| {
+            state.kind(tensor.as_borrowed()) == Kind::Tensor
+                && tensor::info(tensor.as_borrowed()).is_some_and(|info| is_inexact(info.dtype))
+        })
+    })
 }
 
 /// Whether an argument is or holds a tensor of one element.

@@ -212,6 +212,8 @@ impl State {
                 Ok(())
             }
             Kind::Dict if self.source(object).is_none() => self.bind_dict(node, object, args),
+            // What works in place on a list gives that list back.
+            Kind::List | Kind::Tuple if args.iter().any(|arg| arg.is(object)) => Ok(()),
             Kind::Constant if object.is_none() => {
                 self.graph.set_value(node, Value::Nothing);
                 Ok(())
