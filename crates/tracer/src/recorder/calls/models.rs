@@ -575,7 +575,8 @@ impl State {
     }
 
     /// A tensor that is a key is guarded to be this very one: dictionaries know tensors by identity. The entry
-    /// doesn't keep it alive. One that isn't found would be another one at each call.
+    /// doesn't keep it alive. One that isn't found would be another one at each call, but for parameters: an
+    /// optimizer's state has them from its first step on.
     fn know_tensor_key(
         &mut self,
         key: Borrowed<'_, '_>,
@@ -585,7 +586,8 @@ impl State {
             return Ok(());
         }
         let unknown = || (Reason::Identity, "a tensor as dictionary key".to_owned());
-        let source = self.source(key).filter(|_| is_found).ok_or_else(unknown)?;
+        let stays = is_found || heap::type_name(key) == "Parameter";
+        let source = self.source(key).filter(|_| stays).ok_or_else(unknown)?;
         let id = self.object(key);
         self.guard(source, GuardKind::Is(id));
         self.objects.mark(key, Mark::ByIdentity);

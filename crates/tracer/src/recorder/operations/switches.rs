@@ -98,6 +98,14 @@ impl Recorder {
             (Label::Ends, [owner, ..]) => owner.getattr(pyo3::intern!(py, "record")).ok(),
             _ => None,
         };
+        let is_own = |handle: &Object<'_>| {
+            matches!(self.origin(handle.as_borrowed()), Some(Origin::Handle(_)))
+        };
+        if label == Label::Ends && !before.as_ref().is_some_and(is_own) {
+            // It began before the trace.
+            self.stop(frame, Reason::Machinery, heap::qualified_name_of(callable));
+            return call.natively();
+        }
         let result = {
             let _native = Suspended::new(py);
             call.natively()?
