@@ -138,6 +138,20 @@ def trains(world: World) -> Any:
     return loss.detach(), world.weight.detach().clone()
 
 
+def decides(world: World) -> Any:
+    """Ways that depend on data, with writes before, between and behind; a number that is carried."""
+    world.count += 1
+    world.x.add_(world.count - 3)
+    total = world.x.sum().item()
+    if world.x.sum() > 0:
+        world.log.append(total)
+        world.large.mul_(2)
+    if total < 4:
+        world.deque.append(world.count)
+        world.x.mul_(0.5)
+    return world.x * total, world.large.sum()
+
+
 class Number:
     """Most of what an instruction may ask in several steps."""
 
@@ -244,7 +258,18 @@ class Net(nn.Module):
         return x
 
 
-PROGRAMS = [effects, breaks, raises, modes, writes, writes_and_breaks, trains, steps, generates]
+PROGRAMS = [
+    effects,
+    breaks,
+    raises,
+    modes,
+    writes,
+    writes_and_breaks,
+    trains,
+    decides,
+    steps,
+    generates,
+]
 
 
 def outcome(call: Callable[[], Any]) -> Any:

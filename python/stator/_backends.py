@@ -195,7 +195,7 @@ def _compile(
 
 
 def decide(value: object, expected: object, *_kept: object) -> None:
-    """A decision of a trace, where its graph is run as a `torch.fx` module: there is no way out of one.
+    """A decision of a trace, where its graph is a `torch.fx` module: there is no way out of one.
 
     Raises `BackendError` where the value isn't the one that the trace was recorded for.
     """

@@ -85,6 +85,16 @@ pub trait Owner {
     fn ended(&self);
 }
 
+/// A trace that took over.
+#[derive(Clone)]
+struct Successor {
+    entry: Arc<Entry>,
+    /// The exit by which it was left; `None`: at its end.
+    left: Option<u32>,
+    /// How many frames there were.
+    depth: usize,
+}
+
 /// One run behind a break.
 struct Driver {
     owner: Box<dyn Owner>,
@@ -94,8 +104,8 @@ struct Driver {
     /// The frames there are.
     frames: RefCell<Vec<Moved>>,
     signal: RefCell<Option<Signal>>,
-    /// The trace that took over, by which exit it was left, and how many frames there were.
-    successor: RefCell<Option<(Arc<Entry>, Option<u32>, usize)>>,
+    /// The trace that took over.
+    successor: RefCell<Option<Successor>>,
     /// Warnings and log records of the trace that was replayed last.
     staged: RefCell<Vec<Staged>>,
     /// Once something is recorded, the rest of the call is.
@@ -492,7 +502,7 @@ impl Driver {
         if let Some(innermost) = self.move_to(depth) {
             return Next::Moved(innermost);
         }
-        *self.successor.borrow_mut() = Some((entry, left, depth));
+        *self.successor.borrow_mut() = Some(Successor { entry, left, depth });
         Next::Left(self.abandon(resumed))
     }
 
@@ -546,7 +556,7 @@ impl Driver {
         let successor = self.successor.borrow().clone();
         let kept = successor
             .as_ref()
-            .and_then(|(entry, left, depth)| entry.kept_locals(*left, depth - inner));
+            .and_then(|after| after.entry.kept_locals(after.left, after.depth - inner));
         resumed.unbind_all_but(kept.unwrap_or(&[]));
         resumed.abandon()
     }

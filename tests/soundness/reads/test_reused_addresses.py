@@ -26,7 +26,9 @@ class Failing(Exception):
     pass
 
 
-@pytest.mark.parametrize("make", [Plain, Items, Table, Failing, list, dict, set], ids=lambda it: it.__name__)
+@pytest.mark.parametrize(
+    "make", [Plain, Items, Table, Failing, list, dict, set], ids=lambda it: it.__name__
+)
 def test_what_takes_a_dead_tensors_place_is_no_tensor(make: type[Any]) -> None:
     """Many of each die and are made, so that addresses are used again whatever the allocator does."""
 

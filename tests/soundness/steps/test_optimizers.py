@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import torch
 from differential.support import api
-from torch import Tensor, nn
-from torch import optim
+from torch import Tensor, nn, optim
 
 OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
     "SGD": lambda them: optim.SGD(them, lr=0.1),

@@ -175,9 +175,7 @@ def play(seed: int, wrap: Callable[[Any], Any], calls: int = 8) -> list[Any]:
             result: Any = step(x, told)
         except Exception as error:
             result = type(error).__name__, str(error), lines_of(error)
-        results.append(
-            copied([result, told, x, vars(held), table, state, torch.is_grad_enabled()])
-        )
+        results.append(copied([result, told, x, vars(held), table, state, torch.is_grad_enabled()]))
     return results
 
 

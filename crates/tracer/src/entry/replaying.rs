@@ -15,7 +15,7 @@ use stator_faults::{self as faults, Stage};
 use stator_graph::{Arg, Graph, NodeId, Value};
 
 use super::emissions;
-use super::taken_back::{Before, Done, Ended};
+use super::taken_back::{Before, Done, Ended, Ran};
 use super::{Entry, FrameState, Replay, State};
 use crate::accelerator;
 use crate::check::Resolved;
@@ -85,12 +85,11 @@ impl Entry {
             Some(run) => run,
             None => Run::Program(self.program(py)?),
         };
-        let outputs = self.run(py, run, &inputs, done)?;
-        let outputs = done.outputs.insert(outputs);
-        let (left, written) = (done.left, &mut done.written);
-        let replay = self.rebuild(py, resolved, outputs, left, staged, written, Pass::First)?;
+        let ran = self.run(py, run, &inputs, done)?;
+        let ran = done.outputs.insert(ran);
+        let replay = self.rebuild(py, resolved, ran, staged, &mut done.written, Pass::First)?;
         self.is_proven.store(true, Relaxed);
-        match left {
+        match ran.left {
             Some(_) => _ = self.leaves.fetch_add(1, Relaxed),
             None if self.traced.exits.is_empty() => {}
             None => self.leaves.store(0, Relaxed),
@@ -135,14 +134,14 @@ impl Entry {
         &self,
         py: Python<'py>,
         resolved: &Resolved<'py>,
-        outputs: &replay::Outputs<'py>,
-        left: Option<u32>,
+        ran: &Ran<'py>,
         staged: &mut Vec<Staged>,
         written: &mut effects::Written<'py>,
         pass: Pass,
     ) -> Result<Replay<'py>, Ended<'py>> {
         pass.at(Stage::Build)?;
-        let leaving = self.traced.leaving(left);
+        let Ran { outputs, left } = ran;
+        let leaving = self.traced.leaving(*left);
         let rebuilt = self.outside(resolved);
         let values = Values { outputs, sources: &rebuilt, objects: &self.traced.objects };
         let stored = leaving.effects.iter().filter_map(|store| store.value);
@@ -170,7 +169,7 @@ impl Entry {
             let roots: SmallVec<[_; 8]> = leaving.ending.roots().collect();
             made.extend(rebuild.all(&roots)?);
         }
-        Ok(end(leaving.ending, left, made.into_iter().skip(before)))
+        Ok(end(leaving.ending, *left, made.into_iter().skip(before)))
     }
 
     /// The sizes among the graph's inputs, with their positions.
@@ -194,7 +193,7 @@ impl Entry {
         run: Run<'e, '_>,
         inputs: &[Borrowed<'_, 'py>],
         done: &mut Done<'e, 'py>,
-    ) -> Result<replay::Outputs<'py>, Ended<'py>> {
+    ) -> Result<Ran<'py>, Ended<'py>> {
         let traced = &self.traced;
         let saved = match traced.generators.as_slice() {
             [] => Vec::new(),
@@ -252,7 +251,8 @@ impl Entry {
                 Ok(returned) => {
                     let outputs = outputs_of(&returned, &traced.graph).map_err(Replay::Failed)?;
                     let refused = || Replay::Failed(refusal(backend, &traced.graph, &returned));
-                    outputs.ok_or_else(|| refused().into())
+                    let outputs = outputs.ok_or_else(refused)?;
+                    Ok(Ran { outputs, left: None })
                 }
                 Err(error) => Err(self.raised(py, None, error, inputs, done)),
             },
@@ -265,13 +265,13 @@ impl Entry {
         py: Python<'py>,
         inputs: &[Borrowed<'_, 'py>],
         done: &mut Done<'_, 'py>,
-    ) -> Result<replay::Outputs<'py>, Ended<'py>> {
+    ) -> Result<Ran<'py>, Ended<'py>> {
         loop {
             let running = done.running.as_mut().expect("a run has begun");
             let failure = match running.go_on(py, inputs) {
                 Ok(outputs) => {
                     done.running = None;
-                    return Ok(outputs);
+                    return Ok(Ran { outputs, left: None });
                 }
                 Err(Early::Asked) => match self.interrupted(py, done) {
                     Some(ended) => return Err(ended),
@@ -279,8 +279,7 @@ impl Entry {
                 },
                 Err(Early::Left(exit, outputs)) => {
                     done.running = None;
-                    done.left = Some(exit);
-                    return Ok(outputs);
+                    return Ok(Ran { outputs, left: Some(exit) });
                 }
                 Err(Early::Failed(failure)) => failure,
             };

@@ -64,16 +64,22 @@ pub(super) struct Done<'e, 'py> {
     pub(super) running: Option<Running<'e, 'py>>,
     /// The node at which Stator failed while the graph ran.
     pub(super) failed: Option<NodeId>,
-    /// The exit by which the run has left, if it did.
-    pub(super) left: Option<u32>,
-    /// What the graph gave.
-    pub(super) outputs: Option<Outputs<'py>>,
+    /// How the graph has run.
+    pub(super) outputs: Option<Ran<'py>>,
     /// What was written to objects.
     pub(super) written: effects::Written<'py>,
     /// Signals wait.
     pub(super) deferred: Option<Deferred<'py>>,
     /// What is known if it was asked to stop.
     pub(super) answer: Answer,
+}
+
+/// A run that has ended.
+pub(super) struct Ran<'py> {
+    /// What the graph gave, there where it was left.
+    pub(super) outputs: Outputs<'py>,
+    /// By which exit; `None`: at its end.
+    pub(super) left: Option<u32>,
 }
 
 /// The state before a graph ran.
@@ -209,12 +215,12 @@ impl Entry {
             running.set_pass(pass);
             running.ask(None);
             let sizes = done.sizes.clone();
-            let outputs = self.go_on(py, &self.graph_inputs(resolved, &sizes), done)?;
-            done.outputs = Some(outputs);
+            let ran = self.go_on(py, &self.graph_inputs(resolved, &sizes), done)?;
+            done.outputs = Some(ran);
         }
-        let Some(outputs) = &done.outputs else {
+        let Some(ran) = &done.outputs else {
             return Err(Fault::new("the graph's outputs are lost").into());
         };
-        self.rebuild(py, resolved, outputs, done.left, staged, &mut done.written, pass)
+        self.rebuild(py, resolved, ran, staged, &mut done.written, pass)
     }
 }

@@ -236,6 +236,9 @@ pub struct RecordedArgs {
     names: SmallVec<[TextId; 4]>,
 }
 
+/// `c10::ScalarType` of truth values.
+const BOOL: i32 = 11;
+
 impl Recorder {
     /// Executes a tensor operation with recording off and appends its node.
     pub(in crate::recorder) fn operation<'py>(
@@ -341,6 +344,13 @@ impl Recorder {
                 .read_number(frame, &operation.name, *tensor, || ops::call(callable, args, None))
         {
             return number;
+        }
+        if &*operation.name == "item"
+            && let ([tensor], None) = (args, names)
+            && info(*tensor).is_some_and(|info| info.dtype == BOOL)
+            && let Some(truth) = self.decided_truth(frame, *tensor)
+        {
+            return truth.map(|truth| PyBool::new(frame.py(), truth).to_owned().into_any());
         }
         let mut tensors = Use::Data;
         if let Some(detail) = self.depends_on_data(operation, args, names).or_else(|| {
