@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import logging
+import math
 import threading
 import traceback
 import types
@@ -499,7 +500,18 @@ def numbers_that_raise() -> Body:
     return step
 
 
-@program
+@whole
+def numbers_asked_by_math() -> Body:
+    def step(x: Tensor, log: list[Any]) -> tuple[Any, ...]:
+        total = (x[0] / x[1]).item()
+        if math.isnan(total) or not math.isfinite(1 / (x[0].abs() + 1).item()):
+            log.append("stop")
+        return math.isinf(total), x * 2
+
+    return step
+
+
+@whole
 def numbers_of_bools() -> Body:
     def step(x: Tensor, log: list[Any]) -> tuple[Any, ...]:
         flag = (x.sum() > 0).item()

@@ -73,6 +73,9 @@ impl Recorder {
             (Numeric::OfFloats(answer), Number::Integer(_) | Number::Read(false)) => {
                 return Some(Ok(boolean(frame.py(), answer)));
             }
+            (Numeric::OfFloats(_), Number::Read(true)) if args.len() == 1 => {
+                return self.read_answer(frame, callable, args[0], &terms);
+            }
             (Numeric::Power, _) => {
                 let operands = args.try_into().ok()?;
                 return self.symbolic_binary(frame, BinaryOp::Power, Operator::Pow, operands);

@@ -183,6 +183,28 @@ impl Recorder {
         }
     }
 
+    /// What a function says of a number that was read (`math.isnan`): a decision. `None`: it can't be one.
+    pub(super) fn read_answer<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        number: Borrowed<'_, 'py>,
+        terms: &[Term],
+    ) -> Option<Result<Object<'py>>> {
+        let asked = |state: &mut State| {
+            let stack = state.place(frame);
+            let text = format!("math.{}", heap::callable_name(callable));
+            let name = state.graph.intern(&text);
+            let object = state.graph_object(callable, || text);
+            let args = state.term_args(terms);
+            Ok(Arg::Node(state.graph.call(Target::Function { name, object }, &args, stack)))
+        };
+        let native =
+            || ops::call(callable, &[number], None).map(|it| it.is_truthy().unwrap_or(false));
+        let answer = self.decided(frame, Asks::Program, asked, native)?;
+        Some(answer.map(|it| pyo3::types::PyBool::new(frame.py(), it).to_owned().into_any()))
+    }
+
     /// The truth value of a number that was read: a decision.
     pub(super) fn read_truth(
         &self,
