@@ -261,6 +261,7 @@ pub const PYTHON: &[Row] = &[
     ),
     row("types:MappingProxyType", "keys values items copy", Transparent, MOVES),
     row("types", "MethodType SimpleNamespace MappingProxyType GenericAlias", Constructor, NONE),
+    row("types:FunctionType", "__get__", Constructor, MOVES),
     row("itertools", "chain islice", Transparent, MOVES.and(ITERATES)),
     row("itertools", "repeat", Transparent, MOVES),
     row("itertools", "groupby", Transparent, SEARCHES),

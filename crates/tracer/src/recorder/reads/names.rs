@@ -172,8 +172,8 @@ impl State {
         frame: &Frame<'_>,
     ) -> std::result::Result<(), Stop> {
         // The body of a class: the class is another one in each call, and so is what guards say of it.
-        let waits = frame.stack().last().copied().flatten();
-        let is_body = waits.is_some_and(|it| {
+        let mut waits = frame.stack().iter().rev().take(2).copied().flatten();
+        let is_body = waits.any(|it| {
             it.is_exact_instance_of::<PyCFunction>() && heap::name_of(it) == "__build_class__"
         });
         match self.source(frame.function()) {
