@@ -384,6 +384,11 @@ def logarithms(x, n):
     return x * math.log(n) + math.log2(n + 1) + math.log10(n) * math.exp(1 / n)
 
 
+@program(lambda n: (ones(3), n))
+def waves(x, n):
+    return x * math.cos(math.pi * n / 50) + math.sin(n) - math.tanh(n / 7)
+
+
 @program(lambda n: (ones(3), abs(n) + 2))
 def logarithm_in_a_condition(x, n):
     return x + math.ceil(math.log2(n)) if math.log(n) < 100 else x

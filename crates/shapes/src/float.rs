@@ -30,6 +30,9 @@ pub enum FloatUnary {
     Log2,
     Log10,
     Exp,
+    Sin,
+    Cos,
+    Tanh,
 }
 
 /// How a float becomes an integer.
@@ -109,6 +112,10 @@ impl FloatUnary {
                 }
                 power
             }
+            FloatUnary::Sin | FloatUnary::Cos if a.is_infinite() => return Err(Error::Undefined),
+            FloatUnary::Sin => a.sin(),
+            FloatUnary::Cos => a.cos(),
+            FloatUnary::Tanh => a.tanh(),
             _ if a <= 0.0 => return Err(Error::Undefined),
             FloatUnary::Log => a.ln(),
             FloatUnary::Log2 => a.log2(),
@@ -186,7 +193,7 @@ impl Context {
         let undefined = match op {
             FloatUnary::Sqrt => Some(crate::Cmp::Lt),
             FloatUnary::Log | FloatUnary::Log2 | FloatUnary::Log10 => Some(crate::Cmp::Le),
-            FloatUnary::Neg | FloatUnary::Abs | FloatUnary::Exp => None,
+            _ => None,
         };
         if let Some(below) = undefined {
             let zero = self.float_constant(0.0);

@@ -258,6 +258,12 @@ impl Printer<'_> {
                     FloatUnary::Log10 => "log10(",
                     FloatUnary::Exp if python => "math.exp(",
                     FloatUnary::Exp => "exp(",
+                    FloatUnary::Sin if python => "math.sin(",
+                    FloatUnary::Sin => "sin(",
+                    FloatUnary::Cos if python => "math.cos(",
+                    FloatUnary::Cos => "cos(",
+                    FloatUnary::Tanh if python => "math.tanh(",
+                    FloatUnary::Tanh => "tanh(",
                     _ if python => "math.sqrt(",
                     _ => "sqrt(",
                 });

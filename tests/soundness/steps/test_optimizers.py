@@ -9,6 +9,7 @@ import pytest
 import torch
 from differential.support import api
 from torch import Tensor, nn, optim
+from torch.optim import lr_scheduler as schedules
 
 OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
     "SGD": lambda them: optim.SGD(them, lr=0.1),
@@ -110,6 +111,49 @@ def test_warm_steps_are_one_trace(name: str) -> None:
         compiled()
     assert (api.traces(compiled), api.breaks(compiled)) == (1, 0), api.reason(compiled)
     assert api.hits(compiled) == 3
+
+
+SCHEDULERS: dict[str, Callable[[Any], Any]] = {
+    "StepLR": lambda it: schedules.StepLR(it, 7),
+    "LinearLR": lambda it: schedules.LinearLR(it, total_iters=50),
+    "ExponentialLR": lambda it: schedules.ExponentialLR(it, 0.97),
+    "CosineAnnealingLR": lambda it: schedules.CosineAnnealingLR(it, 50),
+    "OneCycleLR": lambda it: schedules.OneCycleLR(it, 0.1, total_steps=60),
+    "LambdaLR": lambda it: schedules.LambdaLR(it, lambda step: 0.95**step),
+}
+
+
+def schedule(make: Callable[[Any], Any], wrap: Callable[[Any], Any]) -> tuple[Any, ...]:
+    torch.manual_seed(0)
+    net = nn.Linear(3, 3)
+    optimizer = optim.AdamW(net.parameters(), lr=0.01)
+    scheduler = make(optimizer)
+    losses: list[float] = []
+
+    def step(x: Tensor) -> tuple[Any, ...]:
+        optimizer.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+        scheduler.step()
+        losses.append(loss.item())
+        return loss.item(), norm.item(), scheduler.get_last_lr()
+
+    called = wrap(step)
+    generator = torch.Generator().manual_seed(0)
+    results = [called(torch.randn(4, 3, generator=generator)) for _ in range(30)]
+    return (results, losses, [it.tolist() for it in net.parameters()]), called
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_rates_that_change_each_step_make_no_trace_each(name: str) -> None:
+    """With gradients clipped and a loss that is noted, as training loops have it."""
+    expected, _ = schedule(SCHEDULERS[name], lambda step: step)
+    found, compiled = schedule(SCHEDULERS[name], lambda it: api.compile(it, backend="eager"))
+    assert expected == found
+    if not api.PLAIN:
+        assert api.hits(compiled) >= 22, api.reason(compiled)  # type: ignore[operator]
 
 
 def test_other_ways_are_recorded_anew() -> None:

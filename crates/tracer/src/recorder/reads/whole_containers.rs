@@ -47,12 +47,13 @@ impl State {
                     .iter()
                     .try_for_each(|(_, value)| self.adopt_whole(value.as_borrowed(), hands_on))
             }
-            Kind::List => heap::list_items(object)
-                .iter()
-                .try_for_each(|item| self.adopt_whole(item.as_borrowed(), hands_on)),
-            Kind::Tuple => heap::tuple_items(object)
-                .iter()
-                .try_for_each(|item| self.adopt_whole(item.as_borrowed(), hands_on)),
+            Kind::List | Kind::Tuple => heap::sequence_items(object).iter().try_for_each(|item| {
+                // Who gets a dictionary out of it reads what it reads, slot by slot.
+                let is_passed = hands_on
+                    && self.source(item.as_borrowed()).is_some()
+                    && self.kind(item.as_borrowed()) == Kind::Dict;
+                if is_passed { Ok(()) } else { self.adopt_whole(item.as_borrowed(), hands_on) }
+            }),
             // What one refers to is guarded when it is called.
             Kind::Object if hands_on && heap::is_weak_reference(object) => Ok(()),
             Kind::Object => self.refuse_native_state(object),
