@@ -97,4 +97,6 @@ pub fn is_plain_manager(manager: &Bound<'_, PyAny>) -> bool {
     name.starts_with("torch.autograd.grad_mode.")
         || name.starts_with("torch.amp.autocast_mode.")
         || name == "torch.autograd.profiler.record_function"
+        // A scheduler's own mark, which is what it was again when the block is left.
+        || name == "torch.optim.lr_scheduler._enable_get_lr_call"
 }
