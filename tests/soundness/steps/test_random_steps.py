@@ -52,9 +52,21 @@ STATEMENTS = (
     "loss.backward(create_graph=True)",
     "loss = loss if loss > 0.5 else loss * 2",
     "x = x.requires_grad_()",
+    "told.append(loss.item())",
+    "loss = loss * 0.5 if loss.item() > 0.25 else loss",
+    "told.append(sum(p.grad.norm().item() for p in net.parameters() if p.grad is not None))",
+    "if not torch.isfinite(loss): raise ArithmeticError(str(loss.detach()))",
 )
 
 USUAL = (0, 3, 6, 11)
+
+OPTIMIZERS = (
+    lambda them: torch.optim.SGD(them, lr=0.1),
+    lambda them: torch.optim.SGD(them, lr=0.1, momentum=0.9),
+    lambda them: torch.optim.Adam(them, lr=0.1),
+    lambda them: torch.optim.AdamW(them, lr=0.1, foreach=True),
+    lambda them: torch.optim.RMSprop(them, lr=0.01),
+)
 
 
 def log_hook(log: list[Any]) -> Callable[[Any], Any]:
@@ -108,7 +120,7 @@ def play(seed: int, wrap: Callable[[Any], Any]) -> list[Any]:
             "kept": [torch.zeros(3)],
             "given": torch.ones(3),
         },
-        "opt": torch.optim.SGD([*net.parameters(), w], lr=0.1, momentum=choose.choice([0, 0.9])),
+        "opt": choose.choice(OPTIMIZERS)([*net.parameters(), w]),
     }
     exec(source(seed), names)
     step = wrap(names["step"])
