@@ -500,6 +500,17 @@ def numbers_that_raise() -> Body:
     return step
 
 
+@program
+def numbers_asked_by_c_code() -> Body:
+    def step(x: Tensor, log: list[Any]) -> tuple[Any, ...]:
+        parts = x.unbind()
+        log.extend(map(float, parts))
+        largest = max(parts, key=float), min(parts, key=lambda part: part.item())
+        return largest, sorted(parts, key=float), [*map(torch.Tensor.item, parts)], sum(parts, 0.5)
+
+    return step
+
+
 @whole
 def numbers_asked_by_math() -> Body:
     def step(x: Tensor, log: list[Any]) -> tuple[Any, ...]:

@@ -456,6 +456,10 @@ impl<'py> Sites<'py> for Recorder {
             return self.tensor_parts(frame, operand).map(Some);
         }
         self.take_elements(frame, operand);
+        if kind == Kind::Iterator && self.state.borrow_mut().calls_on_tensors(operand, 0) {
+            let detail = format!("what a {} calls", heap::type_name(operand));
+            self.stop(frame, Reason::DataRead, detail);
+        }
         Ok(None)
     }
 

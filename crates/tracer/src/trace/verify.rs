@@ -65,13 +65,18 @@ impl Traced {
     }
 
     fn verify_leavings(&self) -> Check {
-        self.verify_leaving(self.leaving(None), self.graph.outputs().len())?;
+        let ids: Vec<RecipeId> = self.recipes.ids().collect();
+        self.verify_leaving(self.leaving(None), &ids, self.graph.outputs().len())?;
         let mut exits = 0;
         for (id, _) in self.graph.nodes() {
             let call = NodeCall::of(&self.graph, id);
             if let Some(call) = call.filter(|call| call.target == Target::Decide) {
                 inside("exit", exits, self.exits.len())?;
-                self.verify_leaving(self.leaving(Some(exits as u32)), call.args.len() - 2)?;
+                let leaving = self.leaving(Some(exits as u32));
+                let stored = leaving.effects.iter().filter_map(|store| store.value);
+                let roots: Vec<RecipeId> = leaving.ending.roots().chain(stored).collect();
+                let ids = leaving.recipes.below(&roots);
+                self.verify_leaving(leaving, &ids, call.args.len() - 2)?;
                 exits += 1;
             }
         }
@@ -79,14 +84,14 @@ impl Traced {
         if exits == count { Ok(()) } else { Err(format!("{count} exits of {exits} decisions")) }
     }
 
-    fn verify_leaving(&self, leaving: Leaving<'_>, outputs: usize) -> Check {
+    /// `ids`: the recipes that are its own.
+    fn verify_leaving(&self, leaving: Leaving<'_>, ids: &[RecipeId], outputs: usize) -> Check {
         let Leaving { recipes, ending, effects, emissions, .. } = leaving;
         let known = |id: RecipeId| inside("recipe", id.index(), recipes.len());
         let stored = effects.iter().filter_map(|store| store.value);
-        let roots: Vec<RecipeId> = ending.roots().chain(stored).collect();
-        roots.iter().try_for_each(|root| known(*root))?;
-        for id in recipes.below(&roots) {
-            let recipe = recipes.get(id);
+        ending.roots().chain(stored).try_for_each(known)?;
+        for id in ids {
+            let recipe = recipes.get(*id);
             match recipe {
                 Recipe::Output(output) => inside("output", *output as usize, outputs)?,
                 Recipe::Source(source) => {

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{Result, ops};
+use stator_cpython::{Result, ops, reduced};
 use stator_evaluator::Role;
 use stator_graph::{Operator, Target};
 
@@ -497,12 +497,52 @@ impl Recorder {
     }
 }
 
+/// How deep iterators over iterators are looked into.
+const MAX_NESTING: usize = 16;
+
 /// Whether a tensor has no dimension to take apart.
 pub(in crate::recorder) fn is_scalar(tensor: Borrowed<'_, '_>) -> bool {
     stator_cpython::heap::tensor::info(tensor).is_some_and(|info| info.sizes.is_empty())
 }
 
 impl State {
+    /// Whether an iterator that is about to be read whole calls C code on tensors (`[*map(float, tensors)]`), whose
+    /// data that may read. Where items are asked for one by one, or by C functions, such calls are heard.
+    pub fn calls_on_tensors(&mut self, iterator: Borrowed<'_, '_>, depth: usize) -> bool {
+        const LAZY: [&str; 4] = ["map", "filter", "zip", "enumerate"];
+        let name = heap::type_name(iterator);
+        if depth > MAX_NESTING || !LAZY.contains(&name.as_str()) {
+            return false;
+        }
+        let Some(args) = reduced::of_iterator(iterator).ok().and_then(|all| all.get_item(1).ok())
+        else {
+            return true;
+        };
+        let args = heap::tuple_items(args.as_borrowed());
+        let (called, sources) = match &*name {
+            "map" | "filter" => args.split_at(1.min(args.len())),
+            _ => args.split_at(0),
+        };
+        let calls_c = called.first().is_some_and(|it| {
+            !matches!(self.kind(it.as_borrowed()), Kind::Function | Kind::Method)
+        });
+        sources.iter().any(|source| {
+            let source = source.as_borrowed();
+            self.calls_on_tensors(source, depth + 1) || (calls_c && self.yields_tensors(source))
+        })
+    }
+
+    /// Whether a plain iterator goes over a container that holds tensors; of others that isn't known.
+    fn yields_tensors(&mut self, iterator: Borrowed<'_, '_>) -> bool {
+        let parts = reduced::of_iterator(iterator).ok();
+        let args = parts.and_then(|all| all.get_item(1).ok());
+        args.is_none_or(|args| {
+            heap::tuple_items(args.as_borrowed())
+                .iter()
+                .any(|part| holds_tensor(self, part.as_borrowed()))
+        })
+    }
+
     /// Fails for a set whose order C code is about to read: objects hashed by their addresses come
     /// in another order from run to run.
     pub fn check_order(
