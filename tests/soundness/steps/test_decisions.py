@@ -17,6 +17,8 @@ import torch
 from differential.support import api
 from torch import Tensor, nn
 
+import stator
+
 from .test_backward import same
 
 # What a program is: a function of a tensor and a list that it may write to.
@@ -644,3 +646,29 @@ def test_threads_leave_by_their_own_exits() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_fullgraph_takes_both_ways() -> None:
+    def step(x: Tensor) -> Tensor:
+        total = x.sum().item()
+        if x.sum() > 0:
+            return x * total
+        return x - total
+
+    compiled = api.compile(step, backend="eager", fullgraph=True)
+    for x in inputs():
+        assert same(step(x), compiled(x))
+
+
+@pytest.mark.skipif(api.PLAIN, reason="nothing is refused in plain mode")
+def test_a_break_behind_an_exit_is_an_error_under_fullgraph() -> None:
+    def step(x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            return x * 2
+        return x * x.sum().tolist()
+
+    compiled = api.compile(step, backend="eager", fullgraph=True)
+    assert same(compiled(torch.ones(2)), torch.ones(2) * 2)
+    with pytest.raises(stator.GraphBreakError):
+        compiled(-torch.ones(2))
+    assert same(compiled(torch.ones(2)), torch.ones(2) * 2)
