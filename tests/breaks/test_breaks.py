@@ -83,14 +83,11 @@ def disabled(x: Tensor) -> Tensor:
 BREAKING: dict[str, Callable[[Tensor], Any]] = {
     "print": lambda x: (print("Hi"), x + 1)[1],
     "opaque call": lambda x: (x + 1) * (sys.getsizeof("text") > 0),
-    "tolist": lambda x: (x + 1) * len((x * 2).tolist()),
     "numpy": lambda x: (x + 1) * float((x * 2).numpy().sum()),
-    "int": lambda x: (x + 1) * int(x.sum()),
     "text": lambda x: (f"{x + 1}", x * 2),
     "nonzero": lambda x: x.nonzero() + 1,
     "mask": lambda x: x[x > 2] * 2,
     "unique": lambda x: (x * 2).unique() + 1,
-    "equal": lambda x: x * torch.equal(x, x + 0),
     "save": saves,
     "breakpoint": asks,
     "marked": lambda x: (stator.graph_break(), x + 1)[1],
@@ -110,6 +107,9 @@ CARRIED_ON: dict[str, Callable[[Tensor], Any]] = {
     "item": lambda x: (x * 2) * x.sum().item(),
     "float": lambda x: (x + 1) * float(x.sum()),
     "bool": lambda x: x + bool(x[0]),
+    "equal": lambda x: x * torch.equal(x, x + 0),
+    "int": lambda x: (x + 1) * int(x.sum()),
+    "tolist": lambda x: (x + 1) * len((x * 2).tolist()),
 }
 
 

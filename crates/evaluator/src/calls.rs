@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use stator_cpython::frame::Running;
 use stator_cpython::ops;
 
+use super::iteration::is_lazy;
 use super::{Done, Evaluation, Sites};
 
 impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
@@ -32,7 +33,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
         if has_kwargs {
             self.sites.consumes(&self.frame, self.run.peek(1))?;
             let callable = self.run.peek(Running::callable_below(2));
-            match ops::to_kwargs_dict(callable, self.run.peek(1)) {
+            match self.read_whole(|| ops::to_kwargs_dict(callable, self.run.peek(1))) {
                 Ok(Some(dict)) => {
                     self.sites.creates(&self.frame, dict.as_borrowed());
                     drop(self.run.replace(1, dict));
@@ -47,10 +48,16 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
         let args_at = 1 + usize::from(has_kwargs);
         self.sites.consumes(&self.frame, self.run.peek(args_at))?;
         let callable = Running::callable_below(args_at);
-        let tuple = ops::to_args_tuple(self.run.peek(callable), self.run.peek(args_at))?;
+        let (called, args) = (self.run.peek(callable), self.run.peek(args_at));
+        let before = ops::executed();
+        let convert = || ops::to_args_tuple(called, args);
+        let tuple =
+            if is_lazy(args) { self.sites.calls_back(&self.frame, convert)? } else { convert()? };
         if let Some(tuple) = tuple {
             self.sites.creates(&self.frame, tuple.as_borrowed());
             drop(self.run.replace(args_at, tuple));
+            // It's a call of what is on the stack from here on, and none has begun.
+            ops::uncount_since(before);
         }
         let (callable, args) = (self.run.peek(callable), self.run.peek(args_at));
         let kwargs = has_kwargs.then(|| self.run.peek(1));

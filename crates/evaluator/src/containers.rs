@@ -93,7 +93,8 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     pub(super) fn list_extend(&mut self, depth: usize) -> Done {
         self.sites.grows(&self.frame, self.run.peek(depth + 1));
         self.consume()?;
-        let result = ops::list_extend(self.run.peek(depth + 1), self.run.peek(1));
+        let extend = || ops::list_extend(self.run.peek(depth + 1), self.run.peek(1));
+        let result = self.read_whole(extend);
         self.finish_extending(1, depth, result)
     }
 
@@ -110,7 +111,8 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
         self.sites.grows(&self.frame, self.run.peek(depth + 1));
         self.consume()?;
         self.sites.takes_keys(&self.frame, self.run.peek_many(1));
-        let result = ops::set_update(self.run.peek(depth + 1), self.run.peek(1));
+        let extend = || ops::set_update(self.run.peek(depth + 1), self.run.peek(1));
+        let result = self.read_whole(extend);
         self.sites.hashes(&self.frame, self.run.peek(depth + 1));
         self.finish_extending(1, depth, result)
     }
@@ -128,7 +130,8 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     pub(super) fn dict_update(&mut self, depth: usize) -> Done {
         self.sites.grows(&self.frame, self.run.peek(depth + 1));
         self.consume()?;
-        let result = ops::dict_update(self.run.peek(depth + 1), self.run.peek(1));
+        let extend = || ops::dict_update(self.run.peek(depth + 1), self.run.peek(1));
+        let result = self.read_whole(extend);
         self.sites.hashes(&self.frame, self.run.peek(depth + 1));
         self.finish_extending(1, depth, result)
     }
@@ -138,7 +141,8 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
         self.sites.grows(&self.frame, self.run.peek(depth + 1));
         self.consume()?;
         let callable = self.run.peek(Running::callable_below(depth + 2));
-        let result = ops::merge_kwargs(callable, self.run.peek(depth + 1), self.run.peek(1));
+        let extend = || ops::merge_kwargs(callable, self.run.peek(depth + 1), self.run.peek(1));
+        let result = self.read_whole(extend);
         self.finish_extending(1, depth, result)
     }
 }

@@ -28,7 +28,8 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
 
     pub(super) fn match_keys(&mut self) -> Done {
         self.sites.consumes(&self.frame, self.run.peek(2))?;
-        let values = ops::match_keys(self.run.peek(2), self.run.peek(1))?;
+        let (subject, keys) = (self.run.peek(2), self.run.peek(1));
+        let values = self.sites.calls_back(&self.frame, || ops::match_keys(subject, keys))?;
         if let Some(values) = &values {
             self.sites.creates(&self.frame, values.as_borrowed());
         }

@@ -368,6 +368,11 @@ pub trait Sites<'py>: Sized {
     ) -> Result<Option<Object<'py>>> {
         Ok(None)
     }
+    /// Runs the C code for which [`Sites::consumes`] was called, if the operand computes what it gives (`map`, an
+    /// object with an `__iter__`): it calls other C code, of which no site hears.
+    fn calls_back<T>(&self, frame: &Frame<'py>, run: impl FnOnce() -> Result<T>) -> Result<T> {
+        run()
+    }
     /// `MATCH_SEQUENCE`, `MATCH_MAPPING` and `GET_LEN`: a pattern asks what a subject is, which stays where it is.
     fn matches(&self, frame: &Frame<'py>, subject: Borrowed<'_, 'py>) {}
     /// The evaluator made a new mutable or composite object (`BUILD_*`, `MAKE_FUNCTION`, `MAKE_CELL`,

@@ -52,6 +52,8 @@ pub enum Determined {
     Unusual,
     /// Never: its result is data, or it does what a graph can't say.
     ReadsData,
+    /// Never: its result is `True` or `False`, and data says which.
+    Answer,
     /// Unless there is a tensor among the arguments from this one on (sizes given as tensors).
     UnlessTensorBeyond(usize),
     /// As [`Determined::UnlessTensorBeyond`] the first; but tensors may be numbers that the result is filled with,

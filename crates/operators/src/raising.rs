@@ -59,12 +59,13 @@ const MADE: &str = "arange block_diag cat concat concatenate column_stack dstack
 const RANDOM: &str = "rand_like randint randint_like randn randn_like randperm uniform random exponential \
     geometric cauchy log_normal";
 
-/// State that is switched, what is put in place of a tensor's data or gradient, what computes gradients, and the number
-/// in a tensor.
+/// State that is switched, what is put in place of a tensor's data or gradient, what computes gradients, the number in a
+/// tensor, and answers.
 const SWITCHES: &str = "set_grad_enabled set_autocast_enabled set_autocast_dtype set_autocast_cpu_dtype \
     set_autocast_cpu_enabled set_autocast_gpu_dtype set_autocast_cache_enabled autocast_increment_nesting \
     autocast_decrement_nesting clear_autocast_cache enter_inference_mode exit_inference_mode set delete \
-    backward grad record_function_enter record_function_exit item";
+    backward grad record_function_enter record_function_exit item \
+    allclose contains equal is_nonzero";
 
 /// They raise if an index is out of range.
 const INDEXED: &str = "getitem setitem embedding gather scatter scatter_add scatter_reduce index_select index_add index_copy \

@@ -9,8 +9,8 @@ use crate::class::{Class, Determined};
 use crate::fills::Filled;
 use crate::row::{self, Row, Traits};
 use Determined::{
-    Always, AtLeast, Counts, EagerOnly, IfGiven, Indexing, Never, ReadsData, UnlessTensorBeyond,
-    Unusual,
+    Always, Answer, AtLeast, Counts, EagerOnly, IfGiven, Indexing, Never, ReadsData,
+    UnlessTensorBeyond, Unusual,
 };
 
 const fn row(
@@ -42,16 +42,16 @@ pub const OPERATIONS: &[Row] = &[
         "",
         ReadsData,
         NONE,
-        "__array__ __array_wrap__ __bool__ __complex__ __contains__ __deepcopy__ __dlpack__ \
+        "__array__ __array_wrap__ __bool__ __complex__ __deepcopy__ __dlpack__ \
          __float__ __format__ __index__ __int__ __len__ __long__ __nonzero__ __reduce_ex__ __repr__ \
          __reversed__ __setstate__ __torch_dispatch__ _assert_async _make_subclass _typed_storage \
-         align_to allclose apply_ as_subclass corrcoef cov data_ptr eig equal has_names \
-         is_nonzero is_pinned is_same_size is_set_to is_shared item map2_ map_ module_load \
+         align_to apply_ as_subclass corrcoef cov data_ptr eig has_names is_pinned is_same_size is_set_to is_shared item map2_ map_ module_load \
          nanquantile new numpy pin_memory quantile record_stream refine_names register_hook \
          register_post_accumulate_grad_hook reinforce rename rename_ resize resize_ resize_as \
          resize_as_ retain_grad set_ share_memory_ sparse_resize_ sparse_resize_and_clear_ storage \
          storage_offset tolist untyped_storage",
     ),
+    row("", Answer, NONE, "__contains__ allclose equal is_nonzero"),
     // With a condition alone it is `nonzero`.
     row("", AtLeast(2), NONE, "where"),
     // Otherwise data says how large the result is.

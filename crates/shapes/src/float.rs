@@ -116,7 +116,9 @@ impl FloatUnary {
             FloatUnary::Sin => a.sin(),
             FloatUnary::Cos => a.cos(),
             FloatUnary::Tanh => a.tanh(),
-            _ if a <= 0.0 => return Err(Error::Undefined),
+            FloatUnary::Log | FloatUnary::Log2 | FloatUnary::Log10 if a <= 0.0 => {
+                return Err(Error::Undefined);
+            }
             FloatUnary::Log => a.ln(),
             FloatUnary::Log2 => a.log2(),
             FloatUnary::Log10 => a.log10(),
@@ -193,7 +195,13 @@ impl Context {
         let undefined = match op {
             FloatUnary::Sqrt => Some(crate::Cmp::Lt),
             FloatUnary::Log | FloatUnary::Log2 | FloatUnary::Log10 => Some(crate::Cmp::Le),
-            _ => None,
+            // Where a sine or an exponential is an error, programs give up.
+            FloatUnary::Neg
+            | FloatUnary::Abs
+            | FloatUnary::Exp
+            | FloatUnary::Sin
+            | FloatUnary::Cos
+            | FloatUnary::Tanh => None,
         };
         if let Some(below) = undefined {
             let zero = self.float_constant(0.0);

@@ -247,26 +247,23 @@ impl Printer<'_> {
                 printer.float(a, Level::Power);
             }),
             FloatNode::Unary(op, a) => {
+                if python && op != FloatUnary::Abs {
+                    self.text("math.");
+                }
                 self.text(match op {
-                    FloatUnary::Abs if python => "abs(",
-                    FloatUnary::Abs => "Abs(",
-                    FloatUnary::Log if python => "math.log(",
-                    FloatUnary::Log => "log(",
-                    FloatUnary::Log2 if python => "math.log2(",
-                    FloatUnary::Log2 => "log2(",
-                    FloatUnary::Log10 if python => "math.log10(",
-                    FloatUnary::Log10 => "log10(",
-                    FloatUnary::Exp if python => "math.exp(",
-                    FloatUnary::Exp => "exp(",
-                    FloatUnary::Sin if python => "math.sin(",
-                    FloatUnary::Sin => "sin(",
-                    FloatUnary::Cos if python => "math.cos(",
-                    FloatUnary::Cos => "cos(",
-                    FloatUnary::Tanh if python => "math.tanh(",
-                    FloatUnary::Tanh => "tanh(",
-                    _ if python => "math.sqrt(",
-                    _ => "sqrt(",
+                    FloatUnary::Neg => "neg",
+                    FloatUnary::Abs if python => "abs",
+                    FloatUnary::Abs => "Abs",
+                    FloatUnary::Log => "log",
+                    FloatUnary::Log2 => "log2",
+                    FloatUnary::Log10 => "log10",
+                    FloatUnary::Exp => "exp",
+                    FloatUnary::Sin => "sin",
+                    FloatUnary::Cos => "cos",
+                    FloatUnary::Tanh => "tanh",
+                    FloatUnary::Sqrt => "sqrt",
                 });
+                self.text("(");
                 self.float(a, Level::Logic);
                 self.text(")");
             }

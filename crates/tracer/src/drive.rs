@@ -465,13 +465,9 @@ impl Driver {
             }
             replayed => replayed,
         };
-        let mut left = None;
         let signal = match replayed {
             Replay::Done(value) => Signal::Returned(value.unbind()),
-            Replay::Broke(state) => {
-                left = state.left;
-                Signal::Broke(state)
-            }
+            Replay::Broke(state) => Signal::Broke(state),
             Replay::Mended(..) => unreachable!("a replay is mended once"),
             Replay::Blamed(error) | Replay::Failed(error) => Signal::Failed(error),
             Replay::Interrupted(error) => {
@@ -485,6 +481,10 @@ impl Driver {
                 *self.fault.borrow_mut() = Some(fault);
                 return Next::Left(natively(py, resumed));
             }
+        };
+        let left = match &signal {
+            Signal::Broke(state) => state.left,
+            _ => None,
         };
         // From here on it's known what comes next, whatever happens.
         *self.signal.borrow_mut() = Some(signal);

@@ -395,13 +395,13 @@ def tensor_in_list(x: Tensor) -> bool:
     return x[0, 0] in [x[0, 1], x[1, 0]]
 
 
-@case(lambda: (ints(1, high=6)[0], t(4)), expect="native")
+@case(lambda: (ints(1, high=6)[0], t(4)))
 def range_of_tensor(n: Tensor, x: Tensor) -> Tensor:
     for i in range(n):
         x = x + i
     return x
 
 
-@case(lambda: (ints(1, high=3)[0], [1, 2, 3]), expect="native")
+@case(lambda: (ints(1, high=3)[0], [1, 2, 3]))
 def list_index_by_tensor(n: Tensor, items: list[int]) -> Tensor:
     return n * items[n]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +13,8 @@ import torch
 from differential.support import api
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from .results import same
 
 # What a program is: a function, and the arguments of its calls. Each is made anew, so that the plain and the compiled one
 # begin with the same state.
@@ -494,24 +496,6 @@ def run(make: Callable[[], Program], wrap: Callable[[Any], Any]) -> tuple[list[A
             result = type(error).__name__, str(error)
         results.append((result, state_of(function)))
     return copy.deepcopy(results), called
-
-
-def same(left: Any, right: Any) -> bool:
-    if isinstance(left, Tensor) and isinstance(right, Tensor):
-        if left.is_sparse:
-            left, right = left.coalesce().to_dense(), right.coalesce().to_dense()
-        return left.requires_grad == right.requires_grad and torch.equal(left, right)
-    if isinstance(left, (list, tuple)) and type(left) is type(right):
-        return len(left) == len(right) and all(map(same, left, right))
-    return type(left) is type(right) and left == right
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 # What PyTorch makes of a graph computes gradients in a way of its own.

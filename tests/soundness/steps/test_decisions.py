@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 import stator
 
-from .test_backward import same
+from .results import same
 
 # What a program is: a function of a tensor and a list that it may write to.
 Body = Callable[[Tensor, list[Any]], Any]
@@ -557,6 +557,31 @@ def run(make: Callable[[], Body], how: Callable[[Body], Body]) -> tuple[list[Any
         except Exception as error:
             told.append((type(error), str(error), list(log)))
     return told, body
+
+
+@whole
+def answers() -> Body:
+    def step(x: Tensor, log: list[Any]) -> Any:
+        log.append((1.0 in x, True in x, x[0] in x, 2 not in x.long()))
+        found = torch.equal(x, x.abs()), torch.ops.aten.equal(x, x * 1.0), x[1].is_nonzero()
+        if torch.allclose(x, x.round(), rtol=0.0, atol=0.3):
+            return x + 1, found
+        return x - 1, found, torch.is_nonzero(x.sum())
+
+    return step
+
+
+@program
+def answers_that_raise() -> Body:
+    def step(x: Tensor, log: list[Any]) -> Any:
+        for ask in (x.is_nonzero, lambda: "a" in x, lambda: torch.allclose(x, x.double())):
+            try:
+                log.append(ask())
+            except RuntimeError as raised:
+                log.append(str(raised)[:20])
+        return x * 2
+
+    return step
 
 
 @pytest.mark.parametrize("backend", ["eager", "fx"])

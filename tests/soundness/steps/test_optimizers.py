@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -38,14 +38,6 @@ OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
 # Those of which a replay runs no part natively, from here on.
 STEADY = 40
 PARTLY = {"Adam-capturable"}
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def train(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import random
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from differential.support import api
-from torch import Tensor
+
+from .results import copied, same
 
 CONDITIONS = (
     "a.sum() > 0",
@@ -188,32 +189,6 @@ def lines_of(error: BaseException) -> list[tuple[str, int]]:
             found.append((code.co_name, entry.tb_lineno))
         entry = entry.tb_next
     return found
-
-
-def copied(result: Any) -> Any:
-    if isinstance(result, Tensor):
-        return result.detach().clone(), result.requires_grad
-    if isinstance(result, dict):
-        return {key: copied(value) for key, value in result.items()}
-    return [copied(it) for it in result] if isinstance(result, (list, tuple)) else result
-
-
-def same(left: Any, right: Any) -> bool:
-    if isinstance(left, Tensor) and isinstance(right, Tensor):
-        return left.dtype == right.dtype and torch.equal(left.nan_to_num(), right.nan_to_num())
-    if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
-        return len(left) == len(right) and all(map(same, left, right))
-    if isinstance(left, dict) and isinstance(right, dict):
-        return list(left) == list(right) and all(same(left[key], right[key]) for key in left)
-    return type(left) is type(right) and (left == right or left != left)
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 SEEDS = int(os.environ.get("STATOR_STEPS", "150"))

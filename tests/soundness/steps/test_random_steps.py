@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from differential.support import api
-from torch import Tensor, nn
+from torch import nn
+
+from .results import copied, same
 
 # What a step may do, in any order. Errors are compared, too.
 STATEMENTS = (
@@ -137,28 +139,6 @@ def play(seed: int, wrap: Callable[[Any], Any]) -> list[Any]:
         if call >= 4:
             CHANGES[choose.choice(list(CHANGES))](net, w, log)
     return results
-
-
-def copied(result: Any) -> Any:
-    if isinstance(result, Tensor):
-        return result.detach().clone(), result.requires_grad
-    return [copied(it) for it in result] if isinstance(result, (list, tuple)) else result
-
-
-def same(left: Any, right: Any) -> bool:
-    if isinstance(left, Tensor) and isinstance(right, Tensor):
-        return torch.equal(left.nan_to_num(), right.nan_to_num())
-    if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
-        return len(left) == len(right) and all(map(same, left, right))
-    return type(left) is type(right) and left == right
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("STATOR_STEPS", "120"))))

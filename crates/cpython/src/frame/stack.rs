@@ -6,12 +6,15 @@
 use std::ptr;
 
 use pyo3::ffi;
+use pyo3::prelude::*;
+use smallvec::SmallVec;
 
 use super::Running;
 use super::slot::Slot;
 use crate::ffi as shim;
 use crate::object::{Borrowed, Object, cloned, owned};
 use crate::opcode::NULL_IS_ABOVE;
+use crate::ops;
 use crate::raised::{Raised, Result};
 
 impl<'py> Running<'py> {
@@ -361,35 +364,44 @@ impl<'py> Running<'py> {
     /// Unpacks the top value into `before` values (the first on top) and, with `after`, a list of the
     /// rest and `after` more values.
     pub fn unpack(&mut self, before: usize, after: Option<usize>) -> Result<()> {
-        let sequence = self.pop();
-        if after.is_none() && self.unpack_exact(&sequence, before) {
+        if after.is_none() && self.unpack_exact(before) {
             return Ok(());
         }
+        ops::begin()?;
         let count = before + after.map_or(0, |after| after + 1);
         let after = after.map_or(-1, |after| after as i32);
-        // SAFETY: the compiler reserved `count` slots above; none of them counts as valid yet.
+        let sequence = self.peek(1);
+        // Not onto the stack: code that the sequence calls may ask what this frame holds.
+        let mut items: SmallVec<[*mut ffi::PyObject; 8]> =
+            SmallVec::from_elem(ptr::null_mut(), count);
+        // SAFETY: room for `count` references, of which all are filled, from the end on, or none.
         let filled = unsafe {
-            let top = self.sp.add(count);
-            shim::stator_unpack(sequence.as_ptr(), before as i32, after, Slot::pointers(top))
+            let top = items.as_mut_ptr().add(count);
+            shim::stator_unpack(sequence.as_ptr(), before as i32, after, top)
         };
+        let py = sequence.py();
+        drop(self.pop());
         if filled == 0 {
             return Err(Raised);
         }
-        // SAFETY: the slots were filled.
-        self.sp = unsafe { self.sp.add(count) };
+        for item in items {
+            // SAFETY: a new reference.
+            self.push(unsafe { Bound::from_owned_ptr(py, item) });
+        }
         self.publish();
         Ok(())
     }
 
     /// The quick way for tuples and lists of the right length.
     #[inline(always)]
-    fn unpack_exact(&mut self, sequence: &Object<'py>, count: usize) -> bool {
-        let pointer = sequence.as_ptr();
+    fn unpack_exact(&mut self, count: usize) -> bool {
+        let pointer = self.peek(1).as_ptr();
         // SAFETY: items of an exact tuple or list, within its length; no code runs in between.
         unsafe {
             if ffi::PyTuple_CheckExact(pointer) != 0
                 && ffi::PyTuple_GET_SIZE(pointer) as usize == count
             {
+                let _sequence = self.pop();
                 for index in (0..count).rev() {
                     let item = ffi::PyTuple_GET_ITEM(pointer, index as isize);
                     self.push_slot(Slot::refer(item));
@@ -397,6 +409,7 @@ impl<'py> Running<'py> {
             } else if ffi::PyList_CheckExact(pointer) != 0
                 && ffi::PyList_GET_SIZE(pointer) as usize == count
             {
+                let _sequence = self.pop();
                 for index in (0..count).rev() {
                     let item = ffi::PyList_GET_ITEM(pointer, index as isize);
                     self.push_slot(Slot::refer(item));

@@ -99,6 +99,7 @@ pub fn to_args_tuple<'py>(
         if shim::stator_check_args_iterable(callable.as_ptr(), args.as_ptr()) < 0 {
             return Err(Raised);
         }
+        super::begin()?;
         owned(args.py(), ffi::PySequence_Tuple(args.as_ptr())).map(Some)
     }
 }

@@ -11,7 +11,6 @@ use super::Compiled;
 use super::reports::graph_break_error;
 use crate::breaks::{Break, Reason};
 use crate::check::{foreign_mode, read_global_state};
-use crate::entry::Entry;
 use crate::lock;
 use crate::rollback::{self, Generators};
 
@@ -32,22 +31,7 @@ pub(super) fn state_at_entry(
     })
 }
 
-/// So often a function's traces are recorded anew because their decisions have come to fall out otherwise.
-const RENEWALS: u32 = 4;
-
 impl Compiled {
-    /// The program has come to go another way than this trace: the next call is recorded.
-    pub(super) fn renew(&self, entry: &Arc<Entry>) {
-        let old = {
-            let mut state = lock(&self.state);
-            let may = state.renewals < RENEWALS;
-            let old = if may { state.entries.remove(entry) } else { None };
-            state.renewals += u32::from(old.is_some());
-            old
-        };
-        drop(old);
-    }
-
     /// Something is against recording: the call runs natively, and so may those behind it.
     pub(super) fn refuse<'py>(
         &self,

@@ -1,5 +1,5 @@
 //! Whether calls of a compiled function run natively because replaying them gains nothing: where that is
-//! asked, and who is told.
+//! asked, who is told, and when a trace is to be recorded anew.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,7 +23,22 @@ use crate::profit::Estimate;
 use crate::resume::session::Session;
 use crate::resume::testing::Breaks;
 
+/// So often a function's traces are recorded anew because their decisions have come to fall out otherwise.
+const RENEWALS: u32 = 4;
+
 impl Compiled {
+    /// The program has come to go another way than this trace: the next call is recorded.
+    pub(super) fn renew(&self, entry: &Arc<Entry>) {
+        let old = {
+            let mut state = lock(&self.state);
+            let may = state.renewals < RENEWALS;
+            let old = if may { state.entries.remove(entry) } else { None };
+            state.renewals += u32::from(old.is_some());
+            old
+        };
+        drop(old);
+    }
+
     /// Whether calls that gain nothing may run natively. What a graph gains that a backend has
     /// compiled isn't estimated; tests that count breaks want all of them.
     pub(super) fn may_skip(&self) -> bool {

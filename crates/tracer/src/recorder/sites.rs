@@ -456,11 +456,11 @@ impl<'py> Sites<'py> for Recorder {
             return self.tensor_parts(frame, operand).map(Some);
         }
         self.take_elements(frame, operand);
-        if kind == Kind::Iterator && self.state.borrow_mut().calls_on_tensors(operand, 0) {
-            let detail = format!("what a {} calls", heap::type_name(operand));
-            self.stop(frame, Reason::DataRead, detail);
-        }
         Ok(None)
+    }
+
+    fn calls_back<T>(&self, frame: &Frame<'py>, run: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.with_mode(frame, run)
     }
 
     fn matches(&self, frame: &Frame<'py>, subject: Borrowed<'_, 'py>) {

@@ -184,6 +184,13 @@ pub struct Leaving<'a> {
     pub emissions: &'a [Emission],
 }
 
+impl<'a> Leaving<'a> {
+    /// The recipes of what is left behind: what frames hold or return, and what is written.
+    pub fn roots(&self) -> impl Iterator<Item = RecipeId> + use<'a> {
+        self.ending.roots().chain(self.effects.iter().filter_map(|store| store.value))
+    }
+}
+
 /// How a trace ends.
 pub enum Ending {
     /// The compiled function returns: the recipe of its result.

@@ -65,6 +65,9 @@ impl Traced {
     }
 
     fn verify_leavings(&self) -> Check {
+        if let Some(nodes) = self.first_effect.filter(|nodes| *nodes > self.graph.len()) {
+            return Err(format!("a write after node {nodes}"));
+        }
         let ids: Vec<RecipeId> = self.recipes.ids().collect();
         self.verify_leaving(self.leaving(None), &ids, self.graph.outputs().len())?;
         let mut exits = 0;
@@ -73,8 +76,7 @@ impl Traced {
             if let Some(call) = call.filter(|call| call.target == Target::Decide) {
                 inside("exit", exits, self.exits.len())?;
                 let leaving = self.leaving(Some(exits as u32));
-                let stored = leaving.effects.iter().filter_map(|store| store.value);
-                let roots: Vec<RecipeId> = leaving.ending.roots().chain(stored).collect();
+                let roots: Vec<RecipeId> = leaving.roots().collect();
                 let ids = leaving.recipes.below(&roots);
                 self.verify_leaving(leaving, &ids, call.args.len() - 2)?;
                 exits += 1;
@@ -88,8 +90,7 @@ impl Traced {
     fn verify_leaving(&self, leaving: Leaving<'_>, ids: &[RecipeId], outputs: usize) -> Check {
         let Leaving { recipes, ending, effects, emissions, .. } = leaving;
         let known = |id: RecipeId| inside("recipe", id.index(), recipes.len());
-        let stored = effects.iter().filter_map(|store| store.value);
-        ending.roots().chain(stored).try_for_each(known)?;
+        leaving.roots().try_for_each(known)?;
         for id in ids {
             let recipe = recipes.get(*id);
             match recipe {
@@ -134,10 +135,7 @@ impl Traced {
                 return Err(format!("given after write {}", emission.after));
             }
         }
-        match self.first_effect {
-            Some(nodes) if nodes > self.graph.len() => Err(format!("a write after node {nodes}")),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     fn verify_symbols(&self) -> Check {

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyString, PyType};
+use pyo3::types::{PyString, PyType};
 use stator_bytecode::Meaning;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
@@ -23,6 +23,7 @@ use crate::recorder::Recorder;
 use crate::recorder::links::meaning_at;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
+use crate::recorder::numbers::number_functions::boolean;
 
 /// A builtin function that an instruction calls.
 #[derive(Clone, Copy)]
@@ -189,7 +190,7 @@ impl Recorder {
             ("bool" | "truth" | "not_", [_]) => {
                 let truth = self.python_truth(frame, object)?;
                 let inverted = name == "not_";
-                let value = |truth| PyBool::new(frame.py(), truth ^ inverted).to_owned().into_any();
+                let value = |truth| boolean(frame.py(), truth ^ inverted);
                 return Some(truth.map(value));
             }
             ("float", [_]) => (

@@ -1,7 +1,7 @@
 //! Calls: finding the Python function they end in, or the class of the C function.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{PyDict, PyList, PyRange, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::hook::Suspended;
@@ -20,6 +20,7 @@ use crate::marks;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::Origin;
+use crate::recorder::numbers::number_functions::boolean;
 use crate::recorder::reads::attributes::Found;
 use crate::recorder::reads::descriptors::Descriptor;
 use crate::recorder::reads::whole_containers::is_plain;
@@ -316,7 +317,7 @@ impl Recorder {
         if answer {
             self.links.clear();
             self.tally.steer();
-            return Ok(pyo3::types::PyBool::new(frame.py(), true).to_owned().into_any());
+            return Ok(boolean(frame.py(), true));
         }
         self.session.asked(|| place(frame));
         if self.kind(callable) == Kind::Function {
@@ -354,7 +355,7 @@ impl Recorder {
                     self.stop(frame, Reason::Unsupported, format!("{name} of a {of}"));
                 }
                 if self.asks_under_device(callable, args) {
-                    return Ok(pyo3::types::PyBool::new(frame.py(), false).to_owned().into_any());
+                    return Ok(boolean(frame.py(), false));
                 }
                 let _native = Suspended::new(frame.py());
                 let _deferred = Deferred::new(frame.py());
@@ -392,6 +393,14 @@ impl Recorder {
     /// A function of argument values: fine on constants and containers of constants.
     pub(in crate::recorder) fn pure_call<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
         let Call { frame, callable, args, .. } = call;
+        if callable.is(frame.py().get_type::<PyRange>())
+            && args.iter().any(|arg| self.kind(*arg) == Kind::Tensor)
+            && let Some(bounds) = args.iter().map(|arg| self.settled(frame, *arg)).collect()
+        {
+            let bounds: SmallVec<[Object<'py>; 3]> = bounds;
+            let args: Args<'_, 'py> = bounds.iter().map(Bound::as_borrowed).collect();
+            return self.pure_call(Call { args: &args, ..call });
+        }
         self.concrete(frame, args, "read by a function of values");
         self.note(frame, |state| {
             args.iter().try_for_each(|arg| {

@@ -1,7 +1,7 @@
 //! Modelled C functions: what each reads and writes becomes guards, or ends the trace.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyString, PyType};
+use pyo3::types::{PyString, PyType};
 use stator_cpython::frame::Frame;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
@@ -18,6 +18,8 @@ use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::objects::Mark;
 use crate::recorder::notes::state::{Origin, State};
+use crate::recorder::numbers::number_functions::boolean;
+use crate::recorder::numbers::read_tensors::TensorRead;
 use crate::recorder::operations::tensors::holds_tensor;
 use crate::recorder::reads::found::Use;
 
@@ -90,7 +92,7 @@ impl Recorder {
                 self.set_item(frame, *owner, *key, None).map(|()| none(py))
             }
             (Model::Contains, [container, item]) => {
-                self.contains_item(frame, *container, *item).map(|found| truth(py, found))
+                self.contains_item(frame, *container, *item).map(|found| boolean(py, found))
             }
             (Model::DictSlotRead, [dict, key, ..]) => self.read_dict_key(call, *dict, *key),
             (Model::DictRead, [dict, others @ ..]) => self.read_dict(call, *dict, others),
@@ -132,7 +134,7 @@ impl Recorder {
             // What is put in by a function is told of matches.
             (Model::Substitute, [_, text, ..]) if is_str(*text) => self.pure_call(call),
             (Model::IsSame { inverted }, [left, right]) => {
-                Ok(truth(py, self.same(frame, *left, *right) != inverted))
+                Ok(boolean(py, self.same(frame, *left, *right) != inverted))
             }
             (Model::Reduce, [object, ..]) => self.reduce(frame, *object, args, native),
             (Model::StateSwitch, _) => self.state_switch(frame, callable, args, native),
@@ -164,8 +166,8 @@ impl Recorder {
                 self.or_default(frame, found, || (*default).to_owned())
             }
             (Model::HasAttr, []) => {
-                let found = self.get_attr(frame, owner, name).map(|_| truth(py, true));
-                self.or_default(frame, found, || truth(py, false))
+                let found = self.get_attr(frame, owner, name).map(|_| boolean(py, true));
+                self.or_default(frame, found, || boolean(py, false))
             }
             (Model::SetAttr, [value]) => {
                 self.set_attr(frame, owner, name, Some(*value)).map(|()| none(py))
@@ -430,6 +432,10 @@ impl Recorder {
         native: impl FnOnce() -> Result<Object<'py>>,
     ) -> Result<Object<'py>> {
         self.note(frame, |state| {
+            if state.holds_read(object) {
+                let detail = "the text of a number that was read from one";
+                return Err((Reason::DataRead, detail.into()));
+            }
             if holds_tensor(state, object) {
                 return Err((Reason::DataRead, "the text of a tensor".into()));
             }
@@ -465,16 +471,11 @@ impl Recorder {
             }
             if !matches!(args, [tensor] if self.is_constant_data(*tensor)) {
                 if let [tensor] = *args {
-                    if name == "bool"
-                        && let Some(truth) = self.decided_truth(frame, tensor)
+                    let native = || stator_cpython::ops::call(callable, args, None);
+                    if let Some(read) = TensorRead::by_type(&name)
+                        && let Some(found) = self.converted(frame, read, tensor, native)
                     {
-                        let truth = truth?;
-                        return Ok(PyBool::new(frame.py(), truth).to_owned().into_any());
-                    }
-                    if let Some(number) = self.read_number(frame, &name, tensor, || {
-                        stator_cpython::ops::call(callable, args, None)
-                    }) {
-                        return number;
+                        return found;
                     }
                 }
                 self.stop(frame, Reason::DataRead, format!("{name}() of a tensor"));
@@ -683,10 +684,6 @@ fn is_unwrap(frame: &Frame<'_>) -> bool {
 
 fn none(py: Python<'_>) -> Object<'_> {
     py.None().into_bound(py)
-}
-
-fn truth(py: Python<'_>, is_true: bool) -> Object<'_> {
-    PyBool::new(py, is_true).to_owned().into_any()
 }
 
 fn is_str(object: Borrowed<'_, '_>) -> bool {

@@ -377,9 +377,7 @@ impl Finish<'_> {
     pub(in crate::recorder) fn known_lists(&mut self, py: Python<'_>) -> Box<[u32]> {
         let is_list = |object: Borrowed<'_, '_>| object.is_exact_instance_of::<PyList>();
         let lists = self.state.objects.outside(py, is_list);
-        let first = u32::try_from(self.rebuilt.len()).expect("fewer than 2^32 sources");
-        self.rebuilt.extend(lists);
-        (first..).take(self.rebuilt.len() - first as usize).collect()
+        lists.into_iter().map(|list| self.state.exits.resolved(list)).collect()
     }
 
     /// The recipe of a function whose frame is only looked at: of one that the trace made, its code.

@@ -182,8 +182,7 @@ impl State {
 impl Finish<'_> {
     /// The locks that a replay holds, by the positions of their sources.
     pub(in crate::recorder) fn locks(&mut self) -> Box<[u32]> {
-        let first = u32::try_from(self.rebuilt.len()).expect("fewer than 2^32 sources");
-        self.rebuilt.extend(self.state.claims.locks.iter().map(|taken| taken.source));
-        (first..).take(self.rebuilt.len() - first as usize).collect()
+        let State { claims, exits, .. } = &mut *self.state;
+        claims.locks.iter().map(|taken| exits.resolved(taken.source)).collect()
     }
 }

@@ -12,15 +12,14 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
-use stator_cpython::heap::tensor;
 use stator_cpython::hook::Suspended;
-use stator_cpython::object::Borrowed;
 use stator_cpython::ops;
 use stator_cpython::thread::Deferred;
 use stator_graph::{Arg, Target, Value};
 use stator_guards::SourceId;
 
 use super::outcome::{End, Finish, Made, Standing};
+use crate::breaks::Reason;
 use crate::recipe::{RecipeId, Recipes};
 use crate::recorder::Recorder;
 use crate::recorder::calls::copies::Memo;
@@ -64,21 +63,13 @@ impl Exits {
         self.made.is_empty()
     }
 
-    /// Where among the sources one stands that an exit needs.
-    pub fn source(&self, source: SourceId) -> Option<u32> {
-        self.positions.get(&source).copied()
-    }
-
-    /// The sources, for who adds others.
-    pub fn take_sources(&mut self) -> Vec<SourceId> {
-        std::mem::take(&mut self.sources)
-    }
-
-    fn put_sources(&mut self, sources: Vec<SourceId>) {
-        for (position, source) in sources.iter().enumerate().skip(self.positions.len()) {
-            self.positions.entry(*source).or_insert(position as u32);
-        }
-        self.sources = sources;
+    /// Where among the sources that are resolved one stands.
+    pub fn resolved(&mut self, source: SourceId) -> u32 {
+        let sources = &mut self.sources;
+        *self.positions.entry(source).or_insert_with(|| {
+            sources.push(source);
+            u32::try_from(sources.len() - 1).expect("fewer than 2^32 sources")
+        })
     }
 
     /// The recipe of a list that holds what it held at an earlier exit.
@@ -96,9 +87,9 @@ impl Exits {
         self.lists.insert(address, (recipe, items));
     }
 
-    /// The exits, and their recipes.
-    pub fn into_parts(self) -> (Vec<Exit>, Recipes) {
-        (self.made, self.recipes)
+    /// The exits, their recipes, and the sources that are resolved for these and for the trace's end.
+    pub fn into_parts(self) -> (Vec<Exit>, Recipes, Vec<SourceId>) {
+        (self.made, self.recipes, self.sources)
     }
 }
 
@@ -110,29 +101,6 @@ struct Prepared {
 }
 
 impl Recorder {
-    /// The truth of a tensor with one element, if the trace can go on behind it.
-    pub(in crate::recorder) fn decided_truth<'py>(
-        &self,
-        frame: &Frame<'py>,
-        operand: Borrowed<'_, 'py>,
-    ) -> Option<Result<bool>> {
-        let info = tensor::info(operand)?;
-        if !info.is_plain() || info.sizes.iter().product::<i64>() != 1 {
-            return None;
-        }
-        let method = operand.get_type().getattr(pyo3::intern!(frame.py(), "__bool__")).ok();
-        let asked = |state: &mut State| {
-            let asked = state.graph_arg(operand)?;
-            let stack = state.place(frame);
-            let object = method.map(|method| {
-                state.graph_object(method.as_borrowed(), || "torch.Tensor.__bool__".to_owned())
-            });
-            let target = Target::Method { name: state.graph.intern("__bool__"), object };
-            Ok(Arg::Node(state.graph.call(target, &[asked], stack)))
-        };
-        self.decided(frame, Asks::Program, asked, || ops::truth(operand))
-    }
-
     /// The answer to a question about data, if the trace can go on behind it; `asked` makes the node that answers
     /// with `True` or `False`. `None`: nothing was executed.
     pub(in crate::recorder) fn decided<'py>(
@@ -145,7 +113,10 @@ impl Recorder {
         let Prepared { exit, outputs, asked } = self.prepare(frame, asks, asked)?;
         let answer = match native() {
             Ok(answer) => answer,
-            Err(raised) => return Some(Err(raised)),
+            Err(raised) => {
+                self.stop(frame, Reason::OperationRaised, "a question about data");
+                return Some(Err(raised));
+            }
         };
         // To ask changes nothing: the instruction is as before, for who asks more.
         self.baseline.set(ops::executed());
@@ -229,9 +200,8 @@ impl State {
             let ending_last = finish.ending_last(&ending, &targets);
             Ok((ending, ending_last, stores))
         });
-        let Finish { state, recipes, outputs, rebuilt, kept, .. } = finish;
+        let Finish { state, recipes, outputs, kept, .. } = finish;
         state.kept = kept;
-        state.exits.put_sources(rebuilt);
         state.exits.recipes = recipes;
         let (ending, ending_last, effects) = made?;
         if let Some(stop) = state.failure.take() {

@@ -208,7 +208,6 @@ pub struct Finish<'s> {
     /// Recipes of tokens of context variables.
     pub(in crate::recorder) tokens_made: Vec<RecipeId>,
     pub(in crate::recorder) outputs: GraphOutputs,
-    pub(in crate::recorder) rebuilt: Vec<SourceId>,
     pub(in crate::recorder) kept: FxHashSet<ObjectId>,
     /// Objects that exist only while recipes are made.
     pub(in crate::recorder) temporaries: Vec<Py<PyAny>>,
@@ -220,7 +219,6 @@ impl<'s> Finish<'s> {
     /// Nothing is made yet.
     pub(in crate::recorder) fn new(state: &'s mut State) -> Self {
         let kept = std::mem::take(&mut state.kept);
-        let rebuilt = state.exits.take_sources();
         Finish {
             state,
             recipes: Recipes::new(),
@@ -232,7 +230,6 @@ impl<'s> Finish<'s> {
             instance_dicts: FxHashSet::default(),
             tokens_made: Vec::new(),
             outputs: GraphOutputs::default(),
-            rebuilt,
             kept,
             temporaries: Vec::new(),
         }
@@ -257,7 +254,7 @@ impl<'s> Finish<'s> {
         if let Some(stop) = finish.state.failure.take() {
             return Err(stop);
         }
-        let Finish { recipes, outputs, rebuilt, kept, .. } = finish;
+        let Finish { recipes, outputs, kept, .. } = finish;
         outputs.set(&mut state.graph);
         debug_assert!(state.graph.verify().is_ok(), "{:?}", state.graph.verify());
         let written = state.inputs.written(py);
@@ -270,7 +267,7 @@ impl<'s> Finish<'s> {
         state.guards.shrink_to_fit();
         let (codes, locations) = state.frames.into_parts();
         let (left, begins) = state.roots.into_parts();
-        let (exits, exit_recipes) = state.exits.into_parts();
+        let (exits, exit_recipes, rebuilt) = state.exits.into_parts();
         Ok(Traced {
             sources: state.sources,
             guards: state.guards,
@@ -368,18 +365,8 @@ impl<'s> Finish<'s> {
 
     /// The recipe of an outside object.
     pub(in crate::recorder) fn source(&mut self, source: SourceId) -> RecipeId {
-        let position = self.resolved(source);
+        let position = self.state.exits.resolved(source);
         self.recipes.push(Recipe::Source(position))
-    }
-
-    /// Where among the sources that are resolved this one stands.
-    fn resolved(&mut self, source: SourceId) -> u32 {
-        if let Some(known) = self.state.exits.source(source) {
-            return known;
-        }
-        let position = u32::try_from(self.rebuilt.len()).expect("fewer than 2^32 sources");
-        self.rebuilt.push(source);
-        position
     }
 
     /// What each part that was written holds at the end, and the recipes of the objects that were written.
@@ -390,7 +377,7 @@ impl<'s> Finish<'s> {
     ) -> Made<(Vec<Store>, FxHashSet<RecipeId>)> {
         let mut stores = Vec::with_capacity(effects.len());
         for effect in effects {
-            let object = self.resolved(effect.source);
+            let object = self.state.exits.resolved(effect.source);
             let value = match effect.last(py) {
                 Last::Value(value) => Some(self.recipe(value.as_borrowed())?),
                 Last::Nothing => None,

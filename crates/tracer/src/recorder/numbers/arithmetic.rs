@@ -17,6 +17,7 @@ use crate::recorder::Recorder;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::State;
+use crate::recorder::numbers::number_functions::boolean;
 
 /// What a symbolic operation's operands are.
 #[derive(Clone, Copy)]
@@ -343,8 +344,7 @@ impl Recorder {
             return None;
         }
         let py = frame.py();
-        let answer =
-            |answer: bool| Some(Ok(pyo3::types::PyBool::new(py, answer).to_owned().into_any()));
+        let answer = |answer: bool| Some(Ok(boolean(py, answer)));
         if matches!(op, CompareOp::Eq | CompareOp::Ne)
             && let Some(equal) = self.symbolic_tuples_equal(frame, left, right)
         {
@@ -532,6 +532,7 @@ impl Recorder {
         if !self.has_symbols() {
             return;
         }
+        self.settle_read(frame, objects);
         let mut state = self.state.borrow_mut();
         state.frames.locate(frame);
         for object in objects {
@@ -604,7 +605,12 @@ impl State {
     }
 
     /// The numbers in an object, those that its texts spell among them.
-    fn numbers_in(&mut self, object: Borrowed<'_, '_>, depth: usize, found: &mut Vec<NumberId>) {
+    pub(super) fn numbers_in(
+        &mut self,
+        object: Borrowed<'_, '_>,
+        depth: usize,
+        found: &mut Vec<NumberId>,
+    ) {
         found.extend(self.number(object));
         found.extend(self.spelt(object));
         if depth > DEPTH {

@@ -121,7 +121,6 @@ impl Recorder {
                 Some(found.unwrap_or_else(|| self.call_known(class, call)))
             }
             Class::Model(Model::Repr) if args.len() == 1 => {
-                self.keeps_text_of(frame, args[0]);
                 let text = self.call_known(class, call)?;
                 self.spells(frame, args, text.as_borrowed());
                 Some(Ok(text))

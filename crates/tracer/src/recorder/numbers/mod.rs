@@ -5,8 +5,8 @@
 //! takes them out of outside containers. `arithmetic`, `number_functions`, `dimensions` and `strides` compute with them: the
 //! result is an object of its own, too, and a node where the graph needs it.
 //!
-//! Whoever reads a number natively says so; then its value is guarded. `read_numbers` carries those that come out of
-//! tensors, of which no guard can speak.
+//! Whoever reads a number natively says so; then its value is guarded. `read_tensors` takes
+//! numbers out of tensors, of which no guard can speak, and `read_numbers` computes with those.
 
 pub(super) mod arithmetic;
 pub(super) mod dimensions;
@@ -16,5 +16,6 @@ pub(super) mod facts;
 pub(super) mod in_containers;
 pub(super) mod number_functions;
 pub(super) mod read_numbers;
+pub(super) mod read_tensors;
 pub(super) mod strides;
 pub(super) mod symbols;

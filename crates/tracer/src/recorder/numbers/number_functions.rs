@@ -18,7 +18,8 @@ use crate::recorder::Recorder;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::Origin;
 
-fn boolean(py: Python<'_>, value: bool) -> Object<'_> {
+/// `True` or `False`.
+pub(in crate::recorder) fn boolean(py: Python<'_>, value: bool) -> Object<'_> {
     pyo3::types::PyBool::new(py, value).to_owned().into_any()
 }
 
@@ -34,6 +35,26 @@ fn elements<'py>(sequence: Borrowed<'_, 'py>) -> Option<Vec<Object<'py>>> {
         || heap::is_exact_list(sequence)
         || heap::is_named_tuple(sequence);
     if is_known { Some(heap::children(sequence)) } else { heap::view_items(sequence) }
+}
+
+/// The floats for which a function of a number that was read raises nothing; `None`: it asks what the number is.
+fn domain(numeric: Numeric, number: Number) -> Option<&'static [(CompareOp, f64)]> {
+    use CompareOp::{Ge, Gt, Lt};
+    const INTEGERS: f64 = (1_u64 << 63) as f64;
+    const FINITE: &[(CompareOp, f64)] = &[(Gt, f64::NEG_INFINITY), (Lt, f64::INFINITY)];
+    Some(match (numeric, number) {
+        (Numeric::Absolute | Numeric::Float, _) => &[],
+        (Numeric::Rounded(_), Number::Read(true)) => &[(Gt, -INTEGERS), (Lt, INTEGERS)],
+        (Numeric::Function(function), _) => match function {
+            FloatUnary::Neg | FloatUnary::Abs | FloatUnary::Tanh => &[],
+            FloatUnary::Sqrt => &[(Ge, 0.0)],
+            FloatUnary::Log | FloatUnary::Log2 | FloatUnary::Log10 => &[(Gt, 0.0)],
+            // Its logarithm is that of the largest float.
+            FloatUnary::Exp => &[(Lt, 709.0)],
+            FloatUnary::Sin | FloatUnary::Cos => FINITE,
+        },
+        _ => return None,
+    })
 }
 
 impl Recorder {
@@ -89,9 +110,12 @@ impl Recorder {
                 return self.extreme(frame, numeric == Numeric::Greatest, args, &terms);
             }
             _ if args.len() > 1 => return None,
-            (Numeric::Absolute | Numeric::Float | Numeric::Function(_), _) => {}
-            // It raises for some floats, or asks what they are.
-            _ if are_read(&terms) => return None,
+            _ if are_read(&terms) => {
+                let bounds = domain(numeric, number)?;
+                if !self.is_within(frame, args[0], &terms[0], bounds) {
+                    return None;
+                }
+            }
             _ => {}
         }
         let value = match ops::call(callable, args, None) {

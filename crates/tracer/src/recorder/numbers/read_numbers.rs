@@ -1,6 +1,6 @@
-//! Numbers that are read from tensors: `loss.item()`, `float(t)`, `int(t)`, and what is computed from them.
+//! What is computed from numbers that were read from tensors (`read_tensors.rs`).
 //!
-//! Each is what a node of the graph gives. Nothing is known of it when a call begins, so no guard speaks of it: it's
+//! Each such number is what a node of the graph gives. Nothing is known of it when a call begins, so no guard speaks of it: it's
 //! carried, through arithmetic, containers and operations, and what asks for its value (a branch, a comparison) is
 //! a decision (`ending/deciding.rs`). Who asks otherwise ends the trace.
 //!
@@ -12,12 +12,12 @@ use pyo3::types::{PyFloat, PyInt, PySlice};
 use smallvec::SmallVec;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
-use stator_cpython::heap::tensor;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, BinaryOp, CompareOp};
 use stator_graph::{Arg, NodeId, Operator, Target, Value};
 
 use super::arithmetic::Term;
+use super::number_functions::boolean;
 use super::symbols::{Number, NumberId, Operand};
 use crate::breaks::{Break, Reason};
 use crate::recorder::Recorder;
@@ -44,75 +44,7 @@ enum Needs {
     More,
 }
 
-/// The way to the number in a tensor.
-#[derive(Clone, Copy)]
-enum Way {
-    Item,
-    Float,
-    Int,
-}
-
 impl Recorder {
-    /// `t.item()`, `float(t)`, `int(t)`: `None` if the number can't be carried.
-    pub(in crate::recorder) fn read_number<'py>(
-        &self,
-        frame: &Frame<'py>,
-        name: &str,
-        tensor: Borrowed<'_, 'py>,
-        native: impl FnOnce() -> Result<Object<'py>>,
-    ) -> Option<Result<Object<'py>>> {
-        let way = match name {
-            "item" => Way::Item,
-            "float" | "__float__" => Way::Float,
-            "int" | "__int__" => Way::Int,
-            _ => return None,
-        };
-        let info = tensor::info(tensor)?;
-        // `c10::ScalarType`: signed integers and `uint8`; floating-point numbers.
-        let (is_integer, is_float) =
-            (matches!(info.dtype, 0..=4), matches!(info.dtype, 5..=7 | 15));
-        let reads = match way {
-            Way::Item => is_integer || is_float,
-            Way::Float => is_integer || is_float,
-            Way::Int => is_integer,
-        };
-        let session = &self.session;
-        if !reads
-            || !info.is_plain()
-            || info.sizes.iter().product::<i64>() != 1
-            || !session.is_eager
-            || session.program.is_some()
-            // C code that waits for these frames, or asks itself (`max(..., key=float)`), reads the number.
-            || !self.is_untouched(frame)
-        {
-            return None;
-        }
-        let own = match native() {
-            Ok(value) => own(&value)?,
-            Err(raised) => return Some(Err(raised)),
-        };
-        self.numbers_read.borrow_mut().extend(self.markable_spot(frame));
-        let is_float = own.is_exact_instance_of::<PyFloat>();
-        let method = match way {
-            Way::Item => "item",
-            Way::Float => "__float__",
-            Way::Int => "__int__",
-        };
-        let descriptor = tensor.get_type().getattr(method).ok();
-        self.note(frame, |state| {
-            let asked = state.graph_arg(tensor)?;
-            let stack = state.place(frame);
-            let object = descriptor.map(|descriptor| {
-                state.graph_object(descriptor.as_borrowed(), || format!("torch.Tensor.{method}"))
-            });
-            let target = Target::Method { name: state.graph.intern(method), object };
-            let node = state.graph.call(target, &[asked], stack);
-            state.carry_read(&own, is_float, node);
-            Ok(())
-        });
-        Some(Ok(own))
-    }
-
     /// `left op right`, of which one was read.
     pub(super) fn read_binary<'py>(
         &self,
@@ -125,9 +57,9 @@ impl Recorder {
         let [left, right] = *operands;
         let holds = match needs(op, operands, terms) {
             Needs::Nothing => true,
-            Needs::Divisor => self.decides(frame, CompareOp::Ne, right, &terms[1]),
-            Needs::NonZero => self.decides(frame, CompareOp::Ne, left, &terms[0]),
-            Needs::Positive => self.decides(frame, CompareOp::Gt, left, &terms[0]),
+            Needs::Divisor => self.is_within(frame, right, &terms[1], &[(CompareOp::Ne, 0.0)]),
+            Needs::NonZero => self.is_within(frame, left, &terms[0], &[(CompareOp::Ne, 0.0)]),
+            Needs::Positive => self.is_within(frame, left, &terms[0], &[(CompareOp::Gt, 0.0)]),
             Needs::More => false,
         };
         if !holds {
@@ -144,23 +76,34 @@ impl Recorder {
         self.computed_by_node(frame, Target::Operator(operator), terms, &value).map(Ok)
     }
 
-    /// Whether a number compares so with zero, in this call and wherever the trace goes on.
-    fn decides(
+    /// Whether a number is within these bounds, in this call and wherever the trace goes on.
+    pub(super) fn is_within(
         &self,
         frame: &Frame<'_>,
+        number: Borrowed<'_, '_>,
+        term: &Term,
+        bounds: &[(CompareOp, f64)],
+    ) -> bool {
+        matches!(term.number, Number::Read(_))
+            && bounds.iter().all(|(op, bound)| {
+                let decided = self.compared_with(frame, Asks::Operation, *op, number, term, *bound);
+                matches!(decided, Some(Ok(true)))
+            })
+    }
+
+    fn compared_with(
+        &self,
+        frame: &Frame<'_>,
+        asks: Asks,
         op: CompareOp,
         number: Borrowed<'_, '_>,
         term: &Term,
-    ) -> bool {
-        let zero = PyInt::new(frame.py(), 0);
-        let zero = zero.as_any().as_borrowed();
-        if !matches!(term.number, Number::Read(_)) {
-            return false;
-        }
-        let constant = Term { number: term.number, operand: Operand::Other(Arg::int(0)) };
-        let decided =
-            self.decided_comparison(frame, Asks::Operation, op, [number, zero], &[*term, constant]);
-        matches!(decided, Some(Ok(true)))
+        bound: f64,
+    ) -> Option<Result<bool>> {
+        let other = PyFloat::new(frame.py(), bound);
+        let constant = Term { number: term.number, operand: Operand::Other(Arg::float(bound)) };
+        let operands = [number, other.as_any().as_borrowed()];
+        self.decided_comparison(frame, asks, op, operands, &[*term, constant])
     }
 
     /// A comparison of numbers of which one was read: a decision.
@@ -172,10 +115,7 @@ impl Recorder {
         terms: &[Term],
     ) -> Option<Result<Object<'py>>> {
         match self.decided_comparison(frame, Asks::Program, op, operands, terms) {
-            Some(Ok(answer)) => {
-                Some(Ok(pyo3::types::PyBool::new(frame.py(), answer).to_owned().into_any()))
-            }
-            Some(Err(raised)) => Some(Err(raised)),
+            Some(answer) => Some(answer.map(|answer| boolean(frame.py(), answer))),
             None => {
                 self.concrete(frame, &operands, "a comparison");
                 Some(ops::compare(op, operands[0], operands[1]))
@@ -202,7 +142,7 @@ impl Recorder {
         let native =
             || ops::call(callable, &[number], None).map(|it| it.is_truthy().unwrap_or(false));
         let answer = self.decided(frame, Asks::Program, asked, native)?;
-        Some(answer.map(|it| pyo3::types::PyBool::new(frame.py(), it).to_owned().into_any()))
+        Some(answer.map(|answer| boolean(frame.py(), answer)))
     }
 
     /// The truth value of a number that was read: a decision.
@@ -212,16 +152,8 @@ impl Recorder {
         operand: Borrowed<'_, '_>,
         terms: &[Term],
     ) -> Option<bool> {
-        let zero = PyInt::new(frame.py(), 0);
-        let zero = zero.as_any().as_borrowed();
-        let constant = Term { number: terms[0].number, operand: Operand::Other(Arg::int(0)) };
-        let decided = self.decided_comparison(
-            frame,
-            Asks::Program,
-            CompareOp::Ne,
-            [operand, zero],
-            &[terms[0], constant],
-        );
+        let decided =
+            self.compared_with(frame, Asks::Program, CompareOp::Ne, operand, &terms[0], 0.0);
         match decided {
             Some(Ok(answer)) => Some(answer),
             Some(Err(_)) | None => {
@@ -231,11 +163,35 @@ impl Recorder {
         }
     }
 
-    /// A text is about to be made of a value. A trace can hold none that spells a number which was read.
-    pub(in crate::recorder) fn keeps_text_of(&self, frame: &Frame<'_>, value: Borrowed<'_, '_>) {
-        if !self.is_stopped() && self.state.borrow_mut().holds_read(value) {
-            self.concrete(frame, &[value], "its text");
+    /// Integers that were read are asked for their values (a key, an index, a size): decisions that they are these.
+    /// Whether there are any, and all have been decided.
+    pub(in crate::recorder) fn settle_read(
+        &self,
+        frame: &Frame<'_>,
+        objects: &[Borrowed<'_, '_>],
+    ) -> bool {
+        let found = self.state.borrow_mut().integers_read(frame.py(), objects);
+        let Some(numbers) = found else { return false };
+        numbers.iter().all(|(id, object)| {
+            let value = object.extract::<i64>().ok();
+            value.is_some_and(|value| self.settle(frame, *id, object, value))
+        })
+    }
+
+    fn settle(&self, frame: &Frame<'_>, id: NumberId, object: &Object<'_>, value: i64) -> bool {
+        let constant = PyInt::new(frame.py(), value);
+        let operands = [object.as_borrowed(), constant.as_any().as_borrowed()];
+        let term = |operand| Term { number: Number::Read(false), operand };
+        let terms = [term(Operand::Number(id)), term(Operand::Other(Arg::int(value)))];
+        let decided =
+            self.decided_comparison(frame, Asks::Program, CompareOp::Eq, operands, &terms);
+        if !matches!(decided, Some(Ok(true))) || self.is_stopped() {
+            return false;
         }
+        if let Some(symbols) = self.state.borrow_mut().symbols.as_mut() {
+            symbols.settle(id, value);
+        }
+        true
     }
 
     fn decided_comparison<'py>(
@@ -334,10 +290,34 @@ impl Recorder {
 
 impl State {
     /// A number that a node gives.
-    fn carry_read(&mut self, own: &Object<'_>, is_float: bool, node: NodeId) {
+    pub(super) fn carry_read(&mut self, own: &Object<'_>, is_float: bool, node: NodeId) {
         let value = if is_float { Value::Float } else { Value::Integer };
         self.graph.set_value(node, value);
         self.begin_symbols(own.py()).insert_read(own, is_float, node);
+    }
+
+    /// The integers in these objects that were read; `None` if there is none.
+    fn integers_read<'py>(
+        &mut self,
+        py: Python<'py>,
+        objects: &[Borrowed<'_, '_>],
+    ) -> Option<Vec<(NumberId, Object<'py>)>> {
+        if !self.symbols.as_ref().is_some_and(|symbols| symbols.has_read) {
+            return None;
+        }
+        let mut numbers = Vec::new();
+        for object in objects {
+            self.numbers_in(*object, 0, &mut numbers);
+        }
+        numbers.retain(|id| matches!(self.number_of(*id), Number::Read(false)));
+        numbers.sort_unstable();
+        numbers.dedup();
+        if numbers.is_empty() {
+            return None;
+        }
+        let symbols = self.symbols.as_ref()?;
+        let with_objects = |id| (id, symbols.object(id).bind(py).clone());
+        Some(numbers.into_iter().map(with_objects).collect())
     }
 
     fn term_args(&mut self, terms: &[Term]) -> SmallVec<[Arg; 2]> {
@@ -346,6 +326,16 @@ impl State {
             Operand::Other(arg) => arg,
         };
         terms.iter().map(arg).collect()
+    }
+
+    /// The value of a number was asked for: the trace ends before the instruction.
+    pub(in crate::recorder) fn refuse_read(&mut self, why: &str) {
+        let here = self.frames.here();
+        if let Some(symbols) = self.symbols.as_mut() {
+            symbols.refused_at.get_or_insert(here);
+        }
+        let detail = format!("a number that was read from one: {why}");
+        self.failure.get_or_insert((Reason::DataRead, detail));
     }
 
     /// Whether a number was read from a tensor, or computed from such a number.
@@ -358,12 +348,9 @@ impl State {
         if !self.symbols.as_ref().is_some_and(|symbols| symbols.has_read) {
             return false;
         }
-        match self.number(object) {
-            Some(id) => self.is_read(id),
-            None => {
-                heap::plain_parts(object).iter().any(|part| self.holds_read(part.as_borrowed()))
-            }
-        }
+        let mut numbers = Vec::new();
+        self.numbers_in(object, 0, &mut numbers);
+        numbers.into_iter().any(|number| self.is_read(number))
     }
 
     /// Whether an object is a slice of numbers that vary from call to call.
@@ -434,7 +421,7 @@ fn needs(op: BinaryOp, operands: &[Borrowed<'_, '_>; 2], terms: &[Term]) -> Need
 }
 
 /// An object of the number's value that no other number has; `None`: it's neither a float nor an int of 64 bits.
-fn own<'py>(value: &Object<'py>) -> Option<Object<'py>> {
+pub(super) fn own<'py>(value: &Object<'py>) -> Option<Object<'py>> {
     let py = value.py();
     if let Ok(float) = value.cast_exact::<PyFloat>() {
         return Some(PyFloat::new(py, float.value()).into_any());

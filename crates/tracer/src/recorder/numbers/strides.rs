@@ -6,7 +6,6 @@
 //! the strides that the recorded call had. What can't be said is fixed: the sizes and strides that the
 //! tensor was made from.
 
-use pyo3::types::PyBool;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
@@ -18,6 +17,7 @@ use stator_shapes::{Cmp, Context, ExprId};
 use super::symbols::{Sizes, TensorKey};
 use crate::recorder::Recorder;
 use crate::recorder::notes::state::{Origin, State};
+use crate::recorder::numbers::number_functions::boolean;
 
 /// What is known of how tensors lie in memory.
 #[derive(Default)]
@@ -685,7 +685,7 @@ impl Recorder {
                 let answer = state.decide_contiguous(&sizes, &strides);
                 state.log_facts(frame.py());
                 match answer {
-                    Some(answer) => Some(Ok(PyBool::new(frame.py(), answer).to_owned().into_any())),
+                    Some(answer) => Some(Ok(boolean(frame.py(), answer))),
                     None => {
                         state.fix_strides(tensor, name);
                         None

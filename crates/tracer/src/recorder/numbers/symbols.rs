@@ -35,7 +35,7 @@ pub enum Number {
 }
 
 /// A place in the table of numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NumberId(u32);
 
 /// How a number comes to be a node.
@@ -644,6 +644,16 @@ impl Symbols {
         let id = self.insert(own, Number::Read(is_float), Made::Node, None, None);
         self.entries[id.0 as usize].node = Some(node);
         self.has_read = true;
+    }
+
+    /// A number that was read is this one wherever the trace goes on.
+    pub(in crate::recorder) fn settle(&mut self, id: NumberId, value: i64) {
+        self.entries[id.0 as usize].number = Number::Integer(self.context.constant(value));
+    }
+
+    /// The object that a number is.
+    pub(in crate::recorder) fn object(&self, id: NumberId) -> &Py<PyAny> {
+        &self.entries[id.0 as usize].object
     }
 
     pub(in crate::recorder) fn insert(

@@ -6,7 +6,6 @@
 //! What is asked of a started accelerator is a constant of the trace, which a guard of its own holds to.
 
 use pyo3::prelude::*;
-use pyo3::types::PyBool;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::hook::Suspended;
@@ -19,6 +18,7 @@ use crate::recorder::Recorder;
 use crate::recorder::calls::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
+use crate::recorder::numbers::number_functions::boolean;
 
 impl Recorder {
     /// The beginning of a `with` block.
@@ -106,7 +106,7 @@ impl Recorder {
             Some(before) if before != found => Err((Reason::OpaqueCall, heap::name_of(callable))),
             _ => Ok(()),
         });
-        Ok(PyBool::new(frame.py(), found).to_owned().into_any())
+        Ok(boolean(frame.py(), found))
     }
 
     /// Whether the recorded call runs under the mode of a device.

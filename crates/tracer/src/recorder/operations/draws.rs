@@ -160,22 +160,15 @@ impl State {
         (own, slot)
     }
 
-    /// Whether a number depends on one that was drawn: no guard may fix it. If so, the trace ends.
+    /// Whether a number was read from a tensor or depends on one that was drawn: no guard may fix it. If so, the trace ends.
     pub(in crate::recorder) fn refuses_to_fix(&mut self, number: Number, why: &str) -> bool {
-        if let Number::Read(_) = number {
-            let here = self.frames.here();
-            if let Some(symbols) = self.symbols.as_mut() {
-                symbols.refused_at.get_or_insert(here);
-            }
-            let detail = format!("a number that was read from one: {why}");
-            self.failure.get_or_insert((Reason::DataRead, detail));
-            return true;
-        }
-        let Some(symbols) = self.symbols.as_mut().filter(|_| self.claims.draws.is_some()) else {
-            return false;
-        };
+        let Some(symbols) = self.symbols.as_mut() else { return false };
         let within = match number {
-            Number::Read(_) => return true,
+            Number::Read(_) => {
+                self.refuse_read(why);
+                return true;
+            }
+            _ if self.claims.draws.is_none() => return false,
             Number::Integer(expr) => symbols.context.symbols_of(expr),
             Number::Float(float) => {
                 let hint = symbols.context.float_hint(float);

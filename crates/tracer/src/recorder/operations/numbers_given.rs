@@ -181,7 +181,10 @@ impl Recorder {
             // Those are read, or made, as a whole.
             || matches!(
                 operation.determined,
-                Determined::Never | Determined::ReadsData | Determined::EagerOnly
+                Determined::Never
+                    | Determined::ReadsData
+                    | Determined::Answer
+                    | Determined::EagerOnly
             )
         {
             return false;

@@ -354,7 +354,7 @@ impl Recorder {
         match self.kind(operand) {
             Kind::Constant => {}
             Kind::Tensor if self.is_constant_data(operand) => {}
-            Kind::Tensor => match self.decided_truth(frame, operand) {
+            Kind::Tensor => match self.decided_truth(frame, operand, || ops::truth(operand)) {
                 Some(answer) => return answer,
                 None => self.stop(frame, Reason::DataRead, "the truth value of a tensor"),
             },
@@ -440,7 +440,6 @@ impl Recorder {
         if let Some(text) = self.python_text(frame, value, conversion, None) {
             return text;
         }
-        self.keeps_text_of(frame, value);
         let text = self.text_of(frame, value, || ops::convert(value, conversion))?;
         self.spells(frame, &[value], text.as_borrowed());
         Ok(text)
@@ -456,7 +455,6 @@ impl Recorder {
         if let Some(text) = self.python_format(frame, value, conversion, spec) {
             return text;
         }
-        self.keeps_text_of(frame, value);
         let text = self.text_of(frame, value, || ops::format(value, conversion, spec))?;
         match spec {
             Some(spec) => self.spells(frame, &[value, spec], text.as_borrowed()),

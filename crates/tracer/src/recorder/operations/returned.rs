@@ -40,13 +40,10 @@ impl State {
     fn keep_zero(&mut self, object: Borrowed<'_, '_>) {
         let Some(id) = self.number(object) else { return };
         let number = self.number_of(id);
-        if self.refuses_to_fix(number, "whether it is zero") {
-            return;
-        }
         let Some(symbols) = self.symbols.as_mut() else { return };
         let context = &mut symbols.context;
         let is_zero = match number {
-            Number::Read(_) => return,
+            Number::Read(_) => return self.refuse_read("whether it is zero"),
             Number::Integer(integer) => {
                 let zero = context.constant(0);
                 context.compare(Cmp::Eq, integer, zero)

@@ -1,7 +1,7 @@
 //! Tensor operations: executed for real, then appended to the graph.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PySlice, PyString, PyTuple};
+use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PySlice, PyString};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor::{TensorInfo, info, is_tensor};
@@ -18,11 +18,12 @@ use crate::compiling::Native;
 use crate::constant_data;
 use crate::functions::{Determined, Operation};
 use crate::recorder::Recorder;
-use crate::recorder::calls::call::Call;
+use crate::recorder::calls::call::{Args, Call};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::inputs::TensorInput;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State, Stop};
+use crate::recorder::numbers::read_tensors::TensorRead;
 
 /// The facts that an ordinary tensor is described by, and a replay depends on.
 pub fn tensor_guard(state: &mut State, tensor: Borrowed<'_, '_>) -> Option<TensorGuard> {
@@ -231,13 +232,28 @@ impl State {
 }
 
 /// Arguments of a call as the graph holds them.
+#[derive(Default)]
 pub struct RecordedArgs {
-    args: SmallVec<[Arg; 8]>,
-    names: SmallVec<[TextId; 4]>,
+    pub args: SmallVec<[Arg; 8]>,
+    pub names: SmallVec<[TextId; 4]>,
 }
 
-/// `c10::ScalarType` of truth values.
-const BOOL: i32 = 11;
+impl RecordedArgs {
+    /// Fails for objects that no graph holds.
+    pub fn of(
+        state: &mut State,
+        args: &[Borrowed<'_, '_>],
+        names: Option<Borrowed<'_, '_>>,
+    ) -> std::result::Result<Self, Stop> {
+        let args = args
+            .iter()
+            .map(|arg| state.graph_arg(*arg))
+            .collect::<std::result::Result<_, Stop>>()?;
+        let names = names.map_or_else(Vec::new, heap::tuple_items);
+        let intern = |name: &Object<'_>| state.graph.intern(&heap::text(name.as_borrowed()));
+        Ok(Self { args, names: names.iter().map(intern).collect() })
+    }
+}
 
 impl Recorder {
     /// Executes a tensor operation with recording off and appends its node.
@@ -250,19 +266,9 @@ impl Recorder {
         execute: impl FnOnce() -> Result<Object<'py>>,
     ) -> Result<Object<'py>> {
         let mut known = None;
-        let mut recorded = RecordedArgs { args: SmallVec::new(), names: SmallVec::new() };
+        let mut recorded = RecordedArgs::default();
         let before = self.note(frame, |state| {
-            for arg in args {
-                recorded.args.push(state.graph_arg(*arg)?);
-            }
-            if let Some(names) = names {
-                let names = names.cast_exact::<PyTuple>().expect("keyword names are a tuple");
-                for name in names.iter_borrowed() {
-                    let name = name.cast::<PyString>().expect("keyword names are strings");
-                    let text = name.to_str().unwrap_or("?");
-                    recorded.names.push(state.graph.intern(text));
-                }
-            }
+            recorded = RecordedArgs::of(state, args, names)?;
             let made = target(state);
             state.refuse_users_node(made)?;
             known = Some(made);
@@ -340,26 +346,40 @@ impl Recorder {
         }
         if operation.is_method
             && let ([tensor], None) = (args, names)
-            && let Some(number) = self
-                .read_number(frame, &operation.name, *tensor, || ops::call(callable, args, None))
+            && let Some(read) = TensorRead::by_method(&operation.name)
+            && let Some(found) =
+                self.converted(frame, read, *tensor, || ops::call(callable, args, None))
         {
-            return number;
+            return found;
         }
-        if &*operation.name == "item"
+        if &*operation.name == "tolist"
             && let ([tensor], None) = (args, names)
-            && info(*tensor).is_some_and(|info| info.dtype == BOOL)
-            && let Some(truth) = self.decided_truth(frame, *tensor)
+            && let Some(list) = self.read_list(frame, *tensor, || ops::call(callable, args, None))
         {
-            return truth.map(|truth| PyBool::new(frame.py(), truth).to_owned().into_any());
+            return Ok(list);
+        }
+        if operation.determined == Determined::Answer
+            && let Some(answer) = self.answered(operation, call)
+        {
+            return answer;
         }
         let mut tensors = Use::Data;
-        if let Some(detail) = self.depends_on_data(operation, args, names).or_else(|| {
-            tensors = self.use_of_tensors(operation, callable, args, names);
-            (tensors == Use::Read).then(|| {
-                let detail = format!("a tensor as a number that {} is given", operation.name);
-                (Reason::DataRead, detail)
+        let problem = self.problem_of(frame, args, || {
+            self.depends_on_data(operation, args, names).or_else(|| {
+                tensors = self.use_of_tensors(operation, callable, args, names);
+                (tensors == Use::Read).then(|| {
+                    let detail = format!("a tensor as a number that {} is given", operation.name);
+                    (Reason::DataRead, detail)
+                })
             })
-        }) {
+        });
+        if let (Some(_), Determined::UnlessTensorBeyond(first)) = (&problem, operation.determined)
+            && let Some(settled) = self.settled_args(frame, args, first)
+        {
+            let args: Args<'_, 'py> = settled.iter().map(Bound::as_borrowed).collect();
+            return self.tensor_call(operation, Call { args: &args, ..call });
+        }
+        if let Some(detail) = problem {
             self.stop(frame, detail.0, detail.1);
         } else if let Some(detail) = self.calls_back(args) {
             self.stop(frame, Reason::OpaqueCall, detail);
@@ -376,6 +396,35 @@ impl Recorder {
         Ok(result)
     }
 
+    /// Why an operation on these objects can't be a node, once the integers among them that were read are decided.
+    pub(in crate::recorder) fn problem_of(
+        &self,
+        frame: &Frame<'_>,
+        objects: &[Borrowed<'_, '_>],
+        mut problem: impl FnMut() -> Option<Stop>,
+    ) -> Option<Stop> {
+        let found = problem()?;
+        if self.settle_read(frame, objects) { problem() } else { Some(found) }
+    }
+
+    /// Arguments of an operation that takes sizes from one of them on, if tensors among those are decided to be what
+    /// they are.
+    fn settled_args<'py>(
+        &self,
+        frame: &Frame<'py>,
+        args: &[Borrowed<'_, 'py>],
+        first: usize,
+    ) -> Option<SmallVec<[Object<'py>; 8]>> {
+        let (data, sizes) = args.split_at_checked(first)?;
+        let has_tensors =
+            |arg: &Borrowed<'_, 'py>| holds_tensor(&mut self.state.borrow_mut(), *arg);
+        if !sizes.iter().any(has_tensors) {
+            return None;
+        }
+        let data = data.iter().map(|arg| Some((*arg).to_owned()));
+        data.chain(sizes.iter().map(|arg| self.settled(frame, *arg))).collect()
+    }
+
     /// Why the operation's result is not determined by its inputs' metadata, if so.
     fn depends_on_data(
         &self,
@@ -390,7 +439,9 @@ impl Recorder {
                 .then(|| (Reason::Unsupported, format!("{} for this backend", operation.name))),
             Determined::Never => Some((Reason::DynamicOutput, operation.name.to_string())),
             Determined::Unusual => Some((Reason::Unsupported, operation.name.to_string())),
-            Determined::ReadsData => Some((Reason::DataRead, operation.name.to_string())),
+            Determined::ReadsData | Determined::Answer => {
+                Some((Reason::DataRead, operation.name.to_string()))
+            }
             Determined::UnlessTensorBeyond(first) => {
                 args.iter().skip(first).any(|arg| holds_tensor(&mut state, *arg)).then(|| {
                     (Reason::DataRead, format!("a tensor as size argument of {}", operation.name))

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{Result, ops, reduced};
+use stator_cpython::{Result, ops};
 use stator_evaluator::Role;
 use stator_graph::{Operator, Target};
 
@@ -36,6 +36,13 @@ impl Recorder {
         if kind == Kind::Constant {
             self.concrete(frame, &[owner], "a part of a text");
         }
+        if matches!(kind, Kind::List | Kind::Tuple)
+            && matches!(self.kind(key), Kind::Tensor | Kind::Slice)
+            && holds_tensor(&mut self.state.borrow_mut(), key)
+            && let Some(key) = self.settled(frame, key)
+        {
+            return self.get_item(frame, owner, key.as_borrowed());
+        }
         if self.asks_bounds(frame, kind, key) {
             return ops::get_item(owner, key);
         }
@@ -47,8 +54,13 @@ impl Recorder {
                     let (role, function) = (Role::Item, function.as_borrowed());
                     return self.call_linked(role, None, Call::new(frame, function, &args));
                 }
-                let problem = index_depends_on_data(&mut self.state.borrow_mut(), key);
+                let problem = self.problem_of(frame, &[key], || {
+                    index_depends_on_data(&mut self.state.borrow_mut(), key)
+                });
                 if let Some((reason, detail)) = problem {
+                    if let Some(key) = self.settled_bounds(frame, key) {
+                        return self.get_item(frame, owner, key.as_borrowed());
+                    }
                     self.stop(frame, reason, detail);
                 }
                 let target = |_: &mut State| Target::Operator(Operator::GetItem);
@@ -167,6 +179,36 @@ impl Recorder {
         ops::get_item(owner, key)
     }
 
+    /// A tensor's index whose slices have integers where these have tensors. `None`: none has, or not all can be decided.
+    fn settled_bounds<'py>(
+        &self,
+        frame: &Frame<'py>,
+        index: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        let has_tensors = |part: Borrowed<'_, 'py>| {
+            self.kind(part) == Kind::Slice && holds_tensor(&mut self.state.borrow_mut(), part)
+        };
+        if has_tensors(index) {
+            return self.settled(frame, index);
+        }
+        if !heap::is_plain_tuple(index) {
+            return None;
+        }
+        let parts = heap::tuple_items(index);
+        if !parts.iter().any(|part| has_tensors(part.as_borrowed())) {
+            return None;
+        }
+        let settled = parts.into_iter().map(|part| {
+            if has_tensors(part.as_borrowed()) {
+                self.settled(frame, part.as_borrowed())
+            } else {
+                Some(part)
+            }
+        });
+        let settled = settled.collect::<Option<Vec<_>>>()?;
+        Some(pyo3::types::PyTuple::new(frame.py(), settled).ok()?.into_any())
+    }
+
     /// Ends the trace where C code would ask a key for numbers that nothing guards: a tensor, or a
     /// slice bounded by other than constants. (Tensors look at their indices themselves.)
     fn asks_bounds(&self, frame: &Frame<'_>, owner: Kind, key: Borrowed<'_, '_>) -> bool {
@@ -202,8 +244,13 @@ impl Recorder {
                 let (role, function) = (Role::SetItem, function.as_borrowed());
                 return self.call_linked(role, None, Call::new(frame, function, &args)).map(drop);
             }
-            let problem = store_depends_on_data(&mut self.state.borrow_mut(), key);
+            let problem = self.problem_of(frame, &[key], || {
+                store_depends_on_data(&mut self.state.borrow_mut(), key)
+            });
             if let Some((reason, detail)) = problem {
+                if let Some(key) = self.settled_bounds(frame, key) {
+                    return self.set_item(frame, owner, key.as_borrowed(), Some(value));
+                }
                 self.stop(frame, reason, detail);
             }
             let target = |_: &mut State| Target::Operator(Operator::SetItem);
@@ -290,6 +337,11 @@ impl Recorder {
             self.concrete(frame, &[item], "an index or key");
         } else {
             self.concrete(frame, &[container, item], "a search");
+        }
+        if self.kind(container) == Kind::Tensor
+            && let Some(found) = self.answered_search(frame, container, item)
+        {
+            return found;
         }
         self.guard_key(frame, &[item]);
         self.note(frame, |state| {
@@ -497,52 +549,12 @@ impl Recorder {
     }
 }
 
-/// How deep iterators over iterators are looked into.
-const MAX_NESTING: usize = 16;
-
 /// Whether a tensor has no dimension to take apart.
 pub(in crate::recorder) fn is_scalar(tensor: Borrowed<'_, '_>) -> bool {
     stator_cpython::heap::tensor::info(tensor).is_some_and(|info| info.sizes.is_empty())
 }
 
 impl State {
-    /// Whether an iterator that is about to be read whole calls C code on tensors (`[*map(float, tensors)]`), whose
-    /// data that may read. Where items are asked for one by one, or by C functions, such calls are heard.
-    pub fn calls_on_tensors(&mut self, iterator: Borrowed<'_, '_>, depth: usize) -> bool {
-        const LAZY: [&str; 4] = ["map", "filter", "zip", "enumerate"];
-        let name = heap::type_name(iterator);
-        if depth > MAX_NESTING || !LAZY.contains(&name.as_str()) {
-            return false;
-        }
-        let Some(args) = reduced::of_iterator(iterator).ok().and_then(|all| all.get_item(1).ok())
-        else {
-            return true;
-        };
-        let args = heap::tuple_items(args.as_borrowed());
-        let (called, sources) = match &*name {
-            "map" | "filter" => args.split_at(1.min(args.len())),
-            _ => args.split_at(0),
-        };
-        let calls_c = called.first().is_some_and(|it| {
-            !matches!(self.kind(it.as_borrowed()), Kind::Function | Kind::Method)
-        });
-        sources.iter().any(|source| {
-            let source = source.as_borrowed();
-            self.calls_on_tensors(source, depth + 1) || (calls_c && self.yields_tensors(source))
-        })
-    }
-
-    /// Whether a plain iterator goes over a container that holds tensors; of others that isn't known.
-    fn yields_tensors(&mut self, iterator: Borrowed<'_, '_>) -> bool {
-        let parts = reduced::of_iterator(iterator).ok();
-        let args = parts.and_then(|all| all.get_item(1).ok());
-        args.is_none_or(|args| {
-            heap::tuple_items(args.as_borrowed())
-                .iter()
-                .any(|part| holds_tensor(self, part.as_borrowed()))
-        })
-    }
-
     /// Fails for a set whose order C code is about to read: objects hashed by their addresses come
     /// in another order from run to run.
     pub fn check_order(

@@ -1,0 +1,328 @@
+//! What a program asks a tensor with one element: `loss.item()`, `float(t)`, `int(t)`, `bool(t)`.
+//!
+//! A number is carried (`read_numbers.rs`); whether it's true is a decision (`ending/deciding.rs`).
+
+use pyo3::prelude::*;
+use pyo3::types::{PyFloat, PyInt, PyList, PySlice, PyTuple};
+use stator_cpython::Result;
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::tensor::{self, TensorInfo};
+use stator_cpython::hook::Suspended;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::ops;
+use stator_graph::{Arg, NodeId, Operator, Target, Value};
+use stator_operators::{Determined, Numeric};
+use stator_shapes::Rounding;
+
+use super::number_functions::boolean;
+use super::read_numbers::own;
+use crate::functions::Operation;
+use crate::recorder::Recorder;
+use crate::recorder::calls::call::Call;
+use crate::recorder::ending::deciding::Asks;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::{State, Stop};
+use crate::recorder::operations::tensors::{RecordedArgs, holds_tensor};
+
+/// Longer lists aren't carried number by number.
+const LONGEST: i64 = 64;
+
+/// What Python asks a tensor for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::recorder) enum TensorRead {
+    Item,
+    Float,
+    Integer,
+    Truth,
+}
+
+impl TensorRead {
+    /// By the name of a tensor's method.
+    pub fn by_method(name: &str) -> Option<Self> {
+        Some(match name {
+            "item" => Self::Item,
+            "__float__" => Self::Float,
+            "__int__" => Self::Integer,
+            "__bool__" => Self::Truth,
+            _ => return None,
+        })
+    }
+
+    /// By the name of a builtin type.
+    pub fn by_type(name: &str) -> Option<Self> {
+        Some(match name {
+            "float" => Self::Float,
+            "int" => Self::Integer,
+            "bool" => Self::Truth,
+            _ => return None,
+        })
+    }
+
+    fn method(self) -> &'static str {
+        match self {
+            Self::Item => "item",
+            Self::Float => "__float__",
+            Self::Integer => "__int__",
+            Self::Truth => "__bool__",
+        }
+    }
+}
+
+impl Recorder {
+    /// What a tensor gives for it, if the trace can go on behind it.
+    pub(in crate::recorder) fn converted<'py>(
+        &self,
+        frame: &Frame<'py>,
+        read: TensorRead,
+        tensor: Borrowed<'_, 'py>,
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Option<Result<Object<'py>>> {
+        let info = single(tensor)?;
+        // `c10::ScalarType`: signed integers and `uint8`; floating-point numbers; `bool`.
+        let (is_integer, is_float) =
+            (matches!(info.dtype, 0..=4), matches!(info.dtype, 5..=7 | 15));
+        let is_number = match read {
+            TensorRead::Truth => false,
+            TensorRead::Item if info.dtype == 11 => false,
+            TensorRead::Item | TensorRead::Float => is_integer || is_float,
+            TensorRead::Integer => is_integer,
+        };
+        if is_number {
+            return self.read_number(frame, read.method(), tensor, native).map(Ok);
+        }
+        if read == TensorRead::Integer && is_float {
+            return self.read_rounded(frame, tensor);
+        }
+        if !matches!(read, TensorRead::Truth | TensorRead::Item) {
+            return None;
+        }
+        let truth = || native().map(|it| it.is_truthy().unwrap_or(false));
+        let decided = self.decided_by(frame, read.method(), tensor, truth)?;
+        Some(decided.map(|answer| boolean(frame.py(), answer)))
+    }
+
+    /// The truth of a tensor, if the trace can go on behind it.
+    pub(in crate::recorder) fn decided_truth<'py>(
+        &self,
+        frame: &Frame<'py>,
+        tensor: Borrowed<'_, 'py>,
+        native: impl FnOnce() -> Result<bool>,
+    ) -> Option<Result<bool>> {
+        single(tensor)?;
+        self.decided_by(frame, TensorRead::Truth.method(), tensor, native)
+    }
+
+    fn decided_by<'py>(
+        &self,
+        frame: &Frame<'py>,
+        method: &str,
+        tensor: Borrowed<'_, 'py>,
+        native: impl FnOnce() -> Result<bool>,
+    ) -> Option<Result<bool>> {
+        let asked = |state: &mut State| state.asked_of(frame, method, tensor).map(Arg::Node);
+        self.decided(frame, Asks::Program, asked, native)
+    }
+
+    /// `t.tolist()` of a short row of numbers: a list of numbers that are carried.
+    pub(in crate::recorder) fn read_list<'py>(
+        &self,
+        frame: &Frame<'py>,
+        tensor: Borrowed<'_, 'py>,
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Option<Object<'py>> {
+        let info = tensor::info(tensor)?;
+        let is_number = matches!(info.dtype, 0..=7 | 15);
+        let is_row = matches!(*info.sizes, [length] if length <= LONGEST);
+        if !is_number || !is_row || !info.is_plain() || !self.may_read(frame) {
+            return None;
+        }
+        let list = native().ok()?;
+        let items: Vec<_> =
+            heap::list_items(list.as_borrowed()).iter().map(own).collect::<Option<_>>()?;
+        self.numbers_read.borrow_mut().extend(self.markable_spot(frame));
+        let carried = PyList::new(frame.py(), &items).ok()?.into_any();
+        self.note(frame, |state| {
+            let node = state.asked_of(frame, "tolist", tensor)?;
+            let length = u32::try_from(items.len()).expect("a short list");
+            state.graph.set_value(node, Value::Structure(length));
+            for (index, item) in (0..length).zip(&items) {
+                let element = state.graph.get_item(node, index);
+                state.carry_read(item, item.is_exact_instance_of::<PyFloat>(), element);
+            }
+            state.set_fresh(carried.as_borrowed());
+            Ok(())
+        });
+        Some(carried)
+    }
+
+    /// Whether numbers can be carried from here on. C code that waits for these frames, or asks itself
+    /// (`max(..., key=float)`), reads them.
+    fn may_read(&self, frame: &Frame<'_>) -> bool {
+        let session = &self.session;
+        session.is_eager && session.program.is_none() && self.is_untouched(frame)
+    }
+
+    /// An object that has integers where this one has tensors with one: decisions that they are these. `None`: not all
+    /// can be decided, or it holds something else.
+    pub(in crate::recorder) fn settled<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        let py = frame.py();
+        if self.kind(object) == Kind::Tensor {
+            return self.settled_tensor(frame, object);
+        }
+        if !holds_tensor(&mut self.state.borrow_mut(), object) {
+            return Some(object.to_owned());
+        }
+        let parts = |parts: Vec<Object<'py>>| {
+            let settled = parts.iter().map(|part| self.settled(frame, part.as_borrowed()));
+            settled.collect::<Option<Vec<_>>>()
+        };
+        if let Ok(slice) = object.cast_exact::<PySlice>() {
+            let [start, stop, step] =
+                <[_; 3]>::try_from(parts(heap::slice_parts(slice).to_vec())?).ok()?;
+            return py.get_type::<PySlice>().call1((start, stop, step)).ok();
+        }
+        if heap::is_plain_tuple(object) {
+            return Some(PyTuple::new(py, parts(heap::tuple_items(object))?).ok()?.into_any());
+        }
+        heap::is_exact_list(object)
+            .then(|| Some(PyList::new(py, parts(heap::list_items(object))?).ok()?.into_any()))?
+    }
+
+    fn settled_tensor<'py>(
+        &self,
+        frame: &Frame<'py>,
+        tensor: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        let info = single(tensor)?;
+        if !matches!(info.dtype, 0..=4) || !self.may_read(frame) {
+            return None;
+        }
+        let method = TensorRead::Integer.method();
+        let value = {
+            let _native = Suspended::new(frame.py());
+            tensor.call_method0(method).ok()?
+        };
+        let constant = Arg::int(value.extract().ok()?);
+        let asked = |state: &mut State| {
+            let number = state.asked_of(frame, method, tensor)?;
+            let (target, stack) = (Target::Operator(Operator::Eq), state.place(frame));
+            Ok(Arg::Node(state.graph.call(target, &[Arg::Node(number), constant], stack)))
+        };
+        let decided = self.decided(frame, Asks::Program, asked, || Ok(true))?;
+        (decided.is_ok() && !self.is_stopped()).then_some(value)
+    }
+
+    /// What an operation says of data (`torch.equal`), if the trace can go on behind it: a decision.
+    pub(in crate::recorder) fn answered<'py>(
+        &self,
+        operation: &Operation,
+        call: Call<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable, args, names } = call;
+        let is_plain = |arg: &Borrowed<'_, '_>| match self.kind(*arg) {
+            Kind::Tensor => tensor::info(*arg).is_some_and(|info| info.is_plain()),
+            kind => kind == Kind::Constant,
+        };
+        if !args.iter().all(is_plain) {
+            return None;
+        }
+        let asked = |state: &mut State| {
+            let target = operation.target(state, callable);
+            let RecordedArgs { args, names } = RecordedArgs::of(state, args, names)?;
+            let stack = state.place(frame);
+            Ok(Arg::Node(state.graph.call_with_keywords(target, &args, &names, stack)))
+        };
+        let native = || {
+            let _native = Suspended::new(frame.py());
+            call.natively().map(|answer| answer.is_truthy().unwrap_or(false))
+        };
+        let answer = self.decided(frame, Asks::Program, asked, native)?;
+        Some(answer.map(|answer| boolean(frame.py(), answer)))
+    }
+
+    /// `number in tensor`, as [`Recorder::answered`].
+    pub(in crate::recorder) fn answered_search<'py>(
+        &self,
+        frame: &Frame<'py>,
+        tensor: Borrowed<'_, 'py>,
+        item: Borrowed<'_, 'py>,
+    ) -> Option<Result<bool>> {
+        let name = pyo3::intern!(frame.py(), "__contains__").as_any().as_borrowed();
+        let method = self.lookup(frame, &tensor.get_type(), name)?;
+        let determined = Determined::Answer;
+        let operation = Operation { name: "__contains__".into(), is_method: true, determined };
+        let args = [tensor, item];
+        let call = Call::new(frame, method.as_borrowed(), &args);
+        let found = self.answered(&operation, call)?;
+        Some(found.and_then(|found| ops::truth(found.as_borrowed())))
+    }
+
+    /// `int(t)` of a float, in two steps: the float, and what it's rounded to.
+    fn read_rounded<'py>(
+        &self,
+        frame: &Frame<'py>,
+        tensor: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let item = pyo3::intern!(frame.py(), "item").as_any().as_borrowed();
+        let native =
+            || ops::get_attr(tensor, item).and_then(|it| ops::call(it.as_borrowed(), &[], None));
+        let float = self.read_number(frame, TensorRead::Item.method(), tensor, native)?;
+        // To read changes nothing: the instruction is as before.
+        self.baseline.set(ops::executed());
+        let int = frame.py().get_type::<PyInt>();
+        let rounding = Numeric::Rounded(Rounding::Trunc);
+        self.symbolic_function(frame, int.as_any().as_borrowed(), rounding, &[float.as_borrowed()])
+    }
+
+    /// A number that is carried. `None`: the instruction is to end the trace.
+    fn read_number<'py>(
+        &self,
+        frame: &Frame<'py>,
+        method: &str,
+        tensor: Borrowed<'_, 'py>,
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Option<Object<'py>> {
+        if !self.may_read(frame) {
+            return None;
+        }
+        let own = own(&native().ok()?)?;
+        self.numbers_read.borrow_mut().extend(self.markable_spot(frame));
+        let is_float = own.is_exact_instance_of::<PyFloat>();
+        self.note(frame, |state| {
+            let node = state.asked_of(frame, method, tensor)?;
+            state.carry_read(&own, is_float, node);
+            Ok(())
+        });
+        Some(own)
+    }
+}
+
+impl State {
+    /// The node that asks a tensor by one of its methods.
+    fn asked_of(
+        &mut self,
+        frame: &Frame<'_>,
+        method: &str,
+        tensor: Borrowed<'_, '_>,
+    ) -> std::result::Result<NodeId, Stop> {
+        let asked = self.graph_arg(tensor)?;
+        let stack = self.place(frame);
+        let descriptor = tensor.get_type().getattr(method).ok();
+        let object = descriptor.map(|descriptor| {
+            self.graph_object(descriptor.as_borrowed(), || format!("torch.Tensor.{method}"))
+        });
+        let target = Target::Method { name: self.graph.intern(method), object };
+        Ok(self.graph.call(target, &[asked], stack))
+    }
+}
+
+/// What is known of a tensor that PyTorch itself computes with, and that has one element.
+fn single(tensor: Borrowed<'_, '_>) -> Option<TensorInfo> {
+    let info = tensor::info(tensor)?;
+    (info.is_plain() && info.sizes.iter().all(|size| *size == 1)).then_some(info)
+}
