@@ -1,9 +1,11 @@
 //! How much time a function may spend on recordings before any of its replays has been shown to gain.
 //!
-//! A program that goes new ways at each call would be recorded for ever. Its first takes are free; what
-//! further ones cost beyond a plain call is added up, and one that costs as much as the costliest before it,
-//! or as the first take, has to fit. One that doesn't after all is abandoned on the way. After the first
-//! calls, so many must have been plain since the last take that on average they cost next to nothing.
+//! A program that goes new ways at each call would be recorded for ever. Its first takes are free, and they are a few:
+//! a first call makes the state that later ones find (an optimizer's, a cache), and so goes another way; what has
+//! changed in the second is a symbol in the third. What further ones cost beyond a plain call is added up, and one that
+//! costs as much as the costliest before it, or as a first take, has to fit. One that doesn't after all is abandoned on
+//! the way. After the first calls, so many must have been plain since the last take that on average they cost next to
+//! nothing.
 
 use crate::clock::Span;
 use crate::gauge::{Measured, SHARE};
@@ -14,7 +16,7 @@ const LEAST: u64 = 5_000_000;
 const CALLS: u64 = 3;
 /// A recording takes about so many times what a plain call takes, at least.
 const RECORDING: u64 = 3;
-/// So many recordings that came to nothing are first takes.
+/// So many recordings are first takes.
 const FIRST: u32 = 3;
 /// So many calls of a function are its first ones.
 const EARLY: u64 = 64;
@@ -27,9 +29,7 @@ const END: u64 = 4;
 #[derive(Debug, Default)]
 pub struct Budget {
     takes: u32,
-    /// Whether a first take has come to something.
-    is_traced: bool,
-    /// Nanoseconds of the first take.
+    /// Nanoseconds of the costliest first take.
     first: u64,
     /// Nanoseconds spent since.
     spent: u64,
@@ -87,7 +87,7 @@ impl Budget {
 
     /// Whether another recording fits that costs what is likely.
     fn has_room(&self) -> bool {
-        self.gains || self.likely() <= self.left()
+        self.gains || self.is_first() || self.likely() <= self.left()
     }
 
     /// What another recording costs: as much as the costliest one, or the first take.
@@ -107,7 +107,7 @@ impl Budget {
 
     /// Whether the next recording is a first take.
     fn is_first(&self) -> bool {
-        !self.is_traced && self.takes < FIRST
+        self.takes < FIRST
     }
 
     /// A call that waits for that ran natively, the last one of so many. Those that have rested before it
@@ -130,11 +130,10 @@ impl Budget {
         self.is_steered = true;
     }
 
-    /// A call was recorded, or a part of it, after so many. `traced`: a trace has come of it.
-    pub fn recorded(&mut self, nanos: u64, traced: bool, calls: u64) {
+    /// A call was recorded, or a part of it, after so many.
+    pub fn recorded(&mut self, nanos: u64, calls: u64) {
         let is_first = self.is_first();
         self.takes += 1;
-        self.is_traced |= traced;
         (self.plain, self.counted) = (0, calls);
         if is_first {
             self.first = self.first.max(nanos);
@@ -206,19 +205,29 @@ impl Budget {
 
 #[cfg(test)]
 mod tests {
-    use super::{Budget, EARLY, END, LEAST, SHARE};
+    use super::{Budget, EARLY, END, FIRST, LEAST, SHARE};
     use crate::clock::Span;
     use crate::gauge::Measured;
+
+    /// A function behind its first takes, each of which took so long.
+    fn behind_first(nanos: u64) -> Budget {
+        let mut budget = Budget::default();
+        (1..=u64::from(FIRST)).for_each(|call| budget.recorded(nanos, call));
+        budget
+    }
 
     #[test]
     fn first_takes_are_free_and_others_are_counted() {
         let mut budget = Budget::default();
-        budget.recorded(LEAST * 100, false, 1);
-        budget.recorded(LEAST * 100, true, 2);
-        assert!(budget.allows());
+        for call in 1..u64::from(FIRST) {
+            budget.recorded(LEAST * 100, call);
+            budget.timed(Span::Native, 1000);
+            assert!(budget.allows() && !budget.waits(call));
+        }
+        let mut budget = behind_first(LEAST / 8);
         budget.timed(Span::Native, 1000);
-        budget.recorded(LEAST / 4, true, 3);
-        budget.recorded(LEAST / 2, true, 4);
+        budget.recorded(LEAST / 4, 4);
+        budget.recorded(LEAST / 2, 5);
         // Another one like that would be too much.
         assert!(!budget.allows());
         let told = budget.tell().expect("it is new");
@@ -230,38 +239,34 @@ mod tests {
 
     #[test]
     fn slow_programs_may_spend_three_calls() {
-        let mut budget = Budget::default();
-        budget.recorded(LEAST * 30, true, 1);
+        let mut budget = behind_first(LEAST * 30);
         // Nothing is known of a plain call yet.
-        assert!(budget.waits(1) && budget.allows());
+        assert!(budget.waits(3) && budget.allows());
         budget.timed(Span::Native, LEAST * 10);
-        assert!(!budget.waits(2) && budget.allows());
-        budget.recorded(LEAST * 22, true, 2);
+        assert!(!budget.waits(4) && budget.allows());
+        budget.recorded(LEAST * 22, 4);
         assert!(budget.allows());
-        budget.recorded(LEAST * 22, true, 3);
+        budget.recorded(LEAST * 22, 5);
         assert!(!budget.allows());
     }
 
     #[test]
-    fn what_the_first_take_has_cost_has_to_fit() {
-        let mut budget = Budget::default();
-        budget.recorded(LEAST * 2, true, 1);
+    fn what_a_first_take_has_cost_has_to_fit() {
+        let mut budget = behind_first(LEAST * 2);
         budget.timed(Span::Native, 1000);
         assert!(!budget.allows());
-        let mut budget = Budget::default();
-        budget.recorded(LEAST / 2, true, 1);
+        let mut budget = behind_first(LEAST / 2);
         budget.timed(Span::Native, 1000);
         assert!(budget.allows());
     }
 
     #[test]
     fn what_costs_more_than_is_left_is_abandoned() {
-        let mut budget = Budget::default();
-        assert_eq!(budget.allowance(), None);
-        budget.recorded(LEAST * 6, true, 1);
+        assert_eq!(Budget::default().allowance(), None);
+        let mut budget = behind_first(LEAST * 6);
         budget.timed(Span::Native, LEAST * 2);
         let allowance = budget.allowance().expect("the next one isn't a first take");
-        budget.recorded(allowance, true, 2);
+        budget.recorded(allowance, 4);
         // It has cost three quarters of three plain calls.
         assert_eq!(budget.left(), LEAST * 6 / END);
         assert!(!budget.allows());
@@ -271,22 +276,20 @@ mod tests {
 
     #[test]
     fn steered_programs_have_no_plain_calls() {
-        let mut budget = Budget::default();
-        budget.recorded(LEAST * 30, true, 1);
+        let mut budget = behind_first(LEAST * 30);
         budget.steer();
-        assert!(!budget.waits(1) && budget.allows());
+        assert!(!budget.waits(3) && budget.allows());
     }
 
     #[test]
     fn late_takes_wait_for_plain_calls() {
-        let mut budget = Budget::default();
-        budget.recorded(100_000, true, 1);
-        budget.recorded(60_000, true, 2);
+        let mut budget = behind_first(100_000);
+        budget.recorded(60_000, 2);
         budget.timed(Span::Native, 10_000);
         assert!(!budget.waits(EARLY - 1) && budget.allows());
         // It has cost six calls.
         assert!(budget.waits(6 * SHARE + 1) && !budget.waits(6 * SHARE + 2));
-        budget.recorded(60_000, true, 2000);
+        budget.recorded(60_000, 2000);
         assert!(budget.waits(3000));
         // Others may be slower, of which one was timed.
         budget.waited(3001, 50_000);

@@ -562,7 +562,7 @@ impl Compiled {
         let brought = session.finish();
         let root = brought.entry();
         let calls = this.get().calls();
-        lock(&this.get().budget).recorded(session.took(), root.is_some(), calls);
+        lock(&this.get().budget).recorded(session.took(), calls);
         let settled = contain(py, || {
             faults::at(Stage::Settle)?;
             Self::settle(this, brought)

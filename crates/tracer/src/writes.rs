@@ -4,6 +4,8 @@
 //! A tensor that the trace made is its own. So each node is asked whose memory its result may share:
 //! the inputs that a chain of views leads to.
 
+use std::rc::Rc;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use stator_graph::{Arg, Graph, NodeId, NodeKind, Target, Value};
@@ -45,8 +47,12 @@ impl Written {
     }
 }
 
-/// Inputs by their positions.
-type Inputs = SmallVec<[u32; 2]>;
+/// Inputs by their positions, each once. What shares the same ones as something else has the same object: an operation
+/// on a thousand tensors gives a thousand that share a thousand.
+type Inputs = Rc<[u32]>;
+
+/// What several nodes share, gathered before it is put together.
+type Gathered = SmallVec<[Inputs; 4]>;
 
 /// A walk along the nodes of a graph, in their order.
 #[derive(Default)]
@@ -56,7 +62,7 @@ pub struct Writes {
     /// Whether a node's data is the same in all replays.
     known: Vec<bool>,
     /// What stands where an input's own data stood.
-    replaced: FxHashMap<u32, Inputs>,
+    replaced: FxHashMap<u32, Vec<u32>>,
     /// Operations that would have raised already.
     passed: FxHashSet<String>,
     /// The inputs that were written so far.
@@ -101,7 +107,7 @@ impl Writes {
                 NodeKind::Placeholder { .. } => {
                     let position = self.placeholders;
                     self.placeholders += 1;
-                    (Inputs::from_slice(&[position]), false)
+                    (Inputs::from([position]), false)
                 }
                 NodeKind::GetItem { of, .. } => {
                     (self.shared[of.index()].clone(), self.known[of.index()])
@@ -152,15 +158,13 @@ impl Writes {
                 self.passed.clear();
             }
         }
-        let mut shared = Inputs::new();
-        if is_write || call.is_view() {
-            call.args
-                .first()
-                .into_iter()
-                .for_each(|arg| self.inputs_of(call.graph, *arg, &mut shared));
+        let shared = if is_write || call.is_view() {
+            self.inputs_of(call.graph, &call.args[..call.args.len().min(1)])
         } else if !call.makes_memory() {
-            call.args.iter().for_each(|arg| self.inputs_of(call.graph, *arg, &mut shared));
-        }
+            self.inputs_of(call.graph, call.args)
+        } else {
+            Inputs::default()
+        };
         let mut known = !is_write && call.is_determined();
         if known {
             call.graph.visit_inputs(id, &mut |input| known &= self.known[input.index()]);
@@ -183,10 +187,7 @@ impl Writes {
             let inputs = (0..).zip(graph.placeholders().iter());
             return inputs.filter(|(_, node)| requires(**node)).map(|(at, _)| (at, what)).collect();
         }
-        let mut inputs = Inputs::new();
-        for &target in &targets {
-            self.inputs_of(call.graph, target, &mut inputs);
-        }
+        let inputs = self.inputs_of(call.graph, &targets);
         if what == Written::PLACE && call.operation() == "detach_" {
             let requires = |position: &u32| {
                 let node = call.graph.placeholders()[*position as usize];
@@ -195,26 +196,47 @@ impl Writes {
             self.detached |= inputs.iter().any(requires);
         }
         if call.name().contains(".data.__") {
-            let mut data = Inputs::new();
-            call.args.iter().skip(1).for_each(|arg| self.inputs_of(call.graph, *arg, &mut data));
-            for input in &inputs {
-                self.replaced.entry(*input).or_default().extend(data.iter().copied());
+            let data = self.inputs_of(call.graph, call.args.get(1..).unwrap_or_default());
+            for input in &*inputs {
+                self.replaced.entry(*input).or_default().extend(&*data);
             }
         }
-        inputs.into_iter().map(|position| (position, what)).collect()
+        inputs.iter().map(|position| (*position, what)).collect()
     }
 
-    /// Adds the inputs whose memory an argument may share.
-    fn inputs_of(&self, graph: &Graph, arg: Arg, found: &mut Inputs) {
-        graph.visit_nodes(arg, &mut |id| {
-            let mut pending = self.shared[id.index()].clone();
+    /// The inputs whose memory arguments may share.
+    fn inputs_of(&self, graph: &Graph, args: &[Arg]) -> Inputs {
+        let mut gathered = Gathered::new();
+        for arg in args {
+            graph.visit_nodes(*arg, &mut |id| {
+                let shared = &self.shared[id.index()];
+                let is_repeated = gathered.last().is_some_and(|last| Rc::ptr_eq(last, shared));
+                if !shared.is_empty() && !is_repeated {
+                    gathered.push(Rc::clone(shared));
+                }
+            });
+        }
+        match &gathered[..] {
+            [] => Inputs::default(),
+            [all] if self.replaced.is_empty() => Rc::clone(all),
+            _ => self.put_together(&gathered),
+        }
+    }
+
+    fn put_together(&self, gathered: &[Inputs]) -> Inputs {
+        let mut parts = FxHashSet::default();
+        let (mut found, mut inputs) = (FxHashSet::default(), Vec::new());
+        let mut pending: Vec<u32> = Vec::new();
+        for part in gathered.iter().filter(|part| parts.insert(part.as_ptr())) {
+            pending.extend(part.iter().rev());
             while let Some(input) = pending.pop() {
-                if !found.contains(&input) {
-                    found.push(input);
-                    pending.extend(self.replaced.get(&input).into_iter().flatten().copied());
+                if found.insert(input) {
+                    inputs.push(input);
+                    pending.extend(self.replaced.get(&input).into_iter().flatten());
                 }
             }
-        });
+        }
+        inputs.into()
     }
 }
 
@@ -324,4 +346,50 @@ pub fn write_of(call: NodeCall<'_>) -> Option<(Written, SmallVec<[Arg; 4]>)> {
         || matches!(operation, "__setitem__" | "__delitem__")
         || keyword("inplace").is_some();
     is_in_place.then(|| (Written::DATA, first()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use stator_graph::{Arg, Graph, Target, Value};
+
+    use super::Writes;
+
+    /// A foreach operation on lists of equal length, and the elements of what it gives.
+    fn foreach(graph: &mut Graph, name: &str, lists: &[&[Arg]]) -> Vec<Arg> {
+        let args: Vec<Arg> = lists.iter().map(|list| graph.list(list)).collect();
+        let object = graph.add_object(name);
+        let target = Target::Function { name: graph.intern(name), object };
+        let node = graph.call(target, &args, None);
+        let length = u32::try_from(lists[0].len()).expect("a short list");
+        graph.set_value(node, Value::Structure(length));
+        (0..length).map(|index| Arg::Node(graph.get_item(node, index))).collect()
+    }
+
+    #[test]
+    fn elements_of_one_result_share_one_set_of_inputs() {
+        let mut graph = Graph::default();
+        let mut inputs = |name: &str| -> Vec<Arg> {
+            (0..200)
+                .map(|at| Arg::Node(graph.placeholder(&format!("{name}[{at}]"), Value::Unknown)))
+                .collect()
+        };
+        let (weights, gradients) = (inputs("weights"), inputs("gradients"));
+        let scaled = foreach(&mut graph, "torch._foreach_mul_", &[&weights, &gradients]);
+        let added = foreach(&mut graph, "torch._foreach_add_", &[&scaled, &gradients]);
+        let mut writes = Writes::default();
+        writes.advance(&graph, &|_| false);
+        let shared = |arg: &Arg| match arg {
+            Arg::Node(id) => Rc::clone(&writes.shared[id.index()]),
+            _ => unreachable!("it is a node"),
+        };
+        // The second operation's result shares what the first one's does, not a copy of it for each element.
+        let first = shared(&scaled[0]);
+        assert!(scaled.iter().chain(&added).all(|arg| Rc::ptr_eq(&shared(arg), &first)));
+        assert_eq!(first.len(), 200);
+        let mut written: Vec<u32> = writes.written.keys().copied().collect();
+        written.sort_unstable();
+        assert_eq!(written, (0..200).collect::<Vec<_>>());
+    }
 }
