@@ -321,10 +321,9 @@ def lines(only: list[str], systems: list[str], timeout: float) -> Iterator[str]:
     branching, reading = (found.get(title) for title in DECISIONS)
     if isinstance(branching, dict) and isinstance(reading, dict):
         yield ""
-        yield (
-            f"A decision costs {_cost_of_one(branching, reading) * 1e6:.2f} µs over reading the value: "
-            "a twentieth of what the replays of the last two rows differ by."
-        )
+        cost = _cost_of_one(branching, reading) * 1e6
+        yield f"A decision costs {cost:.2f} µs over reading the value: a twentieth of what the"
+        yield "replays of the last two rows differ by."
 
 
 def _cost_of_one(branching: dict[str, Any], reading: dict[str, Any]) -> float:
@@ -356,8 +355,8 @@ def main() -> None:
         "",
         (__doc__ or "").split("\n\n", 1)[1].strip(),
         "",
-        '"(native)": estimated, or measured, to gain nothing, so plain Python runs behind a look for '
-        "an entry; *replayed* is what the replay would take, in multiples of eager.",
+        '"(native)": estimated, or measured, to gain nothing, so plain Python runs behind a look '
+        "for an entry; *replayed* is what the replay would take, in multiples of eager.",
     ]
     for line in lines(options.only, options.systems, options.timeout):
         print(line, flush=True)
