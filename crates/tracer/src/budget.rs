@@ -196,7 +196,7 @@ impl Budget {
         is_new.then(|| {
             let millis = |nanos: u64| format!("{}.{} ms", nanos / 1_000_000, nanos / 100_000 % 10);
             format!(
-                "recording has cost {} beyond the first call, and no replay has been found to gain",
+                "recording has cost {} beyond the first calls, and no replay has been found to gain",
                 millis(self.spent)
             )
         })
