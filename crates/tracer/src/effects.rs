@@ -30,13 +30,36 @@ pub struct Store {
     pub place: (u32, u32),
 }
 
+/// The key of a dictionary's entry.
+#[derive(Clone, Copy, Debug)]
+pub enum Key {
+    /// A constant.
+    Constant(ObjectId),
+    /// An object from outside, as a parameter in an optimizer's state: its position among the sources that are
+    /// resolved for a replay. The entry doesn't keep it alive.
+    Resolved(u32),
+}
+
+impl Key {
+    fn object<'a, 'py>(
+        self,
+        objects: &[Borrowed<'a, 'py>],
+        table: &'a [Py<PyAny>],
+    ) -> Borrowed<'a, 'py> {
+        match self {
+            Key::Constant(id) => table[id.index()].bind_borrowed(objects[0].py()),
+            Key::Resolved(position) => objects[position as usize],
+        }
+    }
+}
+
 /// A part of an object.
 #[derive(Clone, Copy, Debug)]
 pub enum Part {
     /// The value at a key of a dictionary.
     Item {
         /// The key.
-        key: ObjectId,
+        key: Key,
         /// Whether the entry was deleted in between and so moves to the end.
         moves: bool,
     },
@@ -127,16 +150,18 @@ impl<'py> Written<'py> {
     fn note(
         &mut self,
         store: &Store,
-        object: Borrowed<'_, 'py>,
+        objects: &[Borrowed<'_, 'py>],
         table: &[Py<PyAny>],
     ) -> PyResult<()> {
+        let object = objects[store.object as usize];
         let py = object.py();
         let entry = |id: ObjectId| table[id.index()].bind(py).clone();
         let own = || object.to_owned();
         self.before.push(match store.part {
             Part::Item { key, .. } => {
-                let value = object.cast::<PyDict>()?.get_item(entry(key))?;
-                Before::Item { dict: own(), key: entry(key), value }
+                let key = key.object(objects, table).to_owned();
+                let value = object.cast::<PyDict>()?.get_item(&key)?;
+                Before::Item { dict: own(), key, value }
             }
             Part::Cell => Before::Cell { cell: own(), value: value(object, Field::CellContents) },
             Part::Context => Before::Context { variable: own(), value: context::own_value(object) },
@@ -186,10 +211,12 @@ pub fn replay<'py>(
         let entry = |id: ObjectId| table[id.index()].bind_borrowed(py);
         pass.at(Stage::Effect)?;
         if pass == Pass::First {
-            written.note(store, object, table)?;
+            written.note(store, objects, table)?;
         }
         match store.part {
-            Part::Item { key, moves } => set_item(object, entry(key), value, moves)?,
+            Part::Item { key, moves } => {
+                set_item(object, key.object(objects, table), value, moves)?;
+            }
             Part::Cell => set_cell(object, value),
             Part::Context => {
                 let value = value.expect("context variables aren't emptied").as_borrowed();

@@ -1,4 +1,4 @@
-//! `__slots__` members, read by their offset.
+//! `__slots__` members, and fields of C types that hold objects as these do, read by their offset.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -11,6 +11,9 @@ use super::{Any, Type, container, layout, types, words};
 
 /// `T_OBJECT_EX`: the kind of member that `__slots__` makes.
 const OBJECT_EX: c_int = 16;
+
+/// `T_OBJECT`: a C type's field that holds an object, or nothing and then reads as `None`.
+const OBJECT: c_int = 6;
 
 /// What a member holds.
 #[derive(Debug)]
@@ -35,6 +38,24 @@ pub struct Member {
 
 /// The offset of a member descriptor that `__slots__` made; `None` for other objects.
 pub fn offset_of(descriptor: Any<'_, '_>) -> Option<usize> {
+    offset_where(descriptor, |def| def.type_code == OBJECT_EX)
+}
+
+/// As [`offset_of`], also for a C type's field that can be set and that holds an object now (`default_factory` of a
+/// `defaultdict`).
+pub fn readable_offset_of(descriptor: Any<'_, '_>, owner: Any<'_, '_>) -> Option<usize> {
+    let is_field = |def: &ffi::PyMemberDef| {
+        def.type_code == OBJECT_EX || (def.type_code == OBJECT && def.flags & ffi::Py_READONLY == 0)
+    };
+    let offset = offset_where(descriptor, is_field)?;
+    let is_filled = || matches!(Member::new(offset).read(owner), Read::Value(_));
+    (offset_of(descriptor).is_some() || is_filled()).then_some(offset)
+}
+
+fn offset_where(
+    descriptor: Any<'_, '_>,
+    is_field: impl FnOnce(&ffi::PyMemberDef) -> bool,
+) -> Option<usize> {
     if types::address_of(descriptor) != &raw mut ffi::PyMemberDescr_Type as usize {
         return None;
     }
@@ -42,7 +63,7 @@ pub fn offset_of(descriptor: Any<'_, '_>) -> Option<usize> {
     unsafe {
         let def =
             words::pointer(descriptor.as_ptr(), layout::MEMBER_DEF).cast::<ffi::PyMemberDef>();
-        ((*def).type_code == OBJECT_EX).then(|| (*def).offset as usize)
+        is_field(&*def).then(|| (*def).offset as usize)
     }
 }
 
@@ -112,7 +133,8 @@ fn has_member(ty: Type<'_, '_>, offset: usize) -> bool {
             }
             let mut member = (*class).tp_members;
             while !member.is_null() && !(*member).name.is_null() {
-                if (*member).type_code == OBJECT_EX && (*member).offset as usize == offset {
+                let is_object = matches!((*member).type_code, OBJECT | OBJECT_EX);
+                if is_object && (*member).offset as usize == offset {
                     return true;
                 }
                 member = member.add(1);

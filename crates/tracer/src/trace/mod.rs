@@ -12,7 +12,7 @@ use stator_guards::{Guard, ObjectId, SourceId, Sources};
 
 use crate::breaks::Place;
 use crate::draws::Draws;
-use crate::effects::{Part, Store};
+use crate::effects::{Key, Part, Store};
 use crate::emission::Emission;
 use crate::handlers::Withs;
 use crate::profit::Work;
@@ -130,7 +130,11 @@ impl Traced {
             _ => &[],
         };
         let target = match store.part {
-            Part::Item { key, .. } => self.sources.print_item(id, &repr(key)),
+            Part::Item { key: Key::Constant(key), .. } => self.sources.print_item(id, &repr(key)),
+            Part::Item { key: Key::Resolved(key), .. } => {
+                let key = self.sources.print(self.rebuilt[key as usize]);
+                self.sources.print_item(id, &key)
+            }
             Part::Context => format!("{}.set()", object()),
             Part::Reset => format!("{}.reset()", object()),
             Part::Cell => format!("{}.cell_contents", object()),

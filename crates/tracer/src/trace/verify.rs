@@ -13,7 +13,7 @@
 use stator_graph::Target;
 
 use super::{Ending, Leaving, Traced};
-use crate::effects::Part;
+use crate::effects::{Key, Part};
 use crate::emission::Told;
 use crate::raises::NodeCall;
 use crate::recipe::{Recipe, RecipeId};
@@ -115,10 +115,16 @@ impl Traced {
         for store in effects {
             inside("a written object", store.object as usize, self.rebuilt.len())?;
             self.code(store.place.0)?;
-            if let Part::Item { key: name, .. } | Part::Member(name) | Part::ClassAttribute(name) =
-                store.part
-            {
-                inside("object", name.index(), self.objects.len())?;
+            match store.part {
+                Part::Item { key: Key::Resolved(key), .. } => {
+                    inside("a key", key as usize, self.rebuilt.len())?;
+                }
+                Part::Item { key: Key::Constant(name), .. }
+                | Part::Member(name)
+                | Part::ClassAttribute(name) => {
+                    inside("object", name.index(), self.objects.len())?;
+                }
+                _ => {}
             }
         }
         for emission in emissions {

@@ -578,7 +578,7 @@ impl State {
     /// A tensor that is a key is guarded to be this very one: dictionaries know tensors by identity. The entry
     /// doesn't keep it alive. One that isn't found would be another one at each call, but for parameters: an
     /// optimizer's state has them from its first step on.
-    fn know_tensor_key(
+    pub fn know_tensor_key(
         &mut self,
         key: Borrowed<'_, '_>,
         is_found: bool,

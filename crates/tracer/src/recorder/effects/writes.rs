@@ -181,8 +181,7 @@ impl State {
         moves: bool,
     ) -> Result<(), Stop> {
         if !matches!(self.kind(key), Kind::Constant | Kind::Tuple) || !heap::is_constant(key) {
-            let detail = format!("an item of a {}", heap::type_name(dict));
-            return Err((Reason::OutsideWrite, detail));
+            self.know_written_key(dict, key)?;
         }
         if is_nan(key) {
             return Err((Reason::Identity, "a NaN as key".into()));
@@ -205,6 +204,27 @@ impl State {
         let slot = key.as_ptr() as usize;
         self.wrote(dict, source, slot, || Part::Item { key: key.unbind(), moves: false });
         Ok(())
+    }
+
+    /// A key that is no constant is one that a dictionary knows by identity, and that a replay finds outside.
+    fn know_written_key(
+        &mut self,
+        dict: Borrowed<'_, '_>,
+        key: Borrowed<'_, '_>,
+    ) -> Result<(), Stop> {
+        if self.kind(key) == Kind::Tensor {
+            self.know_tensor_key(key, heap::dict_get(dict, key).is_some())?;
+            if self.key_source(key).is_some() {
+                return Ok(());
+            }
+        }
+        let detail = format!("an item of a {}", heap::type_name(dict));
+        Err((Reason::OutsideWrite, detail))
+    }
+
+    /// Where a replay finds the key of a written entry; `None`: it's a constant.
+    pub fn key_source(&self, key: Borrowed<'_, '_>) -> Option<SourceId> {
+        self.source(key).filter(|_| self.is_identity_guarded(key))
     }
 
     /// Takes note of a write to a cell of an enclosing function, before it happens.

@@ -18,7 +18,7 @@ use stator_guards::{GlobalState, GuardKind, ObjectId, Source, SourceId};
 use crate::accelerator;
 use crate::breaks::{Break, Reason};
 use crate::compiling;
-use crate::effects::{Part, Store};
+use crate::effects::{Key, Part, Store};
 use crate::frames::anatomy::Anatomy;
 use crate::handlers::Withs;
 use crate::policy::Policy;
@@ -387,14 +387,21 @@ impl<'s> Finish<'s> {
                 }
                 Last::Calls(calls) => Some(self.calls(py, calls)?),
             };
-            let mut name = |name: &Py<PyAny>| self.keep(name.bind_borrowed(py));
             let part = match &effect.part {
-                writes::Part::Item { key, moves } => Part::Item { key: name(key), moves: *moves },
+                writes::Part::Item { key, moves } => {
+                    let key = match self.state.key_source(key.bind_borrowed(py)) {
+                        Some(source) => Key::Resolved(self.state.exits.resolved(source)),
+                        None => Key::Constant(self.keep(key.bind_borrowed(py))),
+                    };
+                    Part::Item { key, moves: *moves }
+                }
                 writes::Part::Cell => Part::Cell,
                 writes::Part::Context => Part::Context,
                 writes::Part::Reset(_) => Part::Reset,
-                writes::Part::Member(member) => Part::Member(name(member)),
-                writes::Part::ClassAttribute(attribute) => Part::ClassAttribute(name(attribute)),
+                writes::Part::Member(member) => Part::Member(self.keep(member.bind_borrowed(py))),
+                writes::Part::ClassAttribute(attribute) => {
+                    Part::ClassAttribute(self.keep(attribute.bind_borrowed(py)))
+                }
                 writes::Part::Elements => Part::Elements,
                 writes::Part::Added(_) => Part::Added,
                 writes::Part::Calls(_) => Part::Calls,

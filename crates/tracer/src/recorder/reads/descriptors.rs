@@ -156,7 +156,7 @@ impl Recorder {
         owner: Borrowed<'_, 'py>,
         name: Borrowed<'_, 'py>,
     ) -> Result<Found<'py>> {
-        let offset = stator_cpython::heap::member::offset_of(descriptor);
+        let offset = stator_cpython::heap::member::readable_offset_of(descriptor, owner);
         let outside = self.state.borrow().source(owner).is_some();
         let value =
             generic::generic_get_attr(owner, name).map_err(|raised| raised.take(frame.py()));

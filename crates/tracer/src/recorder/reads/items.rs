@@ -99,6 +99,9 @@ impl Recorder {
                     && self.origin(owner) != Some(Origin::Fresh)
                     && !owner.get_type().is(frame.py().get_type::<pyo3::types::PyDict>())
                 {
+                    if let Some(value) = self.missing_item(frame, owner, key) {
+                        return value;
+                    }
                     self.stop(
                         frame,
                         Reason::OutsideWrite,
