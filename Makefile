@@ -41,6 +41,12 @@ bench: $(VENV)/built
 	$(BIN)/python -m bench
 	$(BIN)/python -m bench.federated
 	$(BIN)/python -m bench.cliff
+	$(BIN)/python -m bench.steps
+
+# Draws models at random: each time others, unless `--seed` says which.
+.PHONY: bench-survey
+bench-survey: $(VENV)/built
+	$(BIN)/python -m bench.survey
 
 # pytest comes last: its closing lines are the ones a reader of the output looks for.
 test: test-rust test-cpython-fast test-python
