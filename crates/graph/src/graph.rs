@@ -41,7 +41,8 @@ pub enum Target {
         /// The attribute's name.
         name: TextId,
     },
-    /// A decision: the first argument is what the second says, or the program is left here, with the others.
+    /// A decision: the first argument is what the second says, or the program is left here, with the others. If the one
+    /// other is a decision, it's left as there, with the arguments of that one.
     Decide,
 }
 
@@ -429,6 +430,13 @@ impl Graph {
     /// If the run is another graph's.
     pub fn args(&self, list: ArgList) -> &[Arg] {
         &self.args[list.range()]
+    }
+
+    /// The decision that one with these arguments leaves as; `None`: it has an exit of its own.
+    pub fn earlier_decision(&self, args: &[Arg]) -> Option<NodeId> {
+        let &[_, _, Arg::Node(earlier)] = args else { return None };
+        let kind = self.node(earlier).kind;
+        matches!(kind, NodeKind::Call { target: Target::Decide, .. }).then_some(earlier)
     }
 
     /// The names of a run of keywords.

@@ -11,6 +11,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyFunction, PySlice, PyString, PyTuple};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use stator_cpython::modules;
 use stator_cpython::vectorcall::{BinaryFunction, UnaryFunction};
@@ -84,6 +85,8 @@ struct Compiler<'g, 'py> {
     /// Where each node's value is while it is alive.
     places: Vec<Option<Operand>>,
     free_registers: Vec<u32>,
+    /// The exits of decisions.
+    exits: FxHashMap<NodeId, u32>,
     program: Program,
 }
 
@@ -110,7 +113,6 @@ impl<'g, 'py> Compiler<'g, 'py> {
             outputs: Vec::new(),
             input_count: graph.placeholders().len(),
             register_count: 0,
-            exit_count: 0,
         };
         Ok(Self {
             py,
@@ -120,6 +122,7 @@ impl<'g, 'py> Compiler<'g, 'py> {
             last_uses: graph.last_uses(),
             places,
             free_registers: Vec::new(),
+            exits: FxHashMap::default(),
             program,
         })
     }
@@ -138,7 +141,10 @@ impl<'g, 'py> Compiler<'g, 'py> {
         keywords: KeywordList,
     ) -> PyResult<()> {
         let keywords = self.keywords(keywords)?;
-        let (action, takes_shared) = self.action(target, keywords);
+        let (action, takes_shared) = match target {
+            Target::Decide => (self.decision(id, args), true),
+            target => self.action(target, keywords),
+        };
         let mut reads = Reads::default();
         for &arg in self.graph.args(args) {
             self.read(arg, id, Some(id), takes_shared, &mut reads)?;
@@ -172,11 +178,18 @@ impl<'g, 'py> Compiler<'g, 'py> {
             }
             Target::GetAttr { name } => (Action::GetAttr { name: self.name(name) }, true),
             Target::Operator(operator) => (operator_action(operator), true),
-            Target::Decide => {
-                self.program.exit_count += 1;
-                (Action::Decide { exit: self.program.exit_count - 1 }, true)
-            }
+            Target::Decide => unreachable!("a decision has a way out"),
         }
+    }
+
+    /// A decision, which leaves by an exit of its own or as an earlier one.
+    fn decision(&mut self, id: NodeId, args: ArgList) -> Action {
+        if let Some(earlier) = self.graph.earlier_decision(self.graph.args(args)) {
+            return Action::DecideToo { exit: self.exits[&earlier] };
+        }
+        let exit = index(self.exits.len());
+        self.exits.insert(id, exit);
+        Action::Decide { exit }
     }
 
     fn direct_call(&mut self, object: ObjectId, keywords: Option<u32>) -> (Action, bool) {

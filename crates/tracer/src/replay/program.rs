@@ -22,7 +22,6 @@ pub struct Program {
     pub(super) outputs: Vec<Operand>,
     pub(super) input_count: usize,
     pub(super) register_count: usize,
-    pub(super) exit_count: u32,
 }
 
 impl Program {
@@ -89,8 +88,11 @@ pub(super) enum Action {
     DelItem,
     /// An element of the operand, a tuple or another sequence.
     Element { index: u32 },
-    /// The program is left, with the operands behind the second, unless the first is the second.
+    /// The program is left, with the operands behind the second, unless the first is the second; the result is a tuple
+    /// of those.
     Decide { exit: u32 },
+    /// As an earlier decision, whose result is the third operand; the result is `None`.
+    DecideToo { exit: u32 },
     /// A list of the operands.
     List,
     /// A tuple of the operands.

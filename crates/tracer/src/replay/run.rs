@@ -168,10 +168,8 @@ impl<'py> Running<'_, 'py> {
                 Halt::Own(error) => (error, true),
                 Halt::Asked => return Early::Asked,
                 Halt::Left(exit) => {
-                    let kept = program.steps[self.at].operands.of(&program.operands);
                     let frame = Frame { program, py, inputs, registers: &self.registers };
-                    let kept = kept[2..].iter().map(|&operand| frame.read(operand).to_owned());
-                    return Early::Left(exit, kept.collect());
+                    return Early::Left(exit, frame.kept(&program.steps[self.at]));
                 }
             };
             let node = program.steps[self.at.min(program.steps.len() - 1)].node;
@@ -303,14 +301,29 @@ impl<'a, 'py> Frame<'a, 'py> {
             Action::List => Ok(PyList::new(self.py, self.gather(operands))?.into_any()),
             Action::Tuple => Ok(PyTuple::new(self.py, self.gather(operands))?.into_any()),
             Action::Dict => self.dict(operands),
-            Action::Decide { exit } => {
-                return match self.read(operands[0]).is(self.read(operands[1])) {
-                    true => Ok(self.none()),
-                    false => Err(Halt::Left(exit)),
-                };
+            Action::Decide { exit } | Action::DecideToo { exit } => {
+                if !self.read(operands[0]).is(self.read(operands[1])) {
+                    return Err(Halt::Left(exit));
+                }
+                match step.result {
+                    Some(_) => Ok(PyTuple::new(self.py, self.gather(&operands[2..]))?.into_any()),
+                    None => Ok(self.none()),
+                }
             }
         };
         Ok(made?)
+    }
+
+    /// What a decision leaves with.
+    fn kept(&self, step: &Step) -> Outputs<'py> {
+        let operands = &step.operands.of(&self.program.operands)[2..];
+        match (step.action, operands) {
+            (Action::DecideToo { .. }, [earlier]) => match self.read(*earlier).cast::<PyTuple>() {
+                Ok(kept) => kept.iter().collect(),
+                Err(_) => unreachable!("a decision that others read gives a tuple"),
+            },
+            _ => operands.iter().map(|&operand| self.read(operand).to_owned()).collect(),
+        }
     }
 
     #[inline]

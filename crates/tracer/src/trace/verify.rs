@@ -73,7 +73,10 @@ impl Traced {
         let mut exits = 0;
         for (id, _) in self.graph.nodes() {
             let call = NodeCall::of(&self.graph, id);
-            if let Some(call) = call.filter(|call| call.target == Target::Decide) {
+            let has_exit = |call: &NodeCall<'_>| {
+                call.target == Target::Decide && self.graph.earlier_decision(call.args).is_none()
+            };
+            if let Some(call) = call.filter(has_exit) {
                 inside("exit", exits, self.exits.len())?;
                 let leaving = self.leaving(Some(exits as u32));
                 let roots: Vec<RecipeId> = leaving.roots().collect();

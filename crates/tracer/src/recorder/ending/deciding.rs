@@ -6,6 +6,10 @@
 //!
 //! So each decision has an [`Exit`]: what the trace's end would be, had it ended before the instruction. The
 //! nodes that its recipes need are arguments of the decision, which keeps them alive until then.
+//!
+//! An operation on numbers may ask several times, and each number again: `lr / (1 - beta ** step)` for all parameters. Where
+//! a replay has done nothing since the last exit but read numbers and compute with them, a question leaves by that one: plain Python
+//! does the same again from there. What a program writes to objects in between it hasn't done at that exit, so it's written then.
 
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
@@ -15,7 +19,7 @@ use stator_cpython::frame::Frame;
 use stator_cpython::hook::Suspended;
 use stator_cpython::ops;
 use stator_cpython::thread::Deferred;
-use stator_graph::{Arg, Target, Value};
+use stator_graph::{Arg, NodeId, NodeKind, Target, Value};
 use stator_guards::SourceId;
 
 use super::outcome::{End, Finish, Made, Standing};
@@ -46,6 +50,7 @@ pub(in crate::recorder) enum Asks {
 #[derive(Default)]
 pub struct Exits {
     made: Vec<Exit>,
+    last: Option<Last>,
     recipes: Recipes,
     /// How many questions of the program's own are among them.
     questions: usize,
@@ -93,9 +98,18 @@ impl Exits {
     }
 }
 
-/// A way out that is about to be one, and the nodes that it needs.
+/// The decision that an exit was made for last.
+struct Last {
+    decision: NodeId,
+    /// How many nodes of the graph are known to do nothing that can't be done again from there.
+    nodes: usize,
+}
+
+/// A decision that is about to be made.
 struct Prepared {
-    exit: Exit,
+    /// A way out of its own; `None`: it leaves as an earlier one does.
+    exit: Option<Exit>,
+    /// The nodes that the exit needs, or the earlier decision.
     outputs: SmallVec<[Arg; 8]>,
     asked: Arg,
 }
@@ -128,7 +142,14 @@ impl Recorder {
             state.graph.set_value(node, Value::Nothing);
             state.exits.outputs += args.len();
             state.exits.questions += usize::from(asks == Asks::Program);
-            state.exits.made.push(exit);
+            let nodes = state.graph.len();
+            match exit {
+                Some(exit) => {
+                    state.exits.made.push(exit);
+                    state.exits.last = Some(Last { decision: node, nodes });
+                }
+                None => state.exits.last.as_mut().expect("it leaves as this one").nodes = nodes,
+            }
             Ok(())
         });
         Some(Ok(answer))
@@ -151,6 +172,14 @@ impl Recorder {
         {
             return None;
         }
+        if asks == Asks::Operation {
+            let last = self.state.try_borrow_mut().ok()?.last_exit();
+            if let Some(last) = last {
+                let asked = self.note(frame, asked)?;
+                let outputs = [Arg::Node(last)].into_iter().collect();
+                return Some(Prepared { exit: None, outputs, asked });
+            }
+        }
         let frames = self.standing(frame).ok()?;
         let _deferred = Deferred::new(py);
         let _native = Suspended::new(py);
@@ -164,7 +193,7 @@ impl Recorder {
             state.frames.locate(frame);
             let asked = asked(&mut state)?;
             let (exit, outputs) = state.exit(py, &frames)?;
-            Ok::<_, Stop>(Prepared { exit, outputs, asked })
+            Ok::<_, Stop>(Prepared { exit: Some(exit), outputs, asked })
         });
         self.stopped.set(made.is_none());
         made?.ok()
@@ -172,6 +201,28 @@ impl Recorder {
 }
 
 impl State {
+    /// The last decision with an exit, if plain Python can do again from there what a replay has done since.
+    fn last_exit(&mut self) -> Option<NodeId> {
+        if !self.may_decide(Asks::Operation) {
+            return None;
+        }
+        let length = self.graph.len();
+        let last = self.exits.last.as_mut()?;
+        let is_repeatable = |at: usize| {
+            let node = self.graph.node(NodeId::new(at));
+            matches!(node.value, Value::Float | Value::Integer)
+                || matches!(node.kind, NodeKind::Placeholder { .. })
+        };
+        if !(last.nodes..length).all(is_repeatable) {
+            self.exits.last = None;
+            return None;
+        }
+        let decision = last.decision;
+        // Others read what it needs from it.
+        self.graph.set_value(decision, Value::Unknown);
+        Some(decision)
+    }
+
     /// Whether a replay could leave the trace here: nothing is begun that it would have to end.
     fn may_decide(&self, asks: Asks) -> bool {
         (asks == Asks::Operation || self.exits.questions < QUESTIONS)
