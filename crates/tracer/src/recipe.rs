@@ -30,6 +30,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use stator_cpython::code::Code;
 use stator_cpython::generator::{self, Place};
+use stator_cpython::heap::context;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::vectorcall::instance_dict;
@@ -89,6 +90,15 @@ pub enum Recipe {
         callable: ObjectId,
         /// Its arguments.
         args: Box<[RecipeId]>,
+    },
+    /// A token that `ContextVar.set` gives.
+    Token {
+        /// The variable.
+        variable: RecipeId,
+        /// What it is set to.
+        value: RecipeId,
+        /// The token of the `set` before it, which is made first: this one goes back to what that has set.
+        before: Option<RecipeId>,
     },
     /// An instance of any other class.
     Object(Box<Instance>),
@@ -591,6 +601,12 @@ impl<'py> Rebuild<'_, 'py> {
             Recipe::Call { callable, args } => {
                 let args = self.tuple(args)?;
                 self.object(*callable).call1(args)?
+            }
+            Recipe::Token { variable, value, before } => {
+                before.map(|before| self.make(before)).transpose()?;
+                let (variable, value) = (self.make(*variable)?, self.make(*value)?);
+                context::set(variable.as_borrowed(), value.as_borrowed())
+                    .map_err(|raised| raised.take(py))?
             }
             Recipe::Attributed { object, .. } => return Ok((self.make(*object)?, true)),
             Recipe::InstanceDict(owner) => {

@@ -58,6 +58,48 @@ def nested(x: Tensor, v: Variables) -> Any:
     return y + 1
 
 
+def inner_alone(x: Tensor, v: Variables) -> Any:
+    v.level.set(7)
+    inner = v.level.set(8)
+    pause()
+    y = x * v.level.get()
+    v.level.reset(inner)
+    return y + v.level.get()
+
+
+def outer_first(x: Tensor, v: Variables) -> Any:
+    outer = v.level.set(7)
+    inner = v.level.set(8)
+    pause()
+    v.level.reset(outer)
+    y = x * v.level.get()
+    v.level.reset(inner)
+    return y + v.level.get()
+
+
+def used_between(x: Tensor, v: Variables) -> Any:
+    outer = v.level.set([7])
+    v.level.reset(v.level.set(8))
+    v.level.get().append(9)
+    inner = v.level.set(10)
+    pause()
+    y = x * v.level.get()
+    v.level.reset(inner)
+    same = inner.old_value is v.level.get()
+    y = y + sum(v.level.get())
+    v.level.reset(outer)
+    return y, same, inner.old_value
+
+
+def three_levels(x: Tensor, v: Variables) -> Any:
+    tokens = [v.level.set(value) for value in (4, 5, 6)]
+    pause()
+    for token in reversed(tokens):
+        x = x * v.level.get()
+        v.level.reset(token)
+    return x
+
+
 def set_again(x: Tensor, v: Variables) -> Any:
     token = v.level.set(7)
     pause()
@@ -198,6 +240,10 @@ FUNCTIONS = [
     around,
     read_after,
     nested,
+    inner_alone,
+    outer_first,
+    used_between,
+    three_levels,
     set_again,
     set_before,
     token_of_a_token,
@@ -259,3 +305,34 @@ def test_each_context_has_its_own_tokens() -> None:
                 context.run(compiled, x, variables), context.run(around, x, variables)
             )
             assert context.run(variables.level.get) == context.get(variables.level, 2)
+
+
+@pytest.mark.skipif(api.PLAIN, reason="plain mode has no statistics")
+def test_decisions_behind_nested_tokens_leave_the_trace_whole() -> None:
+    import stator
+
+    collected: contextvars.ContextVar[Any] = contextvars.ContextVar("collected", default=None)
+
+    def inner(x: Tensor, names: list[str]) -> Tensor:
+        token = collected.set({"inner": names})
+        try:
+            return x * 2 if (x > 0).all() else x - 1
+        finally:
+            collected.get()["inner"].append("seen")
+            collected.reset(token)
+
+    def outer(x: Tensor, names: list[str]) -> Tensor:
+        token = collected.set({"outer": 1})
+        try:
+            return inner(x, names)
+        finally:
+            collected.reset(token)
+
+    compiled = api.compile(outer)
+    for value in (1.0, 2.0, -1.0, 3.0, -2.0):
+        x, plain, found = torch.full((3,), value), ["a"], ["a"]
+        expected, result = outer(x, plain), compiled(x, found)
+        assert torch.equal(result, expected)
+        assert found == plain and collected.get() is None
+    stats = stator.stats(compiled)
+    assert (stats.breaks, stats.native, stats.hits) == (0, 0, 4)

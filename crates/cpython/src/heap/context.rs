@@ -49,16 +49,16 @@ fn read<'py>(variable: Any<'_, 'py>, otherwise: *mut ffi::PyObject) -> Option<Bo
     }
 }
 
-/// Sets the variable.
+/// Sets the variable; the token that goes back to what it was.
 ///
 /// # Errors
 /// `TypeError` if it is none.
-pub fn set(variable: Any<'_, '_>, value: Any<'_, '_>) -> Result<()> {
+pub fn set<'py>(variable: Any<'_, 'py>, value: Any<'_, '_>) -> Result<Bound<'py, PyAny>> {
     // SAFETY: two live objects; the type of the first is checked by the callee. The token it returns is
     // a new reference, or null with an exception set.
     unsafe {
         let token = ffi::PyContextVar_Set(variable.as_ptr(), value.as_ptr());
-        Bound::from_owned_ptr_or_opt(variable.py(), token).map(drop).ok_or(Raised)
+        Bound::from_owned_ptr_or_opt(variable.py(), token).ok_or(Raised)
     }
 }
 

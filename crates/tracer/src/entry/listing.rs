@@ -124,6 +124,12 @@ impl Listing<'_> {
                 self.constant(*callable);
                 self.all(args, "CALL");
             }
+            Recipe::Token { variable, value, .. } => {
+                self.recipe(*variable);
+                self.line("LOAD_ATTR", "set");
+                self.recipe(*value);
+                self.line("CALL", "1");
+            }
             Recipe::Attributed { object, attributes } => {
                 self.recipe(*object);
                 for (name, value) in attributes {

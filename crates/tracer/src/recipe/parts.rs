@@ -34,6 +34,10 @@ impl Recipe {
                 parts.objects.push(*callable);
                 parts.recipes.extend_from_slice(args);
             }
+            Self::Token { variable, value, before } => {
+                parts.recipes.extend([*variable, *value]);
+                parts.recipes.extend(*before);
+            }
             Self::Object(instance) => parts.instance(instance),
             Self::InstanceDict(object) | Self::Cell(Some(object)) => parts.recipes.push(*object),
             Self::Function(function) => {

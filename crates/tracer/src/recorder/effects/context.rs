@@ -189,23 +189,37 @@ impl State {
 }
 
 impl Finish<'_> {
-    /// The recipe of a token that goes back to what its variable held when the call began: a replay gets one
-    /// where it sets the variable to what that holds now. `None`: the object is no such token.
+    /// The recipe of a token whose variable held, when the trace began, what the first of its tokens goes back to: a
+    /// replay gets it where it sets the variable to what that held until the next token was got, or holds now. `None`:
+    /// the object is no such token.
     pub(in crate::recorder) fn token(&mut self, object: Borrowed<'_, '_>) -> Made<Option<Recipe>> {
-        let known = self.state.context.tokens.iter().find(|known| known.token.is(&*object));
-        let Some(known) = known else { return Ok(None) };
-        let is_written = self.state.written.has(&(known.variable, CONTEXT));
-        let is_reset = self.state.context.resets.contains(&known.variable);
-        if !known.untouched || known.used || !is_written || is_reset {
-            return Ok(None);
-        }
         let py = object.py();
+        let context = &self.state.context;
+        let Some(known) = context.tokens.iter().find(|known| known.token.is(&*object)) else {
+            return Ok(None);
+        };
+        let of_variable = context.tokens.iter().filter(|it| it.variable == known.variable);
+        let unused: Vec<_> = of_variable
+            .filter(|it| !it.used)
+            .map(|it| (it.token.bind(py).clone(), it.untouched))
+            .collect();
+        let is_written = self.state.written.has(&(known.variable, CONTEXT));
+        let is_reset = context.resets.contains(&known.variable);
+        let is_chain = (0..).zip(&unused).all(|(at, (_, untouched))| *untouched == (at == 0));
+        let at = unused.iter().position(|(token, _)| token.is(&*object));
+        let Some(at) = at.filter(|_| is_written && !is_reset && is_chain) else { return Ok(None) };
         let refused = |_| (Reason::Result, heap::type_name(object));
         let variable = object.getattr(pyo3::intern!(py, "var")).map_err(refused)?;
-        let Some(value) = context::own_value(variable.as_borrowed()) else { return Ok(None) };
-        let set = variable.get_type().getattr(pyo3::intern!(py, "set")).map_err(refused)?;
-        let callable = self.keep(set.as_borrowed());
-        let args = [self.recipe(variable.as_borrowed())?, self.recipe(value.as_borrowed())?];
-        Ok(Some(Recipe::Call { callable, args: args.into() }))
+        let value = match unused.get(at + 1) {
+            Some((next, _)) => next.getattr(pyo3::intern!(py, "old_value")).map(Some),
+            None => Ok(context::own_value(variable.as_borrowed())),
+        };
+        let Some(value) = value.map_err(refused)? else { return Ok(None) };
+        let before = at.checked_sub(1).map(|before| self.recipe(unused[before].0.as_borrowed()));
+        Ok(Some(Recipe::Token {
+            before: before.transpose()?,
+            variable: self.recipe(variable.as_borrowed())?,
+            value: self.recipe(value.as_borrowed())?,
+        }))
     }
 }
