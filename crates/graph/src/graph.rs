@@ -43,6 +43,8 @@ pub enum Target {
     },
     /// A decision: the first argument is what the second says, or the program is left here, with the others.
     Decide,
+    /// The program is left before the call that stands before it, with the arguments, if that call raises.
+    Catch,
 }
 
 /// A run of keyword names in a graph's pool.

@@ -176,6 +176,10 @@ impl<'g, 'py> Compiler<'g, 'py> {
                 self.program.exit_count += 1;
                 (Action::Decide { exit: self.program.exit_count - 1 }, true)
             }
+            Target::Catch => {
+                self.program.exit_count += 1;
+                (Action::Catch { exit: self.program.exit_count - 1 }, true)
+            }
         }
     }
 

@@ -91,6 +91,8 @@ pub(super) enum Action {
     Element { index: u32 },
     /// The program is left, with the operands behind the second, unless the first is the second.
     Decide { exit: u32 },
+    /// Nothing. If the step of the node before raises, the program is left with the operands.
+    Catch { exit: u32 },
     /// A list of the operands.
     List,
     /// A tuple of the operands.

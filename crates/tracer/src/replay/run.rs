@@ -168,15 +168,48 @@ impl<'py> Running<'_, 'py> {
                 Halt::Own(error) => (error, true),
                 Halt::Asked => return Early::Asked,
                 Halt::Left(exit) => {
-                    let kept = program.steps[self.at].operands.of(&program.operands);
-                    let frame = Frame { program, py, inputs, registers: &self.registers };
-                    let kept = kept[2..].iter().map(|&operand| frame.read(operand).to_owned());
-                    return Early::Left(exit, kept.collect());
+                    let step = &program.steps[self.at];
+                    return Early::Left(exit, self.kept(py, inputs, step, 2));
                 }
             };
             let node = program.steps[self.at.min(program.steps.len() - 1)].node;
             Early::Failed(Failure { node, error, is_own })
         })
+    }
+
+    /// The exit by which the run can be left where it stands, before the node that it stands at or because that
+    /// has raised; and the values that the exit needs.
+    #[must_use]
+    pub fn way_out(
+        &self,
+        py: Python<'py>,
+        inputs: &[Borrowed<'_, 'py>],
+    ) -> Option<(u32, Outputs<'py>)> {
+        let steps = self.program.steps.get(self.at..).filter(|_| self.fresh.is_none())?;
+        let here = steps.first()?;
+        let of_others =
+            |step: &&Step| step.node != here.node && !matches!(step.action, Action::Element { .. });
+        match (here.action, steps.iter().find(of_others)) {
+            (Action::Decide { exit }, _) => Some((exit, self.kept(py, inputs, here, 2))),
+            (_, Some(step)) => {
+                let Action::Catch { exit } = step.action else { return None };
+                Some((exit, self.kept(py, inputs, step, 0)))
+            }
+            _ => None,
+        }
+    }
+
+    /// What a step keeps alive for its exit: its operands but for the first ones.
+    fn kept(
+        &self,
+        py: Python<'py>,
+        inputs: &[Borrowed<'_, 'py>],
+        step: &Step,
+        own: usize,
+    ) -> Outputs<'py> {
+        let frame = Frame { program: self.program, py, inputs, registers: &self.registers };
+        let operands = step.operands.of(&self.program.operands);
+        operands[own..].iter().map(|&operand| frame.read(operand).to_owned()).collect()
     }
 
     /// The first node that hasn't run; `None`: all have.
@@ -309,6 +342,7 @@ impl<'a, 'py> Frame<'a, 'py> {
                     false => Err(Halt::Left(exit)),
                 };
             }
+            Action::Catch { .. } => Ok(self.none()),
         };
         Ok(made?)
     }
