@@ -203,6 +203,10 @@ def decide(value: object, expected: object, *_kept: object) -> None:
         raise BackendError(f"This graph is for {expected!r}, where its inputs give {value!r}.")
 
 
+def catch(*_kept: object) -> None:
+    """Where a trace is left if the operation before raises; a `torch.fx` module has no way out."""
+
+
 def wrong_outputs(prepared: functools.partial[Any], expected: int, returned: object) -> Exception:
     """The error of a backend (as `resolve_backend` made it) whose code returned something else than
     a tuple or list of the graph's outputs."""

@@ -44,6 +44,8 @@ pub enum Target {
     /// A decision: the first argument is what the second says, or the program is left here, with the others. If the one
     /// other is a decision, it's left as there, with the arguments of that one.
     Decide,
+    /// The program is left before the call that stands before it, with the arguments, if that call raises.
+    Catch,
 }
 
 /// A run of keyword names in a graph's pool.

@@ -74,6 +74,7 @@ fn target_name(graph: &Graph, target: Target) -> &str {
         Target::Operator(operator) => operator.name(),
         Target::GetAttr { .. } => "getattr",
         Target::Decide => "decide",
+        Target::Catch => "catch",
         Target::Function { name, .. } => {
             let name = graph.text(name);
             name.rsplit_once('.').map_or(name, |(_, last)| last)

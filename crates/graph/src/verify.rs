@@ -276,6 +276,9 @@ impl<'g> Checker<'g> {
                 self.text(name)?;
                 ensure(found == 1 && keywords.is_empty(), || Problem::AttributeArguments(found))
             }
+            Target::Catch => {
+                ensure(keywords.is_empty(), || Problem::Operands { expected: 0, found })
+            }
             Target::Decide => ensure(found >= 2 && keywords.is_empty(), || Problem::Operands {
                 expected: 2,
                 found,

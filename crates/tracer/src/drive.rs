@@ -114,6 +114,10 @@ struct Driver {
     handled_at_entry: usize,
     /// Exceptions that get tracebacks once the frames are there.
     raised: RefCell<Vec<tracebacks::Raised>>,
+    /// What the innermost frame's instruction has raised in a replay.
+    error: RefCell<Option<PyErr>>,
+    /// Whether it has: then the rest of the call runs natively. What handles an exception is seldom worth a trace.
+    has_raised: Cell<bool>,
     /// The trace that led to the break.
     before: RefCell<Arc<Entry>>,
     /// The estimates of the traces that were replayed.
@@ -174,6 +178,8 @@ pub fn go_on<'py>(
         recording: RefCell::default(),
         handled_at_entry: thread.handled().map_or(0, |handled| handled.as_ptr() as usize),
         raised: RefCell::default(),
+        error: RefCell::default(),
+        has_raised: Cell::default(),
         before: RefCell::new(entry.clone()),
         estimate: Cell::default(),
         fault: RefCell::new(fault),
@@ -232,6 +238,7 @@ impl Driver {
     fn round<'py>(&self, py: Python<'py>, state: State) -> Result<Object<'py>> {
         let function = state.frames[0].function.bind(py).clone();
         *self.raised.borrow_mut() = state.raised;
+        *self.error.borrow_mut() = state.error;
         *self.states.borrow_mut() = state.frames.into_iter().collect();
         self.frames.borrow_mut().clear();
         let _active = Active::new(py, evaluate);
@@ -303,8 +310,11 @@ impl Driver {
             self.frames.borrow_mut().truncate(depth);
             self.frames.borrow_mut().push(moved);
             let FrameState { locals, stack, current, next, last, link, .. } = state;
-            resumed.restore(py, locals, stack, current, next);
             let inner = self.states.borrow().front().map(|inner| inner.function.clone_ref(py));
+            // Where it is to raise, the instruction has been executed.
+            let is_behind = inner.is_none() && self.error.borrow().is_some();
+            let (current, next) = if is_behind { (last, last + 1) } else { (current, next) };
+            resumed.restore(py, locals, stack, current, next);
             let flow = match inner {
                 None => {
                     let _native = Native::new(py);
@@ -320,7 +330,13 @@ impl Driver {
                             }
                         }
                     }
-                    resumed.through(last)
+                    match self.error.take() {
+                        None => resumed.through(last),
+                        Some(error) => {
+                            self.has_raised.set(true);
+                            raise(py, resumed, error)
+                        }
+                    }
                 }
                 Some(function) => {
                     let result = call_anew(function.bind(py).as_borrowed());
@@ -377,7 +393,7 @@ impl Driver {
     /// The rest of a frame.
     fn go_on<'py>(&self, resumed: &mut Resumed<'_, 'py>) -> Next<'py> {
         let py = resumed.frame().py();
-        if self.fault.borrow().is_some() {
+        if self.fault.borrow().is_some() || self.has_raised.get() {
             return Next::Left(natively(py, resumed));
         }
         let payload = match catch_unwind(AssertUnwindSafe(|| self.find_next(resumed))) {
@@ -543,6 +559,7 @@ impl Driver {
             return None;
         }
         *self.raised.borrow_mut() = state.raised;
+        *self.error.borrow_mut() = state.error;
         let mut frames = state.frames.into_iter().skip(depth - 1);
         let moved = frames.next();
         *self.states.borrow_mut() = frames.collect();
@@ -684,6 +701,14 @@ fn holds(frame: &Frame<'_>, wanted: &FrameState) -> bool {
     let address = |value: &Option<Py<PyAny>>| value.as_ref().map(|value| value.as_ptr());
     let stack = frame.stack().iter().map(|value| value.map(|value| value.as_ptr()));
     same_locals && stack.eq(wanted.stack.iter().map(address))
+}
+
+/// Raises what an instruction has raised in a replay: the frame goes on in its handler, if it has one.
+fn raise<'py>(py: Python<'py>, resumed: &mut Resumed<'_, 'py>, error: PyErr) -> Flow<'py> {
+    match resumed.interrupt(Raised::set(py, error)) {
+        Flow::Next => Flow::Left(natively(py, resumed)),
+        left => left,
+    }
 }
 
 fn natively<'py>(py: Python<'py>, resumed: &mut Resumed<'_, 'py>) -> Evaluated<'py> {

@@ -106,6 +106,8 @@ pub struct State {
     pub raised: Vec<(Py<PyAny>, Box<[TracebackEntry]>)>,
     /// The exit of the trace that led here; `None`: its end.
     pub left: Option<u32>,
+    /// What the innermost frame's instruction has raised; `None`: it is yet to be executed.
+    pub error: Option<PyErr>,
 }
 
 /// A frame at a graph break; see [`crate::trace::FrameRecipe`].

@@ -24,6 +24,16 @@ impl<'a> NodeCall<'a> {
         Some(Self { graph, target: *target, args, keywords })
     }
 
+    /// Whether what a call raises leaves the trace by an exit: that stands behind it, and behind the parts of what it
+    /// gives.
+    pub fn is_caught(graph: &Graph, node: NodeId) -> bool {
+        let mut behind = graph.nodes().skip(node.index() + 1);
+        let next = behind.find(|(_, node)| !matches!(node.kind, NodeKind::GetItem { .. }));
+        next.is_some_and(|(_, node)| {
+            matches!(node.kind, NodeKind::Call { target: Target::Catch, .. })
+        })
+    }
+
     /// What is called, as the graph prints it.
     pub fn name(&self) -> &'a str {
         match self.target {
@@ -32,6 +42,7 @@ impl<'a> NodeCall<'a> {
             | Target::Method { name, .. }
             | Target::GetAttr { name } => self.graph.text(name),
             Target::Decide => "decide",
+            Target::Catch => "catch",
         }
     }
 
@@ -65,7 +76,7 @@ impl<'a> NodeCall<'a> {
             let is_gradient = self.graph.text(name) == "grad";
             return if is_gradient { Raising::Made } else { Raising::View };
         }
-        if self.target == Target::Decide {
+        if matches!(self.target, Target::Decide | Target::Catch) {
             return Raising::Switch;
         }
         if self.is_users() {

@@ -75,6 +75,8 @@ pub struct Writes {
     pub may_raise: bool,
     /// An input that required gradients and was detached.
     pub detached: bool,
+    /// Whether code of the program's own was called.
+    pub has_called: bool,
     placeholders: u32,
 }
 
@@ -130,15 +132,17 @@ impl Writes {
     ) -> (Inputs, bool) {
         let may_raise = self.may_raise(call);
         // Where only want of memory may raise, a handler decides.
-        let is_handled = !may_raise && !self.written.is_empty() && is_handled(id);
+        // What leaves by an exit takes nothing back.
+        let is_caught = NodeCall::is_caught(call.graph, id);
+        let is_handled = !may_raise && !is_caught && !self.written.is_empty() && is_handled(id);
         let behind = if is_handled { &mut self.handled } else { &mut self.at_risk };
-        if may_raise || is_handled {
+        if (may_raise && !is_caught) || is_handled {
             for (position, what) in &self.written {
                 behind.entry(*position).or_default().add(*what);
             }
         }
         if may_raise {
-            self.may_raise = true;
+            self.may_raise |= !is_caught;
             if call.is_indexed() {
                 self.passed.insert(key(call));
             }
@@ -146,10 +150,12 @@ impl Writes {
         for (position, what) in self.written_by(call) {
             self.written.entry(position).or_default().add(what);
             // It may have written a part when it raises.
-            if may_raise && !call.is_repeatable() {
+            if may_raise && !is_caught && !call.is_repeatable() {
                 self.at_risk.entry(position).or_default().add(what);
             }
         }
+        let is_number = matches!(call.graph.node(id).value, Value::Integer | Value::Float);
+        self.has_called |= !is_number && call.is_users();
         let is_write = write_of(call).is_some();
         if is_write {
             // Where the written tensor's data went, nobody has followed.
@@ -301,7 +307,7 @@ pub fn write_of(call: NodeCall<'_>) -> Option<(Written, SmallVec<[Arg; 4]>)> {
         Target::Operator(operator) => {
             return operator.is_in_place().then(|| (Written::DATA, first()));
         }
-        Target::GetAttr { .. } | Target::Decide => return None,
+        Target::GetAttr { .. } | Target::Decide | Target::Catch => return None,
         _ => {}
     }
     if name.contains(".data.__") || operation == "set_data" {

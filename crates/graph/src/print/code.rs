@@ -105,6 +105,7 @@ impl Printer<'_> {
                 format!("{}({})", self.graph.text(name), self.args(args, keywords))
             }
             Target::Decide => format!("decide({})", self.args(args, keywords)),
+            Target::Catch => format!("catch({})", self.args(args, keywords)),
         }
     }
 

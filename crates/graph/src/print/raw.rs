@@ -44,6 +44,7 @@ fn raw_node(graph: &Graph, id: NodeId) -> String {
                 Target::Operator(operator) => format!("operator.{}", operator.name()),
                 Target::GetAttr { name } => format!("getattr {}", raw_text(graph, name)),
                 Target::Decide => "decide".to_owned(),
+                Target::Catch => "catch".to_owned(),
             };
             let args = raw_args(graph, args, DEPTH);
             let names = graph.keywords.get(keywords.range()).unwrap_or_default();

@@ -60,6 +60,7 @@ fn target_columns(
             ("call_function", "builtins.getattr".to_owned())
         }
         Target::Decide => ("call_function", "decide".to_owned()),
+        Target::Catch => ("call_function", "catch".to_owned()),
     }
 }
 

@@ -77,7 +77,7 @@ fn target_text(graph: &Graph, target: Target) -> String {
         Target::Method { name, .. } => format!(".{}", graph.text(name)),
         Target::Operator(operator) => format!("operator.{}", operator.name()),
         Target::GetAttr { .. } => unreachable!("printed by itself"),
-        Target::Decide => unreachable!("a tensor program decides nothing"),
+        Target::Decide | Target::Catch => unreachable!("a tensor program decides nothing"),
     }
 }
 

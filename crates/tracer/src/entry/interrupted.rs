@@ -3,16 +3,20 @@
 //!
 //! Either what they did is taken back, and the function runs natively from its start, with the signal waiting.
 //! Or the graph has done all that the program has up to here, nobody handles what is raised, and it certainly
-//! is raised: then the call ends here. Else the replay goes on to the next step.
+//! is raised: then the call ends here. Or it leaves by an exit, if it stands at one. Else the replay goes on to the
+//! next step.
 
 use pyo3::prelude::*;
 use stator_cpython::modules;
+use stator_cpython::object::Borrowed;
 use stator_cpython::thread::{Asking, Deferred, Thread};
 use stator_faults::contain;
+use stator_graph::NodeId;
 
-use super::taken_back::{Done, Ended};
+use super::taken_back::{Done, Ended, Ran};
 use super::{Entry, Replay};
 use crate::frames::tracebacks;
+use crate::replay::Running;
 use crate::rollback;
 use crate::undo;
 
@@ -30,24 +34,46 @@ pub(super) enum Answer {
 
 impl Entry {
     /// How the replay ends before its next step; `None`: it goes on.
+    ///
+    /// # Errors
+    /// It ends without having got anywhere.
     #[cold]
     pub(super) fn interrupted<'py>(
         &self,
         py: Python<'py>,
+        inputs: &[Borrowed<'_, 'py>],
         done: &mut Done<'_, 'py>,
-    ) -> Option<Ended<'py>> {
+    ) -> Result<Option<Ran<'py>>, Ended<'py>> {
         let traced = &self.traced;
-        let node = done.running.as_ref()?.stands_before()?;
+        let node = done.running.as_ref().and_then(Running::stands_before);
+        let Some(node) = node else { return Ok(None) };
         if done.answer == Answer::Unasked {
             done.failed = Some(node);
             let is_undone = !undo::has_called(traced, node)
                 && matches!(contain(py, || self.can_take_back(py, done)), Ok(true));
             if is_undone {
-                return Some(Ended::Asked);
+                return Err(Ended::Asked);
             }
             done.failed = None;
             done.answer = Answer::Stands;
         }
+        // In the frames that are made there, the next instruction finds what waits.
+        let way_out = done.running.as_ref().and_then(|running| running.way_out(py, inputs));
+        if let Some((exit, outputs)) = way_out {
+            done.running = None;
+            return Ok(Some(Ran { outputs, left: Some(exit), error: None }));
+        }
+        self.ended(py, node, done).map_or(Ok(None), Err)
+    }
+
+    /// What the call ends with, if all that was to happen has, and what is raised is sure and nobody handles it.
+    fn ended<'py>(
+        &self,
+        py: Python<'py>,
+        node: NodeId,
+        done: &mut Done<'_, 'py>,
+    ) -> Option<Ended<'py>> {
+        let traced = &self.traced;
         let deferred = done.deferred.as_ref()?;
         // A replay holds all its locks, and has drawn all its numbers: no handler is to see that.
         let is_prefix = traced.first_effect.is_none_or(|first| node.index() <= first)
@@ -56,7 +82,9 @@ impl Entry {
         let raises =
             || done.answer == Answer::Raises || certainly_raises(py, &Asking::new(deferred));
         if !is_prefix || !raises() {
-            done.running.as_mut()?.ask(None);
+            if traced.exits.is_empty() {
+                done.running.as_mut()?.ask(None);
+            }
             return None;
         }
         done.answer = Answer::Raises;

@@ -90,6 +90,8 @@ impl Entry {
         let replay = self.rebuild(py, resolved, ran, staged, &mut done.written, Pass::First)?;
         self.is_proven.store(true, Relaxed);
         match ran.left {
+            // That isn't another way of the program's.
+            Some(_) if ran.error.is_some() => {}
             Some(_) => _ = self.leaves.fetch_add(1, Relaxed),
             None if self.traced.exits.is_empty() => {}
             None => self.leaves.store(0, Relaxed),
@@ -140,7 +142,7 @@ impl Entry {
         pass: Pass,
     ) -> Result<Replay<'py>, Ended<'py>> {
         pass.at(Stage::Build)?;
-        let Ran { outputs, left } = ran;
+        let Ran { outputs, left, error } = ran;
         let leaving = self.traced.leaving(*left);
         let rebuilt = self.outside(resolved);
         let values = Values { outputs, sources: &rebuilt, objects: &self.traced.objects };
@@ -169,7 +171,11 @@ impl Entry {
             let roots: SmallVec<[_; 8]> = leaving.ending.roots().collect();
             made.extend(rebuild.all(&roots)?);
         }
-        Ok(end(leaving.ending, *left, made.into_iter().skip(before)))
+        let mut replay = end(leaving.ending, *left, made.into_iter().skip(before));
+        if let Replay::Broke(state) = &mut replay {
+            state.error = error.as_ref().map(|error| error.clone_ref(py));
+        }
+        Ok(replay)
     }
 
     /// The sizes among the graph's inputs, with their positions.
@@ -252,7 +258,7 @@ impl Entry {
                     let outputs = outputs_of(&returned, &traced.graph).map_err(Replay::Failed)?;
                     let refused = || Replay::Failed(refusal(backend, &traced.graph, &returned));
                     let outputs = outputs.ok_or_else(refused)?;
-                    Ok(Ran { outputs, left: None })
+                    Ok(Ran { outputs, left: None, error: None })
                 }
                 Err(error) => Err(self.raised(py, None, error, inputs, done)),
             },
@@ -271,21 +277,25 @@ impl Entry {
             let failure = match running.go_on(py, inputs) {
                 Ok(outputs) => {
                     done.running = None;
-                    return Ok(Ran { outputs, left: None });
+                    return Ok(Ran { outputs, left: None, error: None });
                 }
-                Err(Early::Asked) => match self.interrupted(py, done) {
-                    Some(ended) => return Err(ended),
+                Err(Early::Asked) => match self.interrupted(py, inputs, done)? {
+                    Some(ran) => return Ok(ran),
                     None => continue,
                 },
                 Err(Early::Left(exit, outputs)) => {
                     done.running = None;
-                    return Ok(Ran { outputs, left: Some(exit) });
+                    return Ok(Ran { outputs, left: Some(exit), error: None });
                 }
                 Err(Early::Failed(failure)) => failure,
             };
             if failure.is_own {
                 done.failed = running.stands_before();
                 return Err(Ended::Own(failure.error));
+            }
+            if let Some((exit, outputs)) = running.way_out(py, inputs) {
+                done.running = None;
+                return Ok(Ran { outputs, left: Some(exit), error: Some(failure.error) });
             }
             done.running = None;
             return Err(self.raised(py, Some(failure.node), failure.error, inputs, done));
@@ -392,7 +402,7 @@ fn end<'py>(
     let frames = frames.collect();
     let handled = broken.handled.map(|_| next());
     let raised = broken.raised.iter().map(|raised| (next(), raised.traceback.clone())).collect();
-    Replay::Broke(Box::new(State { frames, handled, raised, left }))
+    Replay::Broke(Box::new(State { frames, handled, raised, left, error: None }))
 }
 
 /// Whether an allocator of PyTorch's or of Python's has raised an error.

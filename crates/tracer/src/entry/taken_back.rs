@@ -80,6 +80,8 @@ pub(super) struct Ran<'py> {
     pub(super) outputs: Outputs<'py>,
     /// By which exit; `None`: at its end.
     pub(super) left: Option<u32>,
+    /// What the operation has raised for which it was left.
+    pub(super) error: Option<PyErr>,
 }
 
 /// The state before a graph ran.

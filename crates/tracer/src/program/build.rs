@@ -358,6 +358,7 @@ impl Builder<'_, '_> {
                 Ok(Target::GetAttr { name: self.graph.intern(name) })
             }
             Target::Decide => Err(self.refuse("a decision on data")),
+            Target::Catch => Err(self.refuse("a way out for what an operation raises")),
         }
     }
 

@@ -402,7 +402,7 @@ impl State {
     pub(super) fn writes_first(&self, target: Target) -> bool {
         let name = match target {
             Target::Operator(operator) => return operator.is_in_place(),
-            Target::GetAttr { .. } | Target::Decide => return false,
+            Target::GetAttr { .. } | Target::Decide | Target::Catch => return false,
             Target::Function { name, .. } | Target::Method { name, .. } => self.graph.text(name),
         };
         name.split('.').any(|part| part.ends_with('_') && !part.ends_with("__"))

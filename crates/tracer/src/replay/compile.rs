@@ -143,6 +143,7 @@ impl<'g, 'py> Compiler<'g, 'py> {
         let keywords = self.keywords(keywords)?;
         let (action, takes_shared) = match target {
             Target::Decide => (self.decision(id, args), true),
+            Target::Catch => (Action::Catch { exit: self.exit(id) }, true),
             target => self.action(target, keywords),
         };
         let mut reads = Reads::default();
@@ -178,7 +179,7 @@ impl<'g, 'py> Compiler<'g, 'py> {
             }
             Target::GetAttr { name } => (Action::GetAttr { name: self.name(name) }, true),
             Target::Operator(operator) => (operator_action(operator), true),
-            Target::Decide => unreachable!("a decision has a way out"),
+            Target::Decide | Target::Catch => unreachable!("it has a way out"),
         }
     }
 
@@ -187,9 +188,14 @@ impl<'g, 'py> Compiler<'g, 'py> {
         if let Some(earlier) = self.graph.earlier_decision(self.graph.args(args)) {
             return Action::DecideToo { exit: self.exits[&earlier] };
         }
+        Action::Decide { exit: self.exit(id) }
+    }
+
+    /// The node's exit, which is the next one.
+    fn exit(&mut self, id: NodeId) -> u32 {
         let exit = index(self.exits.len());
         self.exits.insert(id, exit);
-        Action::Decide { exit }
+        exit
     }
 
     fn direct_call(&mut self, object: ObjectId, keywords: Option<u32>) -> (Action, bool) {

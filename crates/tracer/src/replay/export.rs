@@ -119,6 +119,10 @@ impl<'py> Exporter<'_, 'py> {
                 let decide = modules::import(self.py, "stator._backends")?.getattr("decide")?;
                 ("call_function", decide, args)
             }
+            Target::Catch => {
+                let catch = modules::import(self.py, "stator._backends")?.getattr("catch")?;
+                ("call_function", catch, args)
+            }
         })
     }
 

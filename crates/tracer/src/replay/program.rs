@@ -93,6 +93,8 @@ pub(super) enum Action {
     Decide { exit: u32 },
     /// As an earlier decision, whose result is the third operand; the result is `None`.
     DecideToo { exit: u32 },
+    /// Nothing. If the step of the node before raises, the program is left with the operands.
+    Catch { exit: u32 },
     /// A list of the operands.
     List,
     /// A tuple of the operands.

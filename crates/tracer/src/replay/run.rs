@@ -168,13 +168,40 @@ impl<'py> Running<'_, 'py> {
                 Halt::Own(error) => (error, true),
                 Halt::Asked => return Early::Asked,
                 Halt::Left(exit) => {
-                    let frame = Frame { program, py, inputs, registers: &self.registers };
-                    return Early::Left(exit, frame.kept(&program.steps[self.at]));
+                    return Early::Left(exit, self.kept(py, inputs, &program.steps[self.at]));
                 }
             };
             let node = program.steps[self.at.min(program.steps.len() - 1)].node;
             Early::Failed(Failure { node, error, is_own })
         })
+    }
+
+    /// The exit by which the run can be left where it stands, before the node that it stands at or because that
+    /// has raised; and the values that the exit needs.
+    #[must_use]
+    pub fn way_out(
+        &self,
+        py: Python<'py>,
+        inputs: &[Borrowed<'_, 'py>],
+    ) -> Option<(u32, Outputs<'py>)> {
+        let steps = self.program.steps.get(self.at..).filter(|_| self.fresh.is_none())?;
+        let here = steps.first()?;
+        let of_others =
+            |step: &&Step| step.node != here.node && !matches!(step.action, Action::Element { .. });
+        match (here.action, steps.iter().find(of_others)) {
+            (Action::Decide { exit } | Action::DecideToo { exit }, _) => {
+                Some((exit, self.kept(py, inputs, here)))
+            }
+            (_, Some(step)) => {
+                let Action::Catch { exit } = step.action else { return None };
+                Some((exit, self.kept(py, inputs, step)))
+            }
+            _ => None,
+        }
+    }
+
+    fn kept(&self, py: Python<'py>, inputs: &[Borrowed<'_, 'py>], step: &Step) -> Outputs<'py> {
+        Frame { program: self.program, py, inputs, registers: &self.registers }.kept(step)
     }
 
     /// The first node that hasn't run; `None`: all have.
@@ -310,19 +337,24 @@ impl<'a, 'py> Frame<'a, 'py> {
                     None => Ok(self.none()),
                 }
             }
+            Action::Catch { .. } => Ok(self.none()),
         };
         Ok(made?)
     }
 
-    /// What a decision leaves with.
+    /// What a step keeps alive for its exit: its operands, behind the answer where it's a decision.
     fn kept(&self, step: &Step) -> Outputs<'py> {
-        let operands = &step.operands.of(&self.program.operands)[2..];
+        let operands = step.operands.of(&self.program.operands);
         match (step.action, operands) {
-            (Action::DecideToo { .. }, [earlier]) => match self.read(*earlier).cast::<PyTuple>() {
-                Ok(kept) => kept.iter().collect(),
-                Err(_) => unreachable!("a decision that others read gives a tuple"),
-            },
-            _ => operands.iter().map(|&operand| self.read(operand).to_owned()).collect(),
+            (Action::DecideToo { .. }, [_, _, earlier]) => {
+                match self.read(*earlier).cast::<PyTuple>() {
+                    Ok(kept) => kept.iter().collect(),
+                    Err(_) => unreachable!("a decision that others read gives a tuple"),
+                }
+            }
+            (Action::Decide { .. }, [_, _, kept @ ..]) | (_, kept) => {
+                kept.iter().map(|&operand| self.read(operand).to_owned()).collect()
+            }
         }
     }
 

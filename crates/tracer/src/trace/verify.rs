@@ -3,7 +3,7 @@
 //! 1. The graph is well formed (`stator_graph`'s own verifier), and has a source or a symbol for each placeholder.
 //! 2. A recipe names recipes and objects of the trace, outputs that the graph has, sources that are resolved.
 //! 3. So do the ending, the writes and what is given to logs: each refers to recipes of the trace. All that holds
-//!    for each exit as well, whose outputs are what the graph's decision is given; there is one for each decision.
+//!    for each exit as well, whose outputs are what the graph's decision is given (or the node that catches); there is one for each.
 //! 4. Guards and slots of symbols speak of sources of the trace.
 //! 5. Positions (inputs that are written, locks, lists, the frames of tracebacks, code objects of places) lie inside
 //!    what they are positions in.
@@ -73,15 +73,17 @@ impl Traced {
         let mut exits = 0;
         for (id, _) in self.graph.nodes() {
             let call = NodeCall::of(&self.graph, id);
-            let has_exit = |call: &NodeCall<'_>| {
-                call.target == Target::Decide && self.graph.earlier_decision(call.args).is_none()
-            };
-            if let Some(call) = call.filter(has_exit) {
+            let own = call.and_then(|call| match call.target {
+                Target::Decide => self.graph.earlier_decision(call.args).is_none().then_some(2),
+                Target::Catch => Some(0),
+                _ => None,
+            });
+            if let Some((call, own)) = call.zip(own) {
                 inside("exit", exits, self.exits.len())?;
                 let leaving = self.leaving(Some(exits as u32));
                 let roots: Vec<RecipeId> = leaving.roots().collect();
                 let ids = leaving.recipes.below(&roots);
-                self.verify_leaving(leaving, &ids, call.args.len() - 2)?;
+                self.verify_leaving(leaving, &ids, call.args.len() - own)?;
                 exits += 1;
             }
         }

@@ -4,6 +4,8 @@
 //! it: a replay that finds the other answer leaves the trace there, and its frames stand before the instruction as
 //! they do at a graph break. What was executed up to there has happened, and nothing behind it has.
 //!
+//! An operation that may raise leaves in the same way, where going back to the start wouldn't do ([`super::risks`]).
+//!
 //! So each decision has an [`Exit`]: what the trace's end would be, had it ended before the instruction. The
 //! nodes that its recipes need are arguments of the decision, which keeps them alive until then.
 //!
@@ -19,7 +21,7 @@ use stator_cpython::frame::Frame;
 use stator_cpython::hook::Suspended;
 use stator_cpython::ops;
 use stator_cpython::thread::Deferred;
-use stator_graph::{Arg, NodeId, NodeKind, Target, Value};
+use stator_graph::{Arg, NodeId, NodeKind, StackId, Target, Value};
 use stator_guards::SourceId;
 
 use super::outcome::{End, Finish, Made, Standing};
@@ -34,6 +36,9 @@ use crate::trace::Exit;
 /// So many questions of the program's own a trace goes on behind at most: a loop that data ends isn't unrolled for good.
 const QUESTIONS: usize = 64;
 
+/// So many operations of a trace have a way out for what they raise, at most.
+const CAUGHT: usize = 256;
+
 /// What a trace keeps for its exits has so many parts at most.
 const PARTS: usize = 1 << 18;
 
@@ -44,6 +49,8 @@ pub(in crate::recorder) enum Asks {
     Program,
     /// An operation that gives something else, or raises, for some numbers.
     Operation,
+    /// Nobody: it leads out where an operation raises.
+    Nobody,
 }
 
 /// The exits of a trace, and what they have in common.
@@ -54,6 +61,8 @@ pub struct Exits {
     recipes: Recipes,
     /// How many questions of the program's own are among them.
     questions: usize,
+    /// How many operations have one for what they raise.
+    caught: usize,
     /// How many arguments the decisions have.
     outputs: usize,
     /// Lists of objects from outside, by address: their recipes, and what they hold.
@@ -105,9 +114,9 @@ struct Last {
     nodes: usize,
 }
 
-/// A decision that is about to be made.
-struct Prepared {
-    /// A way out of its own; `None`: it leaves as an earlier one does.
+/// A way out that is about to be one.
+pub(in crate::recorder) struct Prepared {
+    /// One of its own; `None`: a decision leaves as an earlier one does.
     exit: Option<Exit>,
     /// The nodes that the exit needs, or the earlier decision.
     outputs: SmallVec<[Arg; 8]>,
@@ -153,6 +162,11 @@ impl Recorder {
             Ok(())
         });
         Some(Ok(answer))
+    }
+
+    /// The way out for what an operation may raise, the current instruction's.
+    pub(in crate::recorder) fn catch(&self, frame: &Frame<'_>) -> Option<Prepared> {
+        self.prepare(frame, Asks::Nobody, |_| Ok(Arg::NONE))
     }
 
     /// Makes a way out before the current instruction, which is yet to be executed; `None`: there is none.
@@ -225,7 +239,12 @@ impl State {
 
     /// Whether a replay could leave the trace here: nothing is begun that it would have to end.
     fn may_decide(&self, asks: Asks) -> bool {
-        (asks == Asks::Operation || self.exits.questions < QUESTIONS)
+        let has_room = match asks {
+            Asks::Program => self.exits.questions < QUESTIONS,
+            Asks::Operation => true,
+            Asks::Nobody => self.exits.caught < CAUGHT,
+        };
+        has_room
             && self.exits.recipes.len() + self.exits.outputs < PARTS
             && self.written.emissions().is_empty()
             && self.claims.draws.is_none()
@@ -234,6 +253,15 @@ impl State {
             && matches!(self.memo, Memo::None)
             && self.failure.is_none()
             && !self.has_refused()
+    }
+
+    /// The operation that was appended last has a way out for what it raises.
+    pub(in crate::recorder) fn add_catch(&mut self, prepared: Prepared, stack: Option<StackId>) {
+        let node = self.graph.call(Target::Catch, &prepared.outputs, stack);
+        self.graph.set_value(node, Value::Nothing);
+        self.exits.outputs += prepared.outputs.len();
+        self.exits.caught += 1;
+        self.exits.made.extend(prepared.exit);
     }
 
     /// What the trace's end would be if it ended here.

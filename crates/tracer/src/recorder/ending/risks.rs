@@ -14,10 +14,14 @@ use crate::recorder::Recorder;
 use crate::recorder::notes::inputs::TensorInput;
 use crate::recorder::notes::state::{State, Stop};
 use crate::undo::LARGE;
-use crate::writes::{Writes, write_of};
+use crate::writes::write_of;
+
+/// That a replay which an operation raises in couldn't go back to its start, or not as cheaply as it leaves by an exit;
+/// and why the trace ends before the operation if there can be none.
+pub(in crate::recorder) struct Risk(pub(in crate::recorder) Option<Stop>);
 
 impl Recorder {
-    /// Why the trace ends before an operation that may raise.
+    /// Whether an operation is to have a way out for what it raises.
     pub(in crate::recorder) fn risk(
         &self,
         state: &mut State,
@@ -25,26 +29,35 @@ impl Recorder {
         target: Target,
         args: &[Arg],
         keywords: &[TextId],
-    ) -> Result<(), Stop> {
+    ) -> Option<Risk> {
         if self.session.program.is_some() {
-            return Ok(());
+            return None;
         }
         let call = NodeCall { graph: &state.graph, target, args, keywords };
         if !call.may_raise(&|_| false) {
-            return Ok(());
+            return None;
         }
         let name = call.operation().to_owned();
         let is_users = call.is_users();
+        state.writes.advance(&state.graph, &|_| false);
+        if !state.writes.may_raise(call) {
+            return None;
+        }
+        let own = if call.is_repeatable() { Vec::new() } else { state.writes.written_by(call) };
+        let is_behind =
+            !state.writes.written.is_empty() || !own.is_empty() || state.writes.has_called;
         // Copies are dear, but where there may be no break they are made.
-        let most = if self.session.fullgraph { u64::MAX } else { LARGE };
+        let fullgraph = self.session.fullgraph;
+        let most = if fullgraph { u64::MAX } else { LARGE };
         if let Some(why) = state.irrevocable(frame.py(), target, args, keywords, most) {
-            return Err((Reason::Irrevocable, format!("{name}, behind {why}")));
+            let stop = (Reason::Irrevocable, format!("{name}, behind {why}"));
+            return Some(Risk(Some(stop)));
         }
-        if is_users && !self.session.fullgraph && self.is_handled(state, frame) {
+        if is_users && self.is_handled(state, frame) {
             let detail = format!("{name}, whose errors the program may handle");
-            return Err((Reason::Irrevocable, detail));
+            return Some(Risk((!fullgraph).then_some((Reason::Irrevocable, detail))));
         }
-        Ok(())
+        (is_behind || is_users && !state.written.is_empty()).then_some(Risk(None))
     }
 
     /// Whether the program may handle what the current instruction raises.
@@ -60,9 +73,9 @@ impl Recorder {
 
 impl State {
     /// What the trace has written and a replay couldn't put back, or by copies of more than `most` bytes, if
-    /// this operation may raise for what is in its inputs.
+    /// this operation raises.
     fn irrevocable(
-        &self,
+        &mut self,
         py: Python<'_>,
         target: Target,
         args: &[Arg],
@@ -98,16 +111,11 @@ impl State {
         if why.is_none() && bytes <= most && !is_detached {
             return None;
         }
-        let mut writes = Writes::default();
-        writes.advance(&self.graph, &|_| false);
-        if !writes.may_raise(call) {
-            return None;
-        }
-        if own > 0 && writes.written_by(call).is_empty() {
+        if own > 0 && self.writes.written_by(call).is_empty() {
             // It is a tensor of the trace's own.
             bytes -= own;
         }
-        if why.is_none() && writes.detached {
+        if why.is_none() && self.writes.detached {
             why = Some("detach_ of an input".to_owned());
         }
         why.or_else(|| (bytes > most).then(|| format!("writes to {} MiB of inputs", bytes >> 20)))

@@ -42,6 +42,7 @@ use crate::recorder::reads::members::Members;
 use crate::recorder::reads::only_added::Unread;
 use crate::recorder::reads::recent_globals::RecentGlobals;
 use crate::within;
+use crate::writes::Writes;
 
 /// Where an object with identity came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,6 +156,8 @@ pub struct State {
     pub symbols: Option<Box<Symbols>>,
     /// The ways out of the trace's middle.
     pub exits: Exits,
+    /// Which inputs the graph writes, as far as that was asked.
+    pub writes: Writes,
     /// Where a tensor program is traced: what that takes note of.
     pub program: Option<Box<Notes>>,
 }
@@ -196,6 +199,7 @@ impl State {
             policy: Policy::default(),
             symbols: None,
             exits: Exits::default(),
+            writes: Writes::default(),
             program: None,
         })
     }

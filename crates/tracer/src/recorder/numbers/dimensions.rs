@@ -538,6 +538,7 @@ impl State {
             }
             Target::Operator(operator) => format!("operator.{}", operator.name()),
             Target::Decide => "decide".to_owned(),
+            Target::Catch => "catch".to_owned(),
         }
     }
 

@@ -19,6 +19,7 @@ use crate::constant_data;
 use crate::functions::{Determined, Operation};
 use crate::recorder::Recorder;
 use crate::recorder::calls::call::{Args, Call};
+use crate::recorder::ending::risks::Risk;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::inputs::TensorInput;
 use crate::recorder::notes::kinds::Kind;
@@ -266,15 +267,23 @@ impl Recorder {
         execute: impl FnOnce() -> Result<Object<'py>>,
     ) -> Result<Object<'py>> {
         let mut known = None;
+        let mut risk = None;
         let mut recorded = RecordedArgs::default();
-        let before = self.note(frame, |state| {
+        let mut before = self.note(frame, |state| {
             recorded = RecordedArgs::of(state, args, names)?;
             let made = target(state);
             state.refuse_users_node(made)?;
             known = Some(made);
-            self.risk(state, frame, made, &recorded.args, &recorded.names)?;
+            risk = self.risk(state, frame, made, &recorded.args, &recorded.names);
             Ok(state.given(args, names))
         });
+        let way_out = risk.as_ref().and_then(|_| self.catch(frame));
+        if way_out.is_none()
+            && let Some(Risk(Some((reason, detail)))) = risk
+        {
+            self.stop(frame, reason, detail);
+            before = None;
+        }
         if self.session.program.is_some()
             && let Some(known) = known
         {
@@ -310,6 +319,9 @@ impl Recorder {
                 let node =
                     state.graph.call_with_keywords(target, &recorded.args, &recorded.names, stack);
                 state.bind_result(node, object.as_borrowed(), args)?;
+                if let Some(way_out) = way_out {
+                    state.add_catch(way_out, stack);
+                }
                 if let Some(given) = &given {
                     let name = state.operation_name(target);
                     state.infer(&name, given, object.as_borrowed());
