@@ -3,6 +3,9 @@
 use stator_graph::{Arg, Constant, Graph, NodeId, NodeKind, Target, TensorMeta, TextId, Value};
 use stator_operators::{Raising, raising};
 
+/// The name of the node that checks all elements of a tensor.
+pub const CHECK: &str = "torch._check_tensor_all";
+
 /// A call in a graph, or one that may become a node of it.
 #[derive(Clone, Copy)]
 pub struct NodeCall<'a> {
@@ -138,6 +141,12 @@ impl<'a> NodeCall<'a> {
     /// Whether it computes the gradients of all that it is made of, and puts them there.
     pub fn sets_gradients(&self) -> bool {
         matches!(self.target, Target::Function { name, .. } if self.graph.text(name) == "torch.autograd.backward")
+    }
+
+    /// Whether what it raises isn't what the program's instruction raises: that has a message of its own. It only
+    /// looks at its argument.
+    pub fn is_check(&self) -> bool {
+        matches!(self.target, Target::Function { name, .. } if self.graph.text(name) == CHECK)
     }
 
     /// Whether it writes the same again if it is done again.

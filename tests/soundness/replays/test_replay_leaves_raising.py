@@ -247,7 +247,15 @@ def reads(w: World, index: Tensor) -> Tensor:
     return F.embedding(index, w.table).sum() + w.table[index].sum()
 
 
+def checks(w: World, index: Tensor) -> Tensor:
+    w.steps.add_(1)
+    torch._check_tensor_all(index < 4, lambda: f"at {w.n}")  # type: ignore[attr-defined]
+    w.n += 1
+    return w.table[index].sum()
+
+
 PROGRAMS = [
+    checks,
     reads,
     unhandled,
     handled,

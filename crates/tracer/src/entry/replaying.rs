@@ -25,6 +25,7 @@ use crate::frames::stage::Staged;
 use crate::frames::tracebacks;
 use crate::locate::text;
 use crate::locks::Held;
+use crate::raises::NodeCall;
 use crate::recipe::Values;
 use crate::replay::{self, Early, Pass, Program};
 use crate::rollback;
@@ -295,7 +296,12 @@ impl Entry {
             }
             if let Some((exit, outputs)) = running.way_out(py, inputs) {
                 done.running = None;
-                return Ok(Ran { outputs, left: Some(exit), error: Some(failure.error) });
+                // What has a message of its own says it natively.
+                let call = NodeCall::of(&self.traced.graph, failure.node);
+                let is_told = call.is_some_and(|call| call.is_check())
+                    && failure.error.get_type(py).is(py.get_type::<PyRuntimeError>());
+                let error = (!is_told).then_some(failure.error);
+                return Ok(Ran { outputs, left: Some(exit), error });
             }
             done.running = None;
             return Err(self.raised(py, Some(failure.node), failure.error, inputs, done));

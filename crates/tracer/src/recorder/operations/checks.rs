@@ -1,7 +1,7 @@
 //! `torch._check_tensor_all` and `torch._check_tensor_all_with`: one node, which raises if an element is false.
 //!
-//! A replay in which it raises is undone, and the call runs natively: so the node says nothing of the error's class
-//! and message, which plain Python makes.
+//! A replay in which it raises is undone, and the call runs natively; or the replay leaves by an exit, and the check
+//! is made natively. So the node says nothing of the error's class and message, which plain Python makes.
 
 use pyo3::prelude::*;
 use stator_cpython::heap::tensor;
@@ -10,14 +10,15 @@ use stator_cpython::{Result, modules};
 
 use super::tensors::argument;
 use crate::functions::{Determined, Operation};
+use crate::raises::CHECK;
 use crate::recorder::Recorder;
 use crate::recorder::calls::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::State;
 
-/// The node's function.
-const CHECK: &str = "_check_tensor_all";
+/// The node's function, in `torch`.
+const FUNCTION: &str = "_check_tensor_all";
 /// `c10::ScalarType`.
 const BOOL: i32 = 11;
 
@@ -29,9 +30,9 @@ impl Recorder {
     ) -> Result<Object<'py>> {
         let Call { frame, callable, args, names } = call;
         let py = frame.py();
-        let place = usize::from(heap::callable_name(callable) != CHECK);
+        let place = usize::from(heap::callable_name(callable) != FUNCTION);
         let condition = argument(args, names, place, "cond");
-        let check = modules::import(py, "torch").and_then(|torch| torch.getattr(CHECK));
+        let check = modules::import(py, "torch").and_then(|torch| torch.getattr(FUNCTION));
         // What other backends make of such a node, nobody knows.
         let (Some(condition), Ok(check)) = (condition, check) else {
             return self.call_python(call);
@@ -41,11 +42,8 @@ impl Recorder {
         if !is_bools || !self.session.is_eager || self.session.program.is_some() {
             return self.call_python(call);
         }
-        let operation = Operation {
-            name: "torch._check_tensor_all".into(),
-            is_method: false,
-            determined: Determined::Always,
-        };
+        let operation =
+            Operation { name: CHECK.into(), is_method: false, determined: Determined::Always };
         let target = |state: &mut State| operation.target(state, check.as_borrowed());
         self.operation(frame, target, &[condition], None, || call.natively())
     }
