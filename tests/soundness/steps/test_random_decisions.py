@@ -96,6 +96,16 @@ STATEMENTS = (
     "n = k; add = lambda t: t + n; a = add(a)",
     "state.add_(a)",
     "told.append(state.clone())",
+    "grown.append(a)",
+    "grown.append(b); a = a * 0.5",
+    "told.append(grown)",
+    "told.append(len(grown) % 5)",
+    "a = grown[-1] if grown else a",
+    "a.add_(0.125); grown.extend([a, b])",
+    "b = torch.stack(grown).mean(0) if grown else b",
+    "told.append(grown.pop() if len(grown) > 2 else None)",
+    "grown = list(grown[-3:])",
+    "grown, other = [], grown; told.append(other)",
     "a = a.requires_grad_(False)",
     "assert a.sum() > -50, 'too small'",
     "raise ValueError(k)",
@@ -151,21 +161,36 @@ def block(choose: random.Random, depth: int) -> str:
     return "".join(lines)
 
 
-def source(seed: int) -> str:
+# Loops that data ends, or doesn't; their counts differ from call to call.
+LOOPS = (
+    "for i in range(int(limit)):\n{body}        if {condition} and i > limit / 2: break\n",
+    "left = limit * 1\n    while left > 0:\n        left = left - 1\n{body}",
+    "left = limit * 1\n    while True:\n        if left < 0: break\n        left = left - 1\n{body}",
+    "for i, part in enumerate(list(x) * 40):\n        if i > limit: break\n{body}    else:\n{other}",
+)
+LENGTHS = (0, 3, 150, 40, 0, 70, 1, 120)
+
+
+def source(seed: int, loops: bool = False) -> str:
     choose = random.Random(seed)
     body = block(choose, 1)
+    if loops:
+        inner, other = block(choose, 2), block(choose, 2)
+        loop = choose.choice(LOOPS)
+        body = loop.format(body=inner, other=other, condition=choose.choice(CONDITIONS))
+        body = f"    {body}"
     return (
-        "def step(x, told):\n    a, b = x, x.flip(0) - 0.5\n    m, k = 0.0, 1\n"
-        f"{body}    return a, b, m, k\n{HELPERS}"
+        "def step(x, told, limit):\n    a, b, grown = x, x.flip(0) - 0.5, []\n    m, k = 0.0, 1\n"
+        f"{body}    return a, b, m, k, grown\n{HELPERS}"
     )
 
 
-def play(seed: int, wrap: Callable[[Any], Any], calls: int = 8) -> list[Any]:
+def play(seed: int, wrap: Callable[[Any], Any], calls: int = 8, loops: bool = False) -> list[Any]:
     held = types.SimpleNamespace(count=0, last=None, number=0.0, items=[])
     table: dict[str, Any] = {}
     state = torch.zeros(3)
     names: dict[str, Any] = {"torch": torch, "held": held, "table": table, "state": state}
-    exec(source(seed), names)
+    exec(source(seed, loops), names)
     step = wrap(names["step"])
     results: list[Any] = []
     for call in range(calls):
@@ -173,7 +198,7 @@ def play(seed: int, wrap: Callable[[Any], Any], calls: int = 8) -> list[Any]:
         x = (torch.randn(3, generator=generator) * 2).round(decimals=1)
         told: list[Any] = []
         try:
-            result: Any = step(x, told)
+            result: Any = step(x, told, torch.tensor(float(LENGTHS[call % len(LENGTHS)])))
         except Exception as error:
             result = type(error).__name__, str(error), lines_of(error)
         results.append(copied([result, told, x, vars(held), table, state, torch.is_grad_enabled()]))
@@ -201,3 +226,12 @@ def test_random_programs_end_as_plain_ones_do(seed: int) -> None:
     found = play(seed, lambda step: api.compile(step, backend="eager"))
     for call, (left, right) in enumerate(zip(expected, found, strict=True)):
         assert same(left, right), f"{source(seed)}\ncall {call}: {right}, not {left}"
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.filterwarnings("ignore::stator.RecompileLimitWarning")
+def test_random_loops_end_as_plain_ones_do(seed: int) -> None:
+    expected = play(seed, lambda step: step, loops=True)
+    found = play(seed, lambda step: api.compile(step, backend="eager"), loops=True)
+    for call, (left, right) in enumerate(zip(expected, found, strict=True)):
+        assert same(left, right), f"{source(seed, True)}\ncall {call}: {right}, not {left}"

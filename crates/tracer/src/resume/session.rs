@@ -27,6 +27,12 @@ pub enum Root {
     Retry(Break),
 }
 
+/// Once known traces with so many operations were met in a row, the recording brings nothing new: it's in a loop.
+const WATCHED: usize = 1024;
+
+/// What counts for a trace beside its operations.
+const TRACE: usize = 8;
+
 /// The recording of one call.
 pub struct Session {
     /// The compiled function's resume points.
@@ -43,6 +49,8 @@ pub struct Session {
     pub program: Option<Rules>,
     root: RefCell<Option<Root>>,
     made: RefCell<Vec<Arc<Entry>>>,
+    /// Operations of the known traces that were met since the last one was made.
+    watched: Cell<usize>,
     breaks: RefCell<Vec<Break>>,
     tried_again: Cell<bool>,
     broken_mark: RefCell<Option<BrokenMark>>,
@@ -132,6 +140,7 @@ impl Session {
             program: None,
             root: RefCell::default(),
             made: RefCell::default(),
+            watched: Cell::default(),
             breaks: RefCell::default(),
             tried_again: Cell::new(false),
             broken_mark: RefCell::default(),
@@ -190,6 +199,7 @@ impl Session {
 
     /// A trace was made.
     pub fn made(&self, entry: Arc<Entry>) {
+        self.watched.set(0);
         self.made.borrow_mut().push(entry);
     }
 
@@ -212,6 +222,13 @@ impl Session {
     /// The estimate of the recorded part of the call.
     pub fn estimate(&self) -> Estimate {
         self.estimate.get()
+    }
+
+    /// The recording has come to where a known trace begins. Whether it is worth to watch what comes behind it.
+    pub fn watches(&self, entry: &Entry) -> bool {
+        let watched = self.watched.get();
+        self.watched.set(watched + entry.graph_nodes() + TRACE);
+        watched < WATCHED
     }
 
     /// Whether another such call would be recorded differently: breaks were met too late.

@@ -51,6 +51,17 @@ use crate::rollback;
 /// A baseline that no count equals: something was executed.
 pub(in crate::recorder) const EXECUTED: u64 = u64::MAX;
 
+/// What begins behind a break.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Begun {
+    /// The notes of a trace.
+    Trace,
+    /// Nothing: from here on the call isn't recorded.
+    Nothing,
+    /// What is known well enough: CPython evaluates the frame to its end.
+    Known,
+}
+
 impl Recorder {
     /// The trace can't go on with this instruction.
     pub fn stop(&self, frame: &Frame<'_>, reason: Reason, detail: impl Into<String>) {
@@ -391,14 +402,24 @@ impl Recorder {
         if self.resume.get() != frame.id() {
             return false;
         }
-        let restarted = self.try_restart(frame).unwrap_or(false);
-        if !restarted {
-            self.resume.set(0);
+        let begun = self.try_restart(frame).unwrap_or(Begun::Nothing);
+        match begun {
+            Begun::Trace => {}
+            Begun::Nothing => self.resume.set(0),
+            // Its caller may go a new way.
+            Begun::Known => self.resume.set(self.caller_of(frame)),
         }
-        restarted
+        begun == Begun::Trace
     }
 
-    fn try_restart(&self, frame: &Frame<'_>) -> Option<bool> {
+    /// The id of the frame that waits for this one; 0: none does.
+    fn caller_of(&self, frame: &Frame<'_>) -> usize {
+        let state = self.state.borrow();
+        let mut around = state.frames.active().iter().rev().map(|active| active.id);
+        around.find(|id| *id != frame.id()).unwrap_or(0)
+    }
+
+    fn try_restart(&self, frame: &Frame<'_>) -> Option<Begun> {
         let py = frame.py();
         let handled = handled_beyond(py, self.handled_at_entry);
         let standing = self.standing(frame).ok()?;
@@ -406,15 +427,16 @@ impl Recorder {
         let key = Key::of(&chain, handled.is_some());
         let global = read_global_state(py).ok()?;
         if foreign_mode(&global).is_some() {
-            return Some(false);
+            return Some(Begun::Nothing);
         }
         let point = self.session.points.get_or_make(&key, &chain)?;
         let values = roots(&chain, handled.as_ref());
         let known = point.find(py, &values);
         let is_known = known.is_some();
         match known {
+            Some((entry, _)) if !self.session.watches(&entry) => return Some(Begun::Known),
             Some((entry, _)) => self.session.replays(entry.estimate()),
-            None if !point.takes_more(self.session.limit) => return Some(false),
+            None if !point.takes_more(self.session.limit) => return Some(Begun::Nothing),
             None => {}
         }
         self.tally.take();
@@ -445,7 +467,7 @@ impl Recorder {
         let begin = standing.last().map_or(0, |innermost| innermost.waiting.next);
         self.began.set((frame.id(), begin));
         self.stopped.set(false);
-        Some(true)
+        Some(Begun::Trace)
     }
 
     /// A frame has left. If it had stopped, recording may go on in its caller.
@@ -540,7 +562,7 @@ fn take_roots(
                 None => {
                     let is_growing =
                         state.kind_alone(*value) == Kind::List || heap::is_deque(*value);
-                    is_growing && only_adds_to(frame, slot)
+                    is_growing && (only_adds_to(frame, slot) || state.may_be_read_later(*value))
                 }
                 Some(place) => place > 0 && adds_to_receiver(values[slot - 1]),
             };

@@ -34,6 +34,15 @@ pub struct Unread {
 }
 
 impl State {
+    /// Whether what a list from outside holds may as well be guarded when somebody looks at it: then numbers in it
+    /// can't be symbols any more.
+    pub fn may_be_read_later(&mut self, list: Borrowed<'_, '_>) -> bool {
+        heap::is_exact_list(list)
+            && heap::list_items(list)
+                .iter()
+                .all(|item| self.kind_alone(item.as_borrowed()) == Kind::Tensor)
+    }
+
     /// Whether the instruction that finds an object is followed by one that looks up a method that
     /// only adds.
     pub fn is_found_to_change(&self, used: Use) -> bool {
@@ -219,6 +228,11 @@ fn adds_next(code: &Code<'_>, at: usize) -> bool {
     }
 }
 
+/// Whether the instruction at a unit returns what is on top of the stack.
+fn returns_next(code: &Code<'_>, at: usize) -> bool {
+    code.unit(at).is_some_and(|unit| matches!(unit.meaning(), Meaning::Return))
+}
+
 /// Whether the instruction at a unit finds an object that the next one searches.
 fn asks_next(code: &Code<'_>, at: usize) -> bool {
     let next = code.unit(at).and_then(|unit| code.unit(unit.next));
@@ -232,17 +246,20 @@ pub fn adds_to_receiver(method: Option<Borrowed<'_, '_>>) -> bool {
     name.and_then(generic::method_name).is_some_and(|name| only_adds(None, name))
 }
 
-/// Whether a function does nothing with an argument but take such methods of it.
+/// Whether a function takes such methods of what a fast local holds, and does nothing else with it but return it.
 pub fn only_adds_to(frame: &Frame<'_>, index: usize) -> bool {
     let code = frame.code();
     let mut adds = false;
     for (at, unit) in code.instructions() {
         let named = TARGET.info(unit.opcode).map_or([None; 2], |info| info.locals(unit.arg));
         if named.into_iter().flatten().any(|local| local as usize == index) {
-            if !matches!(unit.meaning(), Meaning::Local(_)) || !adds_next(&code, at) {
-                return false;
+            match unit.meaning() {
+                Meaning::Local(_) if adds_next(&code, at) => adds = true,
+                Meaning::Local(_) if returns_next(&code, unit.next) => {}
+                // What it held isn't looked at.
+                Meaning::SetLocal(_) => {}
+                _ => return false,
             }
-            adds = true;
         }
     }
     adds
