@@ -55,7 +55,7 @@ const FUNCTIONS: &[(&str, &[(&str, Name)])] = &[
 
 /// Functions in such places that are followed all the same.
 const PLAIN: &[(&str, &[&str])] = &[
-    // They only ask a truth value what it is: `torch._check` calls them.
+    // They only ask a truth value what it is (`torch._check` calls them), or compare sizes.
     (
         "torch/fx/experimental/symbolic_shapes.py",
         &[
@@ -66,6 +66,7 @@ const PLAIN: &[(&str, &[&str])] = &[
             "guard_or_true",
             "guard_size_oblivious",
             "statically_known_true",
+            "sym_eq",
         ],
     ),
     // It calls PyTorch's engine, which the table knows.

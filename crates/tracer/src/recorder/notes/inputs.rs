@@ -6,6 +6,7 @@
 use pyo3::prelude::*;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use stator_cpython::heap::tensor;
+use stator_cpython::object::Borrowed;
 use stator_graph::NodeId;
 use stator_guards::{SourceId, grow_in_leaps};
 
@@ -88,6 +89,12 @@ impl Inputs {
             now.is_none_or(|now| now.version != input.version).then_some(input.position)
         };
         self.tensors.iter().filter_map(changed).collect()
+    }
+
+    /// Whether the call has changed a tensor's data.
+    pub fn is_written(&self, tensor: Borrowed<'_, '_>) -> bool {
+        let version = tensor::info(tensor).and_then(|now| now.version);
+        self.tensors.iter().any(|input| input.tensor.is(&tensor) && input.version != version)
     }
 
     /// The sources of what comes in, in the graph's order.

@@ -7,12 +7,13 @@
 //! A gradient that is there already is added to in place: it's an input of the graph, and written.
 //!
 //! That holds where all that the gradients depend on is in the trace. The trace ends before it goes back through a
-//! graph that began outside. It ends as well where Python code runs on the way back (hooks, custom functions): a
+//! graph that began outside: PyTorch's own notes say whether it would. It ends as well where Python code runs on the way back (hooks, custom functions): a
 //! replay would run it, but what it does isn't noted.
 
 use std::cell::Cell;
 
 use pyo3::prelude::*;
+use rustc_hash::FxHashMap;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor;
@@ -27,6 +28,9 @@ use crate::compiling;
 use crate::recorder::Recorder;
 use crate::recorder::calls::call::Call;
 use crate::recorder::notes::state::{Origin, State, Stop};
+
+/// So many of PyTorch's notes are looked at for a history that began outside.
+const LOOKED_AT: usize = 1 << 16;
 
 thread_local! {
     /// Whether Python code ran while this thread went back.
@@ -108,6 +112,7 @@ impl Recorder {
             state.inputs.tensors().iter().map(|input| input.tensor.bind(py).clone()).collect()
         };
         let mut leaves = Vec::new();
+        let mut begun = Vec::new();
         for tensor in &tensors {
             let info = tensor::info(tensor.as_borrowed())?;
             if info.device_type != 0 {
@@ -118,11 +123,22 @@ impl Recorder {
                 let is_leaf =
                     tensor.getattr(pyo3::intern!(py, "is_leaf")).ok()?.is_truthy().ok()?;
                 if !is_leaf {
-                    return None;
+                    begun.push(tensor.clone());
+                    continue;
                 }
                 let mut leaf = Leaf { tensor: tensor.clone(), before: None };
                 leaf.before = leaf.gradient();
                 leaves.push(leaf);
+            }
+        }
+        if !begun.is_empty() {
+            let is_written = {
+                let state = self.state.borrow();
+                begun.iter().any(|tensor| state.inputs.is_written(tensor.as_borrowed()))
+            };
+            let _native = Suspended::new(py);
+            if is_written || reaches(args[1], &begun) != Some(false) {
+                return None;
             }
         }
         // What is there already is added to, in place.
@@ -172,6 +188,40 @@ impl Recorder {
         }
         Some(result)
     }
+}
+
+/// Whether going back from these tensors leads to one whose history began outside; `None`: it can't be told.
+fn reaches<'py>(roots: Borrowed<'_, 'py>, begun: &[Object<'py>]) -> Option<bool> {
+    let py = roots.py();
+    let function = |tensor: &Object<'py>| tensor.getattr(pyo3::intern!(py, "grad_fn")).ok();
+    // They are kept: PyTorch's objects for its notes live as long as somebody has them.
+    let ends = begun.iter().map(function).collect::<Option<Vec<_>>>()?;
+    let mut waiting = Vec::new();
+    for root in roots.try_iter().ok()? {
+        let root = root.ok()?;
+        tensor::info(root.as_borrowed())?;
+        waiting.push(function(&root)?);
+    }
+    let mut met: FxHashMap<usize, Object<'_>> = FxHashMap::default();
+    while let Some(function) = waiting.pop() {
+        if function.is_none() {
+            continue;
+        }
+        if ends.iter().any(|end| end.is(&function)) {
+            return Some(true);
+        }
+        if met.len() > LOOKED_AT {
+            return None;
+        }
+        if met.insert(function.as_ptr() as usize, function.clone()).is_none() {
+            for next in
+                function.getattr(pyo3::intern!(py, "next_functions")).ok()?.try_iter().ok()?
+            {
+                waiting.push(next.ok()?.get_item(0).ok()?);
+            }
+        }
+    }
+    Some(false)
 }
 
 impl State {

@@ -1,8 +1,9 @@
 //! `id()` and `hash()`: allowed where the number is the same in every call that passes the guards.
 //!
 //! An address is that of one object: a replay finds the same one only if the object is known by
-//! identity, and then it is alive (an entry dies with what it knows by identity). Hashes of constants
-//! follow from their values, except that of NaN, which is an address too.
+//! identity, and then it is alive (an entry dies with what it knows by identity). An object that something from outside
+//! holds, as a trainer its optimizer, is guarded to be this one; an argument may be another one at each call. Hashes of
+//! constants follow from their values, except that of NaN, which is an address too.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyComplex, PyComplexMethods, PyFloat};
@@ -29,6 +30,9 @@ impl Recorder {
         self.note(frame, |state| {
             if is_key || is_immortal(object) || state.is_identity_guarded(object) {
                 return Ok(());
+            }
+            if state.is_held_outside(object) {
+                return state.know_for_good(object);
             }
             Err((Reason::Identity, format!("id() of a {}", heap::type_name(object))))
         });
@@ -57,6 +61,12 @@ impl Recorder {
 }
 
 impl State {
+    /// Whether an object was found in another one from outside, and isn't of a kind that calls make anew.
+    fn is_held_outside(&mut self, object: Borrowed<'_, '_>) -> bool {
+        self.kind(object) == Kind::Object
+            && self.source(object).is_some_and(|source| self.sources.get(source).parent().is_some())
+    }
+
     /// Whether the hash that C code computes is the same in every call that passes the guards.
     fn check_hash(&mut self, object: Borrowed<'_, '_>) -> std::result::Result<(), Stop> {
         let refuse = || Err((Reason::Identity, format!("hash() of a {}", heap::type_name(object))));
