@@ -279,6 +279,7 @@ impl Entry {
                 },
                 Err(Early::Left(exit, outputs)) => {
                     done.running = None;
+                    self.keep_undrawn(exit, done);
                     return Ok(Ran { outputs, left: Some(exit) });
                 }
                 Err(Early::Failed(failure)) => failure,
@@ -289,6 +290,14 @@ impl Entry {
             }
             done.running = None;
             return Err(self.raised(py, Some(failure.node), failure.error, inputs, done));
+        }
+    }
+
+    /// What a replay draws behind the exit that it leaves by is yet to be drawn.
+    fn keep_undrawn(&self, exit: u32, done: &Done<'_, '_>) {
+        let before = done.ran.as_ref().and_then(|ran| ran.drawn.as_ref());
+        if let (Some(draws), Some(before)) = (&self.traced.draws, before) {
+            draws.keep(before, self.traced.exits[exit as usize].nodes);
         }
     }
 

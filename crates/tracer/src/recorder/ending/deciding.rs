@@ -177,7 +177,6 @@ impl State {
         (asks == Asks::Operation || self.exits.questions < QUESTIONS)
             && self.exits.recipes.len() + self.exits.outputs < PARTS
             && self.written.emissions().is_empty()
-            && self.claims.draws.is_none()
             && !self.is_in_block()
             && self.inference.is_empty()
             && matches!(self.memo, Memo::None)
@@ -211,7 +210,7 @@ impl State {
             }
             return Err(stop);
         }
-        let exit = Exit { ending, ending_last, effects, left };
+        let exit = Exit { ending, ending_last, effects, left, nodes: self.graph.len() };
         Ok((exit, outputs.nodes().iter().copied().collect()))
     }
 }
