@@ -35,6 +35,16 @@ PyObject *stator_own_int(int64_t value) {
     return (PyObject *)result;
 }
 
+/* A copy of an exact str that is not empty, also of one that CPython shares among equal texts of one character. */
+PyObject *stator_own_text(PyObject *text) {
+    Py_ssize_t length = PyUnicode_GET_LENGTH(text);
+    PyObject *result = PyUnicode_New(length, PyUnicode_MAX_CHAR_VALUE(text));
+    if (result != NULL && PyUnicode_CopyCharacters(result, 0, text, 0, length) < 0) {
+        Py_CLEAR(result);
+    }
+    return result;
+}
+
 /* -- names ----------------------------------------------------------------------------------------- */
 
 /* Raise `exc` with the name put into `format`; a NameError also gets its `name` attribute. */

@@ -94,6 +94,7 @@ unsafe extern "C" {
 // The shim (shim/semantics.c).
 unsafe extern "C" {
     pub fn stator_own_int(value: i64) -> *mut PyObject;
+    pub fn stator_own_text(text: *mut PyObject) -> *mut PyObject;
     pub fn stator_raise_name_error(exc: *mut PyObject, format: *const c_char, name: *mut PyObject);
     pub fn stator_raise_type_name(
         exc: *mut PyObject,

@@ -133,6 +133,18 @@ pub fn own_int(py: Python<'_>, value: i64) -> Object<'_> {
     made.expect("memory for an int")
 }
 
+/// An exact text that no other code holds: not one that CPython shares among equal texts. `None`: it's empty.
+pub fn own_text<'py>(text: &Bound<'py, PyString>) -> Option<Object<'py>> {
+    let py = text.py();
+    if text.len().ok()? == 0 {
+        return None;
+    }
+    // SAFETY: the GIL is held; an exact str; the result is a new reference, or NULL where memory has run out.
+    let made =
+        unsafe { Bound::from_owned_ptr_or_opt(py, crate::ffi::stator_own_text(text.as_ptr())) };
+    Some(made.expect("memory for a text"))
+}
+
 /// Clears the exception that is set.
 pub fn clear_exception(_py: Python<'_>) {
     // SAFETY: the GIL is held.

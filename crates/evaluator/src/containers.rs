@@ -52,7 +52,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
 
     pub(super) fn build_string(&mut self, count: usize) -> Done {
         let string = ops::build_string(self.py(), self.run.peek_many(count))?;
-        self.sites.joins(&self.frame, self.run.peek_many(count), string.as_borrowed());
+        let string = self.sites.joins(&self.frame, self.run.peek_many(count), string);
         self.run.drop_many(count);
         self.run.push(string);
         Ok(())

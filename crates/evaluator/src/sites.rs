@@ -61,8 +61,15 @@ pub trait Sites<'py>: Sized {
     }
     /// These, or what they hold, are about to be keys of a dictionary or elements of a set.
     fn takes_keys(&self, frame: &Frame<'py>, values: &[Borrowed<'_, 'py>]) {}
-    /// Parts of an f-string became one.
-    fn joins(&self, frame: &Frame<'py>, parts: &[Borrowed<'_, 'py>], text: Borrowed<'_, 'py>) {}
+    /// Parts of an f-string became one: the object that it is from here on.
+    fn joins(
+        &self,
+        frame: &Frame<'py>,
+        parts: &[Borrowed<'_, 'py>],
+        text: Object<'py>,
+    ) -> Object<'py> {
+        text
+    }
     /// The frame is about to return or yield this value.
     fn returns(&self, frame: &Frame<'py>, value: Borrowed<'_, 'py>) {}
     /// The frame leaves: it returned, yielded, raised or was handed over.

@@ -198,6 +198,8 @@ pub enum Value {
     Integer,
     /// A symbolic float (`torch.SymFloat` in exported graphs).
     Float,
+    /// A text of numbers that nodes gave.
+    Text,
     /// A tuple, list or named tuple with this many elements, each reached by
     /// [`Graph::get_item`](crate::Graph::get_item).
     Structure(u32),

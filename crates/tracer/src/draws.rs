@@ -52,11 +52,27 @@ impl Draws {
 
     /// Gives back what was drawn behind a node, or all of it.
     pub fn give_back(&self, before: &Before<'_>, behind: Option<NodeId>) {
+        let state = self.behind(before, behind.map(NodeId::index));
+        let _ = state.write(before.generator.as_borrowed());
+    }
+
+    /// Gives back what was drawn when the graph had more nodes than these. If another thread has drawn since, it has
+    /// what comes behind.
+    pub fn keep(&self, before: &Before<'_>, nodes: usize) {
+        let generator = before.generator.as_borrowed();
+        let drawn = self.behind(before, Some(usize::MAX));
+        if Twister::of(generator).as_ref() == Some(&drawn) {
+            let _ = self.behind(before, Some(nodes)).write(generator);
+        }
+    }
+
+    /// The state in which only so much was drawn as when the graph had so many nodes; or nothing.
+    fn behind(&self, before: &Before<'_>, nodes: Option<usize>) -> Twister {
         let mut state = before.state.clone();
-        if let Some(node) = behind {
-            let made = self.made.iter().filter(|(nodes, _)| *nodes <= node.index());
+        if let Some(most) = nodes {
+            let made = self.made.iter().filter(|(nodes, _)| *nodes <= most);
             state.skip(made.map(|(_, words)| words).sum());
         }
-        let _ = state.write(before.generator.as_borrowed());
+        state
     }
 }

@@ -62,6 +62,12 @@ impl<'a> NodeCall<'a> {
         }
     }
 
+    /// Whether it's a C function of Python's that makes a text of values (`recorder/numbers/texts.rs`).
+    fn is_of_values(&self) -> bool {
+        let Target::Function { name, .. } = self.target else { return false };
+        self.graph.text(name).starts_with("builtins.")
+    }
+
     /// Whether it may be code of the program's own: a function that the user had taken as one node, an
     /// operator that a library added.
     pub fn is_users(&self) -> bool {
@@ -69,7 +75,11 @@ impl<'a> NodeCall<'a> {
         let name = self.graph.text(name);
         match name.strip_prefix("torch.ops.") {
             Some(name) => !name.starts_with("aten.") && !name.starts_with("prims."),
-            None => !name.starts_with("torch.") && !matches!(name, "abs" | "pow"),
+            None => {
+                !name.starts_with("torch.")
+                    && !matches!(name, "abs" | "pow")
+                    && !self.is_of_values()
+            }
         }
     }
 
@@ -81,6 +91,9 @@ impl<'a> NodeCall<'a> {
         }
         if matches!(self.target, Target::Decide | Target::Catch) {
             return Raising::Switch;
+        }
+        if self.is_of_values() {
+            return Raising::Steady;
         }
         if self.is_users() {
             return Raising::Unknown;
@@ -178,7 +191,7 @@ impl<'a> NodeCall<'a> {
             self.graph.visit_nodes(arg, &mut |id| {
                 found |= match self.graph.node(id).value {
                     Value::Tensor(meta) => wanted(id, Data::of(&meta)),
-                    Value::Integer | Value::Float => false,
+                    Value::Integer | Value::Float | Value::Text => false,
                     _ => wanted(id, Data::Other),
                 };
             });

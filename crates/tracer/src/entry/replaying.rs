@@ -286,6 +286,7 @@ impl Entry {
                 },
                 Err(Early::Left(exit, outputs)) => {
                     done.running = None;
+                    self.keep_undrawn(exit, done);
                     return Ok(Ran { outputs, left: Some(exit), error: None });
                 }
                 Err(Early::Failed(failure)) => failure,
@@ -296,6 +297,7 @@ impl Entry {
             }
             if let Some((exit, outputs)) = running.way_out(py, inputs) {
                 done.running = None;
+                self.keep_undrawn(exit, done);
                 // What has a message of its own says it natively.
                 let call = NodeCall::of(&self.traced.graph, failure.node);
                 let is_told = call.is_some_and(|call| call.is_check())
@@ -305,6 +307,14 @@ impl Entry {
             }
             done.running = None;
             return Err(self.raised(py, Some(failure.node), failure.error, inputs, done));
+        }
+    }
+
+    /// What a replay draws behind the exit that it leaves by is yet to be drawn.
+    fn keep_undrawn(&self, exit: u32, done: &Done<'_, '_>) {
+        let before = done.ran.as_ref().and_then(|ran| ran.drawn.as_ref());
+        if let (Some(draws), Some(before)) = (&self.traced.draws, before) {
+            draws.keep(before, self.traced.exits[exit as usize].nodes);
         }
     }
 

@@ -58,8 +58,14 @@ impl<'py> Sites<'py> for Recorder {
         });
     }
 
-    fn joins(&self, frame: &Frame<'py>, parts: &[Borrowed<'_, 'py>], text: Borrowed<'_, 'py>) {
-        self.guarded(frame.py(), || self.spells(frame, parts, text));
+    fn joins(
+        &self,
+        frame: &Frame<'py>,
+        parts: &[Borrowed<'_, 'py>],
+        text: Object<'py>,
+    ) -> Object<'py> {
+        let own = self.guarded(frame.py(), || self.joined(frame, parts, &text));
+        own.flatten().unwrap_or(text)
     }
 
     fn returns(&self, frame: &Frame<'py>, value: Borrowed<'_, 'py>) {

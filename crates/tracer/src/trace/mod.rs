@@ -171,6 +171,8 @@ pub struct Exit {
     pub effects: Vec<Store>,
     /// As [`Traced::left`].
     pub left: Box<[Box<[u32]>]>,
+    /// How many nodes the graph had: what is drawn of random numbers behind them isn't drawn.
+    pub nodes: usize,
 }
 
 /// What a replay makes and writes where it leaves a trace.

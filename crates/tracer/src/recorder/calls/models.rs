@@ -65,12 +65,16 @@ impl Recorder {
             // this one. Elsewhere it's a setting that nothing guards.
             (Model::RecursionLimit, []) if is_unwrap(frame) => native(),
             (Model::Repr, [object]) => {
-                let text = self.python_text(frame, *object, conversion_of(callable), None);
+                let conversion = conversion_of(callable);
+                let text = self.python_text(frame, *object, conversion, None);
+                let text = text.or_else(|| self.carried_format(frame, *object, conversion, None));
                 text.unwrap_or_else(|| self.text_of(frame, *object, native))
             }
             (Model::Repr, [object, spec]) if is_str(*spec) => {
-                let formats = (conversion_of(callable) == 0)
-                    .then(|| self.python_text(frame, *object, 0, Some(*spec)));
+                let formats = (conversion_of(callable) == 0).then(|| {
+                    let text = self.python_text(frame, *object, 0, Some(*spec));
+                    text.or_else(|| self.carried_format(frame, *object, 0, Some(*spec)))
+                });
                 formats.flatten().unwrap_or_else(|| self.text_of(frame, *object, native))
             }
             (Model::Super, _) => self.fresh(call),

@@ -197,7 +197,11 @@ fn what_is_told(
     args: &[Borrowed<'_, '_>],
     names: Option<Borrowed<'_, '_>>,
 ) -> std::result::Result<Told<usize>, Stop> {
-    if args.iter().any(|arg| holds_tensor(state, *arg)) {
+    // What a record says may depend on data: a replay makes it anew. Who is told doesn't look at it.
+    let is_data = |state: &mut State, arg: Borrowed<'_, '_>| {
+        holds_tensor(state, arg) && !(emitter == Emitter::Log && is_plain(state, arg))
+    };
+    if args.iter().any(|arg| is_data(state, *arg)) {
         return Err((Reason::DataRead, "a tensor in a warning or log record".into()));
     }
     let refuse = |what: String| (Reason::Told, what);
@@ -235,6 +239,8 @@ fn what_is_told(
             }
             let text = find("message").filter(|at| args[*at].is_exact_instance_of::<PyString>());
             let text = text.ok_or_else(|| refuse("a warning that isn't a text".into()))?;
+            // Who is told, and whether, depends on it.
+            state.refuse_text(args[text])?;
             let category = is_given("category");
             if category.is_some_and(|at| state.kind(args[at]) != Kind::Type) {
                 return Err(refuse("a warning whose category isn't a class".into()));

@@ -247,7 +247,6 @@ impl State {
         has_room
             && self.exits.recipes.len() + self.exits.outputs < PARTS
             && self.written.emissions().is_empty()
-            && self.claims.draws.is_none()
             && !self.is_in_block()
             && self.inference.is_empty()
             && matches!(self.memo, Memo::None)
@@ -290,7 +289,7 @@ impl State {
             }
             return Err(stop);
         }
-        let exit = Exit { ending, ending_last, effects, left };
+        let exit = Exit { ending, ending_last, effects, left, nodes: self.graph.len() };
         Ok((exit, outputs.nodes().iter().copied().collect()))
     }
 }

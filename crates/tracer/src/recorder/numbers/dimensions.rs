@@ -18,7 +18,7 @@ use stator_shapes::ExprId;
 use stator_shapes::rules::{self, Arg, Element};
 
 use super::symbols::{Made, Number, Operand, Sizes};
-use crate::functions::{Class, Model, Numeric, Traits, Writes};
+use crate::functions::{Class, Emitter, Model, Numeric, Traits, Writes};
 use crate::recorder::Recorder;
 use crate::recorder::calls::call::Call;
 use crate::recorder::notes::heap;
@@ -65,6 +65,11 @@ fn asks_for_key(class: &Class, writes: Option<Writes>, args: &[Borrowed<'_, '_>]
         }
         _ => false,
     }
+}
+
+/// Whether a call makes a log record of a message and its arguments, at which a replay's own record looks.
+fn is_record(class: &Class, names: Option<Borrowed<'_, '_>>) -> bool {
+    matches!(class, Class::Emitter(Emitter::Log)) && names.is_none()
 }
 
 /// Resets [`Recorder::consumer`] when dropped.
@@ -120,11 +125,16 @@ impl Recorder {
                 let found = self.symbolic_metadata(frame, traits, &name, args, names);
                 Some(found.unwrap_or_else(|| self.call_known(class, call)))
             }
-            Class::Model(Model::Repr) if args.len() == 1 => {
+            // What has been read is looked at where its text is made.
+            Class::Model(Model::Repr)
+                if args.len() == 1
+                    || args.len() == 2 && self.state.borrow_mut().holds_read(args[0]) =>
+            {
                 let text = self.call_known(class, call)?;
                 self.spells(frame, args, text.as_borrowed());
                 Some(Ok(text))
             }
+            Class::Pure => self.carried_method(frame, callable, args, names),
             _ if is_len => self.symbolic_length(frame, args[0]),
             _ => None,
         };
@@ -149,8 +159,10 @@ impl Recorder {
         }
         if asks_for_key(class, self.functions.writes(callable), args) {
             self.concrete(frame, &args[1..args.len().min(2)], "an index or key");
-        } else if !moves && !is_len {
-            self.concrete(frame, args, &format!("read by {name}"));
+        } else if !moves && !is_len && !self.hands_on(class, self.functions.writes(callable), args)
+        {
+            let read = if is_record(class, names) { &args[..2] } else { args };
+            self.concrete(frame, read, &format!("read by {name}"));
         }
         if name == "islice" {
             self.concrete(frame, args.get(1..).unwrap_or_default(), "read by islice");
@@ -165,6 +177,18 @@ impl Recorder {
         }
         drop(state);
         Ok(result)
+    }
+
+    /// Whether a call puts the values of new dictionaries into another one, and looks at none of them.
+    fn hands_on(&self, class: &Class, writes: Option<Writes>, args: &[Borrowed<'_, '_>]) -> bool {
+        let is_new = |object: &Borrowed<'_, '_>| {
+            heap::is_exact_dict(*object) && self.origin(*object) == Some(Origin::Fresh)
+        };
+        matches!(class, Class::Model(Model::ContainerWrite))
+            && matches!(writes, Some(Writes::Merged))
+            && args.split_first().is_some_and(|(receiver, given)| {
+                receiver.is_instance_of::<PyDict>() && given.iter().all(is_new)
+            })
     }
 
     /// C code looks at texts that spell numbers, or at those in a container.

@@ -6,7 +6,7 @@
 //! result is an object of its own, too, and a node where the graph needs it.
 //!
 //! Whoever reads a number natively says so; then its value is guarded. `read_tensors` takes
-//! numbers out of tensors, of which no guard can speak, and `read_numbers` computes with those.
+//! numbers out of tensors, of which no guard can speak, `read_numbers` computes with those, and `texts` makes texts of them.
 
 pub(super) mod arithmetic;
 pub(super) mod dimensions;
@@ -19,3 +19,4 @@ pub(super) mod read_numbers;
 pub(super) mod read_tensors;
 pub(super) mod strides;
 pub(super) mod symbols;
+pub(super) mod texts;

@@ -163,7 +163,8 @@ impl Recorder {
         }
     }
 
-    /// Integers that were read are asked for their values (a key, an index, a size): decisions that they are these.
+    /// Integers that were read, or drawn among few, are asked for their values (a key, an index, a size): decisions that
+    /// they are these.
     /// Whether there are any, and all have been decided.
     pub(in crate::recorder) fn settle_read(
         &self,
@@ -302,14 +303,18 @@ impl State {
         py: Python<'py>,
         objects: &[Borrowed<'_, '_>],
     ) -> Option<Vec<(NumberId, Object<'py>)>> {
-        if !self.symbols.as_ref().is_some_and(|symbols| symbols.has_read) {
+        let has_drawn = self.claims.draws.is_some();
+        if !self.symbols.as_ref().is_some_and(|symbols| symbols.has_read || has_drawn) {
             return None;
         }
         let mut numbers = Vec::new();
         for object in objects {
             self.numbers_in(*object, 0, &mut numbers);
         }
-        numbers.retain(|id| matches!(self.number_of(*id), Number::Read(false)));
+        numbers.retain(|id| match self.number_of(*id) {
+            Number::Read(is_float) => !is_float,
+            number => has_drawn && self.is_small_draw(number),
+        });
         numbers.sort_unstable();
         numbers.dedup();
         if numbers.is_empty() {

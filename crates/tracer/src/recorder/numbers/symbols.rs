@@ -154,6 +154,8 @@ pub struct Symbols {
     pub originals: FxHashMap<usize, Py<PyAny>>,
     /// Texts that spell numbers, by address: who reads one reads those.
     pub(in crate::recorder) texts: FxHashMap<usize, (Vec<NumberId>, Py<PyAny>)>,
+    /// Those among them that nodes give, by address.
+    pub(in crate::recorder) carried_texts: FxHashMap<usize, NodeId>,
     pub(super) marked: Vec<Marked>,
     /// Whether numbers were read from tensors.
     pub(in crate::recorder) has_read: bool,

@@ -20,6 +20,9 @@ use crate::symbolic::{Part, Slot};
 
 type Noted<T> = std::result::Result<T, Stop>;
 
+/// So many bits a number has at most of which a decision says what it is.
+const CHOICE_BITS: u8 = 4;
+
 /// What is to be drawn.
 struct Planned {
     source: SourceId,
@@ -98,9 +101,6 @@ impl State {
         };
         if self.has_users_nodes() {
             return refuse("behind code of the program's own, which may have drawn");
-        }
-        if !self.exits.is_empty() {
-            return refuse("behind a decision, which it may not get to");
         }
         let drawn = self.claims.draws.as_ref();
         if drawn.is_some_and(|(known, _)| !generator.is(known)) {
@@ -184,6 +184,22 @@ impl State {
         true
     }
 
+    /// Whether a number is an integer that was drawn among so few that a decision about it often holds: a choice.
+    pub(in crate::recorder) fn is_small_draw(&mut self, number: Number) -> bool {
+        let (Number::Integer(expr), Some(symbols)) = (number, self.symbols.as_mut()) else {
+            return false;
+        };
+        if !symbols.is_open_number(number) {
+            return false;
+        }
+        let within = symbols.context.symbols_of(expr);
+        let is_small = |it: &SymbolId| {
+            let part = symbols.slots[it.index()].part;
+            matches!(part, Part::Drawn(_, Draw::Bits(bits)) if bits <= CHOICE_BITS)
+        };
+        !within.is_empty() && within.iter().all(is_small)
+    }
+
     /// Makes a number that was drawn an input of the graph.
     pub(in crate::recorder) fn drawn_input(&mut self, slot: usize, value: Value) -> NodeId {
         let symbols = self.symbols.as_mut().expect("a number of this trace");
@@ -196,7 +212,7 @@ impl State {
     pub(in crate::recorder) fn has_users_nodes(&self) -> bool {
         // Functions of numbers are none.
         let is_users = |id, value| {
-            !matches!(value, Value::Integer | Value::Float)
+            !matches!(value, Value::Integer | Value::Float | Value::Text)
                 && NodeCall::of(&self.graph, id).is_some_and(|it| it.is_users())
         };
         self.graph.nodes().any(|(id, node)| is_users(id, node.value))

@@ -99,6 +99,9 @@ impl Recorder {
             return ops::binary(op, left, right);
         }
         let (names, operator) = binary_names(op);
+        if let Some(text) = self.carried_percent(frame, op, [left, right]) {
+            return text;
+        }
         if let Some(result) =
             self.symbolic_binary(frame, op, plain(names, operator), &[left, right])
         {
@@ -112,6 +115,9 @@ impl Recorder {
                     && is_text(left)
                     && is_text(right)
                 {
+                    if let Some(text) = self.carried_sum(frame, op, [left, right]) {
+                        return text;
+                    }
                     let text = ops::binary(op, left, right)?;
                     self.spells(frame, &[left, right], text.as_borrowed());
                     return Ok(text);
@@ -440,6 +446,11 @@ impl Recorder {
         if let Some(text) = self.python_text(frame, value, conversion, None) {
             return text;
         }
+        if conversion != 0
+            && let Some(text) = self.carried_format(frame, value, conversion, None)
+        {
+            return text;
+        }
         let text = self.text_of(frame, value, || ops::convert(value, conversion))?;
         self.spells(frame, &[value], text.as_borrowed());
         Ok(text)
@@ -453,6 +464,9 @@ impl Recorder {
         spec: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
         if let Some(text) = self.python_format(frame, value, conversion, spec) {
+            return text;
+        }
+        if let Some(text) = self.carried_format(frame, value, conversion, spec) {
             return text;
         }
         let text = self.text_of(frame, value, || ops::format(value, conversion, spec))?;

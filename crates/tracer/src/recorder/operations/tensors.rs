@@ -89,7 +89,10 @@ impl State {
         }
         match self.kind(object) {
             Kind::Tensor => self.tensor_node(object).map(Arg::Node),
-            Kind::Constant => self.constant_arg(object),
+            Kind::Constant => {
+                self.refuse_text(object)?;
+                self.constant_arg(object)
+            }
             Kind::List => {
                 let items = self.graph_args(&heap::list_items(object))?;
                 Ok(self.graph.list(&items))
