@@ -9,6 +9,7 @@
 //! numbers out of tensors, of which no guard can speak, and `read_numbers` computes with those.
 
 pub(super) mod arithmetic;
+pub(super) mod data_sizes;
 pub(super) mod dimensions;
 pub(super) mod dynamic;
 pub(super) mod fact_log;
