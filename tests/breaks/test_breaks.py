@@ -85,9 +85,6 @@ BREAKING: dict[str, Callable[[Tensor], Any]] = {
     "opaque call": lambda x: (x + 1) * (sys.getsizeof("text") > 0),
     "numpy": lambda x: (x + 1) * float((x * 2).numpy().sum()),
     "text": lambda x: (f"{x + 1}", x * 2),
-    "nonzero": lambda x: x.nonzero() + 1,
-    "mask": lambda x: x[x > 2] * 2,
-    "unique": lambda x: (x * 2).unique() + 1,
     "save": saves,
     "breakpoint": asks,
     "marked": lambda x: (stator.graph_break(), x + 1)[1],
@@ -110,6 +107,9 @@ CARRIED_ON: dict[str, Callable[[Tensor], Any]] = {
     "equal": lambda x: x * torch.equal(x, x + 0),
     "int": lambda x: (x + 1) * int(x.sum()),
     "tolist": lambda x: (x + 1) * len((x * 2).tolist()),
+    "nonzero": lambda x: x.nonzero() + 1,
+    "mask": lambda x: x[x > 2] * 2,
+    "unique": lambda x: (x * 2).unique() + 1,
 }
 
 

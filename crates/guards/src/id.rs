@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// Index of a source in its [`Sources`](crate::Sources); a parent's is smaller than its child's.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SourceId(u32);
 
 /// Index of a Python object in the trace's table of objects, which the tracer owns.

@@ -48,6 +48,9 @@ pub enum Determined {
     Always,
     /// Never: its result's shape depends on data.
     Never,
+    /// Never: data says how large its results are. Of everything else their metadata says it: their types, how many
+    /// dimensions they have, and how many results there are.
+    Sized,
     /// Never: its result holds more than its metadata says (sparse, quantized tensors).
     Unusual,
     /// Never: its result is data, or it does what a graph can't say.

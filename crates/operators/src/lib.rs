@@ -9,7 +9,7 @@
 //!
 //! assert_eq!(torch::operation("torch", "relu"), Some(Determined::Always)); // the rule
 //! assert_eq!(torch::operation("torch", "cat"), Some(Determined::Always)); // a row
-//! assert_eq!(torch::operation("torch", "nonzero"), Some(Determined::Never));
+//! assert_eq!(torch::operation("torch", "nonzero"), Some(Determined::Sized));
 //! assert_eq!(torch::operation("torch", "_unique2"), None); // private, and no row
 //! ```
 

@@ -9,7 +9,7 @@ use crate::class::{Class, Determined};
 use crate::fills::Filled;
 use crate::row::{self, Row, Traits};
 use Determined::{
-    Always, Answer, AtLeast, Counts, EagerOnly, IfGiven, Indexing, Never, ReadsData,
+    Always, Answer, AtLeast, Counts, EagerOnly, IfGiven, Indexing, Never, ReadsData, Sized,
     UnlessTensorBeyond, Unusual,
 };
 
@@ -33,9 +33,14 @@ pub const OPERATIONS: &[Row] = &[
         "",
         Never,
         NONE,
-        "argwhere bincount coalesce combinations ctc_loss embedding_bag from_numpy histogramdd \
-         linalg_lstsq lstsq masked_select nonzero nonzero_static segment_reduce sparse_mask \
-         to_padded_tensor unique unique_consecutive unique_dim",
+        "coalesce combinations ctc_loss embedding_bag from_numpy histogramdd linalg_lstsq lstsq \
+         nonzero_static segment_reduce sparse_mask to_padded_tensor",
+    ),
+    row(
+        "",
+        Sized,
+        NONE,
+        "argwhere bincount masked_select nonzero unique unique_consecutive unique_dim",
     ),
     // They give data, read it, or do what a graph can't say.
     row(
@@ -251,9 +256,9 @@ pub const OPERATIONS: &[Row] = &[
          chain_matmul einsum lobpcg meshgrid norm stft tensordot unravel_index",
     ),
     row("torch", UnlessTensorBeyond(1), NONE, "split"),
-    row("torch", Never, NONE, "unique_consecutive"),
+    row("torch", Sized, NONE, "unique_consecutive"),
     row("torch.functional", Always, NONE, "lu pca_lowrank svd_lowrank"),
-    row("torch.functional", Never, NONE, "unique"),
+    row("torch.functional", Sized, NONE, "unique"),
     row(
         "torch.nn.functional",
         Always,

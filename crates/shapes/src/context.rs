@@ -334,6 +334,11 @@ impl Context {
         id
     }
 
+    /// How many facts there are.
+    pub fn fact_count(&self) -> usize {
+        self.log.len()
+    }
+
     /// The facts that were added since this was asked last, in order: those of
     /// [`Context::evaluate`], and those that building an expression needed (a divisor isn't zero).
     pub fn take_added(&mut self) -> Vec<CondId> {

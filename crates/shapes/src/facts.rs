@@ -34,9 +34,15 @@ impl Context {
     /// Each one that is left out follows from the ones before it, as [`Context::decide`] finds:
     /// all facts are assumed again, in a fresh set of tables.
     pub fn facts(&mut self) -> Vec<Fact> {
+        self.facts_where(|_, _| true)
+    }
+
+    /// As [`Context::facts`], of those facts alone that `keeps` says: none is left out because another implies it that
+    /// isn't among them.
+    pub fn facts_where(&mut self, keeps: impl Fn(&Self, CondId) -> bool) -> Vec<Fact> {
         let mut asked: Vec<CondId> = Vec::new();
         for c in self.log.clone() {
-            asked.extend(self.conjuncts(c));
+            asked.extend(self.parts(c).into_iter().filter(|part| keeps(self, *part)));
         }
         let known = std::mem::take(&mut self.known);
         let mut facts = Vec::new();
@@ -75,7 +81,8 @@ impl Context {
         }
     }
 
-    fn conjuncts(&self, c: CondId) -> Vec<CondId> {
+    /// The parts of a condition that must hold each.
+    pub fn parts(&self, c: CondId) -> Vec<CondId> {
         match self.condition(c) {
             Condition::And(parts) => parts.to_vec(),
             _ => vec![c],

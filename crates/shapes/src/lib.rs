@@ -41,6 +41,7 @@ mod poly;
 mod print;
 mod program;
 pub mod rules;
+mod tree;
 
 pub use condition::{Cmp, Verdict};
 pub use context::{Context, Duck, MAX_DEPTH, MAX_SIZE, SIZE_LIMIT, Symbol};
@@ -51,6 +52,7 @@ pub use ids::{CondId, ExprId, FloatId, SymbolId};
 pub use interval::Interval;
 pub use print::Style;
 pub use program::{ExprProgram, FloatProgram, Program};
+pub use tree::Tree;
 
 /// What building an expression gives.
 pub type Result<T> = std::result::Result<T, Error>;

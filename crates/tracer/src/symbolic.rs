@@ -31,6 +31,8 @@ pub enum Part {
     Stride(usize),
     /// Where in its storage a tensor begins.
     Offset,
+    /// No part: data decides it in the middle of the trace. An entry has none.
+    Middle,
     /// What a random generator gives after so many words of its own.
     Drawn(u32, Draw),
 }
@@ -84,7 +86,7 @@ impl Part {
                 Drawn::Integer(number) => Some(number),
                 Drawn::Float(_) => None,
             },
-            Self::Float => None,
+            Self::Float | Self::Middle => None,
         }
     }
 
@@ -111,7 +113,7 @@ impl Part {
             Self::Stride(index) => format!("{object}.stride()[{index}]"),
             Self::Size(index) => format!("{object}.size()[{index}]"),
             Self::Offset => format!("{object}.storage_offset()"),
-            Self::Integer | Self::Float => object,
+            Self::Integer | Self::Float | Self::Middle => object,
             Self::Drawn(skipped, Draw::Float) => format!("{object}.random()[{skipped}]"),
             Self::Drawn(skipped, Draw::Bits(bits)) => {
                 format!("{object}.getrandbits({bits})[{skipped}]")

@@ -49,6 +49,7 @@ use notes::heap;
 pub use notes::inputs::TensorInput;
 use notes::kinds::{Kind, Kinds, is_plain_iterator};
 pub use notes::state::{Origin, State, Stop};
+use numbers::data_sizes::SizedBy;
 pub use programs::{Recorded, record_program};
 
 use crate::accelerator::Selected;
@@ -88,6 +89,8 @@ pub struct Recorder {
     raised: RefCell<Vec<Spot>>,
     /// Where numbers were read from tensors.
     numbers_read: RefCell<Vec<Spot>>,
+    /// Which sizes of the results data decides, of the operation that is about to be executed.
+    sized: Cell<Option<SizedBy>>,
     /// Whether the trace can't stand because of one of these numbers.
     has_leaked: Cell<bool>,
     /// What the current instruction's frame waits for.
@@ -330,6 +333,7 @@ impl Recorder {
             suspended: RefCell::default(),
             raised: RefCell::default(),
             numbers_read: RefCell::default(),
+            sized: Cell::new(None),
             has_leaked: Cell::new(false),
             links: links::Links::default(),
             carried: RefCell::default(),

@@ -17,6 +17,7 @@ use stator_graph::Operator;
 use stator_shapes::ExprId;
 use stator_shapes::rules::{self, Arg, Element};
 
+use super::data_sizes::has_no_result;
 use super::symbols::{Made, Number, Operand, Sizes};
 use crate::functions::{Class, Emitter, Model, Numeric, Traits, Writes};
 use crate::recorder::Recorder;
@@ -440,6 +441,7 @@ impl Recorder {
         if !self.has_symbols() {
             return;
         }
+        self.settle_sizes(frame, objects);
         let mut state = self.state.borrow_mut();
         state.frames.locate(frame);
         for object in objects {
@@ -477,6 +479,11 @@ impl State {
     /// in are fixed.
     pub fn infer(&mut self, name: &str, given: &Given<'_>, result: Borrowed<'_, '_>) {
         let py = result.py();
+        let base = name.rsplit('.').next().unwrap_or(name);
+        if has_no_result(base) && given.args.iter().any(|arg| self.is_data_sized(arg.as_borrowed()))
+        {
+            return;
+        }
         let results = self.result_tensors(result);
         let inferred = match given.args.get(1) {
             Some(inputs) if self.program.is_some() && name == GRADIENT => {
@@ -567,7 +574,7 @@ impl State {
     }
 
     /// The tensors among an operation's results, in order.
-    fn result_tensors<'py>(&mut self, result: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
+    pub(super) fn result_tensors<'py>(&mut self, result: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
         if tensor::is_tensor(result) {
             return vec![result.to_owned()];
         }
@@ -590,7 +597,7 @@ impl State {
         info.sizes.iter().copied().eq(hints)
     }
 
-    fn infer_sizes(
+    pub(super) fn infer_sizes(
         &mut self,
         name: &str,
         given: &Given<'_>,
@@ -615,8 +622,11 @@ impl State {
             return match self.number_of(id) {
                 Number::Integer(expr) => Arg::Int(expr),
                 Number::Float(float) => Arg::Float(float),
-                // It decides no size: operations whose sizes it could decide aren't given it.
-                Number::Read(_) => Arg::Opaque,
+                // Otherwise it decides no size: operations whose sizes it could decide aren't given it.
+                Number::Read(_) => {
+                    let symbols = self.symbols.as_ref();
+                    symbols.and_then(|all| all.read_expr(id)).map_or(Arg::Opaque, Arg::Int)
+                }
             };
         }
         if let Some(info) = tensor::info(object) {

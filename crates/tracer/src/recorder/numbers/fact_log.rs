@@ -5,6 +5,8 @@ use std::fmt::Write;
 
 use pyo3::prelude::*;
 
+use stator_shapes::CondId;
+
 use crate::breaks::Reason;
 use crate::locate::{Places, shown_path};
 use crate::recorder::notes::state::State;
@@ -37,6 +39,13 @@ impl State {
         if added.is_empty() {
             return;
         }
+        self.refuse_undecided(&added);
+        self.log_conditions(py, added, why);
+    }
+
+    /// Writes down facts that were assumed.
+    pub(super) fn log_conditions(&mut self, py: Python<'_>, added: Vec<CondId>, why: Option<&str>) {
+        let Some(symbols) = self.symbols.as_ref() else { return };
         let is_logged = crate::logs::Log::Dynamic.is_on();
         if !is_logged && symbols.marked.is_empty() {
             return;

@@ -7,15 +7,24 @@ use stator_shapes::{Style, SymbolId};
 
 use super::symbols::{Symbols, TensorKey};
 use crate::recorder::notes::state::State;
-use crate::symbolic::{Fact, Symbolic};
+use crate::symbolic::{Fact, Part, Symbolic};
 
 impl State {
     /// Turns what was assumed into guards, and gives the graph its symbolic sizes.
     pub fn finish_symbols(&mut self) -> Option<Box<Symbolic>> {
         let mut symbols = self.symbols.take()?;
         self.print_sizes(&mut symbols);
-        let facts = symbols.context.facts();
-        let slot = |symbol: SymbolId| symbol.index();
+        let all = symbols.slots.len();
+        let short: Vec<_> = (0..all).map(|slot| symbols.short_name(slot)).collect();
+        let facts = self.guarded_facts(&mut symbols);
+        // Those of the middle have been decided, and have no slots.
+        let is_of_entry = |slot: &usize| symbols.slots[*slot].part != Part::Middle;
+        let kept: Vec<usize> = (0..all).filter(is_of_entry).collect();
+        let position = |slot: usize| kept.partition_point(|kept| *kept < slot);
+        let slot = |symbol: SymbolId| position(symbol.index());
+        if let Some((_, draws)) = &mut self.claims.draws {
+            draws.slot = position(draws.slot);
+        }
         let program = symbols.context.compile(&facts, &slot);
         let mut compiled = Vec::with_capacity(facts.len());
         for fact in facts {
@@ -32,17 +41,28 @@ impl State {
             });
             compiled.push(Fact { guard, text, program });
         }
-        let short = (0..symbols.slots.len()).map(|slot| symbols.short_name(slot)).collect();
         let Symbols { slots, names, inputs, log, .. } = *symbols;
+        let inputs = inputs.into_iter().map(|(input, slot)| (input, position(slot)));
         Some(Box::new(Symbolic {
-            slots: slots.into(),
-            names: names.into(),
-            short,
+            slots: kept.iter().map(|slot| slots[*slot]).collect(),
+            names: kept.iter().map(|slot| names[*slot].clone()).collect(),
+            short: kept.iter().map(|slot| short[*slot].clone()).collect(),
             program,
             facts: compiled.into(),
-            inputs: inputs.into(),
+            inputs: inputs.collect(),
             log,
         }))
+    }
+
+    /// The facts that an entry guards.
+    fn guarded_facts(&mut self, symbols: &mut Symbols) -> Vec<stator_shapes::Fact> {
+        if !symbols.has_data_sizes() {
+            return symbols.context.facts();
+        }
+        let mut context = std::mem::take(&mut symbols.context);
+        let facts = context.facts_where(|context, fact| !symbols.asks_data(context, fact));
+        symbols.context = context;
+        facts
     }
 
     /// How symbolic sizes print in the `graph_sizes` log.

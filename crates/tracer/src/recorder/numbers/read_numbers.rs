@@ -114,8 +114,14 @@ impl Recorder {
         operands: [Borrowed<'_, 'py>; 2],
         terms: &[Term],
     ) -> Option<Result<Object<'py>>> {
+        if let Some(known) = self.state.borrow_mut().known_of_sizes(op, terms) {
+            return Some(Ok(boolean(frame.py(), known)));
+        }
         match self.decided_comparison(frame, Asks::Program, op, operands, terms) {
-            Some(answer) => Some(answer.map(|answer| boolean(frame.py(), answer))),
+            Some(answer) => {
+                self.state.borrow_mut().learn_of_sizes(op, terms);
+                Some(answer.map(|answer| boolean(frame.py(), answer)))
+            }
             None => {
                 self.concrete(frame, &operands, "a comparison");
                 Some(ops::compare(op, operands[0], operands[1]))
@@ -191,6 +197,7 @@ impl Recorder {
         }
         if let Some(symbols) = self.state.borrow_mut().symbols.as_mut() {
             symbols.settle(id, value);
+            symbols.learn_size(id, value);
         }
         true
     }

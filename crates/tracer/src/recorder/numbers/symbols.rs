@@ -16,6 +16,7 @@ use stator_graph::{Arg, NodeId, StackId, Target, Value as NodeValue};
 use stator_guards::{GuardKind, SourceId};
 use stator_shapes::{Cmp, CondId, Context, Duck, ExprId, FloatId, SIZE_LIMIT, Style, SymbolId};
 
+use super::data_sizes::DataSizes;
 use super::in_containers::Lending;
 use super::strides::Layouts;
 use crate::recorder::notes::heap;
@@ -35,7 +36,7 @@ pub enum Number {
 }
 
 /// A place in the table of numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NumberId(u32);
 
 /// How a number comes to be a node.
@@ -135,11 +136,11 @@ pub struct Symbols {
     numbers: Vec<Option<u32>>,
     /// Where the graph takes sizes in: the placeholder's position, and the slot.
     pub(in crate::recorder) inputs: Vec<(usize, usize)>,
-    placeholders: FxHashMap<u32, NodeId>,
+    pub(super) placeholders: FxHashMap<u32, NodeId>,
     entries: Vec<Entry>,
     known: FxHashMap<usize, NumberId>,
     /// What stands for outside numbers, by source.
-    outside: FxHashMap<SourceId, NumberId>,
+    pub(super) outside: FxHashMap<SourceId, NumberId>,
     /// Objects that fast locals of the frame are to hold.
     pub substitutes: Vec<(usize, Py<PyAny>)>,
     pub(in crate::recorder) sizes: FxHashMap<TensorKey, Sizes>,
@@ -157,6 +158,7 @@ pub struct Symbols {
     /// Those among them that nodes give, by address.
     pub(in crate::recorder) carried_texts: FxHashMap<usize, NodeId>,
     pub(super) marked: Vec<Marked>,
+    pub(super) data_sizes: DataSizes,
     /// Whether numbers were read from tensors.
     pub(in crate::recorder) has_read: bool,
     /// Where one was asked that can't be fixed: only before this instruction the trace can end.
@@ -293,6 +295,11 @@ impl State {
         let Some(symbols) = self.symbols.as_mut() else { return value.to_owned() };
         if !symbols.is_open_number(number) {
             return value.to_owned();
+        }
+        if let Number::Integer(expr) = number
+            && symbols.is_data_sized(expr)
+        {
+            return symbols.insert_data_size(py, expr, made, stack).0;
         }
         let own = symbols.own_object(py, number);
         symbols.insert(&own, number, made, stack, None);
@@ -514,9 +521,16 @@ impl State {
         if let Some(&known) = known {
             return known;
         }
-        let rank = match self.graph.node(tensor).value {
-            NodeValue::Tensor(meta) => meta.dims.rank(),
-            _ => 0,
+        // It may have been given other dimensions since it was made.
+        let key = match self.inputs.source(tensor) {
+            Some(source) => TensorKey::Source(source.index() as u32),
+            None => TensorKey::Node(tensor.index() as u32),
+        };
+        let sizes = self.symbols.as_ref().and_then(|all| all.sizes.get(&key));
+        let rank = match (sizes, self.graph.node(tensor).value) {
+            (Some(sizes), _) => sizes.len(),
+            (None, NodeValue::Tensor(meta)) => meta.dims.rank(),
+            (None, _) => 0,
         };
         let target = Target::Method { name: self.graph.intern(method), object: None };
         let whole = self.graph.call(target, &[Arg::Node(tensor)], stack);
@@ -556,7 +570,7 @@ impl State {
         let key = self.tensor_key(tensor)?;
         let symbols = self.symbols.as_mut()?;
         let sizes = symbols.sizes.get(&key)?.clone();
-        let sizes: Sizes = sizes.iter().map(|size| symbols.context.simplify(*size)).collect();
+        let sizes: Sizes = sizes.iter().map(|size| symbols.simple_size(*size)).collect();
         let is_open = sizes.iter().any(|size| symbols.context.as_constant(*size).is_none());
         is_open.then_some(sizes)
     }
@@ -710,7 +724,11 @@ impl Symbols {
     }
 
     fn is_open(&mut self, id: NumberId) -> bool {
-        self.is_open_number(self.entries[id.0 as usize].number)
+        let number = match (self.entries[id.0 as usize].number, self.read_expr(id)) {
+            (Number::Read(_), Some(expr)) => Number::Integer(expr),
+            (number, _) => number,
+        };
+        self.is_open_number(number)
     }
 
     /// Whether facts leave more than one value.

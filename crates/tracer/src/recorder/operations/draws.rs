@@ -168,6 +168,10 @@ impl State {
                 self.refuse_read(why);
                 return true;
             }
+            Number::Integer(expr) if symbols.is_data_sized(expr) => {
+                self.refuse_read(why);
+                return true;
+            }
             _ if self.claims.draws.is_none() => return false,
             Number::Integer(expr) => symbols.context.symbols_of(expr),
             Number::Float(float) => {

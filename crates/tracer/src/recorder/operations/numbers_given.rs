@@ -182,6 +182,7 @@ impl Recorder {
             || matches!(
                 operation.determined,
                 Determined::Never
+                    | Determined::Sized
                     | Determined::ReadsData
                     | Determined::Answer
                     | Determined::EagerOnly

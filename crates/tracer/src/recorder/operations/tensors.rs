@@ -269,12 +269,26 @@ impl Recorder {
         names: Option<Borrowed<'_, 'py>>,
         execute: impl FnOnce() -> Result<Object<'py>>,
     ) -> Result<Object<'py>> {
+        let sized = self.sized.take();
+        let mut target = Some(target);
+        let mut made_before = None;
+        if sized.is_none() && self.are_data_sized(args) {
+            let target = target.take().expect("it wasn't asked");
+            made_before = self.note(frame, |state| Ok(target(state)));
+            if let Some(target) = made_before {
+                self.decide_sizes(frame, target, args, names);
+            }
+        }
         let mut known = None;
         let mut risk = None;
         let mut recorded = RecordedArgs::default();
         let mut before = self.note(frame, |state| {
             recorded = RecordedArgs::of(state, args, names)?;
-            let made = target(state);
+            let made = match (made_before, target) {
+                (Some(made), _) => made,
+                (None, Some(target)) => target(state),
+                (None, None) => unreachable!("nothing is noted when making it has ended the trace"),
+            };
             state.refuse_users_node(made)?;
             known = Some(made);
             risk = self.risk(state, frame, made, &recorded.args, &recorded.names);
@@ -325,7 +339,9 @@ impl Recorder {
                 if let Some(way_out) = way_out {
                     state.add_catch(way_out, stack);
                 }
-                if let Some(given) = &given {
+                if let Some(sized) = sized {
+                    state.begin_data_sizes(sized, args, object.as_borrowed())?;
+                } else if let Some(given) = &given {
                     let name = state.operation_name(target);
                     state.infer(&name, given, object.as_borrowed());
                     state.keep_returned(target, given, object.as_borrowed());
@@ -394,8 +410,12 @@ impl Recorder {
             let args: Args<'_, 'py> = settled.iter().map(Bound::as_borrowed).collect();
             return self.tensor_call(operation, Call { args: &args, ..call });
         }
-        if let Some(detail) = problem {
-            self.stop(frame, detail.0, detail.1);
+        if let Some(problem) = problem
+            // Numbers that are tensors may say more than sizes.
+            && (self.use_of_tensors(operation, callable, args, names) == Use::Read
+                || !self.call_goes_on(frame, &problem, operation))
+        {
+            self.stop(frame, problem.0, problem.1);
         } else if let Some(detail) = self.calls_back(args) {
             self.stop(frame, Reason::OpaqueCall, detail);
         }
@@ -452,7 +472,9 @@ impl Recorder {
             Determined::Always => None,
             Determined::EagerOnly => (!self.session.is_eager)
                 .then(|| (Reason::Unsupported, format!("{} for this backend", operation.name))),
-            Determined::Never => Some((Reason::DynamicOutput, operation.name.to_string())),
+            Determined::Never | Determined::Sized => {
+                Some((Reason::DynamicOutput, operation.name.to_string()))
+            }
             Determined::Unusual => Some((Reason::Unsupported, operation.name.to_string())),
             Determined::ReadsData | Determined::Answer => {
                 Some((Reason::DataRead, operation.name.to_string()))

@@ -57,11 +57,13 @@ impl Recorder {
                 let problem = self.problem_of(frame, &[key], || {
                     index_depends_on_data(&mut self.state.borrow_mut(), key)
                 });
-                if let Some((reason, detail)) = problem {
+                if let Some(problem) = problem
+                    && !self.item_goes_on(frame, &problem, key)
+                {
                     if let Some(key) = self.settled_bounds(frame, key) {
                         return self.get_item(frame, owner, key.as_borrowed());
                     }
-                    self.stop(frame, reason, detail);
+                    self.stop(frame, problem.0, problem.1);
                 }
                 let target = |_: &mut State| Target::Operator(Operator::GetItem);
                 self.operation(frame, target, &[owner, key], None, || ops::get_item(owner, key))
