@@ -94,7 +94,7 @@ impl Inputs {
     /// Whether the call has changed a tensor's data.
     pub fn is_written(&self, tensor: Borrowed<'_, '_>) -> bool {
         let version = tensor::info(tensor).and_then(|now| now.version);
-        self.tensors.iter().any(|input| input.tensor.is(&tensor) && input.version != version)
+        self.tensors.iter().any(|input| input.tensor.is(tensor) && input.version != version)
     }
 
     /// The sources of what comes in, in the graph's order.
