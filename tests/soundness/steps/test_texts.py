@@ -1,10 +1,17 @@
 """Texts of numbers that are read from tensors: carried like the numbers, made anew by each replay."""
 
+import functools
+import json
 import logging
+import operator
+import re
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 import stator
 from stator import stats
@@ -76,6 +83,13 @@ def postfix(x, logs, metrics):
     return metrics["loss"]
 
 
+def rounded(x, logs, metrics):
+    n = step(x).item()
+    logs.append(round(n, 2))
+    metrics["loss"] = f"{round(n / 3, 1)}"
+    return x * round(n, 1), round(n, 20)
+
+
 def integers(x, logs, metrics):
     count = (x > 0).sum().item()
     logs.append(f"{count}")
@@ -121,6 +135,7 @@ CARRIED = [
     formatted,
     joined,
     postfix,
+    rounded,
     integers,
     behind_a_decision,
     kept_over_a_decision,
@@ -226,7 +241,7 @@ INPUTS = [
 def outcome(function, x, logs, metrics):
     try:
         return repr(function(x, logs, metrics))
-    except ValueError as error:
+    except Exception as error:
         return repr(error)
 
 
@@ -290,3 +305,100 @@ def test_warnings_are_read():
             warnings.simplefilter("always")
             compiled(torch.full((3,), value))
         assert [str(it.message) for it in given] == [f"loss {value * value * 3:.1f}"]
+
+
+def dicts(**named: Any) -> Any:
+    return sorted(named)
+
+
+@functools.lru_cache(maxsize=8)
+def cached(text: str) -> int:
+    return len(text)
+
+
+class Text(str):
+    pass
+
+
+def matched(text: str) -> int:
+    match text:
+        case "14.0":
+            return 1
+        case _:
+            return 2
+
+
+CONSUMERS: list[Callable[[str], Any]] = [
+    lambda t: (t == "14.0", t != "14.0", "14.0" == t, t < "2", "2" >= t),
+    lambda t: (t in ("14.0", "2"), t in ["14.0"], t in {"14.0": 1}, t in {"14.0"}, "4" in t),
+    lambda t: (len(t), t.__len__(), operator.length_hint(t), bool(t), not t),
+    lambda t: 1 if t else 2,
+    lambda t: t and 1,
+    lambda t: (t.upper(), t.strip("0"), t.encode(), t.zfill(9), t.replace("4", "x"), t.split(".")),
+    lambda t: "x14.0y".replace(t, "z"),
+    lambda t: (max(t, "14.0"), min(t, "3"), sorted([t, "14.0", "3"])),
+    lambda t: (list(t), tuple(t), sorted(set(t)), [*t], dict.fromkeys(t)),
+    lambda t: (lambda a, b, *rest: (a, b, rest))(*t),
+    lambda t: [index for index, _ in enumerate(t)],
+    lambda t: (t[0], t[-1], t[1:3], t[::2], t[: len(t) - 1]),
+    lambda t: (t * 2, t + "x", "x" + t, t.join("ab"), "".join(t), "-".join([t, t])),
+    lambda t: (
+        f"{t:>9}",
+        f"{t!r}",
+        f"{t!a}",
+        "%s" % t,
+        "%r" % (t,),
+        "{}".format(t),
+        str(t),
+        repr(t),
+        format(t, "<9"),
+    ),
+    lambda t: (f"{1.5:{t}}" if len(t) == 4 and t < "14.1" else None,),
+    lambda t: (t % (), t.format(1)),
+    lambda t: (int(float(t)) if t not in ("nan", "inf") else t, hash(t) == hash("14.0"), ord(t[0])),
+    lambda t: dicts(**{"a" + t: 1}),
+    lambda t: (getattr(torch, "x" + t, 1), hasattr(torch, t), setattr(Text("a"), "b" + t, 1)),
+    lambda t: (cached(t), Text(t), type("A" + t, (), {}).__name__),
+    lambda t: matched(t),
+    lambda t: (t is t, t is "14.0"[:4], id(t) == id(t), isinstance(t, str), type(t)),
+    lambda t: ({t: 1}, {t}, frozenset([t]), {"a": t}["a"], [t].index(t), [t].count("14.0")),
+    lambda t: (
+        operator.eq(t, "14.0"),
+        operator.add(t, "x"),
+        operator.mod("%s", t),
+        operator.contains(t, "1"),
+    ),
+    lambda t: (re.sub(r"\d", "d", t), json.dumps({"a": t}), t.partition("."), t.isdigit()),
+    lambda t: ([t] == ["14.0"], (t, 1) < ("2", 1), {"a": t} == {"a": "14.0"}),
+    lambda t: (t.__add__("x"), str.__add__(t, "x"), str.join(t, ["a", "b"]), str.upper(t)),
+    lambda t: (
+        functools.reduce(operator.add, [t, t]),
+        sum([[t], [t]], []),
+        "".join(s for s in [t, "x"]),
+    ),
+    lambda t: (t if any([t]) else 0, all([t]), [s for s in (t, "3") if s > "2"], next(iter(t))),
+]
+
+
+@pytest.mark.parametrize(
+    "spell",
+    [lambda n: f"{n:.1f}", lambda n: str(int(n)) if n == n and n < 1e9 else "?"],
+    ids=["float", "integer"],
+)
+@pytest.mark.parametrize("consume", CONSUMERS, ids=map(str, range(len(CONSUMERS))))
+def test_who_looks_into_a_text(
+    consume: Callable[[str], Any], spell: Callable[[float], str]
+) -> None:
+    def function(x: Tensor, logs: list[Any], metrics: dict[str, Any]) -> Any:
+        return consume(spell(step(x).item())), x + 1
+
+    compiled = stator.compile(function)
+    for _ in range(2):
+        for values in INPUTS:
+            x = torch.tensor(values)
+            found, plain = outcome(compiled, x, [], {}), outcome(function, x, [], {})
+            assert addresses(found) == addresses(plain)
+
+
+def addresses(text: str) -> str:
+    return re.sub("0x[0-9a-f]+", "0x", text)

@@ -64,18 +64,9 @@ impl Recorder {
             // `inspect.unwrap` refuses longer chains of wrappers than that, of which a trace has followed
             // this one. Elsewhere it's a setting that nothing guards.
             (Model::RecursionLimit, []) if is_unwrap(frame) => native(),
-            (Model::Repr, [object]) => {
-                let conversion = conversion_of(callable);
-                let text = self.python_text(frame, *object, conversion, None);
-                let text = text.or_else(|| self.carried_format(frame, *object, conversion, None));
-                text.unwrap_or_else(|| self.text_of(frame, *object, native))
-            }
+            (Model::Repr, [object]) => self.text_call(call, *object, None, native),
             (Model::Repr, [object, spec]) if is_str(*spec) => {
-                let formats = (conversion_of(callable) == 0).then(|| {
-                    let text = self.python_text(frame, *object, 0, Some(*spec));
-                    text.or_else(|| self.carried_format(frame, *object, 0, Some(*spec)))
-                });
-                formats.flatten().unwrap_or_else(|| self.text_of(frame, *object, native))
+                self.text_call(call, *object, Some(*spec), native)
             }
             (Model::Super, _) => self.fresh(call),
             (Model::Scalar, _) => self.scalar(frame, callable, args, native),
@@ -426,6 +417,24 @@ impl Recorder {
             return found;
         }
         native()
+    }
+
+    /// `repr`, `str` and `format` of an object.
+    fn text_call<'py>(
+        &self,
+        call: Call<'_, 'py>,
+        object: Borrowed<'_, 'py>,
+        spec: Option<Borrowed<'_, 'py>>,
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        let Call { frame, callable, .. } = call;
+        let conversion = conversion_of(callable);
+        let takes = spec.is_none() || conversion == 0;
+        let text = takes.then(|| {
+            let text = self.python_text(frame, object, conversion, spec);
+            text.or_else(|| self.carried_format(frame, object, conversion, spec))
+        });
+        text.flatten().unwrap_or_else(|| self.text_of(frame, object, native))
     }
 
     /// `repr`, `str`, `format` and f-strings.

@@ -7,12 +7,12 @@ use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, BinaryOp, CompareOp};
-use stator_graph::{Operator, Target};
+use stator_graph::{Arg, Constant, Operator, Target};
 use stator_shapes::{ExprId, FloatOp, FloatUnary};
 
 use super::arithmetic::{Term, float};
 use super::read_numbers::are_read;
-use super::symbols::Number;
+use super::symbols::{Number, Operand};
 use crate::functions::Numeric;
 use crate::recorder::Recorder;
 use crate::recorder::notes::heap;
@@ -35,6 +35,12 @@ fn elements<'py>(sequence: Borrowed<'_, 'py>) -> Option<Vec<Object<'py>>> {
         || heap::is_exact_list(sequence)
         || heap::is_named_tuple(sequence);
     if is_known { Some(heap::children(sequence)) } else { heap::view_items(sequence) }
+}
+
+/// Whether a float is rounded to so many digits behind the point that it's a float, whatever it was.
+fn has_digits(terms: &[Term]) -> bool {
+    let digits = terms.get(1).map(|digits| digits.operand);
+    matches!(digits, Some(Operand::Other(Arg::Constant(Constant::Int(0..)))))
 }
 
 /// The floats for which a function of a number that was read raises nothing; `None`: it asks what the number is.
@@ -109,6 +115,7 @@ impl Recorder {
             (Numeric::Least | Numeric::Greatest, _) => {
                 return self.extreme(frame, numeric == Numeric::Greatest, args, &terms);
             }
+            (Numeric::Rounded(_), Number::Read(true)) if has_digits(&terms) => {}
             _ if args.len() > 1 => return None,
             _ if are_read(&terms) => {
                 let bounds = domain(numeric, number)?;
