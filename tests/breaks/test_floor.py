@@ -174,9 +174,14 @@ def test_a_call_that_raises_says_nothing() -> None:
 # The way changes.
 
 
+@stator.disable
+def is_positive(x: Tensor) -> bool:
+    return bool(x.sum() > 0)
+
+
 def data_dependent(x: Tensor) -> Tensor:
     x = x + 1
-    if sum(x.tolist()) > 0:
+    if is_positive(x):
         return MODEL(x) * 2
     return x
 

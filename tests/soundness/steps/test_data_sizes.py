@@ -233,3 +233,12 @@ def test_other_counts_give_what_plain_python_gives(name: str, counts: list[int])
         assert same(expected, found), (count, expected, found)
     if not api.PLAIN and name in FOLLOWED:
         assert (api.traces(compiled), api.breaks(compiled)) == (1, 0)
+
+
+def test_a_list_is_as_long_as_the_tensor_of_this_call() -> None:
+    def step(x: Tensor) -> list[float]:
+        return (x * 2).tolist()
+
+    compiled = api.compile(step, dynamic=True)
+    for length in (3, 5, 4, 3, 7):
+        assert compiled(torch.ones(length)) == step(torch.ones(length))

@@ -112,6 +112,78 @@ STATEMENTS = (
     "return a, m",
 )
 
+# With tensors that are as large as data says: `c` is one, `q` a mask of its first dimension.
+SIZED = (
+    "c = x[x > m]",
+    "c = state[a > b]",
+    "c = a.masked_select(a < b); q = c > 0",
+    "c = torch.stack([a, b], 1)[a > 0]; q = c[:, 0] > 0",
+    "c = c[q]; q = c.flatten() > 0",
+    "c = c[c > 0]",
+    "q = c > 0.5",
+    "c[q] = 0.5",
+    "c[c < 0] *= -1",
+    "c = c * 2 + 1",
+    "c = c + c.sum()",
+    "c = c * c.clone()",
+    "c = c + a",
+    "c = c * a[:1]",
+    "c = c - c[:1]",
+    "c = c[1:]",
+    "c = c[:2]",
+    "c = c[-1:]",
+    "c = c[:k]",
+    "c = c.flatten()",
+    "c = c.t().contiguous(); c.add_(1)",
+    "c = c.reshape(-1)",
+    "c = c.unsqueeze(0)",
+    "c.unsqueeze_(-1)",
+    "c = c.squeeze()",
+    "c = c.view(-1, 1)",
+    "c = c.expand(2, *c.shape)",
+    "c = torch.cat([c, c])",
+    "c = torch.cat([c, a]) if c.dim() == 1 else c",
+    "c = torch.stack([c, c + 1])",
+    "c = c.sort(0).values",
+    "c = c.cumsum(0)",
+    "c = torch.unique(c.round())",
+    "c = c.nonzero().float()",
+    "c = torch.where(c > 0)[0].float()",
+    "c = torch.nn.functional.pad(c, (0, 1))",
+    "c = torch.repeat_interleave(a, (a > 0).long() + 1)",
+    "a = a + c.sum()",
+    "a = a * c.mean() if len(c) else a",
+    "a = a.index_add(0, torch.where(a > 0)[0], c[:1].sum().expand((a > 0).sum()))",
+    "b = torch.zeros_like(b).masked_scatter(b > 0, c.flatten())",
+    "k = c.shape[0]",
+    "k = len(c)",
+    "k = c.numel() - 1",
+    "m = c.sum().item()",
+    "m = c.max().item()",
+    "told.append(c)",
+    "told.append(c.shape)",
+    "told.append((c.stride(), c.is_contiguous()))",
+    "told.append(c.tolist())",
+    "told.append(torch.ones(c.shape[0], 2))",
+    "told.append(torch.arange(len(c)) * 2)",
+    "told.append([part * 2 for part in c])",
+    "told.append(c.split(1))",
+    "told.append(c.shape == q.shape)",
+    "held.last = c",
+    "held.number = c.shape",
+    "return c",
+)
+SIZE_CONDITIONS = (
+    "c.shape[0] == 0",
+    "len(c) > 1",
+    "c.numel() == 1",
+    "c.shape == a.shape",
+    "(c > 0).any()",
+    "c.shape[0] > k",
+    "c.dim() > 1",
+    "not c.shape[0]",
+)
+
 BLOCKS = (
     "if {condition}:\n{body}else:\n{other}",
     "if {condition}:\n{body}",
@@ -140,14 +212,28 @@ def ask(a, b):
 """
 
 
-def block(choose: random.Random, depth: int) -> str:
+class Choice(random.Random):
+    """Chooses what stands in a program."""
+
+    statements: tuple[str, ...] = STATEMENTS
+    conditions: tuple[str, ...] = CONDITIONS
+
+
+class SizedChoice(Choice):
+    """The same, of tensors whose sizes data decides."""
+
+    statements = (*STATEMENTS, *SIZED * 3)
+    conditions = (*CONDITIONS, *SIZE_CONDITIONS * 3)
+
+
+def block(choose: Choice, depth: int) -> str:
     indent = "    " * depth
     lines = []
     for _ in range(choose.randrange(1, 4 if depth > 1 else 6)):
         if depth < 4 and choose.random() < 0.4:
             text = choose.choice(BLOCKS).format(
                 tries=f"tries{depth}",
-                condition=choose.choice(CONDITIONS),
+                condition=choose.choice(choose.conditions),
                 indent=indent,
                 inner=indent + "    ",
                 body=block(choose, depth + 1),
@@ -157,7 +243,7 @@ def block(choose: random.Random, depth: int) -> str:
             text = text.replace("\nelse:", f"\n{indent}else:")
             lines.append(indent + text)
         else:
-            lines.append(f"{indent}{choose.choice(STATEMENTS)}\n")
+            lines.append(f"{indent}{choose.choice(choose.statements)}\n")
     return "".join(lines)
 
 
@@ -171,26 +257,33 @@ LOOPS = (
 LENGTHS = (0, 3, 150, 40, 0, 70, 1, 120)
 
 
-def source(seed: int, loops: bool = False) -> str:
-    choose = random.Random(seed)
+def source(seed: int, choice: type[Choice], loops: bool = False) -> str:
+    choose = choice(seed)
     body = block(choose, 1)
     if loops:
         inner, other = block(choose, 2), block(choose, 2)
         loop = choose.choice(LOOPS)
         body = loop.format(body=inner, other=other, condition=choose.choice(CONDITIONS))
         body = f"    {body}"
+    sized = "    c, q = a[a > 0], b > 0\n" if choice is SizedChoice else ""
     return (
         "def step(x, told, limit):\n    a, b, grown = x, x.flip(0) - 0.5, []\n    m, k = 0.0, 1\n"
-        f"{body}    return a, b, m, k, grown\n{HELPERS}"
+        f"{sized}{body}    return a, b, m, k, grown\n{HELPERS}"
     )
 
 
-def play(seed: int, wrap: Callable[[Any], Any], calls: int = 8, loops: bool = False) -> list[Any]:
+def play(
+    seed: int,
+    choice: type[Choice],
+    wrap: Callable[[Any], Any],
+    calls: int = 8,
+    loops: bool = False,
+) -> list[Any]:
     held = types.SimpleNamespace(count=0, last=None, number=0.0, items=[])
     table: dict[str, Any] = {}
     state = torch.zeros(3)
     names: dict[str, Any] = {"torch": torch, "held": held, "table": table, "state": state}
-    exec(source(seed, loops), names)
+    exec(source(seed, choice, loops), names)
     step = wrap(names["step"])
     results: list[Any] = []
     for call in range(calls):
@@ -219,19 +312,20 @@ def lines_of(error: BaseException) -> list[tuple[str, int]]:
 SEEDS = int(os.environ.get("STATOR_STEPS", "150"))
 
 
+@pytest.mark.parametrize("choice", [Choice, SizedChoice])
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.filterwarnings("ignore::stator.RecompileLimitWarning")
-def test_random_programs_end_as_plain_ones_do(seed: int) -> None:
-    expected = play(seed, lambda step: step)
-    found = play(seed, lambda step: api.compile(step, backend="eager"))
+def test_random_programs_end_as_plain_ones_do(seed: int, choice: type[Choice]) -> None:
+    expected = play(seed, choice, lambda step: step)
+    found = play(seed, choice, lambda step: api.compile(step, backend="eager"))
     for call, (left, right) in enumerate(zip(expected, found, strict=True)):
-        assert same(left, right), f"{source(seed)}\ncall {call}: {right}, not {left}"
+        assert same(left, right), f"{source(seed, choice)}\ncall {call}: {right}, not {left}"
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.filterwarnings("ignore::stator.RecompileLimitWarning")
 def test_random_loops_end_as_plain_ones_do(seed: int) -> None:
-    expected = play(seed, lambda step: step, loops=True)
-    found = play(seed, lambda step: api.compile(step, backend="eager"), loops=True)
+    expected = play(seed, Choice, lambda step: step, loops=True)
+    found = play(seed, Choice, lambda step: api.compile(step, backend="eager"), loops=True)
     for call, (left, right) in enumerate(zip(expected, found, strict=True)):
-        assert same(left, right), f"{source(seed, True)}\ncall {call}: {right}, not {left}"
+        assert same(left, right), f"{source(seed, Choice, True)}\ncall {call}: {right}, not {left}"

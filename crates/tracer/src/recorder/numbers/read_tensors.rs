@@ -132,15 +132,16 @@ impl Recorder {
         native: impl FnOnce() -> Result<Object<'py>>,
     ) -> Option<Object<'py>> {
         let info = tensor::info(tensor)?;
-        // How many there are is in the record.
-        if !self.settle_sizes(frame, &[tensor]) {
-            return None;
-        }
         let is_number = matches!(info.dtype, 0..=7 | 15);
         let is_row = matches!(*info.sizes, [length] if length <= LONGEST);
         if !is_number || !is_row || !info.is_plain() || !self.may_read(frame) {
             return None;
         }
+        // How many there are is in the record.
+        if !self.settle_sizes(frame, &[tensor]) {
+            return None;
+        }
+        self.fix_sizes(frame, &[tensor], "tolist");
         let list = native().ok()?;
         let items: Vec<_> =
             heap::list_items(list.as_borrowed()).iter().map(own).collect::<Option<_>>()?;
