@@ -284,24 +284,20 @@ impl Entry {
                     Some(ran) => return Ok(ran),
                     None => continue,
                 },
-                Err(Early::Left(exit, outputs)) => {
-                    done.running = None;
-                    return Ok(Ran { outputs, left: Some(exit), error: None });
-                }
+                Err(Early::Left(exit, outputs)) => return Ok(leave((exit, outputs), None, done)),
                 Err(Early::Failed(failure)) => failure,
             };
             if failure.is_own {
                 done.failed = running.stands_before();
                 return Err(Ended::Own(failure.error));
             }
-            if let Some((exit, outputs)) = running.way_out(py, inputs) {
-                done.running = None;
+            if let Some(way_out) = running.way_out(py, inputs) {
                 // What has a message of its own says it natively.
                 let call = NodeCall::of(&self.traced.graph, failure.node);
                 let is_told = call.is_some_and(|call| call.is_check())
                     && failure.error.get_type(py).is(py.get_type::<PyRuntimeError>());
                 let error = (!is_told).then_some(failure.error);
-                return Ok(Ran { outputs, left: Some(exit), error });
+                return Ok(leave(way_out, error, done));
             }
             done.running = None;
             return Err(self.raised(py, Some(failure.node), failure.error, inputs, done));
@@ -380,6 +376,16 @@ impl Entry {
         let mut called = self.traced.graph_objects.iter().map(|object| object.bind(py));
         !called.any(|called| called.is_instance_of::<PyFunction>() && !is_of_torch(&module(called)))
     }
+}
+
+/// Leaves the graph by an exit, with the values that it needs; `error`: an operation has raised that.
+pub(super) fn leave<'py>(
+    (exit, outputs): (u32, replay::Outputs<'py>),
+    error: Option<PyErr>,
+    done: &mut Done<'_, 'py>,
+) -> Ran<'py> {
+    done.running = None;
+    Ran { outputs, left: Some(exit), error }
 }
 
 /// What the objects of [`Ending::roots`] mean.
