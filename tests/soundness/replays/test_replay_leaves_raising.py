@@ -4,6 +4,8 @@ plain Python's, and nothing is executed twice."""
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -400,3 +402,53 @@ def test_other_threads() -> None:
         thread.join()
     assert not failures
     assert [w.steps.tolist() for w in worlds] == [[40.0] * 3] * 4
+
+
+def test_signals_leave_at_exits() -> None:
+    """Each arrives once, and finds the program where it may stand: writes to objects and to tensors agree."""
+
+    class Hit(Exception):
+        pass
+
+    def hit(*_: object) -> None:
+        raise Hit
+
+    def fn(w: World, x: Tensor, index: Tensor) -> Tensor:
+        w.n += 1
+        w.steps.add_(1)
+        for _ in range(20):
+            x = (x @ x).tanh()
+        first = w.table[index].sum()
+        w.log.append("first")
+        w.steps.add_(1)
+        for _ in range(20):
+            x = (x @ x).tanh()
+        return w.table[index + 1].sum() + first + x.sum()
+
+    compiled, x = api.compile(fn), torch.full((120, 120), 1e-3)
+    for _ in range(3):
+        compiled(World(), x, GOOD)
+    before = signal.signal(signal.SIGUSR1, hit)
+    hits = 0
+    try:
+        for wait in range(40):
+            world = World()
+            timer = threading.Timer(wait * 2e-4, os.kill, (os.getpid(), signal.SIGUSR1))
+            try:
+                timer.start()
+                compiled(world, x, GOOD)
+                timer.join()
+            except Hit:
+                hits += 1
+            timer.join()
+            steps = world.steps[0].item()
+            assert (world.n, world.log, steps) in [
+                (0, [], 0),
+                (1, [], 0),
+                (1, [], 1),
+                (1, ["first"], 1),
+                (1, ["first"], 2),
+            ]
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert hits == 40

@@ -59,9 +59,8 @@ impl Entry {
         }
         // In the frames that are made there, the next instruction finds what waits.
         let way_out = done.running.as_ref().and_then(|running| running.way_out(py, inputs));
-        if let Some((exit, outputs)) = way_out {
-            done.running = None;
-            return Ok(Some(Ran { outputs, left: Some(exit), error: None }));
+        if let Some(way_out) = way_out {
+            return Ok(Some(self.leave(way_out, None, done)));
         }
         self.ended(py, node, done).map_or(Ok(None), Err)
     }

@@ -285,9 +285,7 @@ impl Entry {
                     None => continue,
                 },
                 Err(Early::Left(exit, outputs)) => {
-                    done.running = None;
-                    self.keep_undrawn(exit, done);
-                    return Ok(Ran { outputs, left: Some(exit), error: None });
+                    return Ok(self.leave((exit, outputs), None, done));
                 }
                 Err(Early::Failed(failure)) => failure,
             };
@@ -295,27 +293,33 @@ impl Entry {
                 done.failed = running.stands_before();
                 return Err(Ended::Own(failure.error));
             }
-            if let Some((exit, outputs)) = running.way_out(py, inputs) {
-                done.running = None;
-                self.keep_undrawn(exit, done);
+            if let Some(way_out) = running.way_out(py, inputs) {
                 // What has a message of its own says it natively.
                 let call = NodeCall::of(&self.traced.graph, failure.node);
                 let is_told = call.is_some_and(|call| call.is_check())
                     && failure.error.get_type(py).is(py.get_type::<PyRuntimeError>());
                 let error = (!is_told).then_some(failure.error);
-                return Ok(Ran { outputs, left: Some(exit), error });
+                return Ok(self.leave(way_out, error, done));
             }
             done.running = None;
             return Err(self.raised(py, Some(failure.node), failure.error, inputs, done));
         }
     }
 
-    /// What a replay draws behind the exit that it leaves by is yet to be drawn.
-    fn keep_undrawn(&self, exit: u32, done: &Done<'_, '_>) {
+    /// Leaves the graph by an exit, with the values that it needs; `error`: an operation has raised that. What a
+    /// replay draws behind the exit is yet to be drawn.
+    pub(super) fn leave<'py>(
+        &self,
+        (exit, outputs): (u32, replay::Outputs<'py>),
+        error: Option<PyErr>,
+        done: &mut Done<'_, 'py>,
+    ) -> Ran<'py> {
+        done.running = None;
         let before = done.ran.as_ref().and_then(|ran| ran.drawn.as_ref());
         if let (Some(draws), Some(before)) = (&self.traced.draws, before) {
             draws.keep(before, self.traced.exits[exit as usize].nodes);
         }
+        Ran { outputs, left: Some(exit), error }
     }
 
     /// A node of the graph has raised, or a backend's code.
