@@ -35,9 +35,10 @@ use crate::symbolic::{Part, Slot};
 /// So often facts are looked for before an operation at most: making a way out may change what is known.
 const ATTEMPTS: usize = 4;
 
-/// Operations that return their argument itself where it lies in memory as it should, or has the size: for sizes of 0
-/// and 1 more often.
-const RETURNING: &[&str] = &["contiguous", "flatten", "ravel", "sum_to_size", "to"];
+/// Operations that return their argument itself, or a view of it, where it lies in memory as it should, or has the size:
+/// for sizes of 0 and 1 more often.
+const RETURNING: &[&str] =
+    &["contiguous", "flatten", "ravel", "reshape", "reshape_as", "sum_to_size", "to"];
 
 /// What is known of sizes that data decides.
 #[derive(Default)]
@@ -352,11 +353,16 @@ impl State {
         }
     }
 
-    /// Assumes that sizes are at least 2; those that aren't, that they are what they are.
+    /// Assumes that the symbols in sizes are at least 2; those that aren't, that they are what they are.
     fn assume_many(&mut self, sizes: &[ExprId]) {
         let Some(symbols) = self.symbols.as_mut() else { return };
+        let exprs: Vec<ExprId> = sizes
+            .iter()
+            .flat_map(|size| symbols.context.symbols_of(*size))
+            .filter_map(|symbol| symbols.read_expr(*symbols.data_sizes.numbers.get(&symbol)?))
+            .collect();
         let context = &mut symbols.context;
-        for &size in sizes {
+        for size in exprs {
             if context.hint(size) < 2 {
                 context.specialize(size);
                 continue;
