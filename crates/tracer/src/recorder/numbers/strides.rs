@@ -612,6 +612,41 @@ impl State {
         }
     }
 
+    /// Whether a tensor was contiguous when the trace asked for one that is; it remains so, or not. `is_plain`: in the
+    /// usual order of dimensions.
+    pub fn keep_contiguous(&mut self, tensor: Borrowed<'_, '_>, is_plain: bool) {
+        if self.symbols.is_none() {
+            return;
+        }
+        let known = self.symbolic_strides(tensor).filter(|_| is_plain).zip(self.all_sizes(tensor));
+        let decided = known.and_then(|(strides, sizes)| self.decide_contiguous(&sizes, &strides));
+        if decided.is_none() && self.follows_loose_strides(tensor) {
+            self.fix_strides(tensor, "contiguous");
+        }
+    }
+
+    /// Whether a tensor is one from outside whose strides don't follow from its sizes, or is made from one.
+    fn follows_loose_strides(&self, tensor: Borrowed<'_, '_>) -> bool {
+        let Some(symbols) = self.symbols.as_ref() else { return false };
+        let keys: Vec<TensorKey> = match self.origin(tensor) {
+            Some(Origin::Source(source)) => vec![TensorKey::Source(source.index() as u32)],
+            Some(Origin::Node(node)) => {
+                let all = self.ancestors(node).into_iter();
+                all.filter_map(|next| self.placeholder_key(next)).collect()
+            }
+            _ => return true,
+        };
+        let symbols_of = |exprs: Option<&Sizes>| -> Vec<_> {
+            let exprs = exprs.into_iter().flatten();
+            exprs.flat_map(|expr| symbols.context.symbols_of(*expr)).collect()
+        };
+        keys.into_iter().any(|key| {
+            let known = symbols_of(symbols.sizes.get(&key));
+            let asked = symbols_of(symbols.layouts.outside.get(&key));
+            asked.iter().any(|symbol| !known.contains(symbol))
+        })
+    }
+
     /// Whether a tensor of these sizes and strides is contiguous; what isn't known becomes a guard.
     fn decide_contiguous(&mut self, sizes: &Sizes, strides: &Sizes) -> Option<bool> {
         let context = &mut self.symbols.as_mut()?.context;

@@ -1,7 +1,7 @@
 //! Operations that return an argument itself for some numbers.
 //!
-//! `dropout(x, p)` is `x` where `p` is zero, and `x.sum_to_size(n)` where nothing is to be summed. What a
-//! trace does with such a result holds for the numbers that lead to it only.
+//! `dropout(x, p)` is `x` where `p` is zero, `x.sum_to_size(n)` where nothing is to be summed, and `x.contiguous()`
+//! where `x` is. What a trace does with such a result holds for the numbers that lead to it only.
 
 use pyo3::prelude::*;
 use stator_cpython::object::Borrowed;
@@ -28,6 +28,23 @@ impl State {
             for arg in &given.args {
                 self.keep_zero(arg.as_borrowed());
             }
+        }
+    }
+
+    /// From here on the trace is for tensors that lie in memory such that the operation returns its argument as it did
+    /// now, or doesn't.
+    pub fn keep_laid_out(
+        &mut self,
+        target: Target,
+        args: &[Borrowed<'_, '_>],
+        names: Option<Borrowed<'_, '_>>,
+    ) {
+        let ([tensor, arguments @ ..], true) = (args, self.symbols.is_some()) else { return };
+        let arranges = || names.is_some_and(|it| it.contains("memory_format").unwrap_or(true));
+        match stator_operators::torch::bare(&self.operation_name(target)) {
+            "contiguous" => self.keep_contiguous(*tensor, arguments.is_empty()),
+            "to" if arranges() => self.keep_contiguous(*tensor, false),
+            _ => {}
         }
     }
 

@@ -339,6 +339,7 @@ impl Recorder {
                 if let Some(way_out) = way_out {
                     state.add_catch(way_out, stack);
                 }
+                state.keep_laid_out(target, args, names);
                 if let Some(sized) = sized {
                     state.begin_data_sizes(sized, args, object.as_borrowed())?;
                 } else if let Some(given) = &given {
