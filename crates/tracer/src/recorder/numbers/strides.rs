@@ -15,6 +15,7 @@ use stator_graph::{Arg, Constant, NodeId, NodeKind, Value};
 use stator_shapes::{Cmp, Context, ExprId};
 
 use super::symbols::{Sizes, TensorKey};
+use crate::raises::NodeCall;
 use crate::recorder::Recorder;
 use crate::recorder::notes::state::{Origin, State};
 use crate::recorder::numbers::number_functions::boolean;
@@ -61,6 +62,9 @@ const RESTRIDING: &str = "t_ transpose_ swapaxes_ swapdims_ squeeze_ unsqueeze_ 
 
 /// Keywords that say how a result is to lie in memory, or where.
 const ARRANGING: &str = "memory_format layout out names";
+
+/// Views of their argument, where it lies in memory so that it can be looked at.
+const SOMETIMES: &str = "contiguous flatten ravel reshape reshape_as to unflatten";
 
 fn listed(names: &str, name: &str) -> bool {
     names.split_whitespace().any(|listed| listed == name)
@@ -625,26 +629,36 @@ impl State {
         }
     }
 
-    /// Whether a tensor is one from outside whose strides don't follow from its sizes, or is made from one.
+    /// Whether a tensor is one from outside whose strides don't follow from its sizes, or looks at the memory of one.
     fn follows_loose_strides(&self, tensor: Borrowed<'_, '_>) -> bool {
-        let Some(symbols) = self.symbols.as_ref() else { return false };
-        let keys: Vec<TensorKey> = match self.origin(tensor) {
-            Some(Origin::Source(source)) => vec![TensorKey::Source(source.index() as u32)],
-            Some(Origin::Node(node)) => {
-                let all = self.ancestors(node).into_iter();
-                all.filter_map(|next| self.placeholder_key(next)).collect()
-            }
-            _ => return true,
+        let key = match self.origin(tensor) {
+            Some(Origin::Source(source)) => Some(TensorKey::Source(source.index() as u32)),
+            Some(Origin::Node(node)) => self.placeholder_key(self.looked_at(node)),
+            _ => None,
         };
+        let (Some(key), Some(symbols)) = (key, self.symbols.as_ref()) else { return false };
         let symbols_of = |exprs: Option<&Sizes>| -> Vec<_> {
             let exprs = exprs.into_iter().flatten();
             exprs.flat_map(|expr| symbols.context.symbols_of(*expr)).collect()
         };
-        keys.into_iter().any(|key| {
-            let known = symbols_of(symbols.sizes.get(&key));
-            let asked = symbols_of(symbols.layouts.outside.get(&key));
-            asked.iter().any(|symbol| !known.contains(symbol))
-        })
+        let known = symbols_of(symbols.sizes.get(&key));
+        let asked = symbols_of(symbols.layouts.outside.get(&key));
+        asked.iter().any(|symbol| !known.contains(symbol))
+    }
+
+    /// The node whose memory a node's result may look at, through views and what copies only where it has to.
+    fn looked_at(&self, mut node: NodeId) -> NodeId {
+        loop {
+            let looks = |call: &NodeCall<'_>| call.is_view() || listed(SOMETIMES, call.operation());
+            node = match (self.graph.node(node).kind, NodeCall::of(&self.graph, node)) {
+                (NodeKind::GetItem { of, .. }, _) => of,
+                (_, Some(call)) if looks(&call) => match call.args.first() {
+                    Some(&Arg::Node(base)) => base,
+                    _ => return node,
+                },
+                _ => return node,
+            }
+        }
     }
 
     /// Whether a tensor of these sizes and strides is contiguous; what isn't known becomes a guard.
