@@ -158,7 +158,7 @@ class Net(nn.Module):
 
 
 def test_running_statistics_stay_in_one_graph() -> None:
-    """A loss may raise behind them: they are small, so they are saved, and the graph is whole."""
+    """A loss may raise behind them: then a replay leaves by the loss's exit, and the graph is whole."""
 
     def run(wrap: Callable[[nn.Module], Any]) -> list[Any]:
         torch.manual_seed(0)
@@ -172,7 +172,7 @@ def test_running_statistics_stay_in_one_graph() -> None:
                 seen.append((str(error), [frame.name for frame in frames]))
             seen.append([buffer.tolist() for buffer in net.buffers()])
         if not api.PLAIN and compiled is not net:
-            assert (api.breaks(compiled), api.hits(compiled)) == (0, 2)
+            assert (api.breaks(compiled), api.hits(compiled)) == (0, 3)
         return seen
 
     assert run(api.compile) == run(lambda net: net)
@@ -198,8 +198,8 @@ def test_a_cache_is_not_copied() -> None:
 
 
 @pytest.mark.parametrize("raises", [False, True])
-def test_large_writes_cut_the_graph(raises: bool) -> None:
-    """A copy would cost more than a break."""
+def test_large_writes_are_not_copied(raises: bool) -> None:
+    """What may raise behind them has an exit."""
     state, twin = torch.zeros(1200, 1000), torch.zeros(1200, 1000)
     table = torch.ones(4)
 
@@ -214,7 +214,7 @@ def test_large_writes_cut_the_graph(raises: bool) -> None:
     for number in (0, 1, 9, 2) if raises else (0, 1, 2, 3):
         assert torch.equal(compiled(state, I([number])), fn(twin, I([number])))
         assert torch.equal(state, twin)
-    assert api.PLAIN or api.breaks(compiled) == 1
+    assert api.PLAIN or api.breaks(compiled) == 0
 
 
 calls: list[str] = []
