@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ import torch
 from differential.support import api
 from torch import Tensor, nn, optim
 
+from ..pinned import is_pinned
 from .styles import STYLES, batch
 
 # So many steps begin cold, and so many more follow when all traces were dropped.
@@ -103,6 +105,10 @@ class Reasons(logging.Handler):
 
 
 @pytest.mark.skipif(api.PLAIN, reason="plain mode has no statistics")
+@pytest.mark.skipif(
+    sys.version_info[:2] != (3, 11) or not is_pinned(),
+    reason="other interpreters and other PyTorches break elsewhere",
+)
 def test_traces_and_breaks(golden: Callable[[str, str], None]) -> None:
     import stator
 
