@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from bench import pages
 from bench.cases import BENCHES, Bench
+from bench.measure import in_a_process
 from bench.report import Result, report
 
-ROOT = Path(__file__).resolve().parent.parent
 SYSTEMS = ("stator", "torch", "stator_dynamic", "torch_dynamic", "fresh")
 FRESH_PROCESSES = 5
 
@@ -51,19 +47,7 @@ def _applies(system: str, bench: Bench) -> bool:
 
 def run_worker(system: str, bench: str, timeout: float) -> Result:
     """The worker's row; or, as text, why there is none."""
-    command = [sys.executable, "-m", "bench.worker", system, bench]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    try:
-        done = subprocess.run(
-            command, cwd=ROOT, env=environment, timeout=timeout, capture_output=True, text=True
-        )
-    except subprocess.TimeoutExpired:
-        return f"not done after {timeout:.0f} s"
-    if done.returncode:
-        last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
-        return f"failed: {last[0]}"
-    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return row
+    return in_a_process("bench.worker", system, bench, timeout=timeout)
 
 
 def run_fresh(system: str, bench: str, timeout: float) -> Result:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import gc
 import itertools
+import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +20,26 @@ BATCH_SECONDS = 0.002
 
 # So few calls have no minimum worth the name.
 TURNS = 10
+
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def in_a_process(module: str, *arguments: str, timeout: float) -> dict[str, Any] | str:
+    """What a module prints as JSON in a process of its own; or, as text, why there is none."""
+    command = [sys.executable, "-m", module, *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, timeout=timeout, capture_output=True, text=True
+        )
+    except subprocess.TimeoutExpired:
+        return f"not done after {timeout:.0f} s"
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+        return f"failed: {last[0]}"
+    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return row
 
 
 def single_threaded() -> None:

@@ -15,8 +15,6 @@ import itertools
 import json
 import os
 import platform
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,12 +25,11 @@ from torch import Tensor, nn
 
 import stator
 from bench import pages
-from bench.measure import best, once, single_threaded
+from bench.measure import best, in_a_process, once, single_threaded
 
 Call = Callable[[], object]
 Compile = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-ROOT = Path(__file__).resolve().parent.parent
 SETTLING = 24
 """Calls before anything is timed: state is made, numbers become symbols, replays are weighed."""
 FIRST_CALLS = 10
@@ -260,18 +257,7 @@ MEASURES = {"stator": measure_ours, "torch": measure_peer}
 
 def run_worker(system: str, program: Program, timeout: float) -> dict[str, Any] | str:
     """One measurement in a process of its own; or why there is none."""
-    command = [sys.executable, "-m", "bench.steps", "--worker", system, program.title]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    try:
-        done = subprocess.run(
-            command, cwd=ROOT, env=environment, timeout=timeout, capture_output=True, text=True
-        )
-    except subprocess.TimeoutExpired:
-        return f"not done after {timeout:.0f} s"
-    if done.returncode:
-        return (done.stderr.strip().splitlines() or ["failed"])[-1]
-    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return row
+    return in_a_process("bench.steps", "--worker", system, program.title, timeout=timeout)
 
 
 HEAD = (
