@@ -262,7 +262,7 @@ def answers_from_its_cache(case: Case) -> None:
         with mode():
             assert same(case.compiled(*args), case.fn(*args))
     after = stator.stats(case.compiled)
-    name = f"{case.fn}: {after.reason}"
+    name = f"{case.fn}: {counters(before)}, then {counters(after)}: {after.reason}"
     # What the threads may not have come to since a reset is recorded here, once.
     recorded = after.traces - before.traces
     assert recorded + after.hits - before.hits == len(case.calls()), name
@@ -272,6 +272,10 @@ def answers_from_its_cache(case: Case) -> None:
             assert same(case.compiled(*args), case.fn(*args))
     last = stator.stats(case.compiled)
     assert (last.traces, last.hits) == (after.traces, after.hits + len(case.calls())), name
+
+
+def counters(stats: stator.Stats) -> str:
+    return f"{stats.traces} traces, {stats.entries} entries, {stats.hits} hits, {stats.native} native"
 
 
 if __name__ == "__main__":

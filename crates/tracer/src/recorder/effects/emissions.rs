@@ -240,7 +240,7 @@ fn what_is_told(
             let text = find("message").filter(|at| args[*at].is_exact_instance_of::<PyString>());
             let text = text.ok_or_else(|| refuse("a warning that isn't a text".into()))?;
             // Who is told, and whether, depends on it.
-            state.refuse_text(args[text])?;
+            state.settle_text(args[text])?;
             let category = is_given("category");
             if category.is_some_and(|at| state.kind(args[at]) != Kind::Type) {
                 return Err(refuse("a warning whose category isn't a class".into()));

@@ -47,7 +47,7 @@ impl Finish<'_> {
             self.insert(address, id);
             return Ok(id);
         }
-        if let Some(node) = self.state.carried_text(object) {
+        if let Some(node) = self.state.text_node(object) {
             let recipe = self.outputs.recipe(node);
             let id = self.recipes.push(recipe);
             self.insert(address, id);

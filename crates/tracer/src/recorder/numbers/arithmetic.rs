@@ -502,26 +502,6 @@ impl Recorder {
         Some(same)
     }
 
-    /// A text was made of these values. Who reads it reads them; often nobody does.
-    pub(in crate::recorder) fn spells(
-        &self,
-        frame: &Frame<'_>,
-        values: &[Borrowed<'_, '_>],
-        text: Borrowed<'_, '_>,
-    ) {
-        if !self.has_symbols() {
-            return;
-        }
-        self.note(frame, |state| {
-            let mut numbers = Vec::new();
-            for value in values {
-                state.numbers_in(*value, 0, &mut numbers);
-            }
-            state.set_spelt(text, numbers);
-            Ok(())
-        });
-    }
-
     /// C code is about to read these values: whatever is symbolic in them is fixed.
     pub(in crate::recorder) fn concrete(
         &self,
@@ -578,30 +558,6 @@ impl State {
         self.kind_alone(object) == Kind::Iterator
             && !matches!(&*heap::type_name(object), "generator" | "mappingproxy")
             && heap::view_items(object).is_none()
-    }
-
-    /// The numbers that a text spells.
-    pub fn spelt(&self, object: Borrowed<'_, '_>) -> Vec<NumberId> {
-        let texts = self.symbols.as_ref().map(|symbols| &symbols.texts);
-        let text = texts.and_then(|texts| texts.get(&(object.as_ptr() as usize)));
-        text.map_or_else(Vec::new, |(numbers, _)| numbers.clone())
-    }
-
-    /// A text outlives the trace: what it spells is fixed.
-    pub fn fix_spelt(&mut self, text: Borrowed<'_, '_>) {
-        for number in self.spelt(text) {
-            self.specialise(text.py(), number, "its text is kept");
-        }
-    }
-
-    /// A text spells these numbers.
-    pub fn set_spelt(&mut self, text: Borrowed<'_, '_>, numbers: Vec<NumberId>) {
-        if let Some(symbols) = self.symbols.as_mut()
-            && !numbers.is_empty()
-        {
-            let object = text.to_owned().unbind();
-            symbols.texts.insert(text.as_ptr() as usize, (numbers, object));
-        }
     }
 
     /// The numbers in an object, those that its texts spell among them.

@@ -129,7 +129,7 @@ impl Recorder {
             // What has been read is looked at where its text is made.
             Class::Model(Model::Repr)
                 if args.len() == 1
-                    || args.len() == 2 && self.state.borrow_mut().holds_read(args[0]) =>
+                    || args.len() == 2 && self.state.borrow_mut().holds_numbers(args[0]) =>
             {
                 let text = self.call_known(class, call)?;
                 self.spells(frame, args, text.as_borrowed());

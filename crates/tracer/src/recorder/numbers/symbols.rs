@@ -19,6 +19,7 @@ use stator_shapes::{Cmp, CondId, Context, Duck, ExprId, FloatId, SIZE_LIMIT, Sty
 use super::data_sizes::DataSizes;
 use super::in_containers::Lending;
 use super::strides::Layouts;
+use super::texts::Text;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::{Origin, Slot as FrameSlot, State};
 use crate::symbolic::{Part, Slot};
@@ -154,9 +155,7 @@ pub struct Symbols {
     /// What they stand for, by their addresses.
     pub originals: FxHashMap<usize, Py<PyAny>>,
     /// Texts that spell numbers, by address: who reads one reads those.
-    pub(in crate::recorder) texts: FxHashMap<usize, (Vec<NumberId>, Py<PyAny>)>,
-    /// Those among them that nodes give, by address.
-    pub(in crate::recorder) carried_texts: FxHashMap<usize, NodeId>,
+    pub(super) texts: FxHashMap<usize, Text>,
     pub(super) marked: Vec<Marked>,
     pub(super) data_sizes: DataSizes,
     /// Whether numbers were read from tensors.

@@ -1,8 +1,12 @@
-//! Texts of numbers that were read from tensors: carried like the numbers themselves.
+//! Texts of numbers that differ from call to call: carried like the numbers themselves.
 //!
-//! `f"{loss.item():.3f}"` is what nodes give: C functions of values, which a replay calls again. In Python such a text is
-//! a `str` object of its own, known by its address. Who looks into it asks for the numbers that it spells
-//! ([`State::spelt`]), which ends the trace before that instruction.
+//! `f"step {i}: {loss.item():.3f}"` is what nodes give: C functions of values, which a replay calls again. In Python such
+//! a text is a `str` object of its own, known by its address, with the way in which it was made. Its nodes are made when
+//! it is needed ([`State::text_node`]): most texts of sizes are messages of errors that nobody raises. Who looks into a
+//! text asks for the numbers that it spells ([`State::spelt`]): those that are symbols are fixed, and for one that was
+//! read from a tensor the trace ends before that instruction.
+
+use std::rc::Rc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
@@ -11,12 +15,13 @@ use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, BinaryOp};
 use stator_cpython::{Result, generic};
-use stator_graph::{Arg, NodeId, Operator, Target, TextId, Value};
+use stator_graph::{Arg, NodeId, Operator, StackId, Target, TextId, Value};
 
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::{Origin, State, Stop};
+use crate::recorder::numbers::symbols::NumberId;
 
 /// How `FORMAT_VALUE` numbers what it begins with.
 const FORMAT: u32 = 0;
@@ -26,15 +31,33 @@ const REPR: u32 = 2;
 /// How deep lists and tuples of what makes a text are looked into.
 const DEPTH: usize = 4;
 
-/// What makes a text, as the graph holds it.
+/// A text that spells numbers.
+pub(in crate::recorder) struct Text {
+    numbers: Vec<NumberId>,
+    object: Py<PyAny>,
+    /// How it is made again. `None`: nobody knows, so the numbers are fixed where it's kept.
+    spelling: Option<Rc<Spelling>>,
+    node: Option<NodeId>,
+}
+
+/// What makes a text.
 struct Spelling {
     target: Target,
-    args: SmallVec<[Arg; 4]>,
+    pieces: Vec<Piece>,
     keywords: SmallVec<[TextId; 2]>,
+    stack: Option<StackId>,
+}
+
+/// What a text is made of, as it was when it was made.
+enum Piece {
+    Number(NumberId),
+    Text(Py<PyAny>),
+    Plain(Arg),
+    Row { is_list: bool, pieces: Vec<Piece> },
 }
 
 impl Recorder {
-    /// `format`, `str` or `repr` of a number that was read or of such a number's text. `None`: nothing was executed.
+    /// `format`, `str` or `repr` of a number that is carried or of such a number's text. `None`: nothing was executed.
     pub(in crate::recorder) fn carried_format<'py>(
         &self,
         frame: &Frame<'py>,
@@ -150,7 +173,7 @@ impl Recorder {
         if !self.has_symbols() {
             return None;
         }
-        if !parts.iter().any(|part| self.is_carried(*part)) {
+        if !self.takes_texts() || !parts.iter().any(|part| self.is_carried(*part)) {
             self.spells(frame, parts, text.as_borrowed());
             return None;
         }
@@ -158,17 +181,15 @@ impl Recorder {
         let join = py.get_type::<PyString>().getattr("join").ok()?;
         let empty = PyString::new(py, "").into_any();
         let spelling = self.note(frame, |state| {
+            let Some(parts) = state.pieces(parts, 0) else { return Ok(None) };
+            let empty = Piece::Plain(state.graph_arg(empty.as_borrowed())?);
+            let parts = Piece::Row { is_list: false, pieces: parts };
             let target = state.value_function(join.as_borrowed());
-            let Some(parts) = state.text_args(parts, 0) else { return Ok(None) };
-            let args = [state.graph_arg(empty.as_borrowed())?, state.graph.tuple(&parts)];
-            Ok(Some(Spelling {
-                target,
-                args: SmallVec::from_slice(&args),
-                keywords: SmallVec::new(),
-            }))
+            let (keywords, stack) = (SmallVec::new(), state.place(frame));
+            Ok(Some(Spelling { target, pieces: vec![empty, parts], keywords, stack }))
         });
         match spelling.flatten() {
-            Some(spelling) => Some(self.carry(frame, &spelling, parts, text)),
+            Some(spelling) => Some(self.carry(frame, spelling, parts, text)),
             None => {
                 self.spells(frame, parts, text.as_borrowed());
                 None
@@ -176,7 +197,24 @@ impl Recorder {
         }
     }
 
-    /// A call of a C function of values, of which one was read.
+    /// A text was made of these values. Who reads it reads them; often nobody does.
+    pub(in crate::recorder) fn spells(
+        &self,
+        frame: &Frame<'_>,
+        values: &[Borrowed<'_, '_>],
+        text: Borrowed<'_, '_>,
+    ) {
+        if !self.has_symbols() {
+            return;
+        }
+        self.note(frame, |state| {
+            let numbers = state.numbers_of(values);
+            state.set_spelt(text, numbers, None);
+            Ok(())
+        });
+    }
+
+    /// A call of a C function of values, of which one is carried.
     fn spelt_by<'py>(
         &self,
         frame: &Frame<'py>,
@@ -196,19 +234,23 @@ impl Recorder {
         names: Option<Borrowed<'_, 'py>>,
         native: impl FnOnce() -> Result<Object<'py>>,
     ) -> Option<Result<Object<'py>>> {
+        if !self.takes_texts() {
+            return None;
+        }
         let spelling = self.note(frame, |state| {
-            if !args.iter().any(|arg| state.holds_read(*arg)) {
+            if !args.iter().any(|arg| state.holds_numbers(*arg)) {
                 return Ok(None);
             }
-            let Some(args) = state.text_args(args, 0) else { return Ok(None) };
+            let Some(pieces) = state.pieces(args, 0) else { return Ok(None) };
             let names = names.map_or_else(Vec::new, heap::tuple_items);
             let intern = |name: &Object<'_>| state.graph.intern(&heap::text(name.as_borrowed()));
             let keywords = names.iter().map(intern).collect();
-            Ok(Some(Spelling { target: target(state), args, keywords }))
+            let stack = state.place(frame);
+            Ok(Some(Spelling { target: target(state), pieces, keywords, stack }))
         });
         let spelling = spelling.flatten()?;
         Some(match native() {
-            Ok(text) => Ok(self.carry(frame, &spelling, args, &text)),
+            Ok(text) => Ok(self.carry(frame, spelling, args, &text)),
             Err(raised) => {
                 self.concrete(frame, args, "an error");
                 Err(raised)
@@ -216,44 +258,44 @@ impl Recorder {
         })
     }
 
-    /// The object that a text is from here on: what a node gives.
+    /// The object that a text is from here on: what nodes give.
     fn carry<'py>(
         &self,
         frame: &Frame<'py>,
-        spelling: &Spelling,
+        spelling: Spelling,
         operands: &[Borrowed<'_, 'py>],
         text: &Object<'py>,
     ) -> Object<'py> {
         if self.is_carried(text.as_borrowed()) {
             return text.clone();
         }
-        let own = match text.cast_exact::<PyString>() {
-            Ok(text) => generic::own_text(text),
-            Err(_) => None,
-        };
-        let Some(own) = own else {
-            self.stop(frame, Reason::DataRead, "an empty text that depends on it");
-            return text.clone();
-        };
+        let own = text.cast_exact::<PyString>().ok().and_then(|text| generic::own_text(text));
         let noted = self.note(frame, |state| {
-            let stack = state.place(frame);
-            let Spelling { target, args, keywords } = spelling;
-            let node = state.graph.call_with_keywords(*target, args, keywords, stack);
-            state.graph.set_value(node, Value::Text);
-            state.carry_text(&own, operands, node);
+            let numbers = state.numbers_of(operands);
+            match &own {
+                Some(own) => state.set_spelt(own.as_borrowed(), numbers, Some(spelling)),
+                None if numbers.iter().any(|number| state.is_read(*number)) => {
+                    return Err((Reason::DataRead, "an empty text that depends on it".into()));
+                }
+                None => state.set_spelt(text.as_borrowed(), numbers, None),
+            }
             Ok(())
         });
-        if noted.is_some() { own } else { text.clone() }
+        own.filter(|_| noted.is_some()).unwrap_or_else(|| text.clone())
     }
 
-    /// Whether an object is a number that was read, or such a number's text.
+    /// Whether a graph may hold texts: only Stator's own replays call what makes them.
+    fn takes_texts(&self) -> bool {
+        self.session.is_eager && self.session.program.is_none()
+    }
+
+    /// Whether an object is a number that differs from call to call, or such a number's text.
     fn is_carried(&self, object: Borrowed<'_, '_>) -> bool {
         if !self.has_symbols() {
             return false;
         }
         let mut state = self.state.borrow_mut();
-        state.carried_text(object).is_some()
-            || state.number(object).is_some_and(|number| state.is_read(number))
+        state.is_carried_text(object) || state.number(object).is_some()
     }
 
     /// Whether a format raises for no number of a type if it raises for none, and asks for no setting.
@@ -265,23 +307,91 @@ impl Recorder {
 }
 
 impl State {
-    /// The node of a text that is carried.
-    pub fn carried_text(&self, object: Borrowed<'_, '_>) -> Option<NodeId> {
-        let carried = &self.symbols.as_ref()?.carried_texts;
-        carried.get(&(object.as_ptr() as usize)).copied()
+    fn text(&self, object: Borrowed<'_, '_>) -> Option<&Text> {
+        self.symbols.as_ref()?.texts.get(&(object.as_ptr() as usize))
     }
 
-    fn carry_text(&mut self, own: &Object<'_>, operands: &[Borrowed<'_, '_>], node: NodeId) {
+    /// Whether nodes can give a text.
+    fn is_carried_text(&self, object: Borrowed<'_, '_>) -> bool {
+        self.text(object).is_some_and(|text| text.spelling.is_some())
+    }
+
+    /// The numbers that a text spells.
+    pub fn spelt(&self, object: Borrowed<'_, '_>) -> Vec<NumberId> {
+        self.text(object).map_or_else(Vec::new, |text| text.numbers.clone())
+    }
+
+    /// The node of a text, if it spells numbers that differ from call to call, and nodes can give it.
+    pub(in crate::recorder) fn text_node(&mut self, object: Borrowed<'_, '_>) -> Option<NodeId> {
+        let text = self.text(object)?;
+        if text.node.is_some() {
+            return text.node;
+        }
+        let spelling = text.spelling.clone()?;
+        let args = self.piece_args(object.py(), &spelling.pieces)?;
+        let Spelling { target, keywords, stack, .. } = &*spelling;
+        let node = self.graph.call_with_keywords(*target, &args, keywords, *stack);
+        self.graph.set_value(node, Value::Text);
+        let texts = self.symbols.as_mut().map(|symbols| &mut symbols.texts);
+        if let Some(text) = texts.and_then(|texts| texts.get_mut(&(object.as_ptr() as usize))) {
+            text.node = Some(node);
+        }
+        Some(node)
+    }
+
+    fn piece_args(&mut self, py: Python<'_>, pieces: &[Piece]) -> Option<SmallVec<[Arg; 4]>> {
+        pieces.iter().map(|piece| self.piece_arg(py, piece)).collect()
+    }
+
+    fn piece_arg(&mut self, py: Python<'_>, piece: &Piece) -> Option<Arg> {
+        Some(match piece {
+            Piece::Number(number) => Arg::Node(self.number_node(*number)),
+            Piece::Text(text) => Arg::Node(self.text_node(text.bind_borrowed(py))?),
+            Piece::Plain(arg) => *arg,
+            Piece::Row { is_list, pieces } => {
+                let args = self.piece_args(py, pieces)?;
+                if *is_list { self.graph.list(&args) } else { self.graph.tuple(&args) }
+            }
+        })
+    }
+
+    /// A text outlives the trace that no node gives: what it spells is fixed.
+    pub fn fix_spelt(&mut self, text: Borrowed<'_, '_>) {
+        for number in self.spelt(text) {
+            self.specialise(text.py(), number, "its text is kept");
+        }
+    }
+
+    /// A text spells these numbers.
+    fn set_spelt(
+        &mut self,
+        text: Borrowed<'_, '_>,
+        numbers: Vec<NumberId>,
+        spelling: Option<Spelling>,
+    ) {
+        if numbers.is_empty() || self.is_carried_text(text) {
+            return;
+        }
+        let object = text.to_owned().unbind();
+        let text = Text { numbers, object, spelling: spelling.map(Rc::new), node: None };
+        if let Some(symbols) = self.symbols.as_mut() {
+            symbols.texts.insert(text.object.as_ptr() as usize, text);
+        }
+    }
+
+    /// The numbers in objects, each once.
+    fn numbers_of(&mut self, objects: &[Borrowed<'_, '_>]) -> Vec<NumberId> {
         let mut numbers = Vec::new();
-        for operand in operands {
-            self.numbers_in(*operand, 0, &mut numbers);
+        for object in objects {
+            self.numbers_in(*object, 0, &mut numbers);
         }
         numbers.sort_unstable();
         numbers.dedup();
-        self.set_spelt(own.as_borrowed(), numbers);
-        if let Some(symbols) = self.symbols.as_mut() {
-            symbols.carried_texts.insert(own.as_ptr() as usize, node);
-        }
+        numbers
+    }
+
+    pub(super) fn holds_numbers(&mut self, object: Borrowed<'_, '_>) -> bool {
+        !self.numbers_of(&[object]).is_empty()
     }
 
     /// A C function of values as the graph calls it.
@@ -292,18 +402,17 @@ impl State {
         Target::Function { name, object: self.graph_object(callable, || text) }
     }
 
-    /// Plain values, numbers and texts as the graph holds them; `None`: there is something else.
-    fn text_args(
-        &mut self,
-        objects: &[Borrowed<'_, '_>],
-        depth: usize,
-    ) -> Option<SmallVec<[Arg; 4]>> {
-        objects.iter().map(|object| self.text_arg(*object, depth)).collect()
+    /// Plain values, numbers and texts; `None`: there is something else.
+    fn pieces(&mut self, objects: &[Borrowed<'_, '_>], depth: usize) -> Option<Vec<Piece>> {
+        objects.iter().map(|object| self.piece(*object, depth)).collect()
     }
 
-    fn text_arg(&mut self, object: Borrowed<'_, '_>, depth: usize) -> Option<Arg> {
-        if let Some(node) = self.carried_text(object) {
-            return Some(Arg::Node(node));
+    fn piece(&mut self, object: Borrowed<'_, '_>, depth: usize) -> Option<Piece> {
+        if let Some(number) = self.number(object) {
+            return Some(Piece::Number(number));
+        }
+        if self.is_carried_text(object) {
+            return Some(Piece::Text(object.to_owned().unbind()));
         }
         if !self.spelt(object).is_empty() {
             return None;
@@ -314,7 +423,7 @@ impl State {
             || object.is_exact_instance_of::<PyFloat>()
             || object.is_exact_instance_of::<PyBool>();
         if is_value {
-            return self.graph_arg(object).ok();
+            return self.graph_arg(object).ok().map(Piece::Plain);
         }
         let is_list = heap::is_exact_list(object);
         let is_own = self.origin(object) == Some(Origin::Fresh);
@@ -324,22 +433,27 @@ impl State {
         let items = heap::children(object);
         let items: SmallVec<[Borrowed<'_, '_>; 8]> =
             items.iter().map(|item| item.as_borrowed()).collect();
-        let items = self.text_args(&items, depth + 1)?;
-        Some(if is_list { self.graph.list(&items) } else { self.graph.tuple(&items) })
+        let pieces = self.pieces(&items, depth + 1)?;
+        Some(Piece::Row { is_list, pieces })
     }
 
-    /// Fails for a text that is carried: what it says decides what an operation does.
-    pub(in crate::recorder) fn refuse_text(
+    /// A text is about to decide what an operation does: what it spells is fixed.
+    ///
+    /// # Errors
+    /// It spells a number that was read from a tensor.
+    pub(in crate::recorder) fn settle_text(
         &mut self,
         object: Borrowed<'_, '_>,
     ) -> std::result::Result<(), Stop> {
-        if self.carried_text(object).is_none() {
-            return Ok(());
+        let numbers = self.spelt(object);
+        if numbers.iter().any(|number| self.is_read(*number)) {
+            let detail = "the text of a number that was read from one, as an argument";
+            return Err((Reason::DataRead, detail.into()));
         }
-        Err((
-            Reason::DataRead,
-            "the text of a number that was read from one, as an argument".into(),
-        ))
+        for number in numbers {
+            self.specialise(object.py(), number, "its text is an argument");
+        }
+        Ok(())
     }
 }
 

@@ -404,7 +404,8 @@ impl Recorder {
         }
         let mut same = left.is(right);
         if self.has_symbols() {
-            if left.is_exact_instance_of::<PyString>() && right.is_exact_instance_of::<PyString>() {
+            let is_text = |operand: Borrowed<'_, '_>| operand.is_exact_instance_of::<PyString>();
+            if !same && is_text(left) && is_text(right) {
                 self.concrete(frame, &[left, right], "identity of texts");
             }
             // What stands for an outside tuple is that tuple.

@@ -90,7 +90,7 @@ impl State {
         match self.kind(object) {
             Kind::Tensor => self.tensor_node(object).map(Arg::Node),
             Kind::Constant => {
-                self.refuse_text(object)?;
+                self.settle_text(object)?;
                 self.constant_arg(object)
             }
             Kind::List => {
