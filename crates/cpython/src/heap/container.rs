@@ -76,7 +76,25 @@ pub fn is_set(object: Any<'_, '_>) -> bool {
 #[must_use]
 pub fn list_items<'py>(list: Any<'_, 'py>) -> Vec<Bound<'py, PyAny>> {
     let length = list_length(list).unwrap_or(0);
-    (0..length).filter_map(|index| list_item(list, index)).collect()
+    let mut items = Vec::with_capacity(length);
+    items.extend((0..length).filter_map(|index| list_item(list, index)));
+    items
+}
+
+/// Whether the elements of a list are the objects at these addresses.
+#[must_use]
+pub fn list_holds(list: Any<'_, '_>, addresses: &[usize]) -> bool {
+    if list_length(list) != Some(addresses.len()) {
+        return false;
+    }
+    if addresses.is_empty() {
+        return true;
+    }
+    // SAFETY: a list's storage holds as many pointers as the list is long, and no code runs meanwhile.
+    unsafe {
+        let items = words::pointer(list.as_ptr(), layout::LIST_ITEMS);
+        std::slice::from_raw_parts(items.cast::<usize>(), addresses.len()) == addresses
+    }
 }
 
 /// The elements of a set in iteration order; `None` if it isn't a set.

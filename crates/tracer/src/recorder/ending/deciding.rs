@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::hook::Suspended;
+use stator_cpython::object::Borrowed;
 use stator_cpython::ops;
 use stator_cpython::thread::Deferred;
 use stator_graph::{Arg, NodeId, NodeKind, StackId, Target, Value};
@@ -29,6 +30,7 @@ use crate::breaks::Reason;
 use crate::recipe::{RecipeId, Recipes};
 use crate::recorder::Recorder;
 use crate::recorder::calls::copies::Memo;
+use crate::recorder::notes::heap;
 use crate::recorder::notes::state::{State, Stop};
 use crate::resume::point::handled_beyond;
 use crate::trace::Exit;
@@ -87,13 +89,9 @@ impl Exits {
     }
 
     /// The recipe of a list that holds what it held at an earlier exit.
-    pub fn list(
-        &self,
-        address: usize,
-        items: impl ExactSizeIterator<Item = usize>,
-    ) -> Option<RecipeId> {
-        let (recipe, known) = self.lists.get(&address)?;
-        (known.len() == items.len() && known.iter().copied().eq(items)).then_some(*recipe)
+    pub fn list(&self, list: Borrowed<'_, '_>) -> Option<RecipeId> {
+        let (recipe, known) = self.lists.get(&(list.as_ptr() as usize))?;
+        heap::list_holds(list, known).then_some(*recipe)
     }
 
     /// A list has a recipe that later exits may name.

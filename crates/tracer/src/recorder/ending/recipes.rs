@@ -148,21 +148,20 @@ impl Finish<'_> {
         if !heap::is_exact_list(list) {
             return Ok(None);
         }
+        if let Some(known) = self.state.exits.list(list) {
+            return Ok(Some(known));
+        }
         let items = heap::list_items(list);
         if items.len() < SHORT {
             return Ok(None);
-        }
-        let address = list.as_ptr() as usize;
-        let addresses = || items.iter().map(|item| item.as_ptr() as usize);
-        if let Some(known) = self.state.exits.list(address, addresses()) {
-            return Ok(Some(known));
         }
         if !items.iter().all(|item| self.state.source(item.as_borrowed()).is_some()) {
             return Ok(None);
         }
         let parts = self.all(&items)?;
         let id = self.recipes.push(Recipe::List(parts));
-        self.state.exits.add_list(address, id, addresses().collect());
+        let addresses = items.iter().map(|item| item.as_ptr() as usize);
+        self.state.exits.add_list(list.as_ptr() as usize, id, addresses.collect());
         Ok(Some(id))
     }
 

@@ -9,7 +9,7 @@ use pyo3::types::{
 use stator_cpython::Result;
 use stator_cpython::generic;
 pub use stator_cpython::generic::bind_method;
-pub use stator_cpython::heap::container::list_items;
+pub use stator_cpython::heap::container::{list_holds, list_items};
 pub use stator_cpython::heap::dict::is_plain as is_exact_dict;
 use stator_cpython::heap::dict::{InstanceDict, Lookup};
 use stator_cpython::heap::function::{Field, value};
@@ -23,7 +23,9 @@ use crate::recorder::reads::descriptors::Descriptor;
 /// The elements of a tuple.
 pub fn tuple_items<'py>(tuple: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
     let length = container::tuple_length(tuple).unwrap_or(0);
-    (0..length).filter_map(|index| container::tuple_item(tuple, index)).collect()
+    let mut items = Vec::with_capacity(length);
+    items.extend((0..length).filter_map(|index| container::tuple_item(tuple, index)));
+    items
 }
 
 /// Whether an object is a `collections.deque`.
