@@ -246,7 +246,6 @@ impl State {
             && self.exits.recipes.len() + self.exits.outputs < PARTS
             && self.written.emissions().is_empty()
             && !self.is_in_block()
-            && self.inference.is_empty()
             && matches!(self.memo, Memo::None)
             && self.failure.is_none()
             && !self.has_refused()
