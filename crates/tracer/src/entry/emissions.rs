@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use stator_cpython::object::{Borrowed, Object};
 
-use crate::emission::Told;
+use crate::emission::{Emission, Told};
 use crate::frames::stage::{Staged, Stand};
 use crate::recipe::{Recipe, RecipeId};
 use crate::trace::Traced;
@@ -35,16 +35,17 @@ pub fn may_be_given(py: Python<'_>, traced: &Traced, sources: &[Borrowed<'_, '_>
     })
 }
 
-/// The calls, of the objects that [`crate::emission::Emission::roots`] mean.
+/// The calls, of the objects that [`Emission::roots`] mean.
 pub fn stage<'py>(
     py: Python<'py>,
     traced: &Traced,
+    emissions: &[Emission],
     made: &[Object<'py>],
     staged: &mut Vec<Staged>,
 ) {
     let mut made = made.iter();
     let mut next = || made.next().expect("one object for each root").clone().unbind();
-    for emission in &traced.emissions {
+    for emission in emissions {
         let frames = emission.frames.iter();
         staged.push(Staged {
             frames: frames

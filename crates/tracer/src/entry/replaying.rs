@@ -165,7 +165,8 @@ impl Entry {
         let (stores, values) = (leaving.effects, &made[..stored.len()]);
         effects::replay(py, stores, &rebuilt, values, table, written, pass)?;
         if before > stored.len() {
-            emissions::stage(py, &self.traced, &made[stored.len()..before], staged);
+            let made = &made[stored.len()..before];
+            emissions::stage(py, &self.traced, leaving.emissions, made, staged);
         }
         if last.is_some() {
             made.truncate(before);

@@ -103,7 +103,7 @@ impl Traced {
                 ending: &exit.ending,
                 ending_last: exit.ending_last.as_deref(),
                 effects: &exit.effects,
-                emissions: &[],
+                emissions: &exit.emissions,
             },
         }
     }
@@ -161,7 +161,7 @@ impl Traced {
 /// A way out of the middle of a trace: what its end would be, had it ended before the instruction that decides.
 ///
 /// Outputs are the operands of the graph's decision; sources are those of the trace. Its recipes are those that its
-/// ending and its effects name, of [`Traced::exit_recipes`].
+/// ending, its effects and its emissions name, of [`Traced::exit_recipes`].
 pub struct Exit {
     /// The frames that stand there.
     pub ending: Ending,
@@ -169,6 +169,8 @@ pub struct Exit {
     pub ending_last: Option<Box<[RecipeId]>>,
     /// What a replay writes that leaves there.
     pub effects: Vec<Store>,
+    /// Warnings and log records that were given before.
+    pub emissions: Vec<Emission>,
     /// As [`Traced::left`].
     pub left: Box<[Box<[u32]>]>,
     /// How many nodes the graph had: what is drawn of random numbers behind them isn't drawn.
@@ -191,9 +193,11 @@ pub struct Leaving<'a> {
 }
 
 impl<'a> Leaving<'a> {
-    /// The recipes of what is left behind: what frames hold or return, and what is written.
+    /// The recipes of what is left behind: what frames hold or return, what is written and what is given.
     pub fn roots(&self) -> impl Iterator<Item = RecipeId> + use<'a> {
-        self.ending.roots().chain(self.effects.iter().filter_map(|store| store.value))
+        let written = self.effects.iter().filter_map(|store| store.value);
+        let given = self.emissions.iter().flat_map(Emission::roots);
+        self.ending.roots().chain(written).chain(given)
     }
 }
 

@@ -161,23 +161,9 @@ impl Recorder {
     /// Fails if something about a warning or record has turned out otherwise since. Then the next trace
     /// ends before it.
     pub(in crate::recorder) fn check_emissions(&self, py: Python<'_>, state: &State) -> Made<()> {
-        for emitted in state.written.emissions() {
-            let is_as_it_was = emitted.contents.iter().all(|(container, before)| {
-                let now = heap_children(container.bind_borrowed(py));
-                now.len() == before.len()
-                    && now.iter().zip(before).all(|(now, before)| now.is(before))
-            });
-            let detail = if !is_as_it_was {
-                "with an argument that changes behind it"
-            } else if emitted.kept.iter().any(|list| state.is_known_at(*list)) {
-                "kept in a list that the function works with"
-            } else {
-                continue;
-            };
-            self.mark_emissions(&[emitted.spot], detail);
-            return Err((Reason::Told, detail.into()));
-        }
-        Ok(())
+        let Some((emitted, detail)) = state.doubtful_emission(py) else { return Ok(()) };
+        self.mark_emissions(&[emitted.spot], detail);
+        Err((Reason::Told, detail.into()))
     }
 
     /// The next trace ends before these.
@@ -324,6 +310,25 @@ fn text(emitter: Emitter, told: Told<usize>, args: &[Borrowed<'_, '_>]) -> Strin
 }
 
 impl State {
+    /// A warning or record that a replay couldn't give any more as it was given, and why.
+    pub(in crate::recorder) fn doubtful_emission(
+        &self,
+        py: Python<'_>,
+    ) -> Option<(&Emitted, &'static str)> {
+        self.written.emissions().iter().find_map(|emitted| {
+            let is_as_it_was = emitted.contents.iter().all(|(container, before)| {
+                let now = heap_children(container.bind_borrowed(py));
+                now.len() == before.len()
+                    && now.iter().zip(before).all(|(now, before)| now.is(before))
+            });
+            if !is_as_it_was {
+                return Some((emitted, "with an argument that changes behind it"));
+            }
+            let is_known = emitted.kept.iter().any(|list| self.is_known_at(*list));
+            is_known.then_some((emitted, "kept in a list that the function works with"))
+        })
+    }
+
     /// Whether the trace knows the object at an address.
     fn is_known_at(&self, address: usize) -> bool {
         self.objects.origin(address).is_some()
@@ -347,36 +352,42 @@ impl Finish<'_> {
     /// What a replay gives.
     pub(in crate::recorder) fn emissions(&mut self, py: Python<'_>) -> Made<Vec<Emission>> {
         let emissions = self.state.written.take_emissions();
-        emissions
-            .iter()
-            .map(|emitted| {
-                let frames = emitted.frames.iter().map(|(function, unit)| {
-                    Ok((self.stand_in(function.bind_borrowed(py))?, *unit))
-                });
-                let frames = frames.collect::<Made<_>>()?;
-                let args = emitted.args.iter().map(|arg| self.recipe(arg.bind_borrowed(py)));
-                let args = args.collect::<Made<Box<[RecipeId]>>>()?;
-                let callable = self.keep(emitted.callable.bind_borrowed(py));
-                let names = emitted.names.as_ref().map(|names| self.keep(names.bind_borrowed(py)));
-                let told = match emitted.told {
-                    Told::Record { logger } => Told::Record { logger: args[logger] },
-                    Told::Warning { text, category } => {
-                        Told::Warning { text: args[text], category: category.map(|at| args[at]) }
-                    }
-                };
-                Ok(Emission {
-                    frames,
-                    callable: self.recipes.push(Recipe::Constant(callable)),
-                    args,
-                    names,
-                    told,
-                    after: emitted.after,
-                    text: emitted.text.clone(),
-                    place: emitted.place,
-                })
+        let made = emissions.iter().map(|emitted| self.emission(py, emitted)).collect();
+        if self.is_exit {
+            self.state.written.keep_emissions(emissions);
+        }
+        made
+    }
+
+    fn emission(&mut self, py: Python<'_>, emitted: &Emitted) -> Made<Emission> {
+        let mut made = || {
+            let frames = emitted
+                .frames
+                .iter()
+                .map(|(function, unit)| Ok((self.stand_in(function.bind_borrowed(py))?, *unit)));
+            let frames = frames.collect::<Made<_>>()?;
+            let args = emitted.args.iter().map(|arg| self.recipe(arg.bind_borrowed(py)));
+            let args = args.collect::<Made<Box<[RecipeId]>>>()?;
+            let callable = self.keep(emitted.callable.bind_borrowed(py));
+            let names = emitted.names.as_ref().map(|names| self.keep(names.bind_borrowed(py)));
+            let told = match emitted.told {
+                Told::Record { logger } => Told::Record { logger: args[logger] },
+                Told::Warning { text, category } => {
+                    Told::Warning { text: args[text], category: category.map(|at| args[at]) }
+                }
+            };
+            Ok(Emission {
+                frames,
+                callable: self.recipes.push(Recipe::Constant(callable)),
+                args,
+                names,
+                told,
+                after: emitted.after,
+                text: emitted.text.clone(),
+                place: emitted.place,
             })
-            .collect::<Made<_>>()
-            .map_err(|(_, detail)| (Reason::Told, detail))
+        };
+        made().map_err(|(_, detail)| (Reason::Told, detail))
     }
 
     /// The positions, among the sources that are resolved, of the lists that the trace works with.

@@ -244,7 +244,6 @@ impl State {
         };
         has_room
             && self.exits.recipes.len() + self.exits.outputs < PARTS
-            && self.written.emissions().is_empty()
             && !self.is_in_block()
             && matches!(self.memo, Memo::None)
             && self.failure.is_none()
@@ -266,6 +265,9 @@ impl State {
         py: Python<'_>,
         frames: &[Standing<'_>],
     ) -> Made<(Exit, SmallVec<[Arg; 8]>)> {
+        if let Some((_, detail)) = self.doubtful_emission(py) {
+            return Err((Reason::Told, detail.into()));
+        }
         let effects = self.effects_so_far(py);
         let left = self.roots.left().into();
         let recipes = std::mem::take(&mut self.exits.recipes);
@@ -273,12 +275,12 @@ impl State {
         let made = finish.ending(End::Break(frames), None).and_then(|ending| {
             let (stores, targets) = finish.effects(py, &effects)?;
             let ending_last = finish.ending_last(&ending, &targets);
-            Ok((ending, ending_last, stores))
+            Ok((ending, ending_last, stores, finish.emissions(py)?))
         });
         let Finish { state, recipes, outputs, kept, .. } = finish;
         state.kept = kept;
         state.exits.recipes = recipes;
-        let (ending, ending_last, effects) = made?;
+        let (ending, ending_last, effects, emissions) = made?;
         if let Some(stop) = state.failure.take() {
             // What was asked for here is asked by the exit alone.
             if let Some(symbols) = state.symbols.as_mut() {
@@ -286,7 +288,8 @@ impl State {
             }
             return Err(stop);
         }
-        let exit = Exit { ending, ending_last, effects, left, nodes: self.graph.len() };
+        let nodes = self.graph.len();
+        let exit = Exit { ending, ending_last, effects, emissions, left, nodes };
         Ok((exit, outputs.nodes().iter().copied().collect()))
     }
 }

@@ -167,4 +167,9 @@ impl Written {
     pub fn take_emissions(&mut self) -> Vec<Emitted> {
         std::mem::take(&mut self.emissions)
     }
+
+    /// The warnings and log records are still to be given: they were taken for an exit.
+    pub fn keep_emissions(&mut self, emissions: Vec<Emitted>) {
+        self.emissions = emissions;
+    }
 }
