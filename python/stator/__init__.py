@@ -21,6 +21,8 @@ from stator._compile import compile, reset, stats
 from stator._config import config
 from stator._disable import disable
 from stator._dynamic import mark_dynamic, mark_static, maybe_mark_dynamic
+from stator._install import install, installed, uninstall
+from stator._install import read_environment as _install_if_asked
 from stator._logs import LOGS, read_environment, set_logs
 from stator._stator import Compiled, Stats, graph_break, is_compiling
 from stator._stator import __version__ as __version__
@@ -70,6 +72,8 @@ __all__ = [
     "errors",
     "federated",
     "graph_break",
+    "install",
+    "installed",
     "is_compiling",
     "list_backends",
     "mark_dynamic",
@@ -81,10 +85,12 @@ __all__ = [
     "set_stance",
     "stats",
     "substitute_in_graph",
+    "uninstall",
 ]
 
 
 read_environment()
+_install_if_asked()
 
 
 def __getattr__(name: str) -> Any:

@@ -120,9 +120,10 @@ def native_of(target: object) -> Compiled | None:
     native = None if call is None else native_of(call)
     torch_nn = sys.modules.get("torch.nn")
     if native is None and torch_nn is not None and isinstance(target, torch_nn.Module):
-        # `module.forward = stator.compile(module.forward)`
-        forward = inspect.getattr_static(target, "forward", None)
-        native = None if forward is None else native_of(forward)
+        # `module.forward = stator.compile(module.forward)`, or `module.compile()` by Stator.
+        for name in ("forward", "_compiled_call_impl"):
+            own = inspect.getattr_static(target, name, None)
+            native = native or (None if own is None else native_of(own))
     return native
 
 
