@@ -124,7 +124,10 @@ MODULES = {
     "_fx.assumptions": set(),
     "_fx.symbolic": {"_fx.assumptions", "_fx.graphs"},
     "_fx.custom_operators": set(),
-    "_backends": {"_fx.graphs", "_fx.symbolic", "_internal", "_suggest", "errors"},
+    "_backends": {
+        *("_config", "_fx.graphs", "_fx.symbolic", "_internal", "_suggest", "_warnings"),
+        "errors",
+    },
     "_settings": {"_backends", "_config", "errors"},
     "_disable": {"_suggest", "errors"},
     "_dynamic": {"_suggest", "errors"},

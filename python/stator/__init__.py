@@ -33,6 +33,7 @@ from stator._steering import (
     substitute_in_graph,
 )
 from stator._warnings import (
+    BackendFailedWarning,
     InternalErrorWarning,
     LogWarning,
     NeverCalledWarning,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LOGS",
+    "BackendFailedWarning",
     "Compiled",
     "DynamicDimensionError",
     "GraphBreakError",

@@ -11,12 +11,19 @@ and the import of `torch._dynamo` takes seconds that users of the default backen
 from __future__ import annotations
 
 import functools
+import importlib.util
+import inspect
+import os
+import shutil
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
-from stator._internal import own_error
+from stator._config import config
+from stator._internal import is_from_handler, own_error
 from stator._stator import _while_signals_wait
 from stator._suggest import suggest
+from stator._warnings import backend_failed
 from stator.errors import BackendError, InternalError, OptionError
 
 if TYPE_CHECKING:
@@ -29,7 +36,7 @@ __all__ = ["list_backends", "register_backend", "resolve_backend"]
 Backend: TypeAlias = "Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]]"
 """What users write. The callable it returns takes the graph's inputs and returns its outputs."""
 
-Prepared: TypeAlias = "Callable[[Sequence[Row], Sequence[Any]], Callable[..., Any] | Code]"
+Prepared: TypeAlias = "Callable[[Sequence[Row], Sequence[Any]], Callable[..., Any] | Code | None]"
 """What the native side asks, with a description of the graph (`stator._fx.graphs`) and example
 inputs. Code that doesn't serve all inputs that the graph does says so."""
 
@@ -88,7 +95,10 @@ def resolve_backend(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Prepared | None:
-    """The function that the native side calls to compile a graph; None for the replay in Rust."""
+    """The function that the native side calls to compile a graph; None for the replay in Rust.
+
+    It returns None where the backend has failed, and the graph is to be replayed.
+    """
     if mode == "default":
         mode = None
     if backend == EAGER:
@@ -96,7 +106,9 @@ def resolve_backend(
             raise OptionError('backend="eager" replays the graph as it is: no mode, no options.')
         return None
     name, fn, is_torch = _find(backend)
-    return functools.partial(_compile_graph, name, fn, is_torch, _arguments(name, mode, options))
+    arguments = _arguments(name, mode, options)
+    _check_signature(name, fn, arguments)
+    return functools.partial(_compile_graph, name, fn, is_torch, arguments)
 
 
 def _find(backend: str | Callable[..., Any]) -> tuple[str, Backend, bool]:
@@ -109,10 +121,30 @@ def _find(backend: str | Callable[..., Any]) -> tuple[str, Backend, bool]:
         return backend, fn, False
     if backend not in _torch_backends():
         raise BackendError(f"There is no backend {backend!r}. {suggest(backend, list_backends())}")
+    if (missing := _missing(backend)) is not None:
+        raise BackendError(f"The backend {backend!r} needs {missing}, which isn't installed here.")
     from torch._dynamo.backends.registry import lookup_backend
 
     found: Any = lookup_backend(backend)
     return backend, found, True
+
+
+_PACKAGES = {"tvm": "tvm", "openxla": "torch_xla", "openxla_eval": "torch_xla"}
+"""What backends of PyTorch's import when they are asked for a graph."""
+
+_COMPILERS = ("g++", "clang++", "c++", "gcc", "clang", "cc", "cl")
+
+
+def _missing(backend: str) -> str | None:
+    """What a backend of PyTorch's can't do without, and isn't there."""
+    package = _PACKAGES.get(backend)
+    if package is not None and importlib.util.find_spec(package) is None:
+        return f"the package {package}"
+    if backend == "inductor":
+        compilers = (*filter(None, [os.environ.get("CXX")]), *_COMPILERS)
+        if not any(map(shutil.which, compilers)):
+            return "a C++ compiler (g++ or clang++ on the PATH, or one that CXX names)"
+    return None
 
 
 def _torch_backends() -> list[str]:
@@ -130,7 +162,7 @@ def _arguments(name: str, mode: str | None, options: Mapping[str, Any] | None) -
     arguments = {key: value for key, value in given.items() if value is not None}
     if name != "inductor" or not arguments:
         return arguments
-    from torch._inductor import list_mode_options
+    from torch._inductor import list_mode_options, list_options
 
     settings: dict[str, Any] = dict(options or {})
     if mode is not None:
@@ -140,7 +172,22 @@ def _arguments(name: str, mode: str | None, options: Mapping[str, Any] | None) -
         settings = dict(modes[mode])
     # Inductor's own spelling has underscores; users may write its options with dashes.
     patches = {key.replace("-", "_"): value for key, value in settings.items()}
+    known = set(list_options())
+    for key in patches:
+        if key not in known:
+            raise OptionError(f"Inductor has no option {key!r}. {suggest(key, sorted(known))}")
     return {"config_patches": patches}
+
+
+def _check_signature(name: str, fn: Backend, arguments: Mapping[str, Any]) -> None:
+    """Raises where the backend doesn't take what it will be given, or asks for more."""
+    if not isinstance(fn, types.FunctionType):
+        return  # Others needn't say what they take, or say it wrongly (a static `__call__`).
+    try:
+        inspect.signature(fn).bind(None, None, **arguments)
+    except TypeError as error:
+        given = ", ".join(("a graph", "example inputs", *arguments))
+        raise BackendError(f"The backend {name} can't be given {given}: {error}.") from None
 
 
 def _compile_graph(
@@ -150,7 +197,7 @@ def _compile_graph(
     arguments: Mapping[str, Any],
     description: Sequence[Row],
     example_inputs: Sequence[Any],
-) -> Callable[..., Any] | Code:
+) -> Callable[..., Any] | Code | None:
     theirs: list[BaseException] = []
 
     def compile_module(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -169,11 +216,16 @@ def _compile_graph(
     try:
         return _compile(name, is_torch, compile_module, description, example_inputs)
     except Exception as error:
-        # What the backend raises is the user's to see. What is done around it is Stator's own.
+        # What is done around the backend is Stator's own.
         what = None if any(error is one for one in theirs) else own_error(error)
-        if what is None:
+        if what is not None:
+            raise InternalError(what) from error
+        if config.strict or isinstance(error, MemoryError) or is_from_handler(error):
             raise
-        raise InternalError(what) from error
+        operations = [row for row in description if row[0] not in ("placeholder", "output")]
+        trace = next((row[5] for row in operations if row[5] is not None), None)
+        backend_failed(name, error, len(operations), trace)
+        return None
 
 
 def _compile(

@@ -92,7 +92,24 @@ def is_recompile_limit(value: object) -> bool:
     return type(value) is int and value >= 1
 
 
+_DYNAMOS = {
+    "cache_size_limit": "recompile_limit, how many traces one function keeps",
+    "accumulated_cache_size_limit": "recompile_limit, how many traces one function keeps",
+    "suppress_errors": "strict, which is False unless errors are to be raised",
+    "assume_static_by_default": "stator.compile(dynamic=...)",
+    "automatic_dynamic_shapes": "stator.compile(dynamic=...)",
+    "capture_scalar_outputs": 'no setting: backend="eager" goes on behind numbers that are read',
+    "verbose": "stator.set_logs",
+}
+"""Settings of `torch._dynamo.config` that people know, and what stands for them here."""
+
+
 def _fail_unknown(name: str) -> NoReturn:
+    if name in _DYNAMOS:
+        raise ConfigError(
+            f"stator.config has no setting {name!r}. What stands for that of torch._dynamo.config "
+            f"is {_DYNAMOS[name]}."
+        )
     raise ConfigError(f"stator.config has no setting {name!r}. {suggest(name, _NAMES)}")
 
 

@@ -28,6 +28,8 @@ def own_error(error: BaseException) -> str | None:
         return None
     if isinstance(error, (MemoryError, RecursionError, StatorError)):
         return None
+    if is_from_handler(error):
+        return None
     if error.__traceback__ is not None and not _is_ours(error.__traceback__):
         return None
     return _described(error, "".join(traceback.format_exception_only(error)).strip())
@@ -55,12 +57,15 @@ def _raises(handler: object) -> bool:
     return not gives_generator and not names & {"RETURN_VALUE", "RETURN_CONST"}
 
 
-def _is_ours(tb: TracebackType) -> bool:
+def is_from_handler(error: BaseException) -> bool:
+    """Whether a signal handler has raised it, or what one called."""
     handlers = {
         getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()
     }
-    if any(frame.f_code in handlers for frame, _ in traceback.walk_tb(tb)):
-        return False
+    return any(frame.f_code in handlers for frame, _ in traceback.walk_tb(error.__traceback__))
+
+
+def _is_ours(tb: TracebackType) -> bool:
     while tb.tb_next is not None:
         tb = tb.tb_next
     file = os.path.abspath(tb.tb_frame.f_code.co_filename)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import traceback
 import warnings
 
 from stator.errors import InternalError
 
 __all__ = [
+    "BackendFailedWarning",
     "InternalErrorWarning",
     "LogWarning",
     "NeverCalledWarning",
     "RecompileLimitWarning",
     "StatorWarning",
     "UnknownTorchWarning",
+    "backend_failed",
     "internal_error",
     "never_called",
     "recompile_limit",
@@ -23,6 +27,10 @@ __all__ = [
 
 class StatorWarning(UserWarning):
     """Base of all warnings that Stator gives."""
+
+
+class BackendFailedWarning(StatorWarning):
+    """A backend has failed to compile a graph, which is replayed by Stator from now on."""
 
 
 class InternalErrorWarning(StatorWarning):
@@ -43,6 +51,21 @@ class RecompileLimitWarning(StatorWarning):
 
 class UnknownTorchWarning(StatorWarning):
     """Stator doesn't find what guards compare in this PyTorch: calls are right, but slower."""
+
+
+def backend_failed(backend: str, error: Exception, operations: int, trace: str | None) -> None:
+    """Warns of a backend's error. `trace` ends with the place of the graph's first operation."""
+    places = re.findall(r'File "(.*)", line (\d+), in (.*)', trace or "")
+    file, line, function = places[-1] if places else ("<unknown>", "0", "?")
+    what = "".join(traceback.format_exception_only(error)).strip()
+    warnings.warn_explicit(
+        f"The backend {backend} failed on a graph of {operations} operations that begins in "
+        f"{function} ({file}:{line}), which is replayed instead, as by backend='eager'. The error: "
+        f"{what}\nstator.config.strict = True raises it.",
+        BackendFailedWarning,
+        filename=file,
+        lineno=int(line),
+    )
 
 
 def internal_error(function_name: str, file: str, line: int, what: str) -> None:

@@ -1,6 +1,7 @@
 //! What a backend has made of an entry's graph: code for inputs that share memory in some way, and that
 //! hold numbers as it assumed.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -23,6 +24,8 @@ const MOST: usize = 16;
 pub struct Codes {
     all: Mutex<Vec<Arc<Code>>>,
     apart: Apart,
+    /// Whether the backend has failed: it isn't asked again.
+    has_failed: AtomicBool,
 }
 
 /// What a backend made of a graph.
@@ -58,9 +61,14 @@ impl Codes {
                 all[..=at].rotate_right(1);
                 Search::Found(all[0].callable.clone_ref(py))
             }
-            None if all.len() >= MOST => Search::Enough,
+            None if all.len() >= MOST || self.has_failed.load(Relaxed) => Search::Enough,
             None => Search::Missing,
         }
+    }
+
+    /// The backend has failed on the graph, which is replayed from now on where there is no code yet.
+    pub fn fail(&self) {
+        self.has_failed.store(true, Relaxed);
     }
 
     /// Keeps code, unless another thread was quicker; what to call for the inputs that it is for.

@@ -441,6 +441,10 @@ impl Entry {
                 false => Replay::Failed(error).into(),
             }
         })?;
+        if made.is_none() {
+            self.codes.fail();
+            return Ok(None);
+        }
         let code = Code::new(&made, sharing, inputs, &self.traced)?;
         code.log(py);
         Ok(Some(self.codes.add(py, code, inputs)))
