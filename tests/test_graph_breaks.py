@@ -390,6 +390,7 @@ def test_collections_while_compiled_functions_are_made() -> None:
         return stator.Compiled(
             fn,
             backend=None,
+            compile_at=2,
             recompile_limit=None,
             fullgraph=False,
             dynamic=None,

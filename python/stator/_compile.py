@@ -22,6 +22,7 @@ def compile(
     fn_or_module: None = None,
     *,
     backend: str | Callable[..., Any] = "eager",
+    when: str = "second_call",
     fullgraph: bool = False,
     dynamic: bool | None = None,
     mode: str | None = None,
@@ -35,6 +36,7 @@ def compile(
     fn_or_module: T,
     *,
     backend: str | Callable[..., Any] = "eager",
+    when: str = "second_call",
     fullgraph: bool = False,
     dynamic: bool | None = None,
     mode: str | None = None,
@@ -49,6 +51,7 @@ def compile(
     fn_or_module: Any = None,
     *,
     backend: str | Callable[..., Any] = "eager",
+    when: str = "second_call",
     fullgraph: bool = False,
     dynamic: bool | None = None,
     mode: str | None = None,
@@ -70,6 +73,10 @@ def compile(
     backend: what runs the graph. `"eager"` replays it operation by operation; a name out of
         `stator.list_backends()`, or a callable that takes a `torch.fx.GraphModule` and example
         inputs and returns a callable.
+    when: at which of the calls that a graph serves another backend is asked for code, which that
+        call waits for: `"second_call"`; `"first_call"`, right behind the recording, so one call
+        warms a program up (graphs behind graph breaks are asked for at their second call all the
+        same); or `"call:N"`. Until then the graph is replayed.
     fullgraph: raise `stator.GraphBreakError` where the function can't be one graph. The call has
         been executed by then, natively from the break on: what it wrote stays written.
     dynamic: True treats tensor sizes as symbols from the start, False never does, None does once
@@ -90,6 +97,7 @@ def compile(
     """
     settings = Settings(
         backend=backend,
+        when=when,
         fullgraph=fullgraph,
         dynamic=dynamic,
         mode=mode,

@@ -17,6 +17,7 @@ class Settings:
     """The keyword arguments of `stator.compile`, those that reach the native side."""
 
     backend: str | Callable[..., Any] = "eager"
+    when: str = "second_call"
     fullgraph: bool = False
     dynamic: bool | None = None
     mode: str | None = None
@@ -38,11 +39,27 @@ class Settings:
                 expected = "True, False or None" if optional else "True or False"
                 raise OptionError(f"{name} takes {expected}, not {value!r}.")
 
+        self.compile_at()
+
+    def compile_at(self) -> int:
+        """The number of the call, from 1 up, at which a backend is asked for a graph's code."""
+        when = self.when if isinstance(self.when, str) else ""
+        if when in _CALLS:
+            return _CALLS[when]
+        number = when.removeprefix("call:")
+        if number == when or not number.isascii() or not number.isdecimal():
+            names = ", ".join(map(repr, _CALLS))
+            raise OptionError(f"when takes {names} or 'call:N', not {self.when!r}.")
+        if not 1 <= int(number) < 2**31:
+            raise OptionError(f"when counts calls from 1 up, so {self.when!r} is none.")
+        return int(number)
+
     def apply(self, fn: Callable[..., Any]) -> Compiled:
         """The Python function `fn`, compiled under these settings."""
         compiled = Compiled(
             fn,
             backend=resolve_backend(self.backend, mode=self.mode, options=self.options),
+            compile_at=self.compile_at(),
             recompile_limit=self.recompile_limit,
             fullgraph=self.fullgraph,
             dynamic=self.dynamic,
@@ -51,6 +68,8 @@ class Settings:
         compiled.__dict__[_KEY] = self
         return compiled
 
+
+_CALLS = {"first_call": 1, "second_call": 2}
 
 _KEY = "_stator_settings"
 

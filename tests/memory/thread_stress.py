@@ -275,7 +275,9 @@ def answers_from_its_cache(case: Case) -> None:
 
 
 def counters(stats: stator.Stats) -> str:
-    return f"{stats.traces} traces, {stats.entries} entries, {stats.hits} hits, {stats.native} native"
+    return (
+        f"{stats.traces} traces, {stats.entries} entries, {stats.hits} hits, {stats.native} native"
+    )
 
 
 if __name__ == "__main__":

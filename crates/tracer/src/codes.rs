@@ -16,6 +16,14 @@ use crate::sharing::{Apart, Sharing};
 use crate::symbolic::Part;
 use crate::trace::Traced;
 
+/// What runs the graphs of a compiled function, other than their replay.
+pub struct Backend {
+    /// What is asked for code.
+    pub callable: Py<PyAny>,
+    /// At which of the calls that an entry serves; the recorded one is the first.
+    pub at: u32,
+}
+
 /// How often a backend may compile one graph. It has fixed what varies, so the graph is run as it is.
 const MOST: usize = 16;
 

@@ -20,6 +20,7 @@ use crate::breaks::{Break, Place, Reason};
 use crate::budget::Budget;
 use crate::check::{Failure, Resolved};
 use crate::clock;
+use crate::codes::Backend;
 use crate::compiling::{self, Answering, Native};
 use crate::disabled::is_in_disabled;
 use crate::drive;
@@ -66,7 +67,7 @@ pub use stats::Stats;
 #[pyclass(dict, weakref, frozen, module = "stator._stator")]
 pub struct Compiled {
     function: Py<PyFunction>,
-    backend: Option<Py<PyAny>>,
+    backend: Option<Backend>,
     recompile_limit: Option<usize>,
     fullgraph: bool,
     dynamic: Option<bool>,
@@ -143,10 +144,11 @@ static ALL: Mutex<Vec<Py<PyWeakrefReference>>> = Mutex::new(Vec::new());
 #[pymethods]
 impl Compiled {
     #[new]
-    #[pyo3(signature = (r#fn, *, backend, recompile_limit, fullgraph, dynamic, is_compiling))]
+    #[pyo3(signature = (r#fn, *, backend, compile_at, recompile_limit, fullgraph, dynamic, is_compiling))]
     fn new<'py>(
         r#fn: &Bound<'py, PyFunction>,
         backend: Option<Py<PyAny>>,
+        compile_at: u32,
         recompile_limit: Option<usize>,
         fullgraph: bool,
         dynamic: Option<bool>,
@@ -161,7 +163,7 @@ impl Compiled {
         });
         let this = Self {
             function: r#fn.clone().unbind(),
-            backend,
+            backend: backend.map(|callable| Backend { callable, at: compile_at }),
             recompile_limit,
             fullgraph,
             dynamic,
@@ -198,7 +200,7 @@ impl Compiled {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.function)?;
         self.shortcut.traverse(&visit)?;
-        visit.call(&self.backend)?;
+        visit.call(self.backend.as_ref().map(|backend| &backend.callable))?;
         // Where the lock is taken the entries are in use: they seem to be held from outside.
         let Ok(state) = self.state.try_lock() else { return Ok(()) };
         state.entries.traverse(&visit)?;
@@ -547,7 +549,27 @@ impl Compiled {
             // The call was executed, and its result is lost.
             Err(Escape::Fault(fault)) => Err(Self::own_failure(this, fault.error(py))),
         };
-        Self::conclude(this, result, &session, None)
+        let result = Self::conclude(this, result, &session, None)?;
+        Self::hand_over(this, args, kwargs)?;
+        Ok(result)
+    }
+
+    /// Gives the graph of a call that was recorded to the backend, if it asks for graphs so early. A call behind
+    /// which the guards don't hold any more leaves that to the next one.
+    fn hand_over<'py>(
+        this: &Bound<'py, Self>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<()> {
+        let py = this.py();
+        let Some(backend) = this.get().backend.as_ref().filter(|backend| backend.at == 1) else {
+            return Ok(());
+        };
+        let entries = OnceCell::new();
+        match contain(py, || Self::look_up(this, args, kwargs, &entries)) {
+            Ok(Found::Entry(entry, resolved)) => entry.hand_over(py, &resolved, backend),
+            _ => Ok(()),
+        }
     }
 
     /// What a recorded call comes to. What it raised goes before what may be said about its trace.

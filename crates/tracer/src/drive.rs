@@ -27,6 +27,7 @@ use stator_cpython::{Raised, Result};
 use stator_evaluator::{Flow, Link, Plain, Resumed, resume};
 use stator_faults::{self as faults, Escape, Fault, Stage};
 
+use crate::codes::Backend;
 use crate::compiling::{self, Native};
 use crate::entry::{Entry, FrameState, Replay, State};
 use crate::frames::settle::settles_next;
@@ -71,7 +72,7 @@ pub trait Owner {
     /// What starts behind its graph breaks.
     fn points(&self) -> Arc<Points>;
     /// What runs its graphs.
-    fn backend(&self) -> Option<&Py<PyAny>>;
+    fn backend(&self) -> Option<&Backend>;
     /// How many traces may begin at one place.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ use stator_guards::{Guard, GuardKind, Printed};
 
 use crate::breaks::Place;
 use crate::check::{Checker, Facts, Failure, Found, Resolved};
-use crate::codes::{Code, Codes, Search};
+use crate::codes::{Backend, Code, Codes, Search};
 use crate::compiling;
 use crate::config;
 use crate::effects;
@@ -61,6 +61,8 @@ pub struct Entry {
     is_proven: AtomicBool,
     /// How many replays in a row have left by an exit.
     leaves: AtomicU32,
+    /// How many calls it has served, as far as a backend asks; the recorded one is the first.
+    served: AtomicU32,
     follower: Mutex<Option<Follower>>,
     estimate: Estimate,
     floor: Floor,
@@ -159,6 +161,7 @@ impl Entry {
             handles: OnceLock::new(),
             is_proven: AtomicBool::new(false),
             leaves: AtomicU32::new(0),
+            served: AtomicU32::new(1),
             follower: Mutex::default(),
             estimate,
             floor: Floor::default(),
@@ -414,7 +417,7 @@ impl Entry {
     fn backend<'py>(
         &self,
         py: Python<'py>,
-        backend: &Py<PyAny>,
+        backend: &Backend,
         inputs: &[Borrowed<'_, 'py>],
     ) -> Result<Option<Py<PyAny>>, Ended<'py>> {
         let may_write = self.undo(py).may_write;
@@ -435,12 +438,15 @@ impl Entry {
         };
         let example = PyList::new(py, inputs)?;
         // What the backend itself raises is the user's to see; `stator._backends` tells it apart.
-        let made = backend.bind(py).call1((description, example)).map_err(|error| {
-            match error.get_type(py).name().is_ok_and(|name| name == "InternalError") {
+        let made =
+            backend.callable.bind(py).call1((description, example)).map_err(|error| match error
+                .get_type(py)
+                .name()
+                .is_ok_and(|name| name == "InternalError")
+            {
                 true => Ended::Own(error),
                 false => Replay::Failed(error).into(),
-            }
-        })?;
+            })?;
         if made.is_none() {
             self.codes.fail();
             return Ok(None);

@@ -56,6 +56,7 @@ class Compiled:
         fn: Callable[..., Any],
         *,
         backend: Callable[..., Any] | None,
+        compile_at: int,
         recompile_limit: int | None,
         fullgraph: bool,
         dynamic: bool | None,

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use pyo3::prelude::*;
 
 use super::{Compiled, lock};
+use crate::codes::Backend;
 use crate::drive::Owner;
 use crate::recorder;
 use crate::resume::point::Points;
@@ -50,7 +51,7 @@ impl Owner for Py<Compiled> {
         self.get().points.clone()
     }
 
-    fn backend(&self) -> Option<&Py<PyAny>> {
+    fn backend(&self) -> Option<&Backend> {
         self.get().backend.as_ref()
     }
 

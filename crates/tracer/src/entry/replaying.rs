@@ -19,6 +19,7 @@ use super::taken_back::{Before, Done, Ended, Ran};
 use super::{Entry, FrameState, Replay, State};
 use crate::accelerator;
 use crate::check::Resolved;
+use crate::codes::Backend;
 use crate::effects;
 use crate::emission::Emission;
 use crate::frames::stage::Staged;
@@ -38,7 +39,7 @@ impl Entry {
         &'e self,
         py: Python<'py>,
         resolved: &Resolved<'py>,
-        backend: Option<&Py<PyAny>>,
+        backend: Option<&Backend>,
         staged: &mut Vec<Staged>,
         done: &mut Done<'e, 'py>,
     ) -> Result<Replay<'py>, Ended<'py>> {
@@ -71,13 +72,14 @@ impl Entry {
         done.sizes = self.size_inputs(resolved);
         let sizes = done.sizes.clone();
         let inputs = self.graph_inputs(resolved, &sizes);
-        let (made, deferred) = match backend {
+        let (made, deferred) = match backend.filter(|backend| self.is_due(backend)) {
             None => (None, deferred),
             Some(backend) => {
                 // A backend may compile for long.
                 drop(deferred);
                 let made = self.backend(py, backend, &inputs)?;
-                (made.map(|callable| Run::Backend(callable, backend)), Deferred::new(py))
+                let run = |callable| Run::Backend(callable, &backend.callable);
+                (made.map(run), Deferred::new(py))
             }
         };
         // One guard: within another it would know of no signals.
@@ -98,6 +100,35 @@ impl Entry {
             None => self.leaves.store(0, Relaxed),
         }
         Ok(replay)
+    }
+
+    /// Whether this call's graph is to be run by the backend's code.
+    fn is_due(&self, backend: &Backend) -> bool {
+        let served = self.served.load(Relaxed);
+        if served < backend.at {
+            self.served.store(served + 1, Relaxed);
+        }
+        served + 1 >= backend.at
+    }
+
+    /// Gives the graph to a backend ahead of the next call, with the objects that this call was given.
+    pub fn hand_over<'py>(
+        &self,
+        py: Python<'py>,
+        resolved: &Resolved<'py>,
+        backend: &Backend,
+    ) -> PyResult<()> {
+        if self.traced.draws.is_some() {
+            // What will be drawn is among the inputs.
+            return Ok(());
+        }
+        let sizes = self.size_inputs(resolved);
+        let inputs = self.graph_inputs(resolved, &sizes);
+        match self.backend(py, backend, &inputs) {
+            Err(Ended::Replay(Replay::Failed(error))) => Err(error),
+            // A fault of Stator's own shows at the next call, which can do without.
+            _ => Ok(()),
+        }
     }
 
     /// Whether the program may handle what is raised in the middle of the trace.

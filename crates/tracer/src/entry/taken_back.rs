@@ -13,6 +13,7 @@ use stator_graph::NodeId;
 use super::interrupted::Answer;
 use super::{Entry, Replay};
 use crate::check::Resolved;
+use crate::codes::Backend;
 use crate::draws;
 use crate::effects;
 use crate::frames::stage::Staged;
@@ -105,7 +106,7 @@ impl Entry {
         &self,
         py: Python<'py>,
         resolved: &Resolved<'py>,
-        backend: Option<&Py<PyAny>>,
+        backend: Option<&Backend>,
         staged: &mut Vec<Staged>,
     ) -> Replay<'py> {
         let mut done = Done::default();
