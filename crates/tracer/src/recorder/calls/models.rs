@@ -612,9 +612,9 @@ impl State {
     /// user's.
     pub fn is_plain_key(&mut self, key: Borrowed<'_, '_>) -> bool {
         match self.kind(key) {
+            Kind::Builtin => !self.is_own_method(key),
             Kind::Constant
             | Kind::Function
-            | Kind::Builtin
             | Kind::Type
             | Kind::Module
             | Kind::Singleton
