@@ -83,13 +83,8 @@ pub enum Recipe {
     Set(Box<[RecipeId]>),
     /// An exact frozenset. Elements: as the keys of a dict.
     FrozenSet(Box<[RecipeId]>),
-    /// A set or frozenset with a table that tells of its history: the order of iteration depends on it.
-    Table {
-        /// The set, made of its elements.
-        set: RecipeId,
-        /// The table.
-        table: Box<Table>,
-    },
+    /// A set or frozenset, made of its elements, with a table that tells of its history: that decides the order.
+    Table(RecipeId, Box<Table>),
     /// The result of a C class or function that only stores what it is given, and whose arguments
     /// are known before it is (`slice`, `functools.partial`, `types.MethodType`, `torch.Size`, a
     /// struct sequence such as `torch.return_types.max`).
@@ -616,7 +611,7 @@ impl<'py> Rebuild<'_, 'py> {
                 context::set(variable.as_borrowed(), value.as_borrowed())
                     .map_err(|raised| raised.take(py))?
             }
-            Recipe::Attributed { object, .. } | Recipe::Table { set: object, .. } => {
+            Recipe::Attributed { object, .. } | Recipe::Table(object, _) => {
                 return Ok((self.make(*object)?, true));
             }
             Recipe::InstanceDict(owner) => {
@@ -692,7 +687,7 @@ impl<'py> Rebuild<'_, 'py> {
         match recipes.get(id) {
             Recipe::List(items) => self.fill_list(&object, items),
             Recipe::Set(items) => self.fill_set(&object, items),
-            Recipe::Table { set, table } => {
+            Recipe::Table(set, table) => {
                 self.finish(*set)?;
                 // Tensors are hashed by addresses: in plain Python as well they come in any order.
                 let _ = table.lay_out(object.as_borrowed());

@@ -50,9 +50,7 @@ def _program(seed: int) -> str:
         step = choose.choice(STEPS)
         lines.append(
             "    "
-            + step.format(
-                one=_element(choose), many=many, low=low, high=low + choose.randrange(25)
-            )
+            + step.format(one=_element(choose), many=many, low=low, high=low + choose.randrange(25))
         )
     return "\n".join([*lines, f"    return {choose.choice(RESULTS)}, x + 1"])
 

@@ -204,6 +204,7 @@ mod tests {
 
     #[test]
     fn sets_with_a_history() {
+        Python::initialize();
         Python::attach(|py| {
             let scope = pyo3::types::PyDict::new(py);
             let code = c"
@@ -243,10 +244,12 @@ def later(s):
 
     #[test]
     fn other_elements_are_left_alone() {
+        Python::initialize();
         Python::attach(|py| {
             let set = PySet::new(py, [8, 0, 16]).expect("hashable");
             set.discard(8).expect("hashable");
-            let table = Table::of(set.as_any().as_borrowed()).expect("hashable").expect("a history");
+            let table =
+                Table::of(set.as_any().as_borrowed()).expect("hashable").expect("a history");
             for other in [vec![0, 17], vec![16], vec![0, 16, 24]] {
                 let other = PySet::new(py, &other).expect("hashable");
                 let before = other.to_string();

@@ -679,7 +679,7 @@ impl Recorder {
             || self.origin(callable).is_none()
             || self.functions.class(found.as_borrowed()).is_none()
         {
-            self.stop(frame, Reason::OpaqueCall, heap::type_name(callable));
+            self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
         }
         self.concrete(frame, args, "read by C code");
         call.natively()

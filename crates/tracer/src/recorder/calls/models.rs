@@ -354,7 +354,7 @@ impl Recorder {
     }
 
     /// `isinstance`, `issubclass`, `callable`: functions of types, which are guarded.
-    fn is_instance<'py>(
+    pub(in crate::recorder) fn is_instance<'py>(
         &self,
         frame: &Frame<'py>,
         callable: Borrowed<'_, 'py>,
@@ -704,7 +704,7 @@ fn is_str(object: Borrowed<'_, '_>) -> bool {
 }
 
 /// Whether a metaclass is one whose `__instancecheck__` depends on types alone.
-fn is_library_metaclass(meta: &Bound<'_, PyType>) -> bool {
+pub(in crate::recorder) fn is_library_metaclass(meta: &Bound<'_, PyType>) -> bool {
     if meta.is(meta.py().get_type::<PyType>()) {
         return false;
     }

@@ -84,7 +84,8 @@ impl Recorder {
             if !self.is_plainly_called(frame, known, module, &absent, &[]) {
                 return None;
             }
-            let method = self.python_method(frame, known.inner.function().bind_borrowed(py), module);
+            let method =
+                self.python_method(frame, known.inner.function().bind_borrowed(py), module);
             let push = if NULL_IS_ABOVE { [Some(method), None] } else { [None, Some(method)] };
             return Some(Skip { push: SmallVec::from(push), unit: known.outer_end });
         }

@@ -252,7 +252,7 @@ impl Finish<'_> {
     /// The recipe of a set with the table that it has. Hashing its elements runs no code of a user's.
     fn laid_out(&mut self, set: Borrowed<'_, '_>, recipe: Recipe) -> Made<Recipe> {
         Ok(match Table::of(set).map_err(refused)? {
-            Some(table) => Recipe::Table { set: self.recipes.push(recipe), table: table.into() },
+            Some(table) => Recipe::Table(self.recipes.push(recipe), table.into()),
             None => recipe,
         })
     }

@@ -131,9 +131,7 @@ impl Recorder {
                 kind @ (Descriptor::StaticMethod | Descriptor::ClassMethod) => {
                     self.bind_on(frame, found.as_borrowed(), kind, &meta).map(Found::Value)
                 }
-                Descriptor::User => {
-                    self.user_descriptor(frame, found.as_borrowed(), owner, &meta)
-                }
+                Descriptor::User => self.user_descriptor(frame, found.as_borrowed(), owner, &meta),
                 _ => Ok(Found::Value(found)),
             };
         }

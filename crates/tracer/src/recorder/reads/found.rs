@@ -203,10 +203,7 @@ impl State {
 
     /// Receiver and descriptor of a bound C method whose receiver isn't there for good: each call may bind it
     /// anew. Others (`random.random`) are known by identity.
-    fn bound_anew<'py>(
-        &mut self,
-        method: Borrowed<'_, 'py>,
-    ) -> Option<(Object<'py>, Object<'py>)> {
+    fn bound_anew<'py>(&mut self, method: Borrowed<'_, 'py>) -> Option<(Object<'py>, Object<'py>)> {
         let (receiver, descriptor) = heap::bound_parts(method)?;
         // A slot's descriptor of another type may die, and another object have its address.
         let is_told = generic::method_def(method).is_some()
