@@ -364,6 +364,38 @@ def cases():
             (lambda o: setattr(o, "m", Base().method), False),
         ],
     )
+    queue = collections.deque([1])
+    yield (
+        "bound C method",
+        Box(m=queue.append),
+        (
+            lambda g, x: g.guard(g.attr(x, "m"), "method_of", queue.append).guard(
+                g.method_self(g.attr(x, "m")), "is", queue
+            )
+        ),
+        [
+            (lambda o: setattr(o, "m", queue.append), True),
+            (lambda o: setattr(o, "m", queue.appendleft), False),
+            (lambda o: setattr(o, "m", collections.deque([1]).append), False),
+            (lambda o: setattr(o, "m", queue.__len__), False),
+            (lambda o: setattr(o, "m", collections.deque.append), False),
+        ],
+    )
+    yield (
+        "bound slot",
+        Box(m=queue.__len__),
+        (
+            lambda g, x: g.guard(g.attr(x, "m"), "method_of", queue.__len__).guard(
+                g.method_self(g.attr(x, "m")), "is", queue
+            )
+        ),
+        [
+            (lambda o: setattr(o, "m", queue.__len__), True),
+            (lambda o: setattr(o, "m", queue.__iter__), False),
+            (lambda o: setattr(o, "m", collections.deque([1]).__len__), False),
+            (lambda o: setattr(o, "m", queue.append), False),
+        ],
+    )
     yield (
         "partial",
         Box(p=functools.partial(function, 1, z=4)),

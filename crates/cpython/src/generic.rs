@@ -219,7 +219,7 @@ pub fn is_module_function(callable: Borrowed<'_, '_>) -> bool {
 }
 
 /// The address of the type of bound slot wrappers, which not all versions export; 0 if it can't be found out.
-fn method_wrapper(py: Python<'_>) -> usize {
+pub(crate) fn method_wrapper(py: Python<'_>) -> usize {
     static ADDRESS: PyOnceLock<usize> = PyOnceLock::new();
     let found = ADDRESS.get_or_try_init(py, || {
         let wrapper = py.None().into_bound(py).getattr("__str__")?;
@@ -247,6 +247,15 @@ pub fn wrapper_parts<'py>(object: Borrowed<'_, 'py>) -> Option<(Object<'py>, Obj
         let receiver = Bound::from_borrowed_ptr_or_opt(py, parts.receiver)?;
         Some((receiver, descriptor))
     }
+}
+
+/// What a C method was made from, bound or not: the address of its definition, or that of its slot's descriptor.
+pub fn made_from(method: Borrowed<'_, '_>) -> Option<usize> {
+    if types::address_of(method) == &raw mut ffi::PyWrapperDescr_Type as usize {
+        return Some(method.as_ptr() as usize);
+    }
+    let wrapped = wrapper_parts(method).map(|(_, descriptor)| descriptor.as_ptr() as usize);
+    wrapped.or_else(|| method_def(method))
 }
 
 /// The parts of a bound `super` object: the class to search behind, the receiver and the receiver's

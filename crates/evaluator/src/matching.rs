@@ -40,9 +40,8 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
 
     /// Replaces (subject, class, names) by a tuple of attributes or `None`.
     pub(super) fn match_class(&mut self, count: usize) -> Done {
-        self.sites.matches_class(&self.frame, self.run.peek(3), self.run.peek(2));
         let (subject, class, names) = (self.run.peek(3), self.run.peek(2), self.run.peek(1));
-        let attributes = ops::match_class(subject, class, count, names);
+        let attributes = self.sites.match_class(&self.frame, subject, class, count, names);
         drop(self.run.pop());
         drop(self.run.pop());
         let attributes = match attributes? {

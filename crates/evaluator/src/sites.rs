@@ -393,13 +393,16 @@ pub trait Sites<'py>: Sized {
     /// The evaluator changed `container` in place through an opcode that only ever sees objects of its
     /// own making (`LIST_APPEND`, `SET_ADD`, `MAP_ADD`, `LIST_EXTEND`, ...).
     fn extends(&self, frame: &Frame<'py>, container: Borrowed<'_, 'py>) {}
-    /// `MATCH_CLASS` is about to check `subject` and to read the attributes that the pattern names.
-    fn matches_class(
+    /// `MATCH_CLASS` with so many positional parts and these names; the attributes, or `None`: no match.
+    fn match_class(
         &self,
         frame: &Frame<'py>,
         subject: Borrowed<'_, 'py>,
         class: Borrowed<'_, 'py>,
-    ) {
+        count: usize,
+        names: Borrowed<'_, 'py>,
+    ) -> Result<Option<Object<'py>>> {
+        ops::match_class(subject, class, count, names)
     }
     /// `CHECK_EXC_MATCH` / `CHECK_EG_MATCH` is about to compare `exception` with `classes`.
     fn matches_exception(

@@ -81,6 +81,13 @@ pub enum GuardKind {
         /// The member's name.
         name: Text,
     },
+    /// A bound method of a C type was made from a descriptor.
+    MethodOf {
+        /// Where the definition or the descriptor is that tells it from others.
+        made_from: usize,
+        /// The descriptor's name.
+        name: Text,
+    },
     /// A tensor has no hooks: none on its gradient, none behind its accumulation.
     NoTensorHooks,
     /// A context variable is unset in the current context, its default aside.

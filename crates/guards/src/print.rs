@@ -250,6 +250,7 @@ impl Sources {
             }
             GuardKind::LookupAbsent { text, .. } => format!("not hasattr({source}, '{text}')"),
             GuardKind::SlotUnset { name, .. } => format!("not hasattr({source}, '{name}')"),
+            GuardKind::MethodOf { name, .. } => format!("___check_method_of({source}, {name})"),
             GuardKind::NoTensorHooks => {
                 format!("not {source}._backward_hooks and not {source}._post_accumulate_grad_hooks")
             }

@@ -31,6 +31,7 @@ use smallvec::SmallVec;
 use stator_cpython::code::Code;
 use stator_cpython::generator::{self, Place};
 use stator_cpython::heap::context;
+use stator_cpython::heap::set_table::Table;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::vectorcall::instance_dict;
@@ -82,6 +83,8 @@ pub enum Recipe {
     Set(Box<[RecipeId]>),
     /// An exact frozenset. Elements: as the keys of a dict.
     FrozenSet(Box<[RecipeId]>),
+    /// A set or frozenset, made of its elements, with a table that tells of its history: that decides the order.
+    Table(RecipeId, Box<Table>),
     /// The result of a C class or function that only stores what it is given, and whose arguments
     /// are known before it is (`slice`, `functools.partial`, `types.MethodType`, `torch.Size`, a
     /// struct sequence such as `torch.return_types.max`).
@@ -608,7 +611,9 @@ impl<'py> Rebuild<'_, 'py> {
                 context::set(variable.as_borrowed(), value.as_borrowed())
                     .map_err(|raised| raised.take(py))?
             }
-            Recipe::Attributed { object, .. } => return Ok((self.make(*object)?, true)),
+            Recipe::Attributed { object, .. } | Recipe::Table(object, _) => {
+                return Ok((self.make(*object)?, true));
+            }
             Recipe::InstanceDict(owner) => {
                 instance_dict(self.make(*owner)?.as_borrowed())?.into_any()
             }
@@ -682,6 +687,12 @@ impl<'py> Rebuild<'_, 'py> {
         match recipes.get(id) {
             Recipe::List(items) => self.fill_list(&object, items),
             Recipe::Set(items) => self.fill_set(&object, items),
+            Recipe::Table(set, table) => {
+                self.finish(*set)?;
+                // Tensors are hashed by addresses: in plain Python as well they come in any order.
+                let _ = table.lay_out(object.as_borrowed());
+                Ok(())
+            }
             Recipe::Dict(entries) => self.fill_dict(&object, entries),
             Recipe::Object(instance) => self.fill_instance(&object, instance),
             Recipe::Attributed { attributes, .. } => self.fill_attributes(&object, attributes),

@@ -107,7 +107,7 @@ class _Walk:
             self.lines.append(f"{path}: member {_type_name(kind)}.{value!s}")
         elif isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format)):
             self.lines.append(f"{path}: {value!r}")
-        elif isinstance(value, _NAMED):
+        elif isinstance(value, _NAMED) and not _is_bound(value):
             self.lines.append(f"{path}: {kind.__name__} {value.__name__}")
         else:
             return False
@@ -207,7 +207,10 @@ class _Walk:
             self._items(path, value)
             self._attributes(path, value)
         elif isinstance(value, (set, frozenset)):
-            self.lines.append(f"{head} {sorted(mask_addresses(repr(item)) for item in value)}")
+            items = [mask_addresses(repr(item)) for item in value]
+            if not all(type(item) in _ATOMS for item in value):
+                items.sort()  # hashed by addresses
+            self.lines.append(f"{head} {items}")
         elif isinstance(value, (str, int, float, bytes)):
             self.lines.append(f"{head} {value!r}")
             self._attributes(path, value)
@@ -219,6 +222,9 @@ class _Walk:
             self.lines.append(head)
             self.visit(f"{path}.__self__", value.__self__)
             self.visit(f"{path}.__func__", value.__func__)
+        elif isinstance(value, (types.BuiltinFunctionType, types.MethodWrapperType)):
+            self.lines.append(f"{head} {value.__qualname__}")
+            self.visit(f"{path}.__self__", value.__self__)
         elif isinstance(value, weakref.ref):
             self.lines.append(head)
             self.visit(f"{path}()", value())
@@ -269,6 +275,11 @@ class _Walk:
             return
         for key, item in list(attributes.items()):
             self.visit(f"{path}.{key}", item)
+
+
+def _is_bound(value: Any) -> bool:
+    receiver = getattr(value, "__self__", None)
+    return not isinstance(receiver, (types.ModuleType, type, type(None)))
 
 
 def _slots(kind: type) -> list[str]:

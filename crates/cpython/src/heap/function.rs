@@ -1,6 +1,6 @@
 //! Fields of functions, methods, cells, partials, properties, method wrappers and classes.
 
-use crate::modules;
+use crate::{generic, modules};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -37,7 +37,7 @@ pub enum Field {
     Annotations,
     /// `cell_contents` of a cell.
     CellContents,
-    /// `__self__` of a bound method.
+    /// `__self__` of a bound method, a C type's too.
     MethodSelf,
     /// `__func__` of a bound method.
     MethodFunc,
@@ -121,7 +121,10 @@ impl Field {
             | Field::Module
             | Field::Annotations => is_instance(object, &raw mut ffi::PyFunction_Type),
             Field::CellContents => is_instance(object, &raw mut ffi::PyCell_Type),
-            Field::MethodSelf | Field::MethodFunc => is_instance(object, &raw mut PyMethod_Type),
+            Field::MethodFunc => is_instance(object, &raw mut PyMethod_Type),
+            Field::MethodSelf => {
+                is_instance(object, &raw mut PyMethod_Type) || is_native_method(object)
+            }
             Field::PartialFunc | Field::PartialArgs | Field::PartialKeywords => {
                 is_instance(object, partial_type(object.py()))
             }
@@ -140,6 +143,13 @@ impl Field {
             }
         }
     }
+}
+
+/// Whether an object is a C function or a bound slot wrapper: where a bound method has its function, it has
+/// what it was made from, and its receiver in the same place.
+pub fn is_native_method(object: Any<'_, '_>) -> bool {
+    let ty = types::address_of(object);
+    ty == &raw mut ffi::PyCFunction_Type as usize || ty == generic::method_wrapper(object.py())
 }
 
 /// What a field holds.

@@ -124,7 +124,7 @@ pub mod function {
 pub const CELL_CONTENTS: usize = 16;
 /// `im_func` of a bound method.
 pub const METHOD_FUNC: usize = 16;
-/// `im_self` of a bound method.
+/// `im_self` of a bound method, `m_self` of a C function, `self` of a bound slot wrapper.
 pub const METHOD_SELF: usize = 24;
 /// `fn` of a `functools.partial`.
 pub const PARTIAL_FUNC: usize = 16;
@@ -144,6 +144,14 @@ pub const SLICE: [usize; 3] = [16, 24, 32];
 pub const RANGE: [usize; 3] = [16, 24, 32];
 /// `d_member` of a member descriptor (`PyMemberDescrObject`): its `PyMemberDef`.
 pub const MEMBER_DEF: usize = 40;
+/// `fill` of a set: how many entries have a key or had one.
+pub const SET_FILL: usize = 16;
+/// `finger` of a set: where the search of `pop` goes on.
+pub const SET_FINGER: usize = 56;
+/// `smalltable` of a set.
+pub const SET_SMALL_TABLE: usize = 64;
+/// How many entries `smalltable` has.
+pub const SET_SMALL_ENTRIES: usize = 8;
 /// `mask` of a set: the size of its table less one.
 pub const SET_MASK: usize = 32;
 /// `table` of a set: pairs of key and hash.

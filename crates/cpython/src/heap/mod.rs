@@ -20,6 +20,7 @@ pub mod layout;
 mod libraries;
 pub mod member;
 pub mod mortal;
+pub mod set_table;
 pub mod snapshot;
 pub mod tensor;
 pub mod thread_local;

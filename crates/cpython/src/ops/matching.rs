@@ -158,6 +158,13 @@ pub fn match_class<'py>(
     new_tuple(py, values).map(Some)
 }
 
+/// Whether the one positional sub-pattern of a class without `__match_args__` is the subject itself.
+#[must_use]
+pub fn matches_itself(class: &Bound<'_, pyo3::types::PyType>) -> bool {
+    // SAFETY: flags of a valid type.
+    unsafe { (*class.as_type_ptr()).tp_flags & MATCH_SELF != 0 }
+}
+
 /// The positional sub-patterns, by the class's `__match_args__`.
 fn match_positional<'py>(
     subject: Borrowed<'_, 'py>,

@@ -42,7 +42,7 @@ pub use functions::set_function_part;
 pub use functions::{bare_function, load_build_class, make_function, print_expr, split_method};
 pub use imports::{import_from, import_name, import_star, setup_annotations};
 pub use iteration::{Sent, get_iter, get_yield_from_iter, is_generator, next, send};
-pub use matching::{get_len, is_mapping, is_sequence, match_class, match_keys};
+pub use matching::{get_len, is_mapping, is_sequence, match_class, match_keys, matches_itself};
 #[cfg(not(Py_3_12))]
 pub use names::load_from_locals;
 pub use names::{

@@ -496,6 +496,7 @@ impl<'py> Capture<'_, 'py> {
             }
             TestKind::MemberUnset(member) => absent(builder.member(node, member)?)?,
             TestKind::FieldEmpty(field) => absent(builder.field(node, *field)?)?,
+            TestKind::MethodOf(_) => builder.made_from(node)?,
             TestKind::NoTensorHooks => builder.no_hooks(node)?,
             TestKind::ContextUnset => return Err(Unwatchable("a context variable")),
             TestKind::NoInstanceDict => absent(builder.instance_dict(node)?)?,

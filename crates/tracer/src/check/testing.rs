@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use stator_cpython::generic;
 use stator_cpython::heap::{dict, function, member, tensor, types};
 use stator_guards::{
     Guard, GuardKind, Holders, ObjectId, Source, SourceId, Sources, TensorGuard, Text,
@@ -174,6 +175,12 @@ impl GuardSet {
             }
             "unset" => GuardKind::SlotUnset { offset: value.extract()?, name: "slot".into() },
             "cell_empty" => GuardKind::CellEmpty,
+            "method_of" => {
+                let made_from = generic::made_from(value.as_borrowed());
+                let refuse = || PyValueError::new_err("no method of a C type");
+                let made_from = made_from.ok_or_else(refuse)?;
+                GuardKind::MethodOf { made_from, name: "method".into() }
+            }
             "no_hooks" => GuardKind::NoTensorHooks,
             "context_unset" => GuardKind::ContextUnset,
             "no_defaults" => GuardKind::NoDefaults,

@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyType;
+use stator_cpython::generic;
 use stator_cpython::heap::address::AddressSet;
 use stator_cpython::heap::function::{self, Field};
 use stator_cpython::heap::weak::Liveness;
@@ -160,6 +161,7 @@ impl<'py> Walk<'_, '_, 'py> {
             TestKind::ContextUnset => {
                 context::is_variable(object) && context::own_value(object).is_none()
             }
+            TestKind::MethodOf(descriptor) => generic::made_from(object) == Some(*descriptor),
             TestKind::NoTensorHooks => tensor::has_hooks(object) == Some(false),
             TestKind::NoInstanceDict => {
                 matches!(dict::peek_instance_dict(object), dict::Peek::NoPlace)

@@ -138,6 +138,7 @@ impl Listing<'_> {
                     self.line("STORE_ATTR", &self.name(*name));
                 }
             }
+            Recipe::Table(set, _) => self.recipe(*set),
             Recipe::InstanceDict(owner) => {
                 self.recipe(*owner);
                 self.line("LOAD_ATTR", "__dict__");

@@ -39,7 +39,9 @@ impl Recipe {
                 parts.recipes.extend(*before);
             }
             Self::Object(instance) => parts.instance(instance),
-            Self::InstanceDict(object) | Self::Cell(Some(object)) => parts.recipes.push(*object),
+            Self::InstanceDict(object) | Self::Cell(Some(object)) | Self::Table(object, _) => {
+                parts.recipes.push(*object)
+            }
             Self::Function(function) => {
                 parts.objects.push(function.code);
                 parts.recipes.extend_from_slice(&function.args);

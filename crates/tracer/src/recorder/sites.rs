@@ -505,13 +505,15 @@ impl<'py> Sites<'py> for Recorder {
         });
     }
 
-    fn matches_class(
+    fn match_class(
         &self,
         frame: &Frame<'py>,
         subject: Borrowed<'_, 'py>,
         class: Borrowed<'_, 'py>,
-    ) {
-        self.guarded(frame.py(), || self.matches_class_pattern(frame, subject, class));
+        count: usize,
+        names: Borrowed<'_, 'py>,
+    ) -> Result<Option<Object<'py>>> {
+        self.class_pattern(frame, subject, class, count, names)
     }
 
     fn matches_exception(
@@ -591,30 +593,6 @@ impl Recorder {
             self.take_elements(frame, subject);
         } else if ops::is_sequence(subject) || ops::is_mapping(subject) {
             self.stop(frame, Reason::Unsupported, "tensors that were registered as containers");
-        }
-    }
-
-    fn matches_class_pattern<'py>(
-        &self,
-        frame: &Frame<'py>,
-        subject: Borrowed<'_, 'py>,
-        class: Borrowed<'_, 'py>,
-    ) {
-        if self.is_stopped() {
-            return;
-        }
-        // Builtin types match by the subject itself; others read its attributes.
-        let builtin = matches!(
-            self.kind(subject),
-            Kind::Constant | Kind::List | Kind::Tuple | Kind::Dict | Kind::Set | Kind::FrozenSet
-        ) && heap::is_builtin_type(class);
-        if !builtin && self.origin(subject) != Some(Origin::Fresh) {
-            self.stop(frame, Reason::Instruction, "a class pattern");
-        }
-        self.guard_protocol_of(frame, class, &["__instancecheck__"]);
-        if let Ok(class) = class.cast::<pyo3::types::PyType>() {
-            let name = pyo3::intern!(frame.py(), "__match_args__").as_any().as_borrowed();
-            self.lookup(frame, &class, name);
         }
     }
 

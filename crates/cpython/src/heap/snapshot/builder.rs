@@ -508,6 +508,17 @@ impl<'py> Builder<'py> {
         Ok(unsafe { self.field_word(self.address(node).cast(), field.offset() as isize) })
     }
 
+    /// Records which descriptor a bound method of a C type was made from.
+    pub fn made_from(&mut self, node: Node) -> Result<()> {
+        if !function::is_native_method(self.object(node)) {
+            return Err(Unwatchable("no method of a C type"));
+        }
+        self.exact_type(node)?;
+        // SAFETY: the layout is proven: a C function's definition, or a slot's descriptor.
+        unsafe { self.word(self.address(node).cast(), layout::METHOD_FUNC as isize) };
+        Ok(())
+    }
+
     /// Records that the object is the leaf it is: immutable, and kept by the snapshot so that its
     /// address stays its own.
     pub fn own(&mut self, node: Node) -> Result<()> {

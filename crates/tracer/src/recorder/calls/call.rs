@@ -475,13 +475,12 @@ impl Recorder {
     /// Ends the trace if nobody vouches for the receiver of a bound C method: a method that was
     /// bound outside is known by identity, but what it is bound to is not.
     fn know_receiver(&self, frame: &Frame<'_>, receiver: Borrowed<'_, '_>) {
-        self.note(frame, |state| match state.kind(receiver) {
-            Kind::Constant | Kind::Type | Kind::Module | Kind::Function | Kind::Singleton => Ok(()),
-            _ if state.origin(receiver).is_some() || heap::is_constant(receiver) => Ok(()),
-            _ => Err((
-                Reason::UnknownOrigin,
-                format!("a method bound to a {}", heap::type_name(receiver)),
-            )),
+        self.note(frame, |state| {
+            if state.is_settled_receiver(receiver) {
+                return Ok(());
+            }
+            let what = heap::type_name(receiver);
+            Err((Reason::UnknownOrigin, format!("a method bound to a {what}")))
         });
     }
 
@@ -507,12 +506,9 @@ impl Recorder {
         let fine = match self.kind(argument) {
             _ if self.is_marked(argument) => false,
             Kind::Builtin => match self.functions.class(argument) {
-                _ if heap::bound_builtin(argument)
-                    .is_some_and(|(receiver, _)| !self.is_own(receiver.as_borrowed())) =>
-                {
-                    false
+                _ if let Some((receiver, _)) = heap::bound_parts(argument) => {
+                    self.is_own(receiver.as_borrowed())
                 }
-                _ if heap::bound_builtin(argument).is_some() => true,
                 Some(Class::Pure | Class::Operation(_) | Class::StateRead) => true,
                 Some(Class::Model(model)) => matches!(
                     model,
@@ -683,7 +679,7 @@ impl Recorder {
             || self.origin(callable).is_none()
             || self.functions.class(found.as_borrowed()).is_none()
         {
-            self.stop(frame, Reason::OpaqueCall, heap::type_name(callable));
+            self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
         }
         self.concrete(frame, args, "read by C code");
         call.natively()

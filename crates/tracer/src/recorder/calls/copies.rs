@@ -293,14 +293,7 @@ impl Recorder {
         let name = pyo3::intern!(py, "__getstate__").as_any().as_borrowed();
         let getter = self.get_attr(frame, object, name)?;
         let default = stator_cpython::heap::types::lookup(object.get_type().as_borrowed(), name);
-        let parts = match self.kind(getter.as_borrowed()) {
-            // As the recorder itself binds one.
-            Kind::Method => {
-                let (function, receiver) = heap::method_parts(getter.as_borrowed());
-                Some((receiver, function))
-            }
-            _ => heap::bound_builtin(getter.as_borrowed()),
-        };
+        let parts = heap::bound_parts(getter.as_borrowed());
         let is_default = parts.zip(default).is_some_and(|((receiver, found), default)| {
             receiver.is(&*object) && found.is(&default)
         });

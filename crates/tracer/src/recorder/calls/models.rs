@@ -354,7 +354,7 @@ impl Recorder {
     }
 
     /// `isinstance`, `issubclass`, `callable`: functions of types, which are guarded.
-    fn is_instance<'py>(
+    pub(in crate::recorder) fn is_instance<'py>(
         &self,
         frame: &Frame<'py>,
         callable: Borrowed<'_, 'py>,
@@ -612,9 +612,9 @@ impl State {
     /// user's.
     pub fn is_plain_key(&mut self, key: Borrowed<'_, '_>) -> bool {
         match self.kind(key) {
+            Kind::Builtin => !self.is_own_method(key),
             Kind::Constant
             | Kind::Function
-            | Kind::Builtin
             | Kind::Type
             | Kind::Module
             | Kind::Singleton
@@ -704,7 +704,7 @@ fn is_str(object: Borrowed<'_, '_>) -> bool {
 }
 
 /// Whether a metaclass is one whose `__instancecheck__` depends on types alone.
-fn is_library_metaclass(meta: &Bound<'_, PyType>) -> bool {
+pub(in crate::recorder) fn is_library_metaclass(meta: &Bound<'_, PyType>) -> bool {
     if meta.is(meta.py().get_type::<PyType>()) {
         return false;
     }

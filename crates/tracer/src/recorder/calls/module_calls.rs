@@ -84,7 +84,8 @@ impl Recorder {
             if !self.is_plainly_called(frame, known, module, &absent, &[]) {
                 return None;
             }
-            let method = self.bound(frame, known.inner.function().bind_borrowed(py), module);
+            let method =
+                self.python_method(frame, known.inner.function().bind_borrowed(py), module);
             let push = if NULL_IS_ABOVE { [Some(method), None] } else { [None, Some(method)] };
             return Some(Skip { push: SmallVec::from(push), unit: known.outer_end });
         }
@@ -98,7 +99,7 @@ impl Recorder {
         }
         let ty = module.get_type();
         let forward = types::lookup(ty.as_borrowed(), known.forward.bind_borrowed(py))?;
-        let method = self.bound(frame, forward.as_borrowed(), module);
+        let method = self.python_method(frame, forward.as_borrowed(), module);
         ops::store_cell(frame.local(target)?, Some(method));
         Some(Skip { push: SmallVec::new(), unit: known.inner_end })
     }

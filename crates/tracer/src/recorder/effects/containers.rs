@@ -270,11 +270,11 @@ impl State {
             Kind::Constant if is_nan(element) => {
                 Err((Reason::Identity, "a set that holds a NaN".into()))
             }
+            Kind::Builtin if !self.is_own_method(element) => Ok(()),
             Kind::Constant
             | Kind::Type
             | Kind::Singleton
             | Kind::Function
-            | Kind::Builtin
             | Kind::Module
             | Kind::TorchCallable => Ok(()),
             Kind::Tuple => heap::tuple_items(element)

@@ -5,6 +5,7 @@ use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use stator_cpython::heap::dict::{self, Peek};
+use stator_cpython::heap::set_table::Table;
 use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object, references};
 use stator_cpython::{generic, ops, reduced};
@@ -247,6 +248,14 @@ impl Finish<'_> {
         Err((Reason::Result, "a set of objects".into()))
     }
 
+    /// The recipe of a set with the table that it has. Hashing its elements runs no code of a user's.
+    fn laid_out(&mut self, set: Borrowed<'_, '_>, recipe: Recipe) -> Made<Recipe> {
+        Ok(match Table::of(set).map_err(refused)? {
+            Some(table) => Recipe::Table(self.recipes.push(recipe), table.into()),
+            None => recipe,
+        })
+    }
+
     /// Whether hashing an object runs no code of the user's and has the same result in a replay.
     fn is_hashed_by_value(&mut self, object: Borrowed<'_, '_>) -> bool {
         match self.state.kind(object) {
@@ -286,8 +295,14 @@ impl Finish<'_> {
                 let callable = self.keep(class.as_any().as_borrowed());
                 Ok(Recipe::Call { callable, args: self.all(&heap::plain_parts(object))? })
             }
-            Kind::Set => Ok(Recipe::Set(self.elements(object)?)),
-            Kind::FrozenSet => Ok(Recipe::FrozenSet(self.elements(object)?)),
+            Kind::Set => {
+                let set = Recipe::Set(self.elements(object)?);
+                self.laid_out(object, set)
+            }
+            Kind::FrozenSet => {
+                let set = Recipe::FrozenSet(self.elements(object)?);
+                self.laid_out(object, set)
+            }
             Kind::Method => {
                 let (function, receiver) = heap::method_parts(object);
                 let args = self.all(&[function, receiver])?;
@@ -524,7 +539,7 @@ fn is_struct_sequence(class: &Bound<'_, pyo3::types::PyType>) -> bool {
 
 /// Whether an iterator's `__reduce__` says what it is, no more and no less.
 fn is_reducible(iterator: Borrowed<'_, '_>) -> bool {
-    const NAMES: [&str; 14] = [
+    const NAMES: [&str; 15] = [
         "list_iterator",
         "list_reverseiterator",
         "tuple_iterator",
@@ -539,6 +554,7 @@ fn is_reducible(iterator: Borrowed<'_, '_>) -> bool {
         "filter",
         "reversed",
         "count",
+        "repeat",
     ];
     NAMES.contains(&heap::type_name(iterator).as_str())
 }

@@ -409,6 +409,14 @@ pub fn bound_builtin<'py>(callable: Borrowed<'_, 'py>) -> Option<(Object<'py>, O
     Some((receiver, descriptor))
 }
 
+/// What any bound method was bound from, a C one's too: the receiver and the function or descriptor.
+pub fn bound_parts<'py>(callable: Borrowed<'_, 'py>) -> Option<(Object<'py>, Object<'py>)> {
+    if let Some(function) = value(callable, Field::MethodFunc) {
+        return Some((value(callable, Field::MethodSelf)?, function));
+    }
+    bound_builtin(callable).or_else(|| generic::wrapper_parts(callable))
+}
+
 /// The class that a C class method (`dict.fromkeys`) is bound to, and its descriptor.
 pub fn bound_class_method<'py>(callable: Borrowed<'_, 'py>) -> Option<(Object<'py>, Object<'py>)> {
     let class = generic::bound_receiver(callable)?;

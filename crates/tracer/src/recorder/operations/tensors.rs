@@ -110,7 +110,9 @@ impl State {
                 }
                 Ok(self.graph.dict(&items))
             }
-            Kind::Type | Kind::Builtin | Kind::Singleton | Kind::TorchCallable | Kind::Module => {
+            Kind::Type | Kind::Builtin | Kind::Singleton | Kind::TorchCallable | Kind::Module
+                if !self.is_own_method(object) =>
+            {
                 Ok(Arg::Object(self.graph_object(object, || heap::name_of(object))))
             }
             _ => {
@@ -513,7 +515,10 @@ impl Recorder {
     fn calls_back(&self, args: &[Borrowed<'_, '_>]) -> Option<String> {
         let mut state = self.state.borrow_mut();
         args.iter()
-            .find(|arg| matches!(state.kind(**arg), Kind::Function | Kind::Method | Kind::Partial))
+            .find(|arg| match state.kind(**arg) {
+                Kind::Function | Kind::Method | Kind::Partial => true,
+                _ => state.is_own_method(**arg),
+            })
             .map(|arg| heap::name_of(*arg))
     }
 }

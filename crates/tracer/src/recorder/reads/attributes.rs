@@ -69,7 +69,7 @@ impl Recorder {
         }
         match self.find_attr(frame, owner, name)? {
             Found::Value(value) => Ok(value),
-            Found::Function(function) => Ok(self.bound(frame, function.as_borrowed(), owner)),
+            Found::Function(function) => self.bound(frame, function.as_borrowed(), owner),
         }
     }
 
@@ -136,7 +136,7 @@ impl Recorder {
         if let Some(found) = stator_cpython::heap::types::lookup(ty.as_borrowed(), name)
             && self.kind(found.as_borrowed()) == Kind::Builtin
         {
-            return Ok(Found::Function(found));
+            return self.found_function(frame, found, owner);
         }
         self.read_natively(frame, owner, name)
     }
@@ -293,7 +293,7 @@ impl Recorder {
         let ty = owner.get_type();
         match self.plain_attr(frame, owner, &ty, name, Reads::Plainly)? {
             Some(Found::Value(value)) => Ok(value),
-            Some(Found::Function(function)) => Ok(self.bound(frame, function.as_borrowed(), owner)),
+            Some(Found::Function(function)) => self.bound(frame, function.as_borrowed(), owner),
             None => generic::generic_get_attr(owner, name),
         }
     }
@@ -457,10 +457,10 @@ impl Recorder {
         }
         let (Some(found), Some(kind)) = (on_type, bind) else { return Ok(None) };
         Ok(Some(match kind {
-            Descriptor::Function => Found::Function(found),
+            Descriptor::Function => self.found_function(frame, found, owner)?,
             Descriptor::Value => Found::Value(found),
             Descriptor::User => self.user_descriptor(frame, found.as_borrowed(), owner, ty)?,
-            _ => Found::Value(self.bind_on(frame, found.as_borrowed(), kind, ty)),
+            _ => Found::Value(self.bind_on(frame, found.as_borrowed(), kind, ty)?),
         }))
     }
 }

@@ -89,7 +89,7 @@ impl Recorder {
             self.guard_protocol(frame, found.as_borrowed(), DESCRIPTOR);
             return Ok(match self.descriptor(found.as_borrowed()) {
                 kind @ (Descriptor::StaticMethod | Descriptor::ClassMethod) => {
-                    Found::Value(self.bind_on(frame, found.as_borrowed(), kind, &class))
+                    Found::Value(self.bind_on(frame, found.as_borrowed(), kind, &class)?)
                 }
                 Descriptor::User | Descriptor::UserData => {
                     let getter = pyo3::intern!(py, "__get__").as_any().as_borrowed();
@@ -127,7 +127,11 @@ impl Recorder {
         }
         if let Some(found) = on_meta {
             return match self.descriptor(found.as_borrowed()) {
-                Descriptor::Function => Ok(Found::Function(found)),
+                Descriptor::Function => self.found_function(frame, found, owner),
+                kind @ (Descriptor::StaticMethod | Descriptor::ClassMethod) => {
+                    self.bind_on(frame, found.as_borrowed(), kind, &meta).map(Found::Value)
+                }
+                Descriptor::User => self.user_descriptor(frame, found.as_borrowed(), owner, &meta),
                 _ => Ok(Found::Value(found)),
             };
         }
@@ -185,7 +189,7 @@ impl Recorder {
                     && !is_generic(found) =>
             {
                 let found = found.as_borrowed();
-                let method = self.bind_on(frame, found, Descriptor::ClassMethod, &class);
+                let method = self.bind_on(frame, found, Descriptor::ClassMethod, &class)?;
                 self.call_object(Call::new(frame, method.as_borrowed(), &[key]))
             }
             _ => {
@@ -272,7 +276,7 @@ impl Recorder {
                 Found::Value(method)
             }
             kind @ (Descriptor::StaticMethod | Descriptor::ClassMethod) => {
-                Found::Value(self.bind_on(frame, found.as_borrowed(), kind, &start))
+                Found::Value(self.bind_on(frame, found.as_borrowed(), kind, &start)?)
             }
             Descriptor::Property => {
                 self.property(frame, found.as_borrowed(), receiver.as_borrowed(), name)?

@@ -78,11 +78,18 @@ impl State {
             Kind::Constant
             | Kind::Type
             | Kind::Module
-            | Kind::Builtin
             | Kind::Singleton
             | Kind::TorchCallable
             | Kind::Code
             | Kind::Iterator => return,
+            // Methods of one object are equal.
+            Kind::Builtin | Kind::Method => {
+                if let Some((receiver, function)) = heap::bound_parts(object) {
+                    self.note_identified(receiver.as_borrowed());
+                    self.note_identified(function.as_borrowed());
+                }
+                return;
+            }
             Kind::Tuple => heap::tuple_items(object),
             Kind::List => heap::list_items(object),
             Kind::Set | Kind::FrozenSet => heap::set_items(object),
@@ -95,14 +102,7 @@ impl State {
                     .flatten()
                     .collect()
             }
-            _ => {
-                if let Some(source) = self.source(object)
-                    && !self.is_identity_guarded(object)
-                {
-                    self.distinct.compare(source);
-                }
-                return;
-            }
+            _ => return self.note_identified(object),
         };
         let is_value = |item: &Object<'_>| {
             self.kind_alone(item.as_borrowed()) == Kind::Constant && !is_nan(item.as_borrowed())
@@ -113,6 +113,15 @@ impl State {
         self.once(object, (), |state| {
             items.iter().for_each(|item| state.note_compared(item.as_borrowed(), values));
         });
+    }
+
+    /// Takes note of an object that is compared as the object that it is.
+    fn note_identified(&mut self, object: Borrowed<'_, '_>) {
+        if let Some(source) = self.source(object)
+            && !self.is_identity_guarded(object)
+        {
+            self.distinct.compare(source);
+        }
     }
 
     /// Guards that the objects which were compared are different ones.

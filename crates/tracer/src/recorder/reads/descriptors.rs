@@ -14,7 +14,7 @@ use crate::recorder::Recorder;
 use crate::recorder::calls::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
-use crate::recorder::notes::state::{State, Stop};
+use crate::recorder::notes::state::{Origin, State, Stop};
 use crate::within;
 
 /// What makes a class attribute a descriptor.
@@ -53,7 +53,7 @@ impl Recorder {
         found: Borrowed<'_, 'py>,
         kind: Descriptor,
         ty: &Bound<'py, PyType>,
-    ) -> Object<'py> {
+    ) -> Result<Object<'py>> {
         let inner = heap::wrapped_function(found);
         self.note(frame, |state| {
             if state.origin(inner.as_borrowed()).is_none() {
@@ -63,13 +63,63 @@ impl Recorder {
             Ok(())
         });
         if kind == Descriptor::StaticMethod {
-            return inner;
+            return Ok(inner);
         }
-        self.bound(frame, inner.as_borrowed(), ty.as_any().as_borrowed())
+        let class = ty.as_any().as_borrowed();
+        match self.descriptor(inner.as_borrowed()) {
+            // Bound by the class method itself.
+            Descriptor::Function if !heap::is_method_descriptor(inner.as_borrowed()) => {}
+            Descriptor::User if is_cached_function(inner.as_borrowed()) => {}
+            Descriptor::Value => {}
+            // Some versions ask it to bind itself to the class: `classmethod(property(...))`.
+            _ => {
+                let what = heap::type_name(inner.as_borrowed());
+                self.stop(frame, Reason::Unsupported, format!("a class method around a {what}"));
+                return generic::descriptor_get(found, None, class);
+            }
+        }
+        self.bound(frame, inner.as_borrowed(), class)
     }
 
-    /// A method, made by this trace.
+    /// A function that a lookup found on the owner's type. A class method of a C type is bound at once, because
+    /// its first argument is the class.
+    pub(in crate::recorder) fn found_function<'py>(
+        &self,
+        frame: &Frame<'_>,
+        found: Object<'py>,
+        owner: Borrowed<'_, 'py>,
+    ) -> Result<Found<'py>> {
+        if heap::is_class_method_descriptor(found.as_borrowed()) {
+            let class = owner.get_type();
+            self.note(frame, |state| {
+                state.anchor(class.as_any().as_borrowed());
+                Ok(())
+            });
+            return self.bound(frame, found.as_borrowed(), owner).map(Found::Value);
+        }
+        Ok(Found::Function(found))
+    }
+
+    /// A method, made by this trace. Descriptors of C types make methods of types of their own.
     pub(in crate::recorder) fn bound<'py>(
+        &self,
+        frame: &Frame<'_>,
+        function: Borrowed<'_, 'py>,
+        receiver: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        if !heap::is_method_descriptor(function) {
+            return Ok(self.python_method(frame, function, receiver));
+        }
+        let method = heap::bind(function, receiver)?;
+        self.note(frame, |state| {
+            state.set_fresh(method.as_borrowed());
+            Ok(())
+        });
+        Ok(method)
+    }
+
+    /// A method of a Python function, made by this trace.
+    pub(in crate::recorder) fn python_method<'py>(
         &self,
         frame: &Frame<'_>,
         function: Borrowed<'_, 'py>,
@@ -243,13 +293,8 @@ impl Recorder {
                     .map(Found::Value)
             }
             // Its `__get__` binds it as a method.
-            _ if heap::type_name(descriptor) == "_lru_cache_wrapper" => {
-                let method = heap::bind_method(descriptor, owner);
-                self.note(frame, |state| {
-                    state.set_fresh(method.as_borrowed());
-                    Ok(())
-                });
-                Ok(Found::Value(method))
+            _ if is_cached_function(descriptor) => {
+                self.bound(frame, descriptor, owner).map(Found::Value)
             }
             _ => {
                 self.stop(
@@ -264,7 +309,29 @@ impl Recorder {
     }
 }
 
+/// Whether this is what `functools.lru_cache` makes of a function.
+fn is_cached_function(object: Borrowed<'_, '_>) -> bool {
+    heap::type_name(object) == "_lru_cache_wrapper"
+}
+
 impl State {
+    /// Whether an object is a bound method of a C type that other calls bind anew: it isn't known by identity.
+    pub fn is_own_method(&mut self, object: Borrowed<'_, '_>) -> bool {
+        self.kind(object) == Kind::Builtin
+            && match self.origin(object) {
+                Some(Origin::Source(_)) => !self.is_identity_guarded(object),
+                origin => origin == Some(Origin::Fresh),
+            }
+    }
+
+    /// Whether the receiver of a bound C method is known for good, or vouched for.
+    pub fn is_settled_receiver(&mut self, receiver: Borrowed<'_, '_>) -> bool {
+        match self.kind(receiver) {
+            Kind::Constant | Kind::Type | Kind::Module | Kind::Function | Kind::Singleton => true,
+            _ => self.origin(receiver).is_some() || heap::is_constant(receiver),
+        }
+    }
+
     /// A field of a C object: functions' parts have sources; what belongs to an object known by
     /// identity, or to an immutable one, is a constant of the trace.
     fn adopt_field(
@@ -282,6 +349,9 @@ impl State {
             (Kind::Function, "__defaults__") => Some(Source::Defaults(source)),
             (Kind::Function, "__kwdefaults__") => Some(Source::KwDefaults(source)),
             (Kind::Function, "__globals__") => Some(Source::Globals(source)),
+            (Kind::Builtin, "__self__") if self.is_own_method(owner) => {
+                Some(Source::MethodSelf(source))
+            }
             (Kind::Method, "__self__") => Some(Source::MethodSelf(source)),
             (Kind::Method, "__func__") => Some(Source::MethodFunc(source)),
             (Kind::Partial, "func") => Some(Source::PartialFunc(source)),
@@ -309,6 +379,10 @@ impl State {
             return self.adopt(source, value);
         }
         match self.kind(owner) {
+            // A method that was bound outside is known by identity; what it's bound to has no source.
+            Kind::Builtin if name == "__self__" && !self.is_settled_receiver(value) => {
+                Err((Reason::UnknownOrigin, "what a method is bound to".into()))
+            }
             Kind::Function
             | Kind::Builtin
             | Kind::Code

@@ -4,6 +4,8 @@
 //! very ones. Slots of dictionaries are guarded one by one, as they are read.
 
 use pyo3::prelude::*;
+use stator_cpython::generic;
+use stator_cpython::heap::twister;
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::{GuardKind, ObjectId, Source, SourceId, Text};
 
@@ -106,6 +108,14 @@ impl State {
                 self.guard_type(source, object);
                 self.guard_function_parts(source, object);
             }
+            Kind::Builtin if let Some((receiver, descriptor)) = self.bound_anew(object) => {
+                self.guard_type(source, object);
+                let descriptor = descriptor.as_borrowed();
+                let made_from = generic::made_from(descriptor).unwrap_or(0);
+                let name = heap::name_of(descriptor).into();
+                self.guard(source, GuardKind::MethodOf { made_from, name });
+                self.adopt_part(used, Source::MethodSelf(source), &receiver)?;
+            }
             Kind::Function
             | Kind::Builtin
             | Kind::Type
@@ -189,6 +199,31 @@ impl State {
             }
         }
         Ok(())
+    }
+
+    /// Receiver and descriptor of a bound C method whose receiver isn't there for good: each call may bind it
+    /// anew. Others (`random.random`) are known by identity.
+    fn bound_anew<'py>(&mut self, method: Borrowed<'_, 'py>) -> Option<(Object<'py>, Object<'py>)> {
+        let (receiver, descriptor) = heap::bound_parts(method)?;
+        // A slot's descriptor of another type may die, and another object have its address.
+        let is_told = generic::method_def(method).is_some()
+            || generic::is_fixed_method(descriptor.as_borrowed());
+        if !is_told {
+            return None;
+        }
+        let is_lasting = match self.kind(receiver.as_borrowed()) {
+            Kind::Type
+            | Kind::Module
+            | Kind::Function
+            | Kind::Builtin
+            | Kind::Singleton
+            | Kind::TorchCallable
+            | Kind::Code
+            | Kind::Descriptor
+            | Kind::Opaque => true,
+            _ => twister::is_known(receiver.as_borrowed()),
+        };
+        (!is_lasting).then_some((receiver, descriptor))
     }
 
     /// Adopts what an object holds at a source of its own.

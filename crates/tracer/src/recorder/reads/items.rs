@@ -369,11 +369,11 @@ impl Recorder {
                 state.adopt_deep(container)
             }
             Kind::Set | Kind::FrozenSet => match state.kind(item) {
+                Kind::Builtin if !state.is_own_method(item) => Ok(()),
                 Kind::Constant
                 | Kind::Type
                 | Kind::Singleton
                 | Kind::Function
-                | Kind::Builtin
                 | Kind::TorchCallable => Ok(()),
                 Kind::Tuple if heap::is_constant(item) => Ok(()),
                 _ if state.origin(container) == Some(Origin::Fresh) => Ok(()),

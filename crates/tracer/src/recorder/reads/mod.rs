@@ -6,7 +6,7 @@
 //!
 //! `found` guards an object by what it is. Lookups come in layers: `lookups` and `descriptors` find, `attributes`, `class_attributes`, `members` and
 //! `instance_dicts` read, `items` and `protocols` take what Python's protocols give. `whole_containers`
-//! guards what C code is about to read, `only_added` puts that off for containers that are only added to.
+//! guards what C code is about to read, `only_added` puts that off for containers that are only added to. `patterns` reads what a class pattern asks.
 
 pub(super) mod abstract_classes;
 pub(super) mod attributes;
@@ -22,6 +22,7 @@ pub(super) mod lookups;
 pub(super) mod members;
 pub(super) mod names;
 pub(super) mod only_added;
+pub(super) mod patterns;
 pub(super) mod protocols;
 pub(super) mod recent_globals;
 pub(super) mod tensor_attributes;

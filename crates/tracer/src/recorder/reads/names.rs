@@ -15,6 +15,7 @@ use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::objects::Mark;
 use crate::recorder::notes::state::{Origin, State, Stop};
+use crate::recorder::reads::found::Use;
 
 /// How far around a function's frame the owners of its cells are looked for.
 const MAX_NESTING: usize = 64;
@@ -303,6 +304,8 @@ impl State {
         function: Borrowed<'_, '_>,
         source: stator_guards::SourceId,
     ) -> std::result::Result<(), Stop> {
+        // What a list holds is guarded as soon as somebody looks: calls may only add to it.
+        let held = Use { only_adds: true, ..Use::default() };
         let part = |source| self.sources.intern(source);
         let [code, defaults, keywords] =
             [Source::Code(source), Source::Defaults(source), Source::KwDefaults(source)].map(part);
@@ -311,13 +314,13 @@ impl State {
         }
         // A missing default was a reason to raise where an argument wasn't given.
         match heap::function_defaults(function) {
-            Some(object) => self.adopt(defaults, object.as_borrowed())?,
+            Some(object) => self.adopt_for(held, defaults, object.as_borrowed())?,
             None => self.guard(source, GuardKind::NoDefaults),
         }
         match heap::function_kwdefaults(function) {
             Some(object) => {
                 self.adopt(keywords, object.as_borrowed())?;
-                self.adopt_dict(object.as_borrowed())?;
+                self.adopt_dict_for(held, object.as_borrowed())?;
             }
             None => self.guard(source, GuardKind::NoKwDefaults),
         }

@@ -83,7 +83,7 @@ impl State {
                     "a tensor made by a call that isn't recorded".into(),
                 ));
             }
-            Kind::Builtin if let Some((receiver, _)) = heap::bound_builtin(object) => {
+            Kind::Builtin if let Some((receiver, _)) = heap::bound_parts(object) => {
                 self.set_fresh(object);
                 return self.register(receiver.as_borrowed());
             }
@@ -159,7 +159,8 @@ pub(in crate::recorder) fn is_plain(state: &mut State, object: Borrowed<'_, '_>)
 
 fn has_plain_parts(state: &mut State, object: Borrowed<'_, '_>) -> bool {
     match state.kind(object) {
-        Kind::Constant | Kind::Type | Kind::Singleton | Kind::Builtin | Kind::Function => true,
+        Kind::Builtin => !state.is_own_method(object),
+        Kind::Constant | Kind::Type | Kind::Singleton | Kind::Function => true,
         Kind::List => {
             heap::list_items(object).iter().all(|item| is_plain(state, item.as_borrowed()))
         }

@@ -1,0 +1,285 @@
+"""Class patterns: the class's `__match_args__` and the attributes that a pattern reads are guarded."""
+
+from __future__ import annotations
+
+import enum
+from collections import namedtuple
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from differential.support import api
+from torch import Tensor
+
+import stator
+
+from ..objects import X
+from ..probe import Probe, Steps, flip, right_after
+
+
+@dataclass
+class Linear:
+    size: int
+    bias: bool = True
+
+
+@dataclass
+class Activation:
+    kind: str
+
+
+Point = namedtuple("Point", "x y")
+
+
+class Slotted:
+    __slots__ = ("a",)
+    __match_args__ = ("a",)
+
+
+class Level(enum.Enum):
+    LOW = 1
+
+
+@flip
+def test_an_attribute_of_an_object_from_outside() -> Steps:
+    layer = Linear(2)
+
+    def fn(x: Tensor) -> Tensor:
+        match layer:
+            case Linear(size, bias=True):
+                return x * size
+            case Linear(size=size):
+                return x - size
+
+    yield fn, (X,)
+    layer.bias = False
+    yield None
+    layer.bias = True
+    yield None
+
+
+@flip
+def test_an_attribute_of_the_class_of_a_new_object() -> Steps:
+    class Known:
+        k = 2
+
+    def fn(x: Tensor) -> Tensor:
+        match Known():
+            case Known(k=2):
+                return x
+            case Known():
+                return -x
+
+    yield fn, (X,)
+    Known.k = 3
+    yield None
+    Known.k = 2
+    yield None
+
+
+@flip
+def test_match_args_of_the_class() -> Steps:
+    class Pair:
+        __match_args__ = ("a",)
+
+        def __init__(self) -> None:
+            self.a, self.b = 2, 3
+
+    pair = Pair()
+
+    def fn(x: Tensor) -> Tensor:
+        match pair:
+            case Pair(found):
+                return x * found
+        return x
+
+    yield fn, (X,)
+    Pair.__match_args__ = ("b",)
+    yield None
+    Pair.__match_args__ = ("a",)
+    yield None
+
+
+@flip
+def test_a_slot() -> Steps:
+    slotted = Slotted()
+    slotted.a = 4
+
+    def fn(x: Tensor) -> Tensor:
+        match slotted:
+            case Slotted(4):
+                return x
+            case Slotted(found):
+                return x * found
+            case Slotted():
+                return -x
+        return x + 1
+
+    yield fn, (X,)
+    del slotted.a
+    yield None
+    slotted.a = 4
+    yield None
+
+
+@flip
+def test_an_attribute_that_is_missing() -> Steps:
+    layer = Linear(2)
+
+    def fn(x: Tensor) -> Tensor:
+        match layer:
+            case Linear(extra=factor):
+                return x * factor
+        return x
+
+    yield fn, (X,)
+    layer.extra = 5  # type: ignore[attr-defined]
+    yield None
+    del layer.extra  # type: ignore[attr-defined]
+    yield None
+
+
+@flip
+def test_the_class_of_the_subject() -> Steps:
+    held: list[Any] = [Linear(2)]
+
+    def fn(x: Tensor) -> Any:
+        match held[0]:
+            case Linear(size):
+                return x * size
+            case Activation("relu"):
+                return torch.relu(x) + 1
+            case Point(x=a, y=0 | 2):
+                return x + a
+            case str(name):
+                return name, x
+            case [a, *_]:
+                return a, x
+
+    yield fn, (X,)
+    held[0] = Point(7, 2)
+    yield None
+    held[0] = Linear(2)
+    yield None
+
+
+def _kinds(x: Tensor) -> Any:
+    out: list[Any] = []
+    subjects = [1, "s", [1, 2], (3,), {"k": 1}, None, Point(1, 2), Linear(4), 2.5, True, {1}]
+    for subject in subjects:
+        match subject:
+            case bool(value):
+                out.append(("bool", value))
+            case int(value) | float(value):
+                out.append(value)
+            case str() as text:
+                out.append(text)
+            case Point(x, y=y) if y:
+                out.append((x, y))
+            case list([first, *_]):
+                out.append(first)
+            case tuple(items):
+                out.append(items)
+            case dict(table):
+                out.append(len(table))
+            case Linear(size=4, bias=bias):
+                out.append(bias)
+            case set():
+                out.append("set")
+            case _:
+                out.append("none")
+    return out, x
+
+
+def _of_tensors(x: Tensor) -> Any:
+    match x:
+        case torch.Tensor(shape=(n,), dtype=torch.float32) if n > 1:
+            return x * n
+        case torch.Tensor():
+            return x
+
+
+@pytest.mark.parametrize("fn", [_kinds, _of_tensors])
+def test_patterns_are_one_trace(fn: Any) -> None:
+    api.reset()
+    probe = Probe(fn)
+    for _ in range(3):
+        probe.right(X)
+    if not api.PLAIN:
+        stats = stator.stats(probe.compiled)
+        assert (stats.traces, stats.breaks, stats.native) == (1, 0, 0)
+    probe.right(torch.ones(1))
+    probe.right(torch.ones(4))
+
+
+class Computed:
+    __match_args__ = ("value",)
+    factor = 1
+
+    def __init__(self, value: int) -> None:
+        self._value = value
+
+    @property
+    def value(self) -> int:
+        return self._value * Computed.factor
+
+
+class Dynamic:
+    def __getattr__(self, name: str) -> int:
+        return len(name)
+
+
+@right_after
+def test_a_property() -> Steps:
+    def fn(x: Tensor) -> Tensor:
+        match Computed(3):
+            case Computed(3):
+                return x
+            case Computed(found):
+                return x * found
+        return -x
+
+    yield fn, (X,)
+    Computed.factor = 2
+    yield None
+    Computed.factor = 1
+    yield None
+
+
+def _by_getattr(x: Tensor) -> Any:
+    match Dynamic():
+        case Dynamic(abc=3):
+            return x
+
+
+def _too_many(x: Tensor) -> Any:
+    match Linear(x.shape[0]):
+        case Linear(_, _, _):  # type: ignore[misc]
+            return x
+
+
+def _twice(x: Tensor) -> Any:
+    match Linear(5):
+        case Linear(_, size=_):  # type: ignore[misc]
+            return x
+
+
+def _of_a_member(x: Tensor) -> Any:
+    match Level.LOW:
+        case Level(name="LOW"):
+            return x + 1
+
+
+def _of_a_number(x: Tensor) -> Any:
+    match 5:
+        case int(real=5):
+            return x + 1
+
+
+@pytest.mark.parametrize("fn", [_by_getattr, _too_many, _twice, _of_a_member, _of_a_number])
+def test_what_runs_code_or_raises(fn: Any) -> None:
+    api.reset()
+    probe = Probe(fn)
+    for _ in range(3):
+        probe.right(X)
