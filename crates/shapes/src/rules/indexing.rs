@@ -254,7 +254,9 @@ fn narrow(call: &mut Call<'_>) -> Outcome {
     let zero = call.constant(0);
     if call.holds(Cmp::Lt, start, zero) {
         start = call.add(start, size)?;
+        call.require(Cmp::Ge, start, zero, "an index is beyond its dimension")?;
     }
+    call.require_size(length)?;
     let end = call.add(start, length)?;
     call.require(Cmp::Le, end, size, "an index is beyond its dimension")?;
     sizes[dim] = length;

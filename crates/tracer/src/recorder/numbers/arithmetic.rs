@@ -71,7 +71,7 @@ pub(in crate::recorder) fn float(
     }
 }
 
-fn binary(
+pub(super) fn binary(
     context: &mut Context,
     op: BinaryOp,
     left: Number,
@@ -278,7 +278,7 @@ impl Recorder {
         };
         let target = Target::Operator(operator);
         if are_read(&terms) {
-            return self.computed_by_node(frame, target, &terms, &value).map(Ok);
+            return self.computed_by_node(frame, target, &terms, &value, None).map(Ok);
         }
         self.computed(frame, &[operand], value, target, &terms, |context| {
             match (op, terms[0].number) {

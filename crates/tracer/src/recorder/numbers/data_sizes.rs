@@ -49,6 +49,23 @@ pub struct DataSizes {
     exprs: FxHashMap<NumberId, ExprId>,
 }
 
+impl DataSizes {
+    /// How many symbols there are.
+    pub(super) fn count(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// A symbol is this number.
+    pub(super) fn add(&mut self, symbol: SymbolId, number: NumberId) {
+        self.numbers.insert(symbol, number);
+    }
+
+    /// What a number is.
+    pub(super) fn set_expr(&mut self, number: NumberId, expr: ExprId) {
+        self.exprs.insert(number, expr);
+    }
+}
+
 /// Which sizes of an operation's results data decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::recorder) enum SizedBy {
@@ -121,7 +138,7 @@ impl Symbols {
     }
 
     /// What has been decided needs no guard.
-    fn learn_comparison(&mut self, op: Cmp, left: ExprId, right: ExprId) {
+    pub(super) fn learn_comparison(&mut self, op: Cmp, left: ExprId, right: ExprId) {
         let before = self.context.take_added();
         let fact = self.context.compare(op, left, right);
         self.context.evaluate(fact);
@@ -150,7 +167,7 @@ impl Symbols {
     ) -> (Object<'py>, NumberId) {
         let own = self.own_object(py, Number::Integer(expr));
         let id = self.insert(&own, Number::Read(false), made, stack, None);
-        self.data_sizes.exprs.insert(id, expr);
+        self.data_sizes.set_expr(id, expr);
         self.has_read = true;
         (own, id)
     }
@@ -222,19 +239,26 @@ impl Recorder {
             && objects.iter().any(|object| !state.data_sizes_in(*object, 0).is_empty())
     }
 
-    /// Decides what an operation relies on of sizes that data decides. If that can't be, the trace ends before it.
+    /// Decides what an operation relies on of sizes that data decides, and of the integers that it is given if it's
+    /// `numbered`. If that can't be, the trace ends before it.
     pub(in crate::recorder) fn decide_sizes<'py>(
         &self,
         frame: &Frame<'py>,
         target: Target,
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
+        numbered: bool,
     ) {
         let mut name = String::new();
-        let is_decided = self.decide_facts(frame, |state| {
+        let mut is_decided = self.decide_facts(frame, |state| {
             name = state.operation_name(target);
-            state.assume_rule(&name, args, names);
+            state.assume_rule(&name, args, names, numbered);
         });
+        if !is_decided && numbered && !self.is_stopped() && self.settle_read(frame, args) {
+            is_decided = self.decide_facts(frame, |state| {
+                state.assume_rule(&name, args, names, numbered);
+            });
+        }
         if !is_decided {
             self.stop(frame, Reason::DynamicOutput, format!("{name} of what data has sized"));
         }
@@ -326,11 +350,14 @@ impl State {
         name: &str,
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
+        numbered: bool,
     ) {
-        let Some(given) = self.given(args, names) else { return };
-        let sizes: Vec<_> = args.iter().flat_map(|arg| self.data_sizes_in(*arg, 0)).collect();
+        let Some(given) = self.given(args, names, numbered) else { return };
+        let mut sizes: Vec<_> = args.iter().flat_map(|arg| self.data_sizes_in(*arg, 0)).collect();
         let base = name.rsplit('.').next().unwrap_or(name);
-        if has_no_result(base) {
+        if numbered {
+            sizes.extend(self.read_exprs(args));
+        } else if has_no_result(base) {
             return;
         }
         let before = self.symbols.as_ref().map(|symbols| symbols.context.clone());
@@ -512,13 +539,13 @@ impl State {
     fn data_size(&mut self, py: Python<'_>, tensor: NodeId, index: usize, hint: i64) -> ExprId {
         let symbols = self.begin_symbols(py);
         let symbol = symbols.context.symbol(hint, (0, SIZE_LIMIT), None);
-        let name = format!("u{}", symbols.data_sizes.numbers.len());
+        let name = format!("u{}", symbols.data_sizes.count());
         symbols.add_slot(Slot { source: SourceId::default(), part: Part::Middle }, name, false);
         let stack = self.here_stack();
         let symbols = self.symbols.as_mut().expect("just begun");
         let made = Made::Element { tensor, method: "size", index: index as u32 };
         let (_, number) = symbols.insert_data_size(py, symbol.expr, made, stack);
-        symbols.data_sizes.numbers.insert(symbol.id, number);
+        symbols.data_sizes.add(symbol.id, number);
         symbol.expr
     }
 
