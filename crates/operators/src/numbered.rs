@@ -5,9 +5,9 @@
 //! numbers themselves are decided.
 
 /// Names without their modules. An operation's in-place form isn't meant.
-const NUMBERED: &str = "arange broadcast_to constant_pad_nd empty expand eye full narrow new_empty new_full new_ones new_zeros \
-    one_hot ones pad rand randn randperm repeat repeat_interleave reshape roll select split split_with_sizes topk tril triu \
-    view zeros";
+const NUMBERED: &str = "arange bartlett_window blackman_window broadcast_to constant_pad_nd empty expand eye full hamming_window \
+    hann_window linspace logspace narrow new_empty new_full new_ones new_zeros one_hot ones pad rand randn randperm repeat \
+    repeat_interleave reshape roll select split split_with_sizes topk tril triu view zeros";
 
 /// Whether the shape rule of an operation says all that it asks of numbers that are sizes, bounds or indices.
 #[must_use]

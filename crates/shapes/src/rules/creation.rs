@@ -129,6 +129,7 @@ fn arange(call: &mut Call<'_>) -> Outcome {
 
 fn linspace(call: &mut Call<'_>) -> Outcome {
     let steps = call.expr("steps")?;
+    call.require_size(steps)?;
     let mut sizes = Sizes::new();
     for name in ["start", "end"] {
         if let Some(bounds) = call.optional_tensor(name) {

@@ -45,12 +45,8 @@ pub(super) fn clamped(
 
 /// How many steps lead from one bound to the other.
 pub(super) fn span(call: &mut Call<'_>, start: ExprId, end: ExprId, step: i64) -> Attempt<ExprId> {
-    let is_ordered = call.ctx.compare(Cmp::Le, start, end);
-    if step == 1 && call.ctx.decide(is_ordered) == Some(true) {
-        // None or more: nothing needs to be asked.
-        return call.sub(end, start);
-    }
-    if !call.holds(Cmp::Lt, start, end) {
+    // None is a length like others.
+    if !call.holds(Cmp::Le, start, end) {
         return Ok(call.constant(0));
     }
     let length = call.sub(end, start)?;

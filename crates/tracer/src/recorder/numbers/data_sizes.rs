@@ -179,6 +179,7 @@ impl Operation {
         match self.determined {
             Determined::Sized => Some(match bare(&self.name) {
                 "unique" | "unique_consecutive" | "unique_dim" => SizedBy::All,
+                "_pack_padded_sequence" | "_pad_packed_sequence" => SizedBy::All,
                 _ => SizedBy::First,
             }),
             Determined::AtLeast(_) => Some(SizedBy::First),

@@ -468,9 +468,7 @@ impl State {
         names: Option<Borrowed<'_, 'py>>,
         numbered: bool,
     ) -> Option<Given<'py>> {
-        if !self.has_symbols()
-            || !numbered && !args.iter().any(|arg| self.is_symbolic(*arg, 0))
-        {
+        if !self.has_symbols() || !numbered && !args.iter().any(|arg| self.is_symbolic(*arg, 0)) {
             return None;
         }
         let names = names.map_or_else(Vec::new, heap::tuple_items);

@@ -54,7 +54,8 @@ impl State {
         node: NodeId,
         expr: Option<ExprId>,
     ) -> NumberId {
-        let value = if is_float { stator_graph::Value::Float } else { stator_graph::Value::Integer };
+        let value =
+            if is_float { stator_graph::Value::Float } else { stator_graph::Value::Integer };
         self.graph.set_value(node, value);
         let symbols = self.begin_symbols(own.py());
         let id = symbols.insert_read(own, is_float, node);

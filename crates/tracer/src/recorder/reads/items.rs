@@ -193,9 +193,8 @@ impl Recorder {
         frame: &Frame<'py>,
         index: Borrowed<'_, 'py>,
     ) -> Option<Object<'py>> {
-        let has_tensors = |part: Borrowed<'_, 'py>| {
-            self.kind(part) == Kind::Slice && self.holds_own_tensor(part)
-        };
+        let has_tensors =
+            |part: Borrowed<'_, 'py>| self.kind(part) == Kind::Slice && self.holds_own_tensor(part);
         if has_tensors(index) {
             return self.settled(frame, index);
         }
