@@ -10,6 +10,8 @@ import torch
 from differential.support import api
 from torch import Tensor
 
+from .results import same
+
 
 class Log:
     def __init__(self) -> None:
