@@ -119,7 +119,9 @@ def packed(x: Tensor, generator: Generator) -> tuple[Tensor, Tensor, Tensor]:
 def packed_both_ways(x: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
     lengths = draw(2, 12, 3, generator).tolist()
     padded = nn.utils.rnn.pad_sequence([x[:length] for length in lengths])
-    sequences = nn.utils.rnn.pack_padded_sequence(padded, torch.tensor(lengths), enforce_sorted=False)
+    sequences = nn.utils.rnn.pack_padded_sequence(
+        padded, torch.tensor(lengths), enforce_sorted=False
+    )
     made, (state, _) = MEMORY(sequences)
     return nn.utils.rnn.pad_packed_sequence(made)[0].mean(0), state
 

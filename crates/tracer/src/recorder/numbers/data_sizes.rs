@@ -40,6 +40,9 @@ const ATTEMPTS: usize = 4;
 const RETURNING: &[&str] =
     &["contiguous", "flatten", "ravel", "reshape", "reshape_as", "sum_to_size", "to"];
 
+/// Operations that raise for sizes of which their shape rules say nothing: what a tensor is written to, how it lies in memory.
+const REFUSING: &[&str] = &["setitem", "__setitem__", "view", "view_as", "unflatten", "as_strided"];
+
 /// What is known of sizes that data decides.
 #[derive(Default)]
 pub struct DataSizes {
@@ -342,6 +345,12 @@ impl State {
             .collect();
         let before = symbols.context.fact_count();
         Some(Facts { asked, known, guards, before })
+    }
+
+    /// Whether an operation may raise for sizes that data decides, whatever has been decided.
+    pub(in crate::recorder) fn refuses_sizes(&self, target: Target) -> bool {
+        let name = self.operation_name(target);
+        REFUSING.contains(&name.rsplit('.').next().unwrap_or(&name))
     }
 
     /// Assumes what an operation's shape rule does; where there is none that says its results, that sizes are what

@@ -140,7 +140,13 @@ impl Recorder {
         names: Option<Borrowed<'_, 'py>>,
         problem: impl FnOnce() -> Option<Stop>,
     ) -> bool {
+        // What it writes into has other sizes then.
+        let has_out = || {
+            let names = names.map_or_else(Vec::new, heap::tuple_items);
+            names.iter().any(|name| heap::text(name.as_borrowed()) == "out")
+        };
         is_numbered(bare(&operation.name))
+            && !has_out()
             && !self.fills_with_read(operation, args, names)
             && self.is_numbered(frame, args, problem)
     }

@@ -273,7 +273,8 @@ impl Recorder {
         let numbered = self.numbered.take();
         let mut target = Some(target);
         let mut made_before = None;
-        if sized.is_none() && (numbered || self.are_data_sized(args)) {
+        let is_data_sized = sized.is_none() && (numbered || self.are_data_sized(args));
+        if is_data_sized {
             let target = target.take().expect("it wasn't asked");
             made_before = self.note(frame, |state| Ok(target(state)));
             if let Some(target) = made_before {
@@ -292,7 +293,8 @@ impl Recorder {
             };
             state.refuse_users_node(made)?;
             known = Some(made);
-            risk = self.risk(state, frame, made, &recorded.args, &recorded.names);
+            let refuses = is_data_sized && (numbered || state.refuses_sizes(made));
+            risk = self.risk(state, frame, made, &recorded.args, &recorded.names, refuses);
             Ok(state.given(args, names, numbered))
         });
         let way_out = risk.as_ref().and_then(|_| self.catch(frame));
