@@ -5,6 +5,7 @@ use pyo3::types::PyInt;
 use smallvec::SmallVec;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
+use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, BinaryOp, CompareOp};
 use stator_graph::{Arg, Constant, Operator, Target};
@@ -356,7 +357,7 @@ impl Recorder {
         terms: &[Term],
     ) -> Option<Result<Object<'py>>> {
         let name = if is_max { "max" } else { "min" };
-        let builtins = frame.py().import(pyo3::intern!(frame.py(), "builtins")).ok()?;
+        let builtins = modules::import(frame.py(), "builtins").ok()?;
         let function = builtins.getattr(name).ok()?;
         let value = match ops::call(function.as_borrowed(), args, None) {
             Ok(value) => value,
