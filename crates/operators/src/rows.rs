@@ -256,7 +256,7 @@ pub const OPERATIONS: &[Row] = &[
          chain_matmul einsum lobpcg meshgrid norm stft tensordot unravel_index",
     ),
     row("torch", UnlessTensorBeyond(1), NONE, "split"),
-    row("torch", Sized, NONE, "unique_consecutive"),
+    row("torch", Sized, NONE, "_pack_padded_sequence _pad_packed_sequence unique_consecutive"),
     row("torch.functional", Always, NONE, "lu pca_lowrank svd_lowrank"),
     row("torch.functional", Sized, NONE, "unique"),
     row(

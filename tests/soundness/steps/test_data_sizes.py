@@ -242,3 +242,43 @@ def test_a_list_is_as_long_as_the_tensor_of_this_call() -> None:
     compiled = api.compile(step, dynamic=True)
     for length in (3, 5, 4, 3, 7):
         assert compiled(torch.ones(length)) == step(torch.ones(length))
+
+
+def assigned(x: Tensor, kept: Tensor) -> Tensor:
+    made = torch.zeros(3)
+    made[:3] = kept
+    return made
+
+
+REFUSED: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "assigned": assigned,
+    "copied": lambda x, kept: torch.zeros(3).copy_(kept),
+    "joined": lambda x, kept: torch.stack([kept, torch.ones(3)]),
+    "read": lambda x, kept: x[: len(kept)].view(3),
+    "turned": lambda x, kept: torch.stack([kept, kept], 1).t().view(-1),
+    "viewed": lambda x, kept: kept.view(3),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("first", [1, 3])
+def test_what_refuses_sizes_raises_behind_what_was_written(name: str, first: int) -> None:
+    def step(x: Tensor, log: list[Any]) -> Any:
+        log.append("begun")
+        x += 1
+        result = REFUSED[name](x, x[x > 1])
+        log.append("done")
+        return result
+
+    def play(step: Callable[..., Any]) -> list[Any]:
+        played = []
+        for count in (first, first, first, first, 2, first, 5, 5, 3, 0, first, 1, 2):
+            x, log = (torch.arange(5) < count).float(), list[Any]()
+            try:
+                result = step(x, log)
+            except RuntimeError as raised:
+                result = str(raised)
+            played.append(copied([result, x, log]))
+        return played
+
+    assert same(play(api.compile(step, backend="eager")), play(step))

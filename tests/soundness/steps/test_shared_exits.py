@@ -10,6 +10,8 @@ import torch
 from differential.support import api
 from torch import Tensor
 
+from .results import same
+
 
 class Log:
     def __init__(self) -> None:
@@ -142,3 +144,23 @@ def test_they_share_an_exit(function: Any, caplog: pytest.LogCaptureFixture) -> 
     decisions = [line for line in caplog.text.splitlines() if " = decide(" in line]
     assert len(decisions) >= 5
     assert all(line.endswith(", decide)") for line in decisions[1:])
+
+
+def ordered(x: Tensor, numbers: Tensor) -> tuple[list[int], list[int], Tensor]:
+    told = numbers.tolist()
+    order = sorted(told)
+    again = sorted([number * 2 for number in told])
+    return order, again, x + (order[1] in (3, 5, 7, 11, 13))
+
+
+def test_what_one_instruction_asks_counts_once() -> None:
+    x = torch.ones(2)
+    compiled = api.compile(ordered, backend="eager")
+    for start in (1, 4, 6):
+        numbers = torch.arange(start, start + 3 * 40, 3)
+        assert same(compiled(x, numbers), ordered(x, numbers))
+    if not api.PLAIN:
+        assert api.breaks(compiled) == 0
+    for seed in range(3):
+        numbers = torch.randperm(40, generator=torch.Generator().manual_seed(seed))
+        assert same(compiled(x, numbers), ordered(x, numbers))

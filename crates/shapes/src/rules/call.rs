@@ -297,6 +297,12 @@ impl Call<'_> {
         Ok(())
     }
 
+    /// A size that a number says: none is negative.
+    pub(super) fn require_size(&mut self, size: ExprId) -> Attempt<()> {
+        let zero = self.constant(0);
+        self.require(Cmp::Ge, size, zero, "a negative size")
+    }
+
     /// Two sizes that must be equal.
     pub(super) fn unify(&mut self, a: ExprId, b: ExprId) -> Attempt<ExprId> {
         if a != b {

@@ -72,9 +72,8 @@ pub(super) const ROWS: &[Row] = &[
 
 fn sized(call: &mut Call<'_>, name: &str) -> Outcome {
     let sizes = call.exprs(name)?;
-    let zero = call.constant(0);
     for &size in &sizes {
-        call.require(Cmp::Ge, size, zero, "a negative size")?;
+        call.require_size(size)?;
     }
     Ok(vec![sizes])
 }
@@ -95,6 +94,8 @@ fn normal(call: &mut Call<'_>) -> Outcome {
 fn eye(call: &mut Call<'_>) -> Outcome {
     let rows = call.expr("n")?;
     let columns = if call.get("m").is_some() { call.expr("m")? } else { rows };
+    call.require_size(rows)?;
+    call.require_size(columns)?;
     Ok(vec![[rows, columns].into_iter().collect()])
 }
 
@@ -109,6 +110,9 @@ fn arange(call: &mut Call<'_>) -> Outcome {
     let one = call.constant(1);
     let step = call.get("step").cloned().unwrap_or(Arg::Int(one));
     let length = if let (Arg::Int(start), Arg::Int(end), Arg::Int(step)) = (&start, &end, &step) {
+        // It doesn't lead away from the end, by less than a step neither.
+        let leads = if call.holds(Cmp::Gt, *step, zero) { Cmp::Ge } else { Cmp::Le };
+        call.require(leads, *end, *start, "a step that leads away from the end")?;
         let length = call.sub(*end, *start)?;
         call.ceil_div(length, *step)?
     } else {
@@ -125,6 +129,7 @@ fn arange(call: &mut Call<'_>) -> Outcome {
 
 fn linspace(call: &mut Call<'_>) -> Outcome {
     let steps = call.expr("steps")?;
+    call.require_size(steps)?;
     let mut sizes = Sizes::new();
     for name in ["start", "end"] {
         if let Some(bounds) = call.optional_tensor(name) {

@@ -45,12 +45,8 @@ pub(super) fn clamped(
 
 /// How many steps lead from one bound to the other.
 pub(super) fn span(call: &mut Call<'_>, start: ExprId, end: ExprId, step: i64) -> Attempt<ExprId> {
-    let is_ordered = call.ctx.compare(Cmp::Le, start, end);
-    if step == 1 && call.ctx.decide(is_ordered) == Some(true) {
-        // None or more: nothing needs to be asked.
-        return call.sub(end, start);
-    }
-    if !call.holds(Cmp::Lt, start, end) {
+    // None is a length like others.
+    if !call.holds(Cmp::Le, start, end) {
         return Ok(call.constant(0));
     }
     let length = call.sub(end, start)?;
@@ -254,7 +250,9 @@ fn narrow(call: &mut Call<'_>) -> Outcome {
     let zero = call.constant(0);
     if call.holds(Cmp::Lt, start, zero) {
         start = call.add(start, size)?;
+        call.require(Cmp::Ge, start, zero, "an index is beyond its dimension")?;
     }
+    call.require_size(length)?;
     let end = call.add(start, length)?;
     call.require(Cmp::Le, end, size, "an index is beyond its dimension")?;
     sizes[dim] = length;

@@ -196,9 +196,13 @@ fn split(call: &mut Call<'_>) -> Outcome {
         let parts = call.exprs("split_size")?;
         let sum = call.ctx.sum(&parts)?;
         call.require(Cmp::Eq, sum, size, "the parts are not the whole")?;
+        for &part in &parts {
+            call.require_size(part)?;
+        }
         parts.to_vec()
     } else {
         let length = call.expr("split_size")?;
+        call.require_size(length)?;
         equal_parts(call, size, length)?
     };
     Ok(with_sizes(&input, dim, parts))
@@ -366,6 +370,9 @@ fn repeat(call: &mut Call<'_>) -> Outcome {
     if repeats.len() < input.len() {
         return refuse("fewer dimensions than the tensor has");
     }
+    for &times in &repeats {
+        call.require_size(times)?;
+    }
     Ok(vec![repeated(call, &input, &repeats)?])
 }
 
@@ -390,6 +397,7 @@ fn repeat_interleave(call: &mut Call<'_>) -> Outcome {
         };
     }
     let repeats = call.expr("repeats")?;
+    call.require_size(repeats)?;
     if call.get("dim").is_none() {
         let numel = call.numel(&input)?;
         let size = call.mul(numel, repeats)?;

@@ -88,6 +88,10 @@ fn lstm_cell(call: &mut Call<'_>) -> Outcome {
 }
 
 fn lstm(call: &mut Call<'_>) -> Outcome {
+    if is_packed(call) {
+        let states = call.tensor_list("params")?;
+        return packed(call, states);
+    }
     let states = call.tensor_list("hx")?;
     let Some(hidden) = states.first().cloned() else { return refuse("a state is missing") };
     let mut results = vec![output(call, &hidden)?];
@@ -96,8 +100,32 @@ fn lstm(call: &mut Call<'_>) -> Outcome {
 }
 
 fn recurrent(call: &mut Call<'_>) -> Outcome {
+    if is_packed(call) {
+        let state = call.tensor("params")?;
+        return packed(call, vec![state]);
+    }
     let hidden = call.tensor("hx")?;
     Ok(vec![output(call, &hidden)?, hidden])
+}
+
+/// Whether how many sequences go on at each step stands behind the input, and everything else one place further.
+fn is_packed(call: &Call<'_>) -> bool {
+    let is_list = |name| matches!(call.get(name), Some(Arg::List(_) | Arg::Tuple(_)));
+    call.is_tensor("hx") && is_list("has_biases")
+}
+
+/// Sequences packed into one. That there are as many states as sequences is a matter of data.
+fn packed(call: &mut Call<'_>, states: Vec<Sizes>) -> Outcome {
+    let input = call.tensor("input")?;
+    let (&[steps, _], Some(&features)) = (&input[..], states.first().and_then(|it| it.last()))
+    else {
+        return refuse("there is no such dimension");
+    };
+    let directions = if call.flag_or("batch_first", false)? { 2 } else { 1 };
+    let made = call.times(features, directions)?;
+    let mut results: Vec<Sizes> = vec![[steps, made].into_iter().collect()];
+    results.extend(states);
+    Ok(results)
 }
 
 /// The input's with other features: those of the state, for each direction.

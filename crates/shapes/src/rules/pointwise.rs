@@ -41,7 +41,7 @@ pub(super) const ROWS: &[Row] = &[
             clone contiguous detach detach_ to type type_as float double half bfloat16 int long \
             short char byte bool cpu cuda cfloat cdouble alias lift_fresh _to_copy _conj \
             requires_grad_ pin_memory data __copy__ __deepcopy__ as_subclass \
-            tril triu flip fliplr flipud roll cumsum cumprod logcumsumexp renorm \
+            tril triu flip fliplr flipud cumsum cumprod logcumsumexp renorm \
             rot180 softmax log_softmax softmin gumbel_softmax _softmax _log_softmax \
             masked_softmax normalize local_response_norm batch_norm instance_norm group_norm \
             channel_shuffle native_channel_shuffle linalg_inv inverse linalg_cholesky cholesky \

@@ -60,8 +60,22 @@ fn pad(call: &mut Call<'_>) -> Outcome {
         return refuse("padding for more dimensions than there are");
     }
     let zero = call.constant(0);
+    // So much of a dimension is mirrored or repeated at most.
+    let most = match call.text("mode") {
+        Some("reflect") => Some(Cmp::Lt),
+        Some("circular") => Some(Cmp::Le),
+        _ => None,
+    };
     for (at, pair) in amounts.chunks_exact(2).enumerate() {
         let dim = sizes.len() - 1 - at;
+        for &amount in pair {
+            if !call.holds(Cmp::Ge, amount, zero) {
+                let left = call.add(sizes[dim], amount)?;
+                call.require_size(left)?;
+            } else if let Some(most) = most {
+                call.require(most, amount, sizes[dim], "more is mirrored than there is")?;
+            }
+        }
         let padded = call.add(sizes[dim], pair[0])?;
         sizes[dim] = call.add(padded, pair[1])?;
         call.require(Cmp::Ge, sizes[dim], zero, "a negative size")?;

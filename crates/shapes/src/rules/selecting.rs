@@ -133,6 +133,7 @@ fn topk(call: &mut Call<'_>) -> Outcome {
     let dim = call.dim_or("dim", -1, sizes.len())?;
     let k = call.expr("k")?;
     if let Some(&size) = sizes.get(dim) {
+        call.require_size(k)?;
         call.require(Cmp::Le, k, size, "more elements are asked for than there are")?;
         sizes[dim] = k;
     }

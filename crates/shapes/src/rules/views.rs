@@ -57,6 +57,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row { names: "view_as_real", parameters: "input|self", rule: view_as_real },
     Row { names: "view_as_complex", parameters: "input|self", rule: view_as_complex },
+    Row { names: "roll", parameters: "input|self, shifts, dims", rule: roll },
     Row { names: "rot90", parameters: "input|self, k, dims", rule: rot90 },
 ];
 
@@ -71,6 +72,7 @@ pub(super) fn reshaped(call: &mut Call<'_>, from: &[ExprId], to: &[ExprId]) -> A
                 return refuse("two sizes are left open");
             }
         } else {
+            call.require_size(size)?;
             known.push(size);
         }
     }
@@ -211,6 +213,10 @@ fn expanded(call: &mut Call<'_>, input: &[ExprId], to: &[ExprId]) -> Attempt<Siz
             }
             None => size,
         });
+        if !keeps {
+            // -1 would keep what there is.
+            call.require_size(size)?;
+        }
     }
     Ok(sizes)
 }
@@ -340,6 +346,13 @@ fn rot90(call: &mut Call<'_>) -> Outcome {
     if turns % 2 != 0 {
         sizes.swap(a, b);
     }
+    Ok(vec![sizes])
+}
+
+/// By how much is a matter of data.
+fn roll(call: &mut Call<'_>) -> Outcome {
+    let sizes = call.tensor("input")?;
+    call.dims("dims", sizes.len())?;
     Ok(vec![sizes])
 }
 

@@ -91,6 +91,8 @@ pub struct Recorder {
     numbers_read: RefCell<Vec<Spot>>,
     /// Which sizes of the results data decides, of the operation that is about to be executed.
     sized: Cell<Option<SizedBy>>,
+    /// Whether the next operation takes integers that were read as they come.
+    numbered: Cell<bool>,
     /// Whether the trace can't stand because of one of these numbers.
     has_leaked: Cell<bool>,
     /// What the current instruction's frame waits for.
@@ -334,6 +336,7 @@ impl Recorder {
             raised: RefCell::default(),
             numbers_read: RefCell::default(),
             sized: Cell::new(None),
+            numbered: Cell::new(false),
             has_leaked: Cell::new(false),
             links: links::Links::default(),
             carried: RefCell::default(),

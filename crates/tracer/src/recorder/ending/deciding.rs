@@ -108,6 +108,8 @@ impl Exits {
 /// The decision that an exit was made for last.
 struct Last {
     decision: NodeId,
+    /// The instruction that asked, as the trace counts them.
+    instruction: u64,
     /// How many nodes of the graph are known to do nothing that can't be done again from there.
     nodes: usize,
 }
@@ -131,6 +133,7 @@ impl Recorder {
         asked: impl FnOnce(&mut State) -> std::result::Result<Arg, Stop>,
         native: impl FnOnce() -> Result<bool>,
     ) -> Option<Result<bool>> {
+        let asks = self.asks_more(asks);
         let Prepared { exit, outputs, asked } = self.prepare(frame, asks, asked)?;
         let answer = match native() {
             Ok(answer) => answer,
@@ -153,13 +156,23 @@ impl Recorder {
             match exit {
                 Some(exit) => {
                     state.exits.made.push(exit);
-                    state.exits.last = Some(Last { decision: node, nodes });
+                    let instruction = self.tally.counted();
+                    state.exits.last = Some(Last { decision: node, instruction, nodes });
                 }
                 None => state.exits.last.as_mut().expect("it leaves as this one").nodes = nodes,
             }
             Ok(())
         });
         Some(Ok(answer))
+    }
+
+    /// Who asks: where an instruction has asked before (`sorted(numbers)`, `n in (1, 2, 3)`) what it asks further is an
+    /// operation's question, and leaves as that one.
+    fn asks_more(&self, asks: Asks) -> Asks {
+        let asked = |state: &State| state.exits.last.as_ref().map(|last| last.instruction);
+        let last = self.state.try_borrow().ok().and_then(|state| asked(&state));
+        let is_same = last == Some(self.tally.counted());
+        if asks == Asks::Program && is_same { Asks::Operation } else { asks }
     }
 
     /// The way out for what an operation may raise, the current instruction's.

@@ -21,7 +21,8 @@ use crate::writes::write_of;
 pub(in crate::recorder) struct Risk(pub(in crate::recorder) Option<Stop>);
 
 impl Recorder {
-    /// Whether an operation is to have a way out for what it raises.
+    /// Whether an operation is to have a way out for what it raises. `refuses`: it may refuse sizes that data decides.
+    #[allow(clippy::too_many_arguments)]
     pub(in crate::recorder) fn risk(
         &self,
         state: &mut State,
@@ -29,18 +30,19 @@ impl Recorder {
         target: Target,
         args: &[Arg],
         keywords: &[TextId],
+        refuses: bool,
     ) -> Option<Risk> {
         if self.session.program.is_some() {
             return None;
         }
         let call = NodeCall { graph: &state.graph, target, args, keywords };
-        if !call.may_raise(&|_| false) {
+        if !refuses && !call.may_raise(&|_| false) {
             return None;
         }
         let name = call.operation().to_owned();
         let is_users = call.is_users();
         state.writes.advance(&state.graph, &|_| false);
-        if !state.writes.may_raise(call) {
+        if !refuses && !state.writes.may_raise(call) {
             return None;
         }
         let own = if call.is_repeatable() { Vec::new() } else { state.writes.written_by(call) };

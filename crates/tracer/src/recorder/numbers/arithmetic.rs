@@ -71,7 +71,7 @@ pub(in crate::recorder) fn float(
     }
 }
 
-fn binary(
+pub(super) fn binary(
     context: &mut Context,
     op: BinaryOp,
     left: Number,
@@ -278,7 +278,7 @@ impl Recorder {
         };
         let target = Target::Operator(operator);
         if are_read(&terms) {
-            return self.computed_by_node(frame, target, &terms, &value).map(Ok);
+            return self.computed_by_node(frame, target, &terms, &value, None).map(Ok);
         }
         self.computed(frame, &[operand], value, target, &terms, |context| {
             match (op, terms[0].number) {
@@ -390,37 +390,49 @@ impl Recorder {
             return None;
         }
         let (left, right) = (heap::tuple_items(left), heap::tuple_items(right));
-        let mut state = self.state.borrow_mut();
-        let mut all = left.iter().chain(&right);
-        let is_plain = |item: &Object<'_>| {
-            item.is_exact_instance_of::<PyInt>() || item.is_exact_instance_of::<PyFloat>()
-        };
-        if !all.clone().all(is_plain) || !all.any(|item| state.number(item.as_borrowed()).is_some())
         {
-            return None;
+            let mut state = self.state.borrow_mut();
+            let mut all = left.iter().chain(&right);
+            let is_plain = |item: &Object<'_>| {
+                item.is_exact_instance_of::<PyInt>() || item.is_exact_instance_of::<PyFloat>()
+            };
+            if !all.clone().all(is_plain)
+                || !all.any(|item| state.number(item.as_borrowed()).is_some())
+            {
+                return None;
+            }
+            state.frames.locate(frame);
         }
         if left.len() != right.len() {
             return Some(false);
         }
-        state.frames.locate(frame);
         for (left, right) in left.iter().zip(&right) {
-            let Some(terms) = state.terms(&[left.as_borrowed(), right.as_borrowed()]) else {
-                // Two constants, or one too large for a term.
-                if !left.eq(right).unwrap_or(false) {
-                    return Some(false);
-                }
-                continue;
-            };
-            if are_read(&terms) {
-                return None;
-            }
-            let context = &mut state.symbols.as_mut()?.context;
-            let equal = condition(context, CompareOp::Eq, terms[0].number, terms[1].number).ok()?;
-            if !state.decide(frame.py(), equal) {
+            if !self.symbolic_items_equal(frame, [left.as_borrowed(), right.as_borrowed()])? {
                 return Some(false);
             }
         }
         Some(true)
+    }
+
+    /// Whether two numbers in tuples are equal.
+    fn symbolic_items_equal<'py>(
+        &self,
+        frame: &Frame<'py>,
+        items: [Borrowed<'_, 'py>; 2],
+    ) -> Option<bool> {
+        let mut state = self.state.borrow_mut();
+        let Some(terms) = state.terms(&items) else {
+            // Two constants, or one too large for a term.
+            return Some(items[0].eq(items[1]).unwrap_or(false));
+        };
+        if are_read(&terms) {
+            drop(state);
+            let answer = self.read_compare(frame, CompareOp::Eq, items, &terms)?;
+            return answer.ok()?.is_truthy().ok();
+        }
+        let context = &mut state.symbols.as_mut()?.context;
+        let equal = condition(context, CompareOp::Eq, terms[0].number, terms[1].number).ok()?;
+        Some(state.decide(frame.py(), equal))
     }
 
     /// The truth value of a symbolic number.

@@ -40,6 +40,9 @@ const ATTEMPTS: usize = 4;
 const RETURNING: &[&str] =
     &["contiguous", "flatten", "ravel", "reshape", "reshape_as", "sum_to_size", "to"];
 
+/// Operations that raise for sizes of which their shape rules say nothing: what a tensor is written to, how it lies in memory.
+const REFUSING: &[&str] = &["setitem", "__setitem__", "view", "view_as", "unflatten", "as_strided"];
+
 /// What is known of sizes that data decides.
 #[derive(Default)]
 pub struct DataSizes {
@@ -47,6 +50,23 @@ pub struct DataSizes {
     numbers: FxHashMap<SymbolId, NumberId>,
     /// The expressions of numbers that were read.
     exprs: FxHashMap<NumberId, ExprId>,
+}
+
+impl DataSizes {
+    /// How many symbols there are.
+    pub(super) fn count(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// A symbol is this number.
+    pub(super) fn add(&mut self, symbol: SymbolId, number: NumberId) {
+        self.numbers.insert(symbol, number);
+    }
+
+    /// What a number is.
+    pub(super) fn set_expr(&mut self, number: NumberId, expr: ExprId) {
+        self.exprs.insert(number, expr);
+    }
 }
 
 /// Which sizes of an operation's results data decides.
@@ -121,7 +141,7 @@ impl Symbols {
     }
 
     /// What has been decided needs no guard.
-    fn learn_comparison(&mut self, op: Cmp, left: ExprId, right: ExprId) {
+    pub(super) fn learn_comparison(&mut self, op: Cmp, left: ExprId, right: ExprId) {
         let before = self.context.take_added();
         let fact = self.context.compare(op, left, right);
         self.context.evaluate(fact);
@@ -150,7 +170,7 @@ impl Symbols {
     ) -> (Object<'py>, NumberId) {
         let own = self.own_object(py, Number::Integer(expr));
         let id = self.insert(&own, Number::Read(false), made, stack, None);
-        self.data_sizes.exprs.insert(id, expr);
+        self.data_sizes.set_expr(id, expr);
         self.has_read = true;
         (own, id)
     }
@@ -162,6 +182,7 @@ impl Operation {
         match self.determined {
             Determined::Sized => Some(match bare(&self.name) {
                 "unique" | "unique_consecutive" | "unique_dim" => SizedBy::All,
+                "_pack_padded_sequence" | "_pad_packed_sequence" => SizedBy::All,
                 _ => SizedBy::First,
             }),
             Determined::AtLeast(_) => Some(SizedBy::First),
@@ -222,19 +243,26 @@ impl Recorder {
             && objects.iter().any(|object| !state.data_sizes_in(*object, 0).is_empty())
     }
 
-    /// Decides what an operation relies on of sizes that data decides. If that can't be, the trace ends before it.
+    /// Decides what an operation relies on of sizes that data decides, and of the integers that it is given if it's
+    /// `numbered`. If that can't be, the trace ends before it.
     pub(in crate::recorder) fn decide_sizes<'py>(
         &self,
         frame: &Frame<'py>,
         target: Target,
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
+        numbered: bool,
     ) {
         let mut name = String::new();
-        let is_decided = self.decide_facts(frame, |state| {
+        let mut is_decided = self.decide_facts(frame, |state| {
             name = state.operation_name(target);
-            state.assume_rule(&name, args, names);
+            state.assume_rule(&name, args, names, numbered);
         });
+        if !is_decided && numbered && !self.is_stopped() && self.settle_read(frame, args) {
+            is_decided = self.decide_facts(frame, |state| {
+                state.assume_rule(&name, args, names, numbered);
+            });
+        }
         if !is_decided {
             self.stop(frame, Reason::DynamicOutput, format!("{name} of what data has sized"));
         }
@@ -319,6 +347,12 @@ impl State {
         Some(Facts { asked, known, guards, before })
     }
 
+    /// Whether an operation may raise for sizes that data decides, whatever has been decided.
+    pub(in crate::recorder) fn refuses_sizes(&self, target: Target) -> bool {
+        let name = self.operation_name(target);
+        REFUSING.contains(&name.rsplit('.').next().unwrap_or(&name))
+    }
+
     /// Assumes what an operation's shape rule does; where there is none that says its results, that sizes are what
     /// they are.
     fn assume_rule<'py>(
@@ -326,11 +360,14 @@ impl State {
         name: &str,
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
+        numbered: bool,
     ) {
-        let Some(given) = self.given(args, names) else { return };
-        let sizes: Vec<_> = args.iter().flat_map(|arg| self.data_sizes_in(*arg, 0)).collect();
+        let Some(given) = self.given(args, names, numbered) else { return };
+        let mut sizes: Vec<_> = args.iter().flat_map(|arg| self.data_sizes_in(*arg, 0)).collect();
         let base = name.rsplit('.').next().unwrap_or(name);
-        if has_no_result(base) {
+        if numbered {
+            sizes.extend(self.read_exprs(args));
+        } else if has_no_result(base) {
             return;
         }
         let before = self.symbols.as_ref().map(|symbols| symbols.context.clone());
@@ -512,13 +549,13 @@ impl State {
     fn data_size(&mut self, py: Python<'_>, tensor: NodeId, index: usize, hint: i64) -> ExprId {
         let symbols = self.begin_symbols(py);
         let symbol = symbols.context.symbol(hint, (0, SIZE_LIMIT), None);
-        let name = format!("u{}", symbols.data_sizes.numbers.len());
+        let name = format!("u{}", symbols.data_sizes.count());
         symbols.add_slot(Slot { source: SourceId::default(), part: Part::Middle }, name, false);
         let stack = self.here_stack();
         let symbols = self.symbols.as_mut().expect("just begun");
         let made = Made::Element { tensor, method: "size", index: index as u32 };
         let (_, number) = symbols.insert_data_size(py, symbol.expr, made, stack);
-        symbols.data_sizes.numbers.insert(symbol.id, number);
+        symbols.data_sizes.add(symbol.id, number);
         symbol.expr
     }
 

@@ -456,22 +456,26 @@ pub struct Given<'py> {
     pub(in crate::recorder) args: SmallVec<[Object<'py>; 8]>,
     /// Names of the last of them.
     pub(in crate::recorder) names: SmallVec<[String; 4]>,
+    /// Whether it takes integers among them as they come that were read.
+    numbered: bool,
 }
 
 impl State {
-    /// Notes what an operation is given, if symbols are in it.
+    /// Notes what an operation is given, if symbols are in it. It's `numbered` if integers that were read are among them.
     pub fn given<'py>(
         &mut self,
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
+        numbered: bool,
     ) -> Option<Given<'py>> {
-        if !self.has_symbols() || !args.iter().any(|arg| self.is_symbolic(*arg, 0)) {
+        if !self.has_symbols() || !numbered && !args.iter().any(|arg| self.is_symbolic(*arg, 0)) {
             return None;
         }
         let names = names.map_or_else(Vec::new, heap::tuple_items);
         Some(Given {
             args: args.iter().map(|arg| (*arg).to_owned()).collect(),
             names: names.iter().map(|name| heap::text(name.as_borrowed())).collect(),
+            numbered,
         })
     }
 
@@ -480,7 +484,9 @@ impl State {
     pub fn infer(&mut self, name: &str, given: &Given<'_>, result: Borrowed<'_, '_>) {
         let py = result.py();
         let base = name.rsplit('.').next().unwrap_or(name);
-        if has_no_result(base) && given.args.iter().any(|arg| self.is_data_sized(arg.as_borrowed()))
+        if has_no_result(base)
+            && (given.numbered
+                || given.args.iter().any(|arg| self.is_data_sized(arg.as_borrowed())))
         {
             return;
         }
@@ -602,8 +608,15 @@ impl State {
         name: &str,
         given: &Given<'_>,
     ) -> Option<std::result::Result<Vec<Sizes>, String>> {
-        let args: Vec<Arg> =
+        let mut args: Vec<Arg> =
             given.args.iter().map(|arg| self.shape_arg(arg.as_borrowed())).collect();
+        if let ([.., value], [.., written]) = (&mut args[..], &given.args[..])
+            && has_no_result(name.rsplit('.').next().unwrap_or(name))
+            && heap::is_number(written.as_borrowed())
+        {
+            // Whichever it is, it has no dimensions.
+            *value = Arg::Bool(false);
+        }
         let (positional, named) = args.split_at(args.len() - given.names.len());
         let names = given.names.iter().map(String::as_str);
         let named: Vec<_> = names.zip(named.iter().cloned()).collect();

@@ -5,6 +5,7 @@ use pyo3::types::PyInt;
 use smallvec::SmallVec;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
+use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, BinaryOp, CompareOp};
 use stator_graph::{Arg, Constant, Operator, Target};
@@ -141,7 +142,7 @@ impl Recorder {
             Target::Function { name: text, object: state.graph_object(callable, || printed) }
         };
         if are_read(&terms) {
-            return self.computed_by_node(frame, target, &terms, &value).map(Ok);
+            return self.computed_by_node(frame, target, &terms, &value, None).map(Ok);
         }
         self.computed(frame, args, value, target, &terms, |context| {
             Some(match (numeric, number) {
@@ -306,6 +307,9 @@ impl Recorder {
             Number::Float(_) | Number::Read(_) => None,
         };
         let integers: Option<Vec<ExprId>> = terms.iter().map(integer).collect();
+        if are_read(terms) && args.iter().all(|arg| arg.is_exact_instance_of::<PyInt>()) {
+            return self.read_extreme(frame, is_max, args, terms);
+        }
         let Some(integers) = integers else {
             // Floats: the first of the largest, by comparisons.
             let mut best = args[0];
@@ -342,6 +346,33 @@ impl Recorder {
             let result = if is_max { context.max(&integers) } else { context.min(&integers) };
             Some(result.map(Number::Integer))
         })
+    }
+
+    /// `min` and `max` of integers of which one was read: a node, whichever it is.
+    fn read_extreme<'py>(
+        &self,
+        frame: &Frame<'py>,
+        is_max: bool,
+        args: &[Borrowed<'_, 'py>],
+        terms: &[Term],
+    ) -> Option<Result<Object<'py>>> {
+        let name = if is_max { "max" } else { "min" };
+        let builtins = modules::import(frame.py(), "builtins").ok()?;
+        let function = builtins.getattr(name).ok()?;
+        let value = match ops::call(function.as_borrowed(), args, None) {
+            Ok(value) => value,
+            Err(raised) => return Some(Err(raised)),
+        };
+        let target = {
+            let mut state = self.state.borrow_mut();
+            let printed = format!("builtins.{name}");
+            let text = state.graph.intern(&printed);
+            let object = state.graph_object(function.as_borrowed(), || printed);
+            Target::Function { name: text, object }
+        };
+        let own = self.computed_by_node(frame, target, terms, &value, None)?;
+        self.state.borrow_mut().learn_extreme(own.as_borrowed(), is_max, terms);
+        Some(Ok(own))
     }
 
     /// `sum(sizes)` and such: one operation after the other.

@@ -14,7 +14,8 @@ use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, BinaryOp, CompareOp};
-use stator_graph::{Arg, NodeId, Operator, Target, Value};
+use stator_graph::{Arg, Operator, Target};
+use stator_shapes::ExprId;
 
 use super::arithmetic::Term;
 use super::number_functions::boolean;
@@ -73,7 +74,8 @@ impl Recorder {
                 return Some(Err(raised));
             }
         };
-        self.computed_by_node(frame, Target::Operator(operator), terms, &value).map(Ok)
+        let expr = self.state.borrow_mut().result_expr(op, terms, &value);
+        self.computed_by_node(frame, Target::Operator(operator), terms, &value, expr).map(Ok)
     }
 
     /// Whether a number is within these bounds, in this call and wherever the trace goes on.
@@ -229,14 +231,15 @@ impl Recorder {
         })
     }
 
-    /// What a node computes from numbers that were read: the object that it is. `None`: the trace has ended, and
-    /// nothing was executed that can't be again.
+    /// What a node computes from numbers that were read: the object that it is. `expr` says what that is, where it's
+    /// known. `None`: the trace has ended, and nothing was executed that can't be again.
     pub(super) fn computed_by_node<'py>(
         &self,
         frame: &Frame<'py>,
         target: Target,
         terms: &[Term],
         value: &Object<'py>,
+        expr: Option<ExprId>,
     ) -> Option<Object<'py>> {
         let Some(own) = own(value) else {
             self.stop(frame, Reason::DataRead, "an integer beyond 64 bits that depends on it");
@@ -247,7 +250,7 @@ impl Recorder {
             let stack = state.place(frame);
             let args = state.term_args(terms);
             let node = state.graph.call(target, &args, stack);
-            state.carry_read(&own, is_float, node);
+            state.carry_read(&own, is_float, node, expr);
             Ok(())
         });
         Some(if noted.is_some() { own } else { value.clone() })
@@ -297,13 +300,6 @@ impl Recorder {
 }
 
 impl State {
-    /// A number that a node gives.
-    pub(super) fn carry_read(&mut self, own: &Object<'_>, is_float: bool, node: NodeId) {
-        let value = if is_float { Value::Float } else { Value::Integer };
-        self.graph.set_value(node, value);
-        self.begin_symbols(own.py()).insert_read(own, is_float, node);
-    }
-
     /// The integers in these objects that were read; `None` if there is none.
     fn integers_read<'py>(
         &mut self,
@@ -362,7 +358,11 @@ impl State {
         }
         let mut numbers = Vec::new();
         self.numbers_in(object, 0, &mut numbers);
-        numbers.into_iter().any(|number| self.is_read(number))
+        let passes = self.symbols.as_ref().is_some_and(|symbols| symbols.passes_integers);
+        numbers.into_iter().any(|id| match self.number_of(id) {
+            Number::Read(is_float) => is_float || !passes,
+            _ => false,
+        })
     }
 
     /// Whether an object is a slice of numbers that vary from call to call.

@@ -3,14 +3,14 @@
 //! A number is carried (`read_numbers.rs`); whether it's true is a decision (`ending/deciding.rs`).
 
 use pyo3::prelude::*;
-use pyo3::types::{PyFloat, PyInt, PyList, PySlice, PyTuple};
+use pyo3::types::{PyFloat, PyInt, PyList, PySlice, PyString, PyTuple};
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor::{self, TensorInfo};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops;
-use stator_graph::{Arg, NodeId, Operator, Target, Value};
+use stator_graph::{Arg, NodeId, Target, Value};
 use stator_operators::{Determined, Numeric};
 use stator_shapes::Rounding;
 
@@ -23,7 +23,7 @@ use crate::recorder::ending::deciding::Asks;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{State, Stop};
-use crate::recorder::operations::tensors::{RecordedArgs, holds_tensor};
+use crate::recorder::operations::tensors::RecordedArgs;
 
 /// Longer lists aren't carried number by number.
 const LONGEST: i64 = 64;
@@ -153,7 +153,7 @@ impl Recorder {
             state.graph.set_value(node, Value::Structure(length));
             for (index, item) in (0..length).zip(&items) {
                 let element = state.graph.get_item(node, index);
-                state.carry_read(item, item.is_exact_instance_of::<PyFloat>(), element);
+                state.carry_read(item, item.is_exact_instance_of::<PyFloat>(), element, None);
             }
             state.set_fresh(carried.as_borrowed());
             Ok(())
@@ -163,13 +163,13 @@ impl Recorder {
 
     /// Whether numbers can be carried from here on. C code that waits for these frames, or asks itself
     /// (`max(..., key=float)`), reads them.
-    fn may_read(&self, frame: &Frame<'_>) -> bool {
+    pub(super) fn may_read(&self, frame: &Frame<'_>) -> bool {
         let session = &self.session;
         session.is_eager && session.program.is_none() && self.is_untouched(frame)
     }
 
-    /// An object that has integers where this one has tensors with one: decisions that they are these. `None`: not all
-    /// can be decided, or it holds something else.
+    /// An object that has integers where this one has tensors with one: numbers that are carried. `None`: not all can be,
+    /// or it holds something else.
     pub(in crate::recorder) fn settled<'py>(
         &self,
         frame: &Frame<'py>,
@@ -179,7 +179,7 @@ impl Recorder {
         if self.kind(object) == Kind::Tensor {
             return self.settled_tensor(frame, object);
         }
-        if !holds_tensor(&mut self.state.borrow_mut(), object) {
+        if !self.holds_own_tensor(object) {
             return Some(object.to_owned());
         }
         let parts = |parts: Vec<Object<'py>>| {
@@ -208,18 +208,15 @@ impl Recorder {
             return None;
         }
         let method = TensorRead::Integer.method();
-        let value = {
+        let native = || {
             let _native = Suspended::new(frame.py());
-            tensor.call_method0(method).ok()?
+            ops::get_attr(tensor, PyString::intern(frame.py(), method).as_any().as_borrowed())
+                .and_then(|method| ops::call(method.as_borrowed(), &[], None))
         };
-        let constant = Arg::int(value.extract().ok()?);
-        let asked = |state: &mut State| {
-            let number = state.asked_of(frame, method, tensor)?;
-            let (target, stack) = (Target::Operator(Operator::Eq), state.place(frame));
-            Ok(Arg::Node(state.graph.call(target, &[Arg::Node(number), constant], stack)))
-        };
-        let decided = self.decided(frame, Asks::Program, asked, || Ok(true))?;
-        (decided.is_ok() && !self.is_stopped()).then_some(value)
+        let number = self.read_number(frame, method, tensor, native)?;
+        // To read changes nothing: the instruction is as before.
+        self.baseline.set(ops::executed());
+        Some(number)
     }
 
     /// What an operation says of data (`torch.equal`), if the trace can go on behind it: a decision.
@@ -300,7 +297,7 @@ impl Recorder {
         let is_float = own.is_exact_instance_of::<PyFloat>();
         self.note(frame, |state| {
             let node = state.asked_of(frame, method, tensor)?;
-            state.carry_read(&own, is_float, node);
+            state.carry_read(&own, is_float, node, None);
             Ok(())
         });
         Some(own)

@@ -160,6 +160,8 @@ pub struct Symbols {
     pub(super) data_sizes: DataSizes,
     /// Whether numbers were read from tensors.
     pub(in crate::recorder) has_read: bool,
+    /// Integers among them aren't taken for tensors: it's asked what else an operation is given.
+    pub(super) passes_integers: bool,
     /// Where one was asked that can't be fixed: only before this instruction the trace can end.
     pub(in crate::recorder) refused_at: Option<(u32, u32)>,
     /// Lines of the `dynamic` log.
@@ -655,10 +657,11 @@ impl Symbols {
         own: &Object<'_>,
         is_float: bool,
         node: NodeId,
-    ) {
+    ) -> NumberId {
         let id = self.insert(own, Number::Read(is_float), Made::Node, None, None);
         self.entries[id.0 as usize].node = Some(node);
         self.has_read = true;
+        id
     }
 
     /// A number that was read is this one wherever the trace goes on.

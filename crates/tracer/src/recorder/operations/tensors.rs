@@ -272,13 +272,15 @@ impl Recorder {
         execute: impl FnOnce() -> Result<Object<'py>>,
     ) -> Result<Object<'py>> {
         let sized = self.sized.take();
+        let numbered = self.numbered.take();
         let mut target = Some(target);
         let mut made_before = None;
-        if sized.is_none() && self.are_data_sized(args) {
+        let is_data_sized = sized.is_none() && (numbered || self.are_data_sized(args));
+        if is_data_sized {
             let target = target.take().expect("it wasn't asked");
             made_before = self.note(frame, |state| Ok(target(state)));
             if let Some(target) = made_before {
-                self.decide_sizes(frame, target, args, names);
+                self.decide_sizes(frame, target, args, names, numbered);
             }
         }
         let mut known = None;
@@ -293,8 +295,9 @@ impl Recorder {
             };
             state.refuse_users_node(made)?;
             known = Some(made);
-            risk = self.risk(state, frame, made, &recorded.args, &recorded.names);
-            Ok(state.given(args, names))
+            let refuses = is_data_sized && (numbered || state.refuses_sizes(made));
+            risk = self.risk(state, frame, made, &recorded.args, &recorded.names, refuses);
+            Ok(state.given(args, names, numbered))
         });
         let way_out = risk.as_ref().and_then(|_| self.catch(frame));
         if way_out.is_none()
@@ -398,7 +401,7 @@ impl Recorder {
             return answer;
         }
         let mut tensors = Use::Data;
-        let problem = self.problem_of(frame, args, || {
+        let mut problem = || {
             self.depends_on_data(operation, args, names).or_else(|| {
                 tensors = self.use_of_tensors(operation, callable, args, names);
                 (tensors == Use::Read).then(|| {
@@ -406,7 +409,12 @@ impl Recorder {
                     (Reason::DataRead, detail)
                 })
             })
-        });
+        };
+        let problem = if self.takes_read(frame, operation, args, names, &mut problem) {
+            None
+        } else {
+            self.problem_of(frame, args, problem)
+        };
         if let (Some(_), Determined::UnlessTensorBeyond(first)) = (&problem, operation.determined)
             && let Some(settled) = self.settled_args(frame, args, first)
         {
@@ -445,8 +453,7 @@ impl Recorder {
         if self.settle_read(frame, objects) { problem() } else { Some(found) }
     }
 
-    /// Arguments of an operation that takes sizes from one of them on, if tensors among those are decided to be what
-    /// they are.
+    /// Arguments of an operation that takes sizes from one of them on, with numbers for the tensors among those.
     fn settled_args<'py>(
         &self,
         frame: &Frame<'py>,
@@ -454,9 +461,7 @@ impl Recorder {
         first: usize,
     ) -> Option<SmallVec<[Object<'py>; 8]>> {
         let (data, sizes) = args.split_at_checked(first)?;
-        let has_tensors =
-            |arg: &Borrowed<'_, 'py>| holds_tensor(&mut self.state.borrow_mut(), *arg);
-        if !sizes.iter().any(has_tensors) {
+        if !sizes.iter().any(|arg| self.holds_own_tensor(*arg)) {
             return None;
         }
         let data = data.iter().map(|arg| Some((*arg).to_owned()));

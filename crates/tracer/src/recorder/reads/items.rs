@@ -54,9 +54,12 @@ impl Recorder {
                     let (role, function) = (Role::Item, function.as_borrowed());
                     return self.call_linked(role, None, Call::new(frame, function, &args));
                 }
-                let problem = self.problem_of(frame, &[key], || {
-                    index_depends_on_data(&mut self.state.borrow_mut(), key)
-                });
+                let problem = || index_depends_on_data(&mut self.state.borrow_mut(), key);
+                let problem = if self.index_takes_read(frame, key, problem) {
+                    None
+                } else {
+                    self.problem_of(frame, &[key], problem)
+                };
                 if let Some(problem) = problem
                     && !self.item_goes_on(frame, &problem, key)
                 {
@@ -184,15 +187,14 @@ impl Recorder {
         ops::get_item(owner, key)
     }
 
-    /// A tensor's index whose slices have integers where these have tensors. `None`: none has, or not all can be decided.
+    /// A tensor's index whose slices have integers where these have tensors. `None`: none has, or not all can be read.
     fn settled_bounds<'py>(
         &self,
         frame: &Frame<'py>,
         index: Borrowed<'_, 'py>,
     ) -> Option<Object<'py>> {
-        let has_tensors = |part: Borrowed<'_, 'py>| {
-            self.kind(part) == Kind::Slice && holds_tensor(&mut self.state.borrow_mut(), part)
-        };
+        let has_tensors =
+            |part: Borrowed<'_, 'py>| self.kind(part) == Kind::Slice && self.holds_own_tensor(part);
         if has_tensors(index) {
             return self.settled(frame, index);
         }
@@ -249,9 +251,12 @@ impl Recorder {
                 let (role, function) = (Role::SetItem, function.as_borrowed());
                 return self.call_linked(role, None, Call::new(frame, function, &args)).map(drop);
             }
-            let problem = self.problem_of(frame, &[key], || {
-                store_depends_on_data(&mut self.state.borrow_mut(), key)
-            });
+            let problem = || store_depends_on_data(&mut self.state.borrow_mut(), key);
+            let problem = if self.index_takes_read(frame, key, problem) {
+                None
+            } else {
+                self.problem_of(frame, &[key], problem)
+            };
             if let Some((reason, detail)) = problem {
                 if let Some(key) = self.settled_bounds(frame, key) {
                     return self.set_item(frame, owner, key.as_borrowed(), Some(value));
