@@ -346,7 +346,7 @@ impl State {
     }
 
     /// Assumes that sizes are what they are in this call.
-    fn assume_hints(&mut self, sizes: &[ExprId]) {
+    pub(in crate::recorder) fn assume_hints(&mut self, sizes: &[ExprId]) {
         let Some(symbols) = self.symbols.as_mut() else { return };
         for size in sizes {
             symbols.context.specialize(*size);

@@ -12,7 +12,7 @@ use pyo3::types::{PyList, PyTuple};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use stator_cpython::object::{Borrowed, Object};
-use stator_graph::{Arg, NodeId, StackId, Target, Value as NodeValue};
+use stator_graph::{Arg, Graph, NodeId, StackId, Target, Value as NodeValue};
 use stator_guards::{GuardKind, SourceId};
 use stator_shapes::{Cmp, CondId, Context, Duck, ExprId, FloatId, SIZE_LIMIT, Style, SymbolId};
 
@@ -165,6 +165,20 @@ pub struct Symbols {
     pub(in crate::recorder) refused_at: Option<(u32, u32)>,
     /// Lines of the `dynamic` log.
     pub log: Vec<String>,
+}
+
+impl Symbols {
+    /// Forgets the nodes from the one with this index on, unless they are inputs: who needs one makes another.
+    pub fn forget_nodes(&mut self, from: usize, graph: &Graph) {
+        let is_gone = |node: NodeId| node.index() >= from && graph.is_withdrawn(node);
+        for entry in &mut self.entries {
+            let is_made = matches!(entry.made, Made::Element { .. } | Made::Call { .. });
+            if is_made && entry.node.is_some_and(is_gone) {
+                entry.node = None;
+            }
+        }
+        self.elements.retain(|_, node| !is_gone(*node));
+    }
 }
 
 impl State {

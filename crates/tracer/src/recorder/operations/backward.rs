@@ -25,6 +25,7 @@ use stator_guards::GuardKind;
 use super::tensors::argument;
 use crate::breaks::Reason;
 use crate::compiling;
+use crate::raises::{BACKWARD, GRAD};
 use crate::recorder::Recorder;
 use crate::recorder::calls::call::Call;
 use crate::recorder::notes::state::{Origin, State, Stop};
@@ -77,15 +78,25 @@ impl Recorder {
             self.stop(frame, Reason::OpaqueCall, "run_backward");
             return call.natively();
         };
-        let text = if accumulates { "torch.autograd.backward" } else { "torch.autograd.grad" };
+        let through_python = self.state.borrow().enclosed.has_functions();
+        let text = match (accumulates, through_python) {
+            (true, false) => "torch.autograd.backward",
+            (false, false) => "torch.autograd.grad",
+            (true, true) => BACKWARD,
+            (false, true) => GRAD,
+        };
         let target = |state: &mut State| {
             let object = state.graph_object(bound.as_borrowed(), || text.to_owned());
             Target::Function { name: state.graph.intern(text), object }
         };
         let outer = RAN.replace(false);
         let result = self.operation(frame, target, &args[1..], names, || {
+            let call = || stator_cpython::ops::call(callable, args, names);
+            if through_python {
+                return self.enclose(frame, "a custom function's backward", &args[1..], call);
+            }
             let _telling = Active::new(py, telling);
-            stator_cpython::ops::call(callable, args, names)
+            call()
         });
         let has_run = RAN.replace(outer);
         let result = result?;

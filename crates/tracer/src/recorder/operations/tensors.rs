@@ -46,7 +46,7 @@ pub fn tensor_guard(state: &mut State, tensor: Borrowed<'_, '_>) -> Option<Tenso
     })
 }
 
-fn graph_meta(state: &mut State, info: &TensorInfo) -> Value {
+pub(in crate::recorder) fn graph_meta(state: &mut State, info: &TensorInfo) -> Value {
     let dtype = Dtype(i8::try_from(info.dtype).unwrap_or(-1));
     let device = Device {
         kind: i8::try_from(info.device_type).unwrap_or(-1),
@@ -60,6 +60,11 @@ impl State {
     /// The node of a tensor: the one that made it, or a placeholder for an outside one.
     pub fn tensor_node(&mut self, tensor: Borrowed<'_, '_>) -> std::result::Result<NodeId, Stop> {
         match self.origin(tensor) {
+            Some(Origin::Node(node))
+                if !self.enclosed.is_on() && self.graph.is_withdrawn(node) =>
+            {
+                Err((Reason::UnknownOrigin, "a tensor of code within a node".into()))
+            }
             Some(Origin::Node(node) | Origin::Handle(node)) => Ok(node),
             Some(Origin::Source(source)) => {
                 if let Some(node) = self.inputs.node(source) {
@@ -291,7 +296,9 @@ impl Recorder {
             };
             state.refuse_users_node(made)?;
             known = Some(made);
-            risk = self.risk(state, frame, made, &recorded.args, &recorded.names);
+            if !state.enclosed.is_on() {
+                risk = self.risk(state, frame, made, &recorded.args, &recorded.names);
+            }
             Ok(state.given(args, names))
         });
         let way_out = risk.as_ref().and_then(|_| self.catch(frame));
@@ -360,6 +367,9 @@ impl Recorder {
         }
         let state = self.state.borrow();
         let Some(Origin::Node(node)) = state.origin(tensor) else { return false };
+        if state.enclosed.is_on() {
+            return false;
+        }
         constant_data::is_known(&state.graph, node)
     }
 

@@ -225,7 +225,7 @@ impl State {
     ) -> std::result::Result<(), Stop> {
         let used = self.moving();
         let slot = (cell.as_ptr() as usize, CELL);
-        if self.written.has(&slot) || !self.reads.first(slot) {
+        if self.has_written(&slot) || !self.reads.first(slot) {
             if !used.moves {
                 self.fix_slot(cell.py(), slot);
             }

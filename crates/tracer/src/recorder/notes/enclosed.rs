@@ -1,0 +1,253 @@
+//! Code of the program's own that runs within one node of the graph, as `forward` of a `torch.autograd.Function` does.
+//!
+//! A replay runs that code again, as a part of the node. So nothing of it is in the graph; but what the trace relies on
+//! has to hold. While it is recorded its frames are evaluated as all others are, so what it reads is guarded, and it
+//! may not write what the trace knows of, nor read what a replay has yet to write. Then its nodes are withdrawn.
+
+use pyo3::prelude::*;
+use rustc_hash::FxHashSet;
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::tensor::{self, TensorInfo};
+use stator_cpython::object::{Borrowed, Object};
+
+use super::heap;
+use super::kinds::Kind;
+use super::state::{Origin, Slot, State, Stop};
+use crate::breaks::Reason;
+use crate::recorder::operations::tensors::graph_meta;
+
+type Noted<T> = std::result::Result<T, Stop>;
+
+/// What is known of the code that runs within a node.
+#[derive(Default)]
+pub struct Enclosed {
+    /// How many nodes' code runs, one within the other.
+    depth: usize,
+    /// Objects that the trace had written when it began, by address.
+    written: FxHashSet<usize>,
+    /// Tensors that the nodes are given, by address.
+    given: FxHashSet<usize>,
+    /// Whether going back may lead to such code.
+    has_functions: bool,
+}
+
+impl Enclosed {
+    /// Whether such code runs.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.depth > 0
+    }
+
+    /// Whether going back may lead to such code.
+    pub fn has_functions(&self) -> bool {
+        self.has_functions
+    }
+
+    /// A custom function has become a node.
+    pub fn add_function(&mut self) {
+        self.has_functions = true;
+    }
+
+    /// The code has ended, or the trace has: the notes are those of before.
+    pub fn end(&mut self, begun: &mut Begun) {
+        self.depth = self.depth.saturating_sub(1);
+        self.written = std::mem::take(&mut begun.outer_written);
+        self.given = std::mem::take(&mut begun.outer_given);
+    }
+}
+
+/// How a trace stood when code within a node began.
+pub struct Begun {
+    nodes: usize,
+    effects: (u64, usize, usize, usize, bool),
+    given: Vec<(Py<PyAny>, TensorInfo)>,
+    outer_written: FxHashSet<usize>,
+    outer_given: FxHashSet<usize>,
+}
+
+impl State {
+    /// Code within a node begins that is given these objects.
+    pub fn begin_enclosed(&mut self, given: &[Borrowed<'_, '_>]) -> Noted<Begun> {
+        if !self.written.classes().is_empty() {
+            let detail = "a class, before code that is one node of the graph";
+            return Err((Reason::OutsideWrite, detail.into()));
+        }
+        let mut tensors = Vec::new();
+        given.iter().for_each(|object| tensors_in(self, *object, &mut tensors));
+        let known: Vec<_> = {
+            let inputs = self.inputs.tensors().iter();
+            let py = given.first().map(|first| first.py());
+            let inputs = inputs.map(|input| input.tensor.clone_ref(py.expect("it has arguments")));
+            inputs.chain(tensors.iter().map(|tensor| tensor.clone().unbind())).collect()
+        };
+        let described = |tensor: Py<PyAny>| {
+            let info = given.first().map(|first| tensor::info(tensor.bind_borrowed(first.py())));
+            Some((tensor, info??))
+        };
+        let mut inner: FxHashSet<usize> = self.enclosed.given.clone();
+        inner.extend(tensors.iter().map(|tensor| tensor.as_ptr() as usize));
+        let mut written = self.enclosed.written.clone();
+        written.extend(self.written.parts().map(|(object, _)| object));
+        let begun = Begun {
+            nodes: self.graph.len(),
+            effects: self.effects_told(),
+            given: known.into_iter().filter_map(described).collect(),
+            outer_written: std::mem::replace(&mut self.enclosed.written, written),
+            outer_given: std::mem::replace(&mut self.enclosed.given, inner),
+        };
+        self.enclosed.depth += 1;
+        Ok(begun)
+    }
+
+    /// What a replay does besides its graph, as far as it was noted.
+    fn effects_told(&self) -> (u64, usize, usize, usize, bool) {
+        let (written, claims) = (&self.written, &self.claims);
+        (
+            written.count(),
+            written.emissions().len(),
+            claims.locks.len(),
+            self.inference.len(),
+            claims.draws.is_some(),
+        )
+    }
+
+    /// The code has done nothing that the trace would have to know: what it did is no part of the graph.
+    pub fn check_enclosed(&mut self, py: Python<'_>, begun: &Begun, name: &str) -> Noted<()> {
+        if self.effects_told() != begun.effects {
+            return Err((Reason::OutsideWrite, format!("a write by {name}")));
+        }
+        for (tensor, before) in &begun.given {
+            let tensor = tensor.bind_borrowed(py);
+            let now = tensor::info(tensor);
+            let is_like = now.as_ref().is_some_and(|now| {
+                (now.requires_grad, now.dtype, now.storage_offset)
+                    == (before.requires_grad, before.dtype, before.storage_offset)
+                    && now.sizes.iter().eq(before.sizes.iter())
+                    && now.strides.iter().eq(before.strides.iter())
+            });
+            let is_written = now.is_none_or(|now| now.version != before.version);
+            if !is_like || (is_written && self.source(tensor).is_none()) {
+                return Err((Reason::OutsideWrite, format!("a write to a tensor by {name}")));
+            }
+        }
+        self.graph.withdraw(begun.nodes);
+        if let Some(symbols) = self.symbols.as_mut() {
+            symbols.forget_nodes(begun.nodes, &self.graph);
+        }
+        Ok(())
+    }
+
+    /// Where there are symbols, the sizes of what such code gives are fixed to be what they are.
+    pub fn fix_enclosed(&mut self, begun: &Begun, result: Borrowed<'_, '_>) -> Noted<()> {
+        if !self.has_symbols() {
+            return Ok(());
+        }
+        let mut tensors = Vec::new();
+        tensors_in(self, result, &mut tensors);
+        for tensor in &tensors {
+            let tensor = tensor.as_borrowed();
+            let is_inner =
+                matches!(self.origin(tensor), Some(Origin::Node(node)) if node.index() >= begun.nodes);
+            if let (true, Some(sizes)) = (is_inner, self.symbolic_sizes(tensor)) {
+                self.assume_hints(&sizes);
+            }
+            if !is_inner || self.symbolic_sizes(tensor).is_some() {
+                let detail = "sizes that code within a node has computed";
+                return Err((Reason::Unsupported, detail.into()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the trace has written a part that is about to be read. Code within a node would read the old value, as
+    /// a replay writes behind its graph.
+    pub fn has_written(&mut self, slot: &Slot) -> bool {
+        let is_written = self.written.has(slot);
+        if is_written && self.enclosed.is_on() {
+            self.refuse_stale();
+        }
+        is_written
+    }
+
+    /// As [`State::has_written`], of an object that is looked at.
+    #[cold]
+    pub fn look_enclosed(&mut self, object: Borrowed<'_, '_>) {
+        if self.enclosed.written.contains(&(object.as_ptr() as usize)) {
+            self.refuse_stale();
+        }
+    }
+
+    fn refuse_stale(&mut self) {
+        let detail = "before code that is one node of the graph reads it";
+        self.failure.get_or_insert_with(|| (Reason::OutsideWrite, detail.into()));
+    }
+
+    /// A tensor that only such code has: nothing else may use it.
+    pub fn enclose_tensor(&mut self, tensor: Borrowed<'_, '_>) {
+        if let Some(info) = tensor::info(tensor) {
+            let value = graph_meta(self, &info);
+            let node = self.graph.withdrawn(value);
+            self.set_origin(tensor, Origin::Node(node));
+        }
+    }
+
+    /// A frame begins that C code has entered: what it is given comes from there.
+    pub fn enter_enclosed(&mut self, frame: &Frame<'_>) {
+        let function = frame.function();
+        if self.origin(function).is_none() && is_way_back(frame) {
+            self.anchor(function);
+        }
+        for index in 0..frame.code().nlocalsplus() {
+            if let Some(value) = frame.local(index) {
+                self.enclose_argument(value);
+            }
+        }
+    }
+
+    fn enclose_argument(&mut self, object: Borrowed<'_, '_>) {
+        let is_given = self.enclosed.given.contains(&(object.as_ptr() as usize));
+        match self.kind_alone(object) {
+            Kind::Tensor if !is_given && self.source(object).is_none() => {
+                // Another tensor of the trace may have stood at its address.
+                self.enclose_tensor(object);
+            }
+            Kind::Tuple if self.source(object).is_none() => {
+                self.set_fresh(object);
+                for item in heap::tuple_items(object) {
+                    self.enclose_argument(item.as_borrowed());
+                }
+            }
+            Kind::Object if self.origin(object).is_none() && is_context(object) => {
+                self.set_fresh(object);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether a frame is the one by which PyTorch's engine calls `backward` of a custom function.
+fn is_way_back(frame: &Frame<'_>) -> bool {
+    let code = frame.code();
+    heap::text(code.qualname()) == "BackwardCFunction.apply"
+        && heap::text(code.filename()).ends_with("torch/autograd/function.py")
+}
+
+/// Whether an object is what a custom function keeps of a call.
+fn is_context(object: Borrowed<'_, '_>) -> bool {
+    let base = heap::loaded_module(object.py(), "torch._C")
+        .and_then(|module| module.getattr("_FunctionBase").ok());
+    base.is_some_and(|base| object.is_instance(&base).unwrap_or(false))
+}
+
+/// The tensors that an object is or holds.
+fn tensors_in<'py>(state: &mut State, object: Borrowed<'_, 'py>, found: &mut Vec<Object<'py>>) {
+    match state.kind_alone(object) {
+        Kind::Tensor => found.push(object.to_owned()),
+        Kind::Tuple | Kind::List => {
+            for item in heap::children(object) {
+                tensors_in(state, item.as_borrowed(), found);
+            }
+        }
+        _ => {}
+    }
+}
