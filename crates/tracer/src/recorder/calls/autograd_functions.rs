@@ -33,7 +33,8 @@ fn known(py: Python<'_>) -> Option<&Known> {
         let class = modules::import(py, "torch.autograd")?.getattr("Function")?;
         let apply = class.getattr("apply")?.getattr("__func__")?;
         let no_setup = class.getattr("setup_context")?;
-        let active = modules::import(py, "torch._C")?.getattr("_are_functorch_transforms_active")?;
+        let active =
+            modules::import(py, "torch._C")?.getattr("_are_functorch_transforms_active")?;
         Ok(Known {
             class: class.cast_into()?.unbind(),
             apply: apply.unbind(),
@@ -80,9 +81,8 @@ impl Recorder {
             Target::Function { name: state.graph.intern(&name), object }
         };
         let result = self.operation(frame, target, args, None, || {
-            let result = self.enclose(frame, &name, given, || {
-                ops::call(bound.as_borrowed(), given, None)
-            })?;
+            let result =
+                self.enclose(frame, &name, given, || ops::call(bound.as_borrowed(), given, None))?;
             self.refuse_known_tensors(frame, &name, args, result.as_borrowed());
             Ok(result)
         });

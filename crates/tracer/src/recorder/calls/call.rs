@@ -464,6 +464,7 @@ impl Recorder {
         }
         let native = || call.natively();
         let result = if collects_generator(callable, args) {
+            let _collecting = self.collecting(frame);
             native()?
         } else {
             self.with_mode(frame, native)?

@@ -139,12 +139,7 @@ impl Recorder {
         };
         self.operation(frame, target, args, names, || {
             let result = call.natively()?;
-            self.refuse_known_tensors(
-                frame,
-                &heap::name_of(callable),
-                args,
-                result.as_borrowed(),
-            );
+            self.refuse_known_tensors(frame, &heap::name_of(callable), args, result.as_borrowed());
             Ok(result)
         })
     }

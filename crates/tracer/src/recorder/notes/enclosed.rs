@@ -2,7 +2,8 @@
 //!
 //! A replay runs that code again, as a part of the node. So nothing of it is in the graph; but what the trace relies on
 //! has to hold. While it is recorded its frames are evaluated as all others are, so what it reads is guarded, and it
-//! may not write what the trace knows of, nor read what a replay has yet to write. Then its nodes are withdrawn.
+//! may not read what a replay has yet to write. Then its nodes are withdrawn, and so are its writes, as it makes them
+//! itself. An object that it has written to is out of bounds for the rest of the trace.
 
 use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
@@ -14,6 +15,7 @@ use super::heap;
 use super::kinds::Kind;
 use super::state::{Origin, Slot, State, Stop};
 use crate::breaks::Reason;
+use crate::recorder::effects::writes::Part;
 use crate::recorder::operations::tensors::graph_meta;
 
 type Noted<T> = std::result::Result<T, Stop>;
@@ -23,12 +25,16 @@ type Noted<T> = std::result::Result<T, Stop>;
 pub struct Enclosed {
     /// How many nodes' code runs, one within the other.
     depth: usize,
-    /// Objects that the trace had written when it began, by address.
+    /// Objects that the trace had written when it began, and those that such code has written, by address.
     written: FxHashSet<usize>,
+    /// The parts that such code has written.
+    left: Vec<Slot>,
     /// Tensors that the nodes are given, by address.
     given: FxHashSet<usize>,
     /// Whether going back may lead to such code.
     has_functions: bool,
+    /// Whether all that sizes of the results depend on is fixed, of the code that ended last.
+    is_settled: bool,
 }
 
 impl Enclosed {
@@ -38,9 +44,25 @@ impl Enclosed {
         self.depth > 0
     }
 
+    /// Whether there are objects that may not be looked at.
+    #[inline]
+    pub fn is_watching(&self) -> bool {
+        !self.written.is_empty()
+    }
+
+    /// The parts that such code has written.
+    pub fn left(&self) -> &[Slot] {
+        &self.left
+    }
+
     /// Whether going back may lead to such code.
     pub fn has_functions(&self) -> bool {
         self.has_functions
+    }
+
+    /// Whether nothing is to be fixed any more for the node that was executed last.
+    pub fn take_settled(&mut self) -> bool {
+        std::mem::take(&mut self.is_settled)
     }
 
     /// A custom function has become a node.
@@ -52,6 +74,7 @@ impl Enclosed {
     pub fn end(&mut self, begun: &mut Begun) {
         self.depth = self.depth.saturating_sub(1);
         self.written = std::mem::take(&mut begun.outer_written);
+        self.written.extend(self.left.iter().map(|(object, _)| *object));
         self.given = std::mem::take(&mut begun.outer_given);
     }
 }
@@ -59,11 +82,17 @@ impl Enclosed {
 /// How a trace stood when code within a node began.
 pub struct Begun {
     nodes: usize,
-    effects: (u64, usize, usize, usize, bool),
+    /// How many parts were written.
+    parts: usize,
+    /// What else a replay does, as far as it was noted.
+    others: Others,
     given: Vec<(Py<PyAny>, TensorInfo)>,
     outer_written: FxHashSet<usize>,
     outer_given: FxHashSet<usize>,
 }
+
+/// How many warnings were given, locks taken, classes written, and such.
+type Others = (usize, usize, usize, usize, bool);
 
 impl State {
     /// Code within a node begins that is given these objects.
@@ -72,6 +101,7 @@ impl State {
             let detail = "a class, before code that is one node of the graph";
             return Err((Reason::OutsideWrite, detail.into()));
         }
+        let (parts, others) = (self.written.len(), self.other_effects());
         let mut tensors = Vec::new();
         given.iter().for_each(|object| tensors_in(self, *object, &mut tensors));
         let known: Vec<_> = {
@@ -90,7 +120,8 @@ impl State {
         written.extend(self.written.parts().map(|(object, _)| object));
         let begun = Begun {
             nodes: self.graph.len(),
-            effects: self.effects_told(),
+            parts,
+            others,
             given: known.into_iter().filter_map(described).collect(),
             outer_written: std::mem::replace(&mut self.enclosed.written, written),
             outer_given: std::mem::replace(&mut self.enclosed.given, inner),
@@ -99,22 +130,29 @@ impl State {
         Ok(begun)
     }
 
-    /// What a replay does besides its graph, as far as it was noted.
-    fn effects_told(&self) -> (u64, usize, usize, usize, bool) {
+    fn other_effects(&self) -> Others {
         let (written, claims) = (&self.written, &self.claims);
         (
-            written.count(),
             written.emissions().len(),
+            written.classes().len(),
             claims.locks.len(),
             self.inference.len(),
             claims.draws.is_some(),
         )
     }
 
-    /// The code has done nothing that the trace would have to know: what it did is no part of the graph.
+    /// The code has ended, and has done nothing that the trace would have to know: what it did is no part of the graph.
     pub fn check_enclosed(&mut self, py: Python<'_>, begun: &Begun, name: &str) -> Noted<()> {
-        if self.effects_told() != begun.effects {
-            return Err((Reason::OutsideWrite, format!("a write by {name}")));
+        let refuse = || Err((Reason::OutsideWrite, format!("a write by {name}")));
+        if self.other_effects() != begun.others || self.written.len() < begun.parts {
+            return refuse();
+        }
+        for effect in self.written.withdraw(begun.parts) {
+            if matches!(effect.part, Part::Context | Part::Reset(_) | Part::ClassAttribute(_)) {
+                return refuse();
+            }
+            self.enclosed.left.push(effect.slot());
+            self.enclosed.written.insert(effect.slot().0);
         }
         for (tensor, before) in &begun.given {
             let tensor = tensor.bind_borrowed(py);
@@ -144,41 +182,48 @@ impl State {
         }
         let mut tensors = Vec::new();
         tensors_in(self, result, &mut tensors);
+        let mut is_settled = true;
         for tensor in &tensors {
             let tensor = tensor.as_borrowed();
-            let is_inner =
-                matches!(self.origin(tensor), Some(Origin::Node(node)) if node.index() >= begun.nodes);
-            if let (true, Some(sizes)) = (is_inner, self.symbolic_sizes(tensor)) {
-                self.assume_hints(&sizes);
+            if !self.data_sizes_in(tensor, 0).is_empty() {
+                let detail = "sizes of what code within a node gives";
+                return Err((Reason::DynamicOutput, detail.into()));
             }
-            if !is_inner || self.symbolic_sizes(tensor).is_some() {
-                let detail = "sizes that code within a node has computed";
-                return Err((Reason::Unsupported, detail.into()));
+            let is_inner = matches!(self.origin(tensor), Some(Origin::Node(node)) if node.index() >= begun.nodes);
+            match self.symbolic_strides(tensor).filter(|_| is_inner) {
+                Some(mut fixed) => {
+                    fixed.extend(self.symbolic_sizes(tensor).unwrap_or_default());
+                    self.assume_hints(&fixed);
+                }
+                None => is_settled = false,
             }
         }
+        self.enclosed.is_settled = is_settled;
         Ok(())
     }
 
     /// Whether the trace has written a part that is about to be read. Code within a node would read the old value, as
     /// a replay writes behind its graph.
     pub fn has_written(&mut self, slot: &Slot) -> bool {
-        let is_written = self.written.has(slot);
-        if is_written && self.enclosed.is_on() {
-            self.refuse_stale();
-        }
-        is_written
+        self.look_enclosed(slot.0);
+        self.written.has(slot)
     }
 
-    /// As [`State::has_written`], of an object that is looked at.
+    /// Something is to be done with the object at an address.
+    #[inline]
+    pub fn look_enclosed(&mut self, address: usize) {
+        if self.enclosed.is_watching() && self.enclosed.written.contains(&address) {
+            self.refuse_stale();
+        }
+    }
+
     #[cold]
-    pub fn look_enclosed(&mut self, object: Borrowed<'_, '_>) {
-        if self.enclosed.written.contains(&(object.as_ptr() as usize)) {
-            self.refuse_stale();
-        }
-    }
-
     fn refuse_stale(&mut self) {
-        let detail = "before code that is one node of the graph reads it";
+        let detail = if self.enclosed.is_on() {
+            "before code that is one node of the graph looks at it"
+        } else {
+            "by code that is one node of the graph, before it is looked at"
+        };
         self.failure.get_or_insert_with(|| (Reason::OutsideWrite, detail.into()));
     }
 

@@ -215,9 +215,7 @@ impl State {
         if !self.unread.is_empty() {
             self.read_unread(object);
         }
-        if self.enclosed.is_on() {
-            self.look_enclosed(object);
-        }
+        self.look_enclosed(object.as_ptr() as usize);
         self.kind_alone(object)
     }
 

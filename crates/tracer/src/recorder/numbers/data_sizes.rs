@@ -379,7 +379,11 @@ impl State {
     }
 
     /// The sizes of tensors in an object that data decides.
-    fn data_sizes_in(&mut self, object: Borrowed<'_, '_>, depth: usize) -> Sizes {
+    pub(in crate::recorder) fn data_sizes_in(
+        &mut self,
+        object: Borrowed<'_, '_>,
+        depth: usize,
+    ) -> Sizes {
         if let Some(mut sizes) = self.symbolic_sizes(object) {
             let symbols = self.symbols.as_ref().expect("there are sizes");
             sizes.retain(|size| symbols.is_data_sized(*size));

@@ -20,7 +20,7 @@ use stator_cpython::heap::tensor;
 use stator_cpython::hook::{Active, Evaluated, Suspended};
 use stator_cpython::object::{Borrowed, Object};
 use stator_graph::Target;
-use stator_guards::GuardKind;
+use stator_guards::{GuardKind, Source};
 
 use super::tensors::argument;
 use crate::breaks::Reason;
@@ -28,6 +28,8 @@ use crate::compiling;
 use crate::raises::{BACKWARD, GRAD};
 use crate::recorder::Recorder;
 use crate::recorder::calls::call::Call;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State, Stop};
 
 /// So many of PyTorch's notes are looked at for a history that began outside.
@@ -48,6 +50,8 @@ fn telling<'py>(py: Python<'py>, frame: Frame<'py>, throw: bool) -> Evaluated<'p
 struct Leaf<'py> {
     tensor: Object<'py>,
     before: Option<Object<'py>>,
+    /// Whether functions are called when its gradient is there.
+    is_hooked: bool,
 }
 
 impl<'py> Leaf<'py> {
@@ -78,7 +82,8 @@ impl Recorder {
             self.stop(frame, Reason::OpaqueCall, "run_backward");
             return call.natively();
         };
-        let through_python = self.state.borrow().enclosed.has_functions();
+        let is_hooked = leaves.iter().any(|leaf| leaf.is_hooked);
+        let through_python = is_hooked || self.state.borrow().enclosed.has_functions();
         let text = match (accumulates, through_python) {
             (true, false) => "torch.autograd.backward",
             (false, false) => "torch.autograd.grad",
@@ -93,6 +98,9 @@ impl Recorder {
         let result = self.operation(frame, target, &args[1..], names, || {
             let call = || stator_cpython::ops::call(callable, args, names);
             if through_python {
+                if accumulates {
+                    self.note(frame, |state| state.foresee_gradients(&leaves));
+                }
                 return self.enclose(frame, "a custom function's backward", &args[1..], call);
             }
             let _telling = Active::new(py, telling);
@@ -137,8 +145,12 @@ impl Recorder {
                     begun.push(tensor.clone());
                     continue;
                 }
-                let mut leaf = Leaf { tensor: tensor.clone(), before: None };
+                let mut leaf = Leaf { tensor: tensor.clone(), before: None, is_hooked: false };
                 leaf.before = leaf.gradient();
+                if tensor::has_hooks(tensor.as_borrowed()) == Some(true) {
+                    leaf.is_hooked = true;
+                    self.note(frame, |state| state.read_hooks(tensor.as_borrowed()))?;
+                }
                 leaves.push(leaf);
             }
         }
@@ -236,6 +248,54 @@ fn reaches<'py>(roots: Borrowed<'_, 'py>, begun: &[Object<'py>]) -> Option<bool>
 }
 
 impl State {
+    /// Guards which functions a leaf's hooks are.
+    fn read_hooks(&mut self, tensor: Borrowed<'_, '_>) -> std::result::Result<(), Stop> {
+        for (name, offset, hooks) in tensor::hooks(tensor) {
+            self.read_member(
+                tensor,
+                name.as_any().as_borrowed(),
+                offset,
+                hooks.as_ref().map(|hooks| hooks.as_borrowed()),
+            )?;
+            let Some(hooks) = hooks else { continue };
+            self.adopt_dict(hooks.as_borrowed())?;
+            for (_, hook) in heap::dict_items(hooks.as_borrowed()) {
+                self.know_hook(hook.as_borrowed())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn know_hook(&mut self, hook: Borrowed<'_, '_>) -> std::result::Result<(), Stop> {
+        let unknown = || (Reason::OpaqueCall, format!("{}, a hook", heap::name_of(hook)));
+        let source = self.source(hook).ok_or_else(unknown)?;
+        match self.kind(hook) {
+            Kind::Function => Ok(()),
+            Kind::Method => {
+                let (function, receiver) = heap::method_parts(hook);
+                if self.kind(function.as_borrowed()) != Kind::Function {
+                    return Err(unknown());
+                }
+                let parts = [Source::MethodFunc(source), Source::MethodSelf(source)];
+                let [of_function, of_receiver] = parts.map(|part| self.sources.intern(part));
+                self.adopt(of_function, function.as_borrowed())?;
+                self.adopt(of_receiver, receiver.as_borrowed())
+            }
+            _ => Err(unknown()),
+        }
+    }
+
+    /// Code that runs while gradients are computed finds them.
+    fn foresee_gradients(&mut self, leaves: &[Leaf<'_>]) -> std::result::Result<(), Stop> {
+        for leaf in leaves {
+            if leaf.before.is_none() {
+                self.read_no_gradient(leaf.tensor.as_borrowed())?;
+            }
+            self.gradients.compute(leaf.tensor.as_borrowed());
+        }
+        Ok(())
+    }
+
     /// Takes note of the gradients that are there now and weren't before.
     fn went_back(
         &mut self,
@@ -246,7 +306,9 @@ impl State {
             let tensor = leaf.tensor.as_borrowed();
             let unknown = || (Reason::UnknownOrigin, "a tensor that gets a gradient".to_owned());
             let source = self.source(tensor).ok_or_else(unknown)?;
-            self.guard(source, GuardKind::NoTensorHooks);
+            if !leaf.is_hooked {
+                self.guard(source, GuardKind::NoTensorHooks);
+            }
             let now = leaf.gradient();
             let is_same = match (&now, &leaf.before) {
                 (Some(now), Some(before)) => now.is(before),

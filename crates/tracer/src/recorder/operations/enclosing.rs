@@ -1,14 +1,23 @@
 //! Nodes whose code is the program's own, and is looked at while it is recorded: see `notes::enclosed`.
 
-use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::hook::{Active, Suspended};
 use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{Result, ops};
 
 use crate::recorder::Recorder;
 use crate::recorder::ending::outcome::evaluate_recorded;
 
 impl Recorder {
+    /// Whether an instruction that has done nothing yet is one of code within a node.
+    pub(in crate::recorder) fn is_enclosed(&self, frame: &Frame<'_>) -> bool {
+        ops::executed() == self.baseline.get()
+            && self.state.try_borrow().is_ok_and(|state| {
+                let own = state.frames.innermost();
+                state.enclosed.is_on() && own.is_some_and(|own| own.id == frame.id())
+            })
+    }
+
     /// Runs the code of a node, `given` these objects: its frames are evaluated, but no part of the graph.
     pub(in crate::recorder) fn enclose<'py>(
         &self,

@@ -60,9 +60,7 @@ impl State {
     /// The node of a tensor: the one that made it, or a placeholder for an outside one.
     pub fn tensor_node(&mut self, tensor: Borrowed<'_, '_>) -> std::result::Result<NodeId, Stop> {
         match self.origin(tensor) {
-            Some(Origin::Node(node))
-                if !self.enclosed.is_on() && self.graph.is_withdrawn(node) =>
-            {
+            Some(Origin::Node(node)) if !self.enclosed.is_on() && self.graph.is_withdrawn(node) => {
                 Err((Reason::UnknownOrigin, "a tensor of code within a node".into()))
             }
             Some(Origin::Node(node) | Origin::Handle(node)) => Ok(node),
@@ -349,7 +347,9 @@ impl Recorder {
                 state.keep_laid_out(target, args, names);
                 if let Some(sized) = sized {
                     state.begin_data_sizes(sized, args, object.as_borrowed())?;
-                } else if let Some(given) = &given {
+                } else if let Some(given) = &given
+                    && !state.enclosed.take_settled()
+                {
                     let name = state.operation_name(target);
                     state.infer(&name, given, object.as_borrowed());
                     state.keep_returned(target, given, object.as_borrowed());
