@@ -300,7 +300,7 @@ impl Recorder {
         }
         let is_plain =
             matches!(class, Class::Operation(_) | Class::GraphBreak | Class::IsCompiling);
-        if self.meets_symbols() && !is_plain {
+        if !is_plain && (self.meets_symbols() || self.folds_generator(call)) {
             return self.symbolic_call(class, call);
         }
         self.call_known(class, call)

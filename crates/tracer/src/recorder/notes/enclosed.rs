@@ -33,6 +33,8 @@ pub struct Enclosed {
     given: FxHashSet<usize>,
     /// Whether going back may lead to such code.
     has_functions: bool,
+    /// How many nodes' code ran when one began to compute gradients; none: none does.
+    back: Option<usize>,
     /// Whether all that sizes of the results depend on is fixed, of the code that ended last.
     is_settled: bool,
 }
@@ -42,6 +44,16 @@ impl Enclosed {
     #[inline]
     pub fn is_on(&self) -> bool {
         self.depth > 0
+    }
+
+    /// Whether it runs while gradients are computed.
+    pub fn goes_back(&self) -> bool {
+        self.back.is_some()
+    }
+
+    /// The code that begins next runs while gradients are computed.
+    pub fn go_back(&mut self) {
+        self.back.get_or_insert(self.depth);
     }
 
     /// Whether there are objects that may not be looked at.
@@ -73,6 +85,7 @@ impl Enclosed {
     /// The code has ended, or the trace has: the notes are those of before.
     pub fn end(&mut self, begun: &mut Begun) {
         self.depth = self.depth.saturating_sub(1);
+        self.back = self.back.filter(|begun| self.depth > *begun);
         self.written = std::mem::take(&mut begun.outer_written);
         self.written.extend(self.left.iter().map(|(object, _)| *object));
         self.given = std::mem::take(&mut begun.outer_given);

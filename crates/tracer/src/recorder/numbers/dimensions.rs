@@ -252,6 +252,18 @@ impl Recorder {
         Some(size)
     }
 
+    /// Whether a call makes one number of those that a generator yields, which may read them from tensors.
+    pub(in crate::recorder) fn folds_generator(&self, call: Call<'_, '_>) -> bool {
+        let Call { callable, args, names, .. } = call;
+        let ([generator], None) = (args, names) else { return false };
+        ops::is_generator(generator)
+            && self.session.is_eager
+            && matches!(
+                self.functions.numeric(callable),
+                Some(Numeric::Sum | Numeric::Least | Numeric::Greatest)
+            )
+    }
+
     /// A list of what a generator yields, for a function that reads it to its end; `to_tensor`: up to the first tensor.
     fn collected<'py>(
         &self,

@@ -70,14 +70,14 @@ impl Recorder {
         let py = frame.py();
         let accumulates = argument(args, names, 7, "accumulate_grad")
             .is_some_and(|it| it.is_truthy().unwrap_or(true));
-        let leaves = self.leaves(call).and_then(|leaves| {
-            let bound = args[0].getattr(pyo3::intern!(py, "run_backward")).ok()?;
-            Some((leaves, bound))
-        });
         let are_hooks_known = {
             let _native = Suspended::new(py);
             tensor::find_hooks(py)
         };
+        let leaves = self.leaves(call).and_then(|leaves| {
+            let bound = args[0].getattr(pyo3::intern!(py, "run_backward")).ok()?;
+            Some((leaves, bound))
+        });
         let Some((leaves, bound)) = leaves.filter(|_| are_hooks_known) else {
             self.stop(frame, Reason::OpaqueCall, "run_backward");
             return call.natively();
@@ -98,9 +98,10 @@ impl Recorder {
         let result = self.operation(frame, target, &args[1..], names, || {
             let call = || stator_cpython::ops::call(callable, args, names);
             if through_python {
-                if accumulates {
-                    self.note(frame, |state| state.foresee_gradients(&leaves));
-                }
+                self.note(frame, |state| {
+                    state.enclosed.go_back();
+                    if accumulates { state.foresee_gradients(&leaves) } else { Ok(()) }
+                });
                 return self.enclose(frame, "a custom function's backward", &args[1..], call);
             }
             let _telling = Active::new(py, telling);
