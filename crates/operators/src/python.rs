@@ -20,7 +20,7 @@ use Model::{
     SequenceRead, SetAttr, SetItem, Substitute, Super, TypeCall, TypeOf, Unary, Vars,
 };
 use Numeric::{
-    Absolute, Float, FloatPower, Function, Greatest, Least, OfFloats, Power, Product,
+    Absolute, Float, FloatPower, Function, Greatest, Least, OfFloats, Place, Power, Product,
     QuotientAndRest, Rounded, Sorted, Sum, Truth,
 };
 use Traits as T;
@@ -97,6 +97,7 @@ pub const PYTHON: &[Row] = &[
     row("builtins", "range slice bytes", Pure, NONE),
     row("builtins", "object", Constructor, MOVES),
     row("builtins", "property staticmethod classmethod", Constructor, NONE),
+    row("builtins:property", "__new__ __init__", Constructor, NONE),
     row("builtins:object", "__new__", Modelled(New), MOVES),
     row("builtins:object", "__init__", Modelled(Nothing), MOVES),
     row("builtins:object", "__init_subclass__", Modelled(Nothing), NONE),
@@ -305,7 +306,8 @@ pub const PYTHON: &[Row] = &[
     row("_thread:RLock", "acquire __enter__", Modelled(LockTake), NONE),
     row("_thread:RLock", "release __exit__", Modelled(LockGive), NONE),
     row("_random:Random", "random getrandbits", Modelled(Draw), NONE),
-    row("bisect", "bisect bisect_left bisect_right", Pure, NONE),
+    row("bisect", "bisect bisect_right", Pure, NONE).of_numbers(Place { behind: true }),
+    row("bisect", "bisect_left", Pure, NONE).of_numbers(Place { behind: false }),
     row("posix", "fspath", Pure, NONE),
     row("re:Pattern", "split findall", Pure, NONE),
     row("re:Pattern", "sub", Modelled(Substitute), MOVES),

@@ -210,6 +210,11 @@ pub fn has_hooks(object: Any<'_, '_>) -> Option<bool> {
     Some(slots.iter().any(|slot| unsafe { words::word(object.as_ptr(), *slot) } != 0))
 }
 
+/// Whether an object is a tensor that keeps a dictionary of hooks at this offset.
+pub(super) fn has_hooks_at(object: Any<'_, '_>, offset: usize) -> bool {
+    is_tensor(object) && hook_slots(object.py()).is_some_and(|slots| slots.contains(&offset))
+}
+
 /// The dictionaries of a tensor's hooks, each with its name and where the tensor's object keeps it; none if nobody knows.
 pub fn hooks<'py>(
     object: Any<'_, 'py>,

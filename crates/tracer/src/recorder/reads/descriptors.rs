@@ -119,6 +119,10 @@ impl Recorder {
                 let of = |slot| stator_cpython::heap::types::slot(ty.as_borrowed(), slot);
                 match (of(SlotName::DescriptorGet), of(SlotName::DescriptorSet)) {
                     (Slot::Empty, _) => Descriptor::Value,
+                    // A property of a class of its own, which binds as others do.
+                    (Slot::Native, Slot::Native) if heap::property_getter(object).is_some() => {
+                        Descriptor::Property
+                    }
                     (_, Slot::Empty) => Descriptor::User,
                     _ => Descriptor::UserData,
                 }
