@@ -451,6 +451,10 @@ impl Recorder {
                 self.note(frame, |state| state.check_order(*arg));
             }
             self.guard_protocol(frame, *arg, CALLED_BACK);
+            if self.kind(*arg) == Kind::Tensor && traits.has(Traits::ITERATES) {
+                let name = pyo3::intern!(frame.py(), "__iter__").as_any().as_borrowed();
+                self.lookup(frame, &arg.get_type(), name);
+            }
             if matches!(self.kind(*arg), Kind::List | Kind::Tuple | Kind::Dict | Kind::Set) {
                 let items = if self.kind(*arg) == Kind::Set {
                     heap::set_items(*arg)
