@@ -13,7 +13,7 @@ use Class::{Constructor, GraphBreak, IsCompiling, Pure, Transparent, Untraceable
 use Class::{Emitter as Emits, Model as Modelled};
 use Emitter::{Log, Warn, WarnExplicit};
 use Model::{
-    Binary, Call, Compare, ContainerWrite, Contains, ContextGet, ContextReset, ContextSet,
+    Binary, Call, Clock, Compare, ContainerWrite, Contains, ContextGet, ContextReset, ContextSet,
     DeepCopy, DelAttr, DelItem, DictRead, DictSlotRead, Draw, GeneratorStep, GetAttr, GetItem,
     HasAttr, Hash, Id, IsInstance, IsSame, Iter, Len, LockGive, LockTake, New, Next, Nothing,
     ObjectDelAttr, ObjectGetAttr, ObjectSetAttr, RecursionLimit, Reduce, Repr, Scalar,
@@ -345,7 +345,8 @@ pub const PYTHON: &[Row] = &[
     row("logging:Logger", "_log", Emits(Log), NONE),
     row("sys", "getrecursionlimit", Modelled(RecursionLimit), NONE),
     row("sys", "exc_info _getframe", Untraceable(Why::Frames), NONE),
-    row("time", "time perf_counter monotonic sleep", Untraceable(Why::Opaque), NONE),
+    row("time", "time perf_counter monotonic process_time thread_time", Modelled(Clock), NONE),
+    row("time", "sleep", Untraceable(Why::Opaque), NONE),
 ];
 
 /// Whether a method of a container changes it without looking at what it holds. `owner` is the container's class

@@ -67,10 +67,11 @@ impl<'a> NodeCall<'a> {
         }
     }
 
-    /// Whether it's a C function of Python's that makes a text of values (`recorder/numbers/texts.rs`).
+    /// Whether it's a C function of Python's that makes a text of values (`recorder/numbers/texts.rs`), or a clock.
     fn is_of_values(&self) -> bool {
         let Target::Function { name, .. } = self.target else { return false };
-        self.graph.text(name).starts_with("builtins.")
+        let name = self.graph.text(name);
+        name.starts_with("builtins.") || name.starts_with("time.")
     }
 
     /// Whether it may be code of the program's own: a function that the user had taken as one node, an

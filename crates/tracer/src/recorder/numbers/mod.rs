@@ -9,6 +9,7 @@
 //! numbers out of tensors, of which no guard can speak, `read_numbers` computes with those, and `texts` makes texts of them.
 
 pub(super) mod arithmetic;
+pub(super) mod clocks;
 pub(super) mod data_sizes;
 pub(super) mod dimensions;
 pub(super) mod dynamic;

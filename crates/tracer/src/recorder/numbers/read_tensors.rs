@@ -163,7 +163,7 @@ impl Recorder {
 
     /// Whether numbers can be carried from here on. C code that waits for these frames, or asks itself
     /// (`max(..., key=float)`), reads them.
-    fn may_read(&self, frame: &Frame<'_>) -> bool {
+    pub(super) fn may_read(&self, frame: &Frame<'_>) -> bool {
         let session = &self.session;
         session.is_eager
             && session.program.is_none()

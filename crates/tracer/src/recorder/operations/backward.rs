@@ -16,11 +16,11 @@ use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
-use stator_cpython::heap::tensor;
+use stator_cpython::heap::{tensor, types};
 use stator_cpython::hook::{Active, Evaluated, Suspended};
 use stator_cpython::object::{Borrowed, Object};
 use stator_graph::Target;
-use stator_guards::{GuardKind, Source};
+use stator_guards::GuardKind;
 
 use super::tensors::argument;
 use crate::breaks::Reason;
@@ -267,20 +267,20 @@ impl State {
         Ok(())
     }
 
+    /// A hook is a function of Python's, or ends in one: C code would do what nobody notes.
     fn know_hook(&mut self, hook: Borrowed<'_, '_>) -> std::result::Result<(), Stop> {
         let unknown = || (Reason::OpaqueCall, format!("{}, a hook", heap::name_of(hook)));
-        let source = self.source(hook).ok_or_else(unknown)?;
+        self.source(hook).ok_or_else(unknown)?;
         match self.kind(hook) {
             Kind::Function => Ok(()),
-            Kind::Method => {
-                let (function, receiver) = heap::method_parts(hook);
-                if self.kind(function.as_borrowed()) != Kind::Function {
-                    return Err(unknown());
-                }
-                let parts = [Source::MethodFunc(source), Source::MethodSelf(source)];
-                let [of_function, of_receiver] = parts.map(|part| self.sources.intern(part));
-                self.adopt(of_function, function.as_borrowed())?;
-                self.adopt(of_receiver, receiver.as_borrowed())
+            Kind::Method => self.know_hook(heap::method_parts(hook).0.as_borrowed()),
+            Kind::Partial => self.know_hook(heap::partial_parts(hook).0.as_borrowed()),
+            Kind::Object => {
+                let ty = hook.get_type();
+                let name = pyo3::intern!(hook.py(), "__call__").as_any().as_borrowed();
+                let found = types::lookup(ty.as_borrowed(), name).ok_or_else(unknown)?;
+                self.guard_lookup(&ty, name, Some(found.as_borrowed()))?;
+                self.know_hook(found.as_borrowed())
             }
             _ => Err(unknown()),
         }

@@ -467,7 +467,7 @@ impl Recorder {
 
 impl State {
     /// Guards what a lookup along a type's method resolution order found.
-    fn guard_lookup(
+    pub(in crate::recorder) fn guard_lookup(
         &mut self,
         ty: &Bound<'_, PyType>,
         name: Borrowed<'_, '_>,

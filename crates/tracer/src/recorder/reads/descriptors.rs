@@ -131,6 +131,14 @@ impl Recorder {
         }
     }
 
+    /// Guards that a property of a class of its own is this very one, and binds as it does. Others are found by identity.
+    pub(in crate::recorder) fn know_property(&self, frame: &Frame<'_>, property: Borrowed<'_, '_>) {
+        if self.kind(property) == Kind::Object {
+            self.guard_protocol(frame, property, DESCRIPTOR);
+            self.note(frame, |state| state.know_for_good(property));
+        }
+    }
+
     pub(in crate::recorder) fn property<'py>(
         &self,
         frame: &Frame<'py>,
@@ -138,6 +146,7 @@ impl Recorder {
         owner: Borrowed<'_, 'py>,
         name: Borrowed<'_, 'py>,
     ) -> Result<Found<'py>> {
+        self.know_property(frame, property);
         let Some(getter) = heap::property_getter(property) else {
             return generic::generic_get_attr(owner, name).map(Found::Value);
         };
