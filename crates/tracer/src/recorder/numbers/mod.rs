@@ -22,3 +22,4 @@ pub(super) mod read_tensors;
 pub(super) mod strides;
 pub(super) mod symbols;
 pub(super) mod texts;
+pub(super) mod withdrawn;

@@ -12,7 +12,7 @@ use pyo3::types::{PyList, PyTuple};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use stator_cpython::object::{Borrowed, Object};
-use stator_graph::{Arg, Graph, NodeId, StackId, Target, Value as NodeValue};
+use stator_graph::{Arg, NodeId, StackId, Target, Value as NodeValue};
 use stator_guards::{GuardKind, SourceId};
 use stator_shapes::{Cmp, CondId, Context, Duck, ExprId, FloatId, SIZE_LIMIT, Style, SymbolId};
 
@@ -75,10 +75,10 @@ pub enum Operand {
     Other(Arg),
 }
 
-struct Entry {
+pub(super) struct Entry {
     number: Number,
-    made: Made,
-    node: Option<NodeId>,
+    pub(super) made: Made,
+    pub(super) node: Option<NodeId>,
     stack: Option<StackId>,
     /// The outside object that this one stands for.
     outside: Option<Py<PyAny>>,
@@ -137,7 +137,7 @@ pub struct Symbols {
     /// Where the graph takes sizes in: the placeholder's position, and the slot.
     pub(in crate::recorder) inputs: Vec<(usize, usize)>,
     pub(super) placeholders: FxHashMap<u32, NodeId>,
-    entries: Vec<Entry>,
+    pub(super) entries: Vec<Entry>,
     known: FxHashMap<usize, NumberId>,
     /// What stands for outside numbers, by source.
     pub(super) outside: FxHashMap<SourceId, NumberId>,
@@ -145,7 +145,7 @@ pub struct Symbols {
     pub substitutes: Vec<(usize, Py<PyAny>)>,
     pub(in crate::recorder) sizes: FxHashMap<TensorKey, Sizes>,
     pub(in crate::recorder) layouts: Layouts,
-    elements: FxHashMap<(NodeId, &'static str), NodeId>,
+    pub(super) elements: FxHashMap<(NodeId, &'static str), NodeId>,
     slot_sources: FxHashMap<FrameSlot, SourceId>,
     /// What outside containers hold in place of numbers.
     pub lending: Lending,
@@ -165,20 +165,6 @@ pub struct Symbols {
     pub(in crate::recorder) refused_at: Option<(u32, u32)>,
     /// Lines of the `dynamic` log.
     pub log: Vec<String>,
-}
-
-impl Symbols {
-    /// Forgets the nodes from the one with this index on, unless they are inputs: who needs one makes another.
-    pub fn forget_nodes(&mut self, from: usize, graph: &Graph) {
-        let is_gone = |node: NodeId| node.index() >= from && graph.is_withdrawn(node);
-        for entry in &mut self.entries {
-            let is_made = matches!(entry.made, Made::Element { .. } | Made::Call { .. });
-            if is_made && entry.node.is_some_and(is_gone) {
-                entry.node = None;
-            }
-        }
-        self.elements.retain(|_, node| !is_gone(*node));
-    }
 }
 
 impl State {
