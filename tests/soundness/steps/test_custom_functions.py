@@ -252,7 +252,12 @@ class Pair(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor | None, _: Tensor | None) -> tuple[Any, ...]:
         assert ctx.needs[0]
         assert _ is None
-        return (None if grad is None else grad * 2 if ctx.mode == "times" else grad), None, None, None
+        return (
+            (None if grad is None else grad * 2 if ctx.mode == "times" else grad),
+            None,
+            None,
+            None,
+        )
 
 
 @whole
@@ -648,6 +653,131 @@ def steps_behind_each_gradient() -> Program:
                 optimizer.param_groups[0]["lr"] = 0.01
 
     return step, change, lambda: [it.detach().clone() for it in net.parameters()]
+
+
+@program
+def hooks_that_count_elsewhere() -> Program:
+    """A cell, an attribute, a set and a list, which are asked behind it."""
+    net, holder, seen, listed, count = network(), SimpleNamespace(n=0), set(), [], 0
+
+    def hook(grad: Tensor) -> None:
+        nonlocal count
+        count += 1
+        holder.n += 1
+        seen.add(f"call {count}")
+        listed.append(count)
+
+    net[0].weight.register_hook(hook)
+    step = step_of(net, torch.tanh)
+
+    def asks(x: Tensor) -> Any:
+        before = count, holder.n
+        step(x)
+        return before, count, holder.n, "call 3" in seen, len(listed), listed[-1]
+
+    return asks, nothing, lambda: (count, holder.n, sorted(seen), list(listed))
+
+
+@program
+def hooks_that_count_a_cell() -> Program:
+    net, count = network(), 0
+
+    def hook(grad: Tensor) -> None:
+        nonlocal count
+        count += 1
+
+    net[0].weight.register_hook(hook)
+    step = step_of(net, torch.tanh)
+
+    def asks(x: Tensor) -> Any:
+        x = x * count
+        step(x)
+        return x, count
+
+    return asks, nothing, lambda: count
+
+
+@program
+def a_set_that_hooks_fill() -> Program:
+    net, seen, calls = network(), {"other"}, [0]
+
+    def hook(grad: Tensor) -> None:
+        seen.add("weight")
+
+    net[0].weight.register_hook(hook)
+    step = step_of(net, torch.tanh)
+
+    def asks(x: Tensor) -> Any:
+        step(x)
+        return x * 2 if "weight" in seen else x
+
+    def change(call: int) -> None:
+        calls[0] = call
+        seen.discard("weight")
+
+    return asks, change, lambda: sorted(seen)
+
+
+class Nothing(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any) -> Tensor:
+        return torch.full((2,), SETTINGS.factor)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> None:
+        return None
+
+
+@program
+def given_nothing() -> Program:
+    net = network()
+
+    def change(call: int) -> None:
+        SETTINGS.factor = float(call // 3)
+
+    return step_of(net, lambda x: x + Nothing.apply()), change, list
+
+
+@whole
+def hooks_of_objects() -> Program:
+    net = network()
+
+    class Clip:
+        def __init__(self, most: float) -> None:
+            self.most = most
+
+        def __call__(self, grad: Tensor) -> Tensor:
+            return grad.clamp(-self.most, self.most)
+
+    def scaled(by: float, grad: Tensor, plus: float = 0.0) -> Tensor:
+        return grad * by + plus
+
+    net[0].weight.register_hook(Clip(0.05))
+    net[0].bias.register_hook(partial(scaled, 2.0, plus=0.1))
+    return step_of(net, torch.tanh), nothing, lambda: gradients(net)
+
+
+@program
+def hooks_of_objects_change() -> Program:
+    net = network()
+
+    class Clip:
+        def __init__(self, most: float) -> None:
+            self.most = most
+
+        def __call__(self, grad: Tensor) -> Tensor:
+            return grad.clamp(-self.most, self.most)
+
+    clip = Clip(0.05)
+    net[0].weight.register_hook(clip)
+
+    def change(call: int) -> None:
+        if call == 3:
+            clip.most = 0.01
+        if call == 5:
+            Clip.__call__ = lambda self, grad: grad * 3  # type: ignore[method-assign]
+
+    return step_of(net, torch.tanh), change, lambda: gradients(net)
 
 
 @program

@@ -62,6 +62,11 @@ impl Enclosed {
         !self.written.is_empty()
     }
 
+    /// Whether an object may not be looked at.
+    pub fn hides(&self, address: usize) -> bool {
+        self.is_watching() && self.written.contains(&address)
+    }
+
     /// The parts that such code has written.
     pub fn left(&self) -> &[Slot] {
         &self.left
@@ -109,7 +114,7 @@ type Others = (usize, usize, usize, usize, bool);
 
 impl State {
     /// Code within a node begins that is given these objects.
-    pub fn begin_enclosed(&mut self, given: &[Borrowed<'_, '_>]) -> Noted<Begun> {
+    pub fn begin_enclosed(&mut self, py: Python<'_>, given: &[Borrowed<'_, '_>]) -> Noted<Begun> {
         if !self.written.classes().is_empty() {
             let detail = "a class, before code that is one node of the graph";
             return Err((Reason::OutsideWrite, detail.into()));
@@ -117,15 +122,12 @@ impl State {
         let (parts, others) = (self.written.len(), self.other_effects());
         let mut tensors = Vec::new();
         given.iter().for_each(|object| tensors_in(self, *object, &mut tensors));
-        let known: Vec<_> = {
-            let inputs = self.inputs.tensors().iter();
-            let py = given.first().map(|first| first.py());
-            let inputs = inputs.map(|input| input.tensor.clone_ref(py.expect("it has arguments")));
-            inputs.chain(tensors.iter().map(|tensor| tensor.clone().unbind())).collect()
-        };
+        let inputs = self.inputs.tensors().iter().map(|input| input.tensor.clone_ref(py));
+        let known: Vec<_> =
+            inputs.chain(tensors.iter().map(|tensor| tensor.clone().unbind())).collect();
         let described = |tensor: Py<PyAny>| {
-            let info = given.first().map(|first| tensor::info(tensor.bind_borrowed(first.py())));
-            Some((tensor, info??))
+            let info = tensor::info(tensor.bind_borrowed(py))?;
+            Some((tensor, info))
         };
         let mut inner: FxHashSet<usize> = self.enclosed.given.clone();
         inner.extend(tensors.iter().map(|tensor| tensor.as_ptr() as usize));
@@ -225,7 +227,7 @@ impl State {
     /// Something is to be done with the object at an address.
     #[inline]
     pub fn look_enclosed(&mut self, address: usize) {
-        if self.enclosed.is_watching() && self.enclosed.written.contains(&address) {
+        if self.enclosed.hides(address) {
             self.refuse_stale();
         }
     }

@@ -27,7 +27,7 @@ impl Recorder {
         run: impl FnOnce() -> Result<Object<'py>>,
     ) -> Result<Object<'py>> {
         let py = frame.py();
-        let Some(mut begun) = self.note(frame, |state| state.begin_enclosed(given)) else {
+        let Some(mut begun) = self.note(frame, |state| state.begin_enclosed(py, given)) else {
             let _native = Suspended::new(py);
             return run();
         };

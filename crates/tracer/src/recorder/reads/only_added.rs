@@ -82,7 +82,7 @@ impl State {
     /// its contents must be read to know.
     pub fn asks_set(&mut self, set: Borrowed<'_, '_>, item: Borrowed<'_, '_>) -> Option<bool> {
         let slot = (set.as_ptr() as usize, CONTENTS);
-        if self.written.has(&slot) || !heap::is_exact_set(set) {
+        if self.written.has(&slot) || self.enclosed.hides(slot.0) || !heap::is_exact_set(set) {
             return None;
         }
         let source = self.unread.get(&slot.0)?.source;
