@@ -1,71 +1,19 @@
-"""Code of the program's own within one node: `torch.autograd.Function`s and hooks, what they read and write, and what
-is changed between calls."""
+"""`torch.autograd.Function`s of the program's within one node: what they read and write, what is changed between calls."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from differential.support import api
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from .results import copied, same
+from .within_nodes import SETTINGS, Program, Programs, gradients, network, nothing, step_of
 
-# A program: a function of a tensor, what happens before each call, and what else is compared.
-Program = tuple[Callable[[Tensor], Any], Callable[[int], None], Callable[[], Any]]
-
-PROGRAMS: dict[str, Callable[[], Program]] = {}
-# Those without a break, with a hit from the third call on.
-WHOLE: set[str] = set()
-
-
-def program(make: Callable[[], Program]) -> Callable[[], Program]:
-    PROGRAMS[make.__name__] = make
-    return make
-
-
-def whole(make: Callable[[], Program]) -> Callable[[], Program]:
-    WHOLE.add(make.__name__)
-    return program(make)
-
-
-def rows(seed: int, *sizes: int) -> Tensor:
-    return torch.randn(*sizes, generator=torch.Generator().manual_seed(seed))
-
-
-def nothing(call: int) -> None:
-    pass
-
-
-def network() -> nn.Sequential:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
-
-
-def gradients(net: nn.Module) -> list[Tensor | None]:
-    return [None if it.grad is None else it.grad.clone() for it in net.parameters()]
-
-
-def step_of(net: nn.Module, between: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Any]:
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-
-    def step(x: Tensor) -> Any:
-        optimizer.zero_grad()
-        loss = between(net(x)).pow(2).mean()
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    return step
-
-
-SETTINGS = SimpleNamespace(factor=2.0, columns=2, seen=0, log=[])
+PROGRAMS = Programs()
+program, whole = PROGRAMS.program, PROGRAMS.whole
 
 
 class Reads(torch.autograd.Function):
@@ -472,250 +420,16 @@ def without_gradients() -> Program:
 
 
 @program
-def sizes_of_calls_change() -> Program:
+def rows_of_calls_vary() -> Program:
+    """More of them at each call, so that their number becomes a symbol."""
     net = network()
-    SETTINGS.factor = 2.0
-    step = step_of(net, lambda x: Reads.apply(x)[:, : SETTINGS.columns])
-    counts = [5, 5, 4, 3, 7, 5, 2, 1]
-    calls: list[int] = []
-
-    def of_other_sizes(x: Tensor) -> Any:
-        return step(x)
+    SETTINGS.factor, SETTINGS.columns = 2.0, 2
+    step = step_of(net, lambda x: Reads.apply(x[: SETTINGS.columns]))
 
     def change(call: int) -> None:
-        SETTINGS.columns = 2
-        calls.append(counts[call % len(counts)])
+        SETTINGS.columns = 2 + call % 3
 
-    del of_other_sizes
-    return step, change, list
-
-
-# Hooks
-
-
-def clip(grad: Tensor) -> Tensor:
-    return grad.clamp(-0.05, 0.05)
-
-
-@whole
-def hooked() -> Program:
-    net = network()
-    for parameter in net.parameters():
-        parameter.register_hook(clip)
-    return step_of(net, torch.tanh), nothing, lambda: gradients(net)
-
-
-@program
-def hooks_come_and_go() -> Program:
-    net, handles = network(), []
-
-    def change(call: int) -> None:
-        if call == 2:
-            handles.append(net[0].weight.register_hook(clip))
-        if call == 4:
-            handles.append(net[0].weight.register_hook(lambda grad: grad * SETTINGS.factor))
-        if call == 6:
-            handles.pop(0).remove()
-
-    SETTINGS.factor = 3.0
-    return step_of(net, torch.tanh), change, lambda: gradients(net)
-
-
-@program
-def hooks_are_replaced() -> Program:
-    net = network()
-    handle = [net[0].weight.register_hook(clip)]
-
-    def change(call: int) -> None:
-        if call >= 3:
-            handle.pop().remove()
-            handle.append(net[0].weight.register_hook(lambda grad, call=call: grad * call))
-
-    return step_of(net, torch.tanh), change, lambda: gradients(net)
-
-
-@whole
-def hooks_that_note_numbers() -> Program:
-    net, norms = network(), {}
-    for name, parameter in net.named_parameters():
-        parameter.register_hook(lambda grad, name=name: norms.__setitem__(name, grad.norm().item()))
-    norms.update(dict.fromkeys(dict(net.named_parameters()), 0.0))
-    return step_of(net, torch.tanh), nothing, lambda: (gradients(net), dict(norms))
-
-
-@program
-def notes_are_read_behind() -> Program:
-    net, norms = network(), {"first": 0.0}
-    net[0].weight.register_hook(lambda grad: norms.__setitem__("first", grad.norm().item()))
-    step = step_of(net, torch.tanh)
-
-    def read(x: Tensor) -> Any:
-        before = norms["first"]
-        return step(x), before, norms["first"], len(norms)
-
-    return read, nothing, lambda: dict(norms)
-
-
-@program
-def notes_are_read_under_another_name() -> Program:
-    """At some calls two dictionaries are one."""
-    net, norms, table = network(), {"first": 0.0}, {"first": 1.0}
-    holder = SimpleNamespace(written=norms, read=table)
-    net[0].weight.register_hook(lambda grad: holder.written.__setitem__("first", 5.0))
-    step = step_of(net, torch.tanh)
-
-    def read(x: Tensor) -> Any:
-        return step(x), x * holder.read["first"]
-
-    def change(call: int) -> None:
-        norms["first"], table["first"] = 0.0, 1.0
-        holder.read = norms if call in (4, 6) else table
-        if call in (4, 6):
-            norms["first"] = 1.0
-
-    return read, change, lambda: (dict(norms), dict(table))
-
-
-@program
-def hooks_of_all_kinds() -> Program:
-    net, kept = network(), []
-
-    class Keeper:
-        def __init__(self) -> None:
-            self.scale = 2.0
-
-        def hook(self, grad: Tensor) -> Tensor:
-            return grad * self.scale
-
-    keeper = Keeper()
-    net[0].weight.register_hook(keeper.hook)
-    net[0].bias.register_hook(partial(torch.mul, 2.0))
-    net[2].weight.register_hook(kept.append)
-    net[2].bias.register_post_accumulate_grad_hook(lambda it: kept.append(it.grad.sum()))
-
-    def change(call: int) -> None:
-        keeper.scale = 2.0 if call < 4 else 3.0
-
-    return step_of(net, torch.tanh), change, lambda: (gradients(net), list(kept))
-
-
-@whole
-def methods_as_hooks() -> Program:
-    net = network()
-
-    class Keeper:
-        def __init__(self) -> None:
-            self.scale = 2.0
-
-        def hook(self, grad: Tensor) -> Tensor:
-            return grad * self.scale
-
-    keeper = Keeper()
-    for parameter in net.parameters():
-        parameter.register_hook(keeper.hook)
-    return step_of(net, torch.tanh), nothing, lambda: gradients(net)
-
-
-@program
-def a_hook_that_counts() -> Program:
-    net, counts = network(), {"n": 0}
-
-    def hook(grad: Tensor) -> None:
-        counts["n"] += 1
-
-    for parameter in net.parameters():
-        parameter.register_hook(hook)
-    return step_of(net, torch.tanh), nothing, lambda: (gradients(net), dict(counts))
-
-
-@program
-def steps_behind_each_gradient() -> Program:
-    net = network()
-    optimizers = {
-        it: torch.optim.SGD([it], lr=0.1, momentum=0.9, foreach=False) for it in net.parameters()
-    }
-
-    def hook(parameter: Tensor) -> None:
-        optimizers[parameter].step()
-        optimizers[parameter].zero_grad()
-
-    for parameter in net.parameters():
-        parameter.register_post_accumulate_grad_hook(hook)
-
-    def step(x: Tensor) -> Any:
-        loss = net(x).pow(2).mean()
-        loss.backward()
-        return loss.detach(), [it.grad is None for it in net.parameters()]
-
-    def change(call: int) -> None:
-        if call == 4:
-            for optimizer in optimizers.values():
-                optimizer.param_groups[0]["lr"] = 0.01
-
-    return step, change, lambda: [it.detach().clone() for it in net.parameters()]
-
-
-@program
-def hooks_that_count_elsewhere() -> Program:
-    """A cell, an attribute, a set and a list, which are asked behind it."""
-    net, holder, seen, listed, count = network(), SimpleNamespace(n=0), set(), [], 0
-
-    def hook(grad: Tensor) -> None:
-        nonlocal count
-        count += 1
-        holder.n += 1
-        seen.add(f"call {count}")
-        listed.append(count)
-
-    net[0].weight.register_hook(hook)
-    step = step_of(net, torch.tanh)
-
-    def asks(x: Tensor) -> Any:
-        before = count, holder.n
-        step(x)
-        return before, count, holder.n, "call 3" in seen, len(listed), listed[-1]
-
-    return asks, nothing, lambda: (count, holder.n, sorted(seen), list(listed))
-
-
-@program
-def hooks_that_count_a_cell() -> Program:
-    net, count = network(), 0
-
-    def hook(grad: Tensor) -> None:
-        nonlocal count
-        count += 1
-
-    net[0].weight.register_hook(hook)
-    step = step_of(net, torch.tanh)
-
-    def asks(x: Tensor) -> Any:
-        x = x * count
-        step(x)
-        return x, count
-
-    return asks, nothing, lambda: count
-
-
-@program
-def a_set_that_hooks_fill() -> Program:
-    net, seen, calls = network(), {"other"}, [0]
-
-    def hook(grad: Tensor) -> None:
-        seen.add("weight")
-
-    net[0].weight.register_hook(hook)
-    step = step_of(net, torch.tanh)
-
-    def asks(x: Tensor) -> Any:
-        step(x)
-        return x * 2 if "weight" in seen else x
-
-    def change(call: int) -> None:
-        calls[0] = call
-        seen.discard("weight")
-
-    return asks, change, lambda: sorted(seen)
+    return step, change, lambda: gradients(net)
 
 
 class Nothing(torch.autograd.Function):
@@ -738,93 +452,6 @@ def given_nothing() -> Program:
     return step_of(net, lambda x: x + Nothing.apply()), change, list
 
 
-@whole
-def hooks_of_objects() -> Program:
-    net = network()
-
-    class Clip:
-        def __init__(self, most: float) -> None:
-            self.most = most
-
-        def __call__(self, grad: Tensor) -> Tensor:
-            return grad.clamp(-self.most, self.most)
-
-    def scaled(by: float, grad: Tensor, plus: float = 0.0) -> Tensor:
-        return grad * by + plus
-
-    net[0].weight.register_hook(Clip(0.05))
-    net[0].bias.register_hook(partial(scaled, 2.0, plus=0.1))
-    return step_of(net, torch.tanh), nothing, lambda: gradients(net)
-
-
-@program
-def hooks_of_objects_change() -> Program:
-    net = network()
-
-    class Clip:
-        def __init__(self, most: float) -> None:
-            self.most = most
-
-        def __call__(self, grad: Tensor) -> Tensor:
-            return grad.clamp(-self.most, self.most)
-
-    clip = Clip(0.05)
-    net[0].weight.register_hook(clip)
-
-    def change(call: int) -> None:
-        if call == 3:
-            clip.most = 0.01
-        if call == 5:
-            Clip.__call__ = lambda self, grad: grad * 3  # type: ignore[method-assign]
-
-    return step_of(net, torch.tanh), change, lambda: gradients(net)
-
-
-@program
-def a_hook_that_raises() -> Program:
-    net = network()
-
-    def hook(grad: Tensor) -> None:
-        if SETTINGS.factor > 3:
-            raise ValueError("stop")
-
-    net[2].weight.register_hook(hook)
-
-    def change(call: int) -> None:
-        SETTINGS.factor = 4.0 if call in (3, 5) else 1.0
-
-    def step(x: Tensor) -> Any:
-        for parameter in net.parameters():
-            parameter.grad = None
-        try:
-            net(x).sum().backward()
-        except ValueError as error:
-            return str(error)
-        return "fine"
-
-    return step, change, list
-
-
-def run(make: Callable[[], Program], wrap: Callable[[Any], Any]) -> tuple[list[Any], Any]:
-    torch.manual_seed(0)
-    step, change, watched = make()
-    wrapped, seen = wrap(step), []
-    for call in range(8):
-        change(call)
-        try:
-            result = wrapped(rows(call, 5, 3))
-        except Exception as error:
-            result = (type(error).__name__, str(error))
-        seen.append((copied(result), copied(watched()), torch.is_grad_enabled()))
-    return seen, wrapped
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", PROGRAMS.all)
 def test_steps_are_plain_ones(name: str) -> None:
-    expected, _ = run(PROGRAMS[name], lambda step: step)
-    found, compiled = run(PROGRAMS[name], lambda step: api.compile(step, backend="eager"))
-    for call, (left, right) in enumerate(zip(expected, found, strict=True)):
-        assert same(left, right), f"call {call}: {right}, not {left}"
-    if name in WHOLE and not api.PLAIN:
-        assert api.breaks(compiled) == 0, api.reason(compiled)
-        assert api.hits(compiled) >= len(expected) - 2, api.reason(compiled)  # type: ignore[operator]
+    PROGRAMS.check(name)

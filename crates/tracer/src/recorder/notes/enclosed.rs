@@ -16,6 +16,7 @@ use super::kinds::Kind;
 use super::state::{Origin, Slot, State, Stop};
 use crate::breaks::Reason;
 use crate::recorder::effects::writes::Part;
+use crate::recorder::numbers::symbols::{Sizes, TensorKey};
 use crate::recorder::operations::tensors::graph_meta;
 
 type Noted<T> = std::result::Result<T, Stop>;
@@ -35,8 +36,10 @@ pub struct Enclosed {
     has_functions: bool,
     /// How many nodes' code ran when one began to compute gradients; none: none does.
     back: Option<usize>,
-    /// Whether all that sizes of the results depend on is fixed, of the code that ended last.
+    /// Whether all sizes of the results are known, of the code that ended last.
     is_settled: bool,
+    /// Those that are symbolic, and the strides, by the addresses of the tensors.
+    sizes: Vec<(usize, Option<Sizes>, Sizes)>,
 }
 
 impl Enclosed {
@@ -75,11 +78,6 @@ impl Enclosed {
     /// Whether going back may lead to such code.
     pub fn has_functions(&self) -> bool {
         self.has_functions
-    }
-
-    /// Whether nothing is to be fixed any more for the node that was executed last.
-    pub fn take_settled(&mut self) -> bool {
-        std::mem::take(&mut self.is_settled)
     }
 
     /// A custom function has become a node.
@@ -190,14 +188,15 @@ impl State {
         Ok(())
     }
 
-    /// Where there are symbols, the sizes of what such code gives are fixed to be what they are.
-    pub fn fix_enclosed(&mut self, begun: &Begun, result: Borrowed<'_, '_>) -> Noted<()> {
+    /// Where there are symbols, takes note of the sizes of what such code gives, as its own operations say them.
+    pub fn keep_sizes(&mut self, begun: &Begun, result: Borrowed<'_, '_>) -> Noted<()> {
         if !self.has_symbols() {
             return Ok(());
         }
         let mut tensors = Vec::new();
         tensors_in(self, result, &mut tensors);
         let mut is_settled = true;
+        self.enclosed.sizes.clear();
         for tensor in &tensors {
             let tensor = tensor.as_borrowed();
             if !self.data_sizes_in(tensor, 0).is_empty() {
@@ -206,15 +205,40 @@ impl State {
             }
             let is_inner = matches!(self.origin(tensor), Some(Origin::Node(node)) if node.index() >= begun.nodes);
             match self.symbolic_strides(tensor).filter(|_| is_inner) {
-                Some(mut fixed) => {
-                    fixed.extend(self.symbolic_sizes(tensor).unwrap_or_default());
-                    self.assume_hints(&fixed);
+                Some(strides) => {
+                    let sizes = self.symbolic_sizes(tensor);
+                    self.enclosed.sizes.push((tensor.as_ptr() as usize, sizes, strides));
                 }
                 None => is_settled = false,
             }
         }
         self.enclosed.is_settled = is_settled;
         Ok(())
+    }
+
+    /// Gives the results of the node that was executed last the sizes that its code has computed; whether all are known.
+    pub fn take_sizes(&mut self, result: Borrowed<'_, '_>) -> bool {
+        let is_settled = std::mem::take(&mut self.enclosed.is_settled);
+        let known = std::mem::take(&mut self.enclosed.sizes);
+        if !is_settled || known.is_empty() {
+            return is_settled;
+        }
+        let mut tensors = Vec::new();
+        tensors_in(self, result, &mut tensors);
+        for tensor in &tensors {
+            let address = tensor.as_ptr() as usize;
+            if let Some(Origin::Node(node)) = self.origin(tensor.as_borrowed())
+                && let Some((_, sizes, strides)) =
+                    known.iter().find(|(known, ..)| *known == address)
+                && let Some(symbols) = self.symbols.as_mut()
+            {
+                if let Some(sizes) = sizes {
+                    symbols.sizes.insert(TensorKey::Node(node.index() as u32), sizes.clone());
+                }
+                symbols.layouts.know(node, strides.clone());
+            }
+        }
+        true
     }
 
     /// Whether the trace has written a part that is about to be read. Code within a node would read the old value, as

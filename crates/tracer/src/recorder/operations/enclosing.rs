@@ -44,7 +44,7 @@ impl Recorder {
         }
         if let Ok(result) = &result {
             self.note(frame, |state| {
-                state.fix_enclosed(&begun, result.as_borrowed())?;
+                state.keep_sizes(&begun, result.as_borrowed())?;
                 state.check_enclosed(py, &begun, name)
             });
         }

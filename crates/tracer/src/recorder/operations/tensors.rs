@@ -348,7 +348,7 @@ impl Recorder {
                 if let Some(sized) = sized {
                     state.begin_data_sizes(sized, args, object.as_borrowed())?;
                 } else if let Some(given) = &given
-                    && !state.enclosed.take_settled()
+                    && !state.take_sizes(object.as_borrowed())
                 {
                     let name = state.operation_name(target);
                     state.infer(&name, given, object.as_borrowed());
