@@ -125,6 +125,8 @@ pub struct Graph {
     pub(crate) texts: Texts,
     pub(crate) stacks: StackTable,
     pub(crate) symbolic_sizes: FxHashMap<NodeId, Box<[Option<TextId>]>>,
+    /// Whether any node was taken out.
+    has_withdrawn: bool,
 }
 
 /// How large the pools of a graph are, or how much room they have from the start.
@@ -275,6 +277,27 @@ impl Graph {
         self.push(NodeKind::GetItem { of, index }, Value::Unknown, stack)
     }
 
+    /// Takes out the calls from the node with this index on: another node does what they do. Their ids stay, like
+    /// those of placeholders that were taken out, but nothing may read them.
+    pub fn withdraw(&mut self, from: usize) {
+        let source = self.intern("");
+        for node in &mut self.nodes[from..] {
+            if let NodeKind::Placeholder { .. } = node.kind {
+                continue;
+            }
+            self.calls -= usize::from(matches!(node.kind, NodeKind::Call { .. }));
+            self.has_withdrawn = true;
+            node.kind = NodeKind::Placeholder { source };
+        }
+    }
+
+    /// A value that nothing may read: code that runs within one call has it.
+    pub fn withdrawn(&mut self, value: Value) -> NodeId {
+        let source = self.intern("");
+        self.has_withdrawn = true;
+        self.push(NodeKind::Placeholder { source }, value, None)
+    }
+
     /// Says what a node made.
     #[inline]
     pub fn set_value(&mut self, node: NodeId, value: Value) {
@@ -414,6 +437,27 @@ impl Graph {
     /// All nodes with their ids, in the order of recording.
     pub fn nodes(&self) -> impl ExactSizeIterator<Item = (NodeId, &Node)> + '_ {
         self.nodes.iter().enumerate().map(|(index, node)| (NodeId::new(index), node))
+    }
+
+    /// Whether a node is no part of the graph any more.
+    pub fn is_withdrawn(&self, id: NodeId) -> bool {
+        self.has_withdrawn
+            && matches!(self.node(id).kind, NodeKind::Placeholder { .. })
+            && self.placeholders.binary_search(&id).is_err()
+    }
+
+    /// Whether a node or an output reads one that was taken out.
+    pub fn reads_withdrawn(&self) -> bool {
+        if !self.has_withdrawn {
+            return false;
+        }
+        let mut is_read = false;
+        let mut visit = |id: NodeId| is_read |= self.is_withdrawn(id);
+        for (id, _) in self.nodes() {
+            self.visit_inputs(id, &mut visit);
+        }
+        self.outputs().iter().for_each(|&output| self.visit_nodes(output, &mut visit));
+        is_read
     }
 
     /// The placeholders, in the order in which replay takes the inputs.

@@ -312,3 +312,28 @@ fn placeholders_named_later() {
     let twice = graph.named(["L['x']", "L['x']"].map(str::to_owned));
     assert!(twice.verify().unwrap_err().to_string().contains("L['x']"));
 }
+
+#[test]
+fn calls_that_another_node_makes_are_withdrawn() {
+    let mut graph = Graph::new();
+    let x = tensor(&mut graph, "L['x']", &[1]);
+    let at = graph.stack(None, 0, 1);
+    let kept = method(&mut graph, "abs", &[Arg::Node(x)], at);
+    let from = graph.len();
+    let inner = method(&mut graph, "neg", &[Arg::Node(kept)], at);
+    let y = tensor(&mut graph, "L['y']", &[1]);
+    graph.withdraw(from);
+    let last = method(&mut graph, "exp", &[Arg::Node(y)], at);
+    graph.set_outputs(&[Arg::Node(last), Arg::Node(kept)]);
+    assert_eq!(graph.call_count(), 2);
+    assert!(graph.is_withdrawn(inner) && !graph.is_withdrawn(y) && !graph.reads_withdrawn());
+    graph.verify().unwrap();
+    assert_snapshot!(graph_code(&graph, &NoSource), @r"
+    def forward(l_x_: torch.Tensor, l_y_: torch.Tensor):
+        abs_1 = l_x_.abs()
+        exp = l_y_.exp()
+        return (exp, abs_1)
+    ");
+    graph.set_outputs(&[Arg::Node(inner)]);
+    assert!(graph.reads_withdrawn() && graph.verify().is_err());
+}

@@ -156,6 +156,8 @@ pub enum Model {
     Draw,
     /// `torch._check_tensor_all` and such.
     Check,
+    /// `time.perf_counter` and such: a float that no two calls have in common.
+    Clock,
     /// `torch.Tensor.backward`: as any Python function where it can be a node.
     TensorBackward,
     /// `run_backward` of PyTorch's engine: what `backward()` and `torch.autograd.grad` come to.

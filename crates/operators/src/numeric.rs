@@ -36,4 +36,9 @@ pub enum Numeric {
     FloatPower,
     /// `//` and `%` at once.
     QuotientAndRest,
+    /// Where a number belongs in a list in order.
+    Place {
+        /// Whether that is behind those that are equal.
+        behind: bool,
+    },
 }

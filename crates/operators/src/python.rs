@@ -13,14 +13,14 @@ use Class::{Constructor, GraphBreak, IsCompiling, Pure, Transparent, Untraceable
 use Class::{Emitter as Emits, Model as Modelled};
 use Emitter::{Log, Warn, WarnExplicit};
 use Model::{
-    Binary, Call, Compare, ContainerWrite, Contains, ContextGet, ContextReset, ContextSet,
+    Binary, Call, Clock, Compare, ContainerWrite, Contains, ContextGet, ContextReset, ContextSet,
     DeepCopy, DelAttr, DelItem, DictRead, DictSlotRead, Draw, GeneratorStep, GetAttr, GetItem,
     HasAttr, Hash, Id, IsInstance, IsSame, Iter, Len, LockGive, LockTake, New, Next, Nothing,
     ObjectDelAttr, ObjectGetAttr, ObjectSetAttr, RecursionLimit, Reduce, Repr, Scalar,
     SequenceRead, SetAttr, SetItem, Substitute, Super, TypeCall, TypeOf, Unary, Vars,
 };
 use Numeric::{
-    Absolute, Float, FloatPower, Function, Greatest, Least, OfFloats, Power, Product,
+    Absolute, Float, FloatPower, Function, Greatest, Least, OfFloats, Place, Power, Product,
     QuotientAndRest, Rounded, Sorted, Sum, Truth,
 };
 use Traits as T;
@@ -97,6 +97,7 @@ pub const PYTHON: &[Row] = &[
     row("builtins", "range slice bytes", Pure, NONE),
     row("builtins", "object", Constructor, MOVES),
     row("builtins", "property staticmethod classmethod", Constructor, NONE),
+    row("builtins:property", "__new__ __init__", Constructor, NONE),
     row("builtins:object", "__new__", Modelled(New), MOVES),
     row("builtins:object", "__init__", Modelled(Nothing), MOVES),
     row("builtins:object", "__init_subclass__", Modelled(Nothing), NONE),
@@ -305,7 +306,8 @@ pub const PYTHON: &[Row] = &[
     row("_thread:RLock", "acquire __enter__", Modelled(LockTake), NONE),
     row("_thread:RLock", "release __exit__", Modelled(LockGive), NONE),
     row("_random:Random", "random getrandbits", Modelled(Draw), NONE),
-    row("bisect", "bisect bisect_left bisect_right", Pure, NONE),
+    row("bisect", "bisect bisect_right", Pure, NONE).of_numbers(Place { behind: true }),
+    row("bisect", "bisect_left", Pure, NONE).of_numbers(Place { behind: false }),
     row("posix", "fspath", Pure, NONE),
     row("re:Pattern", "split findall", Pure, NONE),
     row("re:Pattern", "sub", Modelled(Substitute), MOVES),
@@ -343,7 +345,8 @@ pub const PYTHON: &[Row] = &[
     row("logging:Logger", "_log", Emits(Log), NONE),
     row("sys", "getrecursionlimit", Modelled(RecursionLimit), NONE),
     row("sys", "exc_info _getframe", Untraceable(Why::Frames), NONE),
-    row("time", "time perf_counter monotonic sleep", Untraceable(Why::Opaque), NONE),
+    row("time", "time perf_counter monotonic process_time thread_time", Modelled(Clock), NONE),
+    row("time", "sleep", Untraceable(Why::Opaque), NONE),
 ];
 
 /// Whether a method of a container changes it without looking at what it holds. `owner` is the container's class

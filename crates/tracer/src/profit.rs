@@ -46,7 +46,7 @@ const PRICES: Prices = Prices {
 };
 
 /// What CPython does in a part of a call, and a replay doesn't: counted while recording.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Tally {
     instructions: Cell<u64>,
     frames: Cell<u64>,
@@ -100,6 +100,15 @@ impl Tally {
     /// What the program does depends on being traced: `is_compiling()`, `assume_constant_result`.
     pub fn steer(&self) {
         self.is_steered.set(true);
+    }
+
+    /// What was counted since isn't spared.
+    pub fn reset(&self, before: &Self) {
+        self.instructions.set(before.instructions.get());
+        self.frames.set(before.frames.get());
+        self.modules.set(before.modules.get());
+        self.members.set(before.members.get());
+        self.calls.set(before.calls.get());
     }
 
     /// What was counted, which begins anew.

@@ -6,6 +6,11 @@ use stator_operators::{Raising, raising};
 /// The name of the node that checks all elements of a tensor.
 pub const CHECK: &str = "torch._check_tensor_all";
 
+/// The names of nodes that go back through code of the program's own.
+pub const BACKWARD: &str = "through_python.backward";
+/// As [`BACKWARD`], for `torch.autograd.grad`.
+pub const GRAD: &str = "through_python.grad";
+
 /// A call in a graph, or one that may become a node of it.
 #[derive(Clone, Copy)]
 pub struct NodeCall<'a> {
@@ -62,10 +67,11 @@ impl<'a> NodeCall<'a> {
         }
     }
 
-    /// Whether it's a C function of Python's that makes a text of values (`recorder/numbers/texts.rs`).
+    /// Whether it's a C function of Python's that makes a text of values (`recorder/numbers/texts.rs`), or a clock.
     fn is_of_values(&self) -> bool {
         let Target::Function { name, .. } = self.target else { return false };
-        self.graph.text(name).starts_with("builtins.")
+        let name = self.graph.text(name);
+        name.starts_with("builtins.") || name.starts_with("time.")
     }
 
     /// Whether it may be code of the program's own: a function that the user had taken as one node, an
@@ -153,7 +159,8 @@ impl<'a> NodeCall<'a> {
 
     /// Whether it computes the gradients of all that it is made of, and puts them there.
     pub fn sets_gradients(&self) -> bool {
-        matches!(self.target, Target::Function { name, .. } if self.graph.text(name) == "torch.autograd.backward")
+        let Target::Function { name, .. } = self.target else { return false };
+        matches!(self.graph.text(name), "torch.autograd.backward" | BACKWARD)
     }
 
     /// Whether what it raises isn't what the program's instruction raises: that has a message of its own. It only

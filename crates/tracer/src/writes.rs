@@ -106,6 +106,9 @@ impl Writes {
                 break;
             }
             let (shared, known) = match &node.kind {
+                NodeKind::Placeholder { .. } if graph.is_withdrawn(id) => {
+                    (Inputs::default(), false)
+                }
                 NodeKind::Placeholder { .. } => {
                     let position = self.placeholders;
                     self.placeholders += 1;

@@ -7,7 +7,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use super::{Any, Type, container, layout, types, words};
+use super::{Any, Type, container, layout, tensor, types, words};
 
 /// `T_OBJECT_EX`: the kind of member that `__slots__` makes.
 const OBJECT_EX: c_int = 16;
@@ -104,7 +104,8 @@ impl Member {
         {
             return true;
         }
-        let has = has_member(ty.as_borrowed(), self.offset);
+        let has =
+            has_member(ty.as_borrowed(), self.offset) || tensor::has_hooks_at(object, self.offset);
         if has && types::assign_version(ty.as_borrowed()) {
             self.verified_type.store(ty.as_ptr() as usize, Ordering::Relaxed);
             self.verified_version.store(types::version_tag(ty.as_borrowed()), Ordering::Relaxed);

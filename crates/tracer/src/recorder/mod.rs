@@ -101,6 +101,8 @@ pub struct Recorder {
     carried: RefCell<Carried>,
     /// The frame that waits for C code which reads what Python code called from there returns.
     consumer: Cell<usize>,
+    /// The frame that waits for C code which only keeps what a generator yields.
+    collecting: Cell<usize>,
     /// The exception that the compiled function's caller is handling, by address.
     handled_at_entry: usize,
     generators: RefCell<Generators>,
@@ -341,6 +343,7 @@ impl Recorder {
             links: links::Links::default(),
             carried: RefCell::default(),
             consumer: Cell::new(0),
+            collecting: Cell::new(0),
             handled_at_entry,
             generators: RefCell::default(),
             selected: RefCell::default(),

@@ -620,6 +620,9 @@ impl Recorder {
             };
             let code = state.frames.number(frame.code().object());
             state.frames.enter(ActiveFrame { id: frame.id(), code, caller, is_direct });
+            if state.enclosed.is_on() && !is_direct {
+                state.enter_enclosed(frame);
+            }
             if is_root { Ok(()) } else { state.enter_function(frame) }
         });
         if is_root {

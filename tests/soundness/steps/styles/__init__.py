@@ -1,6 +1,6 @@
 """Training steps as people write them."""
 
-from . import going_back, loops, optimizing
+from . import frameworks, going_back, loops, optimizing
 from .parts import STYLES, batch
 
-__all__ = ["STYLES", "batch", "going_back", "loops", "optimizing"]
+__all__ = ["STYLES", "batch", "frameworks", "going_back", "loops", "optimizing"]

@@ -8,7 +8,7 @@ use std::ops::Deref;
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyString};
 
 pub(super) use self::offsets::{INLINE_DIMENSIONS, Offsets};
 pub(super) use self::search::{Essential, search};
@@ -208,6 +208,31 @@ pub fn has_hooks(object: Any<'_, '_>) -> Option<bool> {
     let slots = hook_slots(object.py()).filter(|_| is_tensor(object))?;
     // SAFETY: a tensor's object has these fields.
     Some(slots.iter().any(|slot| unsafe { words::word(object.as_ptr(), *slot) } != 0))
+}
+
+/// Whether an object is a tensor that keeps a dictionary of hooks at this offset.
+pub(super) fn has_hooks_at(object: Any<'_, '_>, offset: usize) -> bool {
+    is_tensor(object) && hook_slots(object.py()).is_some_and(|slots| slots.contains(&offset))
+}
+
+/// The dictionaries of a tensor's hooks, each with its name and where the tensor's object keeps it; none if nobody knows.
+pub fn hooks<'py>(
+    object: Any<'_, 'py>,
+) -> Vec<(Bound<'py, PyString>, usize, Option<Bound<'py, PyAny>>)> {
+    let py = object.py();
+    let Some(slots) = hook_slots(py).filter(|_| is_tensor(object)) else { return Vec::new() };
+    let names = [
+        pyo3::intern!(py, "_backward_hooks").clone(),
+        pyo3::intern!(py, "_post_accumulate_grad_hooks").clone(),
+    ];
+    let of = |slot: usize| {
+        // SAFETY: a tensor's object has this field, which is null or a reference to a dictionary.
+        unsafe {
+            let word = words::word(object.as_ptr(), slot) as *mut pyo3::ffi::PyObject;
+            Bound::from_borrowed_ptr_or_opt(py, word)
+        }
+    };
+    names.into_iter().zip(slots).map(|(name, slot)| (name, slot, of(slot))).collect()
 }
 
 /// The offset at which a tensor holds the dictionary that is put into this attribute, and none before.

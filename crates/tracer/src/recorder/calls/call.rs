@@ -300,7 +300,7 @@ impl Recorder {
         }
         let is_plain =
             matches!(class, Class::Operation(_) | Class::GraphBreak | Class::IsCompiling);
-        if self.meets_symbols() && !is_plain {
+        if !is_plain && (self.meets_symbols() || self.folds_generator(call)) {
             return self.symbolic_call(class, call);
         }
         self.call_known(class, call)
@@ -451,6 +451,10 @@ impl Recorder {
                 self.note(frame, |state| state.check_order(*arg));
             }
             self.guard_protocol(frame, *arg, CALLED_BACK);
+            if self.kind(*arg) == Kind::Tensor && traits.has(Traits::ITERATES) {
+                let name = pyo3::intern!(frame.py(), "__iter__").as_any().as_borrowed();
+                self.lookup(frame, &arg.get_type(), name);
+            }
             if matches!(self.kind(*arg), Kind::List | Kind::Tuple | Kind::Dict | Kind::Set) {
                 let items = if self.kind(*arg) == Kind::Set {
                     heap::set_items(*arg)
@@ -464,6 +468,7 @@ impl Recorder {
         }
         let native = || call.natively();
         let result = if collects_generator(callable, args) {
+            let _collecting = self.collecting(frame);
             native()?
         } else {
             self.with_mode(frame, native)?

@@ -69,6 +69,19 @@ const PLAIN: &[(&str, &[&str])] = &[
             "sym_eq",
         ],
     ),
+    // They only keep what they are given.
+    (
+        "torch/autograd/function.py",
+        &[
+            "BackwardCFunction.apply",
+            "FunctionCtx.mark_dirty",
+            "FunctionCtx.mark_non_differentiable",
+            "FunctionCtx.save_for_backward",
+            "FunctionCtx.save_for_forward",
+            "FunctionCtx.set_materialize_grads",
+            "once_differentiable.<locals>.wrapper",
+        ],
+    ),
     // It calls PyTorch's engine, which the table knows.
     ("torch/autograd/graph.py", &["_engine_run_backward"]),
 ];

@@ -66,6 +66,9 @@ impl Recorder {
             None if self.is_allowed_by_torch(function) => return Some(self.call_as_node(call)),
             None => {
                 if known.is_some_and(|known| known.is_machinery) {
+                    if let Some(result) = self.call_autograd_function(call) {
+                        return Some(result);
+                    }
                     self.stop(frame, Reason::Machinery, machinery::name(function));
                 }
             }
@@ -136,14 +139,24 @@ impl Recorder {
         };
         self.operation(frame, target, args, names, || {
             let result = call.natively()?;
-            if self.is_known_tensor(args, result.as_borrowed()) {
-                // One object would be both, where another call may return another tensor.
-                let name = heap::name_of(callable);
-                let detail = format!("a tensor that {name}, one node of the graph, didn't make");
-                self.stop(frame, Reason::Unsupported, detail);
-            }
+            self.refuse_known_tensors(frame, &heap::name_of(callable), args, result.as_borrowed());
             Ok(result)
         })
+    }
+
+    /// Ends the trace if a node has given a tensor that the trace knows already.
+    pub(in crate::recorder) fn refuse_known_tensors(
+        &self,
+        frame: &Frame<'_>,
+        name: &str,
+        args: &[Borrowed<'_, '_>],
+        result: Borrowed<'_, '_>,
+    ) {
+        if self.is_known_tensor(args, result) {
+            // One object would be both, where another call may return another tensor.
+            let detail = format!("a tensor that {name}, one node of the graph, didn't make");
+            self.stop(frame, Reason::Unsupported, detail);
+        }
     }
 
     /// Whether an object is or holds a tensor that the trace knows already.
@@ -220,7 +233,7 @@ impl State {
 
     /// Makes an outside object an input of the graph, for a node that is given it: `self` of a
     /// method, most of all. Nothing in it is guarded, because the node reads it when it runs.
-    fn object_input(&mut self, object: Borrowed<'_, '_>) -> Noted<()> {
+    pub(in crate::recorder) fn object_input(&mut self, object: Borrowed<'_, '_>) -> Noted<()> {
         if self.kind(object) != Kind::Object {
             return Ok(());
         }

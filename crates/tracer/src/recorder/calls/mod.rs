@@ -8,6 +8,7 @@
 //! May touch: reads, for what a function looks at; effects, for what it writes; operations and numbers, for
 //! what it computes.
 
+pub(super) mod autograd_functions;
 pub(super) mod builtins;
 pub(super) mod cached;
 pub(super) mod call;

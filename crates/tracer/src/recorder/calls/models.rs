@@ -98,6 +98,7 @@ impl Recorder {
                 self.draw(frame, callable, *generator, args, native)
             }
             (Model::Check, _) => self.check_tensor(call),
+            (Model::Clock, _) => self.read_clock(call),
             (Model::TensorBackward, _) if self.takes_labels() => self.call_python(call),
             (Model::TensorBackward, _) => {
                 self.stop(frame, Reason::OpaqueCall, "backward");

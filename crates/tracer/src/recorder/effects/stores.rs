@@ -106,6 +106,7 @@ impl Recorder {
         if let Some(descriptor) = self.lookup(frame, &ty, name) {
             match self.descriptor(descriptor.as_borrowed()) {
                 Descriptor::Property => {
+                    self.know_property(frame, descriptor.as_borrowed());
                     let setter = match value {
                         Some(_) => heap::property_setter(descriptor.as_borrowed()),
                         None => heap::property_deleter(descriptor.as_borrowed()),

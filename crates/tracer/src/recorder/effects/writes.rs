@@ -161,6 +161,7 @@ impl State {
         part: impl FnOnce() -> Part,
     ) {
         let place = self.frames.here();
+        self.look_enclosed(object.as_ptr() as usize);
         if self.written.note((object.as_ptr() as usize, slot), place, self.graph.len()) {
             let part = part();
             if self.program.is_some() {
@@ -371,7 +372,8 @@ impl State {
     /// Guards that a written object isn't another one of which the same part was read or written.
     pub fn guard_written_distinct(&mut self) {
         let mut groups: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
-        for (object, slot) in self.written.parts() {
+        let left = self.enclosed.left().iter().copied();
+        for (object, slot) in self.written.parts().chain(left) {
             groups.entry(slot).or_default().push(object);
         }
         if self.written.any_dict() {

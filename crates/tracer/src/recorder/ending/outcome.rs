@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stator_cpython::frame::Frame;
 use stator_cpython::generic::WithoutGc;
-use stator_cpython::hook::{Active, Suspended};
+use stator_cpython::hook::{Active, Evaluated, Suspended};
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::{Deferred, Thread};
 use stator_cpython::{Result, ops};
@@ -123,32 +123,39 @@ enum By {
     Others,
 }
 
+/// Evaluates a frame that begins in a recorded call.
+pub(in crate::recorder) fn evaluate_recorded<'py>(
+    py: Python<'py>,
+    frame: Frame<'py>,
+    throw: bool,
+) -> Evaluated<'py> {
+    let Some(recorder) = crate::recorder::current() else {
+        return compiling::pass_on(py, frame, throw);
+    };
+    // Where asking fails, the frame runs natively.
+    match recorder.guarded(py, || recorder.evaluator_of(&frame)) {
+        Some(By::Cpython) => {
+            let _native = Suspended::new(py);
+            stator_cpython::hook::default(py, frame, throw)
+        }
+        Some(By::Recorder) => evaluate(py, frame, throw, &*recorder),
+        _ if mode::is_on() => {
+            // What runs natively is not to meet it: PyTorch's own tracer would trace it.
+            recorder.suspend_mode(py);
+            let result = compiling::pass_on(py, frame, throw);
+            recorder.resume_mode(py);
+            result
+        }
+        _ => compiling::pass_on(py, frame, throw),
+    }
+}
+
 impl Recorder {
     /// Runs code whose frames are to be recorded.
     pub fn evaluating<'py, T>(self: &Rc<Self>, py: Python<'py>, run: impl FnOnce() -> T) -> T {
         let _recording = Recording::start(self.clone());
         self.observers.set(Thread::current(py).observers());
-        let _active = Active::new(py, |py, frame, throw| {
-            let Some(recorder) = crate::recorder::current() else {
-                return compiling::pass_on(py, frame, throw);
-            };
-            // Where asking fails, the frame runs natively.
-            match recorder.guarded(py, || recorder.evaluator_of(&frame)) {
-                Some(By::Cpython) => {
-                    let _native = Suspended::new(py);
-                    stator_cpython::hook::default(py, frame, throw)
-                }
-                Some(By::Recorder) => evaluate(py, frame, throw, &*recorder),
-                _ if mode::is_on() => {
-                    // What runs natively is not to meet it: PyTorch's own tracer would trace it.
-                    recorder.suspend_mode(py);
-                    let result = compiling::pass_on(py, frame, throw);
-                    recorder.resume_mode(py);
-                    result
-                }
-                _ => compiling::pass_on(py, frame, throw),
-            }
-        });
+        let _active = Active::new(py, evaluate_recorded);
         run()
     }
 
@@ -256,6 +263,9 @@ impl<'s> Finish<'s> {
         }
         let Finish { recipes, outputs, kept, .. } = finish;
         outputs.set(&mut state.graph);
+        if state.graph.reads_withdrawn() {
+            return Err((Reason::UnknownOrigin, "a value of code within a node".into()));
+        }
         debug_assert!(state.graph.verify().is_ok(), "{:?}", state.graph.verify());
         let written = state.inputs.written(py);
         state.guard_tensors_distinct();

@@ -16,6 +16,7 @@ use stator_graph::{Graph, NodeId, StackId};
 use stator_guards::{Guard, GuardKind, ObjectId, SourceId, Sources, grow_in_leaps};
 
 use super::capacity::Room;
+use super::enclosed::Enclosed;
 use super::frames::Frames;
 use super::heap;
 use super::inputs::Inputs;
@@ -158,6 +159,8 @@ pub struct State {
     pub exits: Exits,
     /// Which inputs the graph writes, as far as that was asked.
     pub writes: Writes,
+    /// What is known of code that runs within a node.
+    pub enclosed: Enclosed,
     /// Where a tensor program is traced: what that takes note of.
     pub program: Option<Box<Notes>>,
 }
@@ -200,6 +203,7 @@ impl State {
             symbols: None,
             exits: Exits::default(),
             writes: Writes::default(),
+            enclosed: Enclosed::default(),
             program: None,
         })
     }
@@ -211,6 +215,7 @@ impl State {
         if !self.unread.is_empty() {
             self.read_unread(object);
         }
+        self.look_enclosed(object.as_ptr() as usize);
         self.kind_alone(object)
     }
 

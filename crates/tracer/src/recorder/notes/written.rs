@@ -147,6 +147,17 @@ impl Written {
         self.emissions.push(emitted);
     }
 
+    /// Takes back the effects behind the first so many. What was written stays known.
+    pub fn withdraw(&mut self, parts: usize) -> Vec<Effect> {
+        let withdrawn = self.effects.split_off(parts.min(self.effects.len()));
+        for effect in &withdrawn {
+            self.parts.remove(&effect.slot());
+        }
+        let kept: FxHashSet<usize> = self.effects.iter().map(|effect| effect.slot().0).collect();
+        self.rekeyed.retain(|dict, _| kept.contains(dict));
+        withdrawn
+    }
+
     /// The effects so far.
     pub fn effects(&self) -> &[Effect] {
         &self.effects

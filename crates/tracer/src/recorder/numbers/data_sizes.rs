@@ -383,7 +383,7 @@ impl State {
     }
 
     /// Assumes that sizes are what they are in this call.
-    fn assume_hints(&mut self, sizes: &[ExprId]) {
+    pub(in crate::recorder) fn assume_hints(&mut self, sizes: &[ExprId]) {
         let Some(symbols) = self.symbols.as_mut() else { return };
         for size in sizes {
             symbols.context.specialize(*size);
@@ -416,7 +416,11 @@ impl State {
     }
 
     /// The sizes of tensors in an object that data decides.
-    fn data_sizes_in(&mut self, object: Borrowed<'_, '_>, depth: usize) -> Sizes {
+    pub(in crate::recorder) fn data_sizes_in(
+        &mut self,
+        object: Borrowed<'_, '_>,
+        depth: usize,
+    ) -> Sizes {
         if let Some(mut sizes) = self.symbolic_sizes(object) {
             let symbols = self.symbols.as_ref().expect("there are sizes");
             sizes.retain(|size| symbols.is_data_sized(*size));

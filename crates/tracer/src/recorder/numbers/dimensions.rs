@@ -6,13 +6,13 @@ use std::cell::Cell;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyFunction, PyInt, PyList, PySlice, PyString, PyTuple};
 use smallvec::SmallVec;
-use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, BinaryOp};
 use stator_cpython::thread::Deferred;
+use stator_cpython::{Raised, Result};
 use stator_graph::Operator;
 use stator_shapes::ExprId;
 use stator_shapes::rules::{self, Arg, Element};
@@ -73,8 +73,8 @@ fn is_record(class: &Class, names: Option<Borrowed<'_, '_>>) -> bool {
     matches!(class, Class::Emitter(Emitter::Log)) && names.is_none()
 }
 
-/// Resets [`Recorder::consumer`] when dropped.
-struct Consuming<'a> {
+/// Resets [`Recorder::consumer`], or [`Recorder::collecting`], when dropped.
+pub(in crate::recorder) struct Consuming<'a> {
     consumer: &'a Cell<usize>,
     before: usize,
 }
@@ -98,9 +98,19 @@ impl Recorder {
         let numeric = self.functions.numeric(callable);
         let folds = matches!(numeric, Some(Numeric::Sum | Numeric::Least | Numeric::Greatest));
         let collected = match (args, names) {
-            ([generator], None) if folds => self.collected(frame, *generator)?,
+            ([generator], None) if folds => {
+                self.collected(frame, *generator, numeric == Some(Numeric::Sum))?
+            }
             _ => None,
         };
+        if let ([generator], Some(list), Some(Numeric::Sum)) = (args, &collected, numeric)
+            && let Some(last) = heap::list_items(list.as_borrowed()).last()
+            && self.kind(last.as_borrowed()) == Kind::Tensor
+        {
+            // What comes is added as it comes: it may be written to meanwhile.
+            let begun = self.call_object(Call { args: &[list.as_borrowed()], ..call })?;
+            return self.call_object(Call { args: &[*generator, begun.as_borrowed()], ..call });
+        }
         let collected = collected.as_ref().map(|list| [list.as_borrowed()]);
         let args = collected.as_ref().map_or(args, |args| &args[..]);
         let call = Call { args, ..call };
@@ -242,11 +252,24 @@ impl Recorder {
         Some(size)
     }
 
-    /// A list of what a generator yields, for a function that reads it to its end.
+    /// Whether a call makes one number of those that a generator yields, which may read them from tensors.
+    pub(in crate::recorder) fn folds_generator(&self, call: Call<'_, '_>) -> bool {
+        let Call { callable, args, names, .. } = call;
+        let ([generator], None) = (args, names) else { return false };
+        ops::is_generator(generator)
+            && self.session.is_eager
+            && matches!(
+                self.functions.numeric(callable),
+                Some(Numeric::Sum | Numeric::Least | Numeric::Greatest)
+            )
+    }
+
+    /// A list of what a generator yields, for a function that reads it to its end; `to_tensor`: up to the first tensor.
     fn collected<'py>(
         &self,
         frame: &Frame<'py>,
         generator: Borrowed<'_, 'py>,
+        to_tensor: bool,
     ) -> Result<Option<Object<'py>>> {
         let is_known = heap::type_name(generator) == "generator"
             && self.kind(generator) == Kind::Iterator
@@ -254,9 +277,38 @@ impl Recorder {
         if !is_known || self.is_stopped() {
             return Ok(None);
         }
-        let list = frame.py().get_type::<PyList>();
-        let list = list.as_any().as_borrowed();
-        self.transparent_call(Call::new(frame, list, &[generator])).map(Some)
+        let list = PyList::empty(frame.py());
+        let _collecting = self.collecting(frame);
+        while let Some(item) = ops::next(generator)? {
+            let is_tensor = tensor::is_tensor(item.as_borrowed());
+            list.append(&item).map_err(|error| Raised::set(frame.py(), error))?;
+            if is_tensor && to_tensor {
+                break;
+            }
+        }
+        let list = list.into_any();
+        self.note(frame, |state| state.register(list.as_borrowed()));
+        Ok(Some(list))
+    }
+
+    /// C code that `frame` waits for keeps what a generator yields, and does nothing else with it.
+    pub(in crate::recorder) fn collecting(&self, frame: &Frame<'_>) -> Consuming<'_> {
+        Consuming { consumer: &self.collecting, before: self.collecting.replace(frame.id()) }
+    }
+
+    /// Whether a frame is that of a generator whose items are only kept.
+    pub(in crate::recorder) fn is_collected(&self, frame: &Frame<'_>) -> bool {
+        let waits = self.collecting.get();
+        waits != 0
+            && ops::executed() == self.baseline.get()
+            && frame.previous().is_some_and(|caller| caller.id() == waits)
+            && self.state.try_borrow().is_ok_and(|state| {
+                let active = state.frames.active();
+                let [callers @ .., own] = active else { return false };
+                own.id == frame.id()
+                    && callers.last().is_some_and(|caller| caller.id == waits)
+                    && callers.iter().all(|caller| caller.is_direct)
+            })
     }
 
     fn consuming(&self, frame: &Frame<'_>) -> Consuming<'_> {

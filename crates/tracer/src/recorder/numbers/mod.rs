@@ -9,6 +9,7 @@
 //! numbers out of tensors, of which no guard can speak, `read_numbers` computes with those, `read_exprs` knows what sizes come of them, and `texts` makes texts of them.
 
 pub(super) mod arithmetic;
+pub(super) mod clocks;
 pub(super) mod data_sizes;
 pub(super) mod dimensions;
 pub(super) mod dynamic;
@@ -22,3 +23,4 @@ pub(super) mod read_tensors;
 pub(super) mod strides;
 pub(super) mod symbols;
 pub(super) mod texts;
+pub(super) mod withdrawn;

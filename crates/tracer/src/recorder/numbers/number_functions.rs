@@ -82,6 +82,9 @@ impl Recorder {
                 _ => {}
             }
         }
+        if let (Numeric::Place { behind }, [sequence, number]) = (numeric, args) {
+            return self.place_of(frame, behind, *sequence, *number);
+        }
         if args.is_empty() {
             return None;
         }
@@ -263,6 +266,44 @@ impl Recorder {
             Ok(())
         });
         Some(Ok(list))
+    }
+
+    /// `bisect` of a list: comparisons say where, as in Python.
+    fn place_of<'py>(
+        &self,
+        frame: &Frame<'py>,
+        behind: bool,
+        sequence: Borrowed<'_, 'py>,
+        number: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        if !heap::is_exact_list(sequence) || self.state.borrow_mut().number(number).is_none() {
+            return None;
+        }
+        self.note(frame, |state| state.adopt_deep(sequence))?;
+        let items = heap::list_items(sequence);
+        if !items.iter().all(|item| heap::is_number(item.as_borrowed())) {
+            return None;
+        }
+        let (mut low, mut high) = (0, items.len());
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            let item = items[middle].as_borrowed();
+            let (left, right) = if behind { (number, item) } else { (item, number) };
+            let is_less = match self.symbolic_compare(frame, CompareOp::Lt, left, right) {
+                Some(is_less) => is_less,
+                None => ops::compare(CompareOp::Lt, left, right),
+            };
+            let is_less = match is_less {
+                Ok(is_less) => is_less.is_truthy().unwrap_or(false),
+                Err(raised) => return Some(Err(raised)),
+            };
+            if is_less == behind {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        Some(Ok(low.into_pyobject(frame.py()).ok()?.into_any()))
     }
 
     /// `divmod` of two numbers: a quotient and a rest.

@@ -56,8 +56,16 @@ impl Recorder {
         terms: &[Term],
     ) -> Option<Result<Object<'py>>> {
         let [left, right] = *operands;
+        let (is_enclosed, goes_back) = {
+            let enclosed = &self.state.borrow().enclosed;
+            (enclosed.is_on(), enclosed.goes_back())
+        };
         let holds = match needs(op, operands, terms) {
             Needs::Nothing => true,
+            // Code within a node raises by itself.
+            Needs::Divisor | Needs::NonZero if is_enclosed => true,
+            // What kind of number it is shows in no gradient.
+            Needs::Positive if goes_back => true,
             Needs::Divisor => self.is_within(frame, right, &terms[1], &[(CompareOp::Ne, 0.0)]),
             Needs::NonZero => self.is_within(frame, left, &terms[0], &[(CompareOp::Ne, 0.0)]),
             Needs::Positive => self.is_within(frame, left, &terms[0], &[(CompareOp::Gt, 0.0)]),

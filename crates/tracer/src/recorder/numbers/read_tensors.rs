@@ -165,7 +165,9 @@ impl Recorder {
     /// (`max(..., key=float)`), reads them.
     pub(super) fn may_read(&self, frame: &Frame<'_>) -> bool {
         let session = &self.session;
-        session.is_eager && session.program.is_none() && self.is_untouched(frame)
+        session.is_eager
+            && session.program.is_none()
+            && (self.is_untouched(frame) || self.is_collected(frame) || self.is_enclosed(frame))
     }
 
     /// An object that has integers where this one has tensors with one: numbers that are carried. `None`: not all can be,

@@ -70,6 +70,13 @@ fn listed(names: &str, name: &str) -> bool {
     names.split_whitespace().any(|listed| listed == name)
 }
 
+impl Layouts {
+    /// Says what strides the result of a node has.
+    pub fn know(&mut self, node: NodeId, strides: Sizes) {
+        self.computed.insert(node, Some(strides));
+    }
+}
+
 impl State {
     /// The strides of a tensor, where they are known: as expressions, which may be constants.
     pub fn symbolic_strides(&mut self, tensor: Borrowed<'_, '_>) -> Option<Sizes> {

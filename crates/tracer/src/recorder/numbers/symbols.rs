@@ -76,10 +76,10 @@ pub enum Operand {
     Other(Arg),
 }
 
-struct Entry {
+pub(super) struct Entry {
     number: Number,
-    made: Made,
-    node: Option<NodeId>,
+    pub(super) made: Made,
+    pub(super) node: Option<NodeId>,
     stack: Option<StackId>,
     /// The outside object that this one stands for.
     outside: Option<Py<PyAny>>,
@@ -138,7 +138,7 @@ pub struct Symbols {
     /// Where the graph takes sizes in: the placeholder's position, and the slot.
     pub(in crate::recorder) inputs: Vec<(usize, usize)>,
     pub(super) placeholders: FxHashMap<u32, NodeId>,
-    entries: Vec<Entry>,
+    pub(super) entries: Vec<Entry>,
     known: FxHashMap<usize, NumberId>,
     /// What stands for outside numbers, by source.
     pub(super) outside: FxHashMap<SourceId, NumberId>,
@@ -146,7 +146,7 @@ pub struct Symbols {
     pub substitutes: Vec<(usize, Py<PyAny>)>,
     pub(in crate::recorder) sizes: FxHashMap<TensorKey, Sizes>,
     pub(in crate::recorder) layouts: Layouts,
-    elements: FxHashMap<(NodeId, &'static str), NodeId>,
+    pub(super) elements: FxHashMap<(NodeId, &'static str), NodeId>,
     slot_sources: FxHashMap<FrameSlot, SourceId>,
     /// What outside containers hold in place of numbers.
     pub lending: Lending,

@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
-use stator_cpython::heap::tensor;
+use stator_cpython::heap::{tensor, types};
 use stator_cpython::hook::{Active, Evaluated, Suspended};
 use stator_cpython::object::{Borrowed, Object};
 use stator_graph::Target;
@@ -25,8 +25,11 @@ use stator_guards::GuardKind;
 use super::tensors::argument;
 use crate::breaks::Reason;
 use crate::compiling;
+use crate::raises::{BACKWARD, GRAD};
 use crate::recorder::Recorder;
 use crate::recorder::calls::call::Call;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State, Stop};
 
 /// So many of PyTorch's notes are looked at for a history that began outside.
@@ -47,6 +50,8 @@ fn telling<'py>(py: Python<'py>, frame: Frame<'py>, throw: bool) -> Evaluated<'p
 struct Leaf<'py> {
     tensor: Object<'py>,
     before: Option<Object<'py>>,
+    /// Whether functions are called when its gradient is there.
+    is_hooked: bool,
 }
 
 impl<'py> Leaf<'py> {
@@ -65,27 +70,42 @@ impl Recorder {
         let py = frame.py();
         let accumulates = argument(args, names, 7, "accumulate_grad")
             .is_some_and(|it| it.is_truthy().unwrap_or(true));
-        let leaves = self.leaves(call).and_then(|leaves| {
-            let bound = args[0].getattr(pyo3::intern!(py, "run_backward")).ok()?;
-            Some((leaves, bound))
-        });
         let are_hooks_known = {
             let _native = Suspended::new(py);
             tensor::find_hooks(py)
         };
+        let leaves = self.leaves(call).and_then(|leaves| {
+            let bound = args[0].getattr(pyo3::intern!(py, "run_backward")).ok()?;
+            Some((leaves, bound))
+        });
         let Some((leaves, bound)) = leaves.filter(|_| are_hooks_known) else {
             self.stop(frame, Reason::OpaqueCall, "run_backward");
             return call.natively();
         };
-        let text = if accumulates { "torch.autograd.backward" } else { "torch.autograd.grad" };
+        let is_hooked = leaves.iter().any(|leaf| leaf.is_hooked);
+        let through_python = is_hooked || self.state.borrow().enclosed.has_functions();
+        let text = match (accumulates, through_python) {
+            (true, false) => "torch.autograd.backward",
+            (false, false) => "torch.autograd.grad",
+            (true, true) => BACKWARD,
+            (false, true) => GRAD,
+        };
         let target = |state: &mut State| {
             let object = state.graph_object(bound.as_borrowed(), || text.to_owned());
             Target::Function { name: state.graph.intern(text), object }
         };
         let outer = RAN.replace(false);
         let result = self.operation(frame, target, &args[1..], names, || {
+            let call = || stator_cpython::ops::call(callable, args, names);
+            if through_python {
+                self.note(frame, |state| {
+                    state.enclosed.go_back();
+                    if accumulates { state.foresee_gradients(&leaves) } else { Ok(()) }
+                });
+                return self.enclose(frame, "a custom function's backward", &args[1..], call);
+            }
             let _telling = Active::new(py, telling);
-            stator_cpython::ops::call(callable, args, names)
+            call()
         });
         let has_run = RAN.replace(outer);
         let result = result?;
@@ -126,8 +146,12 @@ impl Recorder {
                     begun.push(tensor.clone());
                     continue;
                 }
-                let mut leaf = Leaf { tensor: tensor.clone(), before: None };
+                let mut leaf = Leaf { tensor: tensor.clone(), before: None, is_hooked: false };
                 leaf.before = leaf.gradient();
+                if tensor::has_hooks(tensor.as_borrowed()) == Some(true) {
+                    leaf.is_hooked = true;
+                    self.note(frame, |state| state.read_hooks(tensor.as_borrowed()))?;
+                }
                 leaves.push(leaf);
             }
         }
@@ -225,6 +249,54 @@ fn reaches<'py>(roots: Borrowed<'_, 'py>, begun: &[Object<'py>]) -> Option<bool>
 }
 
 impl State {
+    /// Guards which functions a leaf's hooks are.
+    fn read_hooks(&mut self, tensor: Borrowed<'_, '_>) -> std::result::Result<(), Stop> {
+        for (name, offset, hooks) in tensor::hooks(tensor) {
+            self.read_member(
+                tensor,
+                name.as_any().as_borrowed(),
+                offset,
+                hooks.as_ref().map(|hooks| hooks.as_borrowed()),
+            )?;
+            let Some(hooks) = hooks else { continue };
+            self.adopt_dict(hooks.as_borrowed())?;
+            for (_, hook) in heap::dict_items(hooks.as_borrowed()) {
+                self.know_hook(hook.as_borrowed())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A hook is a function of Python's, or ends in one: C code would do what nobody notes.
+    fn know_hook(&mut self, hook: Borrowed<'_, '_>) -> std::result::Result<(), Stop> {
+        let unknown = || (Reason::OpaqueCall, format!("{}, a hook", heap::name_of(hook)));
+        self.source(hook).ok_or_else(unknown)?;
+        match self.kind(hook) {
+            Kind::Function => Ok(()),
+            Kind::Method => self.know_hook(heap::method_parts(hook).0.as_borrowed()),
+            Kind::Partial => self.know_hook(heap::partial_parts(hook).0.as_borrowed()),
+            Kind::Object => {
+                let ty = hook.get_type();
+                let name = pyo3::intern!(hook.py(), "__call__").as_any().as_borrowed();
+                let found = types::lookup(ty.as_borrowed(), name).ok_or_else(unknown)?;
+                self.guard_lookup(&ty, name, Some(found.as_borrowed()))?;
+                self.know_hook(found.as_borrowed())
+            }
+            _ => Err(unknown()),
+        }
+    }
+
+    /// Code that runs while gradients are computed finds them.
+    fn foresee_gradients(&mut self, leaves: &[Leaf<'_>]) -> std::result::Result<(), Stop> {
+        for leaf in leaves {
+            if leaf.before.is_none() {
+                self.read_no_gradient(leaf.tensor.as_borrowed())?;
+            }
+            self.gradients.compute(leaf.tensor.as_borrowed());
+        }
+        Ok(())
+    }
+
     /// Takes note of the gradients that are there now and weren't before.
     fn went_back(
         &mut self,
@@ -235,7 +307,9 @@ impl State {
             let tensor = leaf.tensor.as_borrowed();
             let unknown = || (Reason::UnknownOrigin, "a tensor that gets a gradient".to_owned());
             let source = self.source(tensor).ok_or_else(unknown)?;
-            self.guard(source, GuardKind::NoTensorHooks);
+            if !leaf.is_hooked {
+                self.guard(source, GuardKind::NoTensorHooks);
+            }
             let now = leaf.gradient();
             let is_same = match (&now, &leaf.before) {
                 (Some(now), Some(before)) => now.is(before),

@@ -46,7 +46,7 @@ pub fn tensor_guard(state: &mut State, tensor: Borrowed<'_, '_>) -> Option<Tenso
     })
 }
 
-fn graph_meta(state: &mut State, info: &TensorInfo) -> Value {
+pub(in crate::recorder) fn graph_meta(state: &mut State, info: &TensorInfo) -> Value {
     let dtype = Dtype(i8::try_from(info.dtype).unwrap_or(-1));
     let device = Device {
         kind: i8::try_from(info.device_type).unwrap_or(-1),
@@ -60,6 +60,9 @@ impl State {
     /// The node of a tensor: the one that made it, or a placeholder for an outside one.
     pub fn tensor_node(&mut self, tensor: Borrowed<'_, '_>) -> std::result::Result<NodeId, Stop> {
         match self.origin(tensor) {
+            Some(Origin::Node(node)) if !self.enclosed.is_on() && self.graph.is_withdrawn(node) => {
+                Err((Reason::UnknownOrigin, "a tensor of code within a node".into()))
+            }
             Some(Origin::Node(node) | Origin::Handle(node)) => Ok(node),
             Some(Origin::Source(source)) => {
                 if let Some(node) = self.inputs.node(source) {
@@ -295,8 +298,10 @@ impl Recorder {
             };
             state.refuse_users_node(made)?;
             known = Some(made);
-            let refuses = is_data_sized && (numbered || state.refuses_sizes(made));
-            risk = self.risk(state, frame, made, &recorded.args, &recorded.names, refuses);
+            if !state.enclosed.is_on() {
+                let refuses = is_data_sized && (numbered || state.refuses_sizes(made));
+                risk = self.risk(state, frame, made, &recorded.args, &recorded.names, refuses);
+            }
             Ok(state.given(args, names, numbered))
         });
         let way_out = risk.as_ref().and_then(|_| self.catch(frame));
@@ -347,7 +352,9 @@ impl Recorder {
                 state.keep_laid_out(target, args, names);
                 if let Some(sized) = sized {
                     state.begin_data_sizes(sized, args, object.as_borrowed())?;
-                } else if let Some(given) = &given {
+                } else if let Some(given) = &given
+                    && !state.take_sizes(object.as_borrowed())
+                {
                     let name = state.operation_name(target);
                     state.infer(&name, given, object.as_borrowed());
                     state.keep_returned(target, given, object.as_borrowed());
@@ -365,6 +372,9 @@ impl Recorder {
         }
         let state = self.state.borrow();
         let Some(Origin::Node(node)) = state.origin(tensor) else { return false };
+        if state.enclosed.is_on() {
+            return false;
+        }
         constant_data::is_known(&state.graph, node)
     }
 

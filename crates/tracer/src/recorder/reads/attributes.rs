@@ -467,7 +467,7 @@ impl Recorder {
 
 impl State {
     /// Guards what a lookup along a type's method resolution order found.
-    fn guard_lookup(
+    pub(in crate::recorder) fn guard_lookup(
         &mut self,
         ty: &Bound<'_, PyType>,
         name: Borrowed<'_, '_>,
@@ -515,7 +515,7 @@ impl State {
     ) -> std::result::Result<(), Stop> {
         let Some(source) = self.source(owner) else { return Ok(()) };
         let slot = (owner.as_ptr() as usize, offset);
-        if self.written.has(&slot) || !self.reads.first(slot) {
+        if self.has_written(&slot) || !self.reads.first(slot) {
             return Ok(());
         }
         let id = self.objects.intern(name);

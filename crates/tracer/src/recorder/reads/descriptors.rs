@@ -169,11 +169,23 @@ impl Recorder {
                 let of = |slot| stator_cpython::heap::types::slot(ty.as_borrowed(), slot);
                 match (of(SlotName::DescriptorGet), of(SlotName::DescriptorSet)) {
                     (Slot::Empty, _) => Descriptor::Value,
+                    // A property of a class of its own, which binds as others do.
+                    (Slot::Native, Slot::Native) if heap::property_getter(object).is_some() => {
+                        Descriptor::Property
+                    }
                     (_, Slot::Empty) => Descriptor::User,
                     _ => Descriptor::UserData,
                 }
             }
             _ => Descriptor::Value,
+        }
+    }
+
+    /// Guards that a property of a class of its own is this very one, and binds as it does. Others are found by identity.
+    pub(in crate::recorder) fn know_property(&self, frame: &Frame<'_>, property: Borrowed<'_, '_>) {
+        if self.kind(property) == Kind::Object {
+            self.guard_protocol(frame, property, DESCRIPTOR);
+            self.note(frame, |state| state.know_for_good(property));
         }
     }
 
@@ -184,6 +196,7 @@ impl Recorder {
         owner: Borrowed<'_, 'py>,
         name: Borrowed<'_, 'py>,
     ) -> Result<Found<'py>> {
+        self.know_property(frame, property);
         let Some(getter) = heap::property_getter(property) else {
             return generic::generic_get_attr(owner, name).map(Found::Value);
         };

@@ -300,7 +300,7 @@ impl State {
         let Some(parent) = self.source(dict) else { return Ok(()) };
         let key = self.objects.canonical(key);
         let slot = (dict.as_ptr() as usize, key.as_ptr() as usize);
-        if self.written.has(&slot) {
+        if self.has_written(&slot) {
             // It holds what the trace put there.
             return Ok(());
         }

@@ -226,7 +226,7 @@ impl State {
     ) -> std::result::Result<(), Stop> {
         let used = self.moving();
         let slot = (cell.as_ptr() as usize, CELL);
-        if self.written.has(&slot) || !self.reads.first(slot) {
+        if self.has_written(&slot) || !self.reads.first(slot) {
             if !used.moves {
                 self.fix_slot(cell.py(), slot);
             }
@@ -255,7 +255,7 @@ impl State {
     fn cell_stand_in<'py>(&self, cell: Borrowed<'_, 'py>) -> Option<Object<'py>> {
         let slot = (cell.as_ptr() as usize, CELL);
         let source = self.symbols.as_ref()?.slot_source(slot)?;
-        if self.written.has(&slot) {
+        if self.written.has(&slot) || self.enclosed.hides(slot.0) {
             return None;
         }
         self.stand_in(cell.py(), source)

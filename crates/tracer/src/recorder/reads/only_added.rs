@@ -6,7 +6,7 @@
 //! anything else looks at it: [`State::kind`] is asked first, whoever looks.
 
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PySet, PyTuple};
 use stator_bytecode::Meaning;
 use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
@@ -82,7 +82,7 @@ impl State {
     /// its contents must be read to know.
     pub fn asks_set(&mut self, set: Borrowed<'_, '_>, item: Borrowed<'_, '_>) -> Option<bool> {
         let slot = (set.as_ptr() as usize, CONTENTS);
-        if self.written.has(&slot) || !heap::is_exact_set(set) {
+        if self.written.has(&slot) || self.enclosed.hides(slot.0) || !heap::is_exact_set(set) {
             return None;
         }
         let source = self.unread.get(&slot.0)?.source;
@@ -134,9 +134,14 @@ impl State {
             if items.iter().any(|item| is_nan(item.as_borrowed())) {
                 return Err((Reason::Identity, "a set that holds a NaN".into()));
             }
-            let copy = PyTuple::new(object.py(), items);
+            // There is one empty tuple, which other guards may speak of.
+            let copy = if items.is_empty() {
+                PySet::empty(object.py()).map(Bound::into_any)
+            } else {
+                PyTuple::new(object.py(), items).map(Bound::into_any)
+            };
             let copy = copy.map_err(|_| (Reason::Unsupported, "a set".to_string()))?;
-            let copy = self.objects.intern(copy.as_any().as_borrowed());
+            let copy = self.objects.intern(copy.as_borrowed());
             self.guard(source, GuardKind::SetEquals(copy));
             return Ok(());
         }

@@ -77,6 +77,10 @@ impl State {
             return Ok(());
         }
         match kind {
+            Kind::Tensor if self.enclosed.is_on() => {
+                self.enclose_tensor(object);
+                return Ok(());
+            }
             Kind::Tensor => {
                 return Err((
                     Reason::UnknownOrigin,

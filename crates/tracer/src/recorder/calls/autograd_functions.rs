@@ -1,0 +1,151 @@
+//! `apply` of a `torch.autograd.Function` of the program's: one node, whose code a replay runs.
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PySuper, PyType};
+use stator_cpython::hook::Suspended;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{Result, modules, ops};
+use stator_graph::Target;
+
+use super::call::Call;
+use crate::breaks::Reason;
+use crate::compiling;
+use crate::recorder::Recorder;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::{State, Stop};
+
+/// What is needed of PyTorch.
+struct Known {
+    /// `torch.autograd.Function`.
+    class: Py<PyType>,
+    /// Its `apply`.
+    apply: Py<PyAny>,
+    /// The `setup_context` of functions that have none.
+    no_setup: Py<PyAny>,
+    are_transforms_active: Py<PyAny>,
+}
+
+fn known(py: Python<'_>) -> Option<&Known> {
+    static KNOWN: PyOnceLock<Option<Known>> = PyOnceLock::new();
+    let find = || -> PyResult<Known> {
+        let class = modules::import(py, "torch.autograd")?.getattr("Function")?;
+        let apply = class.getattr("apply")?.getattr("__func__")?;
+        let no_setup = class.getattr("setup_context")?;
+        let active =
+            modules::import(py, "torch._C")?.getattr("_are_functorch_transforms_active")?;
+        Ok(Known {
+            class: class.cast_into()?.unbind(),
+            apply: apply.unbind(),
+            no_setup: no_setup.unbind(),
+            are_transforms_active: active.unbind(),
+        })
+    };
+    KNOWN.get_or_init(py, || find().ok()).as_ref()
+}
+
+impl Recorder {
+    /// Calls `apply` of a custom function; `None`: it's something else, or can't be one node.
+    pub(in crate::recorder) fn call_autograd_function<'py>(
+        &self,
+        call: Call<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable, args, names } = call;
+        let py = frame.py();
+        let known = known(py).filter(|known| known.apply.is(&*callable))?;
+        let (&class, given) = args.split_first()?;
+        if names.is_some()
+            || self.is_stopped()
+            || !self.session.is_eager
+            || self.session.program.is_some()
+            || compiling::answer()
+            || self.state.borrow().source(class).is_none()
+        {
+            return None;
+        }
+        let bound = {
+            let _native = Suspended::new(py);
+            let is_transformed = known.are_transforms_active.call0(py).ok()?.is_truthy(py).ok()?;
+            let above = PySuper::new(known.class.bind(py), &class).ok()?;
+            (!is_transformed).then(|| above.getattr("apply").ok())??
+        };
+        self.know_code(call, class.cast::<PyType>().ok()?.as_any().as_borrowed(), given.len())?;
+        self.note(frame, |state| {
+            state.know_for_good(class)?;
+            args.iter().try_for_each(|arg| state.check_given(*arg))
+        });
+        let name = format!("{}.apply", heap::name_of(class));
+        let target = |state: &mut State| {
+            let object = state.graph_object(callable, || name.clone());
+            Target::Function { name: state.graph.intern(&name), object }
+        };
+        let result = self.operation(frame, target, args, None, || {
+            let result =
+                self.enclose(frame, &name, given, || ops::call(bound.as_borrowed(), given, None))?;
+            self.refuse_known_tensors(frame, &name, args, result.as_borrowed());
+            Ok(result)
+        });
+        self.note(frame, |state| {
+            state.enclosed.add_function();
+            Ok(())
+        });
+        Some(result)
+    }
+
+    /// Guards which functions a custom function consists of; `None`: they aren't Python functions, or are given
+    /// defaults by Python code of PyTorch's.
+    fn know_code<'py>(
+        &self,
+        call: Call<'_, 'py>,
+        class: Borrowed<'_, 'py>,
+        given: usize,
+    ) -> Option<()> {
+        let Call { frame, .. } = call;
+        let py = frame.py();
+        let class = class.cast::<PyType>().ok()?;
+        let code = |name: &Bound<'py, pyo3::types::PyString>| {
+            let found = self.lookup(frame, &class, name.as_any().as_borrowed())?;
+            let is_static = heap::type_name(found.as_borrowed()) == "staticmethod";
+            let function =
+                if is_static { heap::wrapped_function(found.as_borrowed()) } else { found };
+            let is_python = self.kind(function.as_borrowed()) == Kind::Function;
+            is_python.then_some(function)
+        };
+        let forward = code(pyo3::intern!(py, "forward"))?;
+        let setup = code(pyo3::intern!(py, "setup_context"))?;
+        self.vouch(frame, forward.as_borrowed());
+        if !setup.is(known(py)?.no_setup.bind(py)) {
+            let code = forward.getattr(pyo3::intern!(py, "__code__")).ok()?;
+            let takes: usize =
+                code.getattr(pyo3::intern!(py, "co_argcount")).ok()?.extract().ok()?;
+            let flags: u32 = code.getattr(pyo3::intern!(py, "co_flags")).ok()?.extract().ok()?;
+            if takes != given && flags & VARIADIC == 0 {
+                return None;
+            }
+            self.vouch(frame, setup.as_borrowed());
+        }
+        Some(())
+    }
+}
+
+/// `CO_VARARGS`.
+const VARIADIC: u32 = 4;
+
+impl State {
+    /// Fails for what a node can't be given as the program gives it: a replay makes lists anew, and functions that this
+    /// call made.
+    fn check_given(&mut self, object: Borrowed<'_, '_>) -> std::result::Result<(), Stop> {
+        match self.kind(object) {
+            Kind::Tensor | Kind::Constant | Kind::Type | Kind::Singleton | Kind::Module => Ok(()),
+            Kind::Tuple => heap::tuple_items(object)
+                .iter()
+                .try_for_each(|item| self.check_given(item.as_borrowed())),
+            Kind::Object if self.source(object).is_some() => self.object_input(object),
+            _ => {
+                let what = heap::type_name(object);
+                Err((Reason::Machinery, format!("Function.apply, given a {what}")))
+            }
+        }
+    }
+}

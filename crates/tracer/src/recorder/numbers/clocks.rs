@@ -1,0 +1,39 @@
+//! Clocks: what `time.perf_counter()` gives is a number that is read, as from a tensor. A replay looks at the clock at
+//! the same place between its operations.
+
+use pyo3::prelude::*;
+use pyo3::types::PyFloat;
+use stator_cpython::Result;
+use stator_cpython::object::Object;
+use stator_graph::Target;
+
+use super::read_numbers::own;
+use crate::breaks::Reason;
+use crate::recorder::Recorder;
+use crate::recorder::calls::call::Call;
+use crate::recorder::notes::heap;
+
+impl Recorder {
+    /// Looks at a clock.
+    pub(in crate::recorder) fn read_clock<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
+        let Call { frame, callable, args, names } = call;
+        if !args.is_empty() || names.is_some() || !self.may_read(frame) {
+            self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
+            return call.natively();
+        }
+        let value = call.natively()?;
+        let Some(number) = own(&value) else { return Ok(value) };
+        self.numbers_read.borrow_mut().extend(self.markable_spot(frame));
+        self.note(frame, |state| {
+            let name = format!("time.{}", heap::name_of(callable));
+            let object = state.graph_object(callable, || name.clone());
+            let target = Target::Function { name: state.graph.intern(&name), object };
+            let stack = state.place(frame);
+            let node = state.graph.call(target, &[], stack);
+            let is_float = number.is_exact_instance_of::<PyFloat>();
+            state.carry_read(&number, is_float, node, None);
+            Ok(())
+        });
+        Ok(number)
+    }
+}

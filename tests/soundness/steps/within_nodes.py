@@ -1,0 +1,93 @@
+"""What tests of code within a node have in common: programs, and how they are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from differential.support import api
+from torch import Tensor, nn
+
+from .results import copied, same
+
+# A program: a function of a tensor, what happens before each call, and what else is compared.
+Program = tuple[Callable[[Tensor], Any], Callable[[int], None], Callable[[], Any]]
+Make = Callable[[], Program]
+
+
+class Programs:
+    """Programs by their names."""
+
+    def __init__(self) -> None:
+        self.all: dict[str, Make] = {}
+        # Those without a break, with a hit from the third call on.
+        self.are_whole: set[str] = set()
+
+    def program(self, make: Make) -> Make:
+        self.all[make.__name__] = make
+        return make
+
+    def whole(self, make: Make) -> Make:
+        self.are_whole.add(make.__name__)
+        return self.program(make)
+
+    def check(self, name: str) -> None:
+        """The calls are plain ones, and as many are hits as should be."""
+        expected, _ = run(self.all[name], lambda step: step)
+        found, compiled = run(self.all[name], lambda step: api.compile(step, backend="eager"))
+        for call, (left, right) in enumerate(zip(expected, found, strict=True)):
+            assert same(left, right), f"call {call}: {right}, not {left}"
+        if name in self.are_whole and not api.PLAIN:
+            assert api.breaks(compiled) == 0, api.reason(compiled)
+            hits = api.hits(compiled)
+            assert hits is not None
+            assert hits >= len(expected) - 2, api.reason(compiled)
+
+
+def rows(seed: int, *sizes: int) -> Tensor:
+    return torch.randn(*sizes, generator=torch.Generator().manual_seed(seed))
+
+
+def nothing(call: int) -> None:
+    pass
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+
+
+def gradients(net: nn.Module) -> list[Tensor | None]:
+    return [None if it.grad is None else it.grad.clone() for it in net.parameters()]
+
+
+def step_of(net: nn.Module, between: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Any]:
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def step(x: Tensor) -> Any:
+        optimizer.zero_grad()
+        loss = between(net(x)).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+SETTINGS = SimpleNamespace(factor=2.0, columns=2, seen=0, log=[])
+
+
+def run(make: Make, wrap: Callable[[Any], Any]) -> tuple[list[Any], Any]:
+    torch.manual_seed(0)
+    step, change, watched = make()
+    wrapped, seen = wrap(step), []
+    for call in range(8):
+        change(call)
+        try:
+            result = wrapped(rows(call, 5, 3))
+        except Exception as error:
+            result = (type(error).__name__, str(error))
+        seen.append((copied(result), copied(watched()), torch.is_grad_enabled()))
+    return seen, wrapped
