@@ -91,15 +91,19 @@ impl Compiled {
         };
         let outdated = {
             let mut state = lock(&self.state);
+            // Another thread may have come here, too, or have recorded meanwhile: its traces are as good.
+            let is_replaced = state.signature.as_ref().is_some_and(|known| known.code != code);
             // Under `fullgraph` each call has to meet the reason anew.
             let remembered = stop.is_none() || !self.fullgraph;
             state.signature = remembered.then(|| signature.clone());
             state.given_up = false;
             (state.failures, state.pause) = (0, 0);
-            std::mem::take(&mut state.entries)
+            is_replaced.then(|| std::mem::take(&mut state.entries))
         };
+        if outdated.is_some() {
+            self.points.clear();
+        }
         drop(outdated);
-        self.points.clear();
         let Some((reason, detail)) = stop else { return Ok(Some((signature, None))) };
         let (file, line) = location(this);
         let stack = vec![Place { file, line, function: name(this) }];
