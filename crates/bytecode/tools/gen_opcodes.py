@@ -121,9 +121,7 @@ def rows():
             arg = f"Compare {{ shift: {COMPARE_SHIFT[version]} }}"
         else:
             arg = "Number" if has_arg else "Unused"
-        flow = (
-            "Stop" if name in STOPS else "Jump" if name in JUMPS else "Branch" if jumps else "Next"
-        )
+        flow = "Stop" if name in STOPS else "Jump" if name in JUMPS else "Branch" if jumps else "Next"
         effect = fit_effect(name, effect_samples(dis, number, has_arg))
         found.append([name, number, caches, arg, flow, effect])
     return {"version": version, "rows": found}
@@ -201,10 +199,7 @@ def opcode_file(versions):
             "#[macro_export]",
             f"macro_rules! absent_in_v{major}{minor} {{",
             "    () => {",
-            *(
-                f"        {'    | ' if i else ''}$crate::Opcode::{name}"
-                for i, name in enumerate(foreign)
-            ),
+            *(f"        {'    | ' if i else ''}$crate::Opcode::{name}" for i, name in enumerate(foreign)),
             "    };",
             "}\n",
         ]
@@ -225,9 +220,7 @@ def instruction_rows(version, names):
     for name in names:
         rows = [row for row in known.get(name, []) if version in row.get("versions", [version])]
         if len(rows) != 1 or len(rows[0].keys() & {"handler", "leaves", "turns", "native"}) != 1:
-            raise SystemExit(
-                f"instructions.toml has no row, or no clear one, of {name} in {version}"
-            )
+            raise SystemExit(f"instructions.toml has no row, or no clear one, of {name} in {version}")
         found[name] = rows[0]
     return found
 
@@ -281,7 +274,9 @@ def dispatch_file(data):
         if "handler" in row:
             lines.append(f"            op::{name} => self.{row['handler']},")
         elif "leaves" in row:
-            lines.append(f"            op::{name} => return Turn::Left(self.{row['leaves']}),")
+            lines.append(
+                f"            op::{name} => return Turn::Left(self.{row['leaves']}),"
+            )
         elif "turns" in row:
             lines.append(f"            op::{name} => return self.{row['turns']},")
     lines += ["            // CPython executes these, and what follows in the frame:"]
