@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import os
 import subprocess
 import sys
@@ -154,7 +155,12 @@ def test_a_replacement_of_somebody_elses_stays() -> None:
     try:
         with stator.installed():
             ours = torch.compile
-            torch.compile = theirs = lambda *args, **kwargs: ours(*args, **kwargs)  # type: ignore[assignment]
+
+            @functools.wraps(ours)
+            def theirs(*args: Any, **kwargs: Any) -> Any:
+                return ours(*args, **kwargs)
+
+            torch.compile = theirs  # type: ignore[assignment]
         assert torch.compile is theirs
         assert not isinstance(theirs(scaled, backend="eager"), Compiled)
     finally:

@@ -10,6 +10,7 @@ replacement before it was uninstalled gets PyTorch's own from it.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import os
 import sys
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from stator import _stator
-from stator._compile import compile
+from stator._compile import compile as stator_compile
 from stator.errors import ApiError
 
 __all__ = ["install", "installed", "uninstall"]
@@ -33,17 +34,27 @@ _GUARDS = "guard_filter_fn"
 _AHEAD_OF_TIME = "use_aoti"
 
 
-class _Installation:
-    """How often `install` was called, and what stood in its place before."""
+@dataclasses.dataclass(slots=True)
+class _Replaced:
+    """A name of PyTorch's that stands for a function of Stator's while it is installed."""
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.count = 0
-        self.compile: Callable[..., Any] | None = None
-        self.reset: Callable[..., Any] | None = None
+    owner: Any
+    name: str
+    theirs: Callable[..., Any]
+    ours: Callable[..., Any]
+
+    def put(self) -> None:
+        setattr(self.owner, self.name, self.ours)
+
+    def take_back(self) -> None:
+        # Somebody else may have replaced it meanwhile: theirs stays, and reaches PyTorch's.
+        if getattr(self.owner, self.name) is self.ours:
+            setattr(self.owner, self.name, self.theirs)
 
 
-_INSTALLATION = _Installation()
+_LOCK = threading.Lock()
+# What is replaced, once for each `install` that is yet to be undone.
+_installed: list[tuple[_Replaced, ...]] = []
 
 
 def install() -> None:
@@ -58,14 +69,18 @@ def install() -> None:
     """
     import torch
 
-    with _INSTALLATION.lock:
-        _INSTALLATION.count += 1
-        if _INSTALLATION.count > 1:
+    with _LOCK:
+        if _installed:
+            _installed.append(())
             return
-        _INSTALLATION.compile = torch.compile
-        _INSTALLATION.reset = torch.compiler.reset
-        torch.compile = _serving(torch.compile)
-        torch.compiler.reset = _resetting(torch.compiler.reset)
+        compile, reset = torch.compile, torch.compiler.reset
+        replaced = (
+            _Replaced(torch, "compile", compile, _serving(compile)),
+            _Replaced(torch.compiler, "reset", reset, _resetting(reset)),
+        )
+        _installed.append(replaced)
+        for each in replaced:
+            each.put()
 
 
 def uninstall() -> None:
@@ -73,19 +88,11 @@ def uninstall() -> None:
 
     What Stator has compiled stays compiled. Raises `ApiError` if nothing is installed.
     """
-    import torch
-
-    with _INSTALLATION.lock:
-        if _INSTALLATION.count == 0:
+    with _LOCK:
+        if not _installed:
             raise ApiError("stator.uninstall() undoes stator.install(), which wasn't called.")
-        _INSTALLATION.count -= 1
-        if _INSTALLATION.count:
-            return
-        # Somebody else may have replaced them meanwhile: theirs stay, and reach PyTorch's.
-        if _is_ours(torch.compile):
-            torch.compile = _INSTALLATION.compile  # type: ignore[assignment]
-        if _is_ours(torch.compiler.reset):
-            torch.compiler.reset = _INSTALLATION.reset  # type: ignore[assignment]
+        for each in _installed.pop():
+            each.take_back()
 
 
 @contextlib.contextmanager
@@ -102,10 +109,6 @@ def read_environment() -> None:
     """Installs if `STATOR_INSTALL=1` says so."""
     if os.environ.get(VARIABLE) == "1":
         install()
-
-
-def _is_ours(function: Any) -> bool:
-    return getattr(function, "__module__", None) == "torch" and hasattr(function, "_stator_serves")
 
 
 def _serving(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -129,7 +132,7 @@ def _serving(original: Callable[..., Any]) -> Callable[..., Any]:
             "backend": backend,
             "mode": mode,
         }
-        if not _INSTALLATION.count or (isinstance(own, dict) and own.pop(_AHEAD_OF_TIME, False)):
+        if not _installed or (isinstance(own, dict) and own.pop(_AHEAD_OF_TIME, False)):
             return original(model, **settings, options=options, disable=disable)
         if model is None:
             return functools.partial(torch_compile, **settings, options=options, disable=disable)
@@ -138,9 +141,8 @@ def _serving(original: Callable[..., Any]) -> Callable[..., Any]:
             own.pop(_GUARDS, None)
         if disable or _is_disabled() or _is_exporting():
             return model
-        return compile(model, **settings, options=own or None)
+        return stator_compile(model, **settings, options=own or None)
 
-    torch_compile._stator_serves = True  # type: ignore[attr-defined]
     return torch_compile
 
 
@@ -152,8 +154,6 @@ def _resetting(original: Callable[[], None]) -> Callable[[], None]:
         if "torch._dynamo" in sys.modules:
             original()
 
-    reset.__module__ = "torch"
-    reset._stator_serves = True  # type: ignore[attr-defined]
     return reset
 
 

@@ -9,15 +9,14 @@ from collections.abc import Iterable
 def suggest(name: str, known: Iterable[str]) -> str:
     """A sentence for `name` that isn't among `known`, to put behind the complaint."""
     names = list(known)
-    close = difflib.get_close_matches(name, names, n=1 if len(names) <= _MANY else 5)
+    close = difflib.get_close_matches(name, names, n=1)
     meant = f"Did you mean {close[0]!r}? " if close else ""
     if len(names) > _MANY:
-        names = [*close[1:], "..."]
-        return f"{meant}Others: {', '.join(names)}" if meant else "No known name is like it."
+        return meant.strip() or "No known name is like it."
     return f"{meant}Known names: {', '.join(names)}."
 
 
-# Of more names than these only those are listed that are like the one that was met.
+# More names than these aren't listed.
 _MANY = 60
 
 

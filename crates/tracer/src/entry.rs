@@ -438,15 +438,10 @@ impl Entry {
         };
         let example = PyList::new(py, inputs)?;
         // What the backend itself raises is the user's to see; `stator._backends` tells it apart.
-        let made =
-            backend.callable.bind(py).call1((description, example)).map_err(|error| match error
-                .get_type(py)
-                .name()
-                .is_ok_and(|name| name == "InternalError")
-            {
-                true => Ended::Own(error),
-                false => Replay::Failed(error).into(),
-            })?;
+        let made = backend.callable.bind(py).call1((description, example)).map_err(|error| {
+            let is_own = error.get_type(py).name().is_ok_and(|name| name == "InternalError");
+            if is_own { Ended::Own(error) } else { Replay::Failed(error).into() }
+        })?;
         if made.is_none() {
             self.codes.fail();
             return Ok(None);

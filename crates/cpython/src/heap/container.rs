@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PySlice, PyType};
 
-use super::{Any, constant, layout, types, words};
+use super::{Any, constant, layout, set_table, types, words};
 
 /// Length of a list's storage; `None` if it isn't a list.
 #[inline]
@@ -102,18 +102,11 @@ pub fn set_items<'py>(set: Any<'_, 'py>) -> Option<Vec<Bound<'py, PyAny>>> {
     if !is_set(set) {
         return None;
     }
-    // SAFETY: a set's table has `mask + 1` pairs (key, hash); a key is null where the pair is
-    // unused, and the dummy (hash -1) where an element was removed. No code runs meanwhile.
+    // SAFETY: a set, whose keys are objects; no code runs meanwhile.
     unsafe {
-        let mask = words::word(set.as_ptr(), layout::SET_MASK) as usize;
-        let table = words::pointer(set.as_ptr(), layout::SET_TABLE);
         let mut items = Vec::with_capacity(words::word(set.as_ptr(), layout::SET_USED) as usize);
-        for index in 0..=mask {
-            let key = words::pointer(table, index * 16);
-            if !key.is_null() && words::word(table, index * 16 + 8) as i64 != -1 {
-                items.push(Bound::from_borrowed_ptr(set.py(), key));
-            }
-        }
+        let entries = set_table::entries(set).filter(|entry| !entry.is_removed());
+        items.extend(entries.map(|entry| Bound::from_borrowed_ptr(set.py(), entry.key)));
         Some(items)
     }
 }

@@ -36,11 +36,45 @@ struct Element {
     hash: i64,
 }
 
-/// A table as it is: mask, finger, keys and hashes by their entries, and the entries whose key was removed.
+/// An entry of a table that has a key or had one.
+pub(super) struct Entry {
+    at: usize,
+    /// What stands for a removed key where it was removed.
+    pub(super) key: *mut ffi::PyObject,
+    hash: i64,
+}
+
+impl Entry {
+    pub(super) fn is_removed(&self) -> bool {
+        self.hash == REMOVED
+    }
+}
+
+/// The entries of a set's table that have a key or had one, in the order of iteration.
+///
+/// # Safety
+/// A set, which no code changes meanwhile.
+pub(super) unsafe fn entries(set: Any<'_, '_>) -> impl Iterator<Item = Entry> {
+    // SAFETY: a set's table has `mask + 1` entries (key, hash); a key is null where one is unused.
+    let (mask, table) = unsafe {
+        let mask = words::word(set.as_ptr(), layout::SET_MASK) as usize;
+        (mask, words::pointer(set.as_ptr(), layout::SET_TABLE))
+    };
+    (0..=mask).filter_map(move |at| {
+        // SAFETY: as above.
+        let (key, hash) = unsafe {
+            let hash = words::word(table, at * ENTRY + HASH).cast_signed();
+            (words::pointer(table, at * ENTRY), hash)
+        };
+        (!key.is_null()).then_some(Entry { at, key, hash })
+    })
+}
+
+/// A table as it is: mask, finger, entries with elements, and the entries whose key was removed.
 struct Read {
     mask: usize,
     finger: u64,
-    elements: Vec<(usize, *mut ffi::PyObject, i64)>,
+    elements: Vec<Entry>,
     removed: Vec<usize>,
 }
 
@@ -49,24 +83,12 @@ impl Read {
         if !is_exact(set) {
             return None;
         }
-        // SAFETY: a set by its exact type; its table has `mask + 1` entries, and no code runs meanwhile.
+        // SAFETY: a set by its exact type; no code runs meanwhile.
         unsafe {
             let mask = words::word(set.as_ptr(), layout::SET_MASK) as usize;
             let finger = words::word(set.as_ptr(), layout::SET_FINGER);
-            let table = words::pointer(set.as_ptr(), layout::SET_TABLE);
-            let (mut elements, mut removed) = (Vec::new(), Vec::new());
-            for at in 0..=mask {
-                let key = words::pointer(table, at * ENTRY);
-                let hash = words::word(table, at * ENTRY + HASH).cast_signed();
-                if key.is_null() {
-                    continue;
-                }
-                if hash == REMOVED {
-                    removed.push(at);
-                } else {
-                    elements.push((at, key, hash));
-                }
-            }
+            let (removed, elements): (Vec<_>, Vec<_>) = entries(set).partition(Entry::is_removed);
+            let removed = removed.iter().map(|entry| entry.at).collect();
             Some(Self { mask, finger, elements, removed })
         }
     }
@@ -91,10 +113,10 @@ impl Table {
             py.get_type::<PyFrozenSet>().call1((PyTuple::new(py, &items)?,))?
         };
         let Some(plain) = Read::of(plain.as_borrowed()) else { return Ok(None) };
-        let from = plain.elements.iter().map(|(at, key, _)| (*key as usize, *at));
+        let from = plain.elements.iter().map(|entry| (entry.key as usize, entry.at));
         let from: FxHashMap<usize, usize> = from.collect();
-        let elements = own.elements.iter().map(|(to, key, hash)| {
-            Some(Element { from: *from.get(&(*key as usize))?, to: *to, hash: *hash })
+        let elements = own.elements.iter().map(|&Entry { at: to, key, hash }| {
+            Some(Element { from: *from.get(&(key as usize))?, to, hash })
         });
         let Some(elements) = elements.collect::<Option<Box<[_]>>>() else { return Ok(None) };
         let is_plain = own.mask == plain.mask
@@ -118,7 +140,7 @@ impl Table {
             return false;
         };
         let mut keys: FxHashMap<usize, _> =
-            now.elements.iter().map(|&(at, key, hash)| (at, (key, hash))).collect();
+            now.elements.iter().map(|&Entry { at, key, hash }| (at, (key, hash))).collect();
         if now.mask != self.plain_mask
             || !now.removed.is_empty()
             || now.elements.len() != self.elements.len()

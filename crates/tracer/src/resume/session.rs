@@ -121,6 +121,12 @@ impl Brought {
 }
 
 impl Session {
+    /// Whether Stator replays the traces itself: they may hold decisions, texts, and more that other backends don't know.
+    #[inline]
+    pub fn is_replayed(&self) -> bool {
+        self.is_eager && self.program.is_none()
+    }
+
     /// Nothing yet.
     #[must_use]
     pub fn new(

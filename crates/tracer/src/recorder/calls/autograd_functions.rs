@@ -6,7 +6,6 @@ use pyo3::types::{PySuper, PyType};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, modules, ops};
-use stator_graph::Target;
 
 use super::call::Call;
 use crate::breaks::Reason;
@@ -57,8 +56,7 @@ impl Recorder {
         let (&class, given) = args.split_first()?;
         if names.is_some()
             || self.is_stopped()
-            || !self.session.is_eager
-            || self.session.program.is_some()
+            || !self.session.is_replayed()
             || compiling::answer()
             || self.state.borrow().source(class).is_none()
         {
@@ -76,10 +74,7 @@ impl Recorder {
             args.iter().try_for_each(|arg| state.check_given(*arg))
         });
         let name = format!("{}.apply", heap::name_of(class));
-        let target = |state: &mut State| {
-            let object = state.graph_object(callable, || name.clone());
-            Target::Function { name: state.graph.intern(&name), object }
-        };
+        let target = |state: &mut State| state.function_target(callable, name.clone());
         let result = self.operation(frame, target, args, None, || {
             let result =
                 self.enclose(frame, &name, given, || ops::call(bound.as_borrowed(), given, None))?;

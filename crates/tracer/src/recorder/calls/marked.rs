@@ -132,11 +132,7 @@ impl Recorder {
             state.gradients.set_unknown();
             Ok(())
         });
-        let target = |state: &mut State| {
-            let text = heap::name_of(callable);
-            let name = state.graph.intern(&text);
-            Target::Function { name, object: state.graph_object(callable, || text) }
-        };
+        let target = |state: &mut State| state.function_target(callable, heap::name_of(callable));
         self.operation(frame, target, args, names, || {
             let result = call.natively()?;
             self.refuse_known_tensors(frame, &heap::name_of(callable), args, result.as_borrowed());

@@ -352,7 +352,8 @@ impl Finish<'_> {
     /// What a replay gives.
     pub(in crate::recorder) fn emissions(&mut self, py: Python<'_>) -> Made<Vec<Emission>> {
         let emissions = self.state.written.take_emissions();
-        let made = emissions.iter().map(|emitted| self.emission(py, emitted)).collect();
+        let made = emissions.iter().map(|emitted| self.emission(py, emitted));
+        let made = made.collect::<Made<_>>().map_err(|(_, detail)| (Reason::Told, detail));
         if self.is_exit {
             self.state.written.keep_emissions(emissions);
         }
@@ -360,34 +361,31 @@ impl Finish<'_> {
     }
 
     fn emission(&mut self, py: Python<'_>, emitted: &Emitted) -> Made<Emission> {
-        let mut made = || {
-            let frames = emitted
-                .frames
-                .iter()
-                .map(|(function, unit)| Ok((self.stand_in(function.bind_borrowed(py))?, *unit)));
-            let frames = frames.collect::<Made<_>>()?;
-            let args = emitted.args.iter().map(|arg| self.recipe(arg.bind_borrowed(py)));
-            let args = args.collect::<Made<Box<[RecipeId]>>>()?;
-            let callable = self.keep(emitted.callable.bind_borrowed(py));
-            let names = emitted.names.as_ref().map(|names| self.keep(names.bind_borrowed(py)));
-            let told = match emitted.told {
-                Told::Record { logger } => Told::Record { logger: args[logger] },
-                Told::Warning { text, category } => {
-                    Told::Warning { text: args[text], category: category.map(|at| args[at]) }
-                }
-            };
-            Ok(Emission {
-                frames,
-                callable: self.recipes.push(Recipe::Constant(callable)),
-                args,
-                names,
-                told,
-                after: emitted.after,
-                text: emitted.text.clone(),
-                place: emitted.place,
-            })
+        let frames = emitted
+            .frames
+            .iter()
+            .map(|(function, unit)| Ok((self.stand_in(function.bind_borrowed(py))?, *unit)));
+        let frames = frames.collect::<Made<_>>()?;
+        let args = emitted.args.iter().map(|arg| self.recipe(arg.bind_borrowed(py)));
+        let args = args.collect::<Made<Box<[RecipeId]>>>()?;
+        let callable = self.keep(emitted.callable.bind_borrowed(py));
+        let names = emitted.names.as_ref().map(|names| self.keep(names.bind_borrowed(py)));
+        let told = match emitted.told {
+            Told::Record { logger } => Told::Record { logger: args[logger] },
+            Told::Warning { text, category } => {
+                Told::Warning { text: args[text], category: category.map(|at| args[at]) }
+            }
         };
-        made().map_err(|(_, detail)| (Reason::Told, detail))
+        Ok(Emission {
+            frames,
+            callable: self.recipes.push(Recipe::Constant(callable)),
+            args,
+            names,
+            told,
+            after: emitted.after,
+            text: emitted.text.clone(),
+            place: emitted.place,
+        })
     }
 
     /// The positions, among the sources that are resolved, of the lists that the trace works with.

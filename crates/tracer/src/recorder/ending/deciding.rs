@@ -188,10 +188,8 @@ impl Recorder {
         asked: impl FnOnce(&mut State) -> std::result::Result<Arg, Stop>,
     ) -> Option<Prepared> {
         let py = frame.py();
-        let session = &self.session;
         if self.stopped.get()
-            || !session.is_eager
-            || session.program.is_some()
+            || !self.session.is_replayed()
             || !self.is_untouched(frame)
             || handled_beyond(py, self.handled_at_entry).is_some()
         {

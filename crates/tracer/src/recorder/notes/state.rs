@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor;
 use stator_cpython::object::{Borrowed, Object};
-use stator_graph::{Graph, NodeId, StackId};
+use stator_graph::{Graph, NodeId, StackId, Target};
 use stator_guards::{Guard, GuardKind, ObjectId, SourceId, Sources, grow_in_leaps};
 
 use super::capacity::Room;
@@ -329,6 +329,12 @@ impl State {
         text: impl FnOnce() -> String,
     ) -> stator_graph::ObjectId {
         self.graph_objects.id(&mut self.graph, object, text)
+    }
+
+    /// A function as the graph calls it, by the name that is printed.
+    pub fn function_target(&mut self, function: Borrowed<'_, '_>, name: String) -> Target {
+        let text = self.graph.intern(&name);
+        Target::Function { name: text, object: self.graph_object(function, || name) }
     }
 
     /// The id of an object in the table that guards use.

@@ -5,7 +5,6 @@ use pyo3::prelude::*;
 use pyo3::types::PyFloat;
 use stator_cpython::Result;
 use stator_cpython::object::Object;
-use stator_graph::Target;
 
 use super::read_numbers::own;
 use crate::breaks::Reason;
@@ -26,8 +25,7 @@ impl Recorder {
         self.numbers_read.borrow_mut().extend(self.markable_spot(frame));
         self.note(frame, |state| {
             let name = format!("time.{}", heap::name_of(callable));
-            let object = state.graph_object(callable, || name.clone());
-            let target = Target::Function { name: state.graph.intern(&name), object };
+            let target = state.function_target(callable, name);
             let stack = state.place(frame);
             let node = state.graph.call(target, &[], stack);
             let is_float = number.is_exact_instance_of::<PyFloat>();

@@ -19,7 +19,7 @@ use stator_graph::{Arg, NodeId, Operator, Target, Value};
 use stator_guards::SourceId;
 use stator_operators::Determined;
 use stator_operators::torch::bare;
-use stator_shapes::{Cmp, CondId, Context, ExprId, SIZE_LIMIT, SymbolId, Tree};
+use stator_shapes::{Cmp, CondId, Context, ExprId, SIZE_LIMIT, Symbol, SymbolId, Tree};
 
 use super::arithmetic::Term;
 use super::symbols::{Made, Number, NumberId, Operand, Sizes, Symbols, TensorKey, comparison};
@@ -53,11 +53,6 @@ pub struct DataSizes {
 }
 
 impl DataSizes {
-    /// How many symbols there are.
-    pub(super) fn count(&self) -> usize {
-        self.numbers.len()
-    }
-
     /// A symbol is this number.
     pub(super) fn add(&mut self, symbol: SymbolId, number: NumberId) {
         self.numbers.insert(symbol, number);
@@ -140,6 +135,14 @@ impl Symbols {
         self.learn_comparison(Cmp::Eq, expr, value);
     }
 
+    /// A symbol of the middle of the trace; [`DataSizes::add`] is to say which number it is.
+    pub(super) fn middle_symbol(&mut self, hint: i64, range: (i64, i64)) -> Symbol {
+        let symbol = self.context.symbol(hint, range, None);
+        let name = format!("u{}", self.data_sizes.numbers.len());
+        self.add_slot(Slot { source: SourceId::default(), part: Part::Middle }, name, false);
+        symbol
+    }
+
     /// What has been decided needs no guard.
     pub(super) fn learn_comparison(&mut self, op: Cmp, left: ExprId, right: ExprId) {
         let before = self.context.take_added();
@@ -200,11 +203,9 @@ impl Recorder {
         problem: &Stop,
         sized: Option<SizedBy>,
     ) -> bool {
-        let session = &self.session;
         let Some(sized) = sized else { return false };
         let goes_on = problem.0 == Reason::DynamicOutput
-            && session.is_eager
-            && session.program.is_none()
+            && self.session.is_replayed()
             && self.is_untouched(frame)
             && self.state.borrow().claims.draws.is_none();
         if goes_on {
@@ -551,10 +552,7 @@ impl State {
 
     /// A symbol for a size of a node's result.
     fn data_size(&mut self, py: Python<'_>, tensor: NodeId, index: usize, hint: i64) -> ExprId {
-        let symbols = self.begin_symbols(py);
-        let symbol = symbols.context.symbol(hint, (0, SIZE_LIMIT), None);
-        let name = format!("u{}", symbols.data_sizes.count());
-        symbols.add_slot(Slot { source: SourceId::default(), part: Part::Middle }, name, false);
+        let symbol = self.begin_symbols(py).middle_symbol(hint, (0, SIZE_LIMIT));
         let stack = self.here_stack();
         let symbols = self.symbols.as_mut().expect("just begun");
         let made = Made::Element { tensor, method: "size", index: index as u32 };

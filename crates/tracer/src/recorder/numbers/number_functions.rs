@@ -8,7 +8,7 @@ use stator_cpython::frame::Frame;
 use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, BinaryOp, CompareOp};
-use stator_graph::{Arg, Constant, Operator, Target};
+use stator_graph::{Arg, Constant, Operator};
 use stator_shapes::{ExprId, FloatOp, FloatUnary};
 
 use super::arithmetic::{Term, float};
@@ -137,12 +137,10 @@ impl Recorder {
             }
         };
         let target = {
-            let mut state = self.state.borrow_mut();
             let name = heap::callable_name(callable);
             let printed =
                 if is_in_math(callable) { format!("math.{name}") } else { name.to_string() };
-            let text = state.graph.intern(&printed);
-            Target::Function { name: text, object: state.graph_object(callable, || printed) }
+            self.state.borrow_mut().function_target(callable, printed)
         };
         if are_read(&terms) {
             return self.computed_by_node(frame, target, &terms, &value, None).map(Ok);
@@ -178,12 +176,7 @@ impl Recorder {
         terms: &[Term],
     ) -> Option<Result<Object<'py>>> {
         let Ok(value) = ops::call(callable, args, None) else { return None };
-        let target = {
-            let mut state = self.state.borrow_mut();
-            let text = state.graph.intern("math.pow");
-            let object = state.graph_object(callable, || "math.pow".to_string());
-            Target::Function { name: text, object }
-        };
+        let target = self.state.borrow_mut().function_target(callable, "math.pow".to_string());
         self.computed(frame, args, value, target, terms, |context| {
             let base = float(context, terms[0].number);
             let exponent = float(context, terms[1].number);
@@ -268,6 +261,19 @@ impl Recorder {
         Some(Ok(list))
     }
 
+    /// Whether a comparison of numbers holds, of which any may be symbolic.
+    fn comparison_holds<'py>(
+        &self,
+        frame: &Frame<'py>,
+        op: CompareOp,
+        left: Borrowed<'_, 'py>,
+        right: Borrowed<'_, 'py>,
+    ) -> Result<bool> {
+        let answer = self.symbolic_compare(frame, op, left, right);
+        let answer = answer.unwrap_or_else(|| ops::compare(op, left, right))?;
+        Ok(answer.is_truthy().unwrap_or(false))
+    }
+
     /// `bisect` of a list: comparisons say where, as in Python.
     fn place_of<'py>(
         &self,
@@ -289,12 +295,8 @@ impl Recorder {
             let middle = usize::midpoint(low, high);
             let item = items[middle].as_borrowed();
             let (left, right) = if behind { (number, item) } else { (item, number) };
-            let is_less = match self.symbolic_compare(frame, CompareOp::Lt, left, right) {
-                Some(is_less) => is_less,
-                None => ops::compare(CompareOp::Lt, left, right),
-            };
-            let is_less = match is_less {
-                Ok(is_less) => is_less.is_truthy().unwrap_or(false),
+            let is_less = match self.comparison_holds(frame, CompareOp::Lt, left, right) {
+                Ok(is_less) => is_less,
                 Err(raised) => return Some(Err(raised)),
             };
             if is_less == behind {
@@ -356,13 +358,9 @@ impl Recorder {
             let mut best = args[0];
             for arg in &args[1..] {
                 let op = if is_max { CompareOp::Gt } else { CompareOp::Lt };
-                let better = match self.symbolic_compare(frame, op, *arg, best) {
-                    Some(better) => better,
-                    None => ops::compare(op, *arg, best),
-                };
-                match better {
-                    Ok(better) if better.is_truthy().unwrap_or(false) => best = *arg,
-                    Ok(_) => {}
+                match self.comparison_holds(frame, op, *arg, best) {
+                    Ok(true) => best = *arg,
+                    Ok(false) => {}
                     Err(raised) => return Some(Err(raised)),
                 }
             }
@@ -374,14 +372,11 @@ impl Recorder {
         let is_second = if is_max { b > a } else { b < a };
         let best = if is_second { second } else { first };
         let target = {
-            let mut state = self.state.borrow_mut();
             let torch = heap::loaded_module(frame.py(), "torch")?;
             let name = if is_max { "sym_max" } else { "sym_min" };
             let function = torch.getattr(name).ok()?;
-            let printed = format!("torch.{name}");
-            let text = state.graph.intern(&printed);
-            let object = state.graph_object(function.as_borrowed(), || printed);
-            Target::Function { name: text, object }
+            let mut state = self.state.borrow_mut();
+            state.function_target(function.as_borrowed(), format!("torch.{name}"))
         };
         self.computed(frame, args, best.to_owned(), target, terms, |context| {
             let result = if is_max { context.max(&integers) } else { context.min(&integers) };
@@ -406,10 +401,7 @@ impl Recorder {
         };
         let target = {
             let mut state = self.state.borrow_mut();
-            let printed = format!("builtins.{name}");
-            let text = state.graph.intern(&printed);
-            let object = state.graph_object(function.as_borrowed(), || printed);
-            Target::Function { name: text, object }
+            state.function_target(function.as_borrowed(), format!("builtins.{name}"))
         };
         let own = self.computed_by_node(frame, target, terms, &value, None)?;
         self.state.borrow_mut().learn_extreme(own.as_borrowed(), is_max, terms);

@@ -11,7 +11,6 @@ use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::BinaryOp;
 use stator_graph::NodeId;
-use stator_guards::SourceId;
 use stator_operators::{Determined, is_numbered, torch::bare};
 use stator_shapes::{Cmp, ExprId};
 
@@ -23,14 +22,11 @@ use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{State, Stop};
 use crate::recorder::operations::tensors::argument;
-use crate::symbolic::{Part, Slot};
 
 impl Symbols {
     /// A number that was read is a symbol of its own.
     fn begin_read(&mut self, id: NumberId, hint: i64) {
-        let symbol = self.context.symbol(hint, (i64::MIN, i64::MAX), None);
-        let name = format!("u{}", self.data_sizes.count());
-        self.add_slot(Slot { source: SourceId::default(), part: Part::Middle }, name, false);
+        let symbol = self.middle_symbol(hint, (i64::MIN, i64::MAX));
         self.data_sizes.add(symbol.id, id);
         self.data_sizes.set_expr(id, symbol.expr);
     }

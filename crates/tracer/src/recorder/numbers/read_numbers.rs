@@ -149,11 +149,10 @@ impl Recorder {
     ) -> Option<Result<Object<'py>>> {
         let asked = |state: &mut State| {
             let stack = state.place(frame);
-            let text = format!("math.{}", heap::callable_name(callable));
-            let name = state.graph.intern(&text);
-            let object = state.graph_object(callable, || text);
+            let name = format!("math.{}", heap::callable_name(callable));
+            let target = state.function_target(callable, name);
             let args = state.term_args(terms);
-            Ok(Arg::Node(state.graph.call(Target::Function { name, object }, &args, stack)))
+            Ok(Arg::Node(state.graph.call(target, &args, stack)))
         };
         let native =
             || ops::call(callable, &[number], None).map(|it| it.is_truthy().unwrap_or(false));

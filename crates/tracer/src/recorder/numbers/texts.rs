@@ -173,7 +173,7 @@ impl Recorder {
         if !self.has_symbols() {
             return None;
         }
-        if !self.takes_texts() || !parts.iter().any(|part| self.is_carried(*part)) {
+        if !self.session.is_replayed() || !parts.iter().any(|part| self.is_carried(*part)) {
             self.spells(frame, parts, text.as_borrowed());
             return None;
         }
@@ -234,7 +234,7 @@ impl Recorder {
         names: Option<Borrowed<'_, 'py>>,
         native: impl FnOnce() -> Result<Object<'py>>,
     ) -> Option<Result<Object<'py>>> {
-        if !self.takes_texts() {
+        if !self.session.is_replayed() {
             return None;
         }
         let spelling = self.note(frame, |state| {
@@ -282,11 +282,6 @@ impl Recorder {
             Ok(())
         });
         own.filter(|_| noted.is_some()).unwrap_or_else(|| text.clone())
-    }
-
-    /// Whether a graph may hold texts: only Stator's own replays call what makes them.
-    fn takes_texts(&self) -> bool {
-        self.session.is_eager && self.session.program.is_none()
     }
 
     /// Whether an object is a number that differs from call to call, or such a number's text.
@@ -397,9 +392,7 @@ impl State {
     /// A C function of values as the graph calls it.
     fn value_function(&mut self, callable: Borrowed<'_, '_>) -> Target {
         let name = callable.getattr("__qualname__").map(|name| heap::text(name.as_borrowed()));
-        let text = format!("builtins.{}", name.unwrap_or_default());
-        let name = self.graph.intern(&text);
-        Target::Function { name, object: self.graph_object(callable, || text) }
+        self.function_target(callable, format!("builtins.{}", name.unwrap_or_default()))
     }
 
     /// Plain values, numbers and texts; `None`: there is something else.

@@ -90,10 +90,8 @@ impl Recorder {
             (true, true) => BACKWARD,
             (false, true) => GRAD,
         };
-        let target = |state: &mut State| {
-            let object = state.graph_object(bound.as_borrowed(), || text.to_owned());
-            Target::Function { name: state.graph.intern(text), object }
-        };
+        let target =
+            |state: &mut State| state.function_target(bound.as_borrowed(), text.to_owned());
         let outer = RAN.replace(false);
         let result = self.operation(frame, target, &args[1..], names, || {
             let call = || stator_cpython::ops::call(callable, args, names);
@@ -119,7 +117,7 @@ impl Recorder {
     /// The leaves from outside that may get gradients; `None`: the trace has ended, or can't hold the call.
     fn leaves<'py>(&self, call: Call<'_, 'py>) -> Option<Vec<Leaf<'py>>> {
         let Call { frame, args, .. } = call;
-        if !self.session.is_eager || self.session.program.is_some() || args.is_empty() {
+        if !self.session.is_replayed() || args.is_empty() {
             return None;
         }
         // Those that nothing was done with so far are inputs as well.

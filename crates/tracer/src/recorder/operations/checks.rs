@@ -39,7 +39,7 @@ impl Recorder {
         };
         let is_bools = self.kind(condition) == Kind::Tensor
             && tensor::info(condition).is_some_and(|info| info.dtype == BOOL);
-        if !is_bools || !self.session.is_eager || self.session.program.is_some() {
+        if !is_bools || !self.session.is_replayed() {
             return self.call_python(call);
         }
         let operation =

@@ -6,7 +6,7 @@ use stator_cpython::frame::Frame;
 use stator_cpython::hook::Suspended;
 use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
-use stator_graph::{Arg, NodeId, StackId, Target, Value};
+use stator_graph::{Arg, NodeId, StackId, Value};
 
 use crate::breaks::Reason;
 use crate::functions::{Determined, Operation};
@@ -83,7 +83,7 @@ impl Recorder {
 impl Recorder {
     /// Whether labels for profilers are nodes: they mean nothing to other backends than replay.
     pub(in crate::recorder) fn takes_labels(&self) -> bool {
-        self.session.is_eager && self.session.program.is_none()
+        self.session.is_replayed()
     }
 
     /// A method of `torch.profiler.record_function`: what is about to run has a label, until that ends.
@@ -166,8 +166,7 @@ impl State {
         args: &[Arg],
         stack: Option<StackId>,
     ) -> NodeId {
-        let object = self.graph_object(function, || name.to_owned());
-        let target = Target::Function { name: self.graph.intern(name), object };
+        let target = self.function_target(function, name.to_owned());
         self.graph.call(target, args, stack)
     }
 

@@ -160,8 +160,7 @@ impl Recorder {
         let target = |state: &mut State| {
             let printed =
                 format!("torch.Tensor.{text}.{}", heap::callable_name(setter.as_borrowed()));
-            let object = state.graph_object(setter.as_borrowed(), || printed.clone());
-            Target::Function { name: state.graph.intern(&printed), object }
+            state.function_target(setter.as_borrowed(), printed)
         };
         let mut args = vec![owner];
         args.extend(value);
