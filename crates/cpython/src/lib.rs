@@ -18,6 +18,7 @@ pub mod modules;
 pub mod object;
 pub mod opcode;
 pub mod ops;
+pub mod own_code;
 pub mod raised;
 pub mod reduced;
 pub mod shortcut;

@@ -1,7 +1,8 @@
 //! Memory that the operating system maps before the first trace needs it.
 //!
 //! The first touch of a page costs as much as recording an operation, and a trace of a few hundred operations touches
-//! some 400 pages for the first time: its own tables, and what PyTorch takes between them.
+//! some 400 pages for the first time: its own tables, and what PyTorch takes between them. The recorder's code is some
+//! 100 pages more.
 
 use std::hint::black_box;
 use std::sync::OnceLock;
@@ -20,6 +21,7 @@ pub fn warm_up() {
         // Zeros would be mapped without being touched.
         let pieces: Vec<Vec<u8>> = (0..MAPPED / PIECE).map(|_| vec![1; PIECE]).collect();
         black_box(&pieces);
+        stator_cpython::own_code::map();
         Box::new([1; 64])
     });
 }
