@@ -493,7 +493,9 @@ def run(make: Callable[[], Program], wrap: Callable[[Any], Any]) -> tuple[list[A
         try:
             result: Any = called(*copy.deepcopy(arguments))
         except Exception as error:
-            result = type(error).__name__, str(error)
+            # PyTorch 2.9's aot_eager says behind the message which node it was.
+            said = str(error).partition("\n\nWhile executing ")[0]
+            result = type(error).__name__, said
         results.append((result, state_of(function)))
     return copy.deepcopy(results), called
 
