@@ -19,6 +19,12 @@ BIN := $(VENV)/bin
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 # maturin itself looks for .venv alone.
 MATURIN := VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet
+# Tests of another PyTorch than the one that was asked for would say nothing of it.
+ifneq ($(TORCH),)
+FOUND_TORCH = import importlib.metadata as m, sys; v = m.version("torch").partition("+")[0]; \
+	v == "$(TORCH)" or sys.exit("$(VENV) has torch " + v + " instead of $(TORCH): remove $(VENV)/installed")
+RIGHT_TORCH = $(BIN)/python -c '$(FOUND_TORCH)'
+endif
 # Crates built against one interpreter would be built again for the other.
 ifneq ($(VERSION),$(firstword $(SUPPORTED)))
 export CARGO_TARGET_DIR := $(CURDIR)/target/$(VERSION)
@@ -88,6 +94,7 @@ SMOKE := tests/test_evaluator.py tests/differential tests/guards tests/breaks/te
 .PHONY: smoke
 smoke: $(VENV)/installed $(SOURCES)
 	$(MATURIN)
+	$(RIGHT_TORCH)
 	rm -f $(PLAIN)/built $(PLAIN)-torch-*/built
 	$(BIN)/python -m pytest -q $(SMOKE)
 
@@ -137,7 +144,7 @@ $(VENV)/bin/python:
 
 $(VENV)/installed: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --group dev
+	$(BIN)/python -m pip install --quiet --group checkout
 ifneq ($(TORCH),)
 	$(BIN)/python -m pip install --quiet torch==$(TORCH) torchvision
 endif
@@ -145,4 +152,5 @@ endif
 
 $(VENV)/built: $(VENV)/installed $(SOURCES)
 	$(MATURIN) --release
+	$(RIGHT_TORCH)
 	touch $@

@@ -25,6 +25,18 @@ DOCUMENT = re.compile(r"(?<![\w/])((?:(?:docs|bench|examples)/[\w/-]+|[A-Z]{4,})
 RUST_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 
 
+# What a checkout installs.
+
+
+def test_building_installs_nothing_beside_what_make_did() -> None:
+    """`maturin develop` installs the group of this name, whatever PyTorch TORCH= asked for."""
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    assert "dev" not in groups
+    installed = re.findall(r"pip install .*--group (\S+)", (ROOT / "Makefile").read_text())
+    assert installed
+    assert {*installed} <= {*groups}
+
+
 # Which versions are supported.
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
@@ -9,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import try_wheels
+from tools import build_wheels, try_wheels
 
 TAG = "manylinux_2_34_x86_64"
 NATIVE = "stator/_stator.cpython-311-x86_64-linux-gnu.so"
@@ -31,6 +33,19 @@ def wheel(
         for file, held in files.items():
             archive.writestr(file, held)
     return path
+
+
+def test_headers_of_an_interpreter_anywhere_are_named_shortly(tmp_path: Path) -> None:
+    prefix = tmp_path / "root" / "usr"
+    headers = prefix / "include"
+    headers.mkdir(parents=True)
+    (headers / "place.h").write_text("const char *place = __FILE__;\n")
+    flags = shlex.split(build_wheels.without_paths(prefix / "bin" / "python3.13")["CFLAGS"])
+    done = subprocess.run(
+        ["cc", "-E", "-P", *flags, f"-I{headers}", "-"],
+        input='#include "place.h"\n', capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == 'const char *place = "python/include/place.h";'
 
 
 @linux

@@ -3,8 +3,8 @@
     python -m tools.build_wheels [--out DIST] [--only VERSION ...] [--target FOLDER]
 
 What an earlier run left in the folder is removed first. Paths of this machine (of crates' sources,
-of headers) are shortened in what is built. The exit status is 1 if nothing could be built for a
-version that the command line asks for, or for any version.
+of the interpreter's headers) are shortened in what is built. The exit status is 1 if nothing could
+be built for a version that the command line asks for, or for any version.
 """
 
 from __future__ import annotations
@@ -41,9 +41,12 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, **more}
 
 
-def without_paths() -> dict[str, str]:
-    """Options of both compilers that keep this machine's paths out of messages and symbols."""
+def without_paths(interpreter: Path | None = None) -> dict[str, str]:
+    """Options of both compilers that keep this machine's paths out of messages and symbols: those
+    of an interpreter's headers too, wherever it is."""
     shortened = {str(Path.home()): "~", str(ROOT): "."}
+    if interpreter is not None:
+        shortened[str(interpreter.resolve().parent.parent)] = "python"
     rust = [f"--remap-path-prefix={long}={short}" for long, short in shortened.items()]
     c = [f"-ffile-prefix-map={long}={short}" for long, short in shortened.items()]
     return {
@@ -54,10 +57,12 @@ def without_paths() -> dict[str, str]:
     }
 
 
-def maturin(*arguments: str | Path, target: Path) -> None:
-    """Run the maturin that stands beside this interpreter."""
+def maturin(*arguments: str | Path, target: Path, interpreter: Path | None = None) -> None:
+    """Run the maturin that stands beside this interpreter, for one to build for."""
     command = [sys.executable, "-m", "maturin", *map(str, arguments)]
-    more = environment(CARGO_TARGET_DIR=str(target), **without_paths())
+    if interpreter is not None:
+        command += ["--interpreter", str(interpreter)]
+    more = environment(CARGO_TARGET_DIR=str(target), **without_paths(interpreter))
     done = subprocess.run(command, cwd=ROOT, env=more)
     if done.returncode:
         raise SystemExit(f"maturin {arguments[0]} failed: what it printed above says why")
@@ -85,9 +90,9 @@ def main() -> int:
             continue
         started = time.monotonic()
         maturin(
-            *("build", "--release", "--strip", "--locked", "--interpreter", found.path),
-            *("--out", out),
+            *("build", "--release", "--strip", "--locked", "--out", out),
             target=ROOT / options.target.format(version=version),
+            interpreter=found.path,
         )
         console.print(f"CPython {version}: {time.monotonic() - started:.0f} s, {found.path}")
         built.append(version)

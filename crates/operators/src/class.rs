@@ -133,6 +133,8 @@ pub enum Model {
     ContextSet,
     /// `ContextVar.reset`.
     ContextReset,
+    /// `contextvars.copy_context`.
+    ContextCopy,
     /// `type.__call__`.
     TypeCall,
     /// `generator.send` and such.

@@ -13,10 +13,10 @@ use Class::{Constructor, GraphBreak, IsCompiling, Pure, Transparent, Untraceable
 use Class::{Emitter as Emits, Model as Modelled};
 use Emitter::{Log, Warn, WarnExplicit};
 use Model::{
-    Binary, Call, Clock, Compare, ContainerWrite, Contains, ContextGet, ContextReset, ContextSet,
-    DeepCopy, DelAttr, DelItem, DictRead, DictSlotRead, Draw, GeneratorStep, GetAttr, GetItem,
-    HasAttr, Hash, Id, IsInstance, IsSame, Iter, Len, LockGive, LockTake, New, Next, Nothing,
-    ObjectDelAttr, ObjectGetAttr, ObjectSetAttr, RecursionLimit, Reduce, Repr, Scalar,
+    Binary, Call, Clock, Compare, ContainerWrite, Contains, ContextCopy, ContextGet, ContextReset,
+    ContextSet, DeepCopy, DelAttr, DelItem, DictRead, DictSlotRead, Draw, GeneratorStep, GetAttr,
+    GetItem, HasAttr, Hash, Id, IsInstance, IsSame, Iter, Len, LockGive, LockTake, New, Next,
+    Nothing, ObjectDelAttr, ObjectGetAttr, ObjectSetAttr, RecursionLimit, Reduce, Repr, Scalar,
     SequenceRead, SetAttr, SetItem, Substitute, Super, TypeCall, TypeOf, Unary, Vars,
 };
 use Numeric::{
@@ -340,6 +340,7 @@ pub const PYTHON: &[Row] = &[
     row("_contextvars:ContextVar", "get", Modelled(ContextGet), NONE),
     row("_contextvars:ContextVar", "set", Modelled(ContextSet), NONE),
     row("_contextvars:ContextVar", "reset", Modelled(ContextReset), NONE),
+    row("_contextvars", "copy_context", Modelled(ContextCopy), NONE),
     row("warnings", "warn", Emits(Warn), NONE),
     row("warnings", "warn_explicit", Emits(WarnExplicit), NONE),
     row("logging:Logger", "_log", Emits(Log), NONE),

@@ -66,7 +66,7 @@ pub const STATE: &[Row] = &[
          _get_cublas_allow_fp16_reduced_precision_reduction \
          _get_cublas_allow_bf16_reduced_precision_reduction \
          _get_cublas_allow_fp16_accumulation _get_cpu_allow_fp16_reduced_precision_reduction \
-         _is_any_autocast_enabled _get_accelerator \
+         _is_any_autocast_enabled _get_accelerator _accelerator_getAccelerator \
          _is_fwd_grad_enabled _is_view_replay_enabled _is_multithreading_enabled \
          _log_api_usage_once",
         StateRead,
@@ -111,6 +111,8 @@ pub const STATE: &[Row] = &[
         SWITCH,
         NONE,
     ),
+    // What threads that go back find under a name.
+    row("torch._C", "_stash_obj_in_tls _remove_obj_from_tls", SWITCH, NONE),
     row(
         "torch.autograd.grad_mode",
         "_enter_inference_mode",

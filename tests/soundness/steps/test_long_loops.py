@@ -42,6 +42,38 @@ def until(function: Callable[..., Any], *others: Any) -> stator.Stats:
     return check(function, [call(count) for count in COUNTS])
 
 
+def compared(x: Tensor, limit: Tensor) -> list[Tensor]:
+    found = []
+    while x[0] < limit:
+        x = x + 1
+        found.append(x)
+    return found
+
+
+def asked(x: Tensor, limit: Tensor) -> Tensor:
+    while (x < limit).all():
+        x = x + 1
+    return x
+
+
+def negated(x: Tensor, limit: Tensor) -> Tensor:
+    while not (x >= limit).any():
+        x = x * 1 + 1
+    return x
+
+
+def both(x: Tensor, limit: Tensor) -> Tensor:
+    while x[0] < limit and x[1] < limit:
+        x = x + 1
+    return x
+
+
+@pytest.mark.parametrize(("loop", "traces"), [(compared, 3), (asked, 3), (negated, 3), (both, 4)])
+def test_ways_out_of_a_loop_meet_where_they_lead(loop: Callable[..., Any], traces: int) -> None:
+    stats = until(loop)
+    assert (stats.traces, stats.native) == (traces, 0), stats
+
+
 def test_a_list_that_grows_is_no_trace_for_each_length() -> None:
     def collect(x: Tensor, limit: Tensor) -> list[Tensor]:
         found = []

@@ -1,11 +1,13 @@
 //! Instructions that only put away what the breaking instruction has left on the stack.
 //!
 //! They are executed before a trace begins: it then finds what a loop gives or a call has returned in
-//! fast locals, where a number can be taken for a symbol, rather than on the stack.
+//! fast locals, where a number can be taken for a symbol, rather than on the stack. Jumps by a truth value
+//! that is there count, too: CPython 3.13 asks for it in one instruction and jumps in the next, so the ways out of
+//! a loop would begin at as many places as there are jumps, instead of where they meet.
 
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
-use stator_bytecode::Meaning;
+use pyo3::types::{PyBool, PyTuple};
+use stator_bytecode::{Meaning, Truth};
 use stator_cpython::frame::Frame;
 use stator_cpython::object::Borrowed;
 
@@ -13,6 +15,9 @@ use stator_cpython::object::Borrowed;
 pub fn settles(meaning: Meaning, top: Option<Borrowed<'_, '_>>) -> bool {
     match meaning {
         Meaning::SetLocal(_) | Meaning::SetLocals(..) => true,
+        Meaning::Test(Truth::Jump { .. }) => {
+            top.is_some_and(|top| top.is_exact_instance_of::<PyBool>())
+        }
         Meaning::Unpack => top.is_some_and(|top| top.is_exact_instance_of::<PyTuple>()),
         _ => false,
     }

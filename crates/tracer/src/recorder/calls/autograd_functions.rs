@@ -7,7 +7,7 @@ use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, modules, ops};
 
-use super::call::Call;
+use super::call::{Call, with_receiver};
 use crate::breaks::Reason;
 use crate::compiling;
 use crate::recorder::Recorder;
@@ -19,10 +19,12 @@ use crate::recorder::notes::state::{State, Stop};
 struct Known {
     /// `torch.autograd.Function`.
     class: Py<PyType>,
-    /// Its `apply`.
+    /// Its `apply`: a function, from PyTorch 2.15 on a descriptor of C code's.
     apply: Py<PyAny>,
     /// The `setup_context` of functions that have none.
     no_setup: Py<PyAny>,
+    /// What gives a function that has a `setup_context` its defaults, from PyTorch 2.15 on: C code calls it.
+    binds_defaults: Option<Py<PyAny>>,
     are_transforms_active: Py<PyAny>,
 }
 
@@ -30,14 +32,20 @@ fn known(py: Python<'_>) -> Option<&Known> {
     static KNOWN: PyOnceLock<Option<Known>> = PyOnceLock::new();
     let find = || -> PyResult<Known> {
         let class = modules::import(py, "torch.autograd")?.getattr("Function")?;
-        let apply = class.getattr("apply")?.getattr("__func__")?;
+        let apply = match class.getattr("apply")?.getattr_opt("__func__")? {
+            Some(function) => function,
+            None => class.getattr("__dict__")?.get_item("apply")?,
+        };
         let no_setup = class.getattr("setup_context")?;
+        let binds =
+            modules::import(py, "torch.autograd.function")?.getattr_opt("_bind_default_args")?;
         let active =
             modules::import(py, "torch._C")?.getattr("_are_functorch_transforms_active")?;
         Ok(Known {
             class: class.cast_into()?.unbind(),
             apply: apply.unbind(),
             no_setup: no_setup.unbind(),
+            binds_defaults: binds.map(Bound::unbind),
             are_transforms_active: active.unbind(),
         })
     };
@@ -88,6 +96,24 @@ impl Recorder {
         Some(result)
     }
 
+    /// As [`Recorder::call_autograd_function`], of an `apply` that is bound by C code.
+    pub(in crate::recorder) fn call_bound_autograd_function<'py>(
+        &self,
+        call: Call<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable, args, .. } = call;
+        let (class, descriptor) = heap::bound_class_method(callable)?;
+        self.note(frame, |state| {
+            // What is bound to it is this very object, and stays bound to it.
+            if state.is_identity_guarded(callable) {
+                state.anchor(class.as_borrowed());
+            }
+            Ok(())
+        });
+        let all = with_receiver(class.as_borrowed(), args);
+        self.call_autograd_function(call.with(descriptor.as_borrowed(), &all))
+    }
+
     /// Guards which functions a custom function consists of; `None`: they aren't Python functions, or are given
     /// defaults by Python code of PyTorch's.
     fn know_code<'py>(
@@ -110,7 +136,8 @@ impl Recorder {
         let forward = code(pyo3::intern!(py, "forward"))?;
         let setup = code(pyo3::intern!(py, "setup_context"))?;
         self.vouch(frame, forward.as_borrowed());
-        if !setup.is(known(py)?.no_setup.bind(py)) {
+        let known = known(py)?;
+        if !setup.is(known.no_setup.bind(py)) {
             let code = forward.getattr(pyo3::intern!(py, "__code__")).ok()?;
             let takes: usize =
                 code.getattr(pyo3::intern!(py, "co_argcount")).ok()?.extract().ok()?;
@@ -119,6 +146,9 @@ impl Recorder {
                 return None;
             }
             self.vouch(frame, setup.as_borrowed());
+            if let Some(binds) = &known.binds_defaults {
+                self.vouch(frame, binds.bind_borrowed(py));
+            }
         }
         Some(())
     }

@@ -253,7 +253,12 @@ impl Recorder {
             return self.call_operator(call);
         }
         match machinery::native_name(callable) {
-            Some(name) => self.stop(frame, Reason::Machinery, name),
+            Some(name) => {
+                if let Some(result) = self.call_bound_autograd_function(call) {
+                    return result;
+                }
+                self.stop(frame, Reason::Machinery, name);
+            }
             None => self.stop(frame, Reason::OpaqueCall, heap::name_of(callable)),
         }
         call.natively()

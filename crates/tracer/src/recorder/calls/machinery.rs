@@ -73,6 +73,7 @@ const PLAIN: &[(&str, &[&str])] = &[
     (
         "torch/autograd/function.py",
         &[
+            "BackwardCFunction._get_user_fn",
             "BackwardCFunction.apply",
             "FunctionCtx.mark_dirty",
             "FunctionCtx.mark_non_differentiable",

@@ -145,6 +145,9 @@ impl Recorder {
             (Model::ContextReset, [variable, token]) => {
                 self.context_reset(frame, *variable, *token, native)
             }
+            (Model::ContextCopy, []) if self.takes_labels() && is_engine(frame) => {
+                self.copy_context(frame, callable, native)
+            }
             _ => self.unknown(call),
         }
     }
@@ -694,6 +697,13 @@ fn takes_keywords(model: Model) -> bool {
 fn is_unwrap(frame: &Frame<'_>) -> bool {
     let code = frame.code();
     heap::text(code.qualname()) == "unwrap" && heap::text(code.filename()).ends_with("/inspect.py")
+}
+
+/// Whether a frame is the one that calls PyTorch's engine.
+fn is_engine(frame: &Frame<'_>) -> bool {
+    let code = frame.code();
+    heap::text(code.qualname()) == "_engine_run_backward"
+        && heap::text(code.filename()).ends_with("torch/autograd/graph.py")
 }
 
 fn none(py: Python<'_>) -> Object<'_> {

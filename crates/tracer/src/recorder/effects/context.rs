@@ -40,6 +40,11 @@ impl ContextWrites {
     pub fn resets(&self) -> &[usize] {
         &self.resets
     }
+
+    /// Whether it has written any.
+    pub fn is_written(&self) -> bool {
+        !self.tokens.is_empty() || !self.resets.is_empty()
+    }
 }
 
 impl Recorder {

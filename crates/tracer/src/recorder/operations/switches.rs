@@ -43,6 +43,27 @@ impl Recorder {
         Ok(result)
     }
 
+    /// A copy of the context, which PyTorch's engine gives its threads from 2.15 on: the node's value is the copy.
+    pub(in crate::recorder) fn copy_context<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        let copy = native()?;
+        self.note(frame, |state| {
+            if state.context.is_written() {
+                // A replay writes them at its end.
+                return Err((Reason::OpaqueCall, heap::name_of(callable)));
+            }
+            let stack = state.place_of_caller();
+            let node = state.switch(callable, &[], stack);
+            state.set_origin(copy.as_borrowed(), Origin::Handle(node));
+            Ok(())
+        });
+        Ok(copy)
+    }
+
     /// Inference mode begins, or is interrupted: the node's value is the handle.
     pub(in crate::recorder) fn enter_inference<'py>(
         &self,

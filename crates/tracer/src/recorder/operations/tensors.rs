@@ -118,6 +118,7 @@ impl State {
             {
                 Ok(Arg::Object(self.graph_object(object, || heap::name_of(object))))
             }
+            _ if let Some(Origin::Handle(node)) = self.origin(object) => Ok(Arg::Node(node)),
             _ => {
                 // An object is an input of the graph where a marked function is given it.
                 let input = self.source(object).and_then(|source| self.inputs.node(source));
