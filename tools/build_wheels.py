@@ -1,6 +1,7 @@
 """Build a wheel for each supported CPython that is at hand, and the source distribution.
 
     python -m tools.build_wheels [--out DIST] [--only VERSION ...] [--target FOLDER]
+                                 [--profile FILE]
 
 What an earlier run left in the folder is removed first. Paths of this machine (of crates' sources,
 of headers) are shortened in what is built. The exit status is 1 if nothing could be built for a
@@ -41,10 +42,14 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, **more}
 
 
-def without_paths() -> dict[str, str]:
-    """Options of both compilers that keep this machine's paths out of messages and symbols."""
+def options(profile: Path | None) -> dict[str, str]:
+    """Options of both compilers: they keep this machine's paths out of messages and symbols, and
+    lay out code by what `tools.profile_build` counted, if there is such a file.
+    """
     shortened = {str(Path.home()): "~", str(ROOT): "."}
     rust = [f"--remap-path-prefix={long}={short}" for long, short in shortened.items()]
+    if profile is not None:
+        rust.append(f"-Cprofile-use={profile.resolve()}")
     c = [f"-ffile-prefix-map={long}={short}" for long, short in shortened.items()]
     return {
         # With this separator a path may have spaces in it.
@@ -54,10 +59,10 @@ def without_paths() -> dict[str, str]:
     }
 
 
-def maturin(*arguments: str | Path, target: Path) -> None:
+def maturin(*arguments: str | Path, target: Path, profile: Path | None = None) -> None:
     """Run the maturin that stands beside this interpreter."""
     command = [sys.executable, "-m", "maturin", *map(str, arguments)]
-    more = environment(CARGO_TARGET_DIR=str(target), **without_paths())
+    more = environment(CARGO_TARGET_DIR=str(target), **options(profile))
     done = subprocess.run(command, cwd=ROOT, env=more)
     if done.returncode:
         raise SystemExit(f"maturin {arguments[0]} failed: what it printed above says why")
@@ -70,15 +75,16 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="where they are put")
     parser.add_argument("--only", nargs="+", choices=versions, help="leave out other versions")
     parser.add_argument("--target", default=TARGET, help="where cargo builds, with {version} in it")
-    options = parser.parse_args()
+    parser.add_argument("--profile", type=Path, help="what `tools.profile_build` counted")
+    asked = parser.parse_args()
     console = Console()
 
-    out: Path = options.out.resolve()
+    out: Path = asked.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     for old in (*out.glob("stator-*.whl"), *out.glob("stator-*.tar.gz")):
         old.unlink()
     built = []
-    for version in options.only or versions:
+    for version in asked.only or versions:
         found = interpreters.find(version)
         if found.path is None:
             console.print(f"CPython {version} isn't here: no wheel. {found.refused}".strip())
@@ -87,12 +93,13 @@ def main() -> int:
         maturin(
             *("build", "--release", "--strip", "--locked", "--interpreter", found.path),
             *("--out", out),
-            target=ROOT / options.target.format(version=version),
+            target=ROOT / asked.target.format(version=version),
+            profile=asked.profile,
         )
         console.print(f"CPython {version}: {time.monotonic() - started:.0f} s, {found.path}")
         built.append(version)
-    maturin("sdist", "--out", out, target=ROOT / options.target.format(version=versions[0]))
-    return 0 if built and (not options.only or built == options.only) else 1
+    maturin("sdist", "--out", out, target=ROOT / asked.target.format(version=versions[0]))
+    return 0 if built and (not asked.only or built == asked.only) else 1
 
 
 if __name__ == "__main__":
