@@ -29,6 +29,9 @@ endif
 ifneq ($(VERSION),$(firstword $(SUPPORTED)))
 export CARGO_TARGET_DIR := $(CURDIR)/target/$(VERSION)
 endif
+TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
+# Which of Stator's code programs run often: `tools/profile_build.py`.
+PROFILE := $(TARGET)/profile/stator.profdata
 SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates -type f \
 	\( -name '*.rs' -o -name '*.toml' -o -name '*.c' -o -name '*.h' \))
 STYLED := python tests tools examples bench
@@ -43,7 +46,8 @@ demo-federated: $(VENV)/built
 	$(BIN)/python -m examples.federated_linear_regression
 	$(BIN)/python -m examples.federated_averaging
 
-bench: $(VENV)/built
+# Measures what users install: built as wheels are.
+bench: profiled
 	$(BIN)/python -m bench
 	$(BIN)/python -m bench.federated
 	$(BIN)/python -m bench.cliff
@@ -112,10 +116,11 @@ check: $(VENV)/built
 	$(BIN)/python -m pytest -q tests/test_layers.py tests/test_docs.py tests/test_metadata.py
 
 # A wheel for each supported CPython that is at hand, and the source distribution, in dist/; each is tried in a
-# virtual environment of its own. PyTorch is taken from .venv and .venv-3.x, where they are.
+# virtual environment of its own. PyTorch is taken from .venv and .venv-3.x, where they are. Code is laid out by the
+# profile of one version: most of it is the same for all.
 .PHONY: wheels
-wheels: $(VENV)/installed
-	$(BIN)/python -m tools.build_wheels
+wheels: $(PROFILE)
+	$(BIN)/python -m tools.build_wheels --profile $(PROFILE)
 	$(BIN)/python -m tools.try_wheels
 
 # Compiles for aarch64 Linux and macOS, from any machine; it can't run there. Needs rustup, for their standard library.
@@ -149,6 +154,15 @@ ifneq ($(TORCH),)
 	$(BIN)/python -m pip install --quiet torch==$(TORCH) torchvision
 endif
 	touch $@
+
+# What is counted serves the compiler; it takes another build, and a minute of programs.
+$(PROFILE): $(VENV)/installed $(SOURCES) tools/profile_build.py tools/profiled_programs.py
+	$(BIN)/python -m tools.profile_build --out $@
+
+.PHONY: profiled
+profiled: $(PROFILE)
+	CARGO_ENCODED_RUSTFLAGS="-Cprofile-use=$(PROFILE)" CARGO_TARGET_DIR=$(TARGET)/profiled $(MATURIN) --release
+	touch $(VENV)/built
 
 $(VENV)/built: $(VENV)/installed $(SOURCES)
 	$(MATURIN) --release

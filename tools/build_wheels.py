@@ -1,6 +1,7 @@
 """Build a wheel for each supported CPython that is at hand, and the source distribution.
 
     python -m tools.build_wheels [--out DIST] [--only VERSION ...] [--target FOLDER]
+                                 [--profile FILE]
 
 What an earlier run left in the folder is removed first. Paths of this machine (of crates' sources,
 of the interpreter's headers) are shortened in what is built. The exit status is 1 if nothing could
@@ -41,13 +42,17 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, **more}
 
 
-def without_paths(interpreter: Path | None = None) -> dict[str, str]:
-    """Options of both compilers that keep this machine's paths out of messages and symbols: those
-    of an interpreter's headers too, wherever it is."""
+def options(interpreter: Path | None, profile: Path | None) -> dict[str, str]:
+    """Options of both compilers: they keep this machine's paths out of messages and symbols, those
+    of an interpreter's headers too, wherever it is; and they lay out code by what
+    `tools.profile_build` counted, if there is such a file.
+    """
     shortened = {str(Path.home()): "~", str(ROOT): "."}
     if interpreter is not None:
         shortened[str(interpreter.resolve().parent.parent)] = "python"
     rust = [f"--remap-path-prefix={long}={short}" for long, short in shortened.items()]
+    if profile is not None:
+        rust.append(f"-Cprofile-use={profile.resolve()}")
     c = [f"-ffile-prefix-map={long}={short}" for long, short in shortened.items()]
     return {
         # With this separator a path may have spaces in it.
@@ -57,12 +62,17 @@ def without_paths(interpreter: Path | None = None) -> dict[str, str]:
     }
 
 
-def maturin(*arguments: str | Path, target: Path, interpreter: Path | None = None) -> None:
+def maturin(
+    *arguments: str | Path,
+    target: Path,
+    interpreter: Path | None = None,
+    profile: Path | None = None,
+) -> None:
     """Run the maturin that stands beside this interpreter, for one to build for."""
     command = [sys.executable, "-m", "maturin", *map(str, arguments)]
     if interpreter is not None:
         command += ["--interpreter", str(interpreter)]
-    more = environment(CARGO_TARGET_DIR=str(target), **without_paths(interpreter))
+    more = environment(CARGO_TARGET_DIR=str(target), **options(interpreter, profile))
     done = subprocess.run(command, cwd=ROOT, env=more)
     if done.returncode:
         raise SystemExit(f"maturin {arguments[0]} failed: what it printed above says why")
@@ -75,15 +85,16 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="where they are put")
     parser.add_argument("--only", nargs="+", choices=versions, help="leave out other versions")
     parser.add_argument("--target", default=TARGET, help="where cargo builds, with {version} in it")
-    options = parser.parse_args()
+    parser.add_argument("--profile", type=Path, help="what `tools.profile_build` counted")
+    asked = parser.parse_args()
     console = Console()
 
-    out: Path = options.out.resolve()
+    out: Path = asked.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     for old in (*out.glob("stator-*.whl"), *out.glob("stator-*.tar.gz")):
         old.unlink()
     built = []
-    for version in options.only or versions:
+    for version in asked.only or versions:
         found = interpreters.find(version)
         if found.path is None:
             console.print(f"CPython {version} isn't here: no wheel. {found.refused}".strip())
@@ -91,13 +102,14 @@ def main() -> int:
         started = time.monotonic()
         maturin(
             *("build", "--release", "--strip", "--locked", "--out", out),
-            target=ROOT / options.target.format(version=version),
+            target=ROOT / asked.target.format(version=version),
             interpreter=found.path,
+            profile=asked.profile,
         )
         console.print(f"CPython {version}: {time.monotonic() - started:.0f} s, {found.path}")
         built.append(version)
-    maturin("sdist", "--out", out, target=ROOT / options.target.format(version=versions[0]))
-    return 0 if built and (not options.only or built == options.only) else 1
+    maturin("sdist", "--out", out, target=ROOT / asked.target.format(version=versions[0]))
+    return 0 if built and (not asked.only or built == asked.only) else 1
 
 
 if __name__ == "__main__":
