@@ -92,6 +92,31 @@ def added_methods(files: list[tuple[str, str]]) -> Edges:
     return used
 
 
+def room_edges(folder: Path) -> dict[tuple[str, str], set[str]]:
+    """Of a module with rooms: which functions and types of other rooms each room uses, by path or as methods."""
+    base = "crate::" + "::".join(folder.relative_to(folder.parents[1] / "src").parts)
+    rooms = {path.name for path in folder.iterdir() if path.is_dir()}
+    files = [
+        (room, TESTS.split(re.sub(r"//.*", "", path.read_text()))[0])
+        for room in sorted(rooms)
+        for path in sorted((folder / room).rglob("*.rs"))
+    ]
+    owners: dict[str, set[str]] = defaultdict(set)
+    for room, code in files:
+        for found in IMPL.finditer(code):
+            for method in METHOD.findall(code[found.end() : code.find("\n}", found.end())]):
+                owners[method].add(room)
+    used: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for room, code in files:
+        for other, name in re.findall(rf"\b{base}::(\w+)::\w+::(\w+)", code):
+            used[room, other].add(name)
+        for method in set(re.findall(r"\.(\w+)\(", code)):
+            # A name that several rooms give to methods says nothing.
+            if len(owners[method]) == 1:
+                used[room, *owners[method]].add(method)
+    return {(room, other): names for (room, other), names in used.items() if room != other and other in rooms}
+
+
 def circles(used: Edges) -> list[set[str]]:
     """The modules that reach each other."""
 
