@@ -126,13 +126,15 @@ MODULES = {
     "_fx.custom_operators": set(),
     "_fx.modes": set(),
     "_fx.comparison": {"_fx.modes"},
-    "_fx.beside": {"_fx.graphs", "_fx.modes", "_fx.symbolic"},
+    "_fx.beside": {"_fx.graphs", "_fx.modes", "_fx.process"},
+    "_fx.process": {"_fx.modes", "errors"},
     "_background": {"errors"},
     "_backends": {
         *(
             "_background",
             "_config",
             "_fx.beside",
+            "_fx.process",
             "_fx.graphs",
             "_fx.symbolic",
             "_internal",
@@ -173,6 +175,9 @@ NATIVE = "_stator"
 LATE_IMPORTS = {
     ("_targets.py", "stator._module"): "needs torch, and Stator can be imported without it",
     ("_backends.py", "stator._fx.beside"): "needs torch; seconds to import",
+    ("process.py", "torch._inductor"): "seconds to import",
+    ("process.py", "torch._inductor.compile_fx"): "seconds to import; the child process needs it",
+    ("_backends.py", "stator._fx.process"): "needs torch",
     ("_backends.py", "stator._fx.graphs"): "needs torch",
     ("_backends.py", "stator._fx.symbolic"): "needs torch",
     ("_install.py", "torch"): "Stator can be imported without it",

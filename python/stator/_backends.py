@@ -18,10 +18,10 @@ import os
 import shutil
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar, overload
 
+from stator._background import ended, submit
 from stator._background import log as background_log
-from stator._background import submit
 from stator._config import config
 from stator._internal import is_from_handler, own_error
 from stator._stator import Job, _while_signals_wait
@@ -57,7 +57,7 @@ _registered: dict[str, Backend] = {"fx": _fx}
 _OWN = {"stator": EAGER, "stator_inductor": "inductor"}
 """Names for those who can only say a name, to `torch.compile` say, while Stator is installed."""
 
-_slow = {"inductor", "onnxrt", "openxla", "openxla_eval", "tensorrt", "torch_tensorrt", "tvm"}
+_slow = {"inductor"}
 """Names of backends that compile for seconds: no call waits for them unless it is to."""
 
 
@@ -84,7 +84,8 @@ def register_backend(
     A name hides PyTorch's backend of the same name. Stator's own can't be replaced.
 
     slow: it compiles for seconds. Then it's called in a thread beside the program, and no call
-        waits for it unless `stator.compile(when=...)` says so.
+        waits for it unless `stator.compile(when=...)` says so. It must bear other threads:
+        AOTAutograd, Inductor and `torch.fx`'s tracers don't.
     """
     if fn is None:
         return functools.partial(register_backend, name=name, slow=slow)
@@ -215,6 +216,8 @@ class Failed:
     """What a report says of it, if it's an error of Stator's own."""
     operations: int
     trace: str | None
+    waits: Callable[..., Any] | None = None
+    """Code that has the graph compiled as usual when it's run first, if that is another way."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -226,6 +229,8 @@ class Prepared:
     fn: Backend
     is_torch: bool
     arguments: Mapping[str, Any]
+    is_told: bool = False
+    """Whether the program has said when it is to be asked."""
 
     @property
     def is_slow(self) -> bool:
@@ -246,17 +251,36 @@ class Prepared:
             raise made.error
         return self.settle(made)
 
-    def beside(self, description: Sequence[Row], inputs: list[Any]) -> Job | None:
-        """Has the graph compiled beside the program. None: the process ends."""
-        from stator._fx.beside import begin
+    def beside(
+        self, description: Sequence[Row], inputs: list[Any], is_new: bool, may_write: bool
+    ) -> Job | None:
+        """Has the graph compiled beside the program. None: the process ends.
 
-        task = self._tried(
-            description,
-            lambda: begin(self.name, self.is_torch, self._compile_module, description, inputs),
-        )
-        if isinstance(task, Failed):
-            return submit(lambda: task)
-        return submit(lambda: self._tried(description, task))
+        Where that can't be, it's an error if it was asked for. Else the second call of the graph
+        waits, as for other backends; `is_new`: this isn't one.
+        """
+        from stator._fx.beside import begin, begin_inductor, unsuitable
+
+        def task() -> Any:
+            if self.is_torch:
+                return begin_inductor(description, inputs, dict(self.arguments))
+            return begin(self._compile_module, description, inputs)
+
+        why = unsuitable(self.name, description, inputs, may_write) if self.is_torch else None
+        if why is None:
+            begun = self._tried(description, task)
+        elif self._is_told():
+            begun = self._tried(description, lambda: _refuse(why))
+        elif is_new:
+            return ended(None)
+        else:
+            return ended(self._tried(description, lambda: self._compile(description, inputs)))
+        if isinstance(begun, Failed):
+            return ended(begun)
+        return submit(lambda: self._tried(description, begun))
+
+    def _is_told(self) -> bool:
+        return self.is_told or config.when is not None
 
     def settle(self, made: Made | Failed | BaseException) -> Made | None:
         """The code, or None if there is none, which the user is told; raises if that is asked
@@ -269,6 +293,8 @@ class Prepared:
         error = made.error
         if made.internal is not None:
             raise InternalError(made.internal) from error
+        if made.waits is not None and not self._is_told():
+            return made.waits
         if config.strict:
             raise error
         backend_failed(self.name, error, made.operations, made.trace)
@@ -305,16 +331,32 @@ class Prepared:
 
     def _tried(self, description: Sequence[Row], compile: Callable[[], T]) -> T | Failed:
         """What `compile` returns, or how it has failed. Interrupts of a call are the program's."""
+        from stator._fx.process import AheadOfTimeError
+
+        waits: Callable[..., Any] | None = None
         try:
             return compile()
         except _TheirError as raised:
             error, what = raised.error, None
+        except AheadOfTimeError as raised:
+            error, what = raised, None
+            waits = self._waiting(description)
         except Exception as raised:
             # What is done around the backend is Stator's own.
             error, what = raised, own_error(raised)
         operations = [row for row in description if row[0] not in ("placeholder", "output")]
         trace = next((row[5] for row in operations if row[5] is not None), None)
-        return Failed(error, what, len(operations), trace)
+        return Failed(error, what, len(operations), trace, waits)
+
+    def _waiting(self, description: Sequence[Row]) -> Callable[..., Any]:
+        made: list[Any] = []
+
+        def run(*inputs: Any) -> Any:
+            if not made:
+                made.append(self._compile(description, inputs))
+            return made[0](*inputs)
+
+        return run
 
     def _compile_module(
         self, module: torch.fx.GraphModule, inputs: Sequence[Any]
@@ -341,6 +383,12 @@ class Prepared:
                 return compile_symbolic(self.name, self._compile_module, description, inputs)
         module = _while_signals_wait(graph_module, description, inputs)
         return self._compile_module(module, inputs)
+
+
+def _refuse(why: str) -> NoReturn:
+    raise BackendError(
+        f"It can't be compiled beside the program: {why}. With when='second_call' a call waits."
+    )
 
 
 class _TheirError(Exception):

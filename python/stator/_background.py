@@ -15,7 +15,6 @@ import contextlib
 import logging
 import os
 import signal
-import sys
 import threading
 import time
 import weakref
@@ -27,7 +26,7 @@ from stator import _stator
 from stator._stator import Job
 from stator.errors import ApiError
 
-__all__ = ["log", "submit", "wait"]
+__all__ = ["ended", "log", "submit", "wait"]
 
 log = logging.getLogger("stator.background")
 
@@ -114,6 +113,17 @@ def submit(task: Callable[[], Any]) -> Job | None:
     return job
 
 
+def ended(made: Any) -> Job:
+    """A job that is done already; None: one that nobody wants any more."""
+    job = Job(lambda: made)
+    job.start()
+    if made is None:
+        job.cancel()
+    else:
+        job.finish(made)
+    return job
+
+
 def wait(jobs: Callable[[], Sequence[Job]] | None, timeout: float | None) -> bool:
     """Waits until all of these have ended, or all there are; whether they have."""
     queue = _queue
@@ -177,7 +187,7 @@ def _register() -> None:
         return
     _registered = True
     os.register_at_fork(after_in_child=_forget)
-    # Before the pools of threads are waited for, in which compilers run.
+    # Before the interpreter waits for threads that the backend may have started.
     register: Callable[..., Any] = getattr(threading, "_register_atexit", atexit.register)
     register(_close)
 
@@ -185,13 +195,9 @@ def _register() -> None:
 def _forget() -> None:
     """This is a forked process. The thread isn't in it: what waits is begun anew."""
     global _queue
-    was_compiling = _queue.current is not None
     _queue.cancel()
     _queue = _Queue()
     _stator._forget_other_threads()
-    beside = sys.modules.get("stator._fx.beside")
-    if was_compiling and beside is not None:
-        beside.forget_lock()
 
 
 def _close() -> None:
@@ -209,21 +215,14 @@ def _close() -> None:
     while thread.is_alive() and time.monotonic() < end:
         if thread.ident is not None:
             _stator._raise_in(thread.ident, _Stopped)
-        _end_compilers(thread)
+        _end_processes(thread)
         thread.join(0.05)
 
 
-def _end_compilers(thread: threading.Thread) -> None:
-    """Ends the C++ compilers that the thread waits for, itself or by Inductor's pool of threads."""
-    threads = [thread]
-    inductor: Any = sys.modules.get("torch._inductor.async_compile")
-    if inductor is not None and inductor.AsyncCompile.pool.cache_info().currsize:
-        pool = inductor.AsyncCompile.pool()
-        pool.shutdown(wait=False, cancel_futures=True)
-        threads += pool._threads
-    for each in threads:
-        for child in _children("self", each.native_id):
-            _end(child)
+def _end_processes(thread: threading.Thread) -> None:
+    """Ends the processes that the thread waits for."""
+    for child in _children("self", thread.native_id):
+        _end(child)
 
 
 def _end(process: int) -> None:

@@ -64,10 +64,10 @@ def compile(
     """Compiles a function, a method, a callable object or an `nn.Module`.
 
     The first call runs as plain Python does, and records the tensor operations it executes. Later
-    calls check that what shaped the record is unchanged, and replay it. With a backend that
-    compiles for long (`backend="inductor"`) no call waits: the replay serves until there is code,
-    which some later call compares with the replay and then uses. Nothing happens before the first
-    call. Works as a decorator, with and without arguments.
+    calls check that what shaped the record is unchanged, and replay it. Where a backend compiles
+    for long (`backend="inductor"`, graphs without gradients), no call waits: the replay serves
+    until there is code, which some later call compares with the replay and then uses. Nothing
+    happens before the first call. Works as a decorator, with and without arguments.
 
         @stator.compile
         def mse(x, y):
@@ -76,15 +76,17 @@ def compile(
     backend: what runs the graph. `"eager"` replays it operation by operation; a name out of
         `stator.list_backends()`, or a callable that takes a `torch.fx.GraphModule` and example
         inputs and returns a callable.
-    when: when another backend is asked for a graph's code. `"background"`: in a thread beside the
-        program; no call waits for it, the graph is replayed meanwhile, and a call takes the code
-        over when it's there and has given what the replay gives. `"second_call"`: at the second
-        call that the graph serves, which waits; or `"call:N"`. `"first_call"`: right behind the
-        recording, so one call warms a program up (graphs behind graph breaks are asked for at
-        their second call all the same). None: `stator.config.when`, and if that is None too,
-        `"background"` for backends that compile for long (Inductor, and those registered with
-        `slow=True`), except under `torch.use_deterministic_algorithms(True)`, where that is
-        `"first_call"`; `"second_call"` for others. `stator.wait()` waits for what is under way.
+    when: when another backend is asked for a graph's code. `"background"`: beside the program; no
+        call waits for it, the graph is replayed meanwhile, and a call takes the code over when it's
+        there and has given what the replay gives (docs/background.md says which graphs can be
+        compiled so). `"second_call"`: at the second call that the graph serves, which waits; or
+        `"call:N"`. `"first_call"`: right behind the recording, so one call warms a program up
+        (graphs behind graph breaks are asked for at their second call all the same). None:
+        `stator.config.when`, and if that is None too, `"background"` for backends that compile for
+        long (those registered with `slow=True`, and Inductor; its graphs that can't be compiled so
+        are waited for at their second call), except under
+        `torch.use_deterministic_algorithms(True)`, where that is `"first_call"`; `"second_call"`
+        for others. `stator.wait()` waits for what is under way.
     fullgraph: raise `stator.GraphBreakError` where the function can't be one graph. The call has
         been executed by then, natively from the break on: what it wrote stays written.
     dynamic: True treats tensor sizes as symbols from the start, False never does, None does once

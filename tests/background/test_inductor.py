@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-import threading
+import subprocess
+import warnings
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +15,11 @@ import torch
 from torch import Tensor
 
 import stator
-from stator import stats
+from background.slow import LONG
+from stator import _backends, _background, stats
 
-LONG = 300
+X = torch.linspace(-1, 1, 24).view(6, 4)
+WEIGHT = torch.linspace(-2, 2, 16).view(4, 4)
 
 
 @pytest.fixture(autouse=True)
@@ -25,56 +28,131 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     yield
 
 
-def compiled_in(call: Any, *args: Any) -> Any:
-    call(*args)
-    assert stats(call).tiers in (["waiting"], ["compiling"])
-    assert stator.wait(call, timeout=LONG)
-    found = call(*args)
-    assert stats(call).tiers == ["compiled"], stats(call).tiers
-    return found
+def test_a_process_compiles_and_a_library_serves() -> None:
+    layer = torch.nn.Linear(4, 4)
+    call = type(layer).__call__
 
-
-def test_a_function_and_its_gradients() -> None:
-    weight = torch.randn(4, 4, requires_grad=True)
-    x = torch.randn(8, 4)
-
-    def loss(x: Tensor) -> Tensor:
-        return torch.tanh(x @ weight).square().mean()
+    @stator.compile(backend="inductor")
+    @torch.no_grad()
+    def score(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = torch.nn.functional.gelu(layer(x) @ WEIGHT)
+        return y.t(), y.sum(0)
 
     state = torch.get_rng_state()
-    compiled = stator.compile(loss, backend="inductor")
-    torch.testing.assert_close(compiled_in(compiled, x), loss(x))
+    expected = score(X)
+    assert stats(score).tiers in (["waiting"], ["compiling"])
+    while not stator.wait(timeout=0.01):
+        # PyTorch's tracer, in this process, would stand in the way of modules.
+        assert type(layer).__call__ is call
+        score(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):
+            found = score(X)
+            torch.testing.assert_close(found, expected)
+            assert [each.stride() for each in found] == [each.stride() for each in expected]
+    assert stats(score).tiers == ["compiled"]
     assert torch.equal(torch.get_rng_state(), state)
-    assert weight.grad is None
-    threads = threading.active_count()
-    compiled(x).backward()
-    found, weight.grad = weight.grad, None
-    loss(x).backward()
-    torch.testing.assert_close(found, weight.grad)
-    assert threading.active_count() == threads
 
 
-def test_sizes_as_symbols() -> None:
-    def scaled(x: Tensor) -> Tensor:
-        return (x * 2 + x.shape[0]).sum(0)
+class Never:
+    """Stands for the process: nothing is compiled."""
 
-    compiled = stator.compile(scaled, backend="inductor", dynamic=True)
-    compiled_in(compiled, torch.randn(5, 3))
-    for size in (2, 7, 5):
-        x = torch.randn(size, 3)
-        torch.testing.assert_close(compiled(x), scaled(x))
-    assert (stats(compiled).traces, stats(compiled).tiers) == (1, ["compiled"])
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked = 0
+        monkeypatch.setattr(subprocess, "run", self)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.asked += 1
+        return subprocess.CompletedProcess(args, 1, b"", b"Traceback\nKilled: no memory\n")
 
 
-def test_inputs_arent_kept() -> None:
-    def scaled(x: Tensor) -> Tensor:
-        return x * 3
+def test_a_process_that_dies(monkeypatch: pytest.MonkeyPatch) -> None:
+    never = Never(monkeypatch)
+    compiled = stator.compile(lambda x: x * 3, backend="inductor")
+    compiled(X)
+    assert stator.wait(timeout=LONG)
+    with pytest.warns(stator.BackendFailedWarning, match="ended early: Killed: no memory"):
+        assert torch.equal(compiled(X), X * 3)
+    assert torch.equal(compiled(X), X * 3)
+    assert stats(compiled).tiers == ["failed"] and never.asked == 1
 
-    compiled = stator.compile(scaled, backend="inductor")
+
+def writes(x: Tensor) -> Tensor:
+    return x.add_(1) * 2
+
+
+def gradients(x: Tensor) -> Tensor:
+    return (x * PARAMETER).sum()
+
+
+PARAMETER = torch.nn.Parameter(torch.ones(4))
+
+
+@pytest.mark.parametrize(
+    ("function", "dynamic", "why"),
+    [
+        (writes, None, "it writes to its inputs"),
+        (gradients, None, "gradients are computed through it"),
+        (lambda x: x * x.shape[0], True, "it has symbolic sizes"),
+    ],
+)
+def test_what_cant_go_to_a_process(
+    function: Any, dynamic: bool | None, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never = Never(monkeypatch)
+    asked: list[int] = []
+
+    def stands_for_inductor(graph: Any, inputs: Any) -> Any:
+        asked.append(1)
+        return graph
+
+    find = _backends._find
+    instead = ("inductor", stands_for_inductor, True)
+    monkeypatch.setattr(
+        _backends, "_find", lambda name: instead if name == "inductor" else find(name)
+    )
+    # By default the second call waits.
+    compiled = stator.compile(function, backend="inductor", dynamic=dynamic)
+    for count in (0, 1, 1):
+        assert torch.equal(compiled(X.clone()), function(X.clone()))
+        assert len(asked) == count
+    assert stats(compiled).tiers == ["compiled"]
+    # Who has asked for the background is told.
+    told = stator.compile(function, backend="inductor", dynamic=dynamic, when="background")
+    with pytest.warns(stator.BackendFailedWarning, match=f"beside the program: {why}"):
+        for _ in range(3):
+            assert torch.equal(told(X.clone()), function(X.clone()))
+    assert stats(told).tiers == ["failed"] and len(asked) == 1 and never.asked == 0
+
+
+def test_pytorchs_other_backends_arent_called_in_a_thread() -> None:
+    compiled = stator.compile(lambda x: x * 3, backend="aot_eager", when="background")
+    compiled(X)
+    with pytest.warns(stator.BackendFailedWarning, match="change the process while they trace"):
+        assert torch.equal(compiled(X), X * 3)
+
+
+def test_inputs_arent_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_background, "QUIET", 1e6)
+    compiled = stator.compile(lambda x: x * 3, backend="inductor")
     x = torch.randn(3)
     known = weakref.ref(x)
     compiled(x)
+    assert stats(compiled).tiers == ["waiting"]
     del x
     gc.collect()
     assert known() is None
-    stator.reset()
+
+
+def test_what_cant_be_compiled_ahead_of_time() -> None:
+    """A library would give a copy of what the graph gives a view of."""
+    function = torch.no_grad()(lambda x: (x.t(), x * 2))
+    compiled = stator.compile(function, backend="inductor")
+    for call in range(3):
+        view, doubled = compiled(X)
+        assert view.data_ptr() == X.data_ptr() and view.stride() == (1, 4)
+        torch.testing.assert_close(doubled, X * 2)
+        if call == 0:
+            assert stator.wait(timeout=LONG)
+    assert stats(compiled).tiers == ["compiled"]

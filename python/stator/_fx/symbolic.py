@@ -8,7 +8,6 @@ again, from the same graph, where a call meets sizes that it doesn't serve.
 
 from __future__ import annotations
 
-import contextlib
 import enum
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -26,9 +25,7 @@ from torch.fx.experimental.symbolic_shapes import (
 from stator._fx.assumptions import Tree, assumption
 from stator._fx.graphs import Code, Row, graph_module
 
-__all__ = ["begin_symbolic", "compile_symbolic", "is_symbolic"]
-
-Compile = Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]]
+__all__ = ["compile_symbolic", "is_symbolic"]
 
 
 def is_symbolic(description: Sequence[Row]) -> bool:
@@ -37,29 +34,19 @@ def is_symbolic(description: Sequence[Row]) -> bool:
 
 
 def compile_symbolic(
-    name: str, compile_module: Compile, description: Sequence[Row], inputs: Sequence[Any]
+    name: str,
+    compile_module: Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]],
+    description: Sequence[Row],
+    inputs: Sequence[Any],
 ) -> Code:
     """The code that a backend of PyTorch makes of a graph for sizes like those of `inputs`."""
-    return begin_symbolic(name, compile_module, description, inputs)()
-
-
-def begin_symbolic(
-    name: str, compile_module: Compile, description: Sequence[Row], inputs: Sequence[Any]
-) -> Callable[[], Code]:
-    """What makes that code when it's called. The inputs aren't looked at then."""
-    ways = [_Floats.CONSTANTS]
     if any(isinstance(value, float) for value in inputs):
-        # Not all that is done with floats can be said of tensors.
-        ways.insert(0, _Floats.SYMBOLS)
-    begun = [_Begun(name, description, inputs, floats) for floats in ways]
-
-    def compile() -> Code:
-        for way in begun[:-1]:
-            with contextlib.suppress(Exception):
-                return way.compile(compile_module)
-        return begun[-1].compile(compile_module)
-
-    return compile
+        try:
+            return _compile(name, compile_module, description, inputs, _Floats.SYMBOLS)
+        except Exception:
+            # Not all that is done with floats can be said of tensors.
+            pass
+    return _compile(name, compile_module, description, inputs, _Floats.CONSTANTS)
 
 
 class _Floats(enum.Enum):
@@ -71,48 +58,42 @@ class _Floats(enum.Enum):
     no `torch.SymFloat`s, and make operations on tensors of what is done with such an element."""
 
 
-class _Begun:
-    """A graph, and what stands for its inputs."""
-
-    def __init__(
-        self, name: str, description: Sequence[Row], inputs: Sequence[Any], floats: _Floats
-    ) -> None:
-        self.name = name
-        self.description = description
-        self.floats = floats
-        self.environment = ShapeEnv()
-        self.mode = FakeTensorMode(shape_env=self.environment, allow_non_fake_inputs=True)
-        sizes = [args for op, _, _, args, _, _ in description if op == "placeholder"]
-        self.examples = _examples(self.environment, self.mode, sizes, inputs)
-        self.numbers = [index for index, value in enumerate(inputs) if isinstance(value, float)]
-        self.same: list[Tree] = []
-        if floats is _Floats.SYMBOLS:
-            for index in self.numbers:
-                source = FloatTensorSource(LocalSource(f"t{index}"))
-                element = _element(inputs[index])
-                self.examples[index] = self.mode.from_tensor(element, source=source)
-        else:
-            # They are nothing to the environment.
-            self.same = [("same", ("input", index), self.examples[index]) for index in self.numbers]
-
-    def compile(self, compile_module: Compile) -> Code:
-        examples, numbers = self.examples, self.numbers
-        module = graph_module(self.description, examples)
-        if self.floats is _Floats.SYMBOLS:
-            _take_elements(module, numbers)
-        with tracing(TracingContext(self.mode)):
-            run = compile_module(module, examples)
-        known: dict[int, Any] = {
-            index: example.item_memo if index in numbers else example
-            for index, example in enumerate(examples)
-            if not isinstance(example, float)
-        }
-        printed = self.environment.produce_guards(
-            list(known.values()), [LocalSource(f"t{index}") for index in known], ignore_static=True
-        )
-        if self.floats is _Floats.SYMBOLS:
-            run = _with_elements(run, numbers)
-        return Code(run, self.name, [*self.same, *map(assumption, printed)])
+def _compile(
+    name: str,
+    compile_module: Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]],
+    description: Sequence[Row],
+    inputs: Sequence[Any],
+    floats: _Floats,
+) -> Code:
+    environment = ShapeEnv()
+    mode = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
+    sizes = [args for op, _, _, args, _, _ in description if op == "placeholder"]
+    examples = _examples(environment, mode, sizes, inputs)
+    numbers = [index for index, value in enumerate(inputs) if isinstance(value, float)]
+    same: list[Tree] = []
+    if floats is _Floats.SYMBOLS:
+        for index in numbers:
+            source = FloatTensorSource(LocalSource(f"t{index}"))
+            examples[index] = mode.from_tensor(_element(inputs[index]), source=source)
+    else:
+        # They are nothing to the environment.
+        same = [("same", ("input", index), examples[index]) for index in numbers]
+    module = graph_module(description, examples)
+    if floats is _Floats.SYMBOLS:
+        _take_elements(module, numbers)
+    with tracing(TracingContext(mode)):
+        run = compile_module(module, examples)
+    known: dict[int, Any] = {
+        index: example.item_memo if index in numbers else example
+        for index, example in enumerate(examples)
+        if not isinstance(example, float)
+    }
+    printed = environment.produce_guards(
+        list(known.values()), [LocalSource(f"t{index}") for index in known], ignore_static=True
+    )
+    if floats is _Floats.SYMBOLS:
+        run = _with_elements(run, numbers)
+    return Code(run, name, [*same, *map(assumption, printed)])
 
 
 def _element(value: float) -> torch.Tensor:

@@ -23,7 +23,7 @@ use super::taken_back::Ended;
 use super::{Entry, Replay};
 use crate::codes::{Backend, Code, Search, Trust};
 use crate::config;
-use crate::jobs::Job;
+use crate::jobs::{Job, Stand};
 use crate::locate::Places;
 use crate::raises::NodeCall;
 use crate::replay::{self, Outputs};
@@ -70,12 +70,20 @@ impl Entry {
         let description = self.description(py)?;
         let example = PyList::new(py, inputs)?;
         if !backend.is_waited_for(py)? {
-            let begun = backend.callable.bind(py).call_method1("beside", (description, example));
-            match begun.map_err(|error| as_raised(py, error))?.cast::<Job>() {
-                Ok(job) => self.codes.wait_for(job.clone().unbind(), sharing),
-                Err(_) => self.codes.cancel(),
+            let is_new = self.served.load(Relaxed) < 2;
+            let asked = (description, example, is_new, may_write);
+            let begun = backend.callable.bind(py).call_method1("beside", asked);
+            let begun = begun.map_err(|error| as_raised(py, error))?;
+            let Ok(job) = begun.cast::<Job>() else {
+                self.codes.cancel();
+                return Ok(None);
+            };
+            self.codes.wait_for(job.clone().unbind(), sharing);
+            if job.get().stand() != Stand::Ended {
+                return Ok(None);
             }
-            return Ok(None);
+            // It was waited for, after all.
+            return self.code(py, backend, inputs);
         }
         let made = backend.callable.bind(py).call1((description, example));
         let made = made.map_err(|error| as_raised(py, error))?;
