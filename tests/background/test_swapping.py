@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses import FakeTensorMode
 
 import stator
 from background.slow import LONG, Slow
@@ -464,3 +465,20 @@ def test_the_log(caplog: pytest.LogCaptureFixture) -> None:
     assert record.getMessage().startswith("from call 2 on the code of <background.slow.Slow")
     assert "begins in scaled" in record.getMessage()
     assert "differ from the replay's by 0 at most" in record.getMessage()
+
+
+def test_threads_that_end_leave_nothing_to_pytorch() -> None:
+    """PyTorch would use what the first thread that entered its fake mode has owned."""
+
+    def fakes(graph: Any) -> Any:
+        with FakeTensorMode():
+            pass
+        return graph
+
+    for _ in range(3):
+        backend = Slow(fakes)
+        compiled = stator.compile(scaled, backend=backend, when="background")
+        compiled(X)
+        assert torch.equal(swapped(compiled, backend, X), scaled(X))
+        backend.threads[0].join(LONG)
+        assert stats(compiled).tiers == ["compiled"]

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 import torch.fx
+from torch._subclasses import FakeTensorMode
 
 from stator._fx.graphs import Row, graph_module
 from stator._fx.modes import Modes
@@ -27,6 +28,10 @@ def begin(
 ) -> Callable[[], Callable[..., Any]]:
     """What has a backend compile the graph when it's called, on any thread."""
     modes = Modes.here()
+    # Without a GPU, the first thread that enters this mode owns an object that PyTorch uses ever
+    # after: it crashes behind that thread's end. That of a call lives longer than that of a job.
+    with FakeTensorMode():
+        pass
 
     def compile() -> Callable[..., Any]:
         with modes.applied():
@@ -67,12 +72,23 @@ def unsuitable(
             return "not all of its inputs are plain tensors of the CPU"
         if value.is_conj() or value.is_neg() or not _is_dense(value):
             return "not all of its inputs are plain tensors"
-        if value.requires_grad and torch.is_grad_enabled():
-            return "gradients are computed through it"
+    if any(value.requires_grad for value in inputs) and _computes_gradients(description):
+        return "gradients are computed through it"
     for op, _, target, _, _, _ in description:
         if op == "call_function" and not _is_known(target):
             return "it calls code of the program's own"
     return None
+
+
+def _computes_gradients(description: Sequence[Row]) -> bool:
+    """Whether an operation runs while gradients are on, which graphs switch too."""
+    is_on = torch.is_grad_enabled()
+    for op, _, target, args, _, _ in description:
+        if target is torch._C._set_grad_enabled:
+            is_on = args[0] is not False
+        elif is_on and op in ("call_function", "call_method"):
+            return True
+    return False
 
 
 def _is_dense(value: torch.Tensor) -> bool:

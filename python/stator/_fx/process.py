@@ -132,7 +132,7 @@ def _compile(order: Order) -> str:
     torch.use_deterministic_algorithms(order.is_deterministic)
     inductor.load_config(order.inductor)
     inputs: list[Any] = [torch.empty_like(look, device="cpu") for look in order.looks]
-    modes = dataclasses.replace(order.modes, gradients=False, inference=False)
+    modes = dataclasses.replace(order.modes, inference=False)
     with modes.applied():
         _check_outputs(order.module, inputs)
         library = compile_fx_aot(order.module, inputs, **order.settings)
