@@ -48,7 +48,7 @@ def test_a_process_compiles_and_a_library_serves() -> None:
     state = torch.get_rng_state()
     expected = score(X)
     assert stats(score).tiers in (["waiting"], ["compiling"])
-    while not stator.wait(timeout=0.01):
+    while not stator.wait(timeout=0.2):
         # PyTorch's tracer, in this process, would stand in the way of modules.
         assert type(layer).__call__ is call
         score(X)
