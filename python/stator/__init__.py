@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from stator import _interpreter as _interpreter
 from stator import errors
 from stator._backends import list_backends, register_backend
-from stator._compile import compile, reset, stats
+from stator._compile import compile, reset, stats, wait
 from stator._config import config
 from stator._disable import disable
 from stator._dynamic import mark_dynamic, mark_static, maybe_mark_dynamic
@@ -33,6 +33,7 @@ from stator._steering import (
     substitute_in_graph,
 )
 from stator._warnings import (
+    BackendDiffersWarning,
     BackendFailedWarning,
     InternalErrorWarning,
     LogWarning,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LOGS",
+    "BackendDiffersWarning",
     "BackendFailedWarning",
     "Compiled",
     "DynamicDimensionError",
@@ -88,6 +90,7 @@ __all__ = [
     "stats",
     "substitute_in_graph",
     "uninstall",
+    "wait",
 ]
 
 

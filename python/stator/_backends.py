@@ -10,6 +10,7 @@ and the import of `torch._dynamo` takes seconds that users of the default backen
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib.util
 import inspect
@@ -17,13 +18,15 @@ import os
 import shutil
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar, overload
 
+from stator._background import ended, submit
+from stator._background import log as background_log
 from stator._config import config
 from stator._internal import is_from_handler, own_error
-from stator._stator import _while_signals_wait
+from stator._stator import Job, _while_signals_wait
 from stator._suggest import suggest
-from stator._warnings import backend_failed
+from stator._warnings import backend_differs, backend_failed, code_failed, place_of
 from stator.errors import BackendError, InternalError, OptionError
 
 if TYPE_CHECKING:
@@ -31,14 +34,15 @@ if TYPE_CHECKING:
 
     from stator._fx.graphs import Code, Row
 
-__all__ = ["list_backends", "register_backend", "resolve_backend"]
+__all__ = ["Prepared", "list_backends", "register_backend", "resolve_backend"]
 
 Backend: TypeAlias = "Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]]"
 """What users write. The callable it returns takes the graph's inputs and returns its outputs."""
 
-Prepared: TypeAlias = "Callable[[Sequence[Row], Sequence[Any]], Callable[..., Any] | Code | None]"
-"""What the native side asks, with a description of the graph (`stator._fx.graphs`) and example
-inputs. Code that doesn't serve all inputs that the graph does says so."""
+Made: TypeAlias = "Callable[..., Any] | Code"
+"""Code that doesn't serve all inputs that the graph does says so."""
+
+T = TypeVar("T")
 
 EAGER = "eager"
 
@@ -50,42 +54,53 @@ def _fx(graph_module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Ca
 
 _registered: dict[str, Backend] = {"fx": _fx}
 
+_OWN = {"stator": EAGER, "stator_inductor": "inductor"}
+"""Names for those who can only say a name, to `torch.compile` say, while Stator is installed."""
+
+_slow = {"inductor"}
+"""Names of backends that compile for seconds: no call waits for them unless it is to."""
+
 
 def list_backends() -> list[str]:
     """The names that `backend=` takes: Stator's own, those that were registered, PyTorch's."""
-    own = [EAGER, *_registered]
+    own = [EAGER, *_registered, *_OWN]
     others = set(_torch_backends()) - set(own)
     return own + sorted(name for name in others if not name.endswith("_TESTING_ONLY"))
 
 
 @overload
-def register_backend(fn: Backend, *, name: str | None = None) -> Backend: ...
+def register_backend(fn: Backend, *, name: str | None = None, slow: bool = False) -> Backend: ...
 @overload
 def register_backend(
-    fn: None = None, *, name: str | None = None
+    fn: None = None, *, name: str | None = None, slow: bool = False
 ) -> Callable[[Backend], Backend]: ...
 
 
 def register_backend(
-    fn: Backend | None = None, *, name: str | None = None
+    fn: Backend | None = None, *, name: str | None = None, slow: bool = False
 ) -> Backend | Callable[[Backend], Backend]:
     """Makes a backend known under a name (its own, unless another is given). Usable as a decorator.
 
     A name hides PyTorch's backend of the same name. Stator's own can't be replaced.
+
+    slow: it compiles for seconds. Then it's called in a thread beside the program, and no call
+        waits for it unless `stator.compile(when=...)` says so. It must bear other threads:
+        AOTAutograd, Inductor and `torch.fx`'s tracers don't.
     """
     if fn is None:
-        return functools.partial(register_backend, name=name)
+        return functools.partial(register_backend, name=name, slow=slow)
     if not callable(fn):
         raise BackendError(f"A backend is a callable, not {fn!r}.")
     key = name or getattr(fn, "__name__", None)
     if not isinstance(key, str) or not key:
         raise BackendError(f"{fn!r} has no name of its own: pass name=... to register_backend.")
     known = _fx if key == "fx" else _registered.get(key)
-    if key == EAGER or (known is not None and known is not fn):
+    if key == EAGER or key in _OWN or (known is not None and known is not fn):
         raise BackendError(
             f"There is a backend {key!r} already. Register this one by another name."
         )
     _registered[key] = fn
+    (_slow.add if slow else _slow.discard)(key)
     return fn
 
 
@@ -99,6 +114,8 @@ def resolve_backend(
 
     It returns None where the backend has failed, and the graph is to be replayed.
     """
+    if isinstance(backend, str):
+        backend = _OWN.get(backend, backend)
     if mode == "default":
         mode = None
     if backend == EAGER:
@@ -108,7 +125,7 @@ def resolve_backend(
     name, fn, is_torch = _find(backend)
     arguments = _arguments(name, mode, options)
     _check_signature(name, fn, arguments)
-    return functools.partial(_compile_graph, name, fn, is_torch, arguments)
+    return Prepared(name, fn, is_torch, arguments)
 
 
 def _find(backend: str | Callable[..., Any]) -> tuple[str, Backend, bool]:
@@ -190,60 +207,196 @@ def _check_signature(name: str, fn: Backend, arguments: Mapping[str, Any]) -> No
         raise BackendError(f"The backend {name} can't be given {given}: {error}.") from None
 
 
-def _compile_graph(
-    name: str,
-    fn: Backend,
-    is_torch: bool,
-    arguments: Mapping[str, Any],
-    description: Sequence[Row],
-    example_inputs: Sequence[Any],
-) -> Callable[..., Any] | Code | None:
-    theirs: list[BaseException] = []
+@dataclasses.dataclass(frozen=True, slots=True)
+class Failed:
+    """What came of a graph that a backend couldn't compile."""
 
-    def compile_module(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    error: Exception
+    internal: str | None
+    """What a report says of it, if it's an error of Stator's own."""
+    operations: int
+    trace: str | None
+    waits: Callable[..., Any] | None = None
+    """Code that has the graph compiled as usual when it's run first, if that is another way."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Prepared:
+    """A backend as the native side asks it, with a description of the graph (`stator._fx.graphs`)
+    and example inputs. Called, it gives code, or None where the backend has failed."""
+
+    name: str
+    fn: Backend
+    is_torch: bool
+    arguments: Mapping[str, Any]
+    is_told: bool = False
+    """Whether the program has said when it is to be asked."""
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether it compiles for long."""
+        if self.is_torch:
+            return self.name in _slow
+        return any(self.fn is _registered.get(name) for name in _slow)
+
+    def __call__(self, description: Sequence[Row], inputs: Sequence[Any]) -> Made | None:
+        made = self._tried(description, lambda: self._compile(description, inputs))
+        # These came to the call that waits.
+        is_of_the_call = (
+            isinstance(made, Failed)
+            and made.internal is None
+            and (isinstance(made.error, MemoryError) or is_from_handler(made.error))
+        )
+        if isinstance(made, Failed) and is_of_the_call:
+            raise made.error
+        return self.settle(made)
+
+    def beside(
+        self, description: Sequence[Row], inputs: list[Any], is_new: bool, may_write: bool
+    ) -> Job | None:
+        """Has the graph compiled beside the program. None: the process ends.
+
+        Where that can't be, it's an error if it was asked for. Else the second call of the graph
+        waits, as for other backends; `is_new`: this isn't one.
+        """
+        from stator._fx.beside import begin, begin_inductor, unsuitable
+
+        def task() -> Any:
+            if self.is_torch:
+                return begin_inductor(description, inputs, dict(self.arguments))
+            return begin(self._compile_module, description, inputs)
+
+        why = unsuitable(self.name, description, inputs, may_write) if self.is_torch else None
+        if why is None:
+            begun = self._tried(description, task)
+        elif self._is_told():
+            begun = self._tried(description, lambda: _refuse(why))
+        elif is_new:
+            return ended(None)
+        else:
+            return ended(self._tried(description, lambda: self._compile(description, inputs)))
+        if isinstance(begun, Failed):
+            return ended(begun)
+        return submit(lambda: self._tried(description, begun))
+
+    def _is_told(self) -> bool:
+        return self.is_told or config.when is not None
+
+    def settle(self, made: Made | Failed | BaseException) -> Made | None:
+        """The code, or None if there is none, which the user is told; raises if that is asked
+        for."""
+        if isinstance(made, BaseException):
+            # It has ended the thread that it ran in.
+            made = Failed(BackendError(f"The backend has raised {made!r}."), None, 0, None)
+        if not isinstance(made, Failed):
+            return made
+        error = made.error
+        if made.internal is not None:
+            raise InternalError(made.internal) from error
+        if made.waits is not None and not self._is_told():
+            return made.waits
+        if config.strict:
+            raise error
+        backend_failed(self.name, error, made.operations, made.trace)
+        return None
+
+    def swapped(
+        self,
+        operations: int,
+        trace: str | None,
+        call: int,
+        difference: float | None,
+        untold: str | None,
+    ) -> None:
+        """The code serves from this call of the graph on."""
+        checked = (
+            f"unchecked, because {untold}"
+            if difference is None
+            else f"its results differ from the replay's by {difference:.2g} at most, relative to "
+            "the largest value"
+        )
+        _, _, where = place_of(trace)
+        background_log.info(
+            f"from call {call} on the code of {self.name} serves a graph of {operations} "
+            f"operations that begins in {where}: {checked}"
+        )
+
+    def differs(self, operations: int, trace: str | None, how: str) -> None:
+        """The code isn't used, because it does something else than the graph."""
+        backend_differs(self.name, how, operations, trace)
+
+    def code_failed(self, error: Exception, operations: int, trace: str | None) -> None:
+        """The code has raised what the function doesn't raise: it isn't used any more."""
+        code_failed(self.name, error, operations, trace)
+
+    def _tried(self, description: Sequence[Row], compile: Callable[[], T]) -> T | Failed:
+        """What `compile` returns, or how it has failed. Interrupts of a call are the program's."""
+        from stator._fx.process import AheadOfTimeError
+
+        waits: Callable[..., Any] | None = None
         try:
-            compiled = fn(module, inputs, **arguments)
-        except BaseException as error:
-            theirs.append(error)
-            raise
+            return compile()
+        except _TheirError as raised:
+            error, what = raised.error, None
+        except AheadOfTimeError as raised:
+            error, what = raised, None
+            waits = self._waiting(description)
+        except Exception as raised:
+            # What is done around the backend is Stator's own.
+            error, what = raised, own_error(raised)
+        operations = [row for row in description if row[0] not in ("placeholder", "output")]
+        trace = next((row[5] for row in operations if row[5] is not None), None)
+        return Failed(error, what, len(operations), trace, waits)
+
+    def _waiting(self, description: Sequence[Row]) -> Callable[..., Any]:
+        made: list[Any] = []
+
+        def run(*inputs: Any) -> Any:
+            if not made:
+                made.append(self._compile(description, inputs))
+            return made[0](*inputs)
+
+        return run
+
+    def _compile_module(
+        self, module: torch.fx.GraphModule, inputs: Sequence[Any]
+    ) -> Callable[..., Any]:
+        try:
+            compiled = self.fn(module, inputs, **self.arguments)
+        except Exception as error:
+            raise _TheirError(error) from error
         if not callable(compiled):
             raise BackendError(
-                f"The backend {name} returned {compiled!r}. A backend takes a torch.fx.GraphModule "
-                "and example inputs, and returns a callable that takes the graph's inputs."
+                f"The backend {self.name} returned {compiled!r}. A backend takes a "
+                "torch.fx.GraphModule and example inputs, and returns a callable that takes the "
+                "graph's inputs."
             )
         return compiled
 
-    try:
-        return _compile(name, is_torch, compile_module, description, example_inputs)
-    except Exception as error:
-        # What is done around the backend is Stator's own.
-        what = None if any(error is one for one in theirs) else own_error(error)
-        if what is not None:
-            raise InternalError(what) from error
-        if config.strict or isinstance(error, MemoryError) or is_from_handler(error):
-            raise
-        operations = [row for row in description if row[0] not in ("placeholder", "output")]
-        trace = next((row[5] for row in operations if row[5] is not None), None)
-        backend_failed(name, error, len(operations), trace)
-        return None
+    def _compile(self, description: Sequence[Row], inputs: Sequence[Any]) -> Made:
+        from stator._fx.graphs import graph_module
+
+        if self.is_torch:
+            from stator._fx.symbolic import compile_symbolic, is_symbolic
+
+            if is_symbolic(description):
+                return compile_symbolic(self.name, self._compile_module, description, inputs)
+        module = _while_signals_wait(graph_module, description, inputs)
+        return self._compile_module(module, inputs)
 
 
-def _compile(
-    name: str,
-    is_torch: bool,
-    compile_module: Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]],
-    description: Sequence[Row],
-    example_inputs: Sequence[Any],
-) -> Callable[..., Any] | Code:
-    from stator._fx.graphs import graph_module
+def _refuse(why: str) -> NoReturn:
+    raise BackendError(
+        f"It can't be compiled beside the program: {why}. With when='second_call' a call waits."
+    )
 
-    if is_torch:
-        from stator._fx.symbolic import compile_symbolic, is_symbolic
 
-        if is_symbolic(description):
-            return compile_symbolic(name, compile_module, description, example_inputs)
-    module = _while_signals_wait(graph_module, description, example_inputs)
-    return compile_module(module, example_inputs)
+class _TheirError(Exception):
+    """A backend has raised this error."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 def decide(value: object, expected: object, *_kept: object) -> None:
@@ -259,8 +412,8 @@ def catch(*_kept: object) -> None:
     """Where a trace is left if the operation before raises; a `torch.fx` module has no way out."""
 
 
-def wrong_outputs(prepared: functools.partial[Any], expected: int, returned: object) -> Exception:
-    """The error of a backend (as `resolve_backend` made it) whose code returned something else than
+def wrong_outputs(prepared: Prepared, expected: int, returned: object) -> Exception:
+    """The error of a backend whose code returned something else than
     a tuple or list of the graph's outputs."""
     if isinstance(returned, tuple | list):
         types = ", ".join(type(value).__name__ for value in returned)
@@ -268,7 +421,7 @@ def wrong_outputs(prepared: functools.partial[Any], expected: int, returned: obj
     else:
         found = f"a {type(returned).__name__}"
     return BackendError(
-        f"What the backend {prepared.args[0]} returned gave back {found}, where the graph has "
+        f"What the backend {prepared.name} returned gave back {found}, where the graph has "
         f"{expected} output{'s' * (expected != 1)}. It has to return a tuple or list of them: "
         "tensors where the graph has tensors."
     )

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, overload
 
 from stator import _stator
+from stator._background import wait as wait_for
 from stator._settings import Settings
 from stator._stator import Stats
 from stator._suggest import describe
 from stator._targets import compile_target, native_of
 from stator.errors import NotCompilableError
 
-__all__ = ["compile", "reset", "stats"]
+__all__ = ["compile", "reset", "stats", "wait"]
 
 T = TypeVar("T")
 
@@ -22,7 +23,7 @@ def compile(
     fn_or_module: None = None,
     *,
     backend: str | Callable[..., Any] = "eager",
-    when: str = "second_call",
+    when: str | None = None,
     fullgraph: bool = False,
     dynamic: bool | None = None,
     mode: str | None = None,
@@ -36,7 +37,7 @@ def compile(
     fn_or_module: T,
     *,
     backend: str | Callable[..., Any] = "eager",
-    when: str = "second_call",
+    when: str | None = None,
     fullgraph: bool = False,
     dynamic: bool | None = None,
     mode: str | None = None,
@@ -51,7 +52,7 @@ def compile(
     fn_or_module: Any = None,
     *,
     backend: str | Callable[..., Any] = "eager",
-    when: str = "second_call",
+    when: str | None = None,
     fullgraph: bool = False,
     dynamic: bool | None = None,
     mode: str | None = None,
@@ -63,8 +64,10 @@ def compile(
     """Compiles a function, a method, a callable object or an `nn.Module`.
 
     The first call runs as plain Python does, and records the tensor operations it executes. Later
-    calls check that what shaped the record is unchanged, and replay it. Nothing happens before the
-    first call. Works as a decorator, with and without arguments.
+    calls check that what shaped the record is unchanged, and replay it. Where a backend compiles
+    for long (`backend="inductor"`, graphs without gradients), no call waits: the replay serves
+    until there is code, which some later call compares with the replay and then uses. Nothing
+    happens before the first call. Works as a decorator, with and without arguments.
 
         @stator.compile
         def mse(x, y):
@@ -73,10 +76,17 @@ def compile(
     backend: what runs the graph. `"eager"` replays it operation by operation; a name out of
         `stator.list_backends()`, or a callable that takes a `torch.fx.GraphModule` and example
         inputs and returns a callable.
-    when: at which of the calls that a graph serves another backend is asked for code, which that
-        call waits for: `"second_call"`; `"first_call"`, right behind the recording, so one call
-        warms a program up (graphs behind graph breaks are asked for at their second call all the
-        same); or `"call:N"`. Until then the graph is replayed.
+    when: when another backend is asked for a graph's code. `"background"`: beside the program; no
+        call waits for it, the graph is replayed meanwhile, and a call takes the code over when it's
+        there and has given what the replay gives (docs/background.md says which graphs can be
+        compiled so). `"second_call"`: at the second call that the graph serves, which waits; or
+        `"call:N"`. `"first_call"`: right behind the recording, so one call warms a program up
+        (graphs behind graph breaks are asked for at their second call all the same). None:
+        `stator.config.when`, and if that is None too, `"background"` for backends that compile for
+        long (those registered with `slow=True`, and Inductor; its graphs that can't be compiled so
+        are waited for at their second call), except under
+        `torch.use_deterministic_algorithms(True)`, where that is `"first_call"`; `"second_call"`
+        for others. `stator.wait()` waits for what is under way.
     fullgraph: raise `stator.GraphBreakError` where the function can't be one graph. The call has
         been executed by then, natively from the break on: what it wrote stays written.
     dynamic: True treats tensor sizes as symbols from the start, False never does, None does once
@@ -122,6 +132,27 @@ def stats(compiled: object) -> Stats:
     return native.stats
 
 
+def wait(compiled: object = None, timeout: float | None = None) -> bool:
+    """Waits until backends have compiled what they are compiling beside the program.
+
+    The next call of each graph takes its code over, and tells of a failure. The result says whether
+    nothing is under way any more; it's False if that took longer than `timeout` seconds.
+
+    compiled: what `stator.compile` returned, to wait for its graphs alone.
+    """
+    if compiled is None:
+        return wait_for(None, timeout)
+    native = native_of(compiled)
+    if native is None:
+        raise NotCompilableError(
+            f"stator.wait takes what stator.compile returned, not {describe(compiled)}."
+        )
+    return wait_for(native._jobs, timeout)
+
+
 def reset() -> None:
-    """Forgets every trace of every compiled function of the process."""
+    """Forgets every trace of every compiled function of the process.
+
+    What is compiled beside the program isn't wanted any more: it is cancelled.
+    """
     _stator.reset_all()

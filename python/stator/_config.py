@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from stator import _stator
 from stator._suggest import suggest
-from stator.errors import ConfigError
+from stator.errors import ConfigError, OptionError
 
 
 @dataclasses.dataclass(slots=True)
@@ -46,9 +46,18 @@ class Config:
     ends as plain Python ends it, its function runs natively from then on, and an
     `InternalErrorWarning` says what to report."""
 
+    when: str | None = None
+    """When backends are asked for a graph's code, where `stator.compile(when=...)` doesn't say it:
+    as there. None: beside the program those that compile for long, at the second call others."""
+
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in _NAMES:
             _fail_unknown(name)
+        if name == "when":
+            try:
+                _stator._set_when(when_number(value))
+            except OptionError as error:
+                raise ConfigError(f"stator.config.{error}") from None
         if name == "min_graph_ops":
             if type(value) is not int or not 0 <= value < 2**63:
                 raise ConfigError(
@@ -91,6 +100,25 @@ def is_recompile_limit(value: object) -> bool:
     """Whether `value` can bound the number of traces: an integer, at least one."""
     return type(value) is int and value >= 1
 
+
+def when_number(when: object) -> int | None:
+    """The call at which a backend is asked for code, from 1 up; 0 for beside the program; None for
+    what the backend's kind says."""
+    if when is None:
+        return None
+    text = when if isinstance(when, str) else ""
+    if text in _WHEN:
+        return _WHEN[text]
+    number = text.removeprefix("call:")
+    if number == text or not number.isascii() or not number.isdecimal():
+        names = ", ".join(map(repr, _WHEN))
+        raise OptionError(f"when takes {names} or 'call:N', not {when!r}.")
+    if not 1 <= int(number) < 2**31:
+        raise OptionError(f"when counts calls from 1 up, so {when!r} is none.")
+    return int(number)
+
+
+_WHEN = {"background": 0, "first_call": 1, "second_call": 2}
 
 _DYNAMOS = {
     "cache_size_limit": "recompile_limit, how many traces one function keeps",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from stator._backends import resolve_backend
-from stator._config import is_recompile_limit
+from stator._config import is_recompile_limit, when_number
 from stator._stator import Compiled
 from stator.errors import OptionError
 
@@ -17,7 +17,7 @@ class Settings:
     """The keyword arguments of `stator.compile`, those that reach the native side."""
 
     backend: str | Callable[..., Any] = "eager"
-    when: str = "second_call"
+    when: str | None = None
     fullgraph: bool = False
     dynamic: bool | None = None
     mode: str | None = None
@@ -39,27 +39,16 @@ class Settings:
                 expected = "True, False or None" if optional else "True or False"
                 raise OptionError(f"{name} takes {expected}, not {value!r}.")
 
-        self.compile_at()
-
-    def compile_at(self) -> int:
-        """The number of the call, from 1 up, at which a backend is asked for a graph's code."""
-        when = self.when if isinstance(self.when, str) else ""
-        if when in _CALLS:
-            return _CALLS[when]
-        number = when.removeprefix("call:")
-        if number == when or not number.isascii() or not number.isdecimal():
-            names = ", ".join(map(repr, _CALLS))
-            raise OptionError(f"when takes {names} or 'call:N', not {self.when!r}.")
-        if not 1 <= int(number) < 2**31:
-            raise OptionError(f"when counts calls from 1 up, so {self.when!r} is none.")
-        return int(number)
+        when_number(self.when)
 
     def apply(self, fn: Callable[..., Any]) -> Compiled:
         """The Python function `fn`, compiled under these settings."""
+        backend = resolve_backend(self.backend, mode=self.mode, options=self.options)
         compiled = Compiled(
             fn,
-            backend=resolve_backend(self.backend, mode=self.mode, options=self.options),
-            compile_at=self.compile_at(),
+            backend=backend and dataclasses.replace(backend, is_told=self.when is not None),
+            when=when_number(self.when),
+            is_slow=backend is not None and backend.is_slow,
             recompile_limit=self.recompile_limit,
             fullgraph=self.fullgraph,
             dynamic=self.dynamic,
@@ -68,8 +57,6 @@ class Settings:
         compiled.__dict__[_KEY] = self
         return compiled
 
-
-_CALLS = {"first_call": 1, "second_call": 2}
 
 _KEY = "_stator_settings"
 

@@ -10,6 +10,7 @@ import warnings
 from stator.errors import InternalError
 
 __all__ = [
+    "BackendDiffersWarning",
     "BackendFailedWarning",
     "InternalErrorWarning",
     "LogWarning",
@@ -17,9 +18,12 @@ __all__ = [
     "RecompileLimitWarning",
     "StatorWarning",
     "UnknownTorchWarning",
+    "backend_differs",
     "backend_failed",
+    "code_failed",
     "internal_error",
     "never_called",
+    "place_of",
     "recompile_limit",
     "unknown_torch",
 ]
@@ -29,8 +33,12 @@ class StatorWarning(UserWarning):
     """Base of all warnings that Stator gives."""
 
 
+class BackendDiffersWarning(StatorWarning):
+    """A backend's code computes something else than its graph, which is replayed by Stator."""
+
+
 class BackendFailedWarning(StatorWarning):
-    """A backend has failed to compile a graph, which is replayed by Stator from now on."""
+    """A backend has failed to compile a graph, or its code has failed, so Stator replays it."""
 
 
 class InternalErrorWarning(StatorWarning):
@@ -53,18 +61,54 @@ class UnknownTorchWarning(StatorWarning):
     """Stator doesn't find what guards compare in this PyTorch: calls are right, but slower."""
 
 
-def backend_failed(backend: str, error: Exception, operations: int, trace: str | None) -> None:
-    """Warns of a backend's error. `trace` ends with the place of the graph's first operation."""
+def place_of(trace: str | None) -> tuple[str, int, str]:
+    """File and line where a trace ends, which is that of a graph's first operation; and both with
+    the function, as text."""
     places = re.findall(r'File "(.*)", line (\d+), in (.*)', trace or "")
     file, line, function = places[-1] if places else ("<unknown>", "0", "?")
+    return file, int(line), f"{function} ({file}:{line})"
+
+
+def backend_failed(backend: str, error: Exception, operations: int, trace: str | None) -> None:
+    """Warns of a backend's error. `trace` ends with the place of the graph's first operation."""
+    file, line, where = place_of(trace)
     what = "".join(traceback.format_exception_only(error)).strip()
     warnings.warn_explicit(
         f"The backend {backend} failed on a graph of {operations} operations that begins in "
-        f"{function} ({file}:{line}), which is replayed instead, as by backend='eager'. The error: "
+        f"{where}, which is replayed instead, as by backend='eager'. The error: "
         f"{what}\nstator.config.strict = True raises it.",
         BackendFailedWarning,
         filename=file,
-        lineno=int(line),
+        lineno=line,
+    )
+
+
+def code_failed(backend: str, error: Exception, operations: int, trace: str | None) -> None:
+    """Warns of an error that a backend's code has raised, where the function itself raises none."""
+    file, line, where = place_of(trace)
+    what = "".join(traceback.format_exception_only(error)).strip()
+    warnings.warn_explicit(
+        f"The code that the backend {backend} has made of a graph of {operations} operations that "
+        f"begins in {where} failed when it ran. The call ended as plain Python ends it, and from "
+        f"now on the graph is replayed, as by backend='eager'. The error: {what}\n"
+        "stator.config.strict = True raises it.",
+        BackendFailedWarning,
+        filename=file,
+        lineno=line,
+    )
+
+
+def backend_differs(backend: str, how: str, operations: int, trace: str | None) -> None:
+    """Warns of code that isn't used because its results aren't those of the graph."""
+    file, line, where = place_of(trace)
+    warnings.warn_explicit(
+        f"The code that the backend {backend} has made of a graph of {operations} operations that "
+        f"begins in {where} isn't used, because its results are others than the replay's: {how}. "
+        "The graph is replayed, as by backend='eager'. If the difference is to be expected, "
+        "stator.compile(when='second_call') uses the code without a comparison.",
+        BackendDiffersWarning,
+        filename=file,
+        lineno=line,
     )
 
 

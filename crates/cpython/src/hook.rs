@@ -227,6 +227,16 @@ pub fn evaluate_everything(py: Python<'_>, evaluator: Option<Evaluator>) {
     }
 }
 
+/// This is a forked process: what other threads had chosen is nothing any more.
+pub fn forget_others(py: Python<'_>) {
+    let is_default = !DEFAULT.load(Relaxed).is_null();
+    let own = usize::from(CHOICE.get().is_active()) + usize::from(is_default);
+    ACTIVE.store(own, Relaxed);
+    if own == 0 {
+        uninstall(py);
+    }
+}
+
 /// Evaluates a frame as CPython does.
 #[inline]
 pub fn default<'py>(py: Python<'py>, frame: Frame<'py>, throw: bool) -> Evaluated<'py> {

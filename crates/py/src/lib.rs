@@ -1,5 +1,6 @@
 //! The `_stator` extension module: exposes the crates below, owns no algorithm.
 
+mod background;
 mod bytecode;
 mod federated;
 mod operators;
@@ -57,6 +58,12 @@ fn _set_strict(strict: bool) {
     stator_tracer::config::set_strict(strict);
 }
 
+/// When backends are asked for code, by number; `None`: their kind says so.
+#[pyfunction]
+fn _set_when(number: Option<u32>) {
+    stator_tracer::config::set_when(number);
+}
+
 /// Calls a function of Stator's own while signals wait: what a handler raises isn't the function's.
 #[pyfunction]
 #[pyo3(signature = (function, *args))]
@@ -79,9 +86,11 @@ fn _stator(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_set_min_graph_ops, module)?)?;
     module.add_function(wrap_pyfunction!(_set_skip_unprofitable, module)?)?;
     module.add_function(wrap_pyfunction!(_set_strict, module)?)?;
+    module.add_function(wrap_pyfunction!(_set_when, module)?)?;
     module.add_function(wrap_pyfunction!(_breaks, module)?)?;
     module.add_function(wrap_pyfunction!(_breaks_page, module)?)?;
     module.add_function(wrap_pyfunction!(_while_signals_wait, module)?)?;
+    background::register(module)?;
     bytecode::register(module)?;
     operators::register(module)?;
     programs::register(module)?;

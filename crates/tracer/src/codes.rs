@@ -1,8 +1,8 @@
 //! What a backend has made of an entry's graph: code for inputs that share memory in some way, and that
 //! hold numbers as it assumed.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -10,6 +10,8 @@ use stator_cpython::modules;
 use stator_cpython::object::Borrowed;
 
 use crate::assumptions::{Assumptions, Names};
+use crate::config::{self, When};
+use crate::jobs::{Job, Stand};
 use crate::lock;
 use crate::logs::Log;
 use crate::sharing::{Apart, Sharing};
@@ -18,10 +20,42 @@ use crate::trace::Traced;
 
 /// What runs the graphs of a compiled function, other than their replay.
 pub struct Backend {
-    /// What is asked for code.
+    /// What is asked for code: a `stator._backends.Prepared`.
     pub callable: Py<PyAny>,
-    /// At which of the calls that an entry serves; the recorded one is the first.
-    pub at: u32,
+    /// When `stator.compile` was told to ask; `None`: the setting of the process says so, or what the backend is like.
+    pub told: Option<When>,
+    /// Whether it compiles for long.
+    pub is_slow: bool,
+}
+
+impl Backend {
+    /// When it is asked for code.
+    pub fn when(&self) -> When {
+        let usual = if self.is_slow { When::Background } else { When::Call(2) };
+        self.told.or_else(config::when).unwrap_or(usual)
+    }
+
+    /// Whether a call waits for the code that it asks for. At which call code is swapped in that is made beside the
+    /// program differs from run to run: nobody who wants the same results from each run gets that unasked.
+    ///
+    /// # Errors
+    /// What PyTorch raises.
+    pub fn is_waited_for(&self, py: Python<'_>) -> PyResult<bool> {
+        if self.when() != When::Background {
+            return Ok(true);
+        }
+        if self.told.or_else(config::when).is_some() {
+            return Ok(false);
+        }
+        modules::import(py, "torch")?
+            .call_method0("are_deterministic_algorithms_enabled")?
+            .extract()
+    }
+
+    /// Whether it is asked right behind the recording of a graph.
+    pub fn is_asked_at_once(&self) -> bool {
+        matches!(self.when(), When::Background | When::Call(1))
+    }
 }
 
 /// How often a backend may compile one graph. It has fixed what varies, so the graph is run as it is.
@@ -32,8 +66,52 @@ const MOST: usize = 16;
 pub struct Codes {
     all: Mutex<Vec<Arc<Code>>>,
     apart: Apart,
-    /// Whether the backend has failed: it isn't asked again.
-    has_failed: AtomicBool,
+    /// Why the backend isn't asked again, in a word.
+    given_up: OnceLock<&'static str>,
+    /// What is compiled beside the program: one thing at a time.
+    pending: Mutex<Option<Pending>>,
+    /// Whether there is such.
+    is_pending: AtomicBool,
+}
+
+/// A job, and how the inputs share memory that it is for.
+struct Pending {
+    job: Py<Job>,
+    sharing: Sharing,
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.job.get().cancel();
+    }
+}
+
+/// Whether code is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Trust {
+    /// It is to be compared with the replay first.
+    Untried,
+    /// It is.
+    Trusted,
+    /// It isn't, because its results differ from those of the replay.
+    Differs,
+    /// It isn't, because it has raised what the function doesn't raise.
+    Raised,
+}
+
+impl Trust {
+    const ALL: [Self; 4] = [Self::Untried, Self::Trusted, Self::Differs, Self::Raised];
+
+    /// As `stator.stats` shows it.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Untried => "made",
+            Self::Trusted => "compiled",
+            Self::Differs => "differs",
+            Self::Raised => "failed",
+        }
+    }
 }
 
 /// What a backend made of a graph.
@@ -42,12 +120,13 @@ pub struct Code {
     backend: String,
     sharing: Sharing,
     assumptions: Assumptions,
+    trust: AtomicU8,
 }
 
 /// What a search came to.
 pub enum Search {
     /// Code that serves the inputs.
-    Found(Py<PyAny>),
+    Found(Arc<Code>),
     /// None does.
     Missing,
     /// None does, and there is to be no more.
@@ -61,32 +140,97 @@ impl Codes {
     }
 
     /// The code for inputs like these.
-    pub fn find(&self, py: Python<'_>, sharing: &Sharing, inputs: &[Borrowed<'_, '_>]) -> Search {
+    pub fn find(&self, sharing: &Sharing, inputs: &[Borrowed<'_, '_>]) -> Search {
         let mut all = lock(&self.all);
         let serves = |code: &Arc<Code>| code.serves(sharing, inputs);
         match all.iter().position(serves) {
             Some(at) => {
                 all[..=at].rotate_right(1);
-                Search::Found(all[0].callable.clone_ref(py))
+                if all[0].is_refused() { Search::Enough } else { Search::Found(all[0].clone()) }
             }
-            None if all.len() >= MOST || self.has_failed.load(Relaxed) => Search::Enough,
+            None if all.len() >= MOST || self.given_up.get().is_some() => Search::Enough,
             None => Search::Missing,
         }
     }
 
     /// The backend has failed on the graph, which is replayed from now on where there is no code yet.
     pub fn fail(&self) {
-        self.has_failed.store(true, Relaxed);
+        let _ = self.given_up.set(Trust::Raised.name());
+    }
+
+    /// No thread compiles any more: the process ends.
+    pub fn cancel(&self) {
+        let _ = self.given_up.set(Stand::Cancelled.name());
     }
 
     /// Keeps code, unless another thread was quicker; what to call for the inputs that it is for.
-    pub fn add(&self, py: Python<'_>, code: Code, inputs: &[Borrowed<'_, '_>]) -> Py<PyAny> {
-        if let Search::Found(callable) = self.find(py, &code.sharing, inputs) {
-            return callable;
+    pub fn add(&self, code: Code, inputs: &[Borrowed<'_, '_>]) -> Arc<Code> {
+        if let Search::Found(known) = self.find(&code.sharing, inputs) {
+            return known;
         }
-        let callable = code.callable.clone_ref(py);
-        lock(&self.all).push(Arc::new(code));
-        callable
+        let code = Arc::new(code);
+        lock(&self.all).push(code.clone());
+        code
+    }
+
+    /// Keeps what is compiled beside the program from now on, unless another thread was quicker.
+    pub fn wait_for(&self, job: Py<Job>, sharing: Sharing) {
+        let mut pending = lock(&self.pending);
+        let refused = if pending.is_none() {
+            *pending = Some(Pending { job, sharing });
+            self.is_pending.store(true, Relaxed);
+            None
+        } else {
+            Some(Pending { job, sharing })
+        };
+        drop(pending);
+        drop(refused);
+    }
+
+    /// Whether something is compiled beside the program, or waits to be taken over.
+    #[inline]
+    pub fn is_pending(&self) -> bool {
+        self.is_pending.load(Relaxed)
+    }
+
+    /// What was compiled beside the program, if that has ended.
+    pub fn take_ended(&self) -> Option<(Py<PyAny>, Sharing)> {
+        let mut pending = lock(&self.pending);
+        let job = pending.as_ref()?.job.get();
+        if !matches!(job.stand(), Stand::Ended | Stand::Cancelled) {
+            return None;
+        }
+        let ended = pending.take()?;
+        self.is_pending.store(false, Relaxed);
+        drop(pending);
+        let made = ended.job.get().take()?;
+        Some((made, ended.sharing.clone()))
+    }
+
+    /// What is compiled beside the program.
+    pub fn job(&self, py: Python<'_>) -> Option<Py<Job>> {
+        lock(&self.pending).as_ref().map(|pending| pending.job.clone_ref(py))
+    }
+
+    /// What runs the graph, in a word.
+    pub fn tier(&self) -> &'static str {
+        let best =
+            lock(&self.all).iter().map(|code| code.trust()).min_by_key(|trust| match trust {
+                Trust::Trusted => 0,
+                Trust::Untried => 1,
+                Trust::Differs => 2,
+                Trust::Raised => 3,
+            });
+        if best == Some(Trust::Trusted) {
+            return Trust::Trusted.name();
+        }
+        if let Some(pending) = lock(&self.pending).as_ref() {
+            return pending.job.get().stand().name();
+        }
+        match best {
+            Some(trust) => trust.name(),
+            None => self.given_up.get().copied().unwrap_or("replay"),
+        }
     }
 
     /// What the code assumes, printed; each line names the backend.
@@ -107,7 +251,11 @@ impl Codes {
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         // Whoever holds the lock is no collection.
         let all = self.all.try_lock();
-        all.iter().flat_map(|all| all.iter()).try_for_each(|code| visit.call(&code.callable))
+        all.iter().flat_map(|all| all.iter()).try_for_each(|code| visit.call(&code.callable))?;
+        match self.pending.try_lock().as_deref() {
+            Ok(Some(pending)) => visit.call(&pending.job),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -122,11 +270,14 @@ impl Code {
         sharing: Sharing,
         inputs: &[Borrowed<'_, '_>],
         traced: &Traced,
+        trust: Trust,
     ) -> PyResult<Self> {
+        let trust = AtomicU8::new(trust as u8);
         let class = modules::import(made.py(), "stator._fx.graphs")?.getattr("Code")?;
         if !made.get_type().is(&class) {
             let (callable, backend) = (made.clone().unbind(), String::new());
-            return Ok(Self { callable, backend, sharing, assumptions: Assumptions::default() });
+            let assumptions = Assumptions::default();
+            return Ok(Self { callable, backend, sharing, assumptions, trust });
         }
         let trees = made.getattr("assumptions")?;
         Ok(Self {
@@ -134,7 +285,27 @@ impl Code {
             backend: made.getattr("backend")?.extract()?,
             sharing,
             assumptions: Assumptions::read(&trees, inputs, &InputNames(traced))?,
+            trust,
         })
+    }
+
+    /// What runs it.
+    pub fn callable(&self) -> &Py<PyAny> {
+        &self.callable
+    }
+
+    /// Whether it is used.
+    pub fn trust(&self) -> Trust {
+        Trust::ALL[usize::from(self.trust.load(Relaxed))]
+    }
+
+    /// It is used from now on, or isn't. False: another thread has said so already.
+    pub fn settle(&self, trust: Trust) -> bool {
+        self.trust.swap(trust as u8, Relaxed) != trust as u8
+    }
+
+    fn is_refused(&self) -> bool {
+        matches!(self.trust(), Trust::Differs | Trust::Raised)
     }
 
     fn serves(&self, sharing: &Sharing, inputs: &[Borrowed<'_, '_>]) -> bool {

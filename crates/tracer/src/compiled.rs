@@ -22,15 +22,18 @@ use crate::check::{Failure, Resolved};
 use crate::clock;
 use crate::codes::Backend;
 use crate::compiling::{self, Answering, Native};
+use crate::config::When;
 use crate::disabled::is_in_disabled;
 use crate::drive;
 use crate::entries::{Entries, Failures};
 use crate::entry::{Entry, Replay};
 use crate::floor::Turn;
 use crate::frames::stage;
+use crate::jobs::Job;
 use crate::lock;
 use crate::logs::Log;
 use crate::memory;
+use crate::parking::Running;
 use crate::profit::Estimate;
 use crate::recorder::{self, GraphBreak, record};
 use crate::resume::point::Points;
@@ -38,6 +41,7 @@ use crate::resume::session::{Brought, Root, Session};
 use crate::stance::{self, Stance};
 use crate::within::{self, SeenThrough};
 
+mod backends;
 mod failing;
 mod lookup;
 mod refusing;
@@ -144,11 +148,12 @@ static ALL: Mutex<Vec<Py<PyWeakrefReference>>> = Mutex::new(Vec::new());
 #[pymethods]
 impl Compiled {
     #[new]
-    #[pyo3(signature = (r#fn, *, backend, compile_at, recompile_limit, fullgraph, dynamic, is_compiling))]
+    #[pyo3(signature = (r#fn, *, backend, when, is_slow, recompile_limit, fullgraph, dynamic, is_compiling))]
     fn new<'py>(
         r#fn: &Bound<'py, PyFunction>,
         backend: Option<Py<PyAny>>,
-        compile_at: u32,
+        when: Option<u32>,
+        is_slow: bool,
         recompile_limit: Option<usize>,
         fullgraph: bool,
         dynamic: Option<bool>,
@@ -163,7 +168,11 @@ impl Compiled {
         });
         let this = Self {
             function: r#fn.clone().unbind(),
-            backend: backend.map(|callable| Backend { callable, at: compile_at }),
+            backend: backend.map(|callable| Backend {
+                callable,
+                told: when.map(When::of_number),
+                is_slow,
+            }),
             recompile_limit,
             fullgraph,
             dynamic,
@@ -315,6 +324,12 @@ impl Compiled {
         drop(dropped);
     }
 
+    /// What is compiled beside the program of its graphs.
+    #[pyo3(name = "_jobs")]
+    fn jobs(&self, py: Python<'_>) -> Vec<Py<Job>> {
+        self.all_jobs(py)
+    }
+
     /// The graph of each entry, printed as code.
     fn graph_code(&self, py: Python<'_>) -> Vec<String> {
         self.entries().iter().map(|entry| entry.graph_code(py)).collect()
@@ -362,6 +377,7 @@ impl Compiled {
             own.was_part.store(true, Ordering::Relaxed);
             return function.call(args, kwargs);
         }
+        let _running = Running::new();
         let stance = stance::get(py);
         if stance == Stance::ForceEager || is_in_disabled() {
             let _plain = Answering::new(false);
@@ -434,8 +450,10 @@ impl Compiled {
                 lock(&own.state).reason = Some(why.into());
                 return own.run_natively(py, args, kwargs);
             }
-            Replay::Blamed(error) => {
-                return own.run_natively(py, args, kwargs).and_then(|_| Err(error));
+            Replay::Blamed(error, code) => {
+                let result = own.run_natively(py, args, kwargs)?;
+                let Some(backend) = own.backend.as_ref() else { return Err(error) };
+                return entry.blame(py, backend, error, code.as_deref()).map(|()| result);
             }
             Replay::Fault(fault) => {
                 return Self::escape(this, Escape::Fault(fault), args, kwargs);
@@ -552,24 +570,6 @@ impl Compiled {
         let result = Self::conclude(this, result, &session, None)?;
         Self::hand_over(this, args, kwargs)?;
         Ok(result)
-    }
-
-    /// Gives the graph of a call that was recorded to the backend, if it asks for graphs so early. A call behind
-    /// which the guards don't hold any more leaves that to the next one.
-    fn hand_over<'py>(
-        this: &Bound<'py, Self>,
-        args: &Bound<'py, PyTuple>,
-        kwargs: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<()> {
-        let py = this.py();
-        let Some(backend) = this.get().backend.as_ref().filter(|backend| backend.at == 1) else {
-            return Ok(());
-        };
-        let entries = OnceCell::new();
-        match contain(py, || Self::look_up(this, args, kwargs, &entries)) {
-            Ok(Found::Entry(entry, resolved)) => entry.hand_over(py, &resolved, backend),
-            _ => Ok(()),
-        }
     }
 
     /// What a recorded call comes to. What it raised goes before what may be said about its trace.

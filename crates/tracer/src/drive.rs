@@ -486,7 +486,16 @@ impl Driver {
             Replay::Done(value) => Signal::Returned(value.unbind()),
             Replay::Broke(state) => Signal::Broke(state),
             Replay::Mended(..) => unreachable!("a replay is mended once"),
-            Replay::Blamed(error) | Replay::Failed(error) => Signal::Failed(error),
+            Replay::Blamed(error, code) => {
+                return Next::Left(natively(py, resumed).and_then(|evaluated| {
+                    let blamed = match backend {
+                        Some(backend) => entry.blame(py, backend, error, code.as_deref()),
+                        None => Err(error),
+                    };
+                    blamed.map(|()| evaluated).map_err(|error| Raised::set(py, error))
+                }));
+            }
+            Replay::Failed(error) => Signal::Failed(error),
             Replay::Interrupted(error) => {
                 return Next::Left(match resumed.interrupt(Raised::set(py, error)) {
                     Flow::Left(evaluated) => evaluated,

@@ -6,11 +6,9 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyFloat, PyInt, PyList, PyTuple};
+use pyo3::types::{PyFloat, PyInt, PyTuple};
 use smallvec::SmallVec;
-use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::thread::Deferred;
 use stator_evaluator::Link;
 use stator_faults::{self as faults, Fault, Stage};
 use stator_graph::{Graph, print};
@@ -18,30 +16,29 @@ use stator_guards::{Guard, GuardKind, Printed};
 
 use crate::breaks::Place;
 use crate::check::{Checker, Facts, Failure, Found, Resolved};
-use crate::codes::{Backend, Code, Codes, Search};
+use crate::codes::{Code, Codes};
 use crate::compiling;
 use crate::config;
 use crate::effects;
 use crate::emission::Emission;
 use crate::floor::Floor;
 use crate::gauge::Gauge;
+use crate::jobs::Job;
 use crate::locate::{Places, ShownPlaces, shown_path, source_line};
 use crate::lock;
 use crate::policy::{Dims, History, Seen};
 use crate::profit::Estimate;
-use crate::replay::{self, Program};
-use crate::sharing::Sharing;
+use crate::replay::Program;
 use crate::symbolic::{Part, Symbolic};
 use crate::trace::{Ending, TracebackEntry, Traced};
 use crate::undo;
 
+mod beside;
 mod emissions;
 mod interrupted;
 mod listing;
 mod replaying;
 mod taken_back;
-
-use taken_back::Ended;
 
 /// See [`Entry::is_left_behind`].
 const LEAVES: u32 = 16;
@@ -61,7 +58,7 @@ pub struct Entry {
     is_proven: AtomicBool,
     /// How many replays in a row have left by an exit.
     leaves: AtomicU32,
-    /// How many calls it has served, as far as a backend asks; the recorded one is the first.
+    /// How many calls it has served that a backend may be asked for; the recorded one is the first.
     served: AtomicU32,
     follower: Mutex<Option<Follower>>,
     estimate: Estimate,
@@ -85,8 +82,8 @@ pub enum Replay<'py> {
     /// Nothing outside was written: the function can run natively from its start. Says why it has to.
     Restart(&'static str),
     /// As `Restart`, because a backend's code raised this: it is the program's error if the function raises
-    /// one, and the backend's if it returns.
-    Blamed(PyErr),
+    /// one, and the backend's if it returns (see [`Entry::blame`]).
+    Blamed(PyErr, Option<Arc<Code>>),
     /// A signal's handler raised this while an operation ran. All is as before the replay: so it may
     /// as well have come then.
     Interrupted(PyErr),
@@ -294,6 +291,18 @@ impl Entry {
         self.checker.is_alive() && self.checker.can_hold()
     }
 
+    /// What a backend compiles of the graph, beside the program.
+    #[must_use]
+    pub fn job(&self, py: Python<'_>) -> Option<Py<Job>> {
+        self.codes.job(py)
+    }
+
+    /// What runs the graph, in a word.
+    #[must_use]
+    pub fn tier(&self) -> &'static str {
+        self.codes.tier()
+    }
+
     /// Number of calls in the graph.
     #[must_use]
     pub fn graph_nodes(&self) -> usize {
@@ -411,44 +420,6 @@ impl Entry {
         faults::at(Stage::Program)?;
         let program = Program::new(py, &self.traced.graph, &self.traced.graph_objects)?;
         Ok(self.program.get_or_init(|| program))
-    }
-
-    /// What the backend makes of the graph for inputs like these; `None`: they aren't for backends.
-    fn backend<'py>(
-        &self,
-        py: Python<'py>,
-        backend: &Backend,
-        inputs: &[Borrowed<'_, 'py>],
-    ) -> Result<Option<Py<PyAny>>, Ended<'py>> {
-        let may_write = self.undo(py).may_write;
-        let sharing = if may_write { self.codes.sharing(inputs) } else { Some(Sharing::ignored()) };
-        let Some(sharing) = sharing else { return Ok(None) };
-        match self.codes.find(py, &sharing, inputs) {
-            Search::Found(callable) => return Ok(Some(callable)),
-            Search::Enough => return Ok(None),
-            Search::Missing => {}
-        }
-        faults::at(Stage::Export)?;
-        let reference = modules::import(py, "stator._fx.graphs")?.getattr("Reference")?;
-        let places = Places { py, codes: &self.traced.codes };
-        let description = {
-            let _deferred = Deferred::new(py);
-            let objects = &self.traced.graph_objects;
-            replay::export::describe(py, self.readable(), objects, &places, &reference)?
-        };
-        let example = PyList::new(py, inputs)?;
-        // What the backend itself raises is the user's to see; `stator._backends` tells it apart.
-        let made = backend.callable.bind(py).call1((description, example)).map_err(|error| {
-            let is_own = error.get_type(py).name().is_ok_and(|name| name == "InternalError");
-            if is_own { Ended::Own(error) } else { Replay::Failed(error).into() }
-        })?;
-        if made.is_none() {
-            self.codes.fail();
-            return Ok(None);
-        }
-        let code = Code::new(&made, sharing, inputs, &self.traced)?;
-        code.log(py);
-        Ok(Some(self.codes.add(py, code, inputs)))
     }
 
     /// The graph as it is read: with names for its inputs, which are made when somebody asks.

@@ -31,6 +31,11 @@ class Stats:
     def reason(self) -> str | None:
         """Why a recorded call broke, or the last native one ran natively."""
     @property
+    def tiers(self) -> list[str]:
+        """What runs each graph: `"replay"`, or what became of code that a backend was asked for,
+        `"waiting"`, `"compiling"`, `"made"` (the next call takes it over), `"compiled"`,
+        `"failed"`, `"differs"`, `"cancelled"`; but for `"compiled"` the graph is replayed."""
+    @property
     def graph_nodes(self) -> int: ...
     @property
     def guards(self) -> int: ...
@@ -56,15 +61,18 @@ class Compiled:
         fn: Callable[..., Any],
         *,
         backend: Callable[..., Any] | None,
-        compile_at: int,
+        when: int | None,
+        is_slow: bool,
         recompile_limit: int | None,
         fullgraph: bool,
         dynamic: bool | None,
         is_compiling: bool,
     ) -> None:
-        """`backend=None` replays from Rust. Otherwise `backend(description, example_inputs)`
-        returns the callable that replaces the replay, or a `stator._fx.Code` for the inputs that
-        its assumptions admit; it is asked for lazily.
+        """`backend=None` replays from Rust. Otherwise it's a `stator._backends.Prepared`:
+        `backend(description, example_inputs)` returns the callable that replaces the replay, or a
+        `stator._fx.Code` for the inputs that its assumptions admit; it is asked for lazily.
+        `when`: the call at which that is, 0 for beside the program, None for what `stator.config`
+        or `is_slow` says.
         `recompile_limit=None` reads `stator._config.config` at each miss."""
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any: ...
     def __get__(self, instance: object, owner: type | None = None, /) -> Any: ...
@@ -77,6 +85,8 @@ class Compiled:
         """Whether anybody has ever called it, also within another one's trace."""
     def reset(self) -> None:
         """Drops every trace of this function and sets its counters to zero."""
+    def _jobs(self) -> list[Job]:
+        """What is compiled beside the program of its graphs."""
     def graph_code(self) -> list[str]:
         """The graph of each entry, printed as code."""
     def guards(self) -> list[list[str]]:
@@ -85,6 +95,33 @@ class Compiled:
         """What was counted to estimate each trace's replay: instructions, frames, modules, members
         and C calls of Python; operations; frames that stand at the break it ends with."""
 
+class Job:
+    """A graph that is compiled beside the program; `stator._background` does that."""
+
+    def __init__(self, task: Callable[[], Any], /) -> None: ...
+    def start(self) -> Callable[[], Any] | None: ...
+    def finish(self, made: Any, /) -> None: ...
+    def cancel(self) -> None: ...
+    @property
+    def stand(self) -> str:
+        """`"waiting"`, `"compiling"`, `"made"` or `"cancelled"`."""
+
+def _compile_beside(task: Callable[[], _T], /) -> _T:
+    """Calls `task`, on a thread that waits at its frames while a compiled call runs."""
+
+def _hurry(does: bool, /) -> None:
+    """Somebody waits for that thread, or does so no more."""
+
+def _parked() -> int:
+    """How often it has waited for compiled calls."""
+
+def _forget_other_threads() -> None:
+    """This is a forked process, which has one thread."""
+
+def _raise_in(ident: int, exception: type[BaseException], /) -> None:
+    """Has a thread raise an exception at its next instruction."""
+
+def _set_when(number: int | None, /) -> None: ...
 def _set_log_mask(mask: int) -> None:
     """Bit i turns on the i-th name of `stator._logs.LOGS`; bit 16 + i asks it for more detail."""
 

@@ -24,6 +24,8 @@ pub struct Stats {
     graphs: usize,
     /// Why the last call that was recorded broke, or the last native one ran natively.
     reason: Option<String>,
+    /// What runs each graph: `"replay"`, or what became of the code that a backend was asked for.
+    tiers: Vec<String>,
     /// Operations in the graph used last.
     graph_nodes: usize,
     /// Guards of the entry used last.
@@ -32,6 +34,7 @@ pub struct Stats {
 
 impl Stats {
     pub(super) fn of(compiled: &Compiled) -> Self {
+        let tiers = compiled.entries().iter().map(|entry| entry.tier().into()).collect();
         let state = lock(&compiled.state);
         let last = state.entries.first();
         Self {
@@ -41,6 +44,7 @@ impl Stats {
             entries: state.entries.len(),
             breaks: state.breaks,
             graphs: state.entries.len() + compiled.points.entries().len(),
+            tiers,
             reason: state.reason.clone(),
             graph_nodes: last.map_or(0, |entry| entry.graph_nodes()),
             guards: last.map_or(0, |entry| entry.guard_count()),

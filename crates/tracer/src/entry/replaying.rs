@@ -1,5 +1,6 @@
 //! How an entry is replayed: its graph runs, its results are made, what it left behind is written.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use pyo3::exceptions::{PyException, PyMemoryError, PyRuntimeError};
@@ -19,7 +20,8 @@ use super::taken_back::{Before, Done, Ended, Ran};
 use super::{Entry, FrameState, Replay, State};
 use crate::accelerator;
 use crate::check::Resolved;
-use crate::codes::Backend;
+use crate::codes::{Backend, Code};
+use crate::config::When;
 use crate::effects;
 use crate::emission::Emission;
 use crate::frames::stage::Staged;
@@ -77,9 +79,9 @@ impl Entry {
             Some(backend) => {
                 // A backend may compile for long.
                 drop(deferred);
-                let made = self.backend(py, backend, &inputs)?;
-                let run = |callable| Run::Backend(callable, &backend.callable);
-                (made.map(run), Deferred::new(py))
+                let code = self.code(py, backend, &inputs)?;
+                let run = |code| Run::Backend(code, &backend.callable);
+                (code.map(run), Deferred::new(py))
             }
         };
         // One guard: within another it would know of no signals.
@@ -102,13 +104,13 @@ impl Entry {
         Ok(replay)
     }
 
-    /// Whether this call's graph is to be run by the backend's code.
+    /// Whether a backend may be asked for code that runs this call's graph.
     fn is_due(&self, backend: &Backend) -> bool {
-        let served = self.served.load(Relaxed);
-        if served < backend.at {
-            self.served.store(served + 1, Relaxed);
+        let served = self.served.fetch_add(1, Relaxed).saturating_add(1);
+        match backend.when() {
+            When::Call(at) => served >= at,
+            When::Background => true,
         }
-        served + 1 >= backend.at
     }
 
     /// Gives the graph to a backend ahead of the next call, with the objects that this call was given.
@@ -124,7 +126,7 @@ impl Entry {
         }
         let sizes = self.size_inputs(resolved);
         let inputs = self.graph_inputs(resolved, &sizes);
-        match self.backend(py, backend, &inputs) {
+        match self.code(py, backend, &inputs) {
             Err(Ended::Replay(Replay::Failed(error))) => Err(error),
             // A fault of Stator's own shows at the next call, which can do without.
             _ => Ok(()),
@@ -286,15 +288,18 @@ impl Entry {
                 done.running = Some(running);
                 self.go_on(py, inputs, done)
             }
-            Run::Backend(callable, backend) => match run_backend(py, &callable, inputs) {
-                Ok(returned) => {
-                    let outputs = outputs_of(&returned, &traced.graph).map_err(Replay::Failed)?;
-                    let refused = || Replay::Failed(refusal(backend, &traced.graph, &returned));
-                    let outputs = outputs.ok_or_else(refused)?;
-                    Ok(Ran { outputs, left: None, error: None })
-                }
-                Err(error) => Err(self.raised(py, None, error, inputs, done)),
-            },
+            Run::Backend(code, backend) => {
+                let called = run_code(py, &code, inputs)
+                    .and_then(|returned| checked_outputs(backend, &traced.graph, &returned));
+                called.map(|outputs| Ran { outputs, left: None, error: None }).map_err(|error| {
+                    match self.raised(py, None, error, inputs, done) {
+                        Ended::Replay(Replay::Blamed(error, _)) => {
+                            Replay::Blamed(error, Some(code)).into()
+                        }
+                        ended => ended,
+                    }
+                })
+            }
         }
     }
 
@@ -401,7 +406,7 @@ impl Entry {
         }
         // It may be the backend's own: plain Python raises none, then.
         if failed.is_none() && !undo::may_handle(py, traced) {
-            return Ok(Replay::Blamed(error).into());
+            return Ok(Replay::Blamed(error, None).into());
         }
         if self.is_from_elsewhere(py, &error) {
             Thread::current(py).raise_later(&error.get_type(py));
@@ -472,15 +477,28 @@ const UNTOLD: &str = "a random generator doesn't tell its state";
 enum Run<'e, 'a> {
     Program(&'e Program),
     /// The code, and the backend that made it.
-    Backend(Py<PyAny>, &'a Py<PyAny>),
+    Backend(Arc<Code>, &'a Py<PyAny>),
 }
 
-fn run_backend<'py>(
+/// What a backend's code returns for these inputs.
+pub(super) fn run_code<'py>(
     py: Python<'py>,
-    callable: &Py<PyAny>,
+    code: &Code,
     inputs: &[Borrowed<'_, 'py>],
 ) -> PyResult<Object<'py>> {
-    vectorcall::call(callable.bind_borrowed(py), inputs, None)
+    vectorcall::call(code.callable().bind_borrowed(py), inputs, None)
+}
+
+/// What a backend's code returned, one value for each output of the graph.
+///
+/// # Errors
+/// If it isn't that.
+pub(super) fn checked_outputs<'py>(
+    backend: &Py<PyAny>,
+    graph: &Graph,
+    returned: &Object<'py>,
+) -> PyResult<replay::Outputs<'py>> {
+    outputs_of(returned, graph)?.ok_or_else(|| refusal(backend, graph, returned))
 }
 
 /// What a backend's code returned, one value for each output of the graph; `None` if it isn't that.

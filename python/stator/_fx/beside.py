@@ -1,0 +1,106 @@
+"""Graphs that are compiled beside the program.
+
+What belongs to the thread of the call is taken at once, PyTorch's modes. A backend that Stator or
+the program has registered is called in a thread. PyTorch's compilers aren't: while they trace they
+change the process (`torch.nn.Module.__call__`, the state of random generators, warnings), and the
+program would notice. Inductor has a process of its own, for graphs that it can compile ahead of
+time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.fx
+from torch._subclasses import FakeTensorMode
+
+from stator._fx.graphs import Row, graph_module
+from stator._fx.modes import Modes
+from stator._fx.process import compile_in_process
+
+Compile = Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]]
+
+
+def begin(
+    compile_module: Compile, description: Sequence[Row], inputs: list[Any]
+) -> Callable[[], Callable[..., Any]]:
+    """What has a backend compile the graph when it's called, on any thread."""
+    modes = Modes.here()
+    # Without a GPU, the first thread that enters this mode owns an object that PyTorch uses ever
+    # after: it crashes behind that thread's end. That of a call lives longer than that of a job.
+    with FakeTensorMode():
+        pass
+
+    def compile() -> Callable[..., Any]:
+        with modes.applied():
+            return compile_module(graph_module(description, inputs), inputs)
+
+    return compile
+
+
+def begin_inductor(
+    description: Sequence[Row], inputs: list[torch.Tensor], settings: dict[str, Any]
+) -> Callable[[], Callable[..., Any]]:
+    """What has Inductor compile the graph in a process. Only what the inputs are like is kept."""
+    modes = Modes.here()
+    looks = [value.detach().to("meta") for value in inputs]
+    strides = [value.stride() for value in inputs]
+    assert all(look.stride() == stride for look, stride in zip(looks, strides, strict=True))
+
+    def compile() -> Callable[..., Any]:
+        return compile_in_process(graph_module(description, looks), looks, modes, settings)
+
+    return compile
+
+
+def unsuitable(
+    name: str, description: Sequence[Row], inputs: Sequence[Any], may_write: bool
+) -> str | None:
+    """Why a graph can't be compiled beside the program by a backend of PyTorch's; None: it can."""
+    if name != "inductor":
+        return "PyTorch's compilers change the process while they trace"
+    if any(args for op, _, _, args, _, _ in description if op == "placeholder"):
+        return "it has symbolic sizes or numbers among its inputs"
+    if may_write:
+        return "it writes to its inputs"
+    for value in inputs:
+        if type(value) not in (torch.Tensor, torch.nn.Parameter):
+            return f"an input of it is a {type(value).__name__}"
+        if value.device.type != "cpu" or value.layout != torch.strided:
+            return "not all of its inputs are plain tensors of the CPU"
+        if value.is_conj() or value.is_neg() or not _is_dense(value):
+            return "not all of its inputs are plain tensors"
+    if any(value.requires_grad for value in inputs) and _computes_gradients(description):
+        return "gradients are computed through it"
+    for op, _, target, _, _, _ in description:
+        if op == "call_function" and not _is_known(target):
+            return "it calls code of the program's own"
+    return None
+
+
+def _computes_gradients(description: Sequence[Row]) -> bool:
+    """Whether an operation runs while gradients are on, which graphs switch too."""
+    is_on = torch.is_grad_enabled()
+    for op, _, target, args, _, _ in description:
+        if target is torch._C._set_grad_enabled:
+            is_on = args[0] is not False
+        elif is_on and op in ("call_function", "call_method"):
+            return True
+    return False
+
+
+def _is_dense(value: torch.Tensor) -> bool:
+    """Whether a tensor without data can have its sizes and strides."""
+    return value.detach().to("meta").stride() == value.stride()
+
+
+_PREFIXES = ("torch", "_operator", "builtins")
+
+
+def _is_known(target: Any) -> bool:
+    if isinstance(target, torch._ops.OpOverload):
+        return target.namespace in ("aten", "prims")
+    module = getattr(target, "__module__", None) or type(target).__module__
+    return str(module).split(".")[0] in _PREFIXES

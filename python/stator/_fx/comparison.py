@@ -1,0 +1,199 @@
+"""Whether a backend's code does what the replay of its graph does.
+
+Code that was made beside the program is compared before it is used: values, sizes, strides, which
+outputs share memory with an input, which ask for gradients, and the gradients themselves. The
+native side runs both (`crates/tracer/src/entry/beside.rs`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from stator._fx.modes import Modes
+
+_TOLERANCES = {
+    torch.float16: (1e-3, 1e-5),
+    torch.bfloat16: (1.6e-2, 1e-5),
+    torch.float32: (1.3e-6, 1e-5),
+    torch.float64: (1e-7, 1e-7),
+    torch.complex64: (1.3e-6, 1e-5),
+    torch.complex128: (1e-7, 1e-7),
+}
+"""Relative and absolute, those of `torch.testing.assert_close`: one operation rounds so much."""
+
+_MOST = 0.05
+"""The largest relative tolerance, unless one operation has a larger one."""
+
+
+class _DifferenceError(Exception):
+    """Says what differs, and by how much."""
+
+
+class Trial:
+    """A graph that is run twice on the same inputs: by the replay and by a backend's code."""
+
+    def __init__(self, inputs: Sequence[Any], operations: int) -> None:
+        self._inputs = inputs
+        self._modes = Modes.here()
+        self._factor = math.sqrt(max(operations, 1))
+
+    def inputs(self) -> list[Any]:
+        """The inputs for one run: the same memory, and leaves of its own where gradients are."""
+        if not self._modes.gradients or self._modes.inference:
+            return list(self._inputs)
+        return [
+            value.detach().requires_grad_()
+            if isinstance(value, torch.Tensor) and value.requires_grad
+            else value
+            for value in self._inputs
+        ]
+
+    def put_back(self) -> None:
+        """A run has ended: the modes are what they were."""
+        self._modes.set()
+
+    def compare(
+        self,
+        expected: Sequence[Any],
+        own: Sequence[Any],
+        found: Sequence[Any],
+        theirs: Sequence[Any],
+    ) -> tuple[float, str | None, str | None]:
+        """The largest difference, relative to a tensor's largest value; what differs; why it
+        can't be told. `own` and `theirs` are the inputs of the two runs."""
+        try:
+            return self._compare(expected, own, found, theirs), None, None
+        except _DifferenceError as error:
+            return math.inf, str(error), None
+        except Exception as error:
+            # Some kinds of tensors can't be computed with as others can.
+            return 0.0, None, f"the results can't be compared ({type(error).__name__}: {error})"
+
+    def _compare(
+        self,
+        expected: Sequence[Any],
+        own: Sequence[Any],
+        found: Sequence[Any],
+        theirs: Sequence[Any],
+    ) -> float:
+        gap = 0.0
+        for index, (left, right) in enumerate(zip(expected, found, strict=True)):
+            name = f"output {index}"
+            if not isinstance(left, torch.Tensor):
+                if left != right:
+                    raise _DifferenceError(f"{name} is {right!r}, and should be {left!r}")
+                continue
+            _compare_looks(name, left, right)
+            if _sharers(left, own) != _sharers(right, theirs):
+                raise _DifferenceError(f"{name} shares memory with other inputs than it should")
+            gap = max(gap, self._gap(name, left.detach(), right.detach()))
+        left_gradients = _gradients(expected, own)
+        right_gradients = _gradients(found, theirs)
+        for index, left, right in zip(
+            range(len(own)), left_gradients, right_gradients, strict=True
+        ):
+            if left is not None or right is not None:
+                left, right = _filled(left, right), _filled(right, left)
+                gap = max(gap, self._gap(f"the gradient of input {index}", left, right))
+        return gap
+
+    def _gap(self, name: str, left: torch.Tensor, right: torch.Tensor) -> float:
+        tolerances = _TOLERANCES.get(left.dtype)
+        if left.numel() == 0:
+            return 0.0
+        if tolerances is None:
+            if not torch.equal(left, right):
+                count = int((left != right).sum())
+                raise _DifferenceError(f"{name} differs in {count} of {left.numel()} elements")
+            return 0.0
+        wide = torch.complex128 if left.is_complex() else torch.float64
+        left, right = left.to(wide), right.to(wide)
+        same = (left == right) | (left.isnan() & right.isnan())
+        apart = torch.where(same, 0.0, (left - right).abs())
+        largest = float(torch.where(left.isfinite(), left.abs(), 0.0).max())
+        relative, absolute = tolerances
+        allowed = max(relative, min(relative * self._factor, _MOST)) * largest + absolute
+        worst = float(apart.max())
+        # What isn't a number differs from all numbers.
+        if not worst <= allowed:
+            count = int((~(apart <= allowed)).sum())
+            raise _DifferenceError(
+                f"{name} differs in {count} of {left.numel()} elements, by up to {worst:.3g} where "
+                f"{allowed:.3g} is allowed and the largest value is {largest:.3g}"
+            )
+        return worst / largest if largest > 0 else 0.0
+
+
+def _compare_looks(name: str, left: torch.Tensor, right: Any) -> None:
+    for what in ("dtype", "device", "layout", "shape", "requires_grad"):
+        wanted, found = getattr(left, what), getattr(right, what)
+        if wanted != found:
+            raise _DifferenceError(f"{what} of {name} is {found}, and should be {wanted}")
+    if left.layout == torch.strided and _strides(left) != _strides(right):
+        raise _DifferenceError(
+            f"strides of {name} are {right.stride()}, and should be {left.stride()} for sizes "
+            f"{tuple(left.shape)}"
+        )
+
+
+def _strides(tensor: torch.Tensor) -> list[int]:
+    """The strides that say where elements are."""
+    if tensor.numel() == 0:
+        return []
+    sizes = zip(tensor.shape, tensor.stride(), strict=True)
+    return [stride for size, stride in sizes if size != 1]
+
+
+def _sharers(tensor: torch.Tensor, inputs: Sequence[Any]) -> list[int]:
+    """Which inputs a tensor shares memory with."""
+    if tensor.layout != torch.strided or tensor.numel() == 0:
+        return []
+    address = tensor.untyped_storage().data_ptr()
+    return [
+        index
+        for index, value in enumerate(inputs)
+        if isinstance(value, torch.Tensor)
+        and value.layout == torch.strided
+        and value.untyped_storage().data_ptr() == address
+    ]
+
+
+def _gradients(outputs: Sequence[Any], inputs: Sequence[Any]) -> list[torch.Tensor | None]:
+    """The gradients of inputs, with the same tangents whoever has made the outputs."""
+    wanted = [
+        index
+        for index, value in enumerate(inputs)
+        if isinstance(value, torch.Tensor) and value.requires_grad
+    ]
+    roots = [value for value in outputs if isinstance(value, torch.Tensor) and value.requires_grad]
+    gradients: list[torch.Tensor | None] = [None] * len(inputs)
+    if not wanted or not roots:
+        return gradients
+    found = torch.autograd.grad(
+        roots,
+        [inputs[index] for index in wanted],
+        [_tangent(root) for root in roots],
+        allow_unused=True,
+    )
+    for index, gradient in zip(wanted, found, strict=True):
+        gradients[index] = gradient
+    return gradients
+
+
+def _tangent(root: torch.Tensor) -> torch.Tensor:
+    """Values of either sign, without a random number."""
+    with torch.no_grad():
+        places = torch.arange(root.numel(), dtype=torch.float32, device=root.device)
+        return (places * 0.7 + 0.3).cos().reshape(root.shape).to(root.dtype)
+
+
+def _filled(gradient: torch.Tensor | None, other: torch.Tensor | None) -> torch.Tensor:
+    """A gradient; zeros where there is none, as for the other run."""
+    if gradient is not None:
+        return gradient
+    assert other is not None
+    return torch.zeros_like(other)

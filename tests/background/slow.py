@@ -1,0 +1,35 @@
+"""Backends that compile for as long as a test wants them to."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+LONG = 60
+"""Seconds after which a test has failed; nothing that passes waits for so long."""
+
+
+class Slow:
+    """Begins when it's asked, and returns when it's told to."""
+
+    def __init__(self, make: Callable[[Any], Any] | None = None) -> None:
+        self.begun = threading.Event()
+        self.go = threading.Event()
+        self.asked: list[list[Any]] = []
+        self.threads: list[threading.Thread] = []
+        self.ran = 0
+        self._make = make or (lambda graph: graph)
+
+    def __call__(self, graph: Any, inputs: Any) -> Any:
+        self.asked.append(list(inputs))
+        self.threads.append(threading.current_thread())
+        self.begun.set()
+        assert self.go.wait(LONG)
+        made = self._make(graph)
+
+        def run(*args: Any) -> Any:
+            self.ran += 1
+            return made(*args)
+
+        return run

@@ -1,0 +1,360 @@
+"""Code that was made beside the program is compared with the replay before it is used."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import stator
+from background.slow import LONG, Slow
+from stator import stats
+from stator.errors import BackendError
+
+X = torch.arange(6.0).view(2, 3)
+
+
+def made(function: Callable[..., Any], make: Callable[[Any], Any], *args: Any) -> tuple[Any, Slow]:
+    """A compiled function, called once, whose next call meets the code that `make` makes."""
+    backend = Slow(make)
+    backend.go.set()
+    compiled = stator.compile(function, backend=backend, when="background")
+    compiled(*args)
+    assert stator.wait(timeout=LONG)
+    return compiled, backend
+
+
+def after(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Code that does what the graph does, and then something to its outputs."""
+
+    def make(graph: Any) -> Any:
+        return lambda *inputs: change(graph(*inputs))
+
+    return make
+
+
+def scaled(x: Tensor) -> Tensor:
+    return (x * 2 + 1).relu()
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (lambda out: (out[0] + 1,), r"output 0 differs in 6 of 6 elements, by up to 1 where"),
+        (lambda out: (out[0] * float("nan"),), "output 0 differs in 6 of 6"),
+        (lambda out: (out[0].double(),), "dtype of output 0 is torch.float64, and should be"),
+        (lambda out: (out[0][:1],), "shape of output 0"),
+        (lambda out: (out[0].t().contiguous().t(),), r"strides of output 0 are \(1, 2\)"),
+        (lambda out: (out[0].requires_grad_(),), "requires_grad of output 0 is True"),
+    ],
+)
+def test_code_that_differs(change: Callable[[Any], Any], what: str) -> None:
+    compiled, backend = made(scaled, after(change), X)
+    with pytest.warns(stator.BackendDiffersWarning, match=what) as given:
+        for _ in range(3):
+            assert torch.equal(compiled(X), scaled(X))
+    assert len(given) == 1 and backend.ran == 1
+    assert given[0].filename == __file__ and "begins in scaled" in str(given[0].message)
+    assert stats(compiled).tiers == ["differs"]
+
+
+def test_rounding_is_no_difference() -> None:
+    compiled, backend = made(scaled, after(lambda out: (out[0] * (1 + 1e-7),)), X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compiled(X)
+    assert stats(compiled).tiers == ["compiled"] and backend.ran == 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.complex64, torch.int64])
+def test_other_dtypes(dtype: torch.dtype) -> None:
+    def doubled(x: Tensor) -> Tensor:
+        return x + x
+
+    x = torch.tensor([1, 2, 3]).to(dtype)
+    right, _ = made(doubled, after(lambda out: out), x)
+    assert torch.equal(right(x), x + x) and stats(right).tiers == ["compiled"]
+    wrong, _ = made(doubled, after(lambda out: (out[0] + 1,)), x)
+    with pytest.warns(stator.BackendDiffersWarning, match="output 0 differs in 3 of 3 elements"):
+        assert torch.equal(wrong(x), x + x)
+
+
+def test_infinities_and_nans_are_themselves() -> None:
+    x = torch.tensor([float("inf"), float("nan"), -1.0])
+    compiled, _ = made(torch.nn.functional.relu, after(lambda out: out), x)
+    compiled = stator.compile(lambda x: x * 2, backend=Slow(), when="background")
+    right, _ = made(lambda x: x * 2, after(lambda out: out), x)
+    assert torch.equal(right(x), x * 2) or right(x)[1].isnan()
+    assert stats(right).tiers == ["compiled"]
+
+
+def test_outputs_that_share_memory() -> None:
+    def view(x: Tensor) -> Tensor:
+        return x.t()
+
+    compiled, _ = made(view, after(lambda out: (out[0].clone(),)), X)
+    with pytest.warns(stator.BackendDiffersWarning, match="output 0 shares memory"):
+        assert compiled(X).data_ptr() == X.data_ptr()
+
+
+class _Wrong(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient * 3
+
+
+def test_gradients_that_differ() -> None:
+    x = X.clone().requires_grad_()
+    compiled, _ = made(scaled, after(lambda out: (_Wrong.apply(out[0]),)), x)
+    with pytest.warns(stator.BackendDiffersWarning, match="the gradient of input 0 differs in"):
+        compiled(x).sum().backward()
+    expected = X.clone().requires_grad_()
+    scaled(expected).sum().backward()
+    assert torch.equal(x.grad, expected.grad)
+
+
+def test_no_hook_runs_and_no_gradient_is_left() -> None:
+    x = X.clone().requires_grad_()
+    ran: list[int] = []
+    x.register_hook(lambda gradient: ran.append(1))
+    y = x * 1
+    compiled, _ = made(scaled, after(lambda out: out), y)
+    result = compiled(y)
+    assert stats(compiled).tiers == ["compiled"] and ran == [] and x.grad is None
+    result.sum().backward()
+    assert ran == [1]
+
+
+def test_modes_that_the_code_switches_are_put_back() -> None:
+    def switches(graph: Any) -> Any:
+        def run(*inputs: Any) -> Any:
+            torch._C._set_grad_enabled(False)
+            return graph(*inputs)
+
+        return run
+
+    compiled, _ = made(scaled, switches, X)
+    x = X.clone().requires_grad_()
+    assert torch.equal(compiled(X), scaled(X))
+    torch._C._set_grad_enabled(True)
+    assert compiled(x).requires_grad
+
+
+def test_a_function_under_no_grad() -> None:
+    weight = torch.ones(3, requires_grad=True)
+
+    @torch.no_grad()
+    def generates(x: Tensor) -> Tensor:
+        return x * weight
+
+    compiled, _ = made(generates, after(lambda out: out), X)
+    for _ in range(3):
+        found = compiled(X)
+        assert torch.equal(found, X) and not found.requires_grad and torch.is_grad_enabled()
+    assert stats(compiled).tiers == ["compiled"]
+
+
+def adds(x: Tensor) -> Tensor:
+    return x.add_(1) * 2
+
+
+def drops(x: Tensor) -> Tensor:
+    return torch.nn.functional.dropout(x, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [(adds, "it writes to its inputs"), (drops, "it draws random numbers")],
+)
+def test_what_isnt_compared(
+    function: Callable[[Tensor], Tensor], why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    x, plain = X.clone(), X.clone()
+    torch.manual_seed(0)
+    compiled, backend = made(function, after(lambda out: out), x)
+    with caplog.at_level(logging.INFO, "stator.background"):
+        found = [compiled(x) for _ in range(3)]
+    torch.manual_seed(0)
+    expected = [function(plain) for _ in range(4)][1:]
+    # Nothing is written or drawn twice.
+    assert all(map(torch.equal, found, expected)) and torch.equal(x, plain)
+    assert backend.ran == 3 and stats(compiled).tiers == ["compiled"]
+    assert f"unchecked, because {why}" in caplog.text
+
+
+@stator.allow_in_graph
+def opaque(x: Tensor) -> Tensor:
+    CALLS.append(1)
+    return x + 1
+
+
+CALLS: list[int] = []
+
+
+def test_code_of_the_programs_own_isnt_called_twice() -> None:
+    CALLS.clear()
+    compiled, _ = made(lambda x: opaque(x) * 2, after(lambda out: out), X)
+    for _ in range(3):
+        assert torch.equal(compiled(X), (X + 1) * 2)
+    assert len(CALLS) == 4 and stats(compiled).tiers == ["compiled"]
+
+
+def test_code_that_fails_when_it_is_compared() -> None:
+    def fails(graph: Any) -> Any:
+        def run(*inputs: Any) -> Any:
+            raise RuntimeError("bad code")
+
+        return run
+
+    compiled, backend = made(scaled, fails, X)
+    with pytest.warns(stator.BackendFailedWarning, match="failed when it ran.*") as given:
+        for _ in range(3):
+            assert torch.equal(compiled(X), scaled(X))
+    assert len(given) == 1 and "bad code" in str(given[0].message)
+    assert backend.ran == 1 and stats(compiled).tiers == ["failed"]
+
+
+def test_memory_that_runs_out_when_it_is_compared() -> None:
+    left = [1]
+
+    def needs_memory(graph: Any) -> Any:
+        def run(*inputs: Any) -> Any:
+            if left:
+                left.pop()
+                raise MemoryError
+            return graph(*inputs)
+
+        return run
+
+    compiled, _ = made(scaled, needs_memory, X)
+    for _ in range(2):
+        assert torch.equal(compiled(X), scaled(X))
+    assert stats(compiled).tiers == ["compiled"]
+
+
+def test_a_call_that_raises_is_the_functions() -> None:
+    table = torch.arange(4.0)
+
+    def looks_up(index: Tensor) -> Tensor:
+        return table[index] * 2
+
+    index = torch.tensor([1, 2])
+    compiled, _ = made(looks_up, after(lambda out: out), index)
+    with pytest.raises(IndexError):
+        compiled(torch.tensor([1, 9]))
+    assert torch.equal(compiled(index), looks_up(index))
+    assert stats(compiled).tiers == ["compiled"]
+
+
+# What the code raises later on, whoever has asked for it.
+
+
+@pytest.mark.parametrize("when", ["second_call", "background"])
+def test_code_that_fails_later(when: str) -> None:
+    def fails_late(graph: Any) -> Any:
+        calls: list[int] = []
+
+        def run(*inputs: Any) -> Any:
+            calls.append(1)
+            if len(calls) > 3:
+                raise RuntimeError("bad luck")
+            return graph(*inputs)
+
+        return run
+
+    backend = Slow(fails_late)
+    backend.go.set()
+    compiled = stator.compile(scaled, backend=backend, when=when)
+    compiled(X)
+    assert stator.wait(timeout=LONG)
+    with pytest.warns(stator.BackendFailedWarning, match="bad luck") as given:
+        for _ in range(8):
+            assert torch.equal(compiled(X), scaled(X))
+    assert len(given) == 1 and backend.ran == 4
+    assert stats(compiled).tiers == ["failed"]
+    # One call ended natively, and the replay goes on.
+    assert stats(compiled).native == 1
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_outputs_that_arent_the_graphs(strict: bool) -> None:
+    compiled = stator.compile(scaled, backend=lambda graph, inputs: lambda *inputs: [])
+    compiled(X)
+    with stator.config.patch(strict=strict):
+        if strict:
+            with pytest.raises(BackendError, match="gave back a list of 0"):
+                compiled(X)
+        else:
+            with pytest.warns(stator.BackendFailedWarning, match="gave back a list of 0"):
+                assert torch.equal(compiled(X), scaled(X))
+    assert torch.equal(compiled(X), scaled(X))
+
+
+def test_code_that_fails_behind_a_graph_break() -> None:
+    def broken(x: Tensor) -> Tensor:
+        y = x * 2
+        stator.graph_break()
+        return y + 1
+
+    def fails(graph: Any, inputs: Any) -> Any:
+        def run(*args: Any) -> Any:
+            if any("add" in str(node.target) for node in graph.graph.nodes):
+                raise RuntimeError("bad luck")
+            return graph(*args)
+
+        return run
+
+    compiled = stator.compile(broken, backend=fails)
+    with pytest.warns(stator.BackendFailedWarning, match="bad luck") as given:
+        for _ in range(5):
+            assert torch.equal(compiled(X), broken(X))
+    assert len(given) == 1 and sorted(stats(compiled).tiers) == ["compiled", "failed"]
+
+
+def test_what_was_written_isnt_written_twice() -> None:
+    """The code fails behind a write that nothing has saved: the error is raised."""
+
+    def fails(graph: Any, inputs: Any) -> Any:
+        def run(*args: Any) -> Any:
+            graph(*args)
+            raise RuntimeError("bad luck")
+
+        return run
+
+    def adds(x: Tensor) -> None:
+        x.add_(1)
+
+    compiled = stator.compile(adds, backend=fails)
+    x = torch.zeros(2)
+    for _ in range(4):
+        try:
+            compiled(x)
+        except RuntimeError as error:
+            assert "bad luck" in str(error)
+    # Each call has written once, or was taken back and ran natively.
+    assert x.tolist() == [4.0, 4.0]
+
+
+def test_what_the_function_raises_too_is_its_own() -> None:
+    table = torch.arange(4.0)
+
+    def looks_up(index: Tensor) -> Tensor:
+        return table[index] * 2
+
+    compiled = stator.compile(looks_up, backend="fx")
+    for _ in range(2):
+        compiled(torch.tensor([1, 2]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(IndexError):
+            compiled(torch.tensor([1, 9]))
+    assert stats(compiled).tiers == ["compiled"]

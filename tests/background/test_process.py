@@ -1,0 +1,126 @@
+"""What is compiled beside the program when the process ends or is forked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+START = """
+import os, sys, threading, time
+import torch
+import stator
+
+begun, go = threading.Event(), threading.Event()
+
+def slow(graph, inputs):
+    begun.set()
+    WAIT
+    return graph
+
+@stator.compile(backend=slow, when="background")
+def scaled(x):
+    return (x * 2 + 1).relu().sum()
+
+x = torch.arange(6.0)
+expected = (x * 2 + 1).relu().sum()
+scaled(x)
+assert begun.wait(60)
+"""
+
+
+def runs(process: int) -> bool:
+    """Whether it does; one that nobody has asked for its result doesn't."""
+    try:
+        text = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    return text.rpartition(")")[2].split()[0] != "Z"
+
+
+def run(wait: str, rest: str) -> str:
+    program = START.replace("WAIT", wait) + textwrap.dedent(rest)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**os.environ, "STATOR_LOGS": ""},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        "go.wait()",  # C code that gives nothing back
+        "while True: pass",
+        "time.sleep(1000)",
+        "while True:\n        try: time.sleep(0.01)\n        except Exception: pass",
+    ],
+)
+def test_the_process_ends(wait: str) -> None:
+    assert run(wait, "print('end')") == "end\n"
+
+
+def test_the_process_ends_with_an_error() -> None:
+    program = START.replace("WAIT", "go.wait()") + "raise SystemExit(7)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=100)
+    assert done.returncode == 7
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="the system tells no children")
+def test_no_compiler_is_left() -> None:
+    wait = "import subprocess; subprocess.run(['sleep', '987654'])"
+    rest = """
+        from stator import _background
+        while not _background._children("self", _background._queue.thread.native_id):
+            time.sleep(0.01)
+        print(_background._children("self", _background._queue.thread.native_id)[0])
+    """
+    child = int(run(wait, rest))
+    for _ in range(600):
+        if not runs(child):
+            return
+        time.sleep(0.1)
+    raise AssertionError("it goes on")
+
+
+@pytest.mark.parametrize("where", ["outside", "within a call"])
+def test_a_fork(where: str) -> None:
+    rest = """
+        def child():
+            # What the other process compiles is nothing here; it's begun anew.
+            for _ in range(3):
+                assert torch.equal(scaled(x), expected)
+            go.set()
+            assert stator.wait(timeout=60)
+            assert torch.equal(scaled(x), expected)
+            assert stator.stats(scaled).tiers == ["compiled"], stator.stats(scaled).tiers
+            print("child", flush=True)
+            os._exit(0)
+
+        @stator.compile
+        def forks(x):
+            return os.fork()
+
+        pid = forks(x) if WITHIN else os.fork()
+        if pid == 0:
+            child()
+        _, status = os.waitpid(pid, 0)
+        assert status == 0, status
+        assert stator.stats(scaled).tiers == ["compiling"]
+        go.set()
+        assert stator.wait(timeout=60)
+        assert torch.equal(scaled(x), expected)
+        assert stator.stats(scaled).tiers == ["compiled"]
+        print("parent")
+    """.replace("WITHIN", str(where == "within a call"))
+    assert run("go.wait()", rest) == "child\nparent\n"
