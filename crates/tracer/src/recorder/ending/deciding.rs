@@ -79,6 +79,11 @@ impl Exits {
         self.made.is_empty()
     }
 
+    /// Whether no more questions of the program's own are decided.
+    pub fn is_full(&self) -> bool {
+        self.questions >= QUESTIONS
+    }
+
     /// Where among the sources that are resolved one stands.
     pub fn resolved(&mut self, source: SourceId) -> u32 {
         let sources = &mut self.sources;
@@ -249,7 +254,7 @@ impl State {
     /// Whether a replay could leave the trace here: nothing is begun that it would have to end.
     fn may_decide(&self, asks: Asks) -> bool {
         let has_room = match asks {
-            Asks::Program => self.exits.questions < QUESTIONS,
+            Asks::Program => !self.exits.is_full(),
             Asks::Operation => true,
             Asks::Nobody => self.exits.caught < CAUGHT,
         };

@@ -559,7 +559,7 @@ impl State {
         if viewed.is_none() && self.reads_later(object) {
             return self.fix_all(object.py(), why);
         }
-        for part in viewed.unwrap_or_else(|| heap::plain_parts(object)) {
+        for part in viewed.unwrap_or_else(|| heap::read_parts(object)) {
             self.fix(part.as_borrowed(), why, depth + 1);
         }
     }
@@ -585,7 +585,7 @@ impl State {
             found.extend(self.all_numbers());
             return;
         }
-        for part in heap::plain_parts(object) {
+        for part in heap::read_parts(object) {
             self.numbers_in(part.as_borrowed(), depth + 1, found);
         }
     }
