@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::hook::Suspended;
-use stator_cpython::object::Borrowed;
+use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops;
 use stator_cpython::thread::Deferred;
 use stator_graph::{Arg, NodeId, NodeKind, StackId, Target, Value};
@@ -196,7 +196,6 @@ impl Recorder {
         if self.stopped.get()
             || !self.session.is_replayed()
             || !self.is_untouched(frame)
-            || handled_beyond(py, self.handled_at_entry).is_some()
         {
             return None;
         }
@@ -209,6 +208,7 @@ impl Recorder {
             }
         }
         let frames = self.standing(frame).ok()?;
+        let handled = handled_beyond(py, self.handled_at_entry);
         let _deferred = Deferred::new(py);
         let _native = Suspended::new(py);
         let mut state = self.state.try_borrow_mut().ok()?;
@@ -220,7 +220,7 @@ impl Recorder {
         let made = self.guarded(py, || {
             state.frames.locate(frame);
             let asked = asked(&mut state)?;
-            let (exit, outputs) = state.exit(py, &frames)?;
+            let (exit, outputs) = state.exit(py, &frames, handled.as_ref())?;
             Ok::<_, Stop>(Prepared { exit: Some(exit), outputs, asked })
         });
         self.stopped.set(made.is_none());
@@ -280,6 +280,7 @@ impl State {
         &mut self,
         py: Python<'_>,
         frames: &[Standing<'_>],
+        handled: Option<&Object<'_>>,
     ) -> Made<(Exit, SmallVec<[Arg; 8]>)> {
         if let Some((_, detail)) = self.doubtful_emission(py) {
             return Err((Reason::Told, detail.into()));
@@ -288,7 +289,7 @@ impl State {
         let left = self.roots.left().into();
         let recipes = std::mem::take(&mut self.exits.recipes);
         let mut finish = Finish { recipes, is_exit: true, ..Finish::new(self) };
-        let made = finish.ending(End::Break(frames), None).and_then(|ending| {
+        let made = finish.ending(End::Break(frames), handled).and_then(|ending| {
             let (stores, targets) = finish.effects(py, &effects)?;
             let ending_last = finish.ending_last(&ending, &targets);
             Ok((ending, ending_last, stores, finish.emissions(py)?))

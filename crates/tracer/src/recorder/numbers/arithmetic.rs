@@ -367,6 +367,13 @@ impl Recorder {
             drop(state);
             return self.read_compare(frame, op, [left, right], &terms);
         }
+        if terms.iter().any(|term| state.is_from_draw(term.number)) {
+            drop(state);
+            if let Some(decided) = self.decided_draw(frame, op, [left, right], &terms) {
+                return Some(decided.map(|answer| boolean(py, answer)));
+            }
+            state = self.state.borrow_mut();
+        }
         state.frames.locate(frame);
         let context = &mut state.symbols.as_mut()?.context;
         match condition(context, op, terms[0].number, terms[1].number) {

@@ -12,6 +12,7 @@ use stator_graph::{Arg, Constant, Operator};
 use stator_shapes::{ExprId, FloatOp, FloatUnary};
 
 use super::arithmetic::{Term, float};
+use super::orders::are_alike;
 use super::read_numbers::are_read;
 use super::symbols::{Number, Operand};
 use crate::functions::Numeric;
@@ -31,7 +32,7 @@ fn is_in_math(callable: Borrowed<'_, '_>) -> bool {
 }
 
 /// What C code iterates in a tuple, a list or a view of a dictionary.
-fn elements<'py>(sequence: Borrowed<'_, 'py>) -> Option<Vec<Object<'py>>> {
+pub(super) fn elements<'py>(sequence: Borrowed<'_, 'py>) -> Option<Vec<Object<'py>>> {
     let is_known = heap::is_plain_tuple(sequence)
         || heap::is_exact_list(sequence)
         || heap::is_named_tuple(sequence);
@@ -350,7 +351,7 @@ impl Recorder {
             Number::Float(_) | Number::Read(_) => None,
         };
         let integers: Option<Vec<ExprId>> = terms.iter().map(integer).collect();
-        if are_read(terms) && args.iter().all(|arg| arg.is_exact_instance_of::<PyInt>()) {
+        if are_read(terms) && are_alike(args) {
             return self.read_extreme(frame, is_max, args, terms);
         }
         let Some(integers) = integers else {
@@ -384,7 +385,7 @@ impl Recorder {
         })
     }
 
-    /// `min` and `max` of integers of which one was read: a node, whichever it is.
+    /// `min` and `max` of numbers of one type of which one was read: a node, whichever it is.
     fn read_extreme<'py>(
         &self,
         frame: &Frame<'py>,
