@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextvars
+import itertools
 
 import pytest
 
@@ -62,6 +63,7 @@ def stepped(iterator, count=1):
         (lambda: stepped(iter({1: 2, 3: 4, 5: 6})), (2, 0, 0)),
         (lambda: stepped(iter({1: 2, 3: 4}.values()), 2), (0, 0, 0)),
         (lambda: stepped(iter({1: 2, 3: 4}.items())), (1, 0, 0)),
+        (lambda: stepped(itertools.repeat(7, 4)), (3, 0, 0)),
         (lambda: stepped(enumerate([5, 6, 7], 4)), (5, 0, 0)),
         (lambda: stepped(zip([5, 6], (7, 8), range(9))), (3, 0, 0)),
     ],

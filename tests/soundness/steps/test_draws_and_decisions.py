@@ -117,7 +117,9 @@ def beta(x, layers):
 
 
 def gamma(x, layers):
-    return x * random.gammavariate(2.0, 0.5) + random.gammavariate(1, 2) - random.gammavariate(0.3, 1)
+    return (
+        x * random.gammavariate(2.0, 0.5) + random.gammavariate(1, 2) - random.gammavariate(0.3, 1)
+    )
 
 
 def normal(x, layers):
@@ -137,6 +139,13 @@ def until_it_fits(x, layers):
             break
         x = x + 1
     return x * p, tries
+
+
+def weighted(x, layers):
+    scale = random.choices([0.5, 1.0, 2.0], weights=[1, 2, 1])[0]
+    for layer in random.choices(layers, weights=[1, 2, 3, 4], k=2):
+        x = layer(x)
+    return x * scale
 
 
 def layers_left_out(x, layers):

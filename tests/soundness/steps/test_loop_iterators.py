@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -22,6 +23,7 @@ SOURCES: dict[str, Callable[[list[float]], Iterable[Any]]] = {
     "tuple": tuple,
     "reversed_list": lambda w: reversed(w),
     "reversed_tuple": lambda w: reversed(tuple(w)),
+    "repeat": lambda w: itertools.repeat(w[0], len(w)),
     "enumerate": lambda w: [10 * i + v for i, v in enumerate(w, 3)],
     "keys": lambda w: {i: v for i, v in enumerate(w)},
     "values": lambda w: {i: v for i, v in enumerate(w)}.values(),

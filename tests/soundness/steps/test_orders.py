@@ -162,3 +162,17 @@ def test_what_c_code_reads_through_a_method(program: Callable[[Tensor], Any]) ->
         for row in DATA[:7] + DATA[:7]:
             x = torch.tensor(row, dtype=torch.float64)
             assert same(copied(program(x)), copied(compiled(x))), row
+
+
+def alone(x: Tensor) -> Any:
+    numbers = x[:1].tolist()
+    counts = (x[:1] > 1).long().tolist()
+    return max(numbers), min(counts), max(counts), sorted(numbers), x + max(numbers)
+
+
+def test_one_number() -> None:
+    compiled = stator.compile(alone)
+    with stator.config.patch(skip_unprofitable=False):
+        for row in DATA:
+            x = torch.tensor(row, dtype=torch.float64)
+            assert repr(alone(x)) == repr(compiled(x)), row

@@ -33,7 +33,11 @@ def format_function(x: Tensor) -> Any:
 
 def format_method(x: Tensor) -> Any:
     loss = x.sum()
-    return "{:.2f} {} {n:.1f}".format(loss, x.argmax(), n=x.mean()), "{0:.3f} {0}".format(loss), x + 1
+    return (
+        "{:.2f} {} {n:.1f}".format(loss, x.argmax(), n=x.mean()),
+        "{0:.3f} {0}".format(loss),
+        x + 1,
+    )
 
 
 def percent(x: Tensor) -> Any:

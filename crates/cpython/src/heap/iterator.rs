@@ -6,8 +6,10 @@ use std::ffi::{c_int, c_long};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 
 use super::{Any, types};
+use crate::modules;
 
 /// How far an iterator has come, in numbers that depend on its type. Two iterators of one type over the same objects
 /// give the same from here on if these are equal.
@@ -45,6 +47,14 @@ struct OverDict {
 }
 
 #[repr(C)]
+struct Repeated {
+    head: ffi::PyObject,
+    element: *mut ffi::PyObject,
+    /// How often it still comes; -1: for ever.
+    count: ffi::Py_ssize_t,
+}
+
+#[repr(C)]
 struct Enumerated {
     head: ffi::PyObject,
     count: ffi::Py_ssize_t,
@@ -69,6 +79,7 @@ enum Layout {
     Dict,
     Enumerate,
     Zip,
+    Repeat,
 }
 
 impl Layout {
@@ -98,10 +109,24 @@ impl Layout {
             Self::Enumerate
         } else if is(&raw mut ffi::PyZip_Type) {
             Self::Zip
+        } else if repeat_type(iterator.py()) == Some(ty) {
+            Self::Repeat
         } else {
             return None;
         })
     }
+}
+
+/// The address of `itertools.repeat`, which no header names.
+fn repeat_type(py: Python<'_>) -> Option<usize> {
+    static TYPE: PyOnceLock<Option<Py<PyAny>>> = PyOnceLock::new();
+    let find = || Some(modules::import(py, "itertools").ok()?.getattr("repeat").ok()?.unbind());
+    TYPE.get_or_init(py, find).as_ref().map(|found| found.as_ptr() as usize)
+}
+
+/// Learns what is learned once for a process, by an import.
+pub fn warm_up(py: Python<'_>) {
+    repeat_type(py);
 }
 
 /// How far an iterator has come; `None`: it's of another type, has ended, or can't go on.
@@ -123,7 +148,7 @@ pub fn position(iterator: Any<'_, '_>) -> Option<Position> {
                 #[cfg(Py_3_12)]
                 let passed = 0;
                 let next = over.start.wrapping_add(passed.wrapping_mul(over.step));
-                Some([next as i64, over.step as i64, (over.length - passed) as i64])
+                Some([next, over.step, over.length - passed])
             }
             Layout::Dict => {
                 let over = &*at.cast::<OverDict>();
@@ -141,6 +166,7 @@ pub fn position(iterator: Any<'_, '_>) -> Option<Position> {
                 let is_known = over.size > 0 && !over.iterators.is_null() && over.strict == 0;
                 is_known.then_some([over.size as i64, 0, 0])
             }
+            Layout::Repeat => Some([(*at.cast::<Repeated>()).count as i64, 0, 0]),
         }
     }
 }
@@ -173,8 +199,8 @@ unsafe fn entries_left(over: &OverDict) -> Option<usize> {
     (left as ffi::Py_ssize_t == over.left).then_some(left)
 }
 
-/// What an iterator goes over: a list, tuple or dictionary, or one of the iterators of `enumerate` and `zip`. `None`:
-/// there is nothing with this number. A range gives only numbers.
+/// What an iterator goes over: a list, tuple or dictionary, one of the iterators of `enumerate` and `zip`, or what `repeat`
+/// gives again and again. `None`: there is nothing with this number. A range gives only numbers.
 #[must_use]
 pub fn over<'py>(iterator: Any<'_, 'py>, number: usize) -> Option<Bound<'py, PyAny>> {
     let py = iterator.py();
@@ -186,6 +212,7 @@ pub fn over<'py>(iterator: Any<'_, 'py>, number: usize) -> Option<Bound<'py, PyA
             Layout::Sequence if number == 0 => (*at.cast::<OverSequence>()).sequence,
             Layout::Dict if number == 0 => (*at.cast::<OverDict>()).dict,
             Layout::Enumerate if number == 0 => (*at.cast::<Enumerated>()).iterator,
+            Layout::Repeat if number == 0 => (*at.cast::<Repeated>()).element,
             Layout::Zip => {
                 let over = &*at.cast::<Zipped>();
                 let size = usize::try_from(over.size).ok()?;
@@ -198,6 +225,12 @@ pub fn over<'py>(iterator: Any<'_, 'py>, number: usize) -> Option<Bound<'py, PyA
         };
         Bound::from_borrowed_ptr_or_opt(py, found)
     }
+}
+
+/// Whether an iterator is one of `itertools.repeat`: it goes over nothing, but gives the same object.
+#[must_use]
+pub fn repeats(iterator: Any<'_, '_>) -> bool {
+    matches!(Layout::of(iterator), Some(Layout::Repeat))
 }
 
 /// Whether an iterator is of a type whose state is read here.

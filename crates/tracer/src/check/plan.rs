@@ -9,8 +9,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::heap::function::Field;
-use stator_cpython::heap::member::Member;
 use stator_cpython::heap::iterator::{self, Position};
+use stator_cpython::heap::member::Member;
 use stator_cpython::heap::{Any, abc, constant, container, dict, global_state, tensor, types};
 use stator_guards::{
     Accelerator, ClassField, FunctionField, GlobalState, Guard, GuardKind, Holders, ObjectId,

@@ -7,8 +7,7 @@ use stator_cpython::heap::address::AddressSet;
 use stator_cpython::heap::function::{self, Field};
 use stator_cpython::heap::weak::Liveness;
 use stator_cpython::heap::{
-    iterator,
-    self, Any, container, context, dict, member, tensor, thread_local, types,
+    self, Any, container, context, dict, iterator, member, tensor, thread_local, types,
 };
 
 use super::failure::{Failure, Found};

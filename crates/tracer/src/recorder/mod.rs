@@ -246,10 +246,11 @@ impl Drop for Recording {
 /// Learns what is learned once for a process by running Python code: that must not happen while a
 /// call is recorded.
 fn warm_up(py: Python<'_>) {
-    use stator_cpython::heap::{torch, twister, types};
+    use stator_cpython::heap::{iterator, torch, twister, types};
     let class = py.get_type::<pyo3::types::PyType>();
     types::slot(class.as_borrowed(), types::SlotName::GetAttribute);
     torch::get(py);
+    iterator::warm_up(py);
     stator_cpython::heap::cached::warm_up(py);
     let _ = stator_cpython::heap::abc::registrations(py);
     let _ = twister::is_known(class.as_any().as_borrowed());

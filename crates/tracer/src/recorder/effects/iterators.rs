@@ -42,11 +42,7 @@ impl Recorder {
 }
 
 impl State {
-    fn advance_outside(
-        &mut self,
-        iterator: Borrowed<'_, '_>,
-        may_begin: bool,
-    ) -> Result<(), Stop> {
+    fn advance_outside(&mut self, iterator: Borrowed<'_, '_>, may_begin: bool) -> Result<(), Stop> {
         let slot = (iterator.as_ptr() as usize, POSITION);
         let source = self.source(iterator).ok_or_else(|| refuse(iterator))?;
         // One that another goes over is that one's.
@@ -81,6 +77,10 @@ impl State {
         for (index, part) in parts(iterator).into_iter().enumerate() {
             let part = part.as_borrowed();
             let child = self.sources.intern(Source::Iterated { parent: source, index });
+            if iterator::repeats(iterator) {
+                self.adopt_for(self.moving(), child, part)?;
+                continue;
+            }
             if iterator::is_known(part) {
                 let slot = (part.as_ptr() as usize, POSITION);
                 self.adopt_for(self.moving(), child, part)?;
@@ -117,16 +117,17 @@ impl State {
     }
 
     fn is_changed_below(&self, iterator: Borrowed<'_, '_>, depth: usize) -> bool {
-        depth > DEPTH
-            || parts(iterator).iter().any(|part| {
-                let part = part.as_borrowed();
-                if iterator::is_known(part) {
-                    let slot = (part.as_ptr() as usize, POSITION);
-                    self.written.has(&slot) || self.is_changed_below(part, depth + 1)
-                } else {
-                    self.is_changed(part)
-                }
-            })
+        !iterator::repeats(iterator)
+            && (depth > DEPTH
+                || parts(iterator).iter().any(|part| {
+                    let part = part.as_borrowed();
+                    if iterator::is_known(part) {
+                        let slot = (part.as_ptr() as usize, POSITION);
+                        self.written.has(&slot) || self.is_changed_below(part, depth + 1)
+                    } else {
+                        self.is_changed(part)
+                    }
+                }))
     }
 }
 

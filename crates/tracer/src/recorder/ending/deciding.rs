@@ -193,10 +193,7 @@ impl Recorder {
         asked: impl FnOnce(&mut State) -> std::result::Result<Arg, Stop>,
     ) -> Option<Prepared> {
         let py = frame.py();
-        if self.stopped.get()
-            || !self.session.is_replayed()
-            || !self.is_untouched(frame)
-        {
+        if self.stopped.get() || !self.session.is_replayed() || !self.is_untouched(frame) {
             return None;
         }
         if asks == Asks::Operation {

@@ -3,8 +3,8 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{
-    PyBytes, PyCFunction, PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PyModule, PySet, PySlice,
-    PyString, PyTuple, PyType, PyWeakrefReference,
+    PyBytes, PyCFunction, PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PyModule, PySet,
+    PySlice, PyString, PyTuple, PyType, PyWeakrefReference,
 };
 use stator_cpython::Result;
 use stator_cpython::generic;

@@ -83,8 +83,8 @@ impl Recorder {
                 _ => {}
             }
         }
-        if let (Numeric::Place { behind }, [sequence, number]) = (numeric, args) {
-            return self.place_of(frame, behind, *sequence, *number);
+        if let (Numeric::Place { behind }, [sequence, number, bounds @ ..]) = (numeric, args) {
+            return self.place_of(frame, behind, *sequence, *number, bounds);
         }
         if args.is_empty() {
             return None;
@@ -275,13 +275,14 @@ impl Recorder {
         Ok(answer.is_truthy().unwrap_or(false))
     }
 
-    /// `bisect` of a list: comparisons say where, as in Python.
+    /// `bisect` of a list, or of a part of it: comparisons say where, as in Python.
     fn place_of<'py>(
         &self,
         frame: &Frame<'py>,
         behind: bool,
         sequence: Borrowed<'_, 'py>,
         number: Borrowed<'_, 'py>,
+        bounds: &[Borrowed<'_, 'py>],
     ) -> Option<Result<Object<'py>>> {
         if !heap::is_exact_list(sequence) || self.state.borrow_mut().number(number).is_none() {
             return None;
@@ -292,6 +293,15 @@ impl Recorder {
             return None;
         }
         let (mut low, mut high) = (0, items.len());
+        if let [least, most] = *bounds {
+            if [least, most].iter().any(|bound| self.state.borrow_mut().number(*bound).is_some()) {
+                return None;
+            }
+            (low, high) = (least.extract().ok()?, most.extract().ok()?);
+        }
+        if !matches!(bounds.len(), 0 | 2) || high > items.len() {
+            return None;
+        }
         while low < high {
             let middle = usize::midpoint(low, high);
             let item = items[middle].as_borrowed();
@@ -346,6 +356,9 @@ impl Recorder {
         args: &[Borrowed<'_, 'py>],
         terms: &[Term],
     ) -> Option<Result<Object<'py>>> {
+        if let [only] = *args {
+            return Some(Ok(only.to_owned()));
+        }
         let integer = |term: &Term| match term.number {
             Number::Integer(expr) => Some(expr),
             Number::Float(_) | Number::Read(_) => None,

@@ -105,7 +105,8 @@ impl Recorder {
             list.reverse().ok()?;
         }
         let function = modules::import(py, "builtins").ok()?.getattr("sorted").ok()?;
-        let ordered: Vec<Object<'py>> = list.iter().map(|item| own(&item)).collect::<Option<_>>()?;
+        let ordered: Vec<Object<'py>> =
+            list.iter().map(|item| own(&item)).collect::<Option<_>>()?;
         let ordered_list = PyList::new(py, &ordered).ok()?.into_any();
         self.note(frame, |state| {
             let target = state.function_target(function.as_borrowed(), "builtins.sorted".into());

@@ -68,9 +68,7 @@ impl Recorder {
             'e' | 'E' | 'f' | 'F' | 'g' | 'G' => {
                 self.number_for_text(frame, TensorRead::Float, part.as_borrowed())
             }
-            'd' | 'i' | 'u' => {
-                self.number_for_text(frame, TensorRead::Integer, part.as_borrowed())
-            }
+            'd' | 'i' | 'u' => self.number_for_text(frame, TensorRead::Integer, part.as_borrowed()),
             _ => None,
         };
         takes.iter().zip(parts).map(number).collect()
