@@ -146,7 +146,7 @@ pub fn position(iterator: Any<'_, '_>) -> Option<Position> {
                 #[cfg(not(Py_3_12))]
                 let passed = over.index;
                 #[cfg(Py_3_12)]
-                let passed = 0;
+                let passed: c_long = 0;
                 let next = over.start.wrapping_add(passed.wrapping_mul(over.step));
                 Some([next, over.step, over.length - passed])
             }
