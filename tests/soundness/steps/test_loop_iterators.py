@@ -321,3 +321,23 @@ def test_errors_in_the_middle() -> None:
     with stator.config.patch(skip_unprofitable=False, recompile_limit=64):
         for call in range(30):
             assert same(copied(fn(*args(call))), copied(compiled(*args(call)))), call
+
+
+def test_what_is_not_taken_over() -> None:
+    """Where one of several iterators can't be, none is: the pieces of the loop are for any place in it."""
+
+    def fn(x: Tensor) -> Any:
+        seen = []
+        for a, b in zip(range(20), (2 * i for i in range(20))):
+            x = x * 1.1
+            if x.sum() > a:
+                seen.append(b)
+            else:
+                x = x + 1
+        return x, seen
+
+    compiled = stator.compile(fn)
+    with stator.config.patch(skip_unprofitable=False):
+        for call in range(20):
+            assert same(fn(rows(call)), compiled(rows(call)))
+    assert stator.stats(compiled).graphs <= 30

@@ -6,6 +6,7 @@
 //! go to the loop's next item only, wherever that is.
 
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::iterator;
 use stator_cpython::object::{Borrowed, Object};
@@ -19,8 +20,8 @@ use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{State, Stop};
 
-/// Iterators of iterators that are taken over are so deep at most.
-const DEPTH: usize = 4;
+/// An iterator that is taken over goes over so many others at most.
+const MOST: usize = 8;
 
 fn refuse(iterator: Borrowed<'_, '_>) -> Stop {
     (Reason::OutsideIterator, heap::type_name(iterator))
@@ -34,8 +35,8 @@ impl Recorder {
         iterator: Borrowed<'_, '_>,
     ) {
         let limit = self.session.limit;
-        let point = self.point.borrow();
-        let has_room = point.as_ref().is_some_and(|point| point.takes_particular(limit));
+        let has_room =
+            self.point.borrow().as_ref().is_some_and(|point| point.takes_particular(limit));
         let may_begin = self.takes_iterators.get() && has_room && self.session.is_replayed();
         self.note(frame, |state| state.advance_outside(iterator, may_begin));
     }
@@ -48,14 +49,15 @@ impl State {
         // One that another goes over is that one's.
         let is_within = self.reads.has(&slot);
         if self.written.has(&slot) {
-            if is_within || self.is_changed_below(iterator, 0) {
+            if is_within || self.is_changed_below(iterator) {
                 return Err(refuse(iterator));
             }
         } else {
-            if !may_begin || is_within || !self.roots.is_on_stack(iterator) {
+            let may_begin = may_begin && !is_within && self.roots.is_on_stack(iterator);
+            if !may_begin || !self.may_take_over(iterator, &mut Vec::new()) {
                 return Err(refuse(iterator));
             }
-            self.take_over(source, iterator, 0)?;
+            self.take_over(source, iterator)?;
         }
         self.wrote(iterator, source, POSITION, || Part::Calls(Vec::new()));
         if let Some(calls) = self.written.calls(&slot) {
@@ -66,47 +68,55 @@ impl State {
         Ok(())
     }
 
+    /// Whether an iterator's state can be read, and this trace has changed nothing of what it goes over. `within`: the
+    /// iterators met so far that another goes over; none may be met twice.
+    fn may_take_over(&mut self, iterator: Borrowed<'_, '_>, within: &mut Vec<usize>) -> bool {
+        iterator::position(iterator).is_some()
+            && (iterator::repeats(iterator)
+                || parts(iterator).iter().all(|part| {
+                    let part = part.as_borrowed();
+                    if !iterator::is_known(part) {
+                        return self.is_plain_container(part) && !self.is_changed(part);
+                    }
+                    let slot = (part.as_ptr() as usize, POSITION);
+                    let is_others = self.written.has(&slot) || self.reads.has(&slot);
+                    if is_others || within.len() >= MOST || within.contains(&slot.0) {
+                        return false;
+                    }
+                    within.push(slot.0);
+                    self.may_take_over(part, within)
+                }))
+    }
+
+    fn is_plain_container(&mut self, object: Borrowed<'_, '_>) -> bool {
+        match self.kind_alone(object) {
+            Kind::List => heap::is_exact_list(object),
+            Kind::Dict => heap::is_exact_dict(object),
+            Kind::Tuple => true,
+            Kind::Constant => object.is_instance_of::<PyTuple>(),
+            _ => false,
+        }
+    }
+
     /// Guards where an iterator stands, and reads what it goes over.
-    fn take_over(
-        &mut self,
-        source: SourceId,
-        iterator: Borrowed<'_, '_>,
-        depth: usize,
-    ) -> Result<(), Stop> {
+    fn take_over(&mut self, source: SourceId, iterator: Borrowed<'_, '_>) -> Result<(), Stop> {
         let position = iterator::position(iterator).ok_or_else(|| refuse(iterator))?;
+        self.guard(source, GuardKind::IteratorAt(position));
         for (index, part) in parts(iterator).into_iter().enumerate() {
             let part = part.as_borrowed();
             let child = self.sources.intern(Source::Iterated { parent: source, index });
+            self.adopt_for(self.moving(), child, part)?;
             if iterator::repeats(iterator) {
-                self.adopt_for(self.moving(), child, part)?;
                 continue;
             }
             if iterator::is_known(part) {
-                let slot = (part.as_ptr() as usize, POSITION);
-                self.adopt_for(self.moving(), child, part)?;
-                if depth >= DEPTH || self.written.has(&slot) || !self.reads.first(slot) {
-                    return Err(refuse(iterator));
-                }
-                self.take_over(child, part, depth + 1)?;
-                continue;
-            }
-            let is_plain = match self.kind_alone(part) {
-                Kind::List => heap::is_exact_list(part),
-                Kind::Dict => heap::is_exact_dict(part),
-                Kind::Tuple => true,
-                Kind::Constant => part.is_instance_of::<pyo3::types::PyTuple>(),
-                _ => false,
-            };
-            if !is_plain || self.is_changed(part) {
-                return Err(refuse(iterator));
-            }
-            self.adopt_for(self.moving(), child, part)?;
-            // Its elements are read, should they not have been so far.
-            if self.kind(part) == Kind::Dict {
+                self.reads.first((part.as_ptr() as usize, POSITION));
+                self.take_over(child, part)?;
+            } else if self.kind(part) == Kind::Dict {
+                // Elements of others have been read by now, should they not have been so far.
                 self.adopt_dict_for(self.moving(), part)?;
             }
         }
-        self.guard(source, GuardKind::IteratorAt(position));
         Ok(())
     }
 
@@ -116,18 +126,17 @@ impl State {
         self.written.has(&(address, CONTENTS)) || self.written.dict(address)
     }
 
-    fn is_changed_below(&self, iterator: Borrowed<'_, '_>, depth: usize) -> bool {
+    fn is_changed_below(&self, iterator: Borrowed<'_, '_>) -> bool {
         !iterator::repeats(iterator)
-            && (depth > DEPTH
-                || parts(iterator).iter().any(|part| {
-                    let part = part.as_borrowed();
-                    if iterator::is_known(part) {
-                        let slot = (part.as_ptr() as usize, POSITION);
-                        self.written.has(&slot) || self.is_changed_below(part, depth + 1)
-                    } else {
-                        self.is_changed(part)
-                    }
-                }))
+            && parts(iterator).iter().any(|part| {
+                let part = part.as_borrowed();
+                if iterator::is_known(part) {
+                    let slot = (part.as_ptr() as usize, POSITION);
+                    self.written.has(&slot) || self.is_changed_below(part)
+                } else {
+                    self.is_changed(part)
+                }
+            })
     }
 }
 
