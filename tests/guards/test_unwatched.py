@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextvars
+import itertools
 
 import pytest
 
@@ -42,6 +43,93 @@ def test_elements_of_a_deque():
             (lambda o: setattr(o, "q", [1, 2]), False),
         ],
     )
+
+
+def stepped(iterator, count=1):
+    for _ in range(count):
+        next(iterator)
+    return iterator
+
+
+@pytest.mark.parametrize(
+    ("make", "position"),
+    [
+        (lambda: stepped(iter([5, 6, 7])), (1, 0, 0)),
+        (lambda: stepped(iter((5, 6, 7)), 2), (2, 0, 0)),
+        (lambda: stepped(reversed([5, 6, 7])), (1, 0, 0)),
+        (lambda: stepped(reversed((5, 6, 7))), (1, 0, 0)),
+        (lambda: stepped(iter(range(3, 30, 4)), 2), (11, 4, 5)),
+        (lambda: stepped(iter(range(9, 0, -2)), 5), (-1, -2, 0)),
+        (lambda: stepped(iter({1: 2, 3: 4, 5: 6})), (2, 0, 0)),
+        (lambda: stepped(iter({1: 2, 3: 4}.values()), 2), (0, 0, 0)),
+        (lambda: stepped(iter({1: 2, 3: 4}.items())), (1, 0, 0)),
+        (lambda: stepped(itertools.repeat(7, 4)), (3, 0, 0)),
+        (lambda: stepped(enumerate([5, 6, 7], 4)), (5, 0, 0)),
+        (lambda: stepped(zip([5, 6], (7, 8), range(9))), (3, 0, 0)),
+    ],
+)
+def test_where_an_iterator_stands(make, position):
+    guards = Guards()
+    iterator = guards.attr(guards.local(), "i")
+    guards.guard(iterator, "iterator_at", position)
+    guards.build()
+    box = Box(i=make())
+    before = list(make())
+    steps = [(lambda o: setattr(o, "i", make()), True)]
+    if before:
+        # The others say by what they go over how far they have come.
+        is_told = not isinstance(box.i, zip)
+        steps.append((lambda o: next(o.i), not is_told))
+    steps += [
+        (lambda o: setattr(o, "i", make()), True),
+        (lambda o: setattr(o, "i", iter("abc")), False),
+        (lambda o: setattr(o, "i", None), False),
+    ]
+    check(guards, box, steps)
+    # Nothing was advanced by who looked.
+    box.i = make()
+    assert guards.passes(box)
+    assert list(box.i) == before
+
+
+def test_what_an_iterator_goes_over():
+    items, other = [1, 2], [1, 2]
+    guards = Guards()
+    iterator = guards.attr(guards.local(), "i")
+    inner = guards.iterated(iterator, index=1)
+    guards.guard(guards.iterated(inner), "is", items)
+    guards.build()
+    check(
+        guards,
+        Box(i=zip(other, iter(items))),
+        [
+            (lambda o: next(o.i), True),
+            (lambda o: setattr(o, "i", zip(items, iter(other))), False),
+            (lambda o: setattr(o, "i", zip(other, reversed(items))), True),
+            (lambda o: setattr(o, "i", zip(range(5), iter(items))), True),
+            (lambda o: list(o.i), False),
+            (lambda o: setattr(o, "i", zip(iter(items))), False),
+            (lambda o: setattr(o, "i", enumerate(items)), False),
+        ],
+    )
+
+
+def test_a_dictionary_changed_below_its_iterator():
+    """It would raise: such an iterator stands nowhere."""
+    guards = Guards()
+    guards.guard(guards.attr(guards.local(), "i"), "iterator_at", (2, 0, 0))
+    guards.build()
+    held = {1: 1, 2: 2, 3: 3}
+    box = Box(i=stepped(iter(held)))
+    assert guards.passes(box)
+    held[4] = 4
+    assert not guards.passes(box)
+    del held[4]
+    assert guards.passes(box)
+    # As many entries, but not those that the iterator counts on.
+    del held[1]
+    held[5] = 5
+    assert not guards.passes(box)
 
 
 @pytest.mark.parametrize("default", [False, True])

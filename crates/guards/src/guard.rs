@@ -88,6 +88,8 @@ pub enum GuardKind {
         /// The descriptor's name.
         name: Text,
     },
+    /// How far an iterator of a builtin type has come, in numbers that depend on its type.
+    IteratorAt([i64; 3]),
     /// A tensor has no hooks: none on its gradient, none behind its accumulation.
     NoTensorHooks,
     /// A context variable is unset in the current context, its default aside.

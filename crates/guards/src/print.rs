@@ -117,6 +117,9 @@ impl Sources {
             | Source::DequeItem { parent, index } => {
                 self.write_indexed(out, *parent, "", *index);
             }
+            Source::Iterated { parent, index } => {
+                self.write_indexed(out, *parent, ".___over", *index);
+            }
             Source::ClosureCell { parent, index } => {
                 self.write_indexed(out, *parent, ".__closure__", *index);
             }
@@ -251,6 +254,9 @@ impl Sources {
             GuardKind::LookupAbsent { text, .. } => format!("not hasattr({source}, '{text}')"),
             GuardKind::SlotUnset { name, .. } => format!("not hasattr({source}, '{name}')"),
             GuardKind::MethodOf { name, .. } => format!("___check_method_of({source}, {name})"),
+            GuardKind::IteratorAt([a, b, c]) => {
+                format!("___check_position({source}, ({a}, {b}, {c}))")
+            }
             GuardKind::NoTensorHooks => {
                 format!("not {source}._backward_hooks and not {source}._post_accumulate_grad_hooks")
             }

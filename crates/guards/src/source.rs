@@ -70,6 +70,13 @@ pub enum Source {
     },
     /// `maxlen` of a `collections.deque`.
     DequeMaxLength(SourceId),
+    /// What an iterator of a builtin type goes over: a container, or an iterator of `enumerate` or `zip`.
+    Iterated {
+        /// The iterator.
+        parent: SourceId,
+        /// Which, of several.
+        index: usize,
+    },
     /// The value of a `__slots__` member.
     Slot {
         /// The instance.
@@ -268,6 +275,7 @@ impl Source {
             | Source::TupleItem { parent, .. }
             | Source::DequeItem { parent, .. }
             | Source::DequeMaxLength(parent)
+            | Source::Iterated { parent, .. }
             | Source::Slot { parent, .. }
             | Source::TypeLookup { parent, .. }
             | Source::SuperLookup { parent, .. }
@@ -339,6 +347,7 @@ impl Source {
             Source::ContextDefault(_) => (34, 0),
             Source::ClassField { field, .. } => (35, *field as u64),
             Source::Gradient(_) => (36, 0),
+            Source::Iterated { index, .. } => (37, *index as u64),
         };
         (tag, self.parent().map_or(NO_PARENT, SourceId::raw), payload)
     }

@@ -324,3 +324,16 @@ fn intern_cost() {
         println!("new {new} ns, known {known} ns");
     }
 }
+
+#[test]
+fn iterators_print_what_they_go_over() {
+    let mut sources = Sources::new();
+    let a = local(&mut sources, 0, "a");
+    let inner = sources.intern(Source::Iterated { parent: a, index: 1 });
+    let items = sources.intern(Source::Iterated { parent: inner, index: 0 });
+    assert_eq!(sources.print(items), "L['a'].___over[1].___over[0]");
+    assert_ne!(sources.intern(Source::Iterated { parent: a, index: 0 }), inner);
+    let at = guard(inner, GuardKind::IteratorAt([3, -1, 2]));
+    let printed = sources.print_guard(&at, &OBJECTS);
+    assert_eq!(printed, "___check_position(L['a'].___over[1], (3, -1, 2))");
+}

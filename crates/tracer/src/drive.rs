@@ -121,6 +121,8 @@ struct Driver {
     has_raised: Cell<bool>,
     /// The trace that led to the break.
     before: RefCell<Arc<Entry>>,
+    /// Whether the last replay has left by an exit.
+    behind_exit: Cell<bool>,
     /// The estimates of the traces that were replayed.
     estimate: Cell<Estimate>,
     /// Stator's own error: the rest of the call runs natively.
@@ -182,6 +184,7 @@ pub fn go_on<'py>(
         error: RefCell::default(),
         has_raised: Cell::default(),
         before: RefCell::new(entry.clone()),
+        behind_exit: Cell::new(state.left.is_some()),
         estimate: Cell::default(),
         fault: RefCell::new(fault),
     });
@@ -512,6 +515,7 @@ impl Driver {
             Signal::Broke(state) => state.left,
             _ => None,
         };
+        self.behind_exit.set(left.is_some());
         // From here on it's known what comes next, whatever happens.
         *self.signal.borrow_mut() = Some(signal);
         *self.staged.borrow_mut() = staged;
@@ -665,7 +669,8 @@ impl Driver {
             return false;
         }
         let Some(session) = self.owner.begin(py) else { return false };
-        match Recorder::behind_break(py, chain, self.handled_at_entry, session.clone()) {
+        let (handled, behind_exit) = (self.handled_at_entry, self.behind_exit.get());
+        match Recorder::behind_break(py, chain, handled, behind_exit, session.clone()) {
             Ok(recorder) => {
                 *self.recording.borrow_mut() = Some((recorder, session));
                 true

@@ -77,9 +77,12 @@ pub enum Part {
     Elements,
     /// Elements at the end of a list; the value is a list of them.
     Added,
-    /// Calls of methods of a set or deque; the value is a list of tuples, name and arguments.
+    /// Calls of methods of a set, a deque or an iterator; the value is a list of tuples, name and arguments.
     Calls,
 }
+
+/// The method that advances an iterator.
+pub const NEXT: &str = "__next__";
 
 /// What a part of an object was before a replay wrote to it.
 enum Before<'py> {
@@ -327,6 +330,11 @@ fn call_methods<'py>(object: Borrowed<'_, 'py>, calls: &Object<'py>) -> PyResult
     for call in calls.cast::<PyList>()?.iter() {
         let call = call.cast_into::<PyTuple>()?;
         let name = call.get_item(0)?.cast_into::<PyString>()?;
+        if name == NEXT {
+            // Behind the last item a loop has ended, too.
+            drop(ops::next(object).map_err(|raised| raised.take(object.py()))?);
+            continue;
+        }
         object.call_method1(name, call.get_slice(1, call.len()))?;
     }
     Ok(())

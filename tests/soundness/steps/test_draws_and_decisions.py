@@ -111,11 +111,64 @@ def shuffled(x, layers):
     return x[order], random.random()
 
 
+def beta(x, layers):
+    share = random.betavariate(0.4, 0.4)
+    return x * share + (1 - share)
+
+
+def gamma(x, layers):
+    return (
+        x * random.gammavariate(2.0, 0.5) + random.gammavariate(1, 2) - random.gammavariate(0.3, 1)
+    )
+
+
+def normal(x, layers):
+    return x + random.normalvariate(0, 1) * random.gauss(1, 2) + random.lognormvariate(0, 0.25)
+
+
+def angle(x, layers):
+    return x + random.vonmisesvariate(0.5, 2.0)
+
+
+def until_it_fits(x, layers):
+    tries = 0
+    while True:
+        tries += 1
+        p = random.random()
+        if p > 0.7 or p < 0.1:
+            break
+        x = x + 1
+    return x * p, tries
+
+
+def weighted(x, layers):
+    scale = random.choices([0.5, 1.0, 2.0], weights=[1, 2, 1])[0]
+    for layer in random.choices(layers, weights=[1, 2, 3, 4], k=2):
+        x = layer(x)
+    return x * scale
+
+
+def layers_left_out(x, layers):
+    for layer in layers * 3:
+        if random.random() < 0.3:
+            continue
+        x = layer(x) + 1
+    return x
+
+
+def shuffled(x, layers):
+    order = [0, 1, 2]
+    random.shuffle(order)
+    return x[order], order
+
+
 FUNCTIONS = [
     value
     for value in list(globals().values())
     if callable(value) and getattr(value, "__module__", "") == __name__
 ]
+
+REJECTED = [beta, gamma, normal, angle, until_it_fits]
 
 
 def played(function, seed, scale):
@@ -146,3 +199,16 @@ def test_nothing_breaks(function):
             played(compiled, seed, scale)
     assert stats(compiled).breaks == 0
     assert stats(compiled).native == 0
+
+
+@pytest.mark.parametrize("function", REJECTED, ids=lambda function: function.__name__)
+def test_draws_that_are_drawn_again(function):
+    """How often that is makes no new trace, and no call runs natively."""
+    compiled = stator.compile(function)
+    for seed in range(60):
+        assert played(compiled, seed, 1.0) == played(function, seed, 1.0)
+    graphs = stats(compiled).graphs
+    for seed in range(60, 200):
+        assert played(compiled, seed, 1.0) == played(function, seed, 1.0)
+    assert stats(compiled).graphs <= graphs + 6
+    assert stats(compiled).native == 0, stats(compiled).reason

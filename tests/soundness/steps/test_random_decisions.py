@@ -244,6 +244,10 @@ BLOCKS = (
     "for i in range(3):\n{body}{inner}if {condition}: break\n",
     "for i in range(3):\n{inner}if {condition}: continue\n{body}",
     "for part in (a, b):\n{body}{inner}if {condition}: break\n",
+    "for i, part in enumerate([a, b, a], 1):\n{inner}if {condition}: continue\n{body}{inner}told.append(i)\n",
+    "for i, part in zip(range(9, 0, -3), reversed((a, b, b))):\n{body}{inner}if {condition}: break\n",
+    "for i, part in {{1: a, 2: b, 3: x}}.items():\n{inner}if {condition}: k = i\n{body}",
+    "for part in table.values():\n{inner}if {condition}: told.append(part)\n{body}",
     "{tries} = 0\n{indent}while ({condition}) and {tries} < 4:\n{inner}{tries} += 1\n{body}",
     "try:\n{body}{indent}except (ValueError, ZeroDivisionError, AssertionError) as error:\n"
     "{inner}told.append(str(error))\n{other}",
@@ -307,6 +311,8 @@ LOOPS = (
     "left = limit * 1\n    while left > 0:\n        left = left - 1\n{body}",
     "left = limit * 1\n    while True:\n        if left < 0: break\n        left = left - 1\n{body}",
     "for i, part in enumerate(list(x) * 40):\n        if i > limit: break\n{body}    else:\n{other}",
+    "for part, i in zip([a, b] * 60, reversed(range(120))):\n{body}        if {condition} and i < limit: break\n",
+    "items = iter([x, x + 1] * 50)\n    for part in items:\n{body}        if {condition}: grown.append(next(items, None))\n",
 )
 LENGTHS = (0, 3, 150, 40, 0, 70, 1, 120)
 

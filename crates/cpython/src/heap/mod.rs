@@ -16,6 +16,7 @@ pub mod dict;
 pub mod function;
 mod getter;
 pub mod global_state;
+pub mod iterator;
 pub mod layout;
 mod libraries;
 pub mod member;

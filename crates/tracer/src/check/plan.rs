@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::heap::function::Field;
+use stator_cpython::heap::iterator::{self, Position};
 use stator_cpython::heap::member::Member;
 use stator_cpython::heap::{Any, abc, constant, container, dict, global_state, tensor, types};
 use stator_guards::{
@@ -85,6 +86,7 @@ pub(super) enum Fetch {
     TupleItem(usize),
     DequeItem(usize),
     DequeMaxLength,
+    Iterated(usize),
     Gradient,
     ContextValue,
     ContextDefault,
@@ -139,6 +141,7 @@ pub(super) enum TestKind {
     FieldEmpty(Field),
     ContextUnset,
     NoTensorHooks,
+    IteratorAt(Position),
     MethodOf(usize),
     TokenOf(usize),
     NoInstanceDict,
@@ -175,6 +178,7 @@ impl TestKind {
                 | TestKind::DictKeys(_)
                 | TestKind::DictLength(_)
                 | TestKind::KeyAbsent(Key::Constant(_))
+                | TestKind::IteratorAt(_)
         )
     }
 
@@ -205,6 +209,7 @@ impl TestKind {
                 dict::keys(object).is_some_and(|found| keys_are(object.py(), &found, keys))
             }
             TestKind::DictLength(length) => dict::length(object) == Some(*length),
+            TestKind::IteratorAt(position) => iterator::position(object) == Some(*position),
             TestKind::KeyAbsent(Key::Constant(key)) => is_absent(object, key),
             TestKind::AbsentWithin(key, holders) => {
                 let get = |key: &Py<PyAny>| dict::get(object, key.bind_borrowed(object.py()));
@@ -654,6 +659,7 @@ impl<'py> Compiler<'_, 'py> {
             Source::TupleItem { index, .. } => Fetch::TupleItem(*index),
             Source::DequeItem { index, .. } => Fetch::DequeItem(*index),
             Source::DequeMaxLength(_) => Fetch::DequeMaxLength,
+            Source::Iterated { index, .. } => Fetch::Iterated(*index),
             Source::Gradient(_) => Fetch::Gradient,
             Source::ContextValue(_) => Fetch::ContextValue,
             Source::ContextDefault(_) => Fetch::ContextDefault,
@@ -752,6 +758,7 @@ impl<'py> Compiler<'_, 'py> {
             GuardKind::LookupAbsent { name, .. } => TestKind::LookupAbsent(self.constant(*name)?),
             GuardKind::SlotUnset { offset, .. } => TestKind::MemberUnset(Member::new(*offset)),
             GuardKind::ContextUnset => TestKind::ContextUnset,
+            GuardKind::IteratorAt(position) => TestKind::IteratorAt(*position),
             GuardKind::NoTensorHooks => TestKind::NoTensorHooks,
             GuardKind::MethodOf { made_from, .. } => TestKind::MethodOf(*made_from),
             GuardKind::CellEmpty => TestKind::FieldEmpty(Field::CellContents),

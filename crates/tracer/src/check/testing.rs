@@ -122,6 +122,7 @@ impl GuardSet {
             "deque" => Source::DequeItem { parent: parent()?, index },
             "deque_maxlen" => Source::DequeMaxLength(parent()?),
             "context" => Source::ContextValue(parent()?),
+            "iterated" => Source::Iterated { parent: parent()?, index },
             "grad" => Source::Gradient(parent()?),
             "context_default" => Source::ContextDefault(parent()?),
             _ => return Err(PyValueError::new_err(format!("no source {kind}"))),
@@ -181,6 +182,7 @@ impl GuardSet {
                 let made_from = made_from.ok_or_else(refuse)?;
                 GuardKind::MethodOf { made_from, name: "method".into() }
             }
+            "iterator_at" => GuardKind::IteratorAt(value.extract()?),
             "no_hooks" => GuardKind::NoTensorHooks,
             "context_unset" => GuardKind::ContextUnset,
             "no_defaults" => GuardKind::NoDefaults,

@@ -7,7 +7,7 @@ use stator_cpython::heap::address::AddressSet;
 use stator_cpython::heap::function::{self, Field};
 use stator_cpython::heap::weak::Liveness;
 use stator_cpython::heap::{
-    self, Any, container, context, dict, member, tensor, thread_local, types,
+    self, Any, container, context, dict, iterator, member, tensor, thread_local, types,
 };
 
 use super::failure::{Failure, Found};
@@ -114,6 +114,7 @@ impl<'py> Walk<'_, '_, 'py> {
             Fetch::TupleItem(index) => container::tuple_item(parent, *index),
             Fetch::DequeItem(index) => container::deque_item(parent, *index),
             Fetch::DequeMaxLength => container::deque_max_length(parent),
+            Fetch::Iterated(index) => iterator::over(parent, *index),
             Fetch::Gradient => tensor::gradient(parent),
             Fetch::ContextValue => context::own_value(parent),
             Fetch::ContextDefault => context::default_value(parent),

@@ -90,6 +90,14 @@ impl Anatomy {
         false
     }
 
+    /// Whether the instruction at `unit` stands in a loop.
+    pub fn is_in_loop(&self, unit: usize) -> bool {
+        let Some((at, _)) = self.at(unit) else { return false };
+        self.instructions().iter().enumerate().any(|(index, instruction)| {
+            instruction.target.is_some_and(|InstrId(to)| (to as usize..=index).contains(&at))
+        })
+    }
+
     /// The unit behind the instruction at `unit`.
     pub fn next(&self, unit: usize) -> Option<usize> {
         self.at(unit).map(|(_, instruction)| instruction.end() as usize)

@@ -75,6 +75,10 @@ pub struct Recorder {
     point: RefCell<Option<Arc<Point>>>,
     /// Where it began in the innermost frame then: the frame's address, and the unit.
     began: Cell<(usize, usize)>,
+    /// Whether the next trace begins behind an exit, or where the last one had asked enough.
+    behind_exit: Cell<bool>,
+    /// Whether this one does: it may take over iterators.
+    takes_iterators: Cell<bool>,
     /// What CPython does in this trace.
     tally: Tally,
     /// Whether the trace is known already: it's followed to its break, then dropped.
@@ -242,10 +246,11 @@ impl Drop for Recording {
 /// Learns what is learned once for a process by running Python code: that must not happen while a
 /// call is recorded.
 fn warm_up(py: Python<'_>) {
-    use stator_cpython::heap::{torch, twister, types};
+    use stator_cpython::heap::{iterator, torch, twister, types};
     let class = py.get_type::<pyo3::types::PyType>();
     types::slot(class.as_borrowed(), types::SlotName::GetAttribute);
     torch::get(py);
+    iterator::warm_up(py);
     stator_cpython::heap::cached::warm_up(py);
     let _ = stator_cpython::heap::abc::registrations(py);
     let _ = twister::is_known(class.as_any().as_borrowed());
@@ -280,7 +285,8 @@ impl Recorder {
         Ok(Rc::new(Self::with_state(py, root, state, handled, session)?))
     }
 
-    /// A recorder that begins at the next instruction of the innermost of `chain`, if it can.
+    /// A recorder that begins at the next instruction of the innermost of `chain`, if it can. `behind_exit`: a replay has
+    /// left there by an exit.
     ///
     /// # Errors
     /// As [`Recorder::new`].
@@ -288,6 +294,7 @@ impl Recorder {
         py: Python<'_>,
         chain: &[Waiting<'_>],
         handled: usize,
+        behind_exit: bool,
         session: Rc<Session>,
     ) -> PyResult<Rc<Self>> {
         let mut state = State::new(py, &Room::NONE)?;
@@ -310,6 +317,7 @@ impl Recorder {
         recorder.entered_root.set(true);
         recorder.resume.set(chain.last().map_or(0, |last| last.frame.id()));
         recorder.links.wait_already(chain);
+        recorder.behind_exit.set(behind_exit);
         Ok(Rc::new(recorder))
     }
 
@@ -330,6 +338,8 @@ impl Recorder {
             resume: Cell::new(0),
             point: RefCell::new(None),
             began: Cell::default(),
+            behind_exit: Cell::new(false),
+            takes_iterators: Cell::new(false),
             tally: Tally::default(),
             watching: Cell::new(false),
             baseline: Cell::new(0),

@@ -196,6 +196,11 @@ impl Point {
         takes
     }
 
+    /// Whether a trace may start here that is for one place in a loop. Two others are left, which go on anywhere.
+    pub fn takes_particular(&self, limit: usize) -> bool {
+        lock(&self.entries).len() + 2 < limit
+    }
+
     /// Whether the point was full a moment ago: [`Point::takes_more`], asked now and then only.
     pub fn is_full(&self) -> bool {
         match self.full.load(Ordering::Relaxed) {

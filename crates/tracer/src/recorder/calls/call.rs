@@ -397,7 +397,7 @@ impl Recorder {
 
     /// A function of argument values: fine on constants and containers of constants.
     pub(in crate::recorder) fn pure_call<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
-        let Call { frame, callable, args, .. } = call;
+        let Call { frame, callable, args, names } = call;
         if callable.is(frame.py().get_type::<PyRange>())
             && args.iter().any(|arg| self.kind(*arg) == Kind::Tensor)
             && let Some(bounds) = args.iter().map(|arg| self.settled(frame, *arg)).collect()
@@ -405,6 +405,12 @@ impl Recorder {
             let bounds: SmallVec<[Object<'py>; 3]> = bounds;
             let args: Args<'_, 'py> = bounds.iter().map(Bound::as_borrowed).collect();
             return self.pure_call(Call { args: &args, ..call });
+        }
+        if names.is_none()
+            && let Some(numbers) = self.format_numbers(frame, callable, args)
+        {
+            let args: Args<'_, 'py> = numbers.iter().map(Bound::as_borrowed).collect();
+            return self.symbolic_call(&Class::Pure, Call { args: &args, ..call });
         }
         self.concrete(frame, args, "read by a function of values");
         self.note(frame, |state| {

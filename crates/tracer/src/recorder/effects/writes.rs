@@ -30,6 +30,8 @@ pub const KEYS: usize = 3;
 pub const CELL: usize = 5;
 /// As [`CONTENTS`], for the value of a context variable.
 pub const CONTEXT: usize = 7;
+/// As [`CONTENTS`], for how far an iterator has come.
+pub const POSITION: usize = 9;
 
 /// A part of an outside object that was written.
 pub struct Effect {
@@ -68,7 +70,7 @@ pub enum Part {
     Elements,
     /// The elements of a list behind the first so many.
     Added(usize),
-    /// A set or deque: the methods that changed it, which a replay calls again, because the order of a
+    /// A set, a deque or an iterator: the methods that changed it, which a replay calls again, because the order of a
     /// set depends on its history.
     Calls(Vec<MethodCall>),
 }

@@ -135,6 +135,8 @@ impl Recorder {
     pub(in crate::recorder) fn break_before(&self, frame: &Frame<'_>, stop: Break) {
         let _deferred = Deferred::new(frame.py());
         self.stopped.set(true);
+        let has_asked_enough = self.state.try_borrow().is_ok_and(|state| state.exits.is_full());
+        self.behind_exit.set(has_asked_enough);
         let ended = if self.watching.get() {
             Ok(())
         } else {
@@ -466,6 +468,7 @@ impl Recorder {
         drop(old);
         let begin = standing.last().map_or(0, |innermost| innermost.waiting.next);
         self.began.set((frame.id(), begin));
+        self.takes_iterators.set(self.behind_exit.take());
         self.stopped.set(false);
         Some(Begun::Trace)
     }

@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::hook::Suspended;
-use stator_cpython::object::Borrowed;
+use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops;
 use stator_cpython::thread::Deferred;
 use stator_graph::{Arg, NodeId, NodeKind, StackId, Target, Value};
@@ -77,6 +77,11 @@ impl Exits {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.made.is_empty()
+    }
+
+    /// Whether no more questions of the program's own are decided.
+    pub fn is_full(&self) -> bool {
+        self.questions >= QUESTIONS
     }
 
     /// Where among the sources that are resolved one stands.
@@ -188,11 +193,7 @@ impl Recorder {
         asked: impl FnOnce(&mut State) -> std::result::Result<Arg, Stop>,
     ) -> Option<Prepared> {
         let py = frame.py();
-        if self.stopped.get()
-            || !self.session.is_replayed()
-            || !self.is_untouched(frame)
-            || handled_beyond(py, self.handled_at_entry).is_some()
-        {
+        if self.stopped.get() || !self.session.is_replayed() || !self.is_untouched(frame) {
             return None;
         }
         if asks == Asks::Operation {
@@ -204,6 +205,7 @@ impl Recorder {
             }
         }
         let frames = self.standing(frame).ok()?;
+        let handled = handled_beyond(py, self.handled_at_entry);
         let _deferred = Deferred::new(py);
         let _native = Suspended::new(py);
         let mut state = self.state.try_borrow_mut().ok()?;
@@ -215,7 +217,7 @@ impl Recorder {
         let made = self.guarded(py, || {
             state.frames.locate(frame);
             let asked = asked(&mut state)?;
-            let (exit, outputs) = state.exit(py, &frames)?;
+            let (exit, outputs) = state.exit(py, &frames, handled.as_ref())?;
             Ok::<_, Stop>(Prepared { exit: Some(exit), outputs, asked })
         });
         self.stopped.set(made.is_none());
@@ -249,7 +251,7 @@ impl State {
     /// Whether a replay could leave the trace here: nothing is begun that it would have to end.
     fn may_decide(&self, asks: Asks) -> bool {
         let has_room = match asks {
-            Asks::Program => self.exits.questions < QUESTIONS,
+            Asks::Program => !self.exits.is_full(),
             Asks::Operation => true,
             Asks::Nobody => self.exits.caught < CAUGHT,
         };
@@ -275,6 +277,7 @@ impl State {
         &mut self,
         py: Python<'_>,
         frames: &[Standing<'_>],
+        handled: Option<&Object<'_>>,
     ) -> Made<(Exit, SmallVec<[Arg; 8]>)> {
         if let Some((_, detail)) = self.doubtful_emission(py) {
             return Err((Reason::Told, detail.into()));
@@ -283,7 +286,7 @@ impl State {
         let left = self.roots.left().into();
         let recipes = std::mem::take(&mut self.exits.recipes);
         let mut finish = Finish { recipes, is_exit: true, ..Finish::new(self) };
-        let made = finish.ending(End::Break(frames), None).and_then(|ending| {
+        let made = finish.ending(End::Break(frames), handled).and_then(|ending| {
             let (stores, targets) = finish.effects(py, &effects)?;
             let ending_last = finish.ending_last(&ending, &targets);
             Ok((ending, ending_last, stores, finish.emissions(py)?))

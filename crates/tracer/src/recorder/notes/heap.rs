@@ -3,8 +3,8 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{
-    PyBytes, PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PyModule, PySet, PySlice,
-    PyString, PyTuple, PyType, PyWeakrefReference,
+    PyBytes, PyCFunction, PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PyModule, PySet,
+    PySlice, PyString, PyTuple, PyType, PyWeakrefReference,
 };
 use stator_cpython::Result;
 use stator_cpython::generic;
@@ -224,6 +224,19 @@ pub fn plain_parts<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
         return items.into_iter().flat_map(|(key, value)| [key, value]).collect();
     }
     Vec::new()
+}
+
+/// What C code may come to read of an object that it's given: as [`plain_parts`], and what a C method is bound to or a
+/// `functools.partial` holds, which it may call (`max(places, key=values.__getitem__)`).
+pub fn read_parts<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
+    if object.is_exact_instance_of::<PyCFunction>() || generic::wrapper_parts(object).is_some() {
+        return bound_parts(object).map_or_else(Vec::new, |(receiver, _)| vec![receiver]);
+    }
+    if value(object, Field::PartialFunc).is_some() {
+        let (function, args, keywords) = partial_parts(object);
+        return vec![function, args, keywords];
+    }
+    plain_parts(object)
 }
 
 /// What a view of a dictionary shows; `None` if the object is none.

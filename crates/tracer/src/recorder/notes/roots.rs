@@ -81,6 +81,11 @@ impl Roots {
         self.on_stack.insert(value.as_ptr() as usize);
     }
 
+    /// Whether the stack held an object as the trace began.
+    pub fn is_on_stack(&self, object: Borrowed<'_, '_>) -> bool {
+        self.on_stack.contains(&(object.as_ptr() as usize))
+    }
+
     /// `*args` or `**kwargs` are found at `source`.
     pub fn hold_variadic(&mut self, source: SourceId) {
         self.variadic.push(source);

@@ -367,6 +367,13 @@ impl Recorder {
             drop(state);
             return self.read_compare(frame, op, [left, right], &terms);
         }
+        if terms.iter().any(|term| state.is_from_draw(term.number)) {
+            drop(state);
+            if let Some(decided) = self.decided_draw(frame, op, [left, right], &terms) {
+                return Some(decided.map(|answer| boolean(py, answer)));
+            }
+            state = self.state.borrow_mut();
+        }
         state.frames.locate(frame);
         let context = &mut state.symbols.as_mut()?.context;
         match condition(context, op, terms[0].number, terms[1].number) {
@@ -559,7 +566,7 @@ impl State {
         if viewed.is_none() && self.reads_later(object) {
             return self.fix_all(object.py(), why);
         }
-        for part in viewed.unwrap_or_else(|| heap::plain_parts(object)) {
+        for part in viewed.unwrap_or_else(|| heap::read_parts(object)) {
             self.fix(part.as_borrowed(), why, depth + 1);
         }
     }
@@ -585,7 +592,7 @@ impl State {
             found.extend(self.all_numbers());
             return;
         }
-        for part in heap::plain_parts(object) {
+        for part in heap::read_parts(object) {
             self.numbers_in(part.as_borrowed(), depth + 1, found);
         }
     }

@@ -117,6 +117,9 @@ impl Recorder {
         if collected.is_some() && self.is_stopped() {
             return call.natively();
         }
+        if let Some(result) = self.ordered_numbers(class, numeric, call) {
+            return result;
+        }
         if names.is_none()
             && let Some(numeric) = numeric
             && let Some(result) = self.symbolic_function(frame, callable, numeric, args)

@@ -6,7 +6,7 @@
 //! result is an object of its own, too, and a node where the graph needs it.
 //!
 //! Whoever reads a number natively says so; then its value is guarded. `read_tensors` takes
-//! numbers out of tensors, of which no guard can speak, `read_numbers` computes with those, `read_exprs` knows what sizes come of them, and `texts` makes texts of them.
+//! numbers out of tensors, of which no guard can speak, `read_numbers` computes with those, `read_exprs` knows what sizes come of them, `orders` puts them in order, and `texts` makes texts of them; `tensor_texts` those of tensors with one element.
 
 pub(super) mod arithmetic;
 pub(super) mod clocks;
@@ -17,10 +17,12 @@ pub(super) mod fact_log;
 pub(super) mod facts;
 pub(super) mod in_containers;
 pub(super) mod number_functions;
+pub(super) mod orders;
 pub(super) mod read_exprs;
 pub(super) mod read_numbers;
 pub(super) mod read_tensors;
 pub(super) mod strides;
 pub(super) mod symbols;
+pub(super) mod tensor_texts;
 pub(super) mod texts;
 pub(super) mod withdrawn;

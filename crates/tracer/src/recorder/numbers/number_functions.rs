@@ -12,6 +12,7 @@ use stator_graph::{Arg, Constant, Operator};
 use stator_shapes::{ExprId, FloatOp, FloatUnary};
 
 use super::arithmetic::{Term, float};
+use super::orders::are_alike;
 use super::read_numbers::are_read;
 use super::symbols::{Number, Operand};
 use crate::functions::Numeric;
@@ -31,7 +32,7 @@ fn is_in_math(callable: Borrowed<'_, '_>) -> bool {
 }
 
 /// What C code iterates in a tuple, a list or a view of a dictionary.
-fn elements<'py>(sequence: Borrowed<'_, 'py>) -> Option<Vec<Object<'py>>> {
+pub(super) fn elements<'py>(sequence: Borrowed<'_, 'py>) -> Option<Vec<Object<'py>>> {
     let is_known = heap::is_plain_tuple(sequence)
         || heap::is_exact_list(sequence)
         || heap::is_named_tuple(sequence);
@@ -82,8 +83,8 @@ impl Recorder {
                 _ => {}
             }
         }
-        if let (Numeric::Place { behind }, [sequence, number]) = (numeric, args) {
-            return self.place_of(frame, behind, *sequence, *number);
+        if let (Numeric::Place { behind }, [sequence, number, bounds @ ..]) = (numeric, args) {
+            return self.place_of(frame, behind, *sequence, *number, bounds);
         }
         if args.is_empty() {
             return None;
@@ -274,13 +275,14 @@ impl Recorder {
         Ok(answer.is_truthy().unwrap_or(false))
     }
 
-    /// `bisect` of a list: comparisons say where, as in Python.
+    /// `bisect` of a list, or of a part of it: comparisons say where, as in Python.
     fn place_of<'py>(
         &self,
         frame: &Frame<'py>,
         behind: bool,
         sequence: Borrowed<'_, 'py>,
         number: Borrowed<'_, 'py>,
+        bounds: &[Borrowed<'_, 'py>],
     ) -> Option<Result<Object<'py>>> {
         if !heap::is_exact_list(sequence) || self.state.borrow_mut().number(number).is_none() {
             return None;
@@ -291,6 +293,15 @@ impl Recorder {
             return None;
         }
         let (mut low, mut high) = (0, items.len());
+        if let [least, most] = *bounds {
+            if [least, most].iter().any(|bound| self.state.borrow_mut().number(*bound).is_some()) {
+                return None;
+            }
+            (low, high) = (least.extract().ok()?, most.extract().ok()?);
+        }
+        if !matches!(bounds.len(), 0 | 2) || high > items.len() {
+            return None;
+        }
         while low < high {
             let middle = usize::midpoint(low, high);
             let item = items[middle].as_borrowed();
@@ -345,12 +356,15 @@ impl Recorder {
         args: &[Borrowed<'_, 'py>],
         terms: &[Term],
     ) -> Option<Result<Object<'py>>> {
+        if let [only] = *args {
+            return Some(Ok(only.to_owned()));
+        }
         let integer = |term: &Term| match term.number {
             Number::Integer(expr) => Some(expr),
             Number::Float(_) | Number::Read(_) => None,
         };
         let integers: Option<Vec<ExprId>> = terms.iter().map(integer).collect();
-        if are_read(terms) && args.iter().all(|arg| arg.is_exact_instance_of::<PyInt>()) {
+        if are_read(terms) && are_alike(args) {
             return self.read_extreme(frame, is_max, args, terms);
         }
         let Some(integers) = integers else {
@@ -384,7 +398,7 @@ impl Recorder {
         })
     }
 
-    /// `min` and `max` of integers of which one was read: a node, whichever it is.
+    /// `min` and `max` of numbers of one type of which one was read: a node, whichever it is.
     fn read_extreme<'py>(
         &self,
         frame: &Frame<'py>,

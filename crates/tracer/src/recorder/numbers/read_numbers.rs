@@ -211,6 +211,22 @@ impl Recorder {
         true
     }
 
+    /// A comparison of numbers of which one was drawn. In a loop it's a decision: how often it's asked (`random.gammavariate`
+    /// draws until a number fits) isn't the same in any two calls, so guards would make a trace for each. `None`: it's for guards.
+    pub(super) fn decided_draw<'py>(
+        &self,
+        frame: &Frame<'py>,
+        op: CompareOp,
+        operands: [Borrowed<'_, 'py>; 2],
+        terms: &[Term],
+    ) -> Option<Result<bool>> {
+        let anatomy = self.anatomy(&frame.code())?;
+        if !anatomy.is_in_loop(frame.unit()) {
+            return None;
+        }
+        self.decided_comparison(frame, Asks::Program, op, operands, terms)
+    }
+
     fn decided_comparison<'py>(
         &self,
         frame: &Frame<'py>,
@@ -335,7 +351,7 @@ impl State {
         Some(numbers.into_iter().map(with_objects).collect())
     }
 
-    fn term_args(&mut self, terms: &[Term]) -> SmallVec<[Arg; 2]> {
+    pub(super) fn term_args(&mut self, terms: &[Term]) -> SmallVec<[Arg; 2]> {
         let arg = |term: &Term| match term.operand {
             Operand::Number(id) => Arg::Node(self.number_node(id)),
             Operand::Other(arg) => arg,

@@ -59,7 +59,7 @@ impl TensorRead {
         })
     }
 
-    fn method(self) -> &'static str {
+    pub(super) fn method(self) -> &'static str {
         match self {
             Self::Item => "item",
             Self::Float => "__float__",

@@ -65,7 +65,18 @@ impl Recorder {
         conversion: u32,
         spec: Option<Borrowed<'_, 'py>>,
     ) -> Option<Result<Object<'py>>> {
-        if !self.is_carried(value) || spec.is_some_and(|spec| !self.formats_any(spec)) {
+        if spec.is_some_and(|spec| !self.formats_any(spec)) {
+            return None;
+        }
+        if conversion == FORMAT
+            && let Some(number) = self.placeholder_number(frame, value)
+        {
+            let number = number.as_borrowed();
+            let text = self.carried_format(frame, number, conversion, spec);
+            // A truth value was decided.
+            return Some(text.unwrap_or_else(|| ops::format(number, conversion, spec)));
+        }
+        if !self.is_carried(value) {
             return None;
         }
         let py = frame.py();
@@ -105,16 +116,24 @@ impl Recorder {
         [left, right]: [Borrowed<'_, 'py>; 2],
     ) -> Option<Result<Object<'py>>> {
         let is_percent = matches!(op, BinaryOp::Remainder | BinaryOp::InPlaceRemainder)
-            && self.has_symbols()
             && left.is_exact_instance_of::<PyString>();
         if !is_percent || self.is_carried(left) {
             return None;
         }
         let takes = directives(&heap::text(left))?;
-        let parts = match heap::is_plain_tuple(right) {
+        let mut parts = match heap::is_plain_tuple(right) {
             true => heap::tuple_items(right),
             false => vec![right.to_owned()],
         };
+        let mut right = right.to_owned();
+        if let Some(numbers) = self.percent_numbers(frame, &takes, &parts) {
+            parts.clone_from(&numbers);
+            right = self.percent_operand(frame, numbers)?;
+        }
+        let right = right.as_borrowed();
+        if !self.has_symbols() {
+            return None;
+        }
         if takes.len() != parts.len()
             || !takes.iter().zip(&parts).all(|(directive, part)| fits(*directive, part))
         {

@@ -163,7 +163,7 @@ impl State {
     /// Whether a number was read from a tensor or depends on one that was drawn: no guard may fix it. If so, the trace ends.
     pub(in crate::recorder) fn refuses_to_fix(&mut self, number: Number, why: &str) -> bool {
         let Some(symbols) = self.symbols.as_mut() else { return false };
-        let within = match number {
+        match number {
             Number::Read(_) => {
                 self.refuse_read(why);
                 return true;
@@ -172,7 +172,22 @@ impl State {
                 self.refuse_read(why);
                 return true;
             }
-            _ if self.claims.draws.is_none() => return false,
+            _ => {}
+        }
+        if !self.is_from_draw(number) {
+            return false;
+        }
+        self.failure.get_or_insert((Reason::RandomNumber, why.to_string()));
+        true
+    }
+
+    /// Whether a number was drawn, or is computed from one that was.
+    pub(in crate::recorder) fn is_from_draw(&mut self, number: Number) -> bool {
+        let (true, Some(symbols)) = (self.claims.draws.is_some(), self.symbols.as_mut()) else {
+            return false;
+        };
+        let within = match number {
+            Number::Read(_) => return false,
             Number::Integer(expr) => symbols.context.symbols_of(expr),
             Number::Float(float) => {
                 let hint = symbols.context.float_hint(float);
@@ -181,11 +196,7 @@ impl State {
             }
         };
         let is_drawn = |it: &SymbolId| matches!(symbols.slots[it.index()].part, Part::Drawn(..));
-        if !within.iter().any(is_drawn) {
-            return false;
-        }
-        self.failure.get_or_insert((Reason::RandomNumber, why.to_string()));
-        true
+        within.iter().any(is_drawn)
     }
 
     /// Whether a number is an integer that was drawn among so few that a decision about it often holds: a choice.

@@ -547,13 +547,13 @@ impl Recorder {
         Ok(item)
     }
 
-    /// Ends the trace before an iterator is advanced that this trace didn't make.
+    /// An iterator that this trace didn't make is taken over, or the trace ends before it is advanced.
     fn check_advanced<'py>(&self, frame: &Frame<'py>, iterator: Borrowed<'_, 'py>) {
         if self.is_stopped() {
             return;
         }
         if self.origin(iterator) != Some(Origin::Fresh) {
-            return self.stop(frame, Reason::OutsideIterator, heap::type_name(iterator));
+            return self.advance_outside(frame, iterator);
         }
         self.guard_protocol_of(frame, iterator, &["__next__"]);
     }

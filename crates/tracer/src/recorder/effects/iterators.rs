@@ -1,0 +1,146 @@
+//! Iterators from outside that a trace advances: one that begins behind an exit in the middle of a `for` takes the
+//! loop's iterator over.
+//!
+//! How far it has come is guarded, and what it goes over is read as if the loop began here. That it's advanced is a write:
+//! a replay calls `__next__` as often. Such a trace is for one place in the loop. So a point has some of them at most, and others that
+//! go to the loop's next item only, wherever that is.
+
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::iterator;
+use stator_cpython::object::{Borrowed, Object};
+use stator_guards::{GuardKind, Source, SourceId};
+
+use super::writes::{CONTENTS, MethodCall, POSITION, Part};
+use crate::breaks::Reason;
+use crate::effects::NEXT;
+use crate::recorder::Recorder;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::{State, Stop};
+
+/// An iterator that is taken over goes over so many others at most.
+const MOST: usize = 8;
+
+fn refuse(iterator: Borrowed<'_, '_>) -> Stop {
+    (Reason::OutsideIterator, heap::type_name(iterator))
+}
+
+impl Recorder {
+    /// An iterator from outside is about to be advanced: takes it over, or ends the trace.
+    pub(in crate::recorder) fn advance_outside(
+        &self,
+        frame: &Frame<'_>,
+        iterator: Borrowed<'_, '_>,
+    ) {
+        let limit = self.session.limit;
+        let has_room =
+            self.point.borrow().as_ref().is_some_and(|point| point.takes_particular(limit));
+        let may_begin = self.takes_iterators.get() && has_room && self.session.is_replayed();
+        self.note(frame, |state| state.advance_outside(iterator, may_begin));
+    }
+}
+
+impl State {
+    fn advance_outside(&mut self, iterator: Borrowed<'_, '_>, may_begin: bool) -> Result<(), Stop> {
+        let slot = (iterator.as_ptr() as usize, POSITION);
+        let source = self.source(iterator).ok_or_else(|| refuse(iterator))?;
+        // One that another goes over is that one's.
+        let is_within = self.reads.has(&slot);
+        if self.written.has(&slot) {
+            if is_within || self.is_changed_below(iterator) {
+                return Err(refuse(iterator));
+            }
+        } else {
+            let may_begin = may_begin && !is_within && self.roots.is_on_stack(iterator);
+            if !may_begin || !self.may_take_over(iterator, &mut Vec::new()) {
+                return Err(refuse(iterator));
+            }
+            self.take_over(source, iterator)?;
+        }
+        self.wrote(iterator, source, POSITION, || Part::Calls(Vec::new()));
+        if let Some(calls) = self.written.calls(&slot) {
+            calls.push(MethodCall { method: NEXT.into(), args: Vec::new() });
+            // From here on the instruction can't be broken before: the call is noted.
+            stator_cpython::ops::count();
+        }
+        Ok(())
+    }
+
+    /// Whether an iterator's state can be read, and this trace has changed nothing of what it goes over. `within`: the
+    /// iterators met so far that another goes over; none may be met twice.
+    fn may_take_over(&mut self, iterator: Borrowed<'_, '_>, within: &mut Vec<usize>) -> bool {
+        iterator::position(iterator).is_some()
+            && (iterator::repeats(iterator)
+                || parts(iterator).iter().all(|part| {
+                    let part = part.as_borrowed();
+                    if !iterator::is_known(part) {
+                        return self.is_plain_container(part) && !self.is_changed(part);
+                    }
+                    let slot = (part.as_ptr() as usize, POSITION);
+                    let is_others = self.written.has(&slot) || self.reads.has(&slot);
+                    if is_others || within.len() >= MOST || within.contains(&slot.0) {
+                        return false;
+                    }
+                    within.push(slot.0);
+                    self.may_take_over(part, within)
+                }))
+    }
+
+    fn is_plain_container(&mut self, object: Borrowed<'_, '_>) -> bool {
+        match self.kind_alone(object) {
+            Kind::List => heap::is_exact_list(object),
+            Kind::Dict => heap::is_exact_dict(object),
+            Kind::Tuple => true,
+            Kind::Constant => object.is_instance_of::<PyTuple>(),
+            _ => false,
+        }
+    }
+
+    /// Guards where an iterator stands, and reads what it goes over.
+    fn take_over(&mut self, source: SourceId, iterator: Borrowed<'_, '_>) -> Result<(), Stop> {
+        let position = iterator::position(iterator).ok_or_else(|| refuse(iterator))?;
+        self.guard(source, GuardKind::IteratorAt(position));
+        for (index, part) in parts(iterator).into_iter().enumerate() {
+            let part = part.as_borrowed();
+            let child = self.sources.intern(Source::Iterated { parent: source, index });
+            self.adopt_for(self.moving(), child, part)?;
+            if iterator::repeats(iterator) {
+                continue;
+            }
+            if iterator::is_known(part) {
+                self.reads.first((part.as_ptr() as usize, POSITION));
+                self.take_over(child, part)?;
+            } else if self.kind(part) == Kind::Dict {
+                // Elements of others have been read by now, should they not have been so far.
+                self.adopt_dict_for(self.moving(), part)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether this trace has changed a container: what is in it isn't what an iterator has found at the start.
+    fn is_changed(&self, container: Borrowed<'_, '_>) -> bool {
+        let address = container.as_ptr() as usize;
+        self.written.has(&(address, CONTENTS)) || self.written.dict(address)
+    }
+
+    fn is_changed_below(&self, iterator: Borrowed<'_, '_>) -> bool {
+        !iterator::repeats(iterator)
+            && parts(iterator).iter().any(|part| {
+                let part = part.as_borrowed();
+                if iterator::is_known(part) {
+                    let slot = (part.as_ptr() as usize, POSITION);
+                    self.written.has(&slot) || self.is_changed_below(part)
+                } else {
+                    self.is_changed(part)
+                }
+            })
+    }
+}
+
+/// What an iterator goes over.
+fn parts<'py>(iterator: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
+    (0..).map_while(|index| iterator::over(iterator, index)).collect()
+}

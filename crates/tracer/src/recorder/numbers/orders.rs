@@ -1,0 +1,236 @@
+//! What is put in order, or found to be the largest, of numbers that were read from tensors: nodes that call the same C
+//! functions again, whatever the order is.
+//!
+//! All numbers of a row have the same type, so that this is known of each result too. Of a NaN it matters which object it is,
+//! so where there is one in the recorded call the numbers are asked for their values.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyFloat, PyInt, PyList, PyRange};
+use smallvec::SmallVec;
+use stator_cpython::frame::Frame;
+use stator_cpython::modules;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{Result, ops};
+use stator_graph::{Arg, NodeId, TextId, Value};
+
+use super::arithmetic::Term;
+use super::number_functions::{boolean, elements};
+use super::read_numbers::{are_read, own};
+use crate::functions::{Class, Model, Numeric};
+use crate::recorder::Recorder;
+use crate::recorder::calls::call::Call;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::{Origin, State};
+
+/// Longer rows aren't carried number by number.
+const LONGEST: usize = 64;
+
+/// Numbers of one type, of which one was read.
+struct Row<'py> {
+    items: Vec<Object<'py>>,
+    terms: SmallVec<[Term; 2]>,
+}
+
+/// Whether numbers are of one type, and none is a NaN.
+pub(super) fn are_alike(numbers: &[Borrowed<'_, '_>]) -> bool {
+    let is_float = |number: &Borrowed<'_, '_>| {
+        number.cast_exact::<PyFloat>().is_ok_and(|number| !number.value().is_nan())
+    };
+    numbers.iter().all(|number| number.is_exact_instance_of::<PyInt>())
+        || numbers.iter().all(is_float)
+}
+
+impl Recorder {
+    /// A call that orders numbers of which one was read. `None`: it's none, or not for nodes; nothing was executed.
+    pub(super) fn ordered_numbers<'py>(
+        &self,
+        class: &Class,
+        numeric: Option<Numeric>,
+        call: Call<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        if !self.has_symbols() || !self.session.is_replayed() {
+            return None;
+        }
+        let Call { frame, callable, args, names } = call;
+        let name = single_name(names)?;
+        match (numeric, class, args, name) {
+            (Some(Numeric::Sorted), _, [sequence], "") => self.sorted_row(frame, *sequence, None),
+            (Some(Numeric::Sorted), _, [sequence, reverse], "reverse") => {
+                self.sorted_row(frame, *sequence, Some(*reverse))
+            }
+            (Some(Numeric::Least | Numeric::Greatest), _, [places, key], "key") => {
+                let is_max = numeric == Some(Numeric::Greatest);
+                self.place_of_extreme(frame, is_max, *places, *key)
+            }
+            (_, Class::Model(Model::ContainerWrite), [list], "") => {
+                self.sort_list(frame, callable, *list, None)
+            }
+            (_, Class::Model(Model::ContainerWrite), [list, reverse], "reverse") => {
+                self.sort_list(frame, callable, *list, Some(*reverse))
+            }
+            _ => None,
+        }
+    }
+
+    fn row<'py>(&self, sequence: Borrowed<'_, 'py>) -> Option<Row<'py>> {
+        let items = elements(sequence)?;
+        if items.len() < 2 || items.len() > LONGEST {
+            return None;
+        }
+        let terms = {
+            let borrowed: Vec<_> = items.iter().map(Bound::as_borrowed).collect();
+            if !are_alike(&borrowed) {
+                return None;
+            }
+            self.state.borrow_mut().terms(&borrowed)?
+        };
+        are_read(&terms).then_some(Row { items, terms })
+    }
+
+    /// `sorted(numbers)`: a new list.
+    fn sorted_row<'py>(
+        &self,
+        frame: &Frame<'py>,
+        sequence: Borrowed<'_, 'py>,
+        reverse: Option<Borrowed<'_, 'py>>,
+    ) -> Option<Result<Object<'py>>> {
+        let py = frame.py();
+        let Row { items, terms } = self.row(sequence)?;
+        let is_reverse = reverse.map_or(Some(false), known_flag)?;
+        let list = PyList::new(py, &items).ok()?;
+        list.sort().ok()?;
+        if is_reverse {
+            // Equal ones can't be told apart.
+            list.reverse().ok()?;
+        }
+        let function = modules::import(py, "builtins").ok()?.getattr("sorted").ok()?;
+        let ordered: Vec<Object<'py>> =
+            list.iter().map(|item| own(&item)).collect::<Option<_>>()?;
+        let ordered_list = PyList::new(py, &ordered).ok()?.into_any();
+        self.note(frame, |state| {
+            let target = state.function_target(function.as_borrowed(), "builtins.sorted".into());
+            let stack = state.place(frame);
+            let row = state.row_arg(&terms);
+            let node = if is_reverse {
+                let names: [TextId; 1] = [state.graph.intern("reverse")];
+                state.graph.call_with_keywords(target, &[row, Arg::bool(true)], &names, stack)
+            } else {
+                state.graph.call(target, &[row], stack)
+            };
+            state.carry_row(node, &ordered);
+            state.set_fresh(ordered_list.as_borrowed());
+            Ok(())
+        })?;
+        Some(Ok(ordered_list))
+    }
+
+    /// `numbers.sort()` of a list that the trace made.
+    fn sort_list<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        list: Borrowed<'_, 'py>,
+        reverse: Option<Borrowed<'_, 'py>>,
+    ) -> Option<Result<Object<'py>>> {
+        let plain = list.cast_exact::<PyList>().ok()?;
+        let sort = frame.py().get_type::<PyList>().getattr("sort").ok()?;
+        if !sort.is(callable) || self.origin(list) != Some(Origin::Fresh) {
+            return None;
+        }
+        let sorted = match self.sorted_row(frame, list, reverse)? {
+            Ok(sorted) => sorted,
+            Err(raised) => return Some(Err(raised)),
+        };
+        // The list is changed.
+        ops::count();
+        plain.set_slice(0, plain.len(), &sorted).ok()?;
+        Some(Ok(frame.py().None().into_bound(frame.py())))
+    }
+
+    /// `max(range(len(numbers)), key=numbers.__getitem__)`: the place of the first of the largest. It's found as
+    /// `numbers.index(max(numbers))`.
+    fn place_of_extreme<'py>(
+        &self,
+        frame: &Frame<'py>,
+        is_max: bool,
+        places: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let py = frame.py();
+        if self.kind(key) != Kind::Builtin {
+            return None;
+        }
+        let (list, method) = heap::bound_parts(key)?;
+        let class = py.get_type::<PyList>();
+        let is_items = class.getattr("__getitem__").ok()?.is(&method)
+            && list.is_exact_instance_of::<PyList>()
+            && self.origin(list.as_borrowed()) == Some(Origin::Fresh);
+        if !is_items {
+            return None;
+        }
+        let Row { items, terms } = self.row(list.as_borrowed())?;
+        let all = py.get_type::<PyRange>().call1((items.len(),)).ok()?;
+        if !places.is_exact_instance_of::<PyRange>() || !all.eq(places).ok()? {
+            return None;
+        }
+        let name = if is_max { "max" } else { "min" };
+        let extreme = modules::import(py, "builtins").ok()?.getattr(name).ok()?;
+        let index = class.getattr("index").ok()?;
+        let plain = PyList::new(py, &items).ok()?;
+        let best = extreme.call1((&plain,)).ok()?;
+        let place = own(&index.call1((&plain, best)).ok()?)?;
+        self.note(frame, |state| {
+            let stack = state.place(frame);
+            let is_float = items[0].is_exact_instance_of::<PyFloat>();
+            let target = state.function_target(extreme.as_borrowed(), format!("builtins.{name}"));
+            let row = state.row_arg(&terms);
+            let best = state.graph.call(target, &[row], stack);
+            state.graph.set_value(best, if is_float { Value::Float } else { Value::Integer });
+            let target = state.function_target(index.as_borrowed(), "builtins.list.index".into());
+            let row = state.row_arg(&terms);
+            let node = state.graph.call(target, &[row, Arg::Node(best)], stack);
+            state.carry_read(&place, false, node, None);
+            Ok(())
+        })?;
+        Some(Ok(place))
+    }
+}
+
+impl State {
+    /// Numbers as a list in the graph.
+    fn row_arg(&mut self, terms: &[Term]) -> Arg {
+        let args = self.term_args(terms);
+        self.graph.list(&args)
+    }
+
+    /// A node gives a list of these numbers.
+    fn carry_row(&mut self, node: NodeId, items: &[Object<'_>]) {
+        let length = u32::try_from(items.len()).expect("a short list");
+        self.graph.set_value(node, Value::Structure(length));
+        for (index, item) in (0..length).zip(items) {
+            let element = self.graph.get_item(node, index);
+            self.carry_read(item, item.is_exact_instance_of::<PyFloat>(), element, None);
+        }
+    }
+}
+
+/// The name of the one argument that has a name; an empty text: none has. `None`: there are more.
+fn single_name(names: Option<Borrowed<'_, '_>>) -> Option<&'static str> {
+    let names = names.map_or_else(Vec::new, heap::tuple_items);
+    match names.as_slice() {
+        [] => Some(""),
+        [name] => match &*heap::text(name.as_borrowed()) {
+            "reverse" => Some("reverse"),
+            "key" => Some("key"),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// `True` or `False`.
+fn known_flag(flag: Borrowed<'_, '_>) -> Option<bool> {
+    let py = flag.py();
+    [true, false].into_iter().find(|value| boolean(py, *value).is(&*flag))
+}
