@@ -100,7 +100,7 @@ impl Recorder {
                     state.enclosed.go_back();
                     if accumulates { state.foresee_gradients(&leaves) } else { Ok(()) }
                 });
-                return self.enclose(frame, "a custom function's backward", &args[1..], call);
+                return self.enclose(frame, "code that runs while gradients are computed", &args[1..], call);
             }
             let _telling = Active::new(py, telling);
             call()
@@ -190,7 +190,7 @@ impl Recorder {
             let is_own = || {
                 state.gradients.has_gone_back()
                     && matches!(state.origin(owner), Some(Origin::Node(_)))
-                    && tensor::gradient(owner).is_some_and(|gradient| !gradient.is_none())
+                    && tensor::retained_gradient(owner).is_some_and(|gradient| !gradient.is_none())
             };
             state.gradients.computed(owner).or_else(|| is_own().then_some(0))?
         };
@@ -266,9 +266,11 @@ impl State {
     }
 
     /// A hook is a function of Python's, or ends in one: C code would do what nobody notes.
-    fn know_hook(&mut self, hook: Borrowed<'_, '_>) -> std::result::Result<(), Stop> {
+    pub(in crate::recorder) fn know_hook(&mut self, hook: Borrowed<'_, '_>) -> std::result::Result<(), Stop> {
         let unknown = || (Reason::OpaqueCall, format!("{}, a hook", heap::name_of(hook)));
-        self.source(hook).ok_or_else(unknown)?;
+        if self.origin(hook) != Some(Origin::Fresh) {
+            self.source(hook).ok_or_else(unknown)?;
+        }
         match self.kind(hook) {
             Kind::Function => Ok(()),
             Kind::Method => self.know_hook(heap::method_parts(hook).0.as_borrowed()),

@@ -1,0 +1,648 @@
+"""Functions that a step makes and nodes are given: hooks of tensors and modules, what is checkpointed.
+
+What they read is changed between calls, what they hold is written afterwards, and what they write is read behind.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+
+from .within_nodes import Program, Programs, gradients, network, nothing
+
+PROGRAMS = Programs()
+program, whole = PROGRAMS.program, PROGRAMS.whole
+HELD = SimpleNamespace(factor=2.0, flag=False)
+
+
+def changes(call: int) -> None:
+    HELD.factor = 2.0 if call < 4 else 3.0
+
+
+def ends(net: nn.Module, loss: Tensor) -> Tensor:
+    loss.backward()
+    with torch.no_grad():
+        for it in net.parameters():
+            it -= 0.1 * it.grad
+    return loss.detach()
+
+
+def begins(net: nn.Module) -> None:
+    for it in net.parameters():
+        it.grad = None
+
+
+# Hooks of tensors.
+
+
+@whole
+def a_local_hook() -> Program:
+    net, kept = network(), []
+
+    def step(x: Tensor) -> Tensor:
+        begins(net)
+        hidden = net[0](x)
+        hidden.register_hook(lambda grad: kept.append(grad.norm()))
+        return ends(net, net[2](net[1](hidden)).pow(2).mean())
+
+    return step, nothing, lambda: (gradients(net), list(kept))
+
+
+@program
+def a_local_hook_reads_what_changes() -> Program:
+    net = network()
+
+    def step(x: Tensor) -> Tensor:
+        begins(net)
+        hidden = net[0](x)
+        hidden.register_hook(lambda grad: grad * HELD.factor)
+        return ends(net, net[2](net[1](hidden)).pow(2).mean())
+
+    return step, changes, lambda: gradients(net)
+
+
+@whole
+def a_hook_holds_a_tensor_and_a_default() -> Program:
+    net = network()
+
+    def step(x: Tensor) -> Tensor:
+        begins(net)
+        hidden = net[0](x)
+        scale = hidden.detach().abs().mean()
+
+        def hook(grad: Tensor, plus: float = 0.25, *, times: int = 2) -> Tensor:
+            return grad * scale * times + plus
+
+        hidden.register_hook(hook)
+        return ends(net, net[2](net[1](hidden)).pow(2).mean())
+
+    return step, nothing, lambda: gradients(net)
+
+
+@whole
+def a_hook_is_a_partial() -> Program:
+    net = network()
+
+    def scaled(by: Tensor, grad: Tensor, plus: float = 0.0) -> Tensor:
+        return grad * by + plus
+
+    def step(x: Tensor) -> Tensor:
+        begins(net)
+        hidden = net[0](x)
+        hidden.register_hook(partial(scaled, hidden.detach().mean(), plus=0.5))
+        return ends(net, net[2](net[1](hidden)).pow(2).mean())
+
+    return step, nothing, lambda: gradients(net)
+
+
+@whole
+def a_hook_is_a_method() -> Program:
+    net = network()
+
+    class Keeper:
+        def __init__(self) -> None:
+            self.scale = 2.0
+
+        def hook(self, grad: Tensor) -> Tensor:
+            return grad * self.scale
+
+    keeper = Keeper()
+
+    def step(x: Tensor) -> Tensor:
+        begins(net)
+        hidden = net[0](x)
+        hidden.register_hook(keeper.hook)
+        return ends(net, net[2](net[1](hidden)).pow(2).mean())
+
+    return step, nothing, lambda: gradients(net)
+
+
+@whole
+def a_hook_is_removed() -> Program:
+    net = network()
+
+    def step(x: Tensor) -> Tensor:
+        begins(net)
+        hidden = net[0](x)
+        handle = hidden.register_hook(lambda grad: grad * 100)
+        hidden.register_hook(lambda grad: grad * 3)
+        handle.remove()
+        return ends(net, net[2](net[1](hidden)).pow(2).mean())
+
+    return step, nothing, lambda: gradients(net)
+
+
+@program
+def a_hook_outlives_the_step() -> Program:
+    """Who calls goes back."""
+    net, kept = network(), []
+
+    def step(x: Tensor) -> Tensor:
+        begins(net)
+        hidden = net[0](x)
+        hidden.register_hook(lambda grad: kept.append(grad * HELD.factor))
+        return net[2](net[1](hidden)).pow(2).mean()
+
+    losses: list[Tensor] = []
+
+    def watched(x: Tensor) -> Any:
+        losses.append(step(x))
+        return losses[-1].detach()
+
+    def change(call: int) -> None:
+        changes(call)
+        if losses:
+            losses.pop().backward()
+
+    return watched, change, lambda: (gradients(net), [it.clone() for it in kept])
+
+
+@program
+def a_list_that_a_hook_fills() -> Program:
+    net = network()
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        found: list[Tensor] = []
+        hidden = net[0](x)
+        hidden.register_hook(lambda grad: found.append(grad.norm()))
+        ends(net, net[2](net[1](hidden)).pow(2).mean())
+        return found, len(found), found[0] * 2
+
+    return step, nothing, lambda: gradients(net)
+
+
+@program
+def a_variable_that_a_hook_counts() -> Program:
+    net = network()
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        count = 0
+
+        def hook(grad: Tensor) -> None:
+            nonlocal count
+            count += 1
+
+        hidden = net[0](x)
+        hidden.register_hook(hook)
+        hidden.register_hook(hook)
+        ends(net, net[2](net[1](hidden)).pow(2).mean())
+        return x * count, count
+
+    return step, nothing, lambda: gradients(net)
+
+
+@program
+def a_variable_is_written_behind_the_hook() -> Program:
+    """The hook sees what the variable holds when it runs."""
+    net = network()
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        factor = x.mean()
+        hidden = net[0](x)
+        hidden.register_hook(lambda grad: grad * factor)
+        factor = x.sum()
+        return ends(net, net[2](net[1](hidden)).pow(2).mean())
+
+    return step, nothing, lambda: gradients(net)
+
+
+@program
+def a_list_is_written_behind_the_hook() -> Program:
+    net = network()
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        factors = [2.0]
+        hidden = net[0](x)
+        hidden.register_hook(lambda grad: grad * sum(factors))
+        factors.append(3.0)
+        return ends(net, net[2](net[1](hidden)).pow(2).mean())
+
+    return step, nothing, lambda: gradients(net)
+
+
+@program
+def a_list_is_written_behind_the_end() -> Program:
+    """Nothing in the step goes back: who calls does."""
+    net, losses = network(), []
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        factors = [2.0]
+        hidden = net[0](x)
+        hidden.register_hook(lambda grad: grad * sum(factors))
+        loss = net[2](net[1](hidden)).pow(2).mean()
+        factors.append(3.0)
+        losses.append(loss)
+        return loss.detach()
+
+    def change(call: int) -> None:
+        if losses:
+            losses.pop().backward()
+
+    return step, change, lambda: gradients(net)
+
+
+@program
+def variables_of_a_loop() -> Program:
+    net = network()
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        found = {}
+        for name in ("first", "second"):
+            x = net[0](x)[:, :3]
+            x.register_hook(lambda grad: found.__setitem__(name, grad.norm()))
+        ends(net, x.pow(2).mean())
+        return found
+
+    return step, nothing, lambda: gradients(net)
+
+
+@program
+def a_hook_that_branches() -> Program:
+    net = network()
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        hidden = net[0](x)
+
+        def hook(grad: Tensor) -> Tensor | None:
+            return grad * 2 if grad.sum() > 0 else None
+
+        hidden.register_hook(hook)
+        return ends(net, net[2](net[1](hidden)).pow(2).mean())
+
+    return step, nothing, lambda: gradients(net)
+
+
+@program
+def a_hook_that_raises() -> Program:
+    net = network()
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        hidden = net[0](x)
+
+        def hook(grad: Tensor) -> None:
+            if HELD.flag:
+                raise ValueError("stop")
+
+        hidden.register_hook(hook)
+        try:
+            return ends(net, net[2](net[1](hidden)).pow(2).mean())
+        except ValueError as error:
+            return str(error)
+
+    def change(call: int) -> None:
+        HELD.flag = call in (3, 5)
+
+    return step, change, lambda: gradients(net)
+
+
+@program
+def a_hook_where_no_gradient_is() -> Program:
+    net = network()
+
+    def step(x: Tensor) -> Any:
+        hidden = (x * 2).detach()
+        hidden.register_hook(lambda grad: grad)
+        return hidden
+
+    return step, nothing, lambda: gradients(net)
+
+
+@whole
+def gradients_that_are_retained() -> Program:
+    net = network()
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        hidden = net[0](x)
+        hidden.retain_grad()
+        loss = ends(net, net[2](net[1](hidden)).pow(2).mean())
+        return loss, hidden.grad.norm()
+
+    return step, nothing, lambda: gradients(net)
+
+
+# Hooks of modules.
+
+
+def norms(net: nn.Module, kept: dict[str, Any]) -> None:
+    for name, child in net.named_children():
+        child.register_full_backward_hook(
+            lambda module, gi, go, name=name: kept.__setitem__(name, go[0].norm())
+        )
+
+
+@whole
+def hooks_of_modules() -> Program:
+    net, kept = network(), {}
+    norms(net, kept)
+    kept.update(dict.fromkeys(["0", "1", "2"], torch.zeros(())))
+
+    def step(x: Tensor) -> Tensor:
+        begins(net)
+        return ends(net, net(x).pow(2).mean())
+
+    return step, nothing, lambda: (gradients(net), dict(kept))
+
+
+@program
+def hooks_of_modules_come_and_go() -> Program:
+    net, handles = network(), []
+
+    def change(call: int) -> None:
+        changes(call)
+        if call == 2:
+            handles.append(
+                net[2].register_full_backward_hook(
+                    lambda module, gi, go: (gi[0] * HELD.factor,)
+                )
+            )
+        if call == 3:
+            handles.append(
+                net[1].register_full_backward_pre_hook(lambda module, go: (go[0] * 2,))
+            )
+        if call == 6:
+            handles.pop(0).remove()
+
+    def step(x: Tensor) -> Tensor:
+        begins(net)
+        return ends(net, net(x).pow(2).mean())
+
+    return step, change, lambda: gradients(net)
+
+
+@program
+def hooks_of_a_module_that_is_given_more() -> Program:
+    """A tuple of results, arguments that are no tensors, and inputs without gradients."""
+
+    class Pair(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(3, 3)
+
+        def forward(self, x: Tensor, times: int, mask: Tensor | None) -> tuple[Tensor, None, Tensor]:
+            y = self.linear(x) * times
+            return y, None, y.detach() * 2
+
+    torch.manual_seed(0)
+    net, kept = Pair(), []
+    net.register_full_backward_hook(
+        lambda module, gi, go: kept.append([None if it is None else it.shape for it in (*gi, *go)])
+    )
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        out, nothing_, other = net(x.requires_grad_(len(kept) % 2 == 0), 2, None)
+        return ends(net, out.mean()), nothing_, other
+
+    return step, nothing, lambda: (gradients(net), list(kept))
+
+
+@program
+def a_module_hook_counts_in_the_module() -> Program:
+    net = network()
+    net[1].count = 0
+
+    def hook(module: nn.Module, gi: Any, go: Any) -> None:
+        module.count += 1
+
+    net[1].register_full_backward_hook(hook)
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        before = net[1].count
+        loss = ends(net, net(x).pow(2).mean())
+        return loss, before, net[1].count
+
+    return step, nothing, lambda: (gradients(net), net[1].count)
+
+
+# What is checkpointed.
+
+
+@whole
+def checkpointed_lambdas() -> Program:
+    net = network()
+
+    def step(x: Tensor) -> Tensor:
+        begins(net)
+        for layer in (net[0], net[2]):
+            x = checkpoint(lambda h, layer=layer: torch.tanh(layer(h)), x, use_reentrant=False)
+        return ends(net, x.pow(2).mean())
+
+    return step, nothing, lambda: gradients(net)
+
+
+@whole
+def checkpointed_modules() -> Program:
+    net = network()
+
+    def step(x: Tensor) -> Tensor:
+        begins(net)
+        hidden = checkpoint(net[0], x, use_reentrant=False)
+        return ends(net, checkpoint(net[2], net[1](hidden), use_reentrant=False).pow(2).mean())
+
+    return step, nothing, lambda: gradients(net)
+
+
+@program
+def a_checkpoint_reads_what_changes() -> Program:
+    net = network()
+
+    def run(h: Tensor) -> Tensor:
+        return torch.tanh(net[0](h)) * HELD.factor
+
+    def step(x: Tensor) -> Tensor:
+        begins(net)
+        return ends(net, net[2](checkpoint(run, x, use_reentrant=False)).pow(2).mean())
+
+    return step, changes, lambda: gradients(net)
+
+
+@whole
+def checkpointed_dropout() -> Program:
+    net = network()
+    drop = nn.Dropout(0.5)
+
+    def step(x: Tensor) -> Tensor:
+        begins(net)
+        hidden = checkpoint(lambda h: drop(net[0](h)), x, use_reentrant=False)
+        return ends(net, net[2](hidden).pow(2).mean())
+
+    return step, nothing, lambda: (gradients(net), torch.get_rng_state())
+
+
+@whole
+def checkpointed_the_old_way() -> Program:
+    net = network()
+
+    def custom(layer: nn.Module) -> Any:
+        def forward(*inputs: Tensor) -> Tensor:
+            return torch.tanh(layer(inputs[0]))
+
+        return forward
+
+    def step(x: Tensor) -> Tensor:
+        begins(net)
+        hidden = checkpoint(custom(net[0]), x.requires_grad_(), use_reentrant=True)
+        return ends(net, net[2](hidden).pow(2).mean())
+
+    return step, nothing, lambda: gradients(net)
+
+
+@whole
+def a_checkpointed_sequence() -> Program:
+    net = network()
+
+    def step(x: Tensor) -> Tensor:
+        begins(net)
+        out = checkpoint_sequential(net, 2, x.requires_grad_(), use_reentrant=False)
+        return ends(net, out.pow(2).mean())
+
+    return step, nothing, lambda: gradients(net)
+
+
+@program
+def a_checkpoint_within_another() -> Program:
+    net = network()
+
+    def inner(h: Tensor) -> Tensor:
+        return torch.tanh(net[0](h))
+
+    def outer(h: Tensor) -> Tensor:
+        return net[2](checkpoint(inner, h, use_reentrant=False) * 2)
+
+    def step(x: Tensor) -> Tensor:
+        begins(net)
+        return ends(net, checkpoint(outer, x, use_reentrant=False).pow(2).mean())
+
+    return step, nothing, lambda: gradients(net)
+
+
+@program
+def a_checkpoint_counts() -> Program:
+    net, counts = network(), {"n": 0}
+
+    def run(h: Tensor) -> Tensor:
+        counts["n"] += 1
+        return torch.tanh(net[0](h))
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        before = counts["n"]
+        loss = ends(net, net[2](checkpoint(run, x, use_reentrant=False)).pow(2).mean())
+        return loss, before, counts["n"]
+
+    return step, nothing, lambda: (gradients(net), dict(counts))
+
+
+@program
+def a_checkpoint_that_writes_in_place() -> Program:
+    net = network()
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        seen = torch.zeros(4)
+
+        def run(h: Tensor) -> Tensor:
+            out = torch.tanh(net[0](h))
+            with torch.no_grad():
+                seen.add_(out.mean(0))
+            return out
+
+        hidden = checkpoint(run, x, use_reentrant=False)
+        return ends(net, net[2](hidden).pow(2).mean()), seen * 2
+
+    return step, nothing, lambda: gradients(net)
+
+
+@program
+def a_checkpoint_that_branches() -> Program:
+    net = network()
+
+    def run(h: Tensor) -> Tensor:
+        out = net[0](h)
+        return torch.tanh(out) if out.sum() > 0 else torch.relu(out)
+
+    def step(x: Tensor) -> Tensor:
+        begins(net)
+        return ends(net, net[2](checkpoint(run, x, use_reentrant=False)).pow(2).mean())
+
+    return step, nothing, lambda: gradients(net)
+
+
+@program
+def a_checkpoint_that_selects() -> Program:
+    """Data says how many rows it gives."""
+    net = network()
+
+    def run(h: Tensor) -> Tensor:
+        out = torch.tanh(net[0](h))
+        return out[h.sum(1) > 0]
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        hidden = checkpoint(run, x, use_reentrant=False)
+        return ends(net, net[2](hidden).pow(2).sum()), hidden.shape[0]
+
+    return step, nothing, lambda: gradients(net)
+
+
+@program
+def a_checkpoint_that_raises() -> Program:
+    net = network()
+
+    def run(h: Tensor) -> Tensor:
+        if HELD.flag:
+            raise ValueError("stop")
+        return torch.tanh(net[0](h))
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        try:
+            return ends(net, net[2](checkpoint(run, x, use_reentrant=False)).pow(2).mean())
+        except ValueError as error:
+            return str(error)
+
+    def change(call: int) -> None:
+        HELD.flag = call in (3, 5)
+
+    return step, change, lambda: gradients(net)
+
+
+@program
+def a_checkpoint_with_other_sizes() -> Program:
+    net, count = network(), [5]
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        x = x[: count[0]]
+        hidden = checkpoint(lambda h: torch.tanh(net[0](h)), x, use_reentrant=False)
+        hidden.register_hook(lambda grad: grad * 2)
+        return ends(net, net[2](hidden).pow(2).sum()), hidden.shape[0]
+
+    def change(call: int) -> None:
+        count[0] = 5 - call % 3
+
+    return step, change, lambda: gradients(net)
+
+
+@pytest.mark.parametrize("name", PROGRAMS.all)
+def test_steps_are_plain_ones(name: str) -> None:
+    HELD.factor, HELD.flag = 2.0, False
+    PROGRAMS.check(name)
+
+
