@@ -5,6 +5,8 @@ What they read is changed between calls, what they hold is written afterwards, a
 
 from __future__ import annotations
 
+import gc
+from collections import Counter
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +20,7 @@ from .within_nodes import Program, Programs, gradients, network, nothing
 
 PROGRAMS = Programs()
 program, whole = PROGRAMS.program, PROGRAMS.whole
-HELD = SimpleNamespace(factor=2.0, flag=False)
+HELD = SimpleNamespace(factor=2.0, flag=False, count=0, run=None)
 
 
 def changes(call: int) -> None:
@@ -366,14 +368,10 @@ def hooks_of_modules_come_and_go() -> Program:
         changes(call)
         if call == 2:
             handles.append(
-                net[2].register_full_backward_hook(
-                    lambda module, gi, go: (gi[0] * HELD.factor,)
-                )
+                net[2].register_full_backward_hook(lambda module, gi, go: (gi[0] * HELD.factor,))
             )
         if call == 3:
-            handles.append(
-                net[1].register_full_backward_pre_hook(lambda module, go: (go[0] * 2,))
-            )
+            handles.append(net[1].register_full_backward_pre_hook(lambda module, go: (go[0] * 2,)))
         if call == 6:
             handles.pop(0).remove()
 
@@ -393,7 +391,9 @@ def hooks_of_a_module_that_is_given_more() -> Program:
             super().__init__()
             self.linear = nn.Linear(3, 3)
 
-        def forward(self, x: Tensor, times: int, mask: Tensor | None) -> tuple[Tensor, None, Tensor]:
+        def forward(
+            self, x: Tensor, times: int, mask: Tensor | None
+        ) -> tuple[Tensor, None, Tensor]:
             y = self.linear(x) * times
             return y, None, y.detach() * 2
 
@@ -640,9 +640,288 @@ def a_checkpoint_with_other_sizes() -> Program:
     return step, change, lambda: gradients(net)
 
 
+# What becomes of functions that were given.
+
+
+@whole
+def a_function_is_given_twice_and_returned() -> Program:
+    net = network()
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        scale = x.mean()
+
+        def hook(grad: Tensor) -> Tensor:
+            return grad * scale
+
+        first, second = net[0](x), net[0](x * 2)
+        first.register_hook(hook)
+        second.register_hook(hook)
+        loss = ends(net, net[2](net[1](first + second)).pow(2).mean())
+        return loss, hook(x), hook
+
+    def called(x: Tensor) -> Any:
+        loss, found, hook = step(x)
+        return loss, found, hook(x * 3), hook.__name__, hook.__qualname__
+
+    return called, nothing, lambda: gradients(net)
+
+
+@program
+def a_handle_is_returned() -> Program:
+    net, handles = network(), []
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        hidden = net[0](x)
+        handles.append(hidden.register_hook(lambda grad: grad * 5))
+        return net[2](net[1](hidden)).pow(2).mean()
+
+    losses: list[Tensor] = []
+
+    def called(x: Tensor) -> Any:
+        losses.append(step(x))
+        return losses[-1].detach()
+
+    def change(call: int) -> None:
+        if losses:
+            if call % 2:
+                handles.pop().remove()
+            losses.pop().backward()
+        handles.clear()
+
+    return called, change, lambda: gradients(net)
+
+
+@program
+def a_handle_in_a_with() -> Program:
+    net = network()
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        hidden = net[0](x)
+        with hidden.register_hook(lambda grad: grad * 5):
+            (first,) = torch.autograd.grad(net[2](net[1](hidden)).sum(), hidden, retain_graph=True)
+        return ends(net, net[2](net[1](hidden)).pow(2).mean()), first
+
+    return step, nothing, lambda: gradients(net)
+
+
+@program
+def a_break_behind_the_hook() -> Program:
+    net = network()
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        found: list[Tensor] = []
+        factor = x.mean()
+        hidden = net[0](x)
+        hidden.register_hook(lambda grad: found.append(grad * factor))
+        out = net[2](net[1](hidden))
+        if out.sum() > HELD.factor - 2:
+            out = out * 2
+        gc.isenabled()
+        loss = ends(net, out.pow(2).mean())
+        return loss, found, factor
+
+    return step, changes, lambda: gradients(net)
+
+
+@program
+def hooks_go_back_twice() -> Program:
+    net, kept = network(), []
+    net[0].register_full_backward_hook(lambda module, gi, go: kept.append(go[0].norm()))
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        x = x.clone().requires_grad_()
+        out = net(x).sum()
+        (first,) = torch.autograd.grad(out, x, create_graph=True)
+        return ends(net, first.pow(2).sum() + out)
+
+    return step, nothing, lambda: (gradients(net), [it.detach() for it in kept])
+
+
+@program
+def a_default_that_is_a_list() -> Program:
+    net = network()
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        hidden = net[0](x)
+
+        def hook(grad: Tensor, seen: list[Tensor] = []) -> None:  # noqa: B006
+            seen.append(grad.norm())
+            if len(seen) > 1:
+                seen.clear()
+
+        hidden.register_hook(hook)
+        return ends(net, net[2](net[1](hidden)).pow(2).mean()), len(hook.__defaults__[0])
+
+    return step, nothing, lambda: gradients(net)
+
+
+@program
+def hooks_of_pytorch() -> Program:
+    """What they do isn't looked at: the graph breaks."""
+    net, counts = network(), Counter()
+    net[0].register_full_backward_hook(partial(told, counts))
+    net[1].register_full_backward_pre_hook(lambda module, go: counts.update(["pre"]))
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        before = sum(counts.values())
+        return ends(net, net(x).pow(2).mean()), before, sum(counts.values())
+
+    return step, nothing, lambda: dict(counts)
+
+
+def told(counts: Counter[str], *args: Any) -> None:
+    counts["post"] += 1
+
+
+@program
+def checkpoints_are_given_much() -> Program:
+    net = network()
+
+    def run(h: Tensor, pair: Any, many: list[Any], *, scale: float, named: dict[str, Any]) -> Any:
+        out = torch.tanh(net[0](h)) * scale + pair[0] + many[0]
+        return out, None, out.detach() * named["by"]
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        more = x.mean()
+        hidden, none, other = checkpoint(
+            run,
+            x,
+            (more, 3),
+            [more * 2, None],
+            scale=HELD.factor,
+            named={"by": more},
+            use_reentrant=False,
+            preserve_rng_state=False,
+        )
+        return ends(net, net[2](hidden).pow(2).mean()), none, other
+
+    return step, changes, lambda: gradients(net)
+
+
+@program
+def a_checkpoint_without_gradients() -> Program:
+    net = network()
+
+    def step(x: Tensor) -> Any:
+        with torch.no_grad():
+            return checkpoint(lambda h: net[0](h) * HELD.factor, x, use_reentrant=False)
+
+    return step, changes, list
+
+
+@program
+def a_checkpoint_gives_what_it_is_given() -> Program:
+    net = network()
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        hidden = net[0](x)
+        same = checkpoint(lambda h: h, hidden, use_reentrant=False)
+        same.mul_(2)
+        return ends(net, net[2](net[1](hidden)).pow(2).mean()), same is hidden
+
+    return step, nothing, lambda: gradients(net)
+
+
+@program
+def a_checkpointed_module_is_replaced() -> Program:
+    net = network()
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        hidden = checkpoint(net[0], x, use_reentrant=False)
+        return ends(net, net[2](net[1](hidden)).pow(2).mean())
+
+    def change(call: int) -> None:
+        if call == 3:
+            torch.manual_seed(5)
+            net[0] = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
+        if call == 6:
+            net[0].forward = lambda x: x[:, :1].expand(-1, 4) * net[0][0].weight[0, 0]
+
+    return step, change, lambda: gradients(net)
+
+
+@program
+def a_variable_that_is_written_between_checkpoints() -> Program:
+    net = network()
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        for layer in (net[0], net[2]):
+            x = checkpoint(
+                lambda h: torch.tanh(layer(h[:, : layer.in_features])), x, use_reentrant=True
+            )
+        return x
+
+    def called(x: Tensor) -> Any:
+        return step(x.requires_grad_()).detach()
+
+    return called, nothing, list
+
+
+@program
+def a_checkpoint_under_a_name_that_changes() -> Program:
+    net = network()
+    HELD.run = lambda h: torch.tanh(net[0](h))
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        return ends(net, net[2](checkpoint(HELD.run, x, use_reentrant=False)).pow(2).mean())
+
+    def change(call: int) -> None:
+        if call == 4:
+            HELD.run = lambda h: torch.relu(net[0](h))
+
+    return step, change, lambda: gradients(net)
+
+
+@program
+def a_region_that_reads_what_the_step_has_written() -> Program:
+    net = network()
+
+    def run(h: Tensor) -> Tensor:
+        return torch.tanh(net[0](h)) * HELD.count
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        HELD.count += 1
+        loss = ends(net, net[2](checkpoint(run, x, use_reentrant=False)).pow(2).mean())
+        return loss, HELD.count
+
+    def change(call: int) -> None:
+        HELD.count = call % 3
+
+    return step, change, lambda: gradients(net)
+
+
+@program
+def a_variable_is_written_before_it_goes_back() -> Program:
+    """The second run of the region sees another value, as in plain Python."""
+    net = network()
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        HELD.count = 2
+        hidden = checkpoint(lambda h: torch.tanh(net[0](h)) * HELD.factor, x, use_reentrant=False)
+        out = net[2](hidden).pow(2).mean()
+        HELD.factor += 1
+        loss = ends(net, out)
+        HELD.factor -= 1
+        return loss
+
+    return step, changes, lambda: gradients(net)
+
+
 @pytest.mark.parametrize("name", PROGRAMS.all)
 def test_steps_are_plain_ones(name: str) -> None:
     HELD.factor, HELD.flag = 2.0, False
     PROGRAMS.check(name)
-
-

@@ -9,10 +9,10 @@ use stator_cpython::{Result, ops};
 use super::call::Call;
 use crate::compiling;
 use crate::locate::text;
+use crate::raises::CHECKPOINT;
 use crate::recorder::Recorder;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::State;
-use crate::raises::CHECKPOINT;
 
 impl Recorder {
     /// Calls what PyTorch has hidden from its own tracer, if that is a checkpoint; `None`: it's something else.
@@ -24,6 +24,13 @@ impl Recorder {
         let named = names.map_or(0, |names| heap::tuple_items(names).len());
         let function = args.first().filter(|_| args.len() > named)?;
         if self.is_stopped() || !self.session.is_replayed() || compiling::answer() {
+            return None;
+        }
+        if names.is_some_and(|names| {
+            let names = heap::tuple_items(names);
+            names.iter().any(|name| heap::text(name.as_borrowed()) == "context_fn")
+        }) {
+            // Modes of the program's own would run within operations.
             return None;
         }
         let checkpoint = hidden(callable).filter(|it| is_checkpoint(it.as_borrowed()))?;

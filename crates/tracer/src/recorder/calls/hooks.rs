@@ -109,11 +109,7 @@ impl Recorder {
 
 impl State {
     /// The object by which PyTorch calls a module's hooks, before it has done anything.
-    fn give_module_hooks(
-        &mut self,
-        owner: Borrowed<'_, '_>,
-        frame: &Frame<'_>,
-    ) -> Noted<Arg> {
+    fn give_module_hooks(&mut self, owner: Borrowed<'_, '_>, frame: &Frame<'_>) -> Noted<Arg> {
         if let Some(node) = self.given.node(owner) {
             return Ok(Arg::Node(node));
         }

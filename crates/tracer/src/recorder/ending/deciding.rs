@@ -49,7 +49,7 @@ const ALIKE: u32 = 8;
 const CAUGHT: usize = 256;
 
 /// What a trace keeps for its exits has so many parts at most.
-const PARTS: usize = 1 << 18;
+const PARTS: usize = 1 << 20;
 
 /// Who asks about data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -272,9 +272,8 @@ impl State {
             }
             at += 1;
         }
-        let is_input = |node: &NodeId| {
-            matches!(self.graph.node(*node).kind, NodeKind::Placeholder { .. })
-        };
+        let is_input =
+            |node: &NodeId| matches!(self.graph.node(*node).kind, NodeKind::Placeholder { .. });
         found.retain(|node| is_input(node));
         let near = &mut self.exits.near;
         let mut is_near = false;

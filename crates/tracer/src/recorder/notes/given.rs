@@ -202,7 +202,10 @@ impl State {
         if self.enclosed.is_on() || self.given.node(cell).is_none() {
             return Ok(());
         }
-        Err((Reason::OutsideWrite, "a write to a variable of a function that a node was given".into()))
+        Err((
+            Reason::OutsideWrite,
+            "a write to a variable of a function that a node was given".into(),
+        ))
     }
 
     /// The node of a call that makes an object of the trace's own.
@@ -218,11 +221,7 @@ impl State {
         self.graph.call(target, args, stack)
     }
 
-    fn give_own<'py>(
-        &mut self,
-        object: Borrowed<'_, 'py>,
-        frame: &Frame<'_>,
-    ) -> Noted<Arg> {
+    fn give_own<'py>(&mut self, object: Borrowed<'_, 'py>, frame: &Frame<'_>) -> Noted<Arg> {
         let address = object.as_ptr() as usize;
         if !self.given.begun.insert(address) {
             return Err((Reason::Unsupported, "a function that holds itself".into()));
@@ -237,11 +236,7 @@ impl State {
         Ok(Arg::Node(node))
     }
 
-    fn make<'py>(
-        &mut self,
-        object: Borrowed<'_, 'py>,
-        frame: &Frame<'_>,
-    ) -> Noted<NodeId> {
+    fn make<'py>(&mut self, object: Borrowed<'_, 'py>, frame: &Frame<'_>) -> Noted<NodeId> {
         let py = object.py();
         let refuse = || {
             let what = heap::type_name(object);
@@ -297,8 +292,7 @@ impl State {
                     args.push(self.give(value.as_borrowed(), frame)?);
                 }
                 let class = library(py, "functools", "partial")?;
-                let target =
-                    self.function_target(class.as_borrowed(), format!("{MADE}partial"));
+                let target = self.function_target(class.as_borrowed(), format!("{MADE}partial"));
                 let stack = self.place(frame);
                 Ok(self.graph.call_with_keywords(target, &args, &names, stack))
             }

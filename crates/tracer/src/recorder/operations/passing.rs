@@ -3,6 +3,7 @@
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
 use stator_cpython::modules;
 use stator_cpython::thread::Thread;
@@ -13,27 +14,11 @@ use crate::recorder::Recorder;
 /// Files whose functions are such code, wherever they are called from.
 const BETWEEN: &[&str] = &["utils/checkpoint.py", "utils/hooks.py"];
 
-/// Files and folders of PyTorch that such code calls.
-const CALLED: &[&str] = &[
-    "__init__.py",
-    "_compile.py",
-    "_dynamo/",
-    "_functorch/autograd_function.py",
-    "_functorch/pyfunctorch.py",
-    "_functorch/utils.py",
-    "_jit_internal.py",
-    "_ops.py",
-    "_utils.py",
-    "accelerator/",
-    "amp/",
-    "autograd/",
-    "cpu/",
-    "cuda/",
-    "nn/modules/_functions.py",
-    "overrides.py",
-    "random.py",
-    "utils/",
-];
+/// Files and folders of PyTorch whose functions such code calls for the program: modules, operations written in Python.
+const FOLLOWED: &[&str] = &["nn/", "functional.py"];
+
+/// What stands in such a folder, and is PyTorch's own: the function that module hooks are set on.
+const OWN: &str = "nn/modules/_functions.py";
 
 /// A file, as far as this tells.
 enum Place<'a> {
@@ -77,7 +62,7 @@ impl Recorder {
             Place::Torch(file) => {
                 BETWEEN.contains(&file)
                     && !text(frame.code().qualname()).starts_with("checkpoint_sequential")
-                    || CALLED.iter().any(|called| file.starts_with(called)) && is_called()
+                    || !is_followed(file) && is_called()
                     || is_way_back(file, frame)
             }
             Place::Standard => is_called(),
@@ -86,9 +71,25 @@ impl Recorder {
     }
 }
 
+fn is_followed(file: &str) -> bool {
+    file != OWN && FOLLOWED.iter().any(|followed| file.starts_with(followed))
+}
+
+/// Whether code is looked at that such code calls: nobody would see what else does.
+pub fn is_looked_at(code: &Code<'_>) -> bool {
+    match place(&text(code.filename())) {
+        Place::Torch(file) => {
+            is_followed(file) || text(code.qualname()).starts_with("checkpoint_sequential")
+        }
+        Place::Standard => false,
+        Place::Elsewhere => true,
+    }
+}
+
 /// Whether a frame is the one by which the engine calls `backward` of a custom function of PyTorch's own.
 fn is_way_back(file: &str, frame: &Frame<'_>) -> bool {
-    if file != "autograd/function.py" || text(frame.code().qualname()) != "BackwardCFunction.apply" {
+    if file != "autograd/function.py" || text(frame.code().qualname()) != "BackwardCFunction.apply"
+    {
         return false;
     }
     let class = frame.local(0).and_then(|own| own.getattr("_forward_cls").ok());
