@@ -3,8 +3,9 @@
 use pyo3::prelude::*;
 use stator_cpython::code::Code;
 use stator_cpython::heap::function::{Field, value};
+use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{Result, ops};
+use stator_cpython::{Result, modules, ops};
 
 use super::call::Call;
 use crate::compiling;
@@ -34,6 +35,11 @@ impl Recorder {
             return None;
         }
         let checkpoint = hidden(callable).filter(|it| is_checkpoint(it.as_borrowed()))?;
+        {
+            // It's loaded by the first checkpoint: what runs then is no part of the node.
+            let _native = Suspended::new(frame.py());
+            modules::import(frame.py(), "torch.utils._device").ok()?;
+        }
         let given = self.note(frame, |state| {
             state.know_for_good(callable)?;
             state.know_hook(*function)?;
@@ -52,7 +58,7 @@ impl Recorder {
         });
         self.note(frame, |state| {
             state.enclosed.add_function();
-            Ok(())
+            state.take_out(frame)
         });
         Some(result)
     }

@@ -89,6 +89,18 @@ impl Enclosed {
         self.has_functions = true;
     }
 
+    /// What such code was given and has changed, by address.
+    pub fn changed(&self) -> Vec<usize> {
+        let mut changed: Vec<_> = self.changed.iter().copied().collect();
+        changed.sort_unstable();
+        changed
+    }
+
+    /// What stands there is known again.
+    pub fn show(&mut self, address: usize) {
+        self.changed.remove(&address);
+    }
+
     /// The code has ended, or the trace has: the notes are those of before.
     pub fn end(&mut self, begun: &mut Begun) {
         self.depth = self.depth.saturating_sub(1);

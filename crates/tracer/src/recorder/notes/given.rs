@@ -14,7 +14,7 @@ use stator_cpython::frame::Frame;
 use stator_cpython::heap::dict::{self, Peek};
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{modules, ops};
-use stator_graph::{Arg, NodeId, Value};
+use stator_graph::{Arg, NodeId, Operator, Target, Value};
 use stator_guards::SourceId;
 
 use super::heap;
@@ -194,6 +194,102 @@ impl State {
         frame: &Frame<'_>,
     ) -> Noted<SmallVec<[Arg; 8]>> {
         objects.iter().map(|object| self.give(object.as_borrowed(), frame)).collect()
+    }
+
+    /// What code within a node has put into lists, dictionaries and cells that it was given, the trace takes out by
+    /// nodes, where it can: nobody may look at the others.
+    pub fn take_out(&mut self, frame: &Frame<'_>) -> Noted<()> {
+        if self.enclosed.is_on() || self.has_symbols() {
+            return Ok(());
+        }
+        for address in self.enclosed.changed() {
+            let found =
+                self.given.kept.iter().find(|held| held.object.as_ptr() as usize == address);
+            let Some(object) = found.map(|held| held.object.bind(frame.py()).clone()) else {
+                continue;
+            };
+            if self.take_parts(object.as_borrowed(), frame)? {
+                self.enclosed.show(address);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_parts(&mut self, object: Borrowed<'_, '_>, frame: &Frame<'_>) -> Noted<bool> {
+        let Some(node) = self.given.node(object) else { return Ok(false) };
+        let mut parts = Vec::new();
+        let item = Target::Operator(Operator::GetItem);
+        match heap::type_name(object).as_str() {
+            "list" => {
+                for (index, value) in (0..).zip(heap::list_items(object)) {
+                    parts.push((item, Some(Arg::int(index)), value));
+                }
+            }
+            "dict" => {
+                for (key, value) in heap::dict_items(object) {
+                    if !heap::is_constant(key.as_borrowed()) {
+                        return Ok(false);
+                    }
+                    parts.push((item, Some(self.graph_arg(key.as_borrowed())?), value));
+                }
+            }
+            "cell" => {
+                let name = self.graph.intern("cell_contents");
+                let held = ops::load_cell(object);
+                parts.extend(held.map(|value| (Target::GetAttr { name }, None, value)));
+            }
+            _ => return Ok(false),
+        }
+        if !parts.iter().all(|(.., value)| self.may_take(value.as_borrowed())) {
+            return Ok(false);
+        }
+        for (target, key, value) in parts {
+            if self.kind_alone(value.as_borrowed()) == Kind::Tensor
+                && !self.is_of_trace(value.as_borrowed())
+            {
+                let args: SmallVec<[Arg; 2]> = [Arg::Node(node)].into_iter().chain(key).collect();
+                let stack = self.place(frame);
+                let taken = self.graph.call(target, &args, stack);
+                self.bind_result(taken, value.as_borrowed(), &[])?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether the trace knows an object by itself.
+    fn is_of_trace(&self, object: Borrowed<'_, '_>) -> bool {
+        match self.origin(object) {
+            Some(Origin::Node(node)) => !self.graph.is_withdrawn(node),
+            Some(Origin::Source(_)) => true,
+            _ => self.given.node(object).is_some(),
+        }
+    }
+
+    /// Whether an object is the same in each replay, or a tensor. A number may have been read from one.
+    fn may_take(&mut self, object: Borrowed<'_, '_>) -> bool {
+        match self.kind_alone(object) {
+            Kind::Tensor => self.is_of_trace(object) || !self.shares_input(object),
+            Kind::Constant => object.is_none(),
+            _ => self.is_of_trace(object) && !self.enclosed.hides(object.as_ptr() as usize),
+        }
+    }
+
+    /// Whether a tensor has the memory of an input: who writes to it writes to that. Without an answer it may.
+    fn shares_input(&self, tensor: Borrowed<'_, '_>) -> bool {
+        let py = tensor.py();
+        let memory = |tensor: Borrowed<'_, '_>| -> Option<usize> {
+            tensor
+                .call_method0(pyo3::intern!(py, "untyped_storage"))
+                .and_then(|storage| storage.call_method0(pyo3::intern!(py, "data_ptr")))
+                .and_then(|address| address.extract())
+                .ok()
+        };
+        let Some(own) = memory(tensor) else { return true };
+        let inputs = self.inputs.tensors().iter();
+        own != 0
+            && inputs
+                .map(|input| memory(input.tensor.bind_borrowed(py)))
+                .any(|other| other.is_none_or(|other| other == own))
     }
 
     /// A cell of the trace's own is about to be written.

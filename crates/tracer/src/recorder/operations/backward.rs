@@ -117,7 +117,10 @@ impl Recorder {
         if has_run {
             self.stop(frame, Reason::OpaqueCall, "run_backward, which runs Python code");
         }
-        self.note(frame, |state| state.went_back(&leaves, accumulates));
+        self.note(frame, |state| {
+            state.went_back(&leaves, accumulates)?;
+            state.take_out(frame)
+        });
         Ok(result)
     }
 
