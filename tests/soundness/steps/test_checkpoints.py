@@ -107,6 +107,73 @@ def checkpointed_the_old_way() -> Program:
     return step, nothing, lambda: gradients(net)
 
 
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x * HELD.factor
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+        (x,) = ctx.saved_tensors
+        return grad * HELD.factor + 0 * x
+
+
+def of_custom_functions(use_reentrant: bool) -> Program:
+    net = network()
+
+    def step(x: Tensor) -> Tensor:
+        begins(net)
+        x = x.requires_grad_()
+        hidden = checkpoint(
+            lambda h: Doubled.apply(torch.tanh(net[0](h))), x, use_reentrant=use_reentrant
+        )
+        return ends(net, net[2](Doubled.apply(hidden)).pow(2).mean())
+
+    return step, changes, lambda: gradients(net)
+
+
+@program
+def custom_functions_in_a_checkpoint() -> Program:
+    return of_custom_functions(False)
+
+
+@program
+def custom_functions_in_an_old_checkpoint() -> Program:
+    return of_custom_functions(True)
+
+
+@program
+def hooks_in_a_checkpoint() -> Program:
+    net, kept = network(), []
+    net[0].register_full_backward_hook(lambda module, gi, go: kept.append(go[0].norm()))
+
+    def run(h: Tensor) -> Tensor:
+        out = net[0](h)
+        out.register_hook(lambda grad: grad * 2)
+        return torch.tanh(out)
+
+    def step(x: Tensor) -> Tensor:
+        begins(net)
+        return ends(net, net[2](checkpoint(run, x, use_reentrant=False)).pow(2).mean())
+
+    return step, nothing, lambda: (gradients(net), list(kept))
+
+
+@program
+def statistics_in_a_checkpoint() -> Program:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+
+    def step(x: Tensor) -> Tensor:
+        begins(net)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            out = checkpoint(net, x, use_reentrant=False)
+        return ends(net, out.float().pow(2).mean())
+
+    return step, nothing, lambda: (gradients(net), [it.clone() for it in net.buffers()])
+
+
 @whole
 def a_checkpointed_sequence() -> Program:
     net = network()

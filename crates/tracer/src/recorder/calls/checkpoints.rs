@@ -36,8 +36,9 @@ impl Recorder {
         }
         let checkpoint = hidden(callable).filter(|it| is_checkpoint(it.as_borrowed()))?;
         {
-            // It's loaded by the first checkpoint: what runs then is no part of the node.
+            // The first checkpoint loads them: what runs then is no part of the node.
             let _native = Suspended::new(frame.py());
+            modules::import(frame.py(), "torch._dynamo").ok()?;
             modules::import(frame.py(), "torch.utils._device").ok()?;
         }
         let given = self.note(frame, |state| {
@@ -45,9 +46,7 @@ impl Recorder {
             state.know_hook(*function)?;
             args.iter().try_for_each(|arg| state.give(*arg, frame).map(drop))
         });
-        if given.is_none() {
-            return None;
-        }
+        given?;
         let checkpoint = checkpoint.as_borrowed();
         let target = |state: &mut State| state.function_target(checkpoint, CHECKPOINT.to_owned());
         let result = self.operation(frame, target, args, names, || {

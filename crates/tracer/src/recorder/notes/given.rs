@@ -292,16 +292,14 @@ impl State {
                 .any(|other| other.is_none_or(|other| other == own))
     }
 
-    /// A cell of the trace's own is about to be written.
-    pub fn write_own_cell(&mut self, cell: Borrowed<'_, '_>) -> Noted<()> {
-        self.look_enclosed(cell.as_ptr() as usize);
-        if self.enclosed.is_on() || self.given.node(cell).is_none() {
+    /// A cell, list or dictionary of the trace's own is about to be written.
+    pub fn write_own(&mut self, object: Borrowed<'_, '_>) -> Noted<()> {
+        self.look_enclosed(object.as_ptr() as usize);
+        if self.enclosed.is_on() || self.given.node(object).is_none() {
             return Ok(());
         }
-        Err((
-            Reason::OutsideWrite,
-            "a write to a variable of a function that a node was given".into(),
-        ))
+        let what = heap::type_name(object);
+        Err((Reason::OutsideWrite, format!("a write to a {what} that a node was given")))
     }
 
     /// The node of a call that makes an object of the trace's own.

@@ -59,11 +59,11 @@ impl Recorder {
         let caller = Thread::current(frame.py()).frame(frame.py()).map(|caller| caller.id());
         let is_called = || caller.is_some() && self.between.borrow().last().copied() == caller;
         match place(&text(frame.code().filename())) {
+            Place::Torch(file) if goes_back(file, frame) => is_own_way_back(frame),
             Place::Torch(file) => {
                 BETWEEN.contains(&file)
                     && !text(frame.code().qualname()).starts_with("checkpoint_sequential")
                     || !is_followed(file) && is_called()
-                    || is_way_back(file, frame)
             }
             Place::Standard => is_called(),
             Place::Elsewhere => false,
@@ -86,12 +86,13 @@ pub fn is_looked_at(code: &Code<'_>) -> bool {
     }
 }
 
-/// Whether a frame is the one by which the engine calls `backward` of a custom function of PyTorch's own.
-fn is_way_back(file: &str, frame: &Frame<'_>) -> bool {
-    if file != "autograd/function.py" || text(frame.code().qualname()) != "BackwardCFunction.apply"
-    {
-        return false;
-    }
+/// Whether a frame is the one by which the engine calls `backward` of a custom function.
+fn goes_back(file: &str, frame: &Frame<'_>) -> bool {
+    file == "autograd/function.py" && text(frame.code().qualname()) == "BackwardCFunction.apply"
+}
+
+/// Whether that function is one of PyTorch's own.
+fn is_own_way_back(frame: &Frame<'_>) -> bool {
     let class = frame.local(0).and_then(|own| own.getattr("_forward_cls").ok());
     let module = class.and_then(|class| class.getattr("__module__").ok());
     module.is_some_and(|module| {

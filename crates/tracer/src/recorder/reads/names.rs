@@ -96,7 +96,7 @@ impl Recorder {
     ) {
         self.note(frame, |state| {
             if state.origin(cell) == Some(Origin::Fresh) {
-                return state.write_own_cell(cell);
+                return state.write_own(cell);
             }
             let source = state.cell_source(frame, cell)?;
             state.write_cell(cell, source);
