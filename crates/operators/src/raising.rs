@@ -65,7 +65,7 @@ const SWITCHES: &str = "set_grad_enabled set_autocast_enabled set_autocast_dtype
     set_autocast_cpu_enabled set_autocast_gpu_dtype set_autocast_cache_enabled autocast_increment_nesting \
     autocast_decrement_nesting clear_autocast_cache enter_inference_mode exit_inference_mode set delete \
     backward grad record_function_enter record_function_exit item \
-    allclose contains equal is_nonzero";
+    allclose contains equal is_nonzero retain_grad";
 
 /// They raise if an index is out of range.
 const INDEXED: &str = "getitem setitem embedding gather scatter scatter_add scatter_reduce index_select index_add index_copy \

@@ -53,7 +53,7 @@ pub const OPERATIONS: &[Row] = &[
          align_to apply_ as_subclass corrcoef cov data_ptr eig has_names is_pinned is_same_size is_set_to is_shared item map2_ map_ module_load \
          nanquantile new numpy pin_memory quantile record_stream refine_names register_hook \
          register_post_accumulate_grad_hook reinforce rename rename_ resize resize_ resize_as \
-         resize_as_ retain_grad set_ share_memory_ sparse_resize_ sparse_resize_and_clear_ storage \
+         resize_as_ set_ share_memory_ sparse_resize_ sparse_resize_and_clear_ storage \
          storage_offset tolist untyped_storage",
     ),
     row("", Answer, NONE, "__contains__ allclose equal is_nonzero"),
@@ -81,7 +81,7 @@ pub const OPERATIONS: &[Row] = &[
         "_coalesced_ _efficientzerotensor _print _sparse_coo_tensor_with_dims \
          _sparse_coo_tensor_with_dims_and_tensors",
     ),
-    row("", EagerOnly, SILENT, "detach_ requires_grad_"),
+    row("", EagerOnly, SILENT, "detach_ requires_grad_ retain_grad"),
     // Sizes and counts are among their arguments, from this one on.
     row(
         "",

@@ -30,6 +30,10 @@ pub enum Mark {
     Constant,
     /// It isn't made at all, and its result is `None`.
     Nothing,
+    /// It's a method of an object by which PyTorch calls hooks.
+    Hook,
+    /// It calls a function that PyTorch has hidden from its own tracer.
+    Hides,
     /// It labels what it is about for profilers.
     Label(Label),
     /// It makes a type hint of others, such as `Optional[int]`. Nothing is known of that but that it is there.
@@ -119,14 +123,28 @@ pub fn of_torch(function: Borrowed<'_, '_>) -> Option<Mark> {
         // Once `torch.compile` is in use, each new module is noted there, for its own traces.
         ("torch/_dynamo/mutation_guard.py", Mark::Nothing)
     } else if code.name().is(pyo3::intern!(py, "inner")) {
-        let is_cached = text(code.qualname()).starts_with("_tp_cache.");
+        let qualname = text(code.qualname());
+        if qualname == "_disable_dynamo.<locals>.inner" {
+            return text(code.filename()).ends_with("torch/_compile.py").then_some(Mark::Hides);
+        }
+        let is_cached = qualname.starts_with("_tp_cache.");
         return (is_cached && text(code.filename()).ends_with("/typing.py")).then_some(Mark::Hint);
+    } else if is_hook_method(&code) {
+        ("torch/utils/hooks.py", Mark::Hook)
     } else if let Some(label) = label(&code) {
         ("torch/autograd/profiler.py", Mark::Label(label))
     } else {
         return None;
     };
     text(code.filename()).ends_with(file).then_some(mark)
+}
+
+/// Whether this may be a method of `BackwardHook` or `RemovableHandle`.
+fn is_hook_method(code: &Code<'_>) -> bool {
+    let (py, name) = (code.name().py(), code.name());
+    name.is(pyo3::intern!(py, "setup_input_hook"))
+        || name.is(pyo3::intern!(py, "setup_output_hook"))
+        || name.is(pyo3::intern!(py, "remove")) && text(code.qualname()) == "RemovableHandle.remove"
 }
 
 /// Which method of `record_function` this may be.

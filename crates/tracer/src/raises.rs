@@ -11,6 +11,12 @@ pub const BACKWARD: &str = "through_python.backward";
 /// As [`BACKWARD`], for `torch.autograd.grad`.
 pub const GRAD: &str = "through_python.grad";
 
+/// The name of nodes that are checkpoints.
+pub const CHECKPOINT: &str = "through_python.checkpoint";
+
+/// What the names of nodes begin with that make objects which others are given: functions, cells, handles.
+pub const MADE: &str = "made.";
+
 /// A call in a graph, or one that may become a node of it.
 #[derive(Clone, Copy)]
 pub struct NodeCall<'a> {
@@ -83,6 +89,7 @@ impl<'a> NodeCall<'a> {
             Some(name) => !name.starts_with("aten.") && !name.starts_with("prims."),
             None => {
                 !name.starts_with("torch.")
+                    && !name.starts_with(MADE)
                     && !matches!(name, "abs" | "pow")
                     && !self.is_of_values()
             }
@@ -100,6 +107,10 @@ impl<'a> NodeCall<'a> {
         }
         if self.is_of_values() {
             return Raising::Steady;
+        }
+        if self.name().starts_with(MADE) {
+            // It holds what it is given.
+            return Raising::Switch;
         }
         if self.is_users() {
             return Raising::Unknown;

@@ -44,6 +44,19 @@ def module_argument(net: nn.Module, x: Tensor) -> Tensor:
     return net(x)
 
 
+SEEN: list[Any] = []
+HOOKED = Mlp()
+HOOKED.up.register_full_backward_hook(lambda module, gi, go: SEEN.append(go[0].shape))
+HOOKED.down.register_full_backward_pre_hook(lambda module, go: (go[0] * 2,))
+
+
+@case(lambda: (t(3, 4, grad=True),), expect="any")
+def hooks_of_modules(x: Tensor) -> Tensor:
+    y = HOOKED(x)
+    y.sum().backward()
+    return x.grad.clone()  # type: ignore[union-attr]
+
+
 @case(lambda: (Mlp(), t(3, 4)), again=lambda: (Mlp(bias=False), t(3, 4)), grad=True)
 def module_argument_gradients(net: nn.Module, x: Tensor) -> Tensor:
     return net(x).sum()

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from ..support.case import Corpus, call, ints, one, pos, t, two
 
@@ -257,6 +258,28 @@ class Cube(torch.autograd.Function):
 @case(lambda: (t(3, grad=True),), grad=True, expect="any")
 def autograd_function(x: Tensor) -> Tensor:
     return Cube.apply(x) * 2  # type: ignore[no-any-return]
+
+
+@case(lambda: (t(3, grad=True),), expect="any")
+def hook_of_a_local(x: Tensor) -> Tensor:
+    scale, found = x.detach().sum(), []
+    y = x * 3
+    handle = y.register_hook(lambda grad: found.append(grad) or grad * scale)
+    y.sum().backward()
+    handle.remove()
+    return x.grad.clone() + len(found)  # type: ignore[union-attr]
+
+
+@case(lambda: (t(3, 4, grad=True),), expect="any")
+def checkpointed(x: Tensor) -> Tensor:
+    factor = x.detach().mean()
+
+    def run(it: Tensor) -> Tensor:
+        return torch.tanh(it) * factor
+
+    y = checkpoint(run, x, use_reentrant=False)
+    y.sum().backward()
+    return x.grad.clone() + run(x).detach()  # type: ignore[union-attr]
 
 
 @case(one)

@@ -126,6 +126,8 @@ pub struct Recorder {
     steps: Cell<u64>,
     /// Address of the root frame's code object; the first frame with it is the root.
     root: usize,
+    /// The frames of PyTorch's code that stand between a node and the program's code, innermost last.
+    between: RefCell<Vec<usize>>,
     entered_root: Cell<bool>,
     trace_log: bool,
     /// Whether there is one of these, or marks, or a bound of time: a step is more than counting then.
@@ -365,6 +367,7 @@ impl Recorder {
             steps: Cell::new(0),
             session,
             root,
+            between: RefCell::default(),
             entered_root: Cell::new(false),
             trace_log,
             is_watchful: has_marks || trace_log || faults::is_armed() || is_bounded,

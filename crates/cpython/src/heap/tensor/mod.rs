@@ -186,6 +186,18 @@ pub fn gradient<'py>(tensor: Any<'_, 'py>) -> Option<Bound<'py, PyAny>> {
     if is_leaf { tensor.getattr(pyo3::intern!(py, "grad")).ok() } else { None }
 }
 
+/// As [`gradient`], of a tensor that isn't a leaf as well, if it was asked to retain its own.
+#[must_use]
+pub fn retained_gradient<'py>(tensor: Any<'_, 'py>) -> Option<Bound<'py, PyAny>> {
+    if !is_tensor(tensor) {
+        return None;
+    }
+    let py = tensor.py();
+    let _uninterrupted = WithoutGc::new(py);
+    let retains = tensor.getattr(pyo3::intern!(py, "retains_grad")).ok()?.is_truthy().ok()?;
+    if retains { tensor.getattr(pyo3::intern!(py, "grad")).ok() } else { gradient(tensor) }
+}
+
 static HOOKS: PyOnceLock<Option<[usize; 2]>> = PyOnceLock::new();
 
 /// Looks for the dictionaries of tensors' hooks; whether they were found. This runs code of PyTorch's.

@@ -83,6 +83,15 @@ const PLAIN: &[(&str, &[&str])] = &[
             "once_differentiable.<locals>.wrapper",
         ],
     ),
+    // It makes functions that it checkpoints.
+    (
+        "torch/utils/checkpoint.py",
+        &[
+            "checkpoint_sequential",
+            "checkpoint_sequential.<locals>.run_function",
+            "checkpoint_sequential.<locals>.run_function.<locals>.forward",
+        ],
+    ),
     // It calls PyTorch's engine, which the table knows.
     ("torch/autograd/graph.py", &["_engine_run_backward"]),
 ];

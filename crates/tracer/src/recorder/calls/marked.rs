@@ -30,7 +30,18 @@ impl Recorder {
         let Call { frame, callable: function, args, .. } = call;
         let known = self.machinery.known(function);
         let by_code = known.is_some_and(|known| known.is_marked);
-        let mark = if by_code { marks::of_torch(function) } else { None };
+        let mut mark = if by_code { marks::of_torch(function) } else { None };
+        let taken = match mark {
+            Some(Mark::Hides) => self.call_checkpoint(call),
+            Some(Mark::Hook) => self.call_hook_method(call),
+            _ => None,
+        };
+        if taken.is_some() {
+            return taken;
+        }
+        if matches!(mark, Some(Mark::Hides | Mark::Hook)) {
+            mark = None;
+        }
         match mark.or_else(|| marks::own(function)) {
             Some(Mark::Disabled(why)) => {
                 if let Some(original) = marks::of_optimizer(&frame.code(), function) {
@@ -59,6 +70,7 @@ impl Recorder {
             Some(Mark::Break) => self.stop(frame, Reason::Requested, break_message(args)),
             Some(Mark::InGraph) => return Some(self.call_as_node(call)),
             Some(Mark::Constant) => return Some(self.call_for_constant(call)),
+            Some(Mark::Hides | Mark::Hook) => {}
             Some(Mark::Nothing) => {
                 self.note(frame, |state| state.know_for_good(function));
                 return Some(Ok(frame.py().None().into_bound(frame.py())));

@@ -62,7 +62,7 @@ impl Recorder {
                 return Err((Reason::DataRead, format!("{name} of a list of tensors")));
             }
             if state.origin(receiver) == Some(Origin::Fresh) {
-                return Ok(());
+                return state.write_own(receiver);
             }
             match (state.kind_alone(receiver), writes) {
                 (Kind::Dict, Some(writes)) => {
@@ -320,7 +320,7 @@ impl State {
             self.check_order(right)?;
         }
         if self.origin(left) == Some(Origin::Fresh) {
-            return Ok(());
+            return self.write_own(left);
         }
         match (kind, op) {
             (Kind::List, BinaryOp::InPlaceAdd | BinaryOp::InPlaceMultiply) => {

@@ -341,6 +341,7 @@ impl Recorder {
         }
         self.check_emissions(py, &state)?;
         self.check_blocks(&state)?;
+        state.given.check(py)?;
         if state.has_refused() {
             self.check_refused(&mut state, &end)?;
         }

@@ -36,13 +36,20 @@ use crate::resume::point::handled_beyond;
 use crate::trace::Exit;
 
 /// So many questions of the program's own a trace goes on behind at most: a loop that data ends isn't unrolled for good.
+/// Those of what came in aren't counted.
 const QUESTIONS: usize = 64;
+
+/// A question that so few nodes lead to is asked of what came in.
+const NEAR: usize = 16;
+
+/// So many such questions of the same input aren't counted: a loop that data ends may write to it.
+const ALIKE: u32 = 8;
 
 /// So many operations of a trace have a way out for what they raise, at most.
 const CAUGHT: usize = 256;
 
 /// What a trace keeps for its exits has so many parts at most.
-const PARTS: usize = 1 << 18;
+const PARTS: usize = 1 << 20;
 
 /// Who asks about data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +70,8 @@ pub struct Exits {
     recipes: Recipes,
     /// How many questions of the program's own are among them.
     questions: usize,
+    /// How many such questions were asked of an input that aren't counted.
+    near: FxHashMap<NodeId, u32>,
     /// How many operations have one for what they raise.
     caught: usize,
     /// How many arguments the decisions have.
@@ -156,7 +165,8 @@ impl Recorder {
             let node = state.graph.call(Target::Decide, &args, stack);
             state.graph.set_value(node, Value::Nothing);
             state.exits.outputs += args.len();
-            state.exits.questions += usize::from(asks == Asks::Program);
+            let is_counted = asks == Asks::Program && !state.is_near(asked);
+            state.exits.questions += usize::from(is_counted);
             let nodes = state.graph.len();
             match exit {
                 Some(exit) => {
@@ -248,6 +258,35 @@ impl State {
         Some(decision)
     }
 
+    /// Whether few nodes lead to what is asked, from an input of which little was asked so far.
+    fn is_near(&mut self, asked: Arg) -> bool {
+        let mut found: SmallVec<[NodeId; 2 * NEAR]> = SmallVec::new();
+        self.graph.visit_nodes(asked, &mut |node| found.push(node));
+        let mut at = 0;
+        while let Some(&node) = found.get(at) {
+            self.graph.visit_inputs(node, &mut |input| {
+                if found.len() <= NEAR && !found.contains(&input) {
+                    found.push(input);
+                }
+            });
+            if found.len() > NEAR {
+                return false;
+            }
+            at += 1;
+        }
+        let is_input =
+            |node: &NodeId| matches!(self.graph.node(*node).kind, NodeKind::Placeholder { .. });
+        found.retain(|node| is_input(node));
+        let near = &mut self.exits.near;
+        let mut is_near = false;
+        for input in found {
+            let asked = near.entry(input).or_insert(0);
+            *asked += 1;
+            is_near |= *asked <= ALIKE;
+        }
+        is_near
+    }
+
     /// Whether a replay could leave the trace here: nothing is begun that it would have to end.
     fn may_decide(&self, asks: Asks) -> bool {
         let has_room = match asks {
@@ -282,6 +321,7 @@ impl State {
         if let Some((_, detail)) = self.doubtful_emission(py) {
             return Err((Reason::Told, detail.into()));
         }
+        self.given.check(py)?;
         let effects = self.effects_so_far(py);
         let left = self.roots.left().into();
         let recipes = std::mem::take(&mut self.exits.recipes);

@@ -117,6 +117,8 @@ pub fn record<'py>(
 enum By {
     /// CPython alone.
     Cpython,
+    /// CPython, and what it calls is asked for again.
+    Between,
     /// The recorder.
     Recorder,
     /// Whoever would without it.
@@ -137,6 +139,12 @@ pub(in crate::recorder) fn evaluate_recorded<'py>(
         Some(By::Cpython) => {
             let _native = Suspended::new(py);
             stator_cpython::hook::default(py, frame, throw)
+        }
+        Some(By::Between) => {
+            recorder.between.borrow_mut().push(frame.id());
+            let result = compiling::pass_on(py, frame, throw);
+            recorder.between.borrow_mut().pop();
+            result
         }
         Some(By::Recorder) => evaluate(py, frame, throw, &*recorder),
         _ if mode::is_on() => {
@@ -164,6 +172,8 @@ impl Recorder {
         let is_observer = Thread::current(frame.py()).observers() > self.observers.get();
         if is_observer || self.is_weak_callback(frame) {
             By::Cpython
+        } else if self.is_between(frame) {
+            By::Between
         } else if self.records(frame) {
             By::Recorder
         } else {

@@ -46,6 +46,9 @@ impl Recorder {
         args: &[Borrowed<'_, '_>],
     ) -> bool {
         let Some(target) = target else { return false };
+        if self.ends_recomputation(frame) {
+            return true;
+        }
         if self.session.program.is_some() || self.has_symbols() {
             return false;
         }
@@ -68,6 +71,21 @@ impl Recorder {
             self.raised.borrow_mut().push(spot);
         }
         speaks
+    }
+
+    /// Whether code within a node has been run again as far as a checkpoint needs: PyTorch ends it by an exception, in
+    /// each replay.
+    fn ends_recomputation(&self, frame: &Frame<'_>) -> bool {
+        if !self.state.borrow().enclosed.is_on() {
+            return false;
+        }
+        let thread = Thread::current(frame.py());
+        let exception = thread.take_exception();
+        let class = exception.get_type();
+        let ends = class.name().is_ok_and(|name| name == "_StopRecomputationError")
+            && class.module().is_ok_and(|module| module == "torch.utils.checkpoint");
+        let _ = thread.restore_exception(exception);
+        ends
     }
 
     /// The exception that an operation has raised can't be made again: marks the operation, so that

@@ -54,6 +54,12 @@ impl Finish<'_> {
             self.insert(address, id);
             return Ok(id);
         }
+        if let Some(node) = self.state.given.node(object) {
+            let recipe = self.outputs.recipe(node);
+            let id = self.recipes.push(recipe);
+            self.insert(address, id);
+            return Ok(id);
+        }
         self.state.fix_spelt(object);
         let mut kind = self.state.kind_alone(object);
         if kind == Kind::Constant && self.state.holds_number(object) {

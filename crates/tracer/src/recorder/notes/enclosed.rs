@@ -10,6 +10,7 @@ use rustc_hash::FxHashSet;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor::{self, TensorInfo};
 use stator_cpython::object::{Borrowed, Object};
+use stator_graph::NodeId;
 
 use super::heap;
 use super::kinds::Kind;
@@ -30,6 +31,8 @@ pub struct Enclosed {
     written: FxHashSet<usize>,
     /// The parts that such code has written.
     left: Vec<Slot>,
+    /// What it was given and has changed, by address: only such code may look at it.
+    changed: FxHashSet<usize>,
     /// Tensors that the nodes are given, by address.
     given: FxHashSet<usize>,
     /// Whether going back may lead to such code.
@@ -62,12 +65,13 @@ impl Enclosed {
     /// Whether there are objects that may not be looked at.
     #[inline]
     pub fn is_watching(&self) -> bool {
-        !self.written.is_empty()
+        !self.written.is_empty() || !self.changed.is_empty()
     }
 
     /// Whether an object may not be looked at.
     pub fn hides(&self, address: usize) -> bool {
-        self.is_watching() && self.written.contains(&address)
+        self.is_watching()
+            && (self.written.contains(&address) || !self.is_on() && self.changed.contains(&address))
     }
 
     /// The parts that such code has written.
@@ -83,6 +87,18 @@ impl Enclosed {
     /// A custom function has become a node.
     pub fn add_function(&mut self) {
         self.has_functions = true;
+    }
+
+    /// What such code was given and has changed, by address.
+    pub fn changed(&self) -> Vec<usize> {
+        let mut changed: Vec<_> = self.changed.iter().copied().collect();
+        changed.sort_unstable();
+        changed
+    }
+
+    /// What stands there is known again.
+    pub fn show(&mut self, address: usize) {
+        self.changed.remove(&address);
     }
 
     /// The code has ended, or the trace has: the notes are those of before.
@@ -117,8 +133,12 @@ impl State {
             let detail = "a class, before code that is one node of the graph";
             return Err((Reason::OutsideWrite, detail.into()));
         }
+        self.given.check(py)?;
         let (parts, others) = (self.written.len(), self.other_effects());
         let mut tensors = Vec::new();
+        for held in self.given.held(py).collect::<Vec<_>>() {
+            tensors_in(self, held.as_borrowed(), &mut tensors);
+        }
         given.iter().for_each(|object| tensors_in(self, *object, &mut tensors));
         let inputs = self.inputs.tensors().iter().map(|input| input.tensor.clone_ref(py));
         let known: Vec<_> =
@@ -160,6 +180,7 @@ impl State {
         if self.other_effects() != begun.others || self.written.len() < begun.parts {
             return refuse();
         }
+        self.enclosed.changed.extend(self.given.changed(py));
         for effect in self.written.withdraw(begun.parts) {
             if matches!(effect.part, Part::Context | Part::Reset(_) | Part::ClassAttribute(_)) {
                 return refuse();
@@ -181,6 +202,7 @@ impl State {
                 return Err((Reason::OutsideWrite, format!("a write to a tensor by {name}")));
             }
         }
+        self.given.withdraw(begun.nodes);
         self.graph.withdraw(begun.nodes);
         if let Some(symbols) = self.symbols.as_mut() {
             symbols.forget_nodes(begun.nodes, &self.graph);
@@ -239,6 +261,22 @@ impl State {
             }
         }
         true
+    }
+
+    /// Where there are symbols: what a node gives has the sizes and strides of this tensor.
+    pub fn lay_out_as(&mut self, node: NodeId, like: Borrowed<'_, '_>) -> Noted<()> {
+        if !self.has_symbols() {
+            return Ok(());
+        }
+        let unknown = || (Reason::DynamicOutput, "a tensor that a hook is set on".to_owned());
+        let strides = self.symbolic_strides(like).ok_or_else(unknown)?;
+        let sizes = self.symbolic_sizes(like);
+        let symbols = self.symbols.as_mut().ok_or_else(unknown)?;
+        if let Some(sizes) = sizes {
+            symbols.sizes.insert(TensorKey::Node(node.index() as u32), sizes);
+        }
+        symbols.layouts.know(node, strides);
+        Ok(())
     }
 
     /// Whether the trace has written a part that is about to be read. Code within a node would read the old value, as

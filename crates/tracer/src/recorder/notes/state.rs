@@ -18,6 +18,7 @@ use stator_guards::{Guard, GuardKind, ObjectId, SourceId, Sources, grow_in_leaps
 use super::capacity::Room;
 use super::enclosed::Enclosed;
 use super::frames::Frames;
+use super::given::Given;
 use super::heap;
 use super::inputs::Inputs;
 use super::kinds::{Kind, Kinds};
@@ -161,6 +162,8 @@ pub struct State {
     pub writes: Writes,
     /// What is known of code that runs within a node.
     pub enclosed: Enclosed,
+    /// What it has made for such code.
+    pub given: Given,
     /// Where a tensor program is traced: what that takes note of.
     pub program: Option<Box<Notes>>,
 }
@@ -204,6 +207,7 @@ impl State {
             exits: Exits::default(),
             writes: Writes::default(),
             enclosed: Enclosed::default(),
+            given: Given::default(),
             program: None,
         })
     }

@@ -15,6 +15,7 @@ use std::cell::Cell;
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 use stator_cpython::Result;
+use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::{tensor, types};
 use stator_cpython::hook::{Active, Evaluated, Suspended};
@@ -22,6 +23,7 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_graph::Target;
 use stator_guards::GuardKind;
 
+use super::passing::is_looked_at;
 use super::tensors::argument;
 use crate::breaks::Reason;
 use crate::compiling;
@@ -100,7 +102,12 @@ impl Recorder {
                     state.enclosed.go_back();
                     if accumulates { state.foresee_gradients(&leaves) } else { Ok(()) }
                 });
-                return self.enclose(frame, "a custom function's backward", &args[1..], call);
+                return self.enclose(
+                    frame,
+                    "code that runs while gradients are computed",
+                    &args[1..],
+                    call,
+                );
             }
             let _telling = Active::new(py, telling);
             call()
@@ -110,7 +117,10 @@ impl Recorder {
         if has_run {
             self.stop(frame, Reason::OpaqueCall, "run_backward, which runs Python code");
         }
-        self.note(frame, |state| state.went_back(&leaves, accumulates));
+        self.note(frame, |state| {
+            state.went_back(&leaves, accumulates)?;
+            state.take_out(frame)
+        });
         Ok(result)
     }
 
@@ -190,7 +200,7 @@ impl Recorder {
             let is_own = || {
                 state.gradients.has_gone_back()
                     && matches!(state.origin(owner), Some(Origin::Node(_)))
-                    && tensor::gradient(owner).is_some_and(|gradient| !gradient.is_none())
+                    && tensor::retained_gradient(owner).is_some_and(|gradient| !gradient.is_none())
             };
             state.gradients.computed(owner).or_else(|| is_own().then_some(0))?
         };
@@ -266,11 +276,21 @@ impl State {
     }
 
     /// A hook is a function of Python's, or ends in one: C code would do what nobody notes.
-    fn know_hook(&mut self, hook: Borrowed<'_, '_>) -> std::result::Result<(), Stop> {
+    pub(in crate::recorder) fn know_hook(
+        &mut self,
+        hook: Borrowed<'_, '_>,
+    ) -> std::result::Result<(), Stop> {
         let unknown = || (Reason::OpaqueCall, format!("{}, a hook", heap::name_of(hook)));
-        self.source(hook).ok_or_else(unknown)?;
+        if self.origin(hook) != Some(Origin::Fresh) {
+            self.source(hook).ok_or_else(unknown)?;
+        }
         match self.kind(hook) {
-            Kind::Function => Ok(()),
+            Kind::Function => {
+                let code = heap::function_code(hook);
+                let code = code.as_ref().and_then(|code| Code::of(code.as_borrowed()));
+                let is_seen = code.is_some_and(|code| is_looked_at(&code));
+                is_seen.then_some(()).ok_or_else(unknown)
+            }
             Kind::Method => self.know_hook(heap::method_parts(hook).0.as_borrowed()),
             Kind::Partial => self.know_hook(heap::partial_parts(hook).0.as_borrowed()),
             Kind::Object => {

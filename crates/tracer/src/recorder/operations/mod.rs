@@ -17,6 +17,7 @@ pub(super) mod enclosing;
 pub(super) mod gradients;
 pub(super) mod numbers_given;
 pub(super) mod operators;
+pub(super) mod passing;
 pub(super) mod returned;
 pub(super) mod switches;
 pub(super) mod tensors;

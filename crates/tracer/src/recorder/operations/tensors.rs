@@ -90,6 +90,10 @@ impl State {
         if let Some(number) = self.number(object) {
             return Ok(Arg::Node(self.number_node(number)));
         }
+        if let Some(node) = self.given.node(object) {
+            self.look_enclosed(object.as_ptr() as usize);
+            return Ok(Arg::Node(node));
+        }
         match self.kind(object) {
             Kind::Tensor => self.tensor_node(object).map(Arg::Node),
             Kind::Constant => {
@@ -405,6 +409,12 @@ impl Recorder {
             && let Some(list) = self.read_list(frame, *tensor, || ops::call(callable, args, None))
         {
             return Ok(list);
+        }
+        if operation.is_method
+            && &*operation.name == "register_hook"
+            && let Some(result) = self.register_hook(call)
+        {
+            return result;
         }
         if operation.determined == Determined::Answer
             && let Some(answer) = self.answered(operation, call)

@@ -281,6 +281,10 @@ impl Recorder {
         if self.asks_bounds(frame, self.kind(owner), key) {
             return ops::set_item(owner, key, value);
         }
+        self.note(frame, |state| match state.origin(owner) {
+            Some(Origin::Fresh) => state.write_own(owner),
+            _ => Ok(()),
+        });
         if self.kind(owner) == Kind::List && self.origin(owner) != Some(Origin::Fresh) {
             return self.set_list_item(frame, owner, key, value);
         }

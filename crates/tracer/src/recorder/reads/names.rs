@@ -76,6 +76,7 @@ impl Recorder {
         let value = ops::load_cell(cell);
         let own = self.note(frame, |state| {
             if state.origin(cell) == Some(Origin::Fresh) {
+                state.look_enclosed(cell.as_ptr() as usize);
                 return Ok(None);
             }
             let source = state.cell_source(frame, cell)?;
@@ -95,7 +96,7 @@ impl Recorder {
     ) {
         self.note(frame, |state| {
             if state.origin(cell) == Some(Origin::Fresh) {
-                return Ok(());
+                return state.write_own(cell);
             }
             let source = state.cell_source(frame, cell)?;
             state.write_cell(cell, source);

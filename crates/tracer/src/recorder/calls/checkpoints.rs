@@ -1,0 +1,84 @@
+//! `torch.utils.checkpoint.checkpoint`: one node, whose code a replay runs, and runs again when it goes back.
+
+use pyo3::prelude::*;
+use stator_cpython::code::Code;
+use stator_cpython::heap::function::{Field, value};
+use stator_cpython::hook::Suspended;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{Result, modules, ops};
+
+use super::call::Call;
+use crate::compiling;
+use crate::locate::text;
+use crate::raises::CHECKPOINT;
+use crate::recorder::Recorder;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::state::State;
+
+impl Recorder {
+    /// Calls what PyTorch has hidden from its own tracer, if that is a checkpoint; `None`: it's something else.
+    pub(in crate::recorder) fn call_checkpoint<'py>(
+        &self,
+        call: Call<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable, args, names } = call;
+        let named = names.map_or(0, |names| heap::tuple_items(names).len());
+        let function = args.first().filter(|_| args.len() > named)?;
+        if self.is_stopped() || !self.session.is_replayed() || compiling::answer() {
+            return None;
+        }
+        if names.is_some_and(|names| {
+            let names = heap::tuple_items(names);
+            names.iter().any(|name| heap::text(name.as_borrowed()) == "context_fn")
+        }) {
+            // Modes of the program's own would run within operations.
+            return None;
+        }
+        let checkpoint = hidden(callable).filter(|it| is_checkpoint(it.as_borrowed()))?;
+        {
+            // The first checkpoint loads them: what runs then is no part of the node.
+            let _native = Suspended::new(frame.py());
+            modules::import(frame.py(), "torch._dynamo").ok()?;
+            modules::import(frame.py(), "torch.utils._device").ok()?;
+        }
+        let given = self.note(frame, |state| {
+            state.know_for_good(callable)?;
+            state.know_hook(*function)?;
+            args.iter().try_for_each(|arg| state.give(*arg, frame).map(drop))
+        });
+        given?;
+        let checkpoint = checkpoint.as_borrowed();
+        let target = |state: &mut State| state.function_target(checkpoint, CHECKPOINT.to_owned());
+        let result = self.operation(frame, target, args, names, || {
+            let run = || ops::call(checkpoint, args, names);
+            let result = self.enclose(frame, "a checkpointed function", args, run)?;
+            self.refuse_known_tensors(frame, "checkpoint", args, result.as_borrowed());
+            Ok(result)
+        });
+        self.note(frame, |state| {
+            state.enclosed.add_function();
+            state.take_out(frame)
+        });
+        Some(result)
+    }
+}
+
+/// The function that a wrapper of `torch._disable_dynamo` calls.
+fn hidden<'py>(wrapper: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+    let closure = wrapper.getattr("__closure__").ok()?;
+    let code = value(wrapper, Field::Code)?;
+    let names = code.getattr("co_freevars").ok()?;
+    let at = heap::tuple_items(names.as_borrowed())
+        .iter()
+        .position(|name| heap::text(name.as_borrowed()) == "fn")?;
+    ops::load_cell(heap::tuple_items(closure.as_borrowed()).get(at)?.as_borrowed())
+}
+
+fn is_checkpoint(function: Borrowed<'_, '_>) -> bool {
+    let code = value(function, Field::Code);
+    let code = code.as_ref().and_then(|code| Code::of(code.as_borrowed()));
+    code.is_some_and(|code| {
+        text(code.qualname()) == "checkpoint"
+            && text(code.filename()).ends_with("/torch/utils/checkpoint.py")
+    })
+}

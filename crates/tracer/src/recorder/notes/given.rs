@@ -1,0 +1,472 @@
+//! Functions that the trace has made and nodes are given: hooks of tensors, what is checkpointed.
+//!
+//! A replay makes such a function by nodes of its own, before the node that is given it, and its cells, lists and
+//! dictionaries with it. From there on all that speaks of them, recipes too, means what these nodes gave.
+//!
+//! A replay makes them as they were when they were given. So the trace may not change what they hold afterwards: it
+//! ends where it's seen that it did. Code within a node may, as a replay runs it again; then nobody else may look.
+
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::dict::{self, Peek};
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{modules, ops};
+use stator_graph::{Arg, NodeId, Operator, Target, Value};
+use stator_guards::SourceId;
+
+use super::heap;
+use super::kinds::Kind;
+use super::state::{Origin, State, Stop};
+use crate::breaks::Reason;
+use crate::raises::MADE;
+
+type Noted<T> = std::result::Result<T, Stop>;
+
+/// What the trace has made by nodes, and keeps alive: nothing else comes to its address.
+#[derive(Default)]
+pub struct Given {
+    nodes: FxHashMap<usize, NodeId>,
+    kept: Vec<Held>,
+    /// Those that are being made: none holds itself.
+    begun: FxHashSet<usize>,
+}
+
+/// One of them, and what it held when it was given.
+struct Held {
+    object: Py<PyAny>,
+    contents: Vec<Py<PyAny>>,
+}
+
+impl Held {
+    fn is_as_given(&self, py: Python<'_>) -> bool {
+        let now = contents(self.object.bind_borrowed(py));
+        now.len() == self.contents.len()
+            && now.iter().zip(&self.contents).all(|(now, before)| before.is(now))
+    }
+}
+
+/// What an object holds and may be changed.
+fn contents<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
+    match heap::type_name(object).as_str() {
+        "cell" => ops::load_cell(object).into_iter().collect(),
+        "list" => heap::list_items(object),
+        "dict" => heap::dict_items(object).into_iter().flat_map(<[_; 2]>::from).collect(),
+        "partial" => {
+            let (function, args, keywords) = heap::partial_parts(object);
+            let mut found = vec![function, args];
+            found.extend(contents(keywords.as_borrowed()));
+            found
+        }
+        "function" => {
+            let parts = [
+                heap::function_code(object),
+                heap::function_defaults(object),
+                heap::function_kwdefaults(object),
+            ];
+            let mut found: Vec<_> = parts.into_iter().flatten().collect();
+            if let Peek::Dict(dict) = dict::peek_instance_dict(object) {
+                found.extend(contents(dict.as_borrowed()));
+            }
+            found
+        }
+        _ => Vec::new(),
+    }
+}
+
+impl Given {
+    /// The tensors that such objects hold.
+    pub fn held<'a, 'py>(&'a self, py: Python<'py>) -> impl Iterator<Item = Object<'py>> + 'a
+    where
+        'py: 'a,
+    {
+        self.kept.iter().flat_map(|held| &held.contents).map(move |held| held.bind(py).clone())
+    }
+
+    /// The node that makes an object.
+    #[inline]
+    pub fn node(&self, object: Borrowed<'_, '_>) -> Option<NodeId> {
+        if self.nodes.is_empty() {
+            return None;
+        }
+        self.nodes.get(&(object.as_ptr() as usize)).copied()
+    }
+
+    /// A node makes an object, which is kept.
+    pub fn add(&mut self, object: Borrowed<'_, '_>, node: NodeId) {
+        self.nodes.insert(object.as_ptr() as usize, node);
+        let contents = contents(object).into_iter().map(Bound::unbind).collect();
+        self.kept.push(Held { object: object.to_owned().unbind(), contents });
+    }
+
+    /// Fails if anything holds something else than when it was given.
+    pub fn check(&self, py: Python<'_>) -> Noted<()> {
+        match self.kept.iter().find(|held| !held.is_as_given(py)) {
+            Some(held) => {
+                let what = heap::type_name(held.object.bind_borrowed(py));
+                Err((Reason::OutsideWrite, format!("a write to a {what} that a node was given")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Code within a node has ended: the addresses of what it has changed.
+    pub fn changed(&mut self, py: Python<'_>) -> Vec<usize> {
+        let mut changed = Vec::new();
+        for held in &mut self.kept {
+            if !held.is_as_given(py) {
+                let object = held.object.bind_borrowed(py);
+                held.contents = contents(object).into_iter().map(Bound::unbind).collect();
+                changed.push(object.as_ptr() as usize);
+            }
+        }
+        changed
+    }
+
+    /// Nodes from this one on are withdrawn.
+    pub fn withdraw(&mut self, from: usize) {
+        self.nodes.retain(|_, node| node.index() < from);
+        let nodes = &self.nodes;
+        self.kept.retain(|held| nodes.contains_key(&(held.object.as_ptr() as usize)));
+    }
+}
+
+/// A class or function of the standard library.
+fn library<'py>(py: Python<'py>, module: &str, name: &str) -> Noted<Object<'py>> {
+    let found = modules::import(py, module).and_then(|module| module.getattr(name));
+    found.map_err(|error| (Reason::Unsupported, error.to_string()))
+}
+
+impl State {
+    /// An object as a node is given it that runs code: functions of the trace's own are made by nodes.
+    pub fn give(&mut self, object: Borrowed<'_, '_>, frame: &Frame<'_>) -> Noted<Arg> {
+        if let Some(node) = self.given.node(object) {
+            return Ok(Arg::Node(node));
+        }
+        if self.number(object).is_some() {
+            return self.graph_arg(object);
+        }
+        match self.kind(object) {
+            Kind::Tuple if heap::is_plain_tuple(object) => {
+                let items = self.give_all(&heap::tuple_items(object), frame)?;
+                Ok(self.graph.tuple(&items))
+            }
+            Kind::Tensor
+            | Kind::Constant
+            | Kind::Type
+            | Kind::Singleton
+            | Kind::Module
+            | Kind::Slice
+            | Kind::TorchCallable => self.graph_arg(object),
+            Kind::Builtin if !self.is_own_method(object) => self.graph_arg(object),
+            kind => match self.outside(object, kind, frame) {
+                Some(source) => Ok(Arg::Node(self.inputs.node(source).unwrap_or_else(|| {
+                    let node = self.graph.unnamed_placeholder(Value::Unknown);
+                    self.inputs.add(source, node);
+                    node
+                }))),
+                None => self.give_own(object, frame),
+            },
+        }
+    }
+
+    /// The source of what it's given from outside.
+    fn outside(
+        &mut self,
+        object: Borrowed<'_, '_>,
+        kind: Kind,
+        frame: &Frame<'_>,
+    ) -> Option<SourceId> {
+        match self.origin(object) {
+            Some(Origin::Source(source)) => Some(source),
+            // A variable of a function around this one that nobody has read.
+            None if kind == Kind::Cell => self.cell_source(frame, object).ok(),
+            _ => None,
+        }
+    }
+
+    /// As [`State::give`] of several objects.
+    pub fn give_all(
+        &mut self,
+        objects: &[Object<'_>],
+        frame: &Frame<'_>,
+    ) -> Noted<SmallVec<[Arg; 8]>> {
+        objects.iter().map(|object| self.give(object.as_borrowed(), frame)).collect()
+    }
+
+    /// What code within a node has put into lists, dictionaries and cells that it was given, the trace takes out by
+    /// nodes, where it can: nobody may look at the others.
+    pub fn take_out(&mut self, frame: &Frame<'_>) -> Noted<()> {
+        if self.enclosed.is_on() || self.has_symbols() {
+            return Ok(());
+        }
+        for address in self.enclosed.changed() {
+            let found =
+                self.given.kept.iter().find(|held| held.object.as_ptr() as usize == address);
+            let Some(object) = found.map(|held| held.object.bind(frame.py()).clone()) else {
+                continue;
+            };
+            if self.take_parts(object.as_borrowed(), frame)? {
+                self.enclosed.show(address);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_parts(&mut self, object: Borrowed<'_, '_>, frame: &Frame<'_>) -> Noted<bool> {
+        let Some(node) = self.given.node(object) else { return Ok(false) };
+        let mut parts = Vec::new();
+        let item = Target::Operator(Operator::GetItem);
+        match heap::type_name(object).as_str() {
+            "list" => {
+                for (index, value) in (0..).zip(heap::list_items(object)) {
+                    parts.push((item, Some(Arg::int(index)), value));
+                }
+            }
+            "dict" => {
+                for (key, value) in heap::dict_items(object) {
+                    if !heap::is_constant(key.as_borrowed()) {
+                        return Ok(false);
+                    }
+                    parts.push((item, Some(self.graph_arg(key.as_borrowed())?), value));
+                }
+            }
+            "cell" => {
+                let name = self.graph.intern("cell_contents");
+                let held = ops::load_cell(object);
+                parts.extend(held.map(|value| (Target::GetAttr { name }, None, value)));
+            }
+            _ => return Ok(false),
+        }
+        if !parts.iter().all(|(.., value)| self.may_take(value.as_borrowed())) {
+            return Ok(false);
+        }
+        for (target, key, value) in parts {
+            if self.kind_alone(value.as_borrowed()) == Kind::Tensor
+                && !self.is_of_trace(value.as_borrowed())
+            {
+                let args: SmallVec<[Arg; 2]> = [Arg::Node(node)].into_iter().chain(key).collect();
+                let stack = self.place(frame);
+                let taken = self.graph.call(target, &args, stack);
+                self.bind_result(taken, value.as_borrowed(), &[])?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether the trace knows an object by itself.
+    fn is_of_trace(&self, object: Borrowed<'_, '_>) -> bool {
+        match self.origin(object) {
+            Some(Origin::Node(node)) => !self.graph.is_withdrawn(node),
+            Some(Origin::Source(_)) => true,
+            _ => self.given.node(object).is_some(),
+        }
+    }
+
+    /// Whether an object is the same in each replay, or a tensor. A number may have been read from one.
+    fn may_take(&mut self, object: Borrowed<'_, '_>) -> bool {
+        match self.kind_alone(object) {
+            Kind::Tensor => self.is_of_trace(object) || !self.shares_input(object),
+            Kind::Constant => object.is_none(),
+            _ => self.is_of_trace(object) && !self.enclosed.hides(object.as_ptr() as usize),
+        }
+    }
+
+    /// Whether a tensor has the memory of an input: who writes to it writes to that. Without an answer it may.
+    fn shares_input(&self, tensor: Borrowed<'_, '_>) -> bool {
+        let py = tensor.py();
+        let memory = |tensor: Borrowed<'_, '_>| -> Option<usize> {
+            tensor
+                .call_method0(pyo3::intern!(py, "untyped_storage"))
+                .and_then(|storage| storage.call_method0(pyo3::intern!(py, "data_ptr")))
+                .and_then(|address| address.extract())
+                .ok()
+        };
+        let Some(own) = memory(tensor) else { return true };
+        let inputs = self.inputs.tensors().iter();
+        own != 0
+            && inputs
+                .map(|input| memory(input.tensor.bind_borrowed(py)))
+                .any(|other| other.is_none_or(|other| other == own))
+    }
+
+    /// A cell, list or dictionary of the trace's own is about to be written.
+    pub fn write_own(&mut self, object: Borrowed<'_, '_>) -> Noted<()> {
+        self.look_enclosed(object.as_ptr() as usize);
+        if self.enclosed.is_on() || self.given.node(object).is_none() {
+            return Ok(());
+        }
+        let what = heap::type_name(object);
+        Err((Reason::OutsideWrite, format!("a write to a {what} that a node was given")))
+    }
+
+    /// The node of a call that makes an object of the trace's own.
+    pub fn made_by(
+        &mut self,
+        function: Borrowed<'_, '_>,
+        name: &str,
+        args: &[Arg],
+        frame: &Frame<'_>,
+    ) -> NodeId {
+        let target = self.function_target(function, format!("{MADE}{name}"));
+        let stack = self.place(frame);
+        self.graph.call(target, args, stack)
+    }
+
+    fn give_own<'py>(&mut self, object: Borrowed<'_, 'py>, frame: &Frame<'_>) -> Noted<Arg> {
+        let address = object.as_ptr() as usize;
+        if !self.given.begun.insert(address) {
+            return Err((Reason::Unsupported, "a function that holds itself".into()));
+        }
+        let made = self.make(object, frame);
+        self.given.begun.remove(&address);
+        let node = made?;
+        if self.origin(object).is_none() {
+            self.set_fresh(object);
+        }
+        self.given.add(object, node);
+        Ok(Arg::Node(node))
+    }
+
+    fn make<'py>(&mut self, object: Borrowed<'_, 'py>, frame: &Frame<'_>) -> Noted<NodeId> {
+        let py = object.py();
+        let refuse = || {
+            let what = heap::type_name(object);
+            Err((Reason::Machinery, format!("a call of code within a node, given a {what}")))
+        };
+        let kind = self.kind(object);
+        let is_own = self.origin(object) == Some(Origin::Fresh)
+            || self.origin(object).is_none() && kind == Kind::Dict;
+        if !is_own {
+            return refuse();
+        }
+        match kind {
+            Kind::Function => self.make_function(object, frame),
+            Kind::Cell => {
+                let class = library(py, "types", "CellType")?;
+                let held: Vec<_> = ops::load_cell(object).into_iter().collect();
+                let args = self.give_all(&held, frame)?;
+                Ok(self.made_by(class.as_borrowed(), "cell", &args, frame))
+            }
+            Kind::List if heap::is_exact_list(object) => {
+                let items = self.give_all(&heap::list_items(object), frame)?;
+                let items = self.graph.list(&items);
+                let class = library(py, "builtins", "list")?;
+                Ok(self.made_by(class.as_borrowed(), "list", &[items], frame))
+            }
+            Kind::Dict if heap::is_exact_dict(object) => {
+                let mut items = SmallVec::<[(Arg, Arg); 4]>::new();
+                for (key, value) in heap::dict_items(object) {
+                    if !heap::is_constant(key.as_borrowed()) {
+                        return refuse();
+                    }
+                    let key = self.graph_arg(key.as_borrowed())?;
+                    items.push((key, self.give(value.as_borrowed(), frame)?));
+                }
+                let items = self.graph.dict(&items);
+                let class = library(py, "builtins", "dict")?;
+                Ok(self.made_by(class.as_borrowed(), "dict", &[items], frame))
+            }
+            Kind::Method => {
+                let (function, receiver) = heap::method_parts(object);
+                let args = self.give_all(&[function, receiver], frame)?;
+                let class = library(py, "types", "MethodType")?;
+                Ok(self.made_by(class.as_borrowed(), "method", &args, frame))
+            }
+            Kind::Partial => {
+                let (function, given, keywords) = heap::partial_parts(object);
+                let mut args = SmallVec::<[Arg; 8]>::new();
+                args.push(self.give(function.as_borrowed(), frame)?);
+                args.extend(self.give_all(&heap::tuple_items(given.as_borrowed()), frame)?);
+                let mut names = Vec::new();
+                for (name, value) in heap::dict_items(keywords.as_borrowed()) {
+                    names.push(self.graph.intern(&heap::text(name.as_borrowed())));
+                    args.push(self.give(value.as_borrowed(), frame)?);
+                }
+                let class = library(py, "functools", "partial")?;
+                let target = self.function_target(class.as_borrowed(), format!("{MADE}partial"));
+                let stack = self.place(frame);
+                Ok(self.graph.call_with_keywords(target, &args, &names, stack))
+            }
+            _ => refuse(),
+        }
+    }
+
+    fn make_function<'py>(
+        &mut self,
+        function: Borrowed<'_, 'py>,
+        frame: &Frame<'_>,
+    ) -> Noted<NodeId> {
+        let py = function.py();
+        let refuse = |what: &str| {
+            let name = heap::name_of(function);
+            (Reason::Machinery, format!("{name}, a function with {what}, given to a node"))
+        };
+        let has_attributes = match dict::peek_instance_dict(function) {
+            Peek::Dict(dict) => dict::length(dict.as_borrowed()) != Some(0),
+            _ => false,
+        };
+        if has_attributes {
+            return Err(refuse("attributes"));
+        }
+        let globals = heap::function_globals(function);
+        let globals = globals.filter(|it| self.source(it.as_borrowed()).is_some());
+        let globals = globals.ok_or_else(|| refuse("unknown globals"))?;
+        let code = heap::function_code(function).ok_or_else(|| refuse("no code"))?;
+        let part = |name: &str| function.getattr(name).map_err(|_| refuse("unknown parts"));
+        let (name, closure) = (part("__name__")?, part("__closure__")?);
+        let defaults = heap::function_defaults(function);
+        let code = Arg::Object(self.graph_object(code.as_borrowed(), || "code".into()));
+        let mut args: SmallVec<[Arg; 8]> = SmallVec::from_slice(&[code]);
+        args.push(self.give(globals.as_borrowed(), frame)?);
+        args.push(self.graph_arg(name.as_borrowed())?);
+        args.push(match defaults {
+            Some(defaults) => {
+                let items = self.give_all(&heap::tuple_items(defaults.as_borrowed()), frame)?;
+                self.graph.tuple(&items)
+            }
+            None => Arg::NONE,
+        });
+        if let Ok(closure) = closure.cast::<PyTuple>() {
+            let items = self.give_all(&heap::tuple_items(closure.as_any().as_borrowed()), frame)?;
+            args.push(self.graph.tuple(&items));
+        }
+        let class = library(py, "types", "FunctionType")?;
+        let node = self.made_by(class.as_borrowed(), "function", &args, frame);
+        self.make_attributes(function, node, frame)?;
+        Ok(node)
+    }
+
+    /// What is set in a function when it's there.
+    fn make_attributes<'py>(
+        &mut self,
+        function: Borrowed<'_, 'py>,
+        node: NodeId,
+        frame: &Frame<'_>,
+    ) -> Noted<()> {
+        let py = function.py();
+        let setattr = library(py, "builtins", "setattr")?;
+        let mut found = Vec::new();
+        if let Some(keywords) = heap::function_kwdefaults(function) {
+            found.push(("__kwdefaults__", keywords));
+        }
+        if let Ok(hints) = function.getattr("__annotations__")
+            && !heap::dict_items(hints.as_borrowed()).is_empty()
+        {
+            found.push(("__annotations__", hints));
+        }
+        for (name, dict) in found {
+            let mut items = SmallVec::<[(Arg, Arg); 4]>::new();
+            for (key, value) in heap::dict_items(dict.as_borrowed()) {
+                let key = self.graph_arg(key.as_borrowed())?;
+                items.push((key, self.give(value.as_borrowed(), frame)?));
+            }
+            let args = [Arg::Node(node), self.graph.str(name), self.graph.dict(&items)];
+            let set = self.made_by(setattr.as_borrowed(), "setattr", &args, frame);
+            self.graph.set_value(set, Value::Nothing);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,104 @@
+//! Code of PyTorch's own that stands between a node and the program's code within it: it runs natively, as nothing that
+//! the rest of the trace relies on is decided there. What the program's own code does in it is looked at.
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use stator_cpython::code::Code;
+use stator_cpython::frame::Frame;
+use stator_cpython::modules;
+use stator_cpython::thread::Thread;
+
+use crate::locate::text;
+use crate::recorder::Recorder;
+
+/// Files whose functions are such code, wherever they are called from.
+const BETWEEN: &[&str] = &["utils/checkpoint.py", "utils/hooks.py"];
+
+/// Files and folders of PyTorch whose functions such code calls for the program: modules, operations written in Python.
+const FOLLOWED: &[&str] = &["nn/", "functional.py"];
+
+/// What stands in such a folder, and is PyTorch's own: the function that module hooks are set on.
+const OWN: &str = "nn/modules/_functions.py";
+
+/// A file, as far as this tells.
+enum Place<'a> {
+    /// One of PyTorch's, by its path in there.
+    Torch(&'a str),
+    /// One of the standard library's.
+    Standard,
+    /// Any other.
+    Elsewhere,
+}
+
+fn place(file: &str) -> Place<'_> {
+    static STANDARD: PyOnceLock<Option<String>> = PyOnceLock::new();
+    if let Some(at) = file.rfind("/torch/") {
+        return Place::Torch(&file[at + "/torch/".len()..]);
+    }
+    let standard = Python::attach(|py| {
+        STANDARD
+            .get_or_init(py, || {
+                let file = modules::import(py, "os").and_then(|os| os.getattr("__file__"));
+                let file: String = file.and_then(|file| file.extract()).ok()?;
+                file.strip_suffix("os.py").map(str::to_owned)
+            })
+            .as_deref()
+    });
+    let is_standard = standard
+        .and_then(|folder| file.strip_prefix(folder))
+        .is_some_and(|rest| !rest.starts_with("site-packages"));
+    if is_standard || file.starts_with("<frozen ") { Place::Standard } else { Place::Elsewhere }
+}
+
+impl Recorder {
+    /// Whether a frame that begins is one of such code.
+    pub(in crate::recorder) fn is_between(&self, frame: &Frame<'_>) -> bool {
+        if !self.state.try_borrow().is_ok_and(|state| state.enclosed.is_on()) {
+            return false;
+        }
+        let caller = Thread::current(frame.py()).frame(frame.py()).map(|caller| caller.id());
+        let is_called = || caller.is_some() && self.between.borrow().last().copied() == caller;
+        match place(&text(frame.code().filename())) {
+            Place::Torch(file) if goes_back(file, frame) => is_own_way_back(frame),
+            Place::Torch(file) => {
+                BETWEEN.contains(&file)
+                    && !text(frame.code().qualname()).starts_with("checkpoint_sequential")
+                    || !is_followed(file) && is_called()
+            }
+            Place::Standard => is_called(),
+            Place::Elsewhere => false,
+        }
+    }
+}
+
+fn is_followed(file: &str) -> bool {
+    file != OWN && FOLLOWED.iter().any(|followed| file.starts_with(followed))
+}
+
+/// Whether code is looked at that such code calls: nobody would see what else does.
+pub fn is_looked_at(code: &Code<'_>) -> bool {
+    match place(&text(code.filename())) {
+        Place::Torch(file) => {
+            is_followed(file) || text(code.qualname()).starts_with("checkpoint_sequential")
+        }
+        Place::Standard => false,
+        Place::Elsewhere => true,
+    }
+}
+
+/// Whether a frame is the one by which the engine calls `backward` of a custom function.
+fn goes_back(file: &str, frame: &Frame<'_>) -> bool {
+    file == "autograd/function.py" && text(frame.code().qualname()) == "BackwardCFunction.apply"
+}
+
+/// Whether that function is one of PyTorch's own.
+fn is_own_way_back(frame: &Frame<'_>) -> bool {
+    let class = frame.local(0).and_then(|own| own.getattr("_forward_cls").ok());
+    let module = class.and_then(|class| class.getattr("__module__").ok());
+    module.is_some_and(|module| {
+        matches!(
+            text(module.as_borrowed()).as_str(),
+            "torch.utils.checkpoint" | "torch.nn.modules._functions"
+        )
+    })
+}
