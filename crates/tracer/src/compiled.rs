@@ -377,7 +377,7 @@ impl Compiled {
             own.was_part.store(true, Ordering::Relaxed);
             return function.call(args, kwargs);
         }
-        let _running = Running::new();
+        let _running = Running::begin();
         let stance = stance::get(py);
         if stance == Stance::ForceEager || is_in_disabled() {
             let _plain = Answering::new(false);
