@@ -149,6 +149,7 @@ static ALL: Mutex<Vec<Py<PyWeakrefReference>>> = Mutex::new(Vec::new());
 impl Compiled {
     #[new]
     #[pyo3(signature = (r#fn, *, backend, when, is_slow, recompile_limit, fullgraph, dynamic, is_compiling))]
+    #[allow(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn new<'py>(
         r#fn: &Bound<'py, PyFunction>,
         backend: Option<Py<PyAny>>,
