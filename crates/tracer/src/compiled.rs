@@ -149,6 +149,7 @@ static ALL: Mutex<Vec<Py<PyWeakrefReference>>> = Mutex::new(Vec::new());
 impl Compiled {
     #[new]
     #[pyo3(signature = (r#fn, *, backend, when, is_slow, recompile_limit, fullgraph, dynamic, is_compiling))]
+    #[allow(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn new<'py>(
         r#fn: &Bound<'py, PyFunction>,
         backend: Option<Py<PyAny>>,
@@ -377,7 +378,7 @@ impl Compiled {
             own.was_part.store(true, Ordering::Relaxed);
             return function.call(args, kwargs);
         }
-        let _running = Running::new();
+        let _running = Running::begin();
         let stance = stance::get(py);
         if stance == Stance::ForceEager || is_in_disabled() {
             let _plain = Answering::new(false);

@@ -48,7 +48,7 @@ pub struct Running(bool);
 impl Running {
     /// A call begins.
     #[inline]
-    pub fn new() -> Self {
+    pub fn begin() -> Self {
         let counts = COMPILES.load(Relaxed) && !IS_COMPILING.get();
         if counts {
             count(1);
