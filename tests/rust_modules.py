@@ -92,8 +92,9 @@ def added_methods(files: list[tuple[str, str]]) -> Edges:
     return used
 
 
-def room_edges(folder: Path) -> dict[tuple[str, str], set[str]]:
-    """Of a module with rooms: which functions and types of other rooms each room uses, by path or as methods."""
+def room_edges(folder: Path, types: set[str]) -> dict[tuple[str, str], set[str]]:
+    """Of a module with rooms: which functions and types of other rooms each room uses, by path, and
+    which methods that these add to the types that all rooms share."""
     base = "crate::" + "::".join(folder.relative_to(folder.parents[1] / "src").parts)
     rooms = {path.name for path in folder.iterdir() if path.is_dir()}
     files = [
@@ -104,8 +105,10 @@ def room_edges(folder: Path) -> dict[tuple[str, str], set[str]]:
     owners: dict[str, set[str]] = defaultdict(set)
     for room, code in files:
         for found in IMPL.finditer(code):
-            for method in METHOD.findall(code[found.end() : code.find("\n}", found.end())]):
-                owners[method].add(room)
+            if found[1] in types:
+                body = code[found.end() : code.find("\n}", found.end())]
+                for method in METHOD.findall(body):
+                    owners[method].add(room)
     used: dict[tuple[str, str], set[str]] = defaultdict(set)
     for room, code in files:
         for other, name in re.findall(rf"\b{base}::(\w+)::\w+::(\w+)", code):
@@ -114,7 +117,7 @@ def room_edges(folder: Path) -> dict[tuple[str, str], set[str]]:
             # A name that several rooms give to methods says nothing.
             if len(owners[method]) == 1:
                 used[room, *owners[method]].add(method)
-    return {(room, other): names for (room, other), names in used.items() if room != other and other in rooms}
+    return {pair: names for pair, names in used.items() if pair[0] != pair[1] and pair[1] in rooms}
 
 
 def circles(used: Edges) -> list[set[str]]:

@@ -86,6 +86,56 @@ TRACER = {
     "state": "check accelerator rollback writes raises handlers sharing policy",
     "telling": "stance marks config breaks logs locate listeners list_handlers bind memory",
 }
+# The rooms of the recorder, from below to above.
+RECORDER = ("notes", "numbers", "reads", "effects", "ending", "operations", "calls")
+# What a room uses of rooms above it, by name: debts, whose list may only get shorter. The notes hold a part of each
+# room's, whose type stands there. Whoever can't go on says `stop`, which ends the trace. And an attribute, an item, a
+# number or an operator may be a function of the program's: Python's protocols call, and calls read.
+UPWARD = {
+    ("notes", "numbers"): (
+        "Symbols data_sizes_in has_symbols number symbolic_sizes symbolic_strides"
+    ),
+    ("notes", "reads"): (
+        "Descriptor Distinct Lookups Members RecentGlobals Unread adopt_dict anchor cell_source "
+        "is_own_method read_deque read_unread"
+    ),
+    ("notes", "effects"): "Claims ContextWrites Emitted Mortal Part",
+    ("notes", "ending"): "Exits",
+    ("notes", "operations"): "Gradients bind_result graph_arg graph_meta",
+    ("notes", "calls"): "Memo ModuleCalls Signatures is_instance is_marked",
+    ("numbers", "reads"): (
+        "Use adopt adopt_deep adopt_dict_for adopt_for guard_type moving read_slot register"
+    ),
+    ("numbers", "ending"): "Asks End decided stop",
+    ("numbers", "operations"): (
+        "RecordedArgs argument drawn_input graph_arg holds_tensor is_enclosed is_from_draw "
+        "is_small_draw operation refuses_to_fix tensor_node"
+    ),
+    ("numbers", "calls"): "Call call_known call_object",
+    ("reads", "effects"): (
+        "CELL CONTENTS KEYS advance_outside finds_own_write generic_set_attr is_writable_dict "
+        "missing_item set_deque_item set_list_item watch_finalizer write_cell writes_slot"
+    ),
+    ("reads", "ending"): "stop",
+    ("reads", "operations"): (
+        "computed_gradient operation outside_gradient problem_of tensor_guard wrote_gradient"
+    ),
+    ("reads", "calls"): (
+        "Call call_object getter is_instance is_marked keys_memo know_for_good python_contains "
+        "python_converted python_iter python_next special vouch"
+    ),
+    ("effects", "ending"): "left stop",
+    ("effects", "operations"): "has_users_nodes holds_tensor",
+    ("effects", "calls"): "Call call_object guard_callback vouch",
+    ("ending", "operations"): "guard_owners_distinct holds_tensor is_between operation",
+    ("ending", "calls"): "Memo copying_begins",
+    ("operations", "calls"): (
+        "Call bind_dict call_python python_binary python_compare python_format python_text "
+        "python_truth python_unary register_hook text_of"
+    ),
+}
+# Names that are methods of Python's objects, too.
+PYTHON_METHODS = {"get_item", "lookup", "same", "set_item"}
 # These build and test without an interpreter.
 PURE = (
     "stator-bytecode",
@@ -246,6 +296,19 @@ def test_rooms_of_the_tracer_use_rooms_below() -> None:
     assert not up
     text = (ROOT / "ARCHITECTURE.md").read_text()
     assert all(f"| {room} |" in text for room in TRACER), "the map shows other rooms"
+
+
+def test_rooms_of_the_recorder_use_rooms_above_only_for_what_is_listed() -> None:
+    recorder = ROOT / "crates" / "tracer" / "src" / "recorder"
+    used = rust_modules.room_edges(recorder, {"Recorder", "State"})
+    assert {room for pair in used for room in pair} == set(RECORDER), "say in RECORDER where it is"
+    for pair, names in used.items():
+        room, other = map(RECORDER.index, pair)
+        if room < other:
+            listed = set(UPWARD.get(pair, "").split())
+            more = names - PYTHON_METHODS - listed
+            assert not more, f"{pair[0]} is below {pair[1]}, and uses {', '.join(sorted(more))}"
+            assert listed <= names, f"gone: {', '.join(sorted(listed - names))}"
 
 
 def imports(tree: ast.AST) -> Iterator[tuple[str, ast.stmt]]:

@@ -9,7 +9,7 @@
 //! `operations`, `numbers` and `effects` are what the evaluator's sites ask for, `ending` makes a trace of the
 //! notes ([`crate::trace`]). Here are the recorder of a thread and its ways in: `sites` implements the
 //! evaluator's trait and `steps` what comes before each instruction, `links` knows what waits for a function's
-//! result, `mode` hears operations that C code calls, `programs` records tensor programs,
+//! result, `places` where the frames stand, `mode` hears operations that C code calls, `programs` records tensor programs,
 //! `contained` catches Stator's own errors, `trace_log` tells the log `trace`.
 
 mod calls;
@@ -21,6 +21,7 @@ mod mode;
 mod notes;
 mod numbers;
 mod operations;
+mod places;
 mod programs;
 mod reads;
 mod sites;

@@ -7,21 +7,18 @@ use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{BinaryOp, Conversion};
 use stator_cpython::{Result, generic};
-use stator_guards::GuardKind;
 
 use super::call::Call;
 use crate::breaks::Reason;
 use crate::functions::{Determined, Model, Operation};
 use crate::recorder::Recorder;
-use crate::recorder::effects::writes::KEYS;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
-use crate::recorder::notes::objects::Mark;
 use crate::recorder::notes::state::{Origin, State};
 use crate::recorder::numbers::number_functions::boolean;
 use crate::recorder::numbers::read_tensors::TensorRead;
 use crate::recorder::operations::tensors::holds_tensor;
-use crate::recorder::reads::found::Use;
+use crate::recorder::reads::abstract_classes::is_library_metaclass;
 
 impl Recorder {
     /// Calls a modelled function.
@@ -329,34 +326,6 @@ impl Recorder {
         length.unwrap_or_else(native)
     }
 
-    /// Guards what the length and the truth value of a container depend on.
-    pub(in crate::recorder) fn guard_length(&self, frame: &Frame<'_>, object: Borrowed<'_, '_>) {
-        self.note(frame, |state| match state.kind(object) {
-            // Lists, tuples and sets are guarded as a whole when they are found.
-            Kind::Constant
-            | Kind::Tensor
-            | Kind::List
-            | Kind::Tuple
-            | Kind::Set
-            | Kind::FrozenSet => Ok(()),
-            Kind::Dict => {
-                if state.written.dict(object.as_ptr() as usize) {
-                    // Which of the counted keys this trace made depends on all of them.
-                    return state.adopt_keys(object);
-                }
-                if let Some(source) = state.objects.first_sized(object) {
-                    state.reads.first((object.as_ptr() as usize, KEYS));
-                    state.guard(source, GuardKind::DictLength(heap::dict_length(object)));
-                }
-                Ok(())
-            }
-            Kind::Iterator if state.origin(object) == Some(Origin::Fresh) => Ok(()),
-            Kind::Object if state.origin(object).is_some() => state.refuse_native_state(object),
-            _ => Err((Reason::Unsupported, format!("len() of a {}", heap::type_name(object)))),
-        });
-        self.guard_protocol(frame, object, &["__len__"]);
-    }
-
     /// `isinstance`, `issubclass`, `callable`: functions of types, which are guarded.
     pub(in crate::recorder) fn is_instance<'py>(
         &self,
@@ -548,87 +517,6 @@ impl Recorder {
 }
 
 impl State {
-    /// As [`State::read_dict_slot`] for any key: keys other than constants are vouched for first.
-    pub fn read_key(
-        &mut self,
-        dict: Borrowed<'_, '_>,
-        key: Borrowed<'_, '_>,
-        value: Option<Object<'_>>,
-    ) -> std::result::Result<(), crate::recorder::Stop> {
-        self.read_any_key(dict, key, value, false)
-    }
-
-    /// As [`State::read_key`], for who only asks whether the key is there.
-    pub fn asks_key(
-        &mut self,
-        dict: Borrowed<'_, '_>,
-        key: Borrowed<'_, '_>,
-        value: Option<Object<'_>>,
-    ) -> std::result::Result<(), crate::recorder::Stop> {
-        let stands_in = self.takes_stand_ins(dict);
-        self.read_any_key(dict, key, value, stands_in)
-    }
-
-    fn read_any_key(
-        &mut self,
-        dict: Borrowed<'_, '_>,
-        key: Borrowed<'_, '_>,
-        value: Option<Object<'_>>,
-        stands_in: bool,
-    ) -> std::result::Result<(), crate::recorder::Stop> {
-        self.note_hashed(key);
-        if self.source(dict).is_some() {
-            self.know_tensor_key(key, value.is_some())?;
-            if !self.is_plain_key(key) {
-                self.adopt_dict(dict)?;
-            }
-        }
-        self.read_slot(
-            Use::default(),
-            dict,
-            key,
-            value.as_ref().map(|value| value.as_borrowed()),
-            stands_in,
-        )
-    }
-
-    /// A tensor that is a key is guarded to be this very one: dictionaries know tensors by identity. The entry
-    /// doesn't keep it alive. One that isn't found would be another one at each call, but for parameters: an
-    /// optimizer's state has them from its first step on.
-    pub fn know_tensor_key(
-        &mut self,
-        key: Borrowed<'_, '_>,
-        is_found: bool,
-    ) -> std::result::Result<(), crate::recorder::Stop> {
-        if self.kind(key) != Kind::Tensor || self.is_identity_guarded(key) {
-            return Ok(());
-        }
-        let unknown = || (Reason::Identity, "a tensor as dictionary key".to_owned());
-        let stays = is_found || heap::type_name(key) == "Parameter";
-        let source = self.source(key).filter(|_| stays).ok_or_else(unknown)?;
-        let id = self.object(key);
-        self.guard(source, GuardKind::Is(id));
-        self.objects.mark(key, Mark::ByIdentity);
-        Ok(())
-    }
-
-    /// Whether a dictionary finds a key by its value, or as the object that it is, without code of a
-    /// user's.
-    pub fn is_plain_key(&mut self, key: Borrowed<'_, '_>) -> bool {
-        match self.kind(key) {
-            Kind::Builtin => !self.is_own_method(key),
-            Kind::Constant
-            | Kind::Function
-            | Kind::Type
-            | Kind::Module
-            | Kind::Singleton
-            | Kind::TorchCallable => true,
-            Kind::Tuple => heap::is_constant(key),
-            Kind::Tensor => self.is_identity_guarded(key),
-            _ => false,
-        }
-    }
-
     /// Whether an object's text is a function of guarded values.
     fn has_text(&mut self, object: Borrowed<'_, '_>) -> bool {
         self.once(object, true, |state| state.parts_have_text(object))
@@ -712,13 +600,4 @@ fn none(py: Python<'_>) -> Object<'_> {
 
 fn is_str(object: Borrowed<'_, '_>) -> bool {
     object.is_exact_instance_of::<PyString>()
-}
-
-/// Whether a metaclass is one whose `__instancecheck__` depends on types alone.
-pub(in crate::recorder) fn is_library_metaclass(meta: &Bound<'_, PyType>) -> bool {
-    if meta.is(meta.py().get_type::<PyType>()) {
-        return false;
-    }
-    let name = meta.fully_qualified_name().map_or_else(|_| String::new(), |name| name.to_string());
-    name == "abc.ABCMeta" || name == "enum.EnumType" || name.starts_with("torch.")
 }

@@ -52,3 +52,12 @@ fn has_registrations(meta: &Bound<'_, PyType>) -> bool {
     let name = meta.fully_qualified_name().map_or_else(|_| String::new(), |name| name.to_string());
     name != "enum.EnumType" && !name.starts_with("torch.")
 }
+
+/// Whether a metaclass is one whose `__instancecheck__` depends on types alone.
+pub(in crate::recorder) fn is_library_metaclass(meta: &Bound<'_, PyType>) -> bool {
+    if meta.is(meta.py().get_type::<PyType>()) {
+        return false;
+    }
+    let name = meta.fully_qualified_name().map_or_else(|_| String::new(), |name| name.to_string());
+    name == "abc.ABCMeta" || name == "enum.EnumType" || name.starts_with("torch.")
+}

@@ -5,7 +5,7 @@
 //! a [`Stop`](super::Stop), and the trace ends before the instruction.
 //!
 //! `found` guards an object by what it is. Lookups come in layers: `lookups` and `descriptors` find, `attributes`, `class_attributes`, `members` and
-//! `instance_dicts` read, `items` and `protocols` take what Python's protocols give. `whole_containers`
+//! `instance_dicts` read, `items`, `keys` and `protocols` take what Python's protocols give. `whole_containers`
 //! guards what C code is about to read, `only_added` puts that off for containers that are only added to. `patterns` reads what a class pattern asks.
 
 pub(super) mod abstract_classes;
@@ -18,6 +18,7 @@ pub(super) mod getters;
 pub(super) mod identity;
 pub(super) mod instance_dicts;
 pub(super) mod items;
+pub(super) mod keys;
 pub(super) mod lookups;
 pub(super) mod members;
 pub(super) mod names;

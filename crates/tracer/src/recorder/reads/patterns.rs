@@ -11,10 +11,10 @@ use stator_cpython::heap::types::{self, Slot, SlotName};
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Raised, Result, generic, modules, ops};
 
+use super::abstract_classes::is_library_metaclass;
 use super::descriptors::Descriptor;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
-use crate::recorder::calls::models::is_library_metaclass;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 

@@ -4,9 +4,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::Borrowed;
+use stator_guards::GuardKind;
 
+use crate::breaks::Reason;
 use crate::recorder::Recorder;
+use crate::recorder::effects::writes::KEYS;
+use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::Origin;
 
 impl Recorder {
     /// Guards what C code finds on the type of a user's object before it calls it back.
@@ -35,6 +40,34 @@ impl Recorder {
     ) -> bool {
         let name = name.as_ptr() as usize ^ name.len() << 48;
         self.state.borrow_mut().lookups.first_protocol((ty.as_ptr() as usize, name))
+    }
+
+    /// Guards what the length and the truth value of a container depend on.
+    pub(in crate::recorder) fn guard_length(&self, frame: &Frame<'_>, object: Borrowed<'_, '_>) {
+        self.note(frame, |state| match state.kind(object) {
+            // Lists, tuples and sets are guarded as a whole when they are found.
+            Kind::Constant
+            | Kind::Tensor
+            | Kind::List
+            | Kind::Tuple
+            | Kind::Set
+            | Kind::FrozenSet => Ok(()),
+            Kind::Dict => {
+                if state.written.dict(object.as_ptr() as usize) {
+                    // Which of the counted keys this trace made depends on all of them.
+                    return state.adopt_keys(object);
+                }
+                if let Some(source) = state.objects.first_sized(object) {
+                    state.reads.first((object.as_ptr() as usize, KEYS));
+                    state.guard(source, GuardKind::DictLength(heap::dict_length(object)));
+                }
+                Ok(())
+            }
+            Kind::Iterator if state.origin(object) == Some(Origin::Fresh) => Ok(()),
+            Kind::Object if state.origin(object).is_some() => state.refuse_native_state(object),
+            _ => Err((Reason::Unsupported, format!("len() of a {}", heap::type_name(object)))),
+        });
+        self.guard_protocol(frame, object, &["__len__"]);
     }
 
     /// Guards by which methods keys are found.

@@ -1,0 +1,90 @@
+//! Keys of dictionaries that are looked up: what a dictionary asks of a key, and what it finds.
+
+use stator_cpython::object::{Borrowed, Object};
+use stator_guards::GuardKind;
+
+use super::found::Use;
+use crate::breaks::Reason;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::objects::Mark;
+use crate::recorder::notes::state::{State, Stop};
+
+impl State {
+    /// As [`State::read_dict_slot`] for any key: keys other than constants are vouched for first.
+    pub fn read_key(
+        &mut self,
+        dict: Borrowed<'_, '_>,
+        key: Borrowed<'_, '_>,
+        value: Option<Object<'_>>,
+    ) -> Result<(), Stop> {
+        self.read_any_key(dict, key, value, false)
+    }
+
+    /// As [`State::read_key`], for who only asks whether the key is there.
+    pub fn asks_key(
+        &mut self,
+        dict: Borrowed<'_, '_>,
+        key: Borrowed<'_, '_>,
+        value: Option<Object<'_>>,
+    ) -> Result<(), Stop> {
+        let stands_in = self.takes_stand_ins(dict);
+        self.read_any_key(dict, key, value, stands_in)
+    }
+
+    fn read_any_key(
+        &mut self,
+        dict: Borrowed<'_, '_>,
+        key: Borrowed<'_, '_>,
+        value: Option<Object<'_>>,
+        stands_in: bool,
+    ) -> Result<(), Stop> {
+        self.note_hashed(key);
+        if self.source(dict).is_some() {
+            self.know_tensor_key(key, value.is_some())?;
+            if !self.is_plain_key(key) {
+                self.adopt_dict(dict)?;
+            }
+        }
+        self.read_slot(
+            Use::default(),
+            dict,
+            key,
+            value.as_ref().map(|value| value.as_borrowed()),
+            stands_in,
+        )
+    }
+
+    /// A tensor that is a key is guarded to be this very one: dictionaries know tensors by identity. The entry
+    /// doesn't keep it alive. One that isn't found would be another one at each call, but for parameters: an
+    /// optimizer's state has them from its first step on.
+    pub fn know_tensor_key(&mut self, key: Borrowed<'_, '_>, is_found: bool) -> Result<(), Stop> {
+        if self.kind(key) != Kind::Tensor || self.is_identity_guarded(key) {
+            return Ok(());
+        }
+        let unknown = || (Reason::Identity, "a tensor as dictionary key".to_owned());
+        let stays = is_found || heap::type_name(key) == "Parameter";
+        let source = self.source(key).filter(|_| stays).ok_or_else(unknown)?;
+        let id = self.object(key);
+        self.guard(source, GuardKind::Is(id));
+        self.objects.mark(key, Mark::ByIdentity);
+        Ok(())
+    }
+
+    /// Whether a dictionary finds a key by its value, or as the object that it is, without code of a
+    /// user's.
+    pub fn is_plain_key(&mut self, key: Borrowed<'_, '_>) -> bool {
+        match self.kind(key) {
+            Kind::Builtin => !self.is_own_method(key),
+            Kind::Constant
+            | Kind::Function
+            | Kind::Type
+            | Kind::Module
+            | Kind::Singleton
+            | Kind::TorchCallable => true,
+            Kind::Tuple => heap::is_constant(key),
+            Kind::Tensor => self.is_identity_guarded(key),
+            _ => false,
+        }
+    }
+}
