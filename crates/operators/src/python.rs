@@ -224,7 +224,7 @@ pub const PYTHON: &[Row] = &[
         "collections:deque",
         "appendleft",
         Modelled(ContainerWrite),
-        QUIET.and(ONLY_ADDS).and(STORES),
+        MOVES.and(QUIET).and(ONLY_ADDS).and(STORES),
     )
     .writes(Writes::Arguments),
     row("collections:deque", "clear", Modelled(ContainerWrite), QUIET.and(ONLY_ADDS))

@@ -156,7 +156,12 @@ impl Recorder {
             return result;
         }
         let named = names.map_or(0, |names| heap::tuple_items(names).len());
-        let moves = moves(traits, &name, args, args.len() - named);
+        // A place in a list, and what is put there.
+        let is_insertion = traits.has(Traits::STORES) && traits.has(Traits::COUNTS);
+        if is_insertion {
+            self.concrete(frame, &args[1..args.len().min(2)], "an index or key");
+        }
+        let moves = is_insertion || moves(traits, &name, args, args.len() - named);
         if moves {
             self.note(frame, |state| {
                 args.iter().try_for_each(|arg| match state.kind_alone(*arg) {
