@@ -390,7 +390,8 @@ def test_collections_while_compiled_functions_are_made() -> None:
         return stator.Compiled(
             fn,
             backend=None,
-            compile_at=2,
+            when=2,
+            is_slow=False,
             recompile_limit=None,
             fullgraph=False,
             dynamic=None,
