@@ -15,6 +15,13 @@ BLESS = os.environ.get("STATOR_BLESS") == "1"
 GOLDEN = Path(__file__).parent / "golden"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What forks comes first: a child can't go back once its parent has, behind a FakeTensorMode (PyTorch's engine
+    has started threads then)."""
+    fuzz = Path(__file__).parent / "fuzz"
+    items.sort(key=lambda item: fuzz not in item.path.parents)
+
+
 @pytest.fixture(autouse=True)
 def _no_log_left_on() -> Iterator[None]:
     yield
