@@ -30,6 +30,14 @@ def _no_log_left_on() -> Iterator[None]:
         stator.set_logs(all=False)
 
 
+@pytest.fixture(autouse=True)
+def _registered_backends_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    backends = sys.modules.get("stator._backends")
+    if backends is not None:
+        monkeypatch.setattr(backends, "_registered", dict(backends._registered))
+        monkeypatch.setattr(backends, "_slow", set(backends._slow))
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _small_traces_are_replayed_and_bugs_raised() -> Iterator[None]:
     """Most tests look at replays of functions that are too small to gain anything by them."""

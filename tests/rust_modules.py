@@ -20,14 +20,18 @@ IMPL = re.compile(
 METHOD = re.compile(r"^    pub[^\n]*?\bfn (\w+)", re.MULTILINE)
 
 
+def without_tests(path: Path) -> str:
+    """A file's code, without comments and tests."""
+    return TESTS.split(re.sub(r"//.*", "", path.read_text()))[0]
+
+
 def sources(crate: Path) -> Iterator[tuple[str, str]]:
     """The top-level module and the code of each file, without comments and tests."""
     for path in sorted((crate / "src").rglob("*.rs")):
         parts = path.relative_to(crate / "src").parts
         if "tests.rs" in parts or "tests" in parts:
             continue
-        code = re.sub(r"//.*", "", path.read_text())
-        yield parts[0].removesuffix(".rs"), TESTS.split(code)[0]
+        yield parts[0].removesuffix(".rs"), without_tests(path)
 
 
 def group(code: str, start: int) -> set[str]:
@@ -68,6 +72,14 @@ def edges(crate: Path) -> Edges:
     return {module: (others & modules) - {module} for module, others in used.items()}
 
 
+def methods(code: str) -> Iterator[tuple[str, str]]:
+    """The methods that a file gives to types, each with the type's name."""
+    for found in IMPL.finditer(code):
+        body = code[found.end() : code.find("\n}", found.end())]
+        for method in METHOD.findall(body):
+            yield found[1], method
+
+
 def added_methods(files: list[tuple[str, str]]) -> Edges:
     """The modules whose methods a module calls on a type that is defined elsewhere."""
     types: dict[str, set[str]] = defaultdict(set)
@@ -77,12 +89,10 @@ def added_methods(files: list[tuple[str, str]]) -> Edges:
     owners: dict[str, set[str]] = defaultdict(set)
     added: dict[str, set[str]] = defaultdict(set)
     for module, code in files:
-        for found in IMPL.finditer(code):
-            body = code[found.end() : code.find("\n}", found.end())]
-            for method in METHOD.findall(body):
-                owners[method].add(module)
-                if types[found[1]] and module not in types[found[1]]:
-                    added[method].add(module)
+        for name, method in methods(code):
+            owners[method].add(module)
+            if types[name] and module not in types[name]:
+                added[method].add(module)
     used: Edges = defaultdict(set)
     for module, code in files:
         for method in set(re.findall(r"\.(\w+)\(", code)):
@@ -98,17 +108,15 @@ def room_edges(folder: Path, types: set[str]) -> dict[tuple[str, str], set[str]]
     base = "crate::" + "::".join(folder.relative_to(folder.parents[1] / "src").parts)
     rooms = {path.name for path in folder.iterdir() if path.is_dir()}
     files = [
-        (room, TESTS.split(re.sub(r"//.*", "", path.read_text()))[0])
+        (room, without_tests(path))
         for room in sorted(rooms)
         for path in sorted((folder / room).rglob("*.rs"))
     ]
     owners: dict[str, set[str]] = defaultdict(set)
     for room, code in files:
-        for found in IMPL.finditer(code):
-            if found[1] in types:
-                body = code[found.end() : code.find("\n}", found.end())]
-                for method in METHOD.findall(body):
-                    owners[method].add(room)
+        for name, method in methods(code):
+            if name in types:
+                owners[method].add(room)
     used: dict[tuple[str, str], set[str]] = defaultdict(set)
     for room, code in files:
         for other, name in re.findall(rf"\b{base}::(\w+)::\w+::(\w+)", code):

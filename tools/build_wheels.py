@@ -42,6 +42,13 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, **more}
 
 
+def rust_flags(*more: str) -> str:
+    """Options of the Rust compiler behind those of `RUSTFLAGS`, as `CARGO_ENCODED_RUSTFLAGS` has
+    them: there a path may have spaces in it.
+    """
+    return "\x1f".join([*os.environ.get("RUSTFLAGS", "").split(), *more])
+
+
 def options(interpreter: Path | None, profile: Path | None) -> dict[str, str]:
     """Options of both compilers: they keep this machine's paths out of messages and symbols, those
     of an interpreter's headers too, wherever it is; and they lay out code by what
@@ -55,8 +62,7 @@ def options(interpreter: Path | None, profile: Path | None) -> dict[str, str]:
         rust.append(f"-Cprofile-use={profile.resolve()}")
     c = [f"-ffile-prefix-map={long}={short}" for long, short in shortened.items()]
     return {
-        # With this separator a path may have spaces in it.
-        "CARGO_ENCODED_RUSTFLAGS": "\x1f".join([*os.environ.get("RUSTFLAGS", "").split(), *rust]),
+        "CARGO_ENCODED_RUSTFLAGS": rust_flags(*rust),
         "CC_SHELL_ESCAPED_FLAGS": "1",
         "CFLAGS": shlex.join([*shlex.split(os.environ.get("CFLAGS", "")), *c]),
     }

@@ -18,7 +18,8 @@ import sys
 import sysconfig
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from tools.build_wheels import ROOT, environment, rust_flags
+
 OUT = ROOT / "target" / "profile" / "stator.profdata"
 
 
@@ -40,9 +41,10 @@ def merger() -> Path:
 
 def build(target: Path, counts: Path) -> Path:
     """Build Stator with counters that are written to a folder; the package that has it."""
-    options = {**os.environ, "PYO3_PYTHON": sys.executable, "CARGO_TARGET_DIR": str(target)}
-    options["CARGO_ENCODED_RUSTFLAGS"] = "\x1f".join(
-        [*os.environ.get("RUSTFLAGS", "").split(), f"-Cprofile-generate={counts}"]
+    options = environment(
+        PYO3_PYTHON=sys.executable,
+        CARGO_TARGET_DIR=str(target),
+        CARGO_ENCODED_RUSTFLAGS=rust_flags(f"-Cprofile-generate={counts}"),
     )
     command = ["cargo", "build", "--quiet", "--release", "--locked", "--package", "stator-py"]
     subprocess.run(command, cwd=ROOT, env=options, check=True)

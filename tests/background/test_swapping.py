@@ -375,21 +375,17 @@ def test_the_thread_gives_way_to_calls() -> None:
 def test_slow_backends_by_default() -> None:
     backend = Slow()
     stator.register_backend(backend, name="slow_by_default", slow=True)
-    try:
-        for chosen in ("slow_by_default", backend):
-            compiled = stator.compile(scaled, backend=chosen)
-            compiled(X)
-            assert torch.equal(compiled(X), scaled(X))
-            assert stats(compiled).tiers in (["waiting"], ["compiling"])
-        # The backend must not be waited for here: it waits for `go`.
-        backend.go.set()
-        asked = stator.compile(scaled, backend="slow_by_default", when="second_call")
-        asked(X)
-        asked(X)
-        assert stats(asked).tiers == ["compiled"]
-    finally:
-        del stator._backends._registered["slow_by_default"]
-        stator._backends._slow.discard("slow_by_default")
+    for chosen in ("slow_by_default", backend):
+        compiled = stator.compile(scaled, backend=chosen)
+        compiled(X)
+        assert torch.equal(compiled(X), scaled(X))
+        assert stats(compiled).tiers in (["waiting"], ["compiling"])
+    # The backend must not be waited for here: it waits for `go`.
+    backend.go.set()
+    asked = stator.compile(scaled, backend="slow_by_default", when="second_call")
+    asked(X)
+    asked(X)
+    assert stats(asked).tiers == ["compiled"]
 
 
 def test_others_are_waited_for_by_default() -> None:
@@ -419,8 +415,6 @@ def test_deterministic_programs_swap_at_a_fixed_call() -> None:
         assert backend.threads[-1] is not threading.current_thread()
     finally:
         torch.use_deterministic_algorithms(False)
-        del stator._backends._registered["slow_and_fixed"]
-        stator._backends._slow.discard("slow_and_fixed")
 
 
 def test_the_setting_of_the_process() -> None:

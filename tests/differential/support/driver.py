@@ -153,10 +153,12 @@ def _observe(
                 seen[f"globals.{name}"] = value
     lines = describe_all(seen)
     lines.append(f"printed: {printed.getvalue()!r}")
+    # What PyTorch's C++ code warns of in a replay stands at the compiled call.
+    places = (module.__file__, __file__)
     lines += [
         f"warned: {item.category.__name__} {item.message!s}"
         for item in caught
-        if item.filename == module.__file__ and not item.category.__module__.startswith("stator")
+        if item.filename in places and not item.category.__module__.startswith("stator")
     ]
     return lines + state
 
