@@ -176,7 +176,7 @@ MODULES = {
     "_fx.custom_operators": set(),
     "_fx.modes": set(),
     "_fx.comparison": {"_fx.modes"},
-    "_fx.beside": {"_fx.graphs", "_fx.modes", "_fx.process"},
+    "_fx.beside": {"_fx.graphs", "_fx.modes", "_fx.process", "_fx.symbolic"},
     "_fx.process": {"_fx.modes", "errors"},
     "_background": {"errors"},
     "_backends": {

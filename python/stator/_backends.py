@@ -216,8 +216,8 @@ class Failed:
     """What a report says of it, if it's an error of Stator's own."""
     operations: int
     trace: str | None
-    waits: Callable[..., Any] | None = None
-    """Code that has the graph compiled as usual when it's run first, if that is another way."""
+    waits: Sequence[Row] | None = None
+    """The graph's description, if a call that waits can have it compiled as usual."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -229,8 +229,6 @@ class Prepared:
     fn: Backend
     is_torch: bool
     arguments: Mapping[str, Any]
-    is_told: bool = False
-    """Whether the program has said when it is to be asked."""
 
     @property
     def is_slow(self) -> bool:
@@ -249,15 +247,21 @@ class Prepared:
         )
         if isinstance(made, Failed) and is_of_the_call:
             raise made.error
-        return self.settle(made)
+        return self.settle(made, inputs, True)
 
     def beside(
-        self, description: Sequence[Row], inputs: list[Any], is_new: bool, may_write: bool
-    ) -> Job | None:
-        """Has the graph compiled beside the program. None: the process ends.
+        self,
+        description: Sequence[Row],
+        inputs: list[Any],
+        is_new: bool,
+        may_write: bool,
+        is_told: bool,
+    ) -> Job | bool:
+        """Has the graph compiled beside the program. False: the process ends. True: this call is to
+        wait.
 
-        Where that can't be, it's an error if it was asked for. Else the second call of the graph
-        waits, as for other backends; `is_new`: this isn't one.
+        Where that can't be, it's an error if it was asked for (`is_told`). Else the second call of
+        the graph waits, as for other backends; `is_new`: this isn't one.
         """
         from stator._fx.beside import begin, begin_inductor, unsuitable
 
@@ -269,22 +273,22 @@ class Prepared:
         why = unsuitable(self.name, description, inputs, may_write) if self.is_torch else None
         if why is None:
             begun = self._tried(description, task)
-        elif self._is_told():
+        elif is_told:
             begun = self._tried(description, lambda: _refuse(why))
         elif is_new:
             return ended(None)
         else:
-            return ended(self._tried(description, lambda: self._compile(description, inputs)))
+            return True
         if isinstance(begun, Failed):
             return ended(begun)
-        return submit(lambda: self._tried(description, begun))
+        return submit(lambda: self._tried(description, begun)) or False
 
-    def _is_told(self) -> bool:
-        return self.is_told or config.when is not None
-
-    def settle(self, made: Made | Failed | BaseException) -> Made | None:
+    def settle(
+        self, made: Made | Failed | BaseException, inputs: Sequence[Any], is_told: bool
+    ) -> Made | None:
         """The code, or None if there is none, which the user is told; raises if that is asked
-        for."""
+        for. A graph that couldn't be compiled beside the program is compiled here, for these
+        inputs, unless the program has told that no call is to wait."""
         if isinstance(made, BaseException):
             # It has ended the thread that it ran in.
             made = Failed(BackendError(f"The backend has raised {made!r}."), None, 0, None)
@@ -293,8 +297,8 @@ class Prepared:
         error = made.error
         if made.internal is not None:
             raise InternalError(made.internal) from error
-        if made.waits is not None and not self._is_told():
-            return made.waits
+        if made.waits is not None and not is_told:
+            return self(made.waits, inputs)
         if config.strict:
             raise error
         backend_failed(self.name, error, made.operations, made.trace)
@@ -333,30 +337,20 @@ class Prepared:
         """What `compile` returns, or how it has failed. Interrupts of a call are the program's."""
         from stator._fx.process import AheadOfTimeError
 
-        waits: Callable[..., Any] | None = None
+        waits: Sequence[Row] | None = None
         try:
             return compile()
         except _TheirError as raised:
             error, what = raised.error, None
         except AheadOfTimeError as raised:
             error, what = raised, None
-            waits = self._waiting(description)
+            waits = description
         except Exception as raised:
             # What is done around the backend is Stator's own.
             error, what = raised, own_error(raised)
         operations = [row for row in description if row[0] not in ("placeholder", "output")]
         trace = next((row[5] for row in operations if row[5] is not None), None)
         return Failed(error, what, len(operations), trace, waits)
-
-    def _waiting(self, description: Sequence[Row]) -> Callable[..., Any]:
-        made: list[Any] = []
-
-        def run(*inputs: Any) -> Any:
-            if not made:
-                made.append(self._compile(description, inputs))
-            return made[0](*inputs)
-
-        return run
 
     def _compile_module(
         self, module: torch.fx.GraphModule, inputs: Sequence[Any]

@@ -19,7 +19,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from stator import _stator
@@ -141,16 +140,17 @@ def wait(jobs: Callable[[], Sequence[Job]] | None, timeout: float | None) -> boo
 @contextlib.contextmanager
 def _hurried(queue: _Queue) -> Iterator[None]:
     """Somebody waits: there is no need to be quiet."""
-    _stator._hurry(True)
     with queue.changed:
         queue.waiting += 1
-        queue.changed.notify_all()
     try:
+        with queue.changed:
+            _stator._hurry(True)
+            queue.changed.notify_all()
         yield
     finally:
-        _stator._hurry(False)
         with queue.changed:
             queue.waiting -= 1
+            _stator._hurry(queue.waiting > 0)
 
 
 def _work(queue: _Queue) -> None:
@@ -236,7 +236,7 @@ def _end(process: int) -> None:
 def _children(process: int | str, thread: int | None) -> list[int]:
     """The processes that a thread has started; none where the system doesn't tell."""
     try:
-        text = Path(f"/proc/{process}/task/{thread}/children").read_text()
+        with open(f"/proc/{process}/task/{thread}/children") as file:
+            return [int(child) for child in file.read().split()]
     except OSError:
         return []
-    return [int(child) for child in text.split()]

@@ -46,7 +46,7 @@ class Settings:
         backend = resolve_backend(self.backend, mode=self.mode, options=self.options)
         compiled = Compiled(
             fn,
-            backend=backend and dataclasses.replace(backend, is_told=self.when is not None),
+            backend=backend,
             when=when_number(self.when),
             is_slow=backend is not None and backend.is_slow,
             recompile_limit=self.recompile_limit,

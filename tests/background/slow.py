@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import stator
+
 LONG = 60
 """Seconds after which a test has failed; nothing that passes waits for so long."""
 
@@ -33,3 +35,17 @@ class Slow:
             return made(*args)
 
         return run
+
+
+def made(function: Callable[..., Any], make: Callable[[Any], Any], *args: Any) -> tuple[Any, Slow]:
+    """A compiled function, called once, whose next call meets the code that `make` makes."""
+    backend = Slow(make)
+    backend.go.set()
+    compiled = stator.compile(function, backend=backend, when="background")
+    compiled(*args)
+    assert stator.wait(timeout=LONG)
+    return compiled, backend
+
+
+def no_compiler(graph: Any) -> Any:
+    raise RuntimeError("no compiler here")

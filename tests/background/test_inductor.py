@@ -5,10 +5,11 @@ from __future__ import annotations
 import gc
 import json
 import pickle
+import signal
 import subprocess
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 
 import stator
-from background.slow import LONG
+from background.slow import LONG, no_compiler
 from stator import _backends, _background, stats
 from stator._fx import process
 from stator.errors import BackendError
@@ -62,13 +63,15 @@ def test_a_process_compiles_and_a_library_serves() -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def stand_in(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def stand_in(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[[Any], Any] = lambda graph: graph
+) -> list[int]:
     """Something quicker stands for Inductor in this process; it notes what it's asked."""
     asked: list[int] = []
 
     def stands_for_inductor(graph: Any, inputs: Any) -> Any:
         asked.append(1)
-        return graph
+        return make(graph)
 
     find = _backends._find
     instead = ("inductor", stands_for_inductor, True)
@@ -138,6 +141,36 @@ def test_what_cant_go_to_a_process(
     assert stats(told).tiers == ["failed"] and len(asked) == 1 and never.asked == 0
 
 
+class Expired(Exception):
+    pass
+
+
+def test_a_call_that_waits_gets_what_a_signal_handler_raises(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(graph: Any) -> Any:
+        if len(asked) == 1:
+            signal.raise_signal(signal.SIGUSR1)
+        return graph
+
+    def expire(number: int, frame: Any) -> None:
+        raise Expired
+
+    asked = stand_in(monkeypatch, interrupted)
+    before = signal.signal(signal.SIGUSR1, expire)
+    try:
+        compiled = stator.compile(gradients, backend="inductor")
+        compiled(X)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(Expired):
+                compiled(X)
+            assert torch.equal(compiled(X), gradients(X))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert stats(compiled).tiers == ["compiled"] and len(asked) == 2
+
+
 def test_pytorchs_other_backends_arent_called_in_a_thread() -> None:
     compiled = stator.compile(lambda x: x * 3, backend="aot_eager", when="background")
     with pytest.warns(stator.BackendFailedWarning, match="change the process while they trace"):
@@ -157,9 +190,8 @@ def test_inputs_arent_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert known() is None
 
 
-def test_what_cant_be_compiled_ahead_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A library would give a copy of what the graph gives a view of."""
-    asked = stand_in(monkeypatch)
+def refusing(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The process finds that it can't compile a graph ahead of time; what it was asked for."""
     orders: list[Any] = []
 
     def runs_here(command: Any, *, input: bytes, **kwargs: Any) -> Any:
@@ -168,6 +200,27 @@ def test_what_cant_be_compiled_ahead_of_time(monkeypatch: pytest.MonkeyPatch) ->
         return subprocess.CompletedProcess(command, 0, b"", b"")
 
     monkeypatch.setattr(subprocess, "run", runs_here)
+    return orders
+
+
+def test_the_call_that_waits_instead_is_told_of_what_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = stand_in(monkeypatch, no_compiler)
+    refusing(monkeypatch)
+    compiled = stator.compile(lambda x: x * 3, backend="inductor")
+    compiled(X)
+    assert stator.wait(timeout=LONG)
+    with pytest.warns(stator.BackendFailedWarning, match="RuntimeError: no compiler here") as given:
+        for _ in range(3):
+            assert torch.equal(compiled(X), X * 3)
+    assert len(given) == 1 and "failed on a graph" in str(given[0].message)
+    assert stats(compiled).tiers == ["failed"] and len(asked) == 1
+
+
+def test_what_cant_be_compiled_ahead_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library would give a copy of what the graph gives a view of."""
+    asked, orders = stand_in(monkeypatch), refusing(monkeypatch)
 
     def view(x: Tensor) -> tuple[Tensor, Tensor]:
         return x.t(), x * 2

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch._subclasses import FakeTensorMode
 
 import stator
-from background.slow import LONG, Slow
+from background.slow import LONG, Slow, made, no_compiler
 from stator import _background, stats
 from stator.errors import ApiError, ConfigError, NotCompilableError
 
@@ -225,16 +225,9 @@ def test_what_is_dropped_while_it_is_compiled() -> None:
 
 
 def test_a_backend_that_fails() -> None:
-    def fails(graph: Any) -> Any:
-        raise RuntimeError("no compiler here")
-
-    backend = Slow(fails)
-    compiled = stator.compile(scaled, backend=backend, when="background")
-    compiled(X)
-    backend.go.set()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert stator.wait(timeout=LONG)
+        compiled, backend = made(scaled, no_compiler, X)
     with pytest.warns(stator.BackendFailedWarning, match="no compiler here") as given:
         for _ in range(3):
             assert torch.equal(compiled(X), scaled(X))
@@ -247,11 +240,7 @@ def test_what_ends_a_program_ends_no_thread_of_stators(error: type[BaseException
     def ends(graph: Any) -> Any:
         raise error
 
-    backend = Slow(ends)
-    backend.go.set()
-    compiled = stator.compile(scaled, backend=backend, when="background")
-    compiled(X)
-    assert stator.wait(timeout=LONG)
+    compiled, _ = made(scaled, ends, X)
     with pytest.warns(stator.BackendFailedWarning, match=error.__name__):
         assert torch.equal(compiled(X), scaled(X))
     assert torch.equal(compiled(X), scaled(X))
@@ -259,14 +248,7 @@ def test_what_ends_a_program_ends_no_thread_of_stators(error: type[BaseException
 
 
 def test_strict_raises_at_a_call() -> None:
-    def fails(graph: Any) -> Any:
-        raise RuntimeError("no compiler here")
-
-    backend = Slow(fails)
-    compiled = stator.compile(scaled, backend=backend, when="background")
-    compiled(X)
-    backend.go.set()
-    assert stator.wait(timeout=LONG)
+    compiled, _ = made(scaled, no_compiler, X)
     with stator.config.patch(strict=True), pytest.raises(RuntimeError, match="no compiler here"):
         compiled(X)
     assert torch.equal(compiled(X), scaled(X))

@@ -1,5 +1,6 @@
 //! This library's code and read-only data, as the operating system has them in memory.
 
+#[cfg(target_os = "linux")]
 use std::ffi::{c_int, c_void};
 
 /// Has the operating system map what it would otherwise map page by page, when code is run for the first time. It

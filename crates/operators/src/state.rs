@@ -111,7 +111,7 @@ pub const STATE: &[Row] = &[
         SWITCH,
         NONE,
     ),
-    // What threads that go back find under a name.
+    // Objects that the engine's threads find by name while gradients are computed.
     row("torch._C", "_stash_obj_in_tls _remove_obj_from_tls", SWITCH, NONE),
     row(
         "torch.autograd.grad_mode",

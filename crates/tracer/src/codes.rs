@@ -29,10 +29,15 @@ pub struct Backend {
 }
 
 impl Backend {
+    /// When the program has said that it is asked.
+    pub fn said(&self) -> Option<When> {
+        self.told.or_else(config::when)
+    }
+
     /// When it is asked for code.
     pub fn when(&self) -> When {
         let usual = if self.is_slow { When::Background } else { When::Call(2) };
-        self.told.or_else(config::when).unwrap_or(usual)
+        self.said().unwrap_or(usual)
     }
 
     /// Whether a call waits for the code that it asks for. At which call code is swapped in that is made beside the
@@ -44,7 +49,7 @@ impl Backend {
         if self.when() != When::Background {
             return Ok(true);
         }
-        if self.told.or_else(config::when).is_some() {
+        if self.said().is_some() {
             return Ok(false);
         }
         modules::import(py, "torch")?
@@ -86,7 +91,7 @@ impl Drop for Pending {
     }
 }
 
-/// Whether code is used.
+/// Whether code is used. What comes later in the list is said for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Trust {
@@ -299,9 +304,9 @@ impl Code {
         Trust::ALL[usize::from(self.trust.load(Relaxed))]
     }
 
-    /// It is used from now on, or isn't. False: another thread has said so already.
+    /// It is used from now on, or isn't. False: another thread has said so already, or worse.
     pub fn settle(&self, trust: Trust) -> bool {
-        self.trust.swap(trust as u8, Relaxed) != trust as u8
+        self.trust.fetch_max(trust as u8, Relaxed) < trust as u8
     }
 
     fn is_refused(&self) -> bool {

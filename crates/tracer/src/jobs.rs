@@ -110,14 +110,10 @@ impl Job {
 
     /// Nobody wants it any more.
     pub fn cancel(&self) {
-        let may = self.move_on(Stand::Waiting, Stand::Cancelled)
-            || self.move_on(Stand::Compiling, Stand::Cancelled)
-            || self.move_on(Stand::Ended, Stand::Cancelled);
-        if may {
-            let task = lock(&self.task).take();
-            let made = lock(&self.made).take();
-            drop((task, made));
-        }
+        self.stand.store(Stand::Cancelled as u8, Relaxed);
+        let task = lock(&self.task).take();
+        let made = lock(&self.made).take();
+        drop((task, made));
     }
 
     /// What it came to, once.

@@ -27,8 +27,8 @@ const STEP: Duration = Duration::from_micros(200);
 static COMPILES: AtomicBool = AtomicBool::new(false);
 /// Compiled calls that run, of those that began since.
 static CALLS: AtomicIsize = AtomicIsize::new(0);
-/// Who waits for the compiling thread.
-static HURRIES: AtomicUsize = AtomicUsize::new(0);
+/// Whether somebody waits for the compiling thread.
+static HURRIES: AtomicBool = AtomicBool::new(false);
 /// How often the thread has waited.
 static PARKED: AtomicUsize = AtomicUsize::new(0);
 
@@ -95,11 +95,7 @@ impl Drop for Compiling {
 
 /// Somebody waits for the thread, or does so no more: then it doesn't wait for others.
 pub fn hurry(does: bool) {
-    if does {
-        HURRIES.fetch_add(1, Relaxed);
-    } else {
-        HURRIES.fetch_sub(1, Relaxed);
-    }
+    HURRIES.store(does, Relaxed);
 }
 
 /// How often the thread has waited so far; for tests.
@@ -112,12 +108,12 @@ pub fn parked() -> usize {
 pub fn forget_others(py: Python<'_>) {
     COMPILES.store(IS_COMPILING.get(), Relaxed);
     CALLS.store(DEPTH.get(), Relaxed);
-    HURRIES.store(0, Relaxed);
+    HURRIES.store(false, Relaxed);
     hook::forget_others(py);
 }
 
 fn has_to_wait() -> bool {
-    CALLS.load(Relaxed) > 0 && HURRIES.load(Relaxed) == 0
+    CALLS.load(Relaxed) > 0 && !HURRIES.load(Relaxed)
 }
 
 /// Evaluates a frame of the compiling thread, when that may run.

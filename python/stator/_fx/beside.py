@@ -19,6 +19,7 @@ from torch._subclasses import FakeTensorMode
 from stator._fx.graphs import Row, graph_module
 from stator._fx.modes import Modes
 from stator._fx.process import compile_in_process
+from stator._fx.symbolic import is_symbolic
 
 Compile = Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 
@@ -46,8 +47,6 @@ def begin_inductor(
     """What has Inductor compile the graph in a process. Only what the inputs are like is kept."""
     modes = Modes.here()
     looks = [value.detach().to("meta") for value in inputs]
-    strides = [value.stride() for value in inputs]
-    assert all(look.stride() == stride for look, stride in zip(looks, strides, strict=True))
 
     def compile() -> Callable[..., Any]:
         return compile_in_process(graph_module(description, looks), looks, modes, settings)
@@ -61,7 +60,7 @@ def unsuitable(
     """Why a graph can't be compiled beside the program by a backend of PyTorch's; None: it can."""
     if name != "inductor":
         return "PyTorch's compilers change the process while they trace"
-    if any(args for op, _, _, args, _, _ in description if op == "placeholder"):
+    if is_symbolic(description):
         return "it has symbolic sizes or numbers among its inputs"
     if may_write:
         return "it writes to its inputs"

@@ -26,7 +26,8 @@ use crate::config;
 use crate::jobs::{Job, Stand};
 use crate::locate::Places;
 use crate::raises::NodeCall;
-use crate::replay::{self, Outputs};
+use crate::replay::{self, Early, Outputs};
+use crate::rollback;
 use crate::sharing::Sharing;
 
 /// What comparing code with the replay came to.
@@ -69,25 +70,31 @@ impl Entry {
         faults::at(Stage::Export)?;
         let description = self.description(py)?;
         let example = PyList::new(py, inputs)?;
-        if !backend.is_waited_for(py)? {
+        let is_waited_for = backend.is_waited_for(py)?;
+        if !is_waited_for {
             let is_new = self.served.load(Relaxed) < 2;
-            let asked = (description, example, is_new, may_write);
+            let asked = (&description, &example, is_new, may_write, backend.said().is_some());
             let begun = backend.callable.bind(py).call_method1("beside", asked);
             let begun = begun.map_err(|error| as_raised(py, error))?;
-            let Ok(job) = begun.cast::<Job>() else {
-                self.codes.cancel();
-                return Ok(None);
-            };
-            self.codes.wait_for(job.clone().unbind(), sharing);
-            if job.get().stand() != Stand::Ended {
+            if let Ok(job) = begun.cast::<Job>() {
+                self.codes.wait_for(job.clone().unbind(), sharing);
+                if job.get().stand() == Stand::Ended {
+                    // It was refused.
+                    self.take_over(py, backend, inputs)?;
+                }
                 return Ok(None);
             }
-            // It was waited for, after all.
-            return self.code(py, backend, inputs);
+            if !begun.is_truthy()? {
+                self.codes.cancel();
+                return Ok(None);
+            }
         }
         let made = backend.callable.bind(py).call1((description, example));
         let made = made.map_err(|error| as_raised(py, error))?;
-        self.keep(py, &made, sharing, inputs, Trust::Trusted)
+        let trust = if is_waited_for { Trust::Trusted } else { Trust::Untried };
+        let Some(code) = self.keep(py, &made, sharing, inputs, trust)? else { return Ok(None) };
+        let is_trusted = is_waited_for || self.try_out(py, backend, &code, inputs)?;
+        Ok(is_trusted.then_some(code))
     }
 
     /// What `stator._fx.graphs` makes a module of.
@@ -126,9 +133,12 @@ impl Entry {
     ) -> Result<(), Ended<'py>> {
         let Some((made, sharing)) = self.codes.take_ended() else { return Ok(()) };
         // What the backend has raised is told of here, where the program is.
-        let settled = backend.callable.bind(py).call_method1("settle", (made,));
+        let asked = (made, PyList::new(py, inputs)?, backend.said().is_some());
+        let settled = backend.callable.bind(py).call_method1("settle", asked);
         let made = settled.map_err(|error| {
-            self.codes.fail();
+            if is_failure(py, &error) {
+                self.codes.fail();
+            }
             as_raised(py, error)
         })?;
         self.keep(py, &made, sharing, inputs, Trust::Untried).map(drop)
@@ -156,29 +166,28 @@ impl Entry {
         let trace = self.beginning(py);
         let operations = self.graph_nodes();
         let served = self.served.load(Relaxed);
-        let (trust, told) = match compared {
-            Compared::Same(difference) => {
-                let told = (operations, trace, served, difference, py.None());
-                (Trust::Trusted, prepared.call_method1("swapped", told))
-            }
-            Compared::Untold(why) => {
-                let told = (operations, trace, served, py.None(), why);
-                (Trust::Trusted, prepared.call_method1("swapped", told))
-            }
+        let (difference, untold) = match compared {
+            Compared::Same(difference) => (Some(difference), None),
+            Compared::Untold(why) => (None, Some(why)),
             Compared::Differs(how) => {
-                code.settle(Trust::Differs);
-                (Trust::Differs, prepared.call_method1("differs", (operations, trace, how)))
+                if code.settle(Trust::Differs) {
+                    let told = prepared.call_method1("differs", (operations, trace, how));
+                    told.map_err(|error| as_raised(py, error))?;
+                }
+                return Ok(false);
             }
             Compared::Raised(error) => {
-                return match self.blame(py, backend, error, Some(code)) {
-                    Ok(()) => Ok(false),
-                    Err(error) => Err(as_raised(py, error)),
-                };
+                let blamed = self.blame(py, backend, error, Some(code));
+                return blamed.map(|()| false).map_err(|error| as_raised(py, error));
             }
         };
-        code.settle(trust);
-        told.map_err(|error| as_raised(py, error))?;
-        Ok(trust == Trust::Trusted)
+        if code.settle(Trust::Trusted) {
+            let told = (operations, trace, served, difference, untold);
+            let told = prepared.call_method1("swapped", told);
+            told.map_err(|error| as_raised(py, error))?;
+        }
+        // Another thread may have found something else.
+        Ok(code.trust() == Trust::Trusted)
     }
 
     /// Why the graph isn't run twice to compare; `None`: it is.
@@ -222,7 +231,16 @@ impl Entry {
         let own = trial.call_method0("inputs")?.extract::<Vec<Object<'py>>>()?;
         let replayed = program.start().go_on(py, &borrowed(&own));
         trial.call_method0("put_back")?;
-        let Ok(replayed) = replayed else { return Ok(None) };
+        let replayed = match replayed {
+            Ok(replayed) => replayed,
+            Err(early) => {
+                if let Early::Failed(failure) = early {
+                    let (graph, guards) = (&self.traced.graph, &self.traced.guards);
+                    rollback::restore_modes(py, graph, guards, Some(failure.node))?;
+                }
+                return Ok(None);
+            }
+        };
 
         let theirs = trial.call_method0("inputs")?.extract::<Vec<Object<'py>>>()?;
         let returned = run_code(py, code, &borrowed(&theirs))
