@@ -156,7 +156,7 @@ def layers_left_out(x, layers):
     return x
 
 
-def shuffled(x, layers):
+def shuffled_list(x, layers):
     order = [0, 1, 2]
     random.shuffle(order)
     return x[order], order

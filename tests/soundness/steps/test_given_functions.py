@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 from collections import Counter
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,28 +15,23 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from .within_nodes import Program, Programs, gradients, network, nothing
+import stator
+
+from .within_nodes import (
+    HELD,
+    Keeper,
+    Program,
+    Programs,
+    begins,
+    changes,
+    ends,
+    gradients,
+    network,
+    nothing,
+)
 
 PROGRAMS = Programs()
 program, whole = PROGRAMS.program, PROGRAMS.whole
-HELD = SimpleNamespace(factor=2.0, flag=False, count=0, run=None)
-
-
-def changes(call: int) -> None:
-    HELD.factor = 2.0 if call < 4 else 3.0
-
-
-def ends(net: nn.Module, loss: Tensor) -> Tensor:
-    loss.backward()
-    with torch.no_grad():
-        for it in net.parameters():
-            it -= 0.1 * it.grad
-    return loss.detach()
-
-
-def begins(net: nn.Module) -> None:
-    for it in net.parameters():
-        it.grad = None
 
 
 # Hooks of tensors.
@@ -106,14 +100,6 @@ def a_hook_is_a_partial() -> Program:
 @whole
 def a_hook_is_a_method() -> Program:
     net = network()
-
-    class Keeper:
-        def __init__(self) -> None:
-            self.scale = 2.0
-
-        def hook(self, grad: Tensor) -> Tensor:
-            return grad * self.scale
-
     keeper = Keeper()
 
     def step(x: Tensor) -> Tensor:
@@ -670,3 +656,56 @@ def told(counts: Counter[str], *args: Any) -> None:
 def test_steps_are_plain_ones(name: str) -> None:
     HELD.factor, HELD.flag = 2.0, False
     PROGRAMS.check(name)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_function_keeps_what_is_set_in_it(when: str) -> None:
+    weight = torch.ones(3, requires_grad=True)
+
+    def told(function: Any) -> None:
+        function.__qualname__ = "renamed"
+        function.__doc__ = "What it does."
+        function.__module__ = "elsewhere"
+
+    def step(x: Tensor) -> Any:
+        weight.grad = None
+        y = weight * x
+
+        def hook(grad: Tensor) -> Tensor:
+            return grad * 2
+
+        if when == "before":
+            told(hook)
+        y.register_hook(hook)
+        y.sum().backward()
+        if when == "after":
+            told(hook)
+        return hook
+
+    def seen(function: Any) -> Any:
+        return function.__name__, function.__qualname__, function.__doc__, function.__module__
+
+    compiled = stator.compile(step)
+    for call in range(4):
+        x = torch.full((3,), call + 1.0)
+        assert seen(compiled(x)) == seen(step(x))
+        assert torch.equal(weight.grad, 2 * x)
+
+
+def test_a_list_that_a_node_was_given_is_sorted_afterwards() -> None:
+    weight = torch.ones(3, requires_grad=True)
+
+    def step(x: Tensor) -> Any:
+        weight.grad = None
+        y, numbers = weight * x, x.tolist()
+        y.register_hook(lambda grad: grad * numbers[0])
+        numbers.sort()
+        y.sum().backward()
+        return numbers
+
+    compiled = stator.compile(step)
+    for row in ([3.0, 1.0, 2.0], [3.0, 1.0, 2.0], [5.0, 4.0, 6.0], [1.0, 2.0, 3.0]):
+        x = torch.tensor(row)
+        expected = (step(x), weight.grad.clone())
+        found = (compiled(x), weight.grad.clone())
+        assert found[0] == expected[0] and torch.equal(found[1], expected[1])

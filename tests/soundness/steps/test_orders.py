@@ -80,7 +80,7 @@ DATA = [
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda it: it.__name__)
-@pytest.mark.parametrize("first", [0, 7, 8, 9])
+@pytest.mark.parametrize("first", [0, 3, 4, 7, 8, 9])
 def test_orders(program: Callable[[Tensor], Any], first: int) -> None:
     compiled = stator.compile(program)
     data = [row for row in DATA if program is not sorted_integers or all(abs(v) < 9 for v in row)]
@@ -176,3 +176,21 @@ def test_one_number() -> None:
         for row in DATA:
             x = torch.tensor(row, dtype=torch.float64)
             assert repr(alone(x)) == repr(compiled(x)), row
+
+
+@pytest.mark.parametrize("zeros", [[0.0, -0.0, 5.0], [-0.0, 0.0, 5.0], [5.0, -0.0, 0.0]])
+def test_equal_numbers_stay_in_their_order(zeros: list[float]) -> None:
+    """`==` doesn't tell zeros apart, and their signs do."""
+
+    def ordered(x: Tensor) -> list[list[float]]:
+        numbers = x.tolist()
+        others = list(numbers)
+        others.sort(reverse=True)
+        return [sorted(numbers), sorted(numbers, reverse=True), others]
+
+    compiled = stator.compile(ordered)
+    with stator.config.patch(skip_unprofitable=False):
+        for row in (zeros, zeros, zeros[::-1], zeros):
+            x = torch.tensor(row, dtype=torch.float64)
+            assert repr(compiled(x)) == repr(ordered(x))
+    assert stator.stats(compiled).breaks == 0

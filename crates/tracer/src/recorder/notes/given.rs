@@ -12,6 +12,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::dict::{self, Peek};
+use stator_cpython::heap::function::{Field, value};
+use stator_cpython::heap::tensor::{Memory, memory};
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{modules, ops};
 use stator_graph::{Arg, NodeId, Operator, Target, Value};
@@ -48,36 +50,43 @@ impl Held {
     }
 }
 
+/// What of a function may be changed, its attributes aside.
+const FUNCTION: [Field; 7] = [
+    Field::Code,
+    Field::Defaults,
+    Field::KwDefaults,
+    Field::Qualname,
+    Field::Doc,
+    Field::Module,
+    Field::Annotations,
+];
+
+/// What a function has that its constructor is given neither.
+const TOLD: [&str; 3] = ["__qualname__", "__doc__", "__module__"];
+
 /// What an object holds and may be changed.
 fn contents<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
-    match heap::type_name(object).as_str() {
-        "cell" => ops::load_cell(object).into_iter().collect(),
-        "list" => heap::list_items(object),
-        "dict" => heap::dict_items(object).into_iter().flat_map(<[_; 2]>::from).collect(),
-        "partial" => {
-            let (function, args, keywords) = heap::partial_parts(object);
-            let mut found = vec![function, args];
-            found.extend(contents(keywords.as_borrowed()));
-            found
+    if value(object, Field::Code).is_some() {
+        let mut found: Vec<_> = FUNCTION.iter().filter_map(|field| value(object, *field)).collect();
+        if let Peek::Dict(dict) = dict::peek_instance_dict(object) {
+            found.extend(heap::plain_parts(dict.as_borrowed()));
         }
-        "function" => {
-            let parts = [
-                heap::function_code(object),
-                heap::function_defaults(object),
-                heap::function_kwdefaults(object),
-            ];
-            let mut found: Vec<_> = parts.into_iter().flatten().collect();
-            if let Peek::Dict(dict) = dict::peek_instance_dict(object) {
-                found.extend(contents(dict.as_borrowed()));
-            }
-            found
-        }
-        _ => Vec::new(),
+        return found;
+    }
+    if value(object, Field::PartialFunc).is_some() {
+        let (function, args, keywords) = heap::partial_parts(object);
+        let mut found = vec![function, args];
+        found.extend(heap::plain_parts(keywords.as_borrowed()));
+        return found;
+    }
+    match value(object, Field::CellContents) {
+        Some(held) => vec![held],
+        None => heap::plain_parts(object),
     }
 }
 
 impl Given {
-    /// The tensors that such objects hold.
+    /// What such objects held when they were given.
     pub fn held<'a, 'py>(&'a self, py: Python<'py>) -> impl Iterator<Item = Object<'py>> + 'a
     where
         'py: 'a,
@@ -112,7 +121,7 @@ impl Given {
         }
     }
 
-    /// Code within a node has ended: the addresses of what it has changed.
+    /// Code within a node has ended: the addresses of what it has changed, which is known as it is now.
     pub fn changed(&mut self, py: Python<'_>) -> Vec<usize> {
         let mut changed = Vec::new();
         for held in &mut self.kept {
@@ -133,7 +142,7 @@ impl Given {
     }
 }
 
-/// A class or function of the standard library.
+/// A function or class of the standard library.
 fn library<'py>(py: Python<'py>, module: &str, name: &str) -> Noted<Object<'py>> {
     let found = modules::import(py, module).and_then(|module| module.getattr(name));
     found.map_err(|error| (Reason::Unsupported, error.to_string()))
@@ -162,14 +171,20 @@ impl State {
             | Kind::TorchCallable => self.graph_arg(object),
             Kind::Builtin if !self.is_own_method(object) => self.graph_arg(object),
             kind => match self.outside(object, kind, frame) {
-                Some(source) => Ok(Arg::Node(self.inputs.node(source).unwrap_or_else(|| {
-                    let node = self.graph.unnamed_placeholder(Value::Unknown);
-                    self.inputs.add(source, node);
-                    node
-                }))),
+                Some(source) => Ok(Arg::Node(self.object_node(source))),
                 None => self.give_own(object, frame),
             },
         }
+    }
+
+    /// The node of an outside object that a node is given as it is.
+    pub fn object_node(&mut self, source: SourceId) -> NodeId {
+        if let Some(node) = self.inputs.node(source) {
+            return node;
+        }
+        let node = self.graph.unnamed_placeholder(Value::Unknown);
+        self.inputs.add(source, node);
+        node
     }
 
     /// The source of what it's given from outside.
@@ -202,14 +217,12 @@ impl State {
         if self.enclosed.is_on() || self.has_symbols() {
             return Ok(());
         }
-        for address in self.enclosed.changed() {
-            let found =
-                self.given.kept.iter().find(|held| held.object.as_ptr() as usize == address);
-            let Some(object) = found.map(|held| held.object.bind(frame.py()).clone()) else {
-                continue;
-            };
+        let kept = self.given.kept.iter().map(|held| held.object.bind(frame.py()).clone());
+        let has_changed = |object: &Object<'_>| self.enclosed.has_changed(object.as_ptr() as usize);
+        let changed: Vec<_> = kept.filter(has_changed).collect();
+        for object in &changed {
             if self.take_parts(object.as_borrowed(), frame)? {
-                self.enclosed.show(address);
+                self.enclosed.show(object.as_ptr() as usize);
             }
         }
         Ok(())
@@ -219,13 +232,13 @@ impl State {
         let Some(node) = self.given.node(object) else { return Ok(false) };
         let mut parts = Vec::new();
         let item = Target::Operator(Operator::GetItem);
-        match heap::type_name(object).as_str() {
-            "list" => {
+        match self.kind_alone(object) {
+            Kind::List => {
                 for (index, value) in (0..).zip(heap::list_items(object)) {
                     parts.push((item, Some(Arg::int(index)), value));
                 }
             }
-            "dict" => {
+            Kind::Dict => {
                 for (key, value) in heap::dict_items(object) {
                     if !heap::is_constant(key.as_borrowed()) {
                         return Ok(false);
@@ -233,7 +246,7 @@ impl State {
                     parts.push((item, Some(self.graph_arg(key.as_borrowed())?), value));
                 }
             }
-            "cell" => {
+            Kind::Cell => {
                 let name = self.graph.intern("cell_contents");
                 let held = ops::load_cell(object);
                 parts.extend(held.map(|value| (Target::GetAttr { name }, None, value)));
@@ -277,19 +290,10 @@ impl State {
     /// Whether a tensor has the memory of an input: who writes to it writes to that. Without an answer it may.
     fn shares_input(&self, tensor: Borrowed<'_, '_>) -> bool {
         let py = tensor.py();
-        let memory = |tensor: Borrowed<'_, '_>| -> Option<usize> {
-            tensor
-                .call_method0(pyo3::intern!(py, "untyped_storage"))
-                .and_then(|storage| storage.call_method0(pyo3::intern!(py, "data_ptr")))
-                .and_then(|address| address.extract())
-                .ok()
-        };
         let Some(own) = memory(tensor) else { return true };
-        let inputs = self.inputs.tensors().iter();
-        own != 0
-            && inputs
-                .map(|input| memory(input.tensor.bind_borrowed(py)))
-                .any(|other| other.is_none_or(|other| other == own))
+        let is_shared = |other: Option<Memory>| other.is_none_or(|other| other.start == own.start);
+        let mut inputs = self.inputs.tensors().iter();
+        own.start != 0 && inputs.any(|input| is_shared(memory(input.tensor.bind_borrowed(py))))
     }
 
     /// A cell, list or dictionary of the trace's own is about to be written.
@@ -331,7 +335,9 @@ impl State {
     }
 
     fn make<'py>(&mut self, object: Borrowed<'_, 'py>, frame: &Frame<'_>) -> Noted<NodeId> {
-        let py = object.py();
+        // All of these are of the very classes that make them.
+        let class = object.get_type();
+        let class = class.as_any().as_borrowed();
         let refuse = || {
             let what = heap::type_name(object);
             Err((Reason::Machinery, format!("a call of code within a node, given a {what}")))
@@ -345,35 +351,27 @@ impl State {
         match kind {
             Kind::Function => self.make_function(object, frame),
             Kind::Cell => {
-                let class = library(py, "types", "CellType")?;
                 let held: Vec<_> = ops::load_cell(object).into_iter().collect();
                 let args = self.give_all(&held, frame)?;
-                Ok(self.made_by(class.as_borrowed(), "cell", &args, frame))
+                Ok(self.made_by(class, "cell", &args, frame))
             }
             Kind::List if heap::is_exact_list(object) => {
                 let items = self.give_all(&heap::list_items(object), frame)?;
                 let items = self.graph.list(&items);
-                let class = library(py, "builtins", "list")?;
-                Ok(self.made_by(class.as_borrowed(), "list", &[items], frame))
+                Ok(self.made_by(class, "list", &[items], frame))
             }
             Kind::Dict if heap::is_exact_dict(object) => {
-                let mut items = SmallVec::<[(Arg, Arg); 4]>::new();
-                for (key, value) in heap::dict_items(object) {
-                    if !heap::is_constant(key.as_borrowed()) {
-                        return refuse();
-                    }
-                    let key = self.graph_arg(key.as_borrowed())?;
-                    items.push((key, self.give(value.as_borrowed(), frame)?));
+                let mut keys = heap::dict_items(object).into_iter().map(|(key, _)| key);
+                if !keys.all(|key| heap::is_constant(key.as_borrowed())) {
+                    return refuse();
                 }
-                let items = self.graph.dict(&items);
-                let class = library(py, "builtins", "dict")?;
-                Ok(self.made_by(class.as_borrowed(), "dict", &[items], frame))
+                let items = self.give_items(object, frame)?;
+                Ok(self.made_by(class, "dict", &[items], frame))
             }
             Kind::Method => {
                 let (function, receiver) = heap::method_parts(object);
                 let args = self.give_all(&[function, receiver], frame)?;
-                let class = library(py, "types", "MethodType")?;
-                Ok(self.made_by(class.as_borrowed(), "method", &args, frame))
+                Ok(self.made_by(class, "method", &args, frame))
             }
             Kind::Partial => {
                 let (function, given, keywords) = heap::partial_parts(object);
@@ -385,7 +383,8 @@ impl State {
                     names.push(self.graph.intern(&heap::text(name.as_borrowed())));
                     args.push(self.give(value.as_borrowed(), frame)?);
                 }
-                let class = library(py, "functools", "partial")?;
+                // It may be of a class of the program's.
+                let class = library(object.py(), "functools", "partial")?;
                 let target = self.function_target(class.as_borrowed(), format!("{MADE}partial"));
                 let stack = self.place(frame);
                 Ok(self.graph.call_with_keywords(target, &args, &names, stack))
@@ -399,16 +398,13 @@ impl State {
         function: Borrowed<'_, 'py>,
         frame: &Frame<'_>,
     ) -> Noted<NodeId> {
-        let py = function.py();
         let refuse = |what: &str| {
             let name = heap::name_of(function);
             (Reason::Machinery, format!("{name}, a function with {what}, given to a node"))
         };
-        let has_attributes = match dict::peek_instance_dict(function) {
-            Peek::Dict(dict) => dict::length(dict.as_borrowed()) != Some(0),
-            _ => false,
-        };
-        if has_attributes {
+        if let Peek::Dict(dict) = dict::peek_instance_dict(function)
+            && dict::length(dict.as_borrowed()) != Some(0)
+        {
             return Err(refuse("attributes"));
         }
         let globals = heap::function_globals(function);
@@ -418,8 +414,8 @@ impl State {
         let part = |name: &str| function.getattr(name).map_err(|_| refuse("unknown parts"));
         let (name, closure) = (part("__name__")?, part("__closure__")?);
         let defaults = heap::function_defaults(function);
-        let code = Arg::Object(self.graph_object(code.as_borrowed(), || "code".into()));
-        let mut args: SmallVec<[Arg; 8]> = SmallVec::from_slice(&[code]);
+        let code_arg = Arg::Object(self.graph_object(code.as_borrowed(), || "code".into()));
+        let mut args: SmallVec<[Arg; 8]> = SmallVec::from_slice(&[code_arg]);
         args.push(self.give(globals.as_borrowed(), frame)?);
         args.push(self.graph_arg(name.as_borrowed())?);
         args.push(match defaults {
@@ -433,21 +429,40 @@ impl State {
             let items = self.give_all(&heap::tuple_items(closure.as_any().as_borrowed()), frame)?;
             args.push(self.graph.tuple(&items));
         }
-        let class = library(py, "types", "FunctionType")?;
-        let node = self.made_by(class.as_borrowed(), "function", &args, frame);
-        self.make_attributes(function, node, frame)?;
+        let class = function.get_type();
+        let node = self.made_by(class.as_any().as_borrowed(), "function", &args, frame);
+        let none = function.py().None().into_bound(function.py());
+        let plain = class.call1((&code, &globals, &name, &none, &closure));
+        self.make_attributes(function, &plain.map_err(|_| refuse("unknown parts"))?, node, frame)?;
         Ok(node)
     }
 
-    /// What is set in a function when it's there.
+    /// What is set in a function when it's there. `plain`: one of the same code, in which nothing is.
     fn make_attributes<'py>(
         &mut self,
         function: Borrowed<'_, 'py>,
+        plain: &Object<'py>,
         node: NodeId,
         frame: &Frame<'_>,
     ) -> Noted<()> {
         let py = function.py();
         let setattr = library(py, "builtins", "setattr")?;
+        let set = |state: &mut Self, name: &str, value: Arg| {
+            let args = [Arg::Node(node), state.graph.str(name), value];
+            let set = state.made_by(setattr.as_borrowed(), "setattr", &args, frame);
+            state.graph.set_value(set, Value::Nothing);
+        };
+        for name in TOLD {
+            let told = |of: Borrowed<'_, 'py>| {
+                let unknown = |_| (Reason::Machinery, format!("{name} of a function"));
+                of.getattr(name).map_err(unknown)
+            };
+            let own = told(function)?;
+            if !own.eq(told(plain.as_borrowed())?).unwrap_or(false) {
+                let value = self.give(own.as_borrowed(), frame)?;
+                set(self, name, value);
+            }
+        }
         let mut found = Vec::new();
         if let Some(keywords) = heap::function_kwdefaults(function) {
             found.push(("__kwdefaults__", keywords));
@@ -458,15 +473,19 @@ impl State {
             found.push(("__annotations__", hints));
         }
         for (name, dict) in found {
-            let mut items = SmallVec::<[(Arg, Arg); 4]>::new();
-            for (key, value) in heap::dict_items(dict.as_borrowed()) {
-                let key = self.graph_arg(key.as_borrowed())?;
-                items.push((key, self.give(value.as_borrowed(), frame)?));
-            }
-            let args = [Arg::Node(node), self.graph.str(name), self.graph.dict(&items)];
-            let set = self.made_by(setattr.as_borrowed(), "setattr", &args, frame);
-            self.graph.set_value(set, Value::Nothing);
+            let items = self.give_items(dict.as_borrowed(), frame)?;
+            set(self, name, items);
         }
         Ok(())
+    }
+
+    /// A dictionary whose values are given.
+    fn give_items(&mut self, dict: Borrowed<'_, '_>, frame: &Frame<'_>) -> Noted<Arg> {
+        let mut items = SmallVec::<[(Arg, Arg); 4]>::new();
+        for (key, value) in heap::dict_items(dict) {
+            let key = self.graph_arg(key.as_borrowed())?;
+            items.push((key, self.give(value.as_borrowed(), frame)?));
+        }
+        Ok(self.graph.dict(&items))
     }
 }

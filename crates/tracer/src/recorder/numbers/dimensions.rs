@@ -158,9 +158,6 @@ impl Recorder {
         let named = names.map_or(0, |names| heap::tuple_items(names).len());
         // A place in a list, and what is put there.
         let is_insertion = traits.has(Traits::STORES) && traits.has(Traits::COUNTS);
-        if is_insertion {
-            self.concrete(frame, &args[1..args.len().min(2)], "an index or key");
-        }
         let moves = is_insertion || moves(traits, &name, args, args.len() - named);
         if moves {
             self.note(frame, |state| {
@@ -173,11 +170,12 @@ impl Recorder {
         if is_len || moves && traits.has(Traits::ITERATES) {
             self.reads_texts(frame, args, &name);
         }
+        let second = args.get(1..2).unwrap_or_default();
         if moves && name.ends_with("attr") {
-            self.concrete(frame, &args[1..args.len().min(2)], "the name of an attribute");
+            self.concrete(frame, second, "the name of an attribute");
         }
-        if asks_for_key(class, self.functions.writes(callable), args) {
-            self.concrete(frame, &args[1..args.len().min(2)], "an index or key");
+        if is_insertion || asks_for_key(class, self.functions.writes(callable), args) {
+            self.concrete(frame, second, "an index or key");
         } else if !moves && !is_len && !self.hands_on(class, self.functions.writes(callable), args)
         {
             let read = if is_record(class, names) { &args[..2] } else { args };

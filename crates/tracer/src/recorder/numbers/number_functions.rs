@@ -292,14 +292,16 @@ impl Recorder {
         if !items.iter().all(|item| heap::is_number(item.as_borrowed())) {
             return None;
         }
-        let (mut low, mut high) = (0, items.len());
-        if let [least, most] = *bounds {
-            if [least, most].iter().any(|bound| self.state.borrow_mut().number(*bound).is_some()) {
-                return None;
+        let is_symbolic =
+            |bound: &Borrowed<'_, '_>| self.state.borrow_mut().number(*bound).is_some();
+        let (mut low, mut high) = match bounds {
+            [] => (0, items.len()),
+            [least, most] if !bounds.iter().any(is_symbolic) => {
+                (least.extract().ok()?, most.extract().ok()?)
             }
-            (low, high) = (least.extract().ok()?, most.extract().ok()?);
-        }
-        if !matches!(bounds.len(), 0 | 2) || high > items.len() {
+            _ => return None,
+        };
+        if high > items.len() {
             return None;
         }
         while low < high {
@@ -359,14 +361,14 @@ impl Recorder {
         if let [only] = *args {
             return Some(Ok(only.to_owned()));
         }
+        if are_read(terms) && are_alike(args) {
+            return self.read_extreme(frame, is_max, args, terms);
+        }
         let integer = |term: &Term| match term.number {
             Number::Integer(expr) => Some(expr),
             Number::Float(_) | Number::Read(_) => None,
         };
         let integers: Option<Vec<ExprId>> = terms.iter().map(integer).collect();
-        if are_read(terms) && are_alike(args) {
-            return self.read_extreme(frame, is_max, args, terms);
-        }
         let Some(integers) = integers else {
             // Floats: the first of the largest, by comparisons.
             let mut best = args[0];

@@ -5,26 +5,24 @@
 //! so where there is one in the recorded call the numbers are asked for their values.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyFloat, PyInt, PyList, PyRange};
+use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyRange};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, ops};
-use stator_graph::{Arg, NodeId, TextId, Value};
+use stator_graph::{Arg, TextId, Value};
 
 use super::arithmetic::Term;
-use super::number_functions::{boolean, elements};
+use super::number_functions::elements;
 use super::read_numbers::{are_read, own};
+use super::read_tensors::LONGEST;
 use crate::functions::{Class, Model, Numeric};
 use crate::recorder::Recorder;
 use crate::recorder::calls::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State};
-
-/// Longer rows aren't carried number by number.
-const LONGEST: usize = 64;
 
 /// Numbers of one type, of which one was read.
 struct Row<'py> {
@@ -75,7 +73,7 @@ impl Recorder {
 
     fn row<'py>(&self, sequence: Borrowed<'_, 'py>) -> Option<Row<'py>> {
         let items = elements(sequence)?;
-        if items.len() < 2 || items.len() > LONGEST {
+        if items.len() < 2 || items.len() > LONGEST as usize {
             return None;
         }
         let terms = {
@@ -99,9 +97,12 @@ impl Recorder {
         let Row { items, terms } = self.row(sequence)?;
         let is_reverse = reverse.map_or(Some(false), known_flag)?;
         let list = PyList::new(py, &items).ok()?;
+        // Equal ones stay in their order, also in reverse: zeros have signs.
+        if is_reverse {
+            list.reverse().ok()?;
+        }
         list.sort().ok()?;
         if is_reverse {
-            // Equal ones can't be told apart.
             list.reverse().ok()?;
         }
         let function = modules::import(py, "builtins").ok()?.getattr("sorted").ok()?;
@@ -138,6 +139,7 @@ impl Recorder {
         if !sort.is(callable) || self.origin(list) != Some(Origin::Fresh) {
             return None;
         }
+        self.note(frame, |state| state.write_own(list))?;
         let sorted = match self.sorted_row(frame, list, reverse)? {
             Ok(sorted) => sorted,
             Err(raised) => return Some(Err(raised)),
@@ -188,7 +190,6 @@ impl Recorder {
             let best = state.graph.call(target, &[row], stack);
             state.graph.set_value(best, if is_float { Value::Float } else { Value::Integer });
             let target = state.function_target(index.as_borrowed(), "builtins.list.index".into());
-            let row = state.row_arg(&terms);
             let node = state.graph.call(target, &[row, Arg::Node(best)], stack);
             state.carry_read(&place, false, node, None);
             Ok(())
@@ -202,16 +203,6 @@ impl State {
     fn row_arg(&mut self, terms: &[Term]) -> Arg {
         let args = self.term_args(terms);
         self.graph.list(&args)
-    }
-
-    /// A node gives a list of these numbers.
-    fn carry_row(&mut self, node: NodeId, items: &[Object<'_>]) {
-        let length = u32::try_from(items.len()).expect("a short list");
-        self.graph.set_value(node, Value::Structure(length));
-        for (index, item) in (0..length).zip(items) {
-            let element = self.graph.get_item(node, index);
-            self.carry_read(item, item.is_exact_instance_of::<PyFloat>(), element, None);
-        }
     }
 }
 
@@ -231,6 +222,5 @@ fn single_name(names: Option<Borrowed<'_, '_>>) -> Option<&'static str> {
 
 /// `True` or `False`.
 fn known_flag(flag: Borrowed<'_, '_>) -> Option<bool> {
-    let py = flag.py();
-    [true, false].into_iter().find(|value| boolean(py, *value).is(&*flag))
+    flag.cast_exact::<PyBool>().ok().map(|flag| flag.is_true())
 }

@@ -6,6 +6,7 @@
 //! decided before it: one trace serves all numbers that are alike in that.
 
 use pyo3::prelude::*;
+use pyo3::types::PyFloat;
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
@@ -42,6 +43,16 @@ impl Symbols {
 }
 
 impl State {
+    /// A node gives a list of these numbers.
+    pub(super) fn carry_row(&mut self, node: NodeId, items: &[Object<'_>]) {
+        let length = u32::try_from(items.len()).expect("a short list");
+        self.graph.set_value(node, stator_graph::Value::Structure(length));
+        for (index, item) in (0..length).zip(items) {
+            let element = self.graph.get_item(node, index);
+            self.carry_read(item, item.is_exact_instance_of::<PyFloat>(), element, None);
+        }
+    }
+
     /// A number that a node gives. `expr` says what it is of others, where that is known.
     pub(super) fn carry_read(
         &mut self,

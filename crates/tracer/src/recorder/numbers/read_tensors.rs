@@ -10,7 +10,7 @@ use stator_cpython::heap::tensor::{self, TensorInfo};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops;
-use stator_graph::{Arg, NodeId, Target, Value};
+use stator_graph::{Arg, NodeId, Target};
 use stator_operators::{Determined, Numeric};
 use stator_shapes::Rounding;
 
@@ -26,7 +26,7 @@ use crate::recorder::notes::state::{State, Stop};
 use crate::recorder::operations::tensors::RecordedArgs;
 
 /// Longer lists aren't carried number by number.
-const LONGEST: i64 = 64;
+pub(super) const LONGEST: i64 = 64;
 
 /// What Python asks a tensor for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,12 +149,7 @@ impl Recorder {
         let carried = PyList::new(frame.py(), &items).ok()?.into_any();
         self.note(frame, |state| {
             let node = state.asked_of(frame, "tolist", tensor)?;
-            let length = u32::try_from(items.len()).expect("a short list");
-            state.graph.set_value(node, Value::Structure(length));
-            for (index, item) in (0..length).zip(&items) {
-                let element = state.graph.get_item(node, index);
-                state.carry_read(item, item.is_exact_instance_of::<PyFloat>(), element, None);
-            }
+            state.carry_row(node, &items);
             state.set_fresh(carried.as_borrowed());
             Ok(())
         });

@@ -104,7 +104,7 @@ impl Recorder {
     pub(super) fn percent_operand<'py>(
         &self,
         frame: &Frame<'py>,
-        parts: Vec<Object<'py>>,
+        parts: &[Object<'py>],
     ) -> Option<Object<'py>> {
         let tuple = PyTuple::new(frame.py(), parts).ok()?.into_any();
         self.note(frame, |state| {

@@ -127,8 +127,8 @@ impl Recorder {
         };
         let mut right = right.to_owned();
         if let Some(numbers) = self.percent_numbers(frame, &takes, &parts) {
-            parts.clone_from(&numbers);
-            right = self.percent_operand(frame, numbers)?;
+            right = self.percent_operand(frame, &numbers)?;
+            parts = numbers;
         }
         let right = right.as_borrowed();
         if !self.has_symbols() {

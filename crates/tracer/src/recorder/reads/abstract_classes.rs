@@ -49,8 +49,16 @@ fn has_registrations(meta: &Bound<'_, PyType>) -> bool {
     if stator_cpython::heap::types::is_immutable(meta.as_borrowed()) {
         return false;
     }
-    let name = meta.fully_qualified_name().map_or_else(|_| String::new(), |name| name.to_string());
-    name != "enum.EnumType" && !name.starts_with("torch.")
+    !asks_type(&full_name(meta))
+}
+
+fn full_name(meta: &Bound<'_, PyType>) -> String {
+    meta.fully_qualified_name().map_or_else(|_| String::new(), |name| name.to_string())
+}
+
+/// Whether the metaclass of this name has an `__instancecheck__` that depends on types alone, and no registrations.
+fn asks_type(meta: &str) -> bool {
+    meta == "enum.EnumType" || meta.starts_with("torch.")
 }
 
 /// Whether a metaclass is one whose `__instancecheck__` depends on types alone.
@@ -58,6 +66,6 @@ pub(in crate::recorder) fn is_library_metaclass(meta: &Bound<'_, PyType>) -> boo
     if meta.is(meta.py().get_type::<PyType>()) {
         return false;
     }
-    let name = meta.fully_qualified_name().map_or_else(|_| String::new(), |name| name.to_string());
-    name == "abc.ABCMeta" || name == "enum.EnumType" || name.starts_with("torch.")
+    let name = full_name(meta);
+    name == "abc.ABCMeta" || asks_type(&name)
 }

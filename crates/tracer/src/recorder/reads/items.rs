@@ -281,31 +281,28 @@ impl Recorder {
         if self.asks_bounds(frame, self.kind(owner), key) {
             return ops::set_item(owner, key, value);
         }
-        self.note(frame, |state| match state.origin(owner) {
-            Some(Origin::Fresh) => state.write_own(owner),
-            _ => Ok(()),
-        });
-        if self.kind(owner) == Kind::List && self.origin(owner) != Some(Origin::Fresh) {
-            return self.set_list_item(frame, owner, key, value);
-        }
-        if heap::is_deque(owner) && self.origin(owner) != Some(Origin::Fresh) {
-            return self.set_deque_item(frame, owner, key, value);
-        }
-        if self.origin(owner) != Some(Origin::Fresh) {
-            let known = self.note(frame, |state| Ok(state.is_writable_dict(owner)));
-            if known != Some(true) || !self.writes_slot(frame, owner, key, value.is_none()) {
-                self.stop(
-                    frame,
-                    Reason::OutsideWrite,
-                    format!("an item of a {}", heap::type_name(owner)),
-                );
-            }
+        if self.origin(owner) == Some(Origin::Fresh) {
+            self.note(frame, |state| {
+                state.write_own(owner)?;
+                state.note_hashed(key);
+                Ok(())
+            });
             return ops::set_item(owner, key, value);
         }
-        self.note(frame, |state| {
-            state.note_hashed(key);
-            Ok(())
-        });
+        if self.kind(owner) == Kind::List {
+            return self.set_list_item(frame, owner, key, value);
+        }
+        if heap::is_deque(owner) {
+            return self.set_deque_item(frame, owner, key, value);
+        }
+        let known = self.note(frame, |state| Ok(state.is_writable_dict(owner)));
+        if known != Some(true) || !self.writes_slot(frame, owner, key, value.is_none()) {
+            self.stop(
+                frame,
+                Reason::OutsideWrite,
+                format!("an item of a {}", heap::type_name(owner)),
+            );
+        }
         ops::set_item(owner, key, value)
     }
 
