@@ -36,6 +36,12 @@ pub fn text(object: Borrowed<'_, '_>) -> String {
         .map_or_else(|_| "?".into(), |text| text.to_string_lossy().into_owned())
 }
 
+/// The path of a file of PyTorch's, from the package on.
+#[must_use]
+pub fn within_torch(file: &str) -> Option<&str> {
+    file.rfind("/torch/").map(|at| &file[at + 1..])
+}
+
 /// A path as it is shown: relative to the current folder, if it lies in it.
 #[must_use]
 pub fn shown_path(file: &str) -> String {

@@ -54,7 +54,15 @@ pub enum Label {
 /// The mark of a Python function: one of Stator's, or one that PyTorch's compiler heeds.
 #[must_use]
 pub fn of(function: Borrowed<'_, '_>) -> Option<Mark> {
-    of_torch(function).or_else(|| own(function))
+    of_torch(function).filter(|mark| !mark.is_tried()).or_else(|| own(function))
+}
+
+impl Mark {
+    /// Whether a call may be no such call after all: then it's one as if there were no mark.
+    #[must_use]
+    pub const fn is_tried(&self) -> bool {
+        matches!(self, Self::Hook | Self::Hides)
+    }
 }
 
 /// As [`of`] of a function that isn't marked by its code.

@@ -5,7 +5,6 @@ What they read is changed between calls, what they hold is written afterwards, a
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,28 +12,20 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
-from .within_nodes import Program, Programs, gradients, network, nothing
+from .within_nodes import (
+    HELD,
+    Program,
+    Programs,
+    begins,
+    changes,
+    ends,
+    gradients,
+    network,
+    nothing,
+)
 
 PROGRAMS = Programs()
 program, whole = PROGRAMS.program, PROGRAMS.whole
-HELD = SimpleNamespace(factor=2.0, flag=False, count=0, run=None)
-
-
-def changes(call: int) -> None:
-    HELD.factor = 2.0 if call < 4 else 3.0
-
-
-def ends(net: nn.Module, loss: Tensor) -> Tensor:
-    loss.backward()
-    with torch.no_grad():
-        for it in net.parameters():
-            it -= 0.1 * it.grad
-    return loss.detach()
-
-
-def begins(net: nn.Module) -> None:
-    for it in net.parameters():
-        it.grad = None
 
 
 @whole

@@ -10,7 +10,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from .within_nodes import SETTINGS, Program, Programs, gradients, network, nothing, step_of
+from .within_nodes import (
+    SETTINGS,
+    Keeper,
+    Program,
+    Programs,
+    gradients,
+    network,
+    nothing,
+    step_of,
+)
 
 PROGRAMS = Programs()
 program, whole = PROGRAMS.program, PROGRAMS.whole
@@ -102,14 +111,6 @@ def notes_are_read_under_another_name() -> Program:
 @program
 def hooks_of_all_kinds() -> Program:
     net, kept = network(), []
-
-    class Keeper:
-        def __init__(self) -> None:
-            self.scale = 2.0
-
-        def hook(self, grad: Tensor) -> Tensor:
-            return grad * self.scale
-
     keeper = Keeper()
     net[0].weight.register_hook(keeper.hook)
     net[0].bias.register_hook(partial(torch.mul, 2.0))
@@ -125,14 +126,6 @@ def hooks_of_all_kinds() -> Program:
 @whole
 def methods_as_hooks() -> Program:
     net = network()
-
-    class Keeper:
-        def __init__(self) -> None:
-            self.scale = 2.0
-
-        def hook(self, grad: Tensor) -> Tensor:
-            return grad * self.scale
-
     keeper = Keeper()
     for parameter in net.parameters():
         parameter.register_hook(keeper.hook)

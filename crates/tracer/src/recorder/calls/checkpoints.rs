@@ -14,6 +14,7 @@ use crate::raises::CHECKPOINT;
 use crate::recorder::Recorder;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::State;
+use crate::recorder::operations::tensors::argument;
 
 impl Recorder {
     /// Calls what PyTorch has hidden from its own tracer, if that is a checkpoint; `None`: it's something else.
@@ -27,10 +28,7 @@ impl Recorder {
         if self.is_stopped() || !self.session.is_replayed() || compiling::answer() {
             return None;
         }
-        if names.is_some_and(|names| {
-            let names = heap::tuple_items(names);
-            names.iter().any(|name| heap::text(name.as_borrowed()) == "context_fn")
-        }) {
+        if argument(args, names, usize::MAX, "context_fn").is_some() {
             // Modes of the program's own would run within operations.
             return None;
         }
@@ -41,12 +39,11 @@ impl Recorder {
             modules::import(frame.py(), "torch._dynamo").ok()?;
             modules::import(frame.py(), "torch.utils._device").ok()?;
         }
-        let given = self.note(frame, |state| {
+        self.note(frame, |state| {
             state.know_for_good(callable)?;
             state.know_hook(*function)?;
             args.iter().try_for_each(|arg| state.give(*arg, frame).map(drop))
-        });
-        given?;
+        })?;
         let checkpoint = checkpoint.as_borrowed();
         let target = |state: &mut State| state.function_target(checkpoint, CHECKPOINT.to_owned());
         let result = self.operation(frame, target, args, names, || {

@@ -12,7 +12,7 @@ use stator_cpython::code::Code;
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::object::Borrowed;
 
-use crate::locate::text;
+use crate::locate::{text, within_torch};
 use crate::marks;
 use crate::recorder::notes::heap;
 
@@ -202,11 +202,6 @@ fn named_in(names: &[(&str, Name)], qualname: &str) -> Option<Name> {
 fn is_plain(file: &str, qualname: &str) -> bool {
     let place = PLAIN.iter().find(|(place, _)| within_torch(file) == Some(*place));
     place.is_some_and(|(_, names)| names.contains(&qualname))
-}
-
-/// The path of a file of PyTorch's.
-fn within_torch(file: &str) -> Option<&str> {
-    file.rfind("/torch/").map(|at| &file[at + 1..])
 }
 
 fn part_of(file: &str) -> Part {

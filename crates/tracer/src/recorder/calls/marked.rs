@@ -6,7 +6,7 @@ use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
-use stator_graph::{Arg, NodeId, Operator, Target, Value};
+use stator_graph::{Arg, NodeId, Operator, Target};
 use stator_guards::GuardKind;
 
 use super::call::Call;
@@ -30,7 +30,7 @@ impl Recorder {
         let Call { frame, callable: function, args, .. } = call;
         let known = self.machinery.known(function);
         let by_code = known.is_some_and(|known| known.is_marked);
-        let mut mark = if by_code { marks::of_torch(function) } else { None };
+        let mark = if by_code { marks::of_torch(function) } else { None };
         let taken = match mark {
             Some(Mark::Hides) => self.call_checkpoint(call),
             Some(Mark::Hook) => self.call_hook_method(call),
@@ -39,10 +39,7 @@ impl Recorder {
         if taken.is_some() {
             return taken;
         }
-        if matches!(mark, Some(Mark::Hides | Mark::Hook)) {
-            mark = None;
-        }
-        match mark.or_else(|| marks::own(function)) {
+        match mark.filter(|mark| !mark.is_tried()).or_else(|| marks::own(function)) {
             Some(Mark::Disabled(why)) => {
                 if let Some(original) = marks::of_optimizer(&frame.code(), function) {
                     let original = original.as_borrowed();
@@ -63,14 +60,13 @@ impl Recorder {
             Some(Mark::Label(label)) if self.takes_labels() => {
                 return Some(self.label(label, call));
             }
-            Some(Mark::Label(Label::Made)) => {}
+            Some(Mark::Label(Label::Made) | Mark::Hides | Mark::Hook) => {}
             Some(Mark::Label(_)) => {
                 self.stop(frame, Reason::Machinery, machinery::name(function));
             }
             Some(Mark::Break) => self.stop(frame, Reason::Requested, break_message(args)),
             Some(Mark::InGraph) => return Some(self.call_as_node(call)),
             Some(Mark::Constant) => return Some(self.call_for_constant(call)),
-            Some(Mark::Hides | Mark::Hook) => {}
             Some(Mark::Nothing) => {
                 self.note(frame, |state| state.know_for_good(function));
                 return Some(Ok(frame.py().None().into_bound(frame.py())));
@@ -245,11 +241,8 @@ impl State {
         if self.kind(object) != Kind::Object {
             return Ok(());
         }
-        if let Some(source) = self.source(object)
-            && self.inputs.node(source).is_none()
-        {
-            let node = self.graph.unnamed_placeholder(Value::Unknown);
-            self.inputs.add(source, node);
+        if let Some(source) = self.source(object) {
+            self.object_node(source);
         }
         Ok(())
     }

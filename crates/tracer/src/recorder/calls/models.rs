@@ -142,7 +142,7 @@ impl Recorder {
             (Model::ContextReset, [variable, token]) => {
                 self.context_reset(frame, *variable, *token, native)
             }
-            (Model::ContextCopy, []) if self.takes_labels() && is_engine(frame) => {
+            (Model::ContextCopy, []) if self.session.is_replayed() && is_engine(frame) => {
                 self.copy_context(frame, callable, native)
             }
             _ => self.unknown(call),

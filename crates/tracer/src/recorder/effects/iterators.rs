@@ -12,7 +12,7 @@ use stator_cpython::heap::iterator;
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::{GuardKind, Source, SourceId};
 
-use super::writes::{CONTENTS, MethodCall, POSITION, Part};
+use super::writes::{CONTENTS, MethodCall, POSITION};
 use crate::breaks::Reason;
 use crate::effects::NEXT;
 use crate::recorder::Recorder;
@@ -36,15 +36,15 @@ impl Recorder {
     ) {
         let limit = self.session.limit;
         let has_room =
-            self.point.borrow().as_ref().is_some_and(|point| point.takes_particular(limit));
-        let may_begin = self.takes_iterators.get() && has_room && self.session.is_replayed();
+            || self.point.borrow().as_ref().is_some_and(|point| point.takes_particular(limit));
+        let may_begin = self.takes_iterators.get() && self.session.is_replayed() && has_room();
         self.note(frame, |state| state.advance_outside(iterator, may_begin));
     }
 }
 
 impl State {
     fn advance_outside(&mut self, iterator: Borrowed<'_, '_>, may_begin: bool) -> Result<(), Stop> {
-        let slot = (iterator.as_ptr() as usize, POSITION);
+        let slot = position_of(iterator);
         let source = self.source(iterator).ok_or_else(|| refuse(iterator))?;
         // One that another goes over is that one's.
         let is_within = self.reads.has(&slot);
@@ -59,12 +59,8 @@ impl State {
             }
             self.take_over(source, iterator)?;
         }
-        self.wrote(iterator, source, POSITION, || Part::Calls(Vec::new()));
-        if let Some(calls) = self.written.calls(&slot) {
-            calls.push(MethodCall { method: NEXT.into(), args: Vec::new() });
-            // From here on the instruction can't be broken before: the call is noted.
-            stator_cpython::ops::count();
-        }
+        let next = MethodCall { method: NEXT.into(), args: Vec::new() };
+        self.note_call(iterator, source, POSITION, next);
         Ok(())
     }
 
@@ -72,20 +68,19 @@ impl State {
     /// iterators met so far that another goes over; none may be met twice.
     fn may_take_over(&mut self, iterator: Borrowed<'_, '_>, within: &mut Vec<usize>) -> bool {
         iterator::position(iterator).is_some()
-            && (iterator::repeats(iterator)
-                || parts(iterator).iter().all(|part| {
-                    let part = part.as_borrowed();
-                    if !iterator::is_known(part) {
-                        return self.is_plain_container(part) && !self.is_changed(part);
-                    }
-                    let slot = (part.as_ptr() as usize, POSITION);
-                    let is_others = self.written.has(&slot) || self.reads.has(&slot);
-                    if is_others || within.len() >= MOST || within.contains(&slot.0) {
-                        return false;
-                    }
-                    within.push(slot.0);
-                    self.may_take_over(part, within)
-                }))
+            && gone_over(iterator).iter().all(|part| {
+                let part = part.as_borrowed();
+                if !iterator::is_known(part) {
+                    return self.is_plain_container(part) && !self.is_changed(part);
+                }
+                let slot = position_of(part);
+                let is_others = self.written.has(&slot) || self.reads.has(&slot);
+                if is_others || within.len() >= MOST || within.contains(&slot.0) {
+                    return false;
+                }
+                within.push(slot.0);
+                self.may_take_over(part, within)
+            })
     }
 
     fn is_plain_container(&mut self, object: Borrowed<'_, '_>) -> bool {
@@ -110,7 +105,7 @@ impl State {
                 continue;
             }
             if iterator::is_known(part) {
-                self.reads.first((part.as_ptr() as usize, POSITION));
+                self.reads.first(position_of(part));
                 self.take_over(child, part)?;
             } else if self.kind(part) == Kind::Dict {
                 // Elements of others have been read by now, should they not have been so far.
@@ -127,20 +122,28 @@ impl State {
     }
 
     fn is_changed_below(&self, iterator: Borrowed<'_, '_>) -> bool {
-        !iterator::repeats(iterator)
-            && parts(iterator).iter().any(|part| {
-                let part = part.as_borrowed();
-                if iterator::is_known(part) {
-                    let slot = (part.as_ptr() as usize, POSITION);
-                    self.written.has(&slot) || self.is_changed_below(part)
-                } else {
-                    self.is_changed(part)
-                }
-            })
+        gone_over(iterator).iter().any(|part| {
+            let part = part.as_borrowed();
+            if iterator::is_known(part) {
+                self.written.has(&position_of(part)) || self.is_changed_below(part)
+            } else {
+                self.is_changed(part)
+            }
+        })
     }
 }
 
-/// What an iterator goes over.
+/// The slot of how far an iterator has come.
+fn position_of(iterator: Borrowed<'_, '_>) -> (usize, usize) {
+    (iterator.as_ptr() as usize, POSITION)
+}
+
+/// The containers and iterators that an iterator goes over. `repeat` goes over nothing: its part is what it gives.
+fn gone_over<'py>(iterator: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
+    if iterator::repeats(iterator) { Vec::new() } else { parts(iterator) }
+}
+
+/// What an iterator holds.
 fn parts<'py>(iterator: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
     (0..).map_while(|index| iterator::over(iterator, index)).collect()
 }

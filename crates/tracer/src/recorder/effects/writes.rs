@@ -319,13 +319,23 @@ impl State {
             let detail = format!("a {} from outside", heap::type_name(object));
             return Err((Reason::Impure, detail));
         }
-        self.wrote(object, source, CONTENTS, || Part::Calls(Vec::new()));
-        if let Some(calls) = self.written.calls(&(object.as_ptr() as usize, CONTENTS)) {
+        self.note_call(object, source, CONTENTS, call);
+        Ok(())
+    }
+
+    /// Takes note of a method of a part that is called. From here on the instruction can't be broken before.
+    pub(super) fn note_call(
+        &mut self,
+        object: Borrowed<'_, '_>,
+        source: SourceId,
+        part: usize,
+        call: MethodCall,
+    ) {
+        self.wrote(object, source, part, || Part::Calls(Vec::new()));
+        if let Some(calls) = self.written.calls(&(object.as_ptr() as usize, part)) {
             calls.push(call);
-            // From here on the instruction can't be broken before: the call is noted.
             stator_cpython::ops::count();
         }
-        Ok(())
     }
 
     /// The method that was noted last has raised.

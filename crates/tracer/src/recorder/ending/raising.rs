@@ -63,10 +63,7 @@ impl Recorder {
         };
         let spot = self.markable_spot(frame);
         let (true, Some(spot)) = (is_checked, spot) else { return false };
-        let thread = Thread::current(frame.py());
-        let exception = thread.take_exception();
-        let speaks = speaks_of_metadata(&exception);
-        let _ = thread.restore_exception(exception);
+        let speaks = asked(frame, speaks_of_metadata);
         if speaks {
             self.raised.borrow_mut().push(spot);
         }
@@ -79,13 +76,11 @@ impl Recorder {
         if !self.state.borrow().enclosed.is_on() {
             return false;
         }
-        let thread = Thread::current(frame.py());
-        let exception = thread.take_exception();
-        let class = exception.get_type();
-        let ends = class.name().is_ok_and(|name| name == "_StopRecomputationError")
-            && class.module().is_ok_and(|module| module == "torch.utils.checkpoint");
-        let _ = thread.restore_exception(exception);
-        ends
+        asked(frame, |exception| {
+            let class = exception.get_type();
+            class.name().is_ok_and(|name| name == "_StopRecomputationError")
+                && class.module().is_ok_and(|module| module == "torch.utils.checkpoint")
+        })
     }
 
     /// The exception that an operation has raised can't be made again: marks the operation, so that
@@ -161,6 +156,15 @@ fn is_group(exception: &Object<'_>) -> bool {
         Ok([class("BaseExceptionGroup")?, class("ExceptionGroup")?])
     });
     classes.is_ok_and(|classes| classes.iter().any(|class| class.is(exception.get_type())))
+}
+
+/// What is found out about the exception that an operation has raised, which stays raised.
+fn asked(frame: &Frame<'_>, ask: impl FnOnce(&Object<'_>) -> bool) -> bool {
+    let thread = Thread::current(frame.py());
+    let exception = thread.take_exception();
+    let answer = ask(&exception);
+    let _ = thread.restore_exception(exception);
+    answer
 }
 
 /// Whether an exception is one of those by which PyTorch refuses its arguments.

@@ -17,7 +17,7 @@ use super::kinds::Kind;
 use super::state::{Origin, Slot, State, Stop};
 use crate::breaks::Reason;
 use crate::recorder::effects::writes::Part;
-use crate::recorder::numbers::symbols::{Sizes, TensorKey};
+use crate::recorder::numbers::symbols::{Sizes, Symbols, TensorKey};
 use crate::recorder::operations::tensors::graph_meta;
 
 type Noted<T> = std::result::Result<T, Stop>;
@@ -84,16 +84,14 @@ impl Enclosed {
         self.has_functions
     }
 
-    /// A custom function has become a node.
+    /// A node may be gone back through by such code: that of a custom function, a hook or a checkpoint.
     pub fn add_function(&mut self) {
         self.has_functions = true;
     }
 
-    /// What such code was given and has changed, by address.
-    pub fn changed(&self) -> Vec<usize> {
-        let mut changed: Vec<_> = self.changed.iter().copied().collect();
-        changed.sort_unstable();
-        changed
+    /// Whether such code was given what stands there, and has changed it.
+    pub fn has_changed(&self, address: usize) -> bool {
+        self.changed.contains(&address)
     }
 
     /// What stands there is known again.
@@ -180,6 +178,8 @@ impl State {
         if self.other_effects() != begun.others || self.written.len() < begun.parts {
             return refuse();
         }
+        // What the code itself has made is no part of the graph.
+        self.given.withdraw(begun.nodes);
         self.enclosed.changed.extend(self.given.changed(py));
         for effect in self.written.withdraw(begun.parts) {
             if matches!(effect.part, Part::Context | Part::Reset(_) | Part::ClassAttribute(_)) {
@@ -202,7 +202,6 @@ impl State {
                 return Err((Reason::OutsideWrite, format!("a write to a tensor by {name}")));
             }
         }
-        self.given.withdraw(begun.nodes);
         self.graph.withdraw(begun.nodes);
         if let Some(symbols) = self.symbols.as_mut() {
             symbols.forget_nodes(begun.nodes, &self.graph);
@@ -254,10 +253,7 @@ impl State {
                     known.iter().find(|(known, ..)| *known == address)
                 && let Some(symbols) = self.symbols.as_mut()
             {
-                if let Some(sizes) = sizes {
-                    symbols.sizes.insert(TensorKey::Node(node.index() as u32), sizes.clone());
-                }
-                symbols.layouts.know(node, strides.clone());
+                know_layout(symbols, node, sizes.clone(), strides.clone());
             }
         }
         true
@@ -272,10 +268,7 @@ impl State {
         let strides = self.symbolic_strides(like).ok_or_else(unknown)?;
         let sizes = self.symbolic_sizes(like);
         let symbols = self.symbols.as_mut().ok_or_else(unknown)?;
-        if let Some(sizes) = sizes {
-            symbols.sizes.insert(TensorKey::Node(node.index() as u32), sizes);
-        }
-        symbols.layouts.know(node, strides);
+        know_layout(symbols, node, sizes, strides);
         Ok(())
     }
 
@@ -347,8 +340,16 @@ impl State {
     }
 }
 
+/// What a node gives has these sizes and strides.
+fn know_layout(symbols: &mut Symbols, node: NodeId, sizes: Option<Sizes>, strides: Sizes) {
+    if let Some(sizes) = sizes {
+        symbols.sizes.insert(TensorKey::Node(node.index() as u32), sizes);
+    }
+    symbols.layouts.know(node, strides);
+}
+
 /// Whether a frame is the one by which PyTorch's engine calls `backward` of a custom function.
-fn is_way_back(frame: &Frame<'_>) -> bool {
+pub fn is_way_back(frame: &Frame<'_>) -> bool {
     let code = frame.code();
     heap::text(code.qualname()) == "BackwardCFunction.apply"
         && heap::text(code.filename()).ends_with("torch/autograd/function.py")

@@ -7,7 +7,8 @@
 //! A gradient that is there already is added to in place: it's an input of the graph, and written.
 //!
 //! That holds where all that the gradients depend on is in the trace. The trace ends before it goes back through a
-//! graph that began outside: PyTorch's own notes say whether it would. It ends as well where Python code runs on the way back (hooks, custom functions): a
+//! graph that began outside: PyTorch's own notes say whether it would. Hooks and
+//! custom functions are code within the node; the trace ends as well where other Python code runs on the way back: a
 //! replay would run it, but what it does isn't noted.
 
 use std::cell::Cell;

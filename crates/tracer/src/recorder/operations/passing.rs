@@ -8,8 +8,9 @@ use stator_cpython::frame::Frame;
 use stator_cpython::modules;
 use stator_cpython::thread::Thread;
 
-use crate::locate::text;
+use crate::locate::{text, within_torch};
 use crate::recorder::Recorder;
+use crate::recorder::notes::enclosed::is_way_back;
 
 /// Files whose functions are such code, wherever they are called from.
 const BETWEEN: &[&str] = &["utils/checkpoint.py", "utils/hooks.py"];
@@ -30,20 +31,17 @@ enum Place<'a> {
     Elsewhere,
 }
 
-fn place(file: &str) -> Place<'_> {
+fn place<'a>(py: Python<'_>, file: &'a str) -> Place<'a> {
     static STANDARD: PyOnceLock<Option<String>> = PyOnceLock::new();
-    if let Some(at) = file.rfind("/torch/") {
-        return Place::Torch(&file[at + "/torch/".len()..]);
+    if let Some(file) = within_torch(file).and_then(|file| file.strip_prefix("torch/")) {
+        return Place::Torch(file);
     }
-    let standard = Python::attach(|py| {
-        STANDARD
-            .get_or_init(py, || {
-                let file = modules::import(py, "os").and_then(|os| os.getattr("__file__"));
-                let file: String = file.and_then(|file| file.extract()).ok()?;
-                file.strip_suffix("os.py").map(str::to_owned)
-            })
-            .as_deref()
-    });
+    let find = || {
+        let file = modules::import(py, "os").and_then(|os| os.getattr("__file__"));
+        let file: String = file.and_then(|file| file.extract()).ok()?;
+        file.strip_suffix("os.py").map(str::to_owned)
+    };
+    let standard = STANDARD.get_or_init(py, find).as_deref();
     let is_standard = standard
         .and_then(|folder| file.strip_prefix(folder))
         .is_some_and(|rest| !rest.starts_with("site-packages"));
@@ -58,11 +56,10 @@ impl Recorder {
         }
         let caller = Thread::current(frame.py()).frame(frame.py()).map(|caller| caller.id());
         let is_called = || caller.is_some() && self.between.borrow().last().copied() == caller;
-        match place(&text(frame.code().filename())) {
-            Place::Torch(file) if goes_back(file, frame) => is_own_way_back(frame),
+        match place(frame.py(), &text(frame.code().filename())) {
+            Place::Torch(_) if is_way_back(frame) => is_own_way_back(frame),
             Place::Torch(file) => {
-                BETWEEN.contains(&file)
-                    && !text(frame.code().qualname()).starts_with("checkpoint_sequential")
+                BETWEEN.contains(&file) && !is_sequential(&frame.code())
                     || !is_followed(file) && is_called()
             }
             Place::Standard => is_called(),
@@ -77,21 +74,19 @@ fn is_followed(file: &str) -> bool {
 
 /// Whether code is looked at that such code calls: nobody would see what else does.
 pub fn is_looked_at(code: &Code<'_>) -> bool {
-    match place(&text(code.filename())) {
-        Place::Torch(file) => {
-            is_followed(file) || text(code.qualname()).starts_with("checkpoint_sequential")
-        }
+    match place(code.name().py(), &text(code.filename())) {
+        Place::Torch(file) => is_followed(file) || is_sequential(code),
         Place::Standard => false,
         Place::Elsewhere => true,
     }
 }
 
-/// Whether a frame is the one by which the engine calls `backward` of a custom function.
-fn goes_back(file: &str, frame: &Frame<'_>) -> bool {
-    file == "autograd/function.py" && text(frame.code().qualname()) == "BackwardCFunction.apply"
+/// Whether code is that of `checkpoint_sequential`, which makes functions that it checkpoints.
+fn is_sequential(code: &Code<'_>) -> bool {
+    text(code.qualname()).starts_with("checkpoint_sequential")
 }
 
-/// Whether that function is one of PyTorch's own.
+/// Whether the custom function that such a frame goes back through is one of PyTorch's own.
 fn is_own_way_back(frame: &Frame<'_>) -> bool {
     let class = frame.local(0).and_then(|own| own.getattr("_forward_cls").ok());
     let module = class.and_then(|class| class.getattr("__module__").ok());

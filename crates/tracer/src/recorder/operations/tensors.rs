@@ -410,7 +410,8 @@ impl Recorder {
         {
             return Ok(list);
         }
-        if operation.is_method
+        if operation.determined == Determined::ReadsData
+            && operation.is_method
             && &*operation.name == "register_hook"
             && let Some(result) = self.register_hook(call)
         {
