@@ -83,7 +83,7 @@ TRACER = {
     "parts": "effects recipe emission symbolic constant_data replay draws locks",
     "knowing": "functions program_rules compiling disabled within",
     "weighing": "profit gauge budget floor clock parking",
-    "state": "check accelerator rollback writes raises handlers sharing policy",
+    "state": "check accelerator rollback writes raises handlers sharing looks policy",
     "telling": "stance marks config breaks logs locate listeners list_handlers bind memory",
 }
 # The rooms of the recorder, from below to above.

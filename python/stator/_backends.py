@@ -325,6 +325,16 @@ class Prepared:
             f"operations that begins in {where}: {checked}"
         )
 
+    def refuse_parts(self, operations: int, trace: str | None) -> None:
+        """A graph that is to be compiled beside the program holds steps of Stator's own, and what
+        its parts are given is there only when a call comes to them."""
+        try:
+            _refuse("it's in parts, between which data is read or gradients are computed")
+        except BackendError as error:
+            if config.strict:
+                raise
+            backend_failed(self.name, error, operations, trace)
+
     def differs(self, operations: int, trace: str | None, how: str) -> None:
         """The code isn't used, because it does something else than the graph."""
         backend_differs(self.name, how, operations, trace)

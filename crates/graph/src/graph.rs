@@ -115,7 +115,7 @@ pub struct Node {
 pub struct Graph {
     pub(crate) nodes: Vec<Node>,
     /// How many of them are calls: asked at each call of a compiled function.
-    calls: usize,
+    pub(crate) calls: usize,
     pub(crate) placeholders: Vec<NodeId>,
     pub(crate) outputs: ArgList,
     pub(crate) args: Vec<Arg>,
@@ -126,7 +126,7 @@ pub struct Graph {
     pub(crate) stacks: StackTable,
     pub(crate) symbolic_sizes: FxHashMap<NodeId, Box<[Option<TextId>]>>,
     /// Whether any node was taken out.
-    has_withdrawn: bool,
+    pub(crate) has_withdrawn: bool,
 }
 
 /// How large the pools of a graph are, or how much room they have from the start.

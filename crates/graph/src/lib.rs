@@ -23,7 +23,7 @@
 //!
 //! Modules, each using only those above it: `ids`, `text`, `arg`, `operator`, `tensor`, `stack`,
 //! `graph`; on top of the graph and apart from each other `names`, `passes`, `verify`; then
-//! `print`, and `program`.
+//! `part`, `print`, and `program`.
 
 #![forbid(unsafe_code)]
 
@@ -32,6 +32,7 @@ mod graph;
 mod ids;
 pub mod names;
 mod operator;
+mod part;
 mod passes;
 pub mod print;
 pub mod program;

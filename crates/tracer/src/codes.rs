@@ -14,6 +14,7 @@ use crate::config::{self, When};
 use crate::jobs::{Job, Stand};
 use crate::lock;
 use crate::logs::Log;
+use crate::looks::Looks;
 use crate::sharing::{Apart, Sharing};
 use crate::symbolic::Part;
 use crate::trace::Traced;
@@ -106,6 +107,9 @@ pub enum Trust {
 }
 
 impl Trust {
+    /// As `stator.stats` shows code that is used.
+    pub const COMPILED: &'static str = Self::Trusted.name();
+
     const ALL: [Self; 4] = [Self::Untried, Self::Trusted, Self::Differs, Self::Raised];
 
     /// As `stator.stats` shows it.
@@ -125,6 +129,8 @@ pub struct Code {
     backend: String,
     sharing: Sharing,
     assumptions: Assumptions,
+    /// What its inputs have to look like, where no guard says so.
+    looks: Option<Looks>,
     trust: AtomicU8,
 }
 
@@ -282,7 +288,7 @@ impl Code {
         if !made.get_type().is(&class) {
             let (callable, backend) = (made.clone().unbind(), String::new());
             let assumptions = Assumptions::default();
-            return Ok(Self { callable, backend, sharing, assumptions, trust });
+            return Ok(Self { callable, backend, sharing, assumptions, looks: None, trust });
         }
         let trees = made.getattr("assumptions")?;
         Ok(Self {
@@ -290,8 +296,15 @@ impl Code {
             backend: made.getattr("backend")?.extract()?,
             sharing,
             assumptions: Assumptions::read(&trees, inputs, &InputNames(traced))?,
+            looks: None,
             trust,
         })
+    }
+
+    /// It serves only inputs that look like these.
+    #[must_use]
+    pub fn only_for(self, inputs: &[Borrowed<'_, '_>]) -> Self {
+        Self { looks: Some(Looks::of(inputs)), ..self }
     }
 
     /// What runs it.
@@ -314,7 +327,9 @@ impl Code {
     }
 
     fn serves(&self, sharing: &Sharing, inputs: &[Borrowed<'_, '_>]) -> bool {
-        self.sharing == *sharing && self.assumptions.hold(inputs)
+        self.sharing == *sharing
+            && self.looks.as_ref().is_none_or(|looks| looks.hold(inputs))
+            && self.assumptions.hold(inputs)
     }
 
     /// Writes down what was assumed.

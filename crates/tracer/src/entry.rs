@@ -37,6 +37,7 @@ mod beside;
 mod emissions;
 mod interrupted;
 mod listing;
+mod parts;
 mod replaying;
 mod taken_back;
 
@@ -51,6 +52,8 @@ pub struct Entry {
     readable: OnceLock<Graph>,
     /// What the backend has made of the graph.
     codes: Codes,
+    /// What it has made of parts of the graph, where that has steps of Stator's own; `None` where it has none.
+    parts: OnceLock<Option<parts::Parts>>,
     undo: OnceLock<undo::Plan>,
     /// Whether the program may handle what a node raises.
     handles: OnceLock<bool>,
@@ -154,6 +157,7 @@ impl Entry {
             program: OnceLock::new(),
             readable: OnceLock::new(),
             codes: Codes::default(),
+            parts: OnceLock::new(),
             undo: OnceLock::new(),
             handles: OnceLock::new(),
             is_proven: AtomicBool::new(false),
@@ -300,7 +304,10 @@ impl Entry {
     /// What runs the graph, in a word.
     #[must_use]
     pub fn tier(&self) -> &'static str {
-        self.codes.tier()
+        match self.parts.get() {
+            Some(Some(parts)) => parts.tier(),
+            _ => self.codes.tier(),
+        }
     }
 
     /// Number of calls in the graph.
@@ -459,7 +466,14 @@ impl Entry {
     pub fn guards(&self, py: Python<'_>) -> Vec<String> {
         let print = |guard| self.checker.print(py, &self.traced.sources, guard);
         let own = self.traced.guards.iter().flat_map(print);
-        own.chain(self.codes.guards()).collect()
+        own.chain(self.assumed()).collect()
+    }
+
+    /// What other backends' code assumes, printed.
+    fn assumed(&self) -> Vec<String> {
+        let parts = self.parts.get().into_iter().flatten();
+        let of_parts = parts.flat_map(|parts| parts.codes().flat_map(Codes::guards));
+        self.codes.guards().into_iter().chain(of_parts).collect()
     }
 
     /// As [`Entry::guards`], each with the place where the value was read.
@@ -476,7 +490,7 @@ impl Entry {
             lines.into_iter().map(move |line| line + &place)
         };
         let own = self.traced.guards.iter().flat_map(print);
-        own.chain(self.codes.guards()).collect()
+        own.chain(self.assumed()).collect()
     }
 
     /// What a replay writes to outside objects, one line each with the place of the last write.
@@ -549,6 +563,9 @@ impl Entry {
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         let objects = self.traced.objects.iter().chain(&self.traced.graph_objects);
         objects.into_iter().try_for_each(|object| visit.call(object))?;
+        if let Some(Some(parts)) = self.parts.get() {
+            parts.traverse(visit)?;
+        }
         self.codes.traverse(visit)
     }
 }

@@ -39,6 +39,7 @@ mod listeners;
 mod locate;
 mod locks;
 pub mod logs;
+pub mod looks;
 pub mod marks;
 mod memory;
 pub mod parking;

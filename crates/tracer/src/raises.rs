@@ -123,6 +123,11 @@ impl<'a> NodeCall<'a> {
         raising(operation)
     }
 
+    /// Whether it switches state, sets a part of a tensor, or gives no tensor.
+    pub fn is_switch(&self) -> bool {
+        self.class() == Raising::Switch
+    }
+
     /// Whether what it gives is new memory.
     pub fn makes_memory(&self) -> bool {
         !matches!(self.class(), Raising::View | Raising::Unknown | Raising::Switch)

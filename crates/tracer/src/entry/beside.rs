@@ -10,7 +10,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use pyo3::exceptions::{PyException, PyMemoryError};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
-use smallvec::SmallVec;
 use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Deferred;
@@ -18,6 +17,7 @@ use stator_faults::{self as faults, Stage};
 use stator_graph::Graph;
 use stator_graph::print::stack_trace;
 
+use super::parts::borrowed;
 use super::replaying::{checked_outputs, run_code};
 use super::taken_back::Ended;
 use super::{Entry, Replay};
@@ -68,7 +68,7 @@ impl Entry {
             Search::Missing => {}
         }
         faults::at(Stage::Export)?;
-        let description = self.description(py)?;
+        let description = self.describe(py, self.readable())?;
         let example = PyList::new(py, inputs)?;
         let is_waited_for = backend.is_waited_for(py)?;
         if !is_waited_for {
@@ -97,13 +97,17 @@ impl Entry {
         Ok(is_trusted.then_some(code))
     }
 
-    /// What `stator._fx.graphs` makes a module of.
-    fn description<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+    /// What `stator._fx.graphs` makes a module of; the graph is the trace's, or a part of that.
+    pub(super) fn describe<'py>(
+        &self,
+        py: Python<'py>,
+        graph: &Graph,
+    ) -> PyResult<Bound<'py, PyList>> {
         let reference = modules::import(py, "stator._fx.graphs")?.getattr("Reference")?;
         let places = Places { py, codes: &self.traced.codes };
         let _deferred = Deferred::new(py);
         let objects = &self.traced.graph_objects;
-        replay::export::describe(py, self.readable(), objects, &places, &reference)
+        replay::export::describe(py, graph, objects, &places, &reference)
     }
 
     /// Keeps what a backend has returned; `None`: it has failed.
@@ -287,17 +291,13 @@ impl Entry {
     }
 
     /// Where the graph's first operation stands, as in a traceback.
-    fn beginning(&self, py: Python<'_>) -> Option<String> {
+    pub(super) fn beginning(&self, py: Python<'_>) -> Option<String> {
         let places = Places { py, codes: &self.traced.codes };
         let graph: &Graph = self.readable();
         let stacks = graph.shown_nodes().filter_map(|id| graph.node(id).stack);
         let mut traces = stacks.map(|stack| stack_trace(graph.stacks(), stack, &places));
         traces.find(|trace| !trace.is_empty())
     }
-}
-
-fn borrowed<'a, 'py>(objects: &'a [Object<'py>]) -> SmallVec<[Borrowed<'a, 'py>; 16]> {
-    objects.iter().map(|object| object.as_borrowed()).collect()
 }
 
 /// Whether an error speaks against the code that raised it: want of memory doesn't.

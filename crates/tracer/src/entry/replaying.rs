@@ -16,6 +16,7 @@ use stator_faults::{self as faults, Stage};
 use stator_graph::{Arg, Graph, NodeId, Value};
 
 use super::emissions;
+use super::parts::{Parts, borrowed};
 use super::taken_back::{Before, Done, Ended, Ran};
 use super::{Entry, FrameState, Replay, State};
 use crate::accelerator;
@@ -76,13 +77,19 @@ impl Entry {
         let inputs = self.graph_inputs(resolved, &sizes);
         let (made, deferred) = match backend.filter(|backend| self.is_due(backend)) {
             None => (None, deferred),
-            Some(backend) => {
-                // A backend may compile for long.
-                drop(deferred);
-                let code = self.code(py, backend, &inputs)?;
-                let run = |code| Run::Backend(code, &backend.callable);
-                (code.map(run), Deferred::new(py))
-            }
+            Some(backend) => match self.parts(py, backend)? {
+                Some(parts) => {
+                    let parts = self.run_parts(py, parts, backend)?;
+                    (parts.map(|parts| Run::Parts(parts, backend)), deferred)
+                }
+                None => {
+                    // A backend may compile for long.
+                    drop(deferred);
+                    let code = self.code(py, backend, &inputs)?;
+                    let run = |code| Run::Backend(code, &backend.callable);
+                    (code.map(run), Deferred::new(py))
+                }
+            },
         };
         // One guard: within another it would know of no signals.
         done.deferred = Some(deferred);
@@ -122,8 +129,8 @@ impl Entry {
         resolved: &Resolved<'py>,
         backend: &Backend,
     ) -> PyResult<()> {
-        if self.traced.draws.is_some() {
-            // What will be drawn is among the inputs.
+        if self.traced.draws.is_some() || self.parts(py, backend)?.is_some() {
+            // What will be drawn is among the inputs. And what parts are given isn't there yet.
             return Ok(());
         }
         let sizes = self.size_inputs(resolved);
@@ -288,27 +295,30 @@ impl Entry {
                 let mut running = program.start();
                 running.ask(done.deferred.as_ref().map(Asking::new));
                 done.running = Some(running);
-                self.go_on(py, inputs, done)
+                self.go_on(py, None, inputs, done)
+            }
+            Run::Parts(parts, backend) => {
+                let mut running = parts.program.start();
+                running.set_parts(parts);
+                running.ask(done.deferred.as_ref().map(Asking::new));
+                done.running = Some(running);
+                self.go_on(py, Some(backend), inputs, done)
             }
             Run::Backend(code, backend) => {
                 let called = run_code(py, &code, inputs)
                     .and_then(|returned| checked_outputs(backend, &traced.graph, &returned));
-                called.map(|outputs| Ran { outputs, left: None, error: None }).map_err(|error| {
-                    match self.raised(py, None, error, inputs, done) {
-                        Ended::Replay(Replay::Blamed(error, _)) => {
-                            Replay::Blamed(error, Some(code)).into()
-                        }
-                        ended => ended,
-                    }
-                })
+                called
+                    .map(|outputs| Ran { outputs, left: None, error: None })
+                    .map_err(|error| self.raised_by_code(py, None, Some(code), error, inputs, done))
             }
         }
     }
 
-    /// Runs the graph's program from where it stands.
+    /// Runs the graph's program from where it stands. `backend`: what is asked for code of its parts.
     pub(super) fn go_on<'py>(
         &self,
         py: Python<'py>,
+        backend: Option<&Backend>,
         inputs: &[Borrowed<'_, 'py>],
         done: &mut Done<'_, 'py>,
     ) -> Result<Ran<'py>, Ended<'py>> {
@@ -326,6 +336,19 @@ impl Entry {
                 Err(Early::Left(exit, outputs)) => {
                     return Ok(self.leave((exit, outputs), None, done));
                 }
+                Err(Early::Missing(part, given)) => {
+                    match backend {
+                        Some(backend) => {
+                            self.compile_part(py, backend, part, &borrowed(&given), done)?;
+                        }
+                        None => self.stop_asking(),
+                    }
+                    continue;
+                }
+                Err(Early::Code(part, given, error)) => {
+                    let given = borrowed(&given);
+                    return Err(self.part_raised(py, part, &given, error, inputs, done));
+                }
                 Err(Early::Failed(failure)) => failure,
             };
             if failure.is_own {
@@ -341,7 +364,7 @@ impl Entry {
                 return Ok(self.leave(way_out, error, done));
             }
             done.running = None;
-            return Err(self.raised(py, Some(failure.node), failure.error, inputs, done));
+            return Err(self.raised(py, failure.node, failure.error, inputs, done));
         }
     }
 
@@ -361,24 +384,44 @@ impl Entry {
         Ran { outputs, left: Some(exit), error }
     }
 
-    /// A node of the graph has raised, or a backend's code.
+    /// A node of the graph has raised.
     #[cold]
     fn raised<'py>(
         &self,
         py: Python<'py>,
-        failed: Option<NodeId>,
+        node: NodeId,
         error: PyErr,
         inputs: &[Borrowed<'_, 'py>],
         done: &Done<'_, 'py>,
     ) -> Ended<'py> {
         let before = done.ran.as_ref().expect("the graph has run");
+        let failed = Failed { node: Some(node), is_code: false };
         self.undo_raised(py, failed, error, inputs, before).unwrap_or_else(Ended::Replay)
+    }
+
+    /// A backend's code has raised, for the nodes up to `last`, or for all of them.
+    #[cold]
+    pub(super) fn raised_by_code<'py>(
+        &self,
+        py: Python<'py>,
+        last: Option<NodeId>,
+        code: Option<Arc<Code>>,
+        error: PyErr,
+        inputs: &[Borrowed<'_, 'py>],
+        done: &Done<'_, 'py>,
+    ) -> Ended<'py> {
+        let before = done.ran.as_ref().expect("the graph has run");
+        match self.undo_raised(py, Failed { node: last, is_code: true }, error, inputs, before) {
+            Ok(Ended::Replay(Replay::Blamed(error, _))) => Replay::Blamed(error, code).into(),
+            Ok(ended) => ended,
+            Err(replay) => Ended::Replay(replay),
+        }
     }
 
     fn undo_raised<'py>(
         &self,
         py: Python<'py>,
-        failed: Option<NodeId>,
+        Failed { node: failed, is_code }: Failed,
         error: PyErr,
         inputs: &[Borrowed<'_, 'py>],
         before: &Before<'py>,
@@ -389,15 +432,15 @@ impl Entry {
         let is_undone = !undo::is_once(py, traced, failed)
             && undo.covers(traced, failed, inputs, &before.versions, &before.copies)
             && before.copies.restore(py).is_ok_and(|restored| restored);
-        let is_interrupted = undo::is_interrupted(py, traced, failed, &error);
+        let is_interrupted = undo::is_interrupted(py, traced, failed.filter(|_| !is_code), &error);
         let drawn = traced.draws.as_ref().zip(before.drawn.as_ref());
         if let Some((draws, drawn)) = drawn
-            && (is_undone || failed.is_some())
+            && (is_undone || !is_code)
         {
             draws.give_back(drawn, failed.filter(|_| !is_undone));
         }
         if !is_undone {
-            if let Some(failed) = failed {
+            if let Some(failed) = failed.filter(|_| !is_code) {
                 tracebacks::lead_in(py, &error, &traced.graph, &traced.codes, failed);
             }
             return Ok(Replay::Failed(error).into());
@@ -407,7 +450,7 @@ impl Entry {
             return Ok(Replay::Interrupted(error).into());
         }
         // It may be the backend's own: plain Python raises none, then.
-        if failed.is_none() && !undo::may_handle(py, traced) {
+        if is_code && !undo::may_handle(py, traced) {
             return Ok(Replay::Blamed(error, None).into());
         }
         if self.is_from_elsewhere(py, &error) {
@@ -475,9 +518,20 @@ const DRAWN: &str = "another thread has drawn a random number";
 /// Why one that draws PyTorch's doesn't.
 const UNTOLD: &str = "a random generator doesn't tell its state";
 
+/// What has raised.
+#[derive(Clone, Copy)]
+struct Failed {
+    /// This node, or one up to it; `None`: any.
+    node: Option<NodeId>,
+    /// Whether it's a backend's code.
+    is_code: bool,
+}
+
 /// What runs a graph.
 enum Run<'e, 'a> {
     Program(&'e Program),
+    /// The program, of which the backend is asked for code of parts.
+    Parts(&'e Parts, &'a Backend),
     /// The code, and the backend that made it.
     Backend(Arc<Code>, &'a Py<PyAny>),
 }
@@ -504,7 +558,7 @@ pub(super) fn checked_outputs<'py>(
 }
 
 /// What a backend's code returned, one value for each output of the graph; `None` if it isn't that.
-fn outputs_of<'py>(
+pub(super) fn outputs_of<'py>(
     returned: &Object<'py>,
     graph: &Graph,
 ) -> PyResult<Option<replay::Outputs<'py>>> {
@@ -528,7 +582,7 @@ fn outputs_of<'py>(
 
 /// The error of a backend whose code returned something else than the graph's outputs.
 #[cold]
-fn refusal(backend: &Py<PyAny>, graph: &Graph, returned: &Object<'_>) -> PyErr {
+pub(super) fn refusal(backend: &Py<PyAny>, graph: &Graph, returned: &Object<'_>) -> PyErr {
     let error = modules::import(returned.py(), "stator._backends")
         .and_then(|module| module.getattr("wrong_outputs"))
         .and_then(|make| make.call1((backend, graph.outputs().len(), returned)));

@@ -191,7 +191,7 @@ impl Entry {
 
     /// Takes back what a replay has done.
     #[cold]
-    fn take_back<'py>(&self, py: Python<'py>, done: Done<'_, 'py>) -> PyResult<()> {
+    pub(super) fn take_back<'py>(&self, py: Python<'py>, done: Done<'_, 'py>) -> PyResult<()> {
         done.written.take_back(py)?;
         drop(done.running);
         let Some(before) = done.ran else { return Ok(()) };
@@ -218,7 +218,7 @@ impl Entry {
             running.set_pass(pass);
             running.ask(None);
             let sizes = done.sizes.clone();
-            let ran = self.go_on(py, &self.graph_inputs(resolved, &sizes), done)?;
+            let ran = self.go_on(py, None, &self.graph_inputs(resolved, &sizes), done)?;
             done.outputs = Some(ran);
         }
         let Some(ran) = &done.outputs else {

@@ -8,6 +8,7 @@
 //!   their own; so are mutable containers handed to anything but a C callable, which might keep or
 //!   change them.
 //! * Registers are reused as soon as their value is dead.
+//! * A part of a cut graph is one step; what it gives is taken out of its result by one step each.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyFunction, PySlice, PyString, PyTuple};
@@ -21,6 +22,7 @@ use stator_graph::{
 };
 
 use super::constant::to_object;
+use super::cut::{Cut, Part};
 use super::program::{Action, Operand, Program, Run, Step};
 
 impl Program {
@@ -29,8 +31,26 @@ impl Program {
     /// # Errors
     /// If a constant can't be made.
     pub fn new(py: Python<'_>, graph: &Graph, objects: &[Py<PyAny>]) -> PyResult<Self> {
+        Self::cut(py, graph, objects, &Cut { parts: Vec::new() })
+    }
+
+    /// As [`Program::new`], with one step for each of these parts.
+    ///
+    /// # Errors
+    /// As [`Program::new`].
+    pub fn cut(py: Python<'_>, graph: &Graph, objects: &[Py<PyAny>], cut: &Cut) -> PyResult<Self> {
         let mut compiler = Compiler::new(py, graph, objects)?;
+        let mut parts = (0..).zip(&cut.parts).peekable();
+        let mut within = 0..0;
         for (id, node) in graph.nodes() {
+            let index = id.index();
+            if let Some((number, part)) = parts.next_if(|(_, part)| part.nodes.start == index) {
+                compiler.part(number, part);
+                within = part.nodes.clone();
+            }
+            if within.contains(&index) {
+                continue;
+            }
             match node.kind {
                 NodeKind::Placeholder { .. } => {}
                 NodeKind::GetItem { of, index } => compiler.element(id, of, index),
@@ -131,6 +151,31 @@ impl<'g, 'py> Compiler<'g, 'py> {
         let mut reads = Reads::default();
         self.read_node(of, Some(id), &mut reads);
         self.step_of_node(id, Action::Element { index }, &reads);
+    }
+
+    fn part(&mut self, number: u32, part: &Part) {
+        let mut reads = Reads::default();
+        for &input in &part.inputs {
+            let is_last = matches!(
+                self.last_uses.get(input),
+                LastUse::Node(reader) if part.nodes.contains(&reader.index())
+            );
+            self.read_for(input, is_last, &mut reads);
+        }
+        self.free_registers.extend(&reads.dying);
+        let made = (!part.outputs.is_empty()).then(|| self.new_register());
+        let first = NodeId::new(part.nodes.start);
+        self.step(first, Action::Part { part: number }, &reads.operands, &reads.dying, made);
+        let Some(made) = made else { return };
+        let last = part.outputs.len() - 1;
+        for (index, &output) in part.outputs.iter().enumerate() {
+            let frees = if index == last { &[made][..] } else { &[] };
+            self.free_registers.extend(frees);
+            let register = self.new_register();
+            self.places[output.index()] = Some(Operand::Register(register));
+            let element = Action::Element { index: self::index(index) };
+            self.step(output, element, &[Operand::Register(made)], frees, Some(register));
+        }
     }
 
     fn call(
@@ -265,9 +310,14 @@ impl<'g, 'py> Compiler<'g, 'py> {
     }
 
     fn read_node(&mut self, read: NodeId, reader: Option<NodeId>, reads: &mut Reads) {
+        let dies = reader.is_some_and(|reader| self.last_uses.get(read) == LastUse::Node(reader));
+        self.read_for(read, dies, reads);
+    }
+
+    /// Reads a node's value, which is dead behind the step if it `dies`.
+    fn read_for(&mut self, read: NodeId, dies: bool, reads: &mut Reads) {
         let place = self.places[read.index()].expect("a verified graph reads what was made");
         reads.operands.push(place);
-        let dies = reader.is_some_and(|reader| self.last_uses.get(read) == LastUse::Node(reader));
         if let Operand::Register(register) = place
             && dies
             && !reads.dying.contains(&register)

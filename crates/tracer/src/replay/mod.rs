@@ -3,18 +3,23 @@
 //! * `program`: a graph compiled to steps over registers, with every name and constant resolved;
 //! * `compile`: makes a [`Program`] from a graph and the tracer's table of Python objects;
 //! * `run`: runs it (`backend="eager"`); no Python bytecode of Stator's is involved;
+//! * `cut`: where a graph is cut that holds steps of Stator's own, so that other backends get the parts between them;
+//! * `gradients`: what such parts mustn't change where a trace goes back through gradients;
 //! * `export`: describes a graph to Python, which builds a `torch.fx.GraphModule` from it.
 //!
 //! See `docs/replay.md`. A program owns its constants and callables, and no input.
 
 mod compile;
 mod constant;
+mod cut;
 pub mod export;
+mod gradients;
 mod program;
 mod run;
 
 #[cfg(test)]
 mod tests;
 
+pub use cut::{Cut, Part};
 pub use program::Program;
-pub use run::{Early, Failure, Outputs, Pass, Running};
+pub use run::{Early, Failure, Outputs, Parts, Pass, Running, Unrun};

@@ -95,6 +95,8 @@ pub(super) enum Action {
     DecideToo { exit: u32 },
     /// Nothing. If the step of the node before raises, the program is left with the operands.
     Catch { exit: u32 },
+    /// A part of a cut graph: a tuple or list of what it gives.
+    Part { part: u32 },
     /// A list of the operands.
     List,
     /// A tuple of the operands.

@@ -43,6 +43,33 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
+/// What runs the parts of a cut graph.
+pub trait Parts {
+    /// Runs one on these inputs, in the order of the part's: a tuple or list of what it gives.
+    ///
+    /// # Errors
+    /// Why it didn't.
+    fn run<'py>(
+        &self,
+        py: Python<'py>,
+        part: u32,
+        inputs: &[Borrowed<'_, 'py>],
+    ) -> Result<Object<'py>, Unrun>;
+}
+
+/// Why a part didn't run, or didn't end.
+#[derive(Debug)]
+pub enum Unrun {
+    /// There is no code for such inputs yet: nothing was done.
+    Missing,
+    /// A node has raised.
+    Node(Failure),
+    /// A backend's code has raised.
+    Code(PyErr),
+    /// Stator has failed before anything was done.
+    Own(PyErr),
+}
+
 type Registers<'py> = SmallVec<[Option<Object<'py>>; 32]>;
 
 impl Program {
@@ -62,6 +89,7 @@ impl Program {
             Early::Failed(failure) => failure,
             Early::Asked => unreachable!("nobody is to be asked"),
             Early::Left(..) => unreachable!("who runs a program with decisions goes on by itself"),
+            Early::Missing(..) | Early::Code(..) => unreachable!("it has no parts"),
         })
     }
 
@@ -71,7 +99,8 @@ impl Program {
         let mut registers = Registers::with_capacity(self.register_count);
         registers.resize_with(self.register_count, || None);
         let (fresh, pass, asking, answered) = (None, Pass::First, None, usize::MAX);
-        Running { program: self, registers, at: 0, fresh, pass, asking, answered }
+        let parts = None;
+        Running { program: self, registers, at: 0, fresh, parts, pass, asking, answered }
     }
 }
 
@@ -82,6 +111,8 @@ pub struct Running<'p, 'py> {
     at: usize,
     /// What the step it stands at has given, if that was executed.
     fresh: Option<Object<'py>>,
+    /// What runs the parts, if the program has any.
+    parts: Option<&'p dyn Parts>,
     pass: Pass,
     asking: Option<Asking<'py>>,
     /// The step before which it was asked last.
@@ -98,6 +129,8 @@ enum Halt {
     Asked,
     /// A decision fell out otherwise.
     Left(u32),
+    /// A part didn't run.
+    Part(Unrun),
 }
 
 impl From<PyErr> for Halt {
@@ -121,6 +154,10 @@ pub enum Early<'py> {
     Failed(Failure),
     /// A signal waits, or an exception from another thread.
     Asked,
+    /// There is no code yet for a part, which has these inputs.
+    Missing(u32, Outputs<'py>),
+    /// A backend's code for a part has raised, given these inputs.
+    Code(u32, Outputs<'py>, PyErr),
 }
 
 /// How often Stator has failed in a replay that can't be taken back.
@@ -143,7 +180,12 @@ impl Pass {
     }
 }
 
-impl<'py> Running<'_, 'py> {
+impl<'p, 'py> Running<'p, 'py> {
+    /// What runs the parts.
+    pub fn set_parts(&mut self, parts: &'p dyn Parts) {
+        self.parts = Some(parts);
+    }
+
     /// Runs the steps from the one it stands at.
     ///
     /// # Errors
@@ -165,7 +207,16 @@ impl<'py> Running<'_, 'py> {
         ended.map_err(|halt| {
             let (error, is_own) = match halt {
                 Halt::Raised(error) => (error, false),
-                Halt::Own(error) => (error, true),
+                Halt::Own(error) | Halt::Part(Unrun::Own(error)) => (error, true),
+                Halt::Part(Unrun::Node(failure)) => return Early::Failed(failure),
+                Halt::Part(Unrun::Missing) => {
+                    let (part, given) = self.part(py, inputs);
+                    return Early::Missing(part, given);
+                }
+                Halt::Part(Unrun::Code(error)) => {
+                    let (part, given) = self.part(py, inputs);
+                    return Early::Code(part, given, error);
+                }
                 Halt::Asked => return Early::Asked,
                 Halt::Left(exit) => {
                     return Early::Left(exit, self.kept(py, inputs, &program.steps[self.at]));
@@ -198,6 +249,16 @@ impl<'py> Running<'_, 'py> {
             }
             _ => None,
         }
+    }
+
+    /// The part that it stands at, and its inputs.
+    fn part(&self, py: Python<'py>, inputs: &[Borrowed<'_, 'py>]) -> (u32, Outputs<'py>) {
+        let program = self.program;
+        let step = &program.steps[self.at];
+        let Action::Part { part } = step.action else { unreachable!("it stands at a part") };
+        let frame = Frame { program, py, inputs, registers: &self.registers };
+        let given = frame.gather(step.operands.of(&program.operands));
+        (part, given.iter().map(|given| (*given).to_owned()).collect())
     }
 
     fn kept(&self, py: Python<'py>, inputs: &[Borrowed<'_, 'py>], step: &Step) -> Outputs<'py> {
@@ -241,7 +302,14 @@ impl<'py> Running<'_, 'py> {
                 }
                 self.pass.at(Stage::Operation)?;
                 let frame = Frame { program, py, inputs, registers: &self.registers };
-                self.fresh = Some(frame.apply(step)?);
+                self.fresh = Some(match step.action {
+                    Action::Part { part } => {
+                        let parts = self.parts.expect("a cut program is given what runs its parts");
+                        let given = frame.gather(step.operands.of(&program.operands));
+                        parts.run(py, part, &given).map_err(Halt::Part)?
+                    }
+                    _ => frame.apply(step)?,
+                });
                 self.pass.at(Stage::Kept)?;
             }
             for &register in step.frees.of(&program.frees) {
@@ -338,6 +406,7 @@ impl<'a, 'py> Frame<'a, 'py> {
                 }
             }
             Action::Catch { .. } => Ok(self.none()),
+            Action::Part { .. } => unreachable!("others run it"),
         };
         Ok(made?)
     }

@@ -121,10 +121,18 @@ impl Brought {
 }
 
 impl Session {
-    /// Whether Stator replays the traces itself: they may hold decisions, texts, and more that other backends don't know.
+    /// Whether traces may hold steps of Stator's own: decisions, numbers that were read, texts, backward passes. Where
+    /// there is another backend it gets the parts between them (`replay/cut.rs`).
+    #[inline]
+    pub fn takes_steps(&self) -> bool {
+        self.program.is_none()
+    }
+
+    /// Whether Stator replays the traces itself: they may also hold what would have to be a step of its own and part
+    /// of a graph at once, as sizes that data decides and code within a node.
     #[inline]
     pub fn is_replayed(&self) -> bool {
-        self.is_eager && self.program.is_none()
+        self.is_eager && self.takes_steps()
     }
 
     /// Nothing yet.

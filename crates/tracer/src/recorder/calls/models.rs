@@ -96,7 +96,7 @@ impl Recorder {
             }
             (Model::Check, _) => self.check_tensor(call),
             (Model::Clock, _) => self.read_clock(call),
-            (Model::TensorBackward, _) if self.takes_labels() => self.call_python(call),
+            (Model::TensorBackward, _) if self.session.takes_steps() => self.call_python(call),
             (Model::TensorBackward, _) => {
                 self.stop(frame, Reason::OpaqueCall, "backward");
                 call.natively()
@@ -142,7 +142,7 @@ impl Recorder {
             (Model::ContextReset, [variable, token]) => {
                 self.context_reset(frame, *variable, *token, native)
             }
-            (Model::ContextCopy, []) if self.session.is_replayed() && is_engine(frame) => {
+            (Model::ContextCopy, []) if self.session.takes_steps() && is_engine(frame) => {
                 self.copy_context(frame, callable, native)
             }
             _ => self.unknown(call),

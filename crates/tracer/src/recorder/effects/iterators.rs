@@ -37,7 +37,7 @@ impl Recorder {
         let limit = self.session.limit;
         let has_room =
             || self.point.borrow().as_ref().is_some_and(|point| point.takes_particular(limit));
-        let may_begin = self.takes_iterators.get() && self.session.is_replayed() && has_room();
+        let may_begin = self.takes_iterators.get() && self.session.takes_steps() && has_room();
         self.note(frame, |state| state.advance_outside(iterator, may_begin));
     }
 }

@@ -203,7 +203,12 @@ impl Recorder {
         asked: impl FnOnce(&mut State) -> std::result::Result<Arg, Stop>,
     ) -> Option<Prepared> {
         let py = frame.py();
-        if self.stopped.get() || !self.session.is_replayed() || !self.is_untouched(frame) {
+        // Of what code of other backends raises it isn't known which operation has.
+        let may_leave = match asks {
+            Asks::Nobody => self.session.is_replayed(),
+            Asks::Program | Asks::Operation => self.session.takes_steps(),
+        };
+        if self.stopped.get() || !may_leave || !self.is_untouched(frame) {
             return None;
         }
         if asks == Asks::Operation {

@@ -263,7 +263,6 @@ impl Recorder {
         let Call { callable, args, names, .. } = call;
         let ([generator], None) = (args, names) else { return false };
         ops::is_generator(generator)
-            && self.session.is_eager
             && matches!(
                 self.functions.numeric(callable),
                 Some(Numeric::Sum | Numeric::Least | Numeric::Greatest)

@@ -47,7 +47,7 @@ impl Recorder {
         numeric: Option<Numeric>,
         call: Call<'_, 'py>,
     ) -> Option<Result<Object<'py>>> {
-        if !self.has_symbols() || !self.session.is_replayed() {
+        if !self.has_symbols() || !self.session.takes_steps() {
             return None;
         }
         let Call { frame, callable, args, names } = call;

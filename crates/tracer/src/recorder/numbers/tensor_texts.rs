@@ -37,7 +37,7 @@ impl Recorder {
         read: TensorRead,
         tensor: Borrowed<'_, 'py>,
     ) -> Option<Object<'py>> {
-        if self.is_stopped() || !self.session.is_replayed() {
+        if self.is_stopped() || !self.session.takes_steps() {
             return None;
         }
         let native = || {

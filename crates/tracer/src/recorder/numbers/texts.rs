@@ -192,7 +192,7 @@ impl Recorder {
         if !self.has_symbols() {
             return None;
         }
-        if !self.session.is_replayed() || !parts.iter().any(|part| self.is_carried(*part)) {
+        if !self.session.takes_steps() || !parts.iter().any(|part| self.is_carried(*part)) {
             self.spells(frame, parts, text.as_borrowed());
             return None;
         }
@@ -253,11 +253,16 @@ impl Recorder {
         names: Option<Borrowed<'_, 'py>>,
         native: impl FnOnce() -> Result<Object<'py>>,
     ) -> Option<Result<Object<'py>>> {
-        if !self.session.is_replayed() {
+        if !self.session.takes_steps() {
             return None;
         }
+        let is_replayed = self.session.is_replayed();
         let spelling = self.note(frame, |state| {
             if !args.iter().any(|arg| state.holds_numbers(*arg)) {
+                return Ok(None);
+            }
+            // A step of Stator's own for a symbol alone would keep a graph from being one.
+            if !is_replayed && !args.iter().any(|arg| state.holds_read(*arg)) {
                 return Ok(None);
             }
             let Some(pieces) = state.pieces(args, 0) else { return Ok(None) };

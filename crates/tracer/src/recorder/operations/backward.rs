@@ -128,7 +128,7 @@ impl Recorder {
     /// The leaves from outside that may get gradients; `None`: the trace has ended, or can't hold the call.
     fn leaves<'py>(&self, call: Call<'_, 'py>) -> Option<Vec<Leaf<'py>>> {
         let Call { frame, args, .. } = call;
-        if !self.session.is_replayed() || args.is_empty() {
+        if !self.session.takes_steps() || args.is_empty() {
             return None;
         }
         // Those that nothing was done with so far are inputs as well.
@@ -158,6 +158,9 @@ impl Recorder {
                 let mut leaf = Leaf { tensor: tensor.clone(), before: None, is_hooked: false };
                 leaf.before = leaf.gradient();
                 if tensor::has_hooks(tensor.as_borrowed()) == Some(true) {
+                    if !self.session.is_replayed() {
+                        return None;
+                    }
                     leaf.is_hooked = true;
                     self.note(frame, |state| state.read_hooks(tensor.as_borrowed()))?;
                 }

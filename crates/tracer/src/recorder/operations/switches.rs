@@ -102,9 +102,9 @@ impl Recorder {
 }
 
 impl Recorder {
-    /// Whether labels for profilers are nodes: they mean nothing to other backends than replay.
+    /// Whether labels for profilers are nodes: in a tensor program they aren't.
     pub(in crate::recorder) fn takes_labels(&self) -> bool {
-        self.session.is_replayed()
+        self.session.takes_steps()
     }
 
     /// A method of `torch.profiler.record_function`: what is about to run has a label, until that ends.

@@ -149,8 +149,7 @@ impl Recorder {
             _ => "",
         };
         // Other data may have other sizes than those that were taken for symbols.
-        let is_sized = text != "data" || !self.has_symbols();
-        let known = self.session.is_eager && is_sized;
+        let known = text != "data" || !self.has_symbols();
         let setter = descriptor.getattr(setter).ok().filter(|_| known);
         let Some(setter) = setter else {
             let text = format!("attribute {text} of a {}", heap::type_name(owner));
