@@ -10,11 +10,12 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, generic, ops};
 use stator_evaluator::{Role, called_class};
 
-use super::call::{Call, with_receiver};
 use crate::breaks::Reason;
 use crate::functions::{Class, Model};
 use crate::recorder::Recorder;
 use crate::recorder::links::meaning_at;
+use crate::recorder::notes::above::{Calls, Ends, Looks};
+use crate::recorder::notes::call::{Call, with_receiver};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::Origin;

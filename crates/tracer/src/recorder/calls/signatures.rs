@@ -6,32 +6,20 @@
 //! natively, and what it makes is the trace's own, as if it had been followed.
 
 use pyo3::prelude::*;
-use rustc_hash::{FxHashMap, FxHashSet};
-use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::dict::{self, Lookup, Peek};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::ops;
 use stator_cpython::thread::Deferred;
+use stator_cpython::{Result, ops};
 
-use super::call::Call;
 use crate::recorder::Recorder;
+use crate::recorder::notes::above::Calls;
+use crate::recorder::notes::call::Call;
+use crate::recorder::notes::calls::Asked;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State};
-
-/// What is asked for: a function's address, and whether by way of a bound method.
-type Asked = (usize, bool);
-
-/// The signatures that a trace knows.
-#[derive(Default)]
-pub struct Signatures {
-    /// Those being evaluated.
-    begun: FxHashSet<Asked>,
-    /// Those known, with [`State::writes`] since then.
-    known: FxHashMap<Asked, u64>,
-}
 
 impl Recorder {
     /// Calls `inspect.signature`.

@@ -10,49 +10,15 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
 use stator_cpython::frame::Frame;
-use stator_cpython::heap::{mortal, types};
+use stator_cpython::heap::mortal;
 use stator_cpython::object::{self, Borrowed};
-use stator_guards::{ObjectId, SourceId};
 
 use crate::breaks::{Break, Reason};
 use crate::recorder::Recorder;
+use crate::recorder::notes::above::Ends;
 use crate::recorder::notes::state::State;
 
-/// For so many objects, what they were found in is watched as well.
-const MOST: usize = 256;
-
-/// Objects whose death would be noticed, and what they were found in.
-#[derive(Default)]
-pub struct Mortal(Vec<ObjectId>);
-
 impl State {
-    /// Takes note of an outside object whose death would be noticed, and of what it was found in: the
-    /// trace keeps that alive too.
-    #[inline]
-    pub(in crate::recorder) fn watch_finalizer(
-        &mut self,
-        object: Borrowed<'_, '_>,
-        id: ObjectId,
-        source: SourceId,
-    ) {
-        if types::has_finalizer(object.get_type().as_borrowed()) {
-            self.watch_within(id, source);
-        }
-    }
-
-    #[cold]
-    fn watch_within(&mut self, id: ObjectId, source: SourceId) {
-        self.mortal.0.push(id);
-        if self.mortal.0.len() > MOST {
-            return;
-        }
-        let mut at = source;
-        while let Some(parent) = self.sources.get(at).parent() {
-            self.mortal.0.extend(self.objects.at_source(parent));
-            at = parent;
-        }
-    }
-
     /// Takes note of a value that a frame holds as the trace begins, and of what dies with it, if that
     /// would be noticed; whether it would. The trace is about to keep it alive.
     pub(in crate::recorder) fn watch_root(&mut self, value: Borrowed<'_, '_>) -> bool {

@@ -17,11 +17,12 @@ use stator_cpython::ops::{self, BinaryOp};
 use stator_cpython::{Result, generic};
 use stator_graph::{Arg, NodeId, Operator, StackId, Target, TextId, Value};
 
+use super::symbols::NumberId;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
+use crate::recorder::notes::above::Arguments;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::{Origin, State, Stop};
-use crate::recorder::numbers::symbols::NumberId;
 
 /// How `FORMAT_VALUE` numbers what it begins with.
 const FORMAT: u32 = 0;
@@ -404,7 +405,7 @@ impl State {
         numbers
     }
 
-    pub(super) fn holds_numbers(&mut self, object: Borrowed<'_, '_>) -> bool {
+    pub(in crate::recorder) fn holds_numbers(&mut self, object: Borrowed<'_, '_>) -> bool {
         !self.numbers_of(&[object]).is_empty()
     }
 

@@ -3,92 +3,13 @@
 //! A small table without chains: a lookup that meets another one's place takes it. Nothing but time is
 //! lost then, because [`Lookups`] knows all that are guarded.
 
-use rustc_hash::{FxBuildHasher, FxHashSet};
 use stator_cpython::object::Borrowed;
 
-use super::descriptors::Descriptor;
-use crate::recorder::notes::state::{Slot, State};
-
-/// Room for the traces of most models; more would not fit the processor's caches. A power of two.
-const MOST: usize = 512;
-
-/// A guarded type lookup.
-#[derive(Clone, Copy)]
-struct RecentLookup {
-    ty: usize,
-    name: usize,
-    /// What was found; 0 for nothing.
-    found: usize,
-    binding: Option<Descriptor>,
-}
+use crate::recorder::notes::kinds::Descriptor;
+use crate::recorder::notes::lookups::{Lookups, MOST, RecentLookup};
+use crate::recorder::notes::state::State;
 
 const NO_LOOKUP: RecentLookup = RecentLookup { ty: 0, name: 0, found: 0, binding: None };
-
-/// The lookups of a trace that were guarded last.
-struct RecentLookups {
-    /// As many as a power of two; none before the first lookup.
-    table: Vec<RecentLookup>,
-    room: usize,
-}
-
-impl RecentLookups {
-    /// An empty table that will have room for about so many.
-    fn with_room(room: usize) -> Self {
-        Self { table: Vec::new(), room: room.next_power_of_two().min(MOST) }
-    }
-
-    fn place(&self, ty: usize, name: usize) -> usize {
-        (ty >> 4 ^ name >> 4 ^ name >> 13) & (self.room - 1)
-    }
-
-    fn get(&self, ty: usize, name: usize, found: usize) -> Option<&RecentLookup> {
-        let recent = self.table.get(self.place(ty, name))?;
-        (recent.ty == ty && recent.name == name && recent.found == found).then_some(recent)
-    }
-}
-
-/// The type lookups that are guarded.
-pub struct Lookups {
-    /// All of them: type and name.
-    guarded: FxHashSet<Slot>,
-    recent: RecentLookups,
-    /// Special methods that are guarded: type and name.
-    protocols: FxHashSet<Slot>,
-    /// Whether registrations with abstract classes are guarded.
-    abstract_classes: bool,
-}
-
-impl Lookups {
-    /// None yet, and room for so many.
-    pub fn with_room(room: usize) -> Self {
-        Self {
-            guarded: FxHashSet::with_capacity_and_hasher(room, FxBuildHasher),
-            recent: RecentLookups::with_room(2 * room),
-            protocols: FxHashSet::default(),
-            abstract_classes: false,
-        }
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.guarded.len()
-    }
-
-    /// Whether a name is looked up on a type for the first time.
-    pub fn first(&mut self, lookup: Slot) -> bool {
-        self.guarded.insert(lookup)
-    }
-
-    /// Whether a special method of a type is asked for the first time.
-    pub fn first_protocol(&mut self, protocol: Slot) -> bool {
-        self.protocols.insert(protocol)
-    }
-
-    /// Whether it matters for the first time what was registered with abstract classes.
-    pub fn first_abstract(&mut self) -> bool {
-        !std::mem::replace(&mut self.abstract_classes, true)
-    }
-}
 
 impl State {
     /// Whether a type lookup is known to be guarded, with this result. Once the trace has written a

@@ -9,41 +9,22 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::PyType;
-use rustc_hash::FxHashMap;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::dict::{self, Lookup};
 use stator_cpython::heap::types;
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::{GuardKind, Holders};
 
-use super::descriptors::Descriptor;
 use crate::marks;
 use crate::recorder::Recorder;
 use crate::recorder::notes::heap;
-use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::kinds::{Descriptor, Kind};
+use crate::recorder::notes::lookups::Reads;
 use crate::recorder::notes::state::{Origin, State, Stop};
 
 /// What stands for a key among the slots that were read where holders of its dictionary lack it as well:
 /// no object has an odd address.
 const WITHIN: usize = 1;
-
-/// How the attributes of a class's instances are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reads {
-    /// By the ordinary rules: it has no `__getattribute__` of its own.
-    Plainly,
-    /// Likewise; what isn't there is a member, as `nn.Module` has them.
-    Members,
-}
-
-/// What a trace knows of classes, and the keys of the dictionaries of members.
-#[derive(Default)]
-pub struct Members {
-    /// Each class's version when it was looked at, by its address. (No two classes ever share one.)
-    classes: FxHashMap<usize, (u32, Reads)>,
-    /// The first of the dictionaries, and the first two.
-    holders: [Option<Arc<Holders>>; 2],
-}
 
 /// The dictionaries that hold a module's members, in the order in which they are searched.
 fn containers(py: Python<'_>) -> [Borrowed<'_, '_>; 3] {

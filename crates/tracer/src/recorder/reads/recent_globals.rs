@@ -5,34 +5,11 @@
 
 use stator_cpython::heap::dict;
 use stator_cpython::object::{Borrowed, Object};
-use stator_guards::ObjectId;
 
 use crate::recorder::Recorder;
 use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::recent_globals::{ROOM, RecentGlobal, place};
 use crate::recorder::notes::state::{Origin, State};
-
-/// How many names are known. A power of two.
-const ROOM: usize = 256;
-
-/// A name that was read, and is guarded.
-#[derive(Clone, Copy)]
-struct RecentGlobal {
-    globals: usize,
-    name: usize,
-    version: u64,
-    /// The version of the builtins, if the name was found there.
-    builtins: Option<u64>,
-    /// What was found. The table of objects keeps it alive.
-    value: ObjectId,
-}
-
-/// The names that a trace has read more than once.
-#[derive(Default)]
-pub struct RecentGlobals(Vec<Option<RecentGlobal>>);
-
-fn place(globals: usize, name: usize) -> usize {
-    (globals >> 4 ^ name >> 4 ^ name >> 12) & (ROOM - 1)
-}
 
 impl Recorder {
     /// What a name is known to be.
