@@ -113,7 +113,7 @@ ASKED = {
 }
 RECORDER_ROOMS = ROOT / "crates" / "tracer" / "src" / "recorder"
 # Names that are methods of Python's objects, too.
-PYTHON_METHODS = {"get_item", "is_instance", "same", "set_item", "text"}
+PYTHON_METHODS = {"get_item", "is_instance", "same", "set_item"}
 # These build and test without an interpreter.
 PURE = (
     "stator-bytecode",

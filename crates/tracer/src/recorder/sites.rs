@@ -332,7 +332,7 @@ impl<'py> Sites<'py> for Recorder {
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
-        self.initialized(frame, class, object, args, names)
+        self.initialized(Call { frame, callable: class, args, names }, object)
     }
 
     fn before_with(

@@ -38,7 +38,7 @@ impl Recorder {
         }
         let writes = {
             let mut state = self.state.borrow_mut();
-            state.signatures.begun.insert(asked);
+            state.signatures.begin(asked);
             state.written.count()
         };
         let result = self.call_python(call);
@@ -47,9 +47,9 @@ impl Recorder {
         {
             let mut state = self.state.borrow_mut();
             // Another trace, behind a break, hasn't read what this one has.
-            let is_whole = state.signatures.begun.remove(&asked) && state.written.count() == writes;
+            let is_whole = state.signatures.end(asked) && state.written.count() == writes;
             if is_whole && state.origin(found.as_borrowed()) == Some(Origin::Fresh) {
-                state.signatures.known.insert(asked, writes);
+                state.signatures.know(asked, writes);
             }
         }
         result
@@ -104,7 +104,7 @@ impl Recorder {
     ) -> Option<Object<'py>> {
         {
             let state = self.state.borrow();
-            if state.signatures.known.get(&asked) != Some(&state.written.count()) {
+            if !state.signatures.knows(asked, state.written.count()) {
                 return None;
             }
         }

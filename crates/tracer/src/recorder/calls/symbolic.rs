@@ -125,7 +125,7 @@ impl Recorder {
                 self.spells(frame, args, text.as_borrowed());
                 Some(Ok(text))
             }
-            Class::Pure => self.carried_method(frame, callable, args, names),
+            Class::Pure => self.carried_method(call),
             _ if is_len => self.symbolic_length(frame, args[0]),
             _ => None,
         };

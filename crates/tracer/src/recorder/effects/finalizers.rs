@@ -25,7 +25,7 @@ impl State {
         let noticed = mortal::noticed_with(value);
         for object in &noticed {
             let id = self.objects.intern(object.as_borrowed());
-            self.mortal.0.push(id);
+            self.mortal.watch(id);
         }
         !noticed.is_empty()
     }
@@ -39,7 +39,7 @@ impl State {
     /// CPython would have handed on to the function that is called.
     fn has_due_finalizer(&self, py: Python<'_>, taken: impl Fn(Borrowed<'_, '_>) -> usize) -> bool {
         const FEW: usize = 4;
-        self.mortal.0.iter().any(|id| {
+        self.mortal.all().iter().any(|id| {
             let object = self.objects.get(py, *id);
             let references = object::references(object);
             let own = || self.own_references(object) + taken(object);
@@ -52,7 +52,7 @@ impl Recorder {
     /// Whether there are objects to watch.
     #[inline]
     pub(in crate::recorder) fn watches_finalizers(&self) -> bool {
-        !self.state.borrow().mortal.0.is_empty()
+        !self.state.borrow().mortal.all().is_empty()
     }
 
     /// Why the trace has to end before this instruction: a finalizer should have run by now.

@@ -28,13 +28,35 @@ pub(in crate::recorder) struct Globals {
 }
 
 /// What is asked for: a function's address, and whether by way of a bound method.
-pub(in crate::recorder) type Asked = (usize, bool);
+pub type Asked = (usize, bool);
 
 /// The signatures that a trace knows.
 #[derive(Default)]
 pub struct Signatures {
     /// Those being evaluated.
-    pub(in crate::recorder) begun: FxHashSet<Asked>,
+    begun: FxHashSet<Asked>,
     /// Those known, with [`State::writes`] since then.
-    pub(in crate::recorder) known: FxHashMap<Asked, u64>,
+    known: FxHashMap<Asked, u64>,
+}
+
+impl Signatures {
+    /// One is about to be evaluated.
+    pub fn begin(&mut self, asked: Asked) {
+        self.begun.insert(asked);
+    }
+
+    /// It is evaluated; whether this trace has seen it begin.
+    pub fn end(&mut self, asked: Asked) -> bool {
+        self.begun.remove(&asked)
+    }
+
+    /// It is known, since so many writes.
+    pub fn know(&mut self, asked: Asked, writes: u64) {
+        self.known.insert(asked, writes);
+    }
+
+    /// Whether it is known, and nothing was written since.
+    pub fn knows(&self, asked: Asked, writes: u64) -> bool {
+        self.known.get(&asked) == Some(&writes)
+    }
 }

@@ -1,46 +1,47 @@
-//! Lookups on types that are guarded already.
+//! Type lookups that are likely asked again: those of a few names on the classes of a model's modules.
+//!
+//! A small table without chains: a lookup that meets another one's place takes it. Nothing but time is
+//! lost then, because [`Lookups`] knows all that are guarded.
 
-use std::sync::Arc;
-
-use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
-use stator_guards::Holders;
+use rustc_hash::{FxBuildHasher, FxHashSet};
+use stator_cpython::object::Borrowed;
 
 use super::kinds::Descriptor;
-use super::state::Slot;
+use super::state::{Slot, State};
+
+/// Room for the traces of most models; more would not fit the processor's caches. A power of two.
+const MOST: usize = 512;
 
 /// A guarded type lookup.
 #[derive(Clone, Copy)]
-pub(in crate::recorder) struct RecentLookup {
-    pub(in crate::recorder) ty: usize,
-    pub(in crate::recorder) name: usize,
+struct RecentLookup {
+    ty: usize,
+    name: usize,
     /// What was found; 0 for nothing.
-    pub(in crate::recorder) found: usize,
-    pub(in crate::recorder) binding: Option<Descriptor>,
+    found: usize,
+    binding: Option<Descriptor>,
 }
 
+const NO_LOOKUP: RecentLookup = RecentLookup { ty: 0, name: 0, found: 0, binding: None };
+
 /// The lookups of a trace that were guarded last.
-pub(in crate::recorder) struct RecentLookups {
+struct RecentLookups {
     /// As many as a power of two; none before the first lookup.
-    pub(in crate::recorder) table: Vec<RecentLookup>,
-    pub(in crate::recorder) room: usize,
+    table: Vec<RecentLookup>,
+    room: usize,
 }
 
 impl RecentLookups {
     /// An empty table that will have room for about so many.
-    pub(in crate::recorder) fn with_room(room: usize) -> Self {
+    fn with_room(room: usize) -> Self {
         Self { table: Vec::new(), room: room.next_power_of_two().min(MOST) }
     }
 
-    pub(in crate::recorder) fn place(&self, ty: usize, name: usize) -> usize {
+    fn place(&self, ty: usize, name: usize) -> usize {
         (ty >> 4 ^ name >> 4 ^ name >> 13) & (self.room - 1)
     }
 
-    pub(in crate::recorder) fn get(
-        &self,
-        ty: usize,
-        name: usize,
-        found: usize,
-    ) -> Option<&RecentLookup> {
+    fn get(&self, ty: usize, name: usize, found: usize) -> Option<&RecentLookup> {
         let recent = self.table.get(self.place(ty, name))?;
         (recent.ty == ty && recent.name == name && recent.found == found).then_some(recent)
     }
@@ -49,8 +50,8 @@ impl RecentLookups {
 /// The type lookups that are guarded.
 pub struct Lookups {
     /// All of them: type and name.
-    pub(in crate::recorder) guarded: FxHashSet<Slot>,
-    pub(in crate::recorder) recent: RecentLookups,
+    guarded: FxHashSet<Slot>,
+    recent: RecentLookups,
     /// Special methods that are guarded: type and name.
     protocols: FxHashSet<Slot>,
     /// Whether registrations with abstract classes are guarded.
@@ -89,23 +90,56 @@ impl Lookups {
     }
 }
 
-/// How the attributes of a class's instances are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reads {
-    /// By the ordinary rules: it has no `__getattribute__` of its own.
-    Plainly,
-    /// Likewise; what isn't there is a member, as `nn.Module` has them.
-    Members,
-}
+impl State {
+    /// Whether a type lookup is known to be guarded, with this result. Once the trace has written a
+    /// class, what a lookup finds may be its own.
+    pub fn is_recent_lookup(&self, ty: usize, name: usize, found: usize) -> bool {
+        self.written.classes().is_empty() && self.lookups.recent.get(ty, name, found).is_some()
+    }
 
-/// What a trace knows of classes, and the keys of the dictionaries of members.
-#[derive(Default)]
-pub struct Members {
-    /// Each class's version when it was looked at, by its address. (No two classes ever share one.)
-    pub(in crate::recorder) classes: FxHashMap<usize, (u32, Reads)>,
-    /// The first of the dictionaries, and the first two.
-    pub(in crate::recorder) holders: [Option<Arc<Holders>>; 2],
-}
+    /// Remembers that a type lookup is guarded. The table of objects keeps all three alive.
+    pub fn remember_lookup(
+        &mut self,
+        ty: Borrowed<'_, '_>,
+        name: Borrowed<'_, '_>,
+        found: Option<Borrowed<'_, '_>>,
+    ) {
+        if !self.written.classes().is_empty() {
+            return;
+        }
+        self.objects.intern_type(ty);
+        self.objects.intern(name);
+        if let Some(found) = found {
+            self.objects.intern(found);
+        }
+        let (ty, name) = (ty.as_ptr() as usize, name.as_ptr() as usize);
+        let found = found.map_or(0, |found| found.as_ptr() as usize);
+        let Lookups { guarded, recent, .. } = &mut self.lookups;
+        if recent.room < MOST && 2 * guarded.len() > recent.room {
+            // A larger trace than it seemed: what is forgotten here is looked up once more.
+            recent.room = MOST;
+            recent.table.clear();
+        }
+        if recent.table.is_empty() {
+            recent.table.resize(recent.room, NO_LOOKUP);
+        }
+        let place = recent.place(ty, name);
+        recent.table[place] = RecentLookup { ty, name, found, binding: None };
+    }
 
-/// Room for the traces of most models; more would not fit the processor's caches. A power of two.
-pub(in crate::recorder) const MOST: usize = 512;
+    /// How the result of a recent lookup binds.
+    pub fn recent_binding(&self, ty: usize, name: usize, found: usize) -> Option<Descriptor> {
+        self.lookups.recent.get(ty, name, found)?.binding
+    }
+
+    /// Remembers how the result of a recent lookup binds.
+    pub fn remember_binding(&mut self, ty: usize, name: usize, found: usize, binding: Descriptor) {
+        let recent = &mut self.lookups.recent;
+        let place = recent.place(ty, name);
+        if let Some(recent) = recent.table.get_mut(place)
+            && (recent.ty, recent.name, recent.found) == (ty, name, found)
+        {
+            recent.binding = Some(binding);
+        }
+    }
+}

@@ -269,7 +269,19 @@ pub fn canonical_key<'py>(key: Borrowed<'_, 'py>) -> Object<'py> {
 
 /// Objects whose death would be noticed, and what they were found in.
 #[derive(Default)]
-pub struct Mortal(pub(in crate::recorder) Vec<ObjectId>);
+pub struct Mortal(Vec<ObjectId>);
+
+impl Mortal {
+    /// One more.
+    pub fn watch(&mut self, object: ObjectId) {
+        self.0.push(object);
+    }
+
+    /// All of them.
+    pub fn all(&self) -> &[ObjectId] {
+        &self.0
+    }
+}
 
 /// For so many objects, what they were found in is watched as well.
 const MOST: usize = 256;

@@ -18,7 +18,7 @@ use crate::recorder::notes::above::{Calls, Ends};
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::{Descriptor, Kind};
-use crate::recorder::notes::lookups::Reads;
+use crate::recorder::notes::members::Reads;
 use crate::recorder::notes::state::{Origin, State, Stop};
 
 /// What an attribute lookup came to.

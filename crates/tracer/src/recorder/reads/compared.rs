@@ -109,7 +109,7 @@ impl State {
 
     /// Guards that the objects which were compared are different ones.
     pub fn guard_compared_distinct(&mut self) {
-        let mut sources: Vec<_> = self.distinct.compared.iter().copied().collect();
+        let mut sources: Vec<_> = self.distinct.compared().collect();
         sources.sort_unstable();
         if let [first, rest @ ..] = sources.as_slice()
             && !rest.is_empty()
@@ -174,7 +174,7 @@ impl State {
             return;
         }
         let key = (a.index().min(b.index()), a.index().max(b.index()));
-        if self.distinct.pairs.insert(key) {
+        if self.distinct.first_pair(key) {
             self.guard(a, GuardKind::Distinct(Box::new([b])));
         }
     }

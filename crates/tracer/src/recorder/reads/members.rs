@@ -19,7 +19,7 @@ use crate::marks;
 use crate::recorder::Recorder;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::{Descriptor, Kind};
-use crate::recorder::notes::lookups::Reads;
+use crate::recorder::notes::members::Reads;
 use crate::recorder::notes::state::{Origin, State, Stop};
 
 /// What stands for a key among the slots that were read where holders of its dictionary lack it as well:
@@ -40,10 +40,10 @@ impl Recorder {
     #[inline]
     pub(in crate::recorder) fn known_reads(&self, ty: &Bound<'_, PyType>) -> Option<Reads> {
         let state = self.state.borrow();
-        let (version, reads) = state.members.classes.get(&(ty.as_ptr() as usize))?;
+        let version = types::version_tag(ty.as_borrowed());
+        let reads = state.members.reads(ty.as_ptr() as usize, version)?;
         // Once the trace has written a class, what a lookup finds may be its own.
-        (*version == types::version_tag(ty.as_borrowed()) && state.written.classes().is_empty())
-            .then_some(*reads)
+        state.written.classes().is_empty().then_some(reads)
     }
 
     /// Remembers how a class reads attributes, where the lookups that say so are guarded.
@@ -54,7 +54,7 @@ impl Recorder {
         let mut state = self.state.borrow_mut();
         if state.written.classes().is_empty() {
             let version = types::version_tag(ty.as_borrowed());
-            state.members.classes.insert(ty.as_ptr() as usize, (version, reads));
+            state.members.set_reads(ty.as_ptr() as usize, version, reads);
         }
     }
 
@@ -192,7 +192,7 @@ impl State {
     /// The first so many dictionaries of members, as guards name them.
     fn holders(&mut self, py: Python<'_>, count: usize) -> Option<Arc<Holders>> {
         let place = count.checked_sub(1)?;
-        if let Some(known) = &self.members.holders[place] {
+        if let Some(known) = self.members.holders(place) {
             return Some(known.clone());
         }
         let keys = containers(py).into_iter().take(count).map(|name| {
@@ -200,7 +200,7 @@ impl State {
             (id, self.objects.repr(id, name))
         });
         let holders = Arc::new(Holders(keys.collect()));
-        self.members.holders[place] = Some(holders.clone());
+        *self.members.holders(place) = Some(holders.clone());
         Some(holders)
     }
 
