@@ -18,6 +18,7 @@ use crate::recorder::Recorder;
 use crate::recorder::notes::effects::{CELL, CONTENTS, CONTEXT, Effect, KEYS, MethodCall, Part};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::reads::Use;
 use crate::recorder::notes::state::{State, Stop};
 use crate::recorder::reads::identity::is_nan;
 
@@ -116,10 +117,13 @@ impl State {
         if deletes {
             match Member::new(offset).read(owner) {
                 Read::Value(old) => {
-                    self.read_member(owner, name, offset, Some(old.as_borrowed()))?;
+                    let old = Some(old.as_borrowed());
+                    self.read_member(Use::default(), owner, name, offset, old)?;
                 }
                 // Nothing is written: this raises, as long as the slot is empty.
-                Read::Unset => return self.read_member(owner, name, offset, None),
+                Read::Unset => {
+                    return self.read_member(Use::default(), owner, name, offset, None);
+                }
                 Read::NoMember => {}
             }
         }

@@ -32,6 +32,7 @@ use crate::recorder::notes::call::{Call, argument};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::passing::is_looked_at;
+use crate::recorder::notes::reads::Use;
 use crate::recorder::notes::state::{Origin, State, Stop};
 
 /// So many of PyTorch's notes are looked at for a history that began outside.
@@ -228,6 +229,7 @@ impl State {
     fn read_hooks(&mut self, tensor: Borrowed<'_, '_>) -> std::result::Result<(), Stop> {
         for (name, offset, hooks) in tensor::hooks(tensor) {
             self.read_member(
+                Use::default(),
                 tensor,
                 name.as_any().as_borrowed(),
                 offset,
