@@ -122,7 +122,9 @@ def an_integer() -> Any:
         n = int(count)
         return ((y[:n] * 2).exp() + 1).sum() + n
 
-    return fn, [(rows(seed, 5), torch.tensor(count)) for seed, count in enumerate((2, 2, 2, 3, 3, 1, 2))]
+    return fn, [
+        (rows(seed, 5), torch.tensor(count)) for seed, count in enumerate((2, 2, 2, 3, 3, 1, 2))
+    ]
 
 
 @program(parts=2)
@@ -488,7 +490,9 @@ def close(left: Any, right: Any, how: str) -> bool:
     if isinstance(left, Tensor):
         return isinstance(right, Tensor) and torch.allclose(left, right, rtol=1e-5, atol=1e-6)
     if isinstance(left, (list, tuple)):
-        return len(left) == len(right) and all(close(a, b, how) for a, b in zip(left, right, strict=True))
+        return len(left) == len(right) and all(
+            close(a, b, how) for a, b in zip(left, right, strict=True)
+        )
     if isinstance(left, float):
         return left == pytest.approx(right, rel=1e-5, abs=1e-6)
     return same(left, right)
@@ -702,7 +706,9 @@ def test_an_exit_in_the_middle_stands_in_the_programs_frames() -> None:
             return copied(function(x, log))
         except Refused as error:
             entries = traceback.extract_tb(error.__traceback__)
-            return str(error), [(it.name, it.lineno) for it in entries if it.name in ("fn", "check")]
+            return str(error), [
+                (it.name, it.lineno) for it in entries if it.name in ("fn", "check")
+            ]
 
     backend = Backend("forward")
     compiled = stator.compile(fn, backend=backend)

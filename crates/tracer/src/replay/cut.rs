@@ -85,36 +85,29 @@ impl Cut {
     }
 }
 
+/// What tensors are asked for their data by. Of metadata (`size`, `numel`) is known what it is when a call begins.
+const READS: &[&str] = &["item", "tolist", "__float__", "__int__"];
+
 /// Whether only Stator knows what a node does.
 fn is_own(graph: &Graph, id: NodeId) -> bool {
-    let node = graph.node(id);
-    let is_number = matches!(node.value, Value::Integer | Value::Float);
-    let Some(call) = NodeCall::of(graph, id) else {
-        return is_number && matches!(node.kind, NodeKind::GetItem { .. });
-    };
+    let Some(call) = NodeCall::of(graph, id) else { return false };
     match call.target {
         Target::Decide | Target::Catch => return true,
         Target::GetAttr { .. } if call.name() == "grad" => return true,
         _ => {}
     }
+    let value = graph.node(id).value;
     let name = call.name();
-    let is_named = name.starts_with(MADE)
+    let is_clock = || name.starts_with("time.") && matches!(value, Value::Integer | Value::Float);
+    name.starts_with(MADE)
         || name.starts_with("through_python.")
         || gradients::goes_back(call)
         || call.is_check()
         || call.operation().contains("record_function")
-        || [".grad.__", ".data.__", ".requires_grad.__"].iter().any(|part| name.contains(part));
-    if is_named || node.value == Value::Text {
-        return true;
-    }
-    // What is computed of symbols alone is known when a call begins.
-    let mut is_read = false;
-    let mut read = 0;
-    graph.visit_inputs(id, &mut |input| {
-        read += 1;
-        is_read |= !matches!(graph.node(input).value, Value::Integer | Value::Float);
-    });
-    is_number && (is_read || read == 0)
+        || [".grad.__", ".data.__", ".requires_grad.__"].iter().any(|part| name.contains(part))
+        || READS.contains(&call.operation())
+        || value == Value::Text
+        || is_clock()
 }
 
 /// Whether a node may be one of a part.
