@@ -148,13 +148,15 @@ static ALL: Mutex<Vec<Py<PyWeakrefReference>>> = Mutex::new(Vec::new());
 #[pymethods]
 impl Compiled {
     #[new]
-    #[pyo3(signature = (r#fn, *, backend, when, is_slow, recompile_limit, fullgraph, dynamic, is_compiling))]
+    #[pyo3(signature = (r#fn, *, backend, when, is_slow, verifies, is_timed, recompile_limit, fullgraph, dynamic, is_compiling))]
     #[allow(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn new<'py>(
         r#fn: &Bound<'py, PyFunction>,
         backend: Option<Py<PyAny>>,
         when: Option<u32>,
         is_slow: bool,
+        verifies: Option<bool>,
+        is_timed: bool,
         recompile_limit: Option<usize>,
         fullgraph: bool,
         dynamic: Option<bool>,
@@ -173,6 +175,8 @@ impl Compiled {
                 callable,
                 told: when.map(When::of_number),
                 is_slow,
+                verifies,
+                is_timed,
             }),
             recompile_limit,
             fullgraph,

@@ -297,9 +297,9 @@ impl Entry {
         self.codes.job(py)
     }
 
-    /// What runs the graph, in a word.
+    /// What runs the graph, in a word, and why, if there is something to say.
     #[must_use]
-    pub fn tier(&self) -> &'static str {
+    pub fn tier(&self) -> (&'static str, Option<String>) {
         self.codes.tier()
     }
 

@@ -16,10 +16,10 @@ import torch
 import torch.fx
 from torch._subclasses import FakeTensorMode
 
-from stator._fx.graphs import Row, graph_module
+from stator._fx.ahead import look
+from stator._fx.graphs import Code, Row, graph_module
 from stator._fx.modes import Modes
 from stator._fx.process import compile_in_process
-from stator._fx.symbolic import is_symbolic
 
 Compile = Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 
@@ -42,14 +42,16 @@ def begin(
 
 
 def begin_inductor(
-    description: Sequence[Row], inputs: list[torch.Tensor], settings: dict[str, Any]
-) -> Callable[[], Callable[..., Any]]:
+    description: Sequence[Row], inputs: list[Any], settings: dict[str, Any]
+) -> Callable[[], Callable[..., Any] | Code]:
     """What has Inductor compile the graph in a process. Only what the inputs are like is kept."""
     modes = Modes.here()
-    looks = [value.detach().to("meta") for value in inputs]
+    looks = [look(value) for value in inputs]
+    sizes = [args for op, _, _, args, _, _ in description if op == "placeholder"]
 
-    def compile() -> Callable[..., Any]:
-        return compile_in_process(graph_module(description, looks), looks, modes, settings)
+    def compile() -> Callable[..., Any] | Code:
+        module = graph_module(description, looks)
+        return compile_in_process(module, looks, sizes, modes, settings)
 
     return compile
 
@@ -60,19 +62,22 @@ def unsuitable(
     """Why a graph can't be compiled beside the program by a backend of PyTorch's; None: it can."""
     if name != "inductor":
         return "PyTorch's compilers change the process while they trace"
-    if is_symbolic(description):
-        return "it has symbolic sizes or numbers among its inputs"
-    if may_write:
-        return "it writes to its inputs"
     for value in inputs:
+        if type(value) is int and value >= 2:
+            continue
+        if isinstance(value, int | float):
+            return "a number among its inputs isn't an integer from 2 up"
         if type(value) not in (torch.Tensor, torch.nn.Parameter):
             return f"an input of it is a {type(value).__name__}"
         if value.device.type != "cpu" or value.layout != torch.strided:
             return "not all of its inputs are plain tensors of the CPU"
         if value.is_conj() or value.is_neg() or not _is_dense(value):
             return "not all of its inputs are plain tensors"
-    if any(value.requires_grad for value in inputs) and _computes_gradients(description):
+    tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
+    if any(value.requires_grad for value in tensors) and _computes_gradients(description):
         return "gradients are computed through it"
+    if may_write and len({value.untyped_storage().data_ptr() for value in tensors}) < len(tensors):
+        return "it writes to its inputs, and these share memory"
     for op, _, target, _, _, _ in description:
         if op == "call_function" and not _is_known(target):
             return "it calls code of the program's own"

@@ -84,12 +84,14 @@ class Trial:
         for index, (left, right) in enumerate(zip(expected, found, strict=True)):
             name = f"output {index}"
             if not isinstance(left, torch.Tensor):
-                if left != right:
+                if type(left) is not type(right) or left != right:
                     raise _DifferenceError(f"{name} is {right!r}, and should be {left!r}")
                 continue
             _compare_looks(name, left, right)
             if _sharers(left, own) != _sharers(right, theirs):
                 raise _DifferenceError(f"{name} shares memory with other inputs than it should")
+            if _sharers(left, expected[:index]) != _sharers(right, found[:index]):
+                raise _DifferenceError(f"{name} shares memory with other outputs than it should")
             gap = max(gap, self._gap(name, left.detach(), right.detach()))
         left_gradients = _gradients(expected, own)
         right_gradients = _gradients(found, theirs)
@@ -128,6 +130,18 @@ class Trial:
         return worst / largest if largest > 0 else 0.0
 
 
+def untimed(inputs: Sequence[Any], outputs: Sequence[Any]) -> str | None:
+    """Why it isn't measured whether a graph's code is quicker than its replay; None: it is."""
+    if torch.are_deterministic_algorithms_enabled():
+        return "the program wants deterministic algorithms"
+    tensors = [value for value in (*inputs, *outputs) if isinstance(value, torch.Tensor)]
+    if any(value.device.type != "cpu" for value in tensors):
+        return "other devices than the CPU work behind the call"
+    if any(value.requires_grad for value in outputs if isinstance(value, torch.Tensor)):
+        return "gradients are computed behind the call"
+    return None
+
+
 def _compare_looks(name: str, left: torch.Tensor, right: Any) -> None:
     for what in ("dtype", "device", "layout", "shape", "requires_grad"):
         wanted, found = getattr(left, what), getattr(right, what)
@@ -148,14 +162,14 @@ def _strides(tensor: torch.Tensor) -> list[int]:
     return [stride for size, stride in sizes if size != 1]
 
 
-def _sharers(tensor: torch.Tensor, inputs: Sequence[Any]) -> list[int]:
-    """Which inputs a tensor shares memory with."""
+def _sharers(tensor: torch.Tensor, others: Sequence[Any]) -> list[int]:
+    """Which of these a tensor shares memory with."""
     if tensor.layout != torch.strided or tensor.numel() == 0:
         return []
     address = tensor.untyped_storage().data_ptr()
     return [
         index
-        for index, value in enumerate(inputs)
+        for index, value in enumerate(others)
         if isinstance(value, torch.Tensor)
         and value.layout == torch.strided
         and value.untyped_storage().data_ptr() == address

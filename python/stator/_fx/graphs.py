@@ -40,6 +40,9 @@ class Code:
     run: Callable[..., Any]
     backend: str
     assumptions: Sequence[Any]
+    examples: Sequence[Any] | None = None
+    """What the assumptions hold for, if that isn't the call that gets the code: numbers, tensors
+    without data."""
 
 
 def graph_module(description: Sequence[Row], example_inputs: Sequence[Any]) -> torch.fx.GraphModule:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import errno
 import json
 import os
 import pickle
@@ -16,14 +17,15 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.fx
-from torch._subclasses import FakeTensorMode
 
+from stator._fx.ahead import Look, Made, code_of, compile_ahead
+from stator._fx.graphs import Code
 from stator._fx.modes import Modes
 from stator.errors import BackendError
 
@@ -38,7 +40,8 @@ class Order:
     """What the process is to do."""
 
     module: torch.fx.GraphModule
-    looks: Sequence[torch.Tensor]
+    looks: Sequence[Look]
+    sizes: Sequence[tuple[str | None, ...]]
     modes: Modes
     settings: dict[str, Any]
     inductor: dict[str, Any]
@@ -56,14 +59,35 @@ class AheadOfTimeError(BackendError):
 
 def compile_in_process(
     module: torch.fx.GraphModule,
-    looks: Sequence[torch.Tensor],
+    looks: Sequence[Look],
+    sizes: Sequence[tuple[str | None, ...]],
     modes: Modes,
     settings: dict[str, Any],
-) -> Callable[..., Any]:
+) -> Callable[..., Any] | Code:
     """The code of a graph. Waits for the process, without the interpreter's lock.
 
-    Raises AheadOfTimeError with what Inductor has raised there, BackendError if the process dies.
+    Raises AheadOfTimeError with what Inductor has raised there, BackendError if the process dies
+    or if what it needs isn't there.
     """
+    try:
+        found = _ask(module, looks, sizes, modes, settings)
+    except OSError as error:
+        raise BackendError(f"No process can be started for Inductor: {error}") from error
+    if "missing" in found:
+        raise BackendError(found["missing"])
+    if "error" in found:
+        raise AheadOfTimeError(f"Inductor can't compile it ahead of time: {found['error']}")
+    return code_of(Made(**found), looks)
+
+
+def _ask(
+    module: torch.fx.GraphModule,
+    looks: Sequence[Look],
+    sizes: Sequence[tuple[str | None, ...]],
+    modes: Modes,
+    settings: dict[str, Any],
+) -> dict[str, Any]:
+    """What the process answers."""
     from torch._inductor import config as inductor
 
     with tempfile.TemporaryDirectory(prefix="stator-") as folder:
@@ -71,6 +95,7 @@ def compile_in_process(
         order = Order(
             module=module,
             looks=looks,
+            sizes=sizes,
             modes=modes,
             settings=settings,
             inductor=inductor.save_config_portable(),
@@ -92,17 +117,18 @@ def compile_in_process(
             check=False,
         )
         if not answer.exists():
-            last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-            raise BackendError(f"Inductor's process has ended early: {''.join(last)}")
-        found = json.loads(answer.read_text())
-    if "error" in found:
-        raise AheadOfTimeError(f"Inductor can't compile it ahead of time: {found['error']}")
-    runner = torch._C._aoti.AOTIModelContainerRunnerCpu(found["library"], 1)
+            raise BackendError(f"Inductor's process has ended early: {_end_of(done)}")
+        found: dict[str, Any] = json.loads(answer.read_text())
+        return found
 
-    def run(*inputs: torch.Tensor) -> list[torch.Tensor]:
-        return runner.run(list(inputs))
 
-    return run
+def _end_of(done: subprocess.CompletedProcess[bytes]) -> str:
+    """How a process has ended that hasn't answered."""
+    if done.returncode < 0:
+        name = signal.Signals(-done.returncode).name
+        return f"it was killed by {name}, as the system does where memory runs out"
+    lines = done.stderr.decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else f"its exit status is {done.returncode}"
 
 
 def main() -> None:
@@ -114,37 +140,58 @@ def main() -> None:
             return
     os.nice(5)
     try:
-        found = {"library": _compile(order)}
+        found = dataclasses.asdict(_compile(order))
     except Exception as error:
         found = {"error": f"{type(error).__name__}: {error}"}
+        if (missing := _missing(error)) is not None:
+            found = {"missing": missing}
     written = Path(order.answer + ".new")
     written.write_text(json.dumps(found))
     written.rename(order.answer)
 
 
-def _compile(order: Order) -> str:
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+_UNWRITABLE = (*_FULL, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST)
+
+
+def _missing(error: BaseException) -> str | None:
+    """What of the system's Inductor has missed, in words; None: that isn't why it has failed."""
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir
+
+    text = str(error)
+    if any(type(each).__name__ == "InvalidCxxCompiler" for each in _chain(error)):
+        return "Inductor finds no C++ compiler that works: install g++, or name one in CXX"
+    for number in _UNWRITABLE:
+        is_raised = any(
+            isinstance(each, OSError) and each.errno == number for each in _chain(error)
+        )
+        # Compilers and linkers only print it.
+        if is_raised or (number in _FULL and os.strerror(number) in text):
+            folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or default_cache_dir()
+            return (
+                f"Inductor can't write to its cache, {folder}: {os.strerror(number)}. "
+                "TORCHINDUCTOR_CACHE_DIR names another folder"
+            )
+    return None
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and those behind it."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _compile(order: Order) -> Made:
     from torch._inductor import config as inductor
-    from torch._inductor.compile_fx import compile_fx_aot
 
     torch.set_default_dtype(order.dtype)
     torch.set_num_threads(order.threads)
     torch.set_float32_matmul_precision(order.precision)
     torch.use_deterministic_algorithms(order.is_deterministic)
     inductor.load_config(order.inductor)
-    inputs: list[Any] = [torch.empty_like(look, device="cpu") for look in order.looks]
+    # The same random numbers as the replay's.
+    inductor.fallback_random = True
     modes = dataclasses.replace(order.modes, inference=False)
     with modes.applied():
-        _check_outputs(order.module, inputs)
-        library = compile_fx_aot(order.module, inputs, **order.settings)
-    assert isinstance(library, str)
-    return library
-
-
-def _check_outputs(module: torch.fx.GraphModule, inputs: Sequence[torch.Tensor]) -> None:
-    """Compiled code gives new memory where the graph gives that of an input."""
-    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        fakes = [mode.from_tensor(value) for value in inputs]
-        given = {value.untyped_storage()._cdata for value in fakes}
-        for output in module(*fakes):
-            if isinstance(output, torch.Tensor) and output.untyped_storage()._cdata in given:
-                raise BackendError("a result shares memory with an input")
+        return compile_ahead(order.module, order.looks, order.sizes, order.settings)

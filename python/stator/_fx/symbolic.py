@@ -25,7 +25,7 @@ from torch.fx.experimental.symbolic_shapes import (
 from stator._fx.assumptions import Tree, assumption
 from stator._fx.graphs import Code, Row, graph_module
 
-__all__ = ["compile_symbolic", "is_symbolic"]
+__all__ = ["compile_symbolic", "fake_inputs", "is_symbolic"]
 
 
 def is_symbolic(description: Sequence[Row]) -> bool:
@@ -68,7 +68,7 @@ def _compile(
     environment = ShapeEnv()
     mode = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
     sizes = [args for op, _, _, args, _, _ in description if op == "placeholder"]
-    examples = _examples(environment, mode, sizes, inputs)
+    examples = fake_inputs(environment, mode, sizes, inputs)
     numbers = [index for index, value in enumerate(inputs) if isinstance(value, float)]
     same: list[Tree] = []
     if floats is _Floats.SYMBOLS:
@@ -125,7 +125,7 @@ def _with_elements(run: Callable[..., Any], indices: Sequence[int]) -> Callable[
     return call
 
 
-def _examples(
+def fake_inputs(
     environment: Any, mode: Any, sizes: Sequence[tuple[Any, ...]], inputs: Sequence[Any]
 ) -> list[Any]:
     """Inputs with symbols: fake tensors and `torch.SymInt`s. Equal names are equal symbols."""

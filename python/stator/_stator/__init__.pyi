@@ -34,7 +34,12 @@ class Stats:
     def tiers(self) -> list[str]:
         """What runs each graph: `"replay"`, or what became of code that a backend was asked for,
         `"waiting"`, `"compiling"`, `"made"` (the next call takes it over), `"compiled"`,
-        `"failed"`, `"differs"`, `"cancelled"`; but for `"compiled"` the graph is replayed."""
+        `"failed"`, `"differs"`, `"slower"`, `"cancelled"`; but for `"compiled"` the graph is
+        replayed."""
+    @property
+    def why(self) -> list[str | None]:
+        """For each graph what is known of why: how far the code's results differ, what was measured
+        of it, what it has raised."""
     @property
     def graph_nodes(self) -> int: ...
     @property
@@ -63,6 +68,8 @@ class Compiled:
         backend: Callable[..., Any] | None,
         when: int | None,
         is_slow: bool,
+        verifies: bool | None,
+        is_timed: bool,
         recompile_limit: int | None,
         fullgraph: bool,
         dynamic: bool | None,
@@ -73,6 +80,8 @@ class Compiled:
         `stator._fx.Code` for the inputs that its assumptions admit; it is asked for lazily.
         `when`: the call at which that is, 0 for beside the program, None for what `stator.config`
         or `is_slow` says.
+        `verifies`: whether its code is compared with the replay first; None: code that was made
+        beside the program is. `is_timed`: it is used only if it is quicker than the replay.
         `recompile_limit=None` reads `stator._config.config` at each miss."""
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any: ...
     def __get__(self, instance: object, owner: type | None = None, /) -> Any: ...
