@@ -170,6 +170,11 @@ def _torch_backends() -> list[str]:
         from torch._dynamo.backends.registry import list_backends as list_torch_backends
     except ModuleNotFoundError:
         return []
+    except OSError as error:
+        raise BackendError(
+            f"PyTorch's compilers can't make their cache folder: {error}. The environment variable "
+            "TORCHINDUCTOR_CACHE_DIR names another."
+        ) from error
     return [str(name) for name in list_torch_backends(())]
 
 

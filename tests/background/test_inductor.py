@@ -120,13 +120,6 @@ MEMORY = torch.zeros(5)
 BESIDE, FROM_THERE = MEMORY[:4], MEMORY[1:]
 
 
-def powers(x: Tensor) -> Tensor:
-    return x**EXPONENT
-
-
-EXPONENT = 1.5
-
-
 def gradients(x: Tensor) -> Tensor:
     return (x * PARAMETER).sum()
 
@@ -135,19 +128,18 @@ PARAMETER = torch.nn.Parameter(torch.ones(4))
 
 
 @pytest.mark.parametrize(
-    ("function", "dynamic", "why"),
+    ("function", "why"),
     [
-        (writes, None, "it writes to its inputs, and these share memory"),
-        (gradients, None, "gradients are computed through it"),
-        (powers, True, "a number among its inputs isn't an integer from 2 up"),
+        (writes, "it writes to its inputs, and these share memory"),
+        (gradients, "gradients are computed through it"),
     ],
 )
 def test_what_cant_go_to_a_process(
-    function: Any, dynamic: bool | None, why: str, monkeypatch: pytest.MonkeyPatch
+    function: Any, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     never, asked = Never(monkeypatch), stand_in(monkeypatch)
     # By default the second call waits.
-    compiled = stator.compile(function, backend="inductor", dynamic=dynamic)
+    compiled = stator.compile(function, backend="inductor")
     for count in (0, 1, 1):
         before = MEMORY.clone()
         found = compiled(X.abs())
@@ -156,7 +148,7 @@ def test_what_cant_go_to_a_process(
         assert len(asked) == count
     assert stats(compiled).tiers == ["compiled"]
     # Who has asked for the background is told.
-    told = stator.compile(function, backend="inductor", dynamic=dynamic, when="background")
+    told = stator.compile(function, backend="inductor", when="background")
     with pytest.warns(stator.BackendFailedWarning, match=f"beside the program: {why}"):
         for _ in range(3):
             before = MEMORY.clone()
@@ -164,6 +156,23 @@ def test_what_cant_go_to_a_process(
             MEMORY.copy_(before)
             torch.testing.assert_close(found, function(X.abs()))
     assert stats(told).tiers == ["failed"] and len(asked) == 1 and never.asked == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (1, "a number among its inputs isn't an integer from 2 up"),
+        (-3, "a number among its inputs isn't an integer from 2 up"),
+        (2.0, "a number among its inputs isn't an integer from 2 up"),
+        (X.to("meta"), "not all of its inputs are plain tensors of the CPU"),
+        (X[:1].expand(6, 4), "not all of its inputs are plain tensors"),
+        (X.to_sparse(), "not all of its inputs are plain tensors of the CPU"),
+        (torch.nn.Buffer(X), None),
+        (2, None),
+    ],
+)
+def test_inputs_of_a_library(value: Any, why: str | None) -> None:
+    assert beside.unsuitable("inductor", [], [X, value], False) == why
 
 
 class Expired(Exception):
@@ -334,25 +343,29 @@ def test_assumptions_hold_for_what_was_compiled(monkeypatch: pytest.MonkeyPatch)
     """A call that takes code over may not be one that it serves."""
     asked: list[list[Any]] = []
 
+    def rows(inputs: Any) -> int:
+        return next(value.shape[0] for value in inputs if isinstance(value, Tensor))
+
     def answers(module: Any, looks: Any, sizes: Any, modes: Any, settings: Any) -> Any:
         asked.append(list(looks))
 
         def run(*inputs: Any) -> Any:
-            assert inputs[0].shape[0] == looks[0].shape[0]
+            assert rows(inputs) == rows(looks)
             return module(*inputs)
 
         # In terms that nothing is known of: it fixes the numbers that it speaks of.
-        return Code(run, "inductor", [("unknown", ("size", 0, 0))], looks)
+        at = [isinstance(value, Tensor) for value in looks].index(True)
+        return Code(run, "inductor", [("unknown", ("size", at, 0))], looks)
 
     monkeypatch.setattr(beside, "compile_in_process", answers)
     compiled = stator.compile(lambda x: x * 2 + x.shape[0], backend="inductor", dynamic=True)
     compiled(X)
     assert stator.wait(timeout=LONG)
-    for rows in (3, 6, 3, 6):
-        x = X[:rows]
-        assert torch.equal(compiled(x), x * 2 + rows)
+    for size in (3, 6, 3, 6):
+        x = X[:size]
+        assert torch.equal(compiled(x), x * 2 + size)
         assert stator.wait(timeout=LONG)
-    assert [looks[0].shape[0] for looks in asked] == [6, 3]
+    assert list(map(rows, asked)) == [6, 3]
     assert stats(compiled).tiers == ["compiled"] and stats(compiled).traces == 1
 
 
@@ -391,6 +404,21 @@ def test_what_is_missing_in_words(error: Exception, words: str) -> None:
         if each is error or isinstance(error, OSError | InvalidCxxCompiler):
             assert re.search(words, process._missing(each) or "")
     assert process._missing(RuntimeError("no kernel for this")) is None
+
+
+def test_a_program_whose_cache_cant_be_made(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    program = "import stator; stator.compile(lambda x: x, backend='inductor')"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(file / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "BackendError: PyTorch's compilers can't make their cache folder" in done.stderr
+    assert "TORCHINDUCTOR_CACHE_DIR names another" in done.stderr
 
 
 def test_no_folder_for_the_order(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,6 +70,7 @@ def compile_in_process(
     or if what it needs isn't there.
     """
     try:
+        _check_cache()
         found = _ask(module, looks, sizes, modes, settings)
     except OSError as error:
         raise BackendError(f"No process can be started for Inductor: {error}") from error
@@ -78,6 +79,17 @@ def compile_in_process(
     if "error" in found:
         raise AheadOfTimeError(f"Inductor can't compile it ahead of time: {found['error']}")
     return code_of(Made(**found), looks)
+
+
+def _check_cache() -> None:
+    """Raises BackendError where Inductor can't write its files."""
+    folder = cache_folder()
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise BackendError(_unwritable(error.errno)) from error
 
 
 def _ask(
@@ -156,8 +168,6 @@ _UNWRITABLE = (*_FULL, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST)
 
 def _missing(error: BaseException) -> str | None:
     """What of the system's Inductor has missed, in words; None: that isn't why it has failed."""
-    from torch._inductor.runtime.cache_dir_utils import default_cache_dir
-
     text = str(error)
     if any(type(each).__name__ == "InvalidCxxCompiler" for each in _chain(error)):
         return "Inductor finds no C++ compiler that works: install g++, or name one in CXX"
@@ -167,12 +177,23 @@ def _missing(error: BaseException) -> str | None:
         )
         # Compilers and linkers only print it.
         if is_raised or (number in _FULL and os.strerror(number) in text):
-            folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or default_cache_dir()
-            return (
-                f"Inductor can't write to its cache, {folder}: {os.strerror(number)}. "
-                "TORCHINDUCTOR_CACHE_DIR names another folder"
-            )
+            return _unwritable(number)
     return None
+
+
+def _unwritable(number: int | None) -> str:
+    what = os.strerror(number or errno.EIO)
+    return (
+        f"Inductor can't write to its cache, {cache_folder()}: {what}. TORCHINDUCTOR_CACHE_DIR "
+        "names another folder"
+    )
+
+
+def cache_folder() -> str:
+    """Where Inductor keeps its files. PyTorch makes the folder when it's asked."""
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir
+
+    return os.environ.get("TORCHINDUCTOR_CACHE_DIR") or default_cache_dir()
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
