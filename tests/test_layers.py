@@ -177,8 +177,9 @@ MODULES = {
     "_fx.modes": set(),
     "_fx.comparison": {"_fx.modes"},
     "_fx.ahead": {"_fx.assumptions", "_fx.graphs", "_fx.symbolic", "errors"},
-    "_fx.beside": {"_fx.ahead", "_fx.graphs", "_fx.modes", "_fx.process"},
-    "_fx.process": {"_fx.ahead", "_fx.graphs", "_fx.modes", "errors"},
+    "_fx.training": {"_fx.modes", "errors"},
+    "_fx.beside": {"_fx.ahead", "_fx.graphs", "_fx.modes", "_fx.process", "_fx.symbolic"},
+    "_fx.process": {"_fx.ahead", "_fx.graphs", "_fx.modes", "_fx.training", "errors"},
     "_background": {"errors"},
     "_progress": set(),
     "_backends": {

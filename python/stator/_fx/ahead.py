@@ -45,7 +45,9 @@ class Made:
 
 def look(value: Any) -> Look:
     """What is kept of an input."""
-    return value.detach().to("meta") if isinstance(value, torch.Tensor) else value
+    if not isinstance(value, torch.Tensor):
+        return value
+    return value.detach().to("meta").requires_grad_(value.requires_grad)
 
 
 def compile_ahead(
@@ -107,7 +109,9 @@ def _of_numbers(tree: Tree, numbers: Sequence[int]) -> Tree:
 
 
 def _allocated(value: Look) -> Look:
-    return torch.empty_like(value, device="cpu") if isinstance(value, torch.Tensor) else value
+    if not isinstance(value, torch.Tensor):
+        return value
+    return torch.empty_like(value, device="cpu", requires_grad=False)
 
 
 def _tensor_of(value: Any) -> torch.Tensor:

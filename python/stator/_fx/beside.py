@@ -20,6 +20,7 @@ from stator._fx.ahead import look
 from stator._fx.graphs import Code, Row, graph_module
 from stator._fx.modes import Modes
 from stator._fx.process import compile_in_process
+from stator._fx.symbolic import is_symbolic
 
 Compile = Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 
@@ -48,10 +49,11 @@ def begin_inductor(
     modes = Modes.here()
     looks = [look(value) for value in inputs]
     sizes = [args for op, _, _, args, _, _ in description if op == "placeholder"]
+    is_training = _is_training(description, inputs)
 
     def compile() -> Callable[..., Any] | Code:
         module = graph_module(description, looks)
-        return compile_in_process(module, looks, sizes, modes, settings)
+        return compile_in_process(module, looks, sizes, modes, settings, is_training)
 
     return compile
 
@@ -73,15 +75,24 @@ def unsuitable(
             return "not all of its inputs are plain tensors of the CPU"
         if value.is_conj() or value.is_neg() or not _is_dense(value):
             return "not all of its inputs are plain tensors"
+    if _is_training(description, inputs):
+        if is_symbolic(description):
+            return "gradients are computed through it, and it has symbolic sizes"
+        if may_write:
+            return "gradients are computed through it, and it writes to its inputs"
     tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
-    if any(value.requires_grad for value in tensors) and _computes_gradients(description):
-        return "gradients are computed through it"
     if may_write and len({value.untyped_storage().data_ptr() for value in tensors}) < len(tensors):
         return "it writes to its inputs, and these share memory"
     for op, _, target, _, _, _ in description:
         if op == "call_function" and not _is_known(target):
             return "it calls code of the program's own"
     return None
+
+
+def _is_training(description: Sequence[Row], inputs: Sequence[Any]) -> bool:
+    """Whether gradients are computed through a graph."""
+    wants = any(isinstance(value, torch.Tensor) and value.requires_grad for value in inputs)
+    return wants and _computes_gradients(description)
 
 
 def _computes_gradients(description: Sequence[Row]) -> bool:

@@ -27,6 +27,7 @@ import torch.fx
 from stator._fx.ahead import Look, Made, code_of, compile_ahead
 from stator._fx.graphs import Code
 from stator._fx.modes import Modes
+from stator._fx.training import Pair, code_of_pair, compile_pair
 from stator.errors import BackendError
 
 _PROGRAM = "from stator._fx.process import main; main()"
@@ -44,6 +45,7 @@ class Order:
     sizes: Sequence[tuple[str | None, ...]]
     modes: Modes
     settings: dict[str, Any]
+    is_training: bool
     inductor: dict[str, Any]
     dtype: torch.dtype
     threads: int
@@ -63,6 +65,7 @@ def compile_in_process(
     sizes: Sequence[tuple[str | None, ...]],
     modes: Modes,
     settings: dict[str, Any],
+    is_training: bool,
 ) -> Callable[..., Any] | Code:
     """The code of a graph. Waits for the process, without the interpreter's lock.
 
@@ -71,14 +74,16 @@ def compile_in_process(
     """
     try:
         _check_cache()
-        found = _ask(module, looks, sizes, modes, settings)
+        found = _ask(module, looks, sizes, modes, settings, is_training)
     except OSError as error:
         raise BackendError(f"No process can be started for Inductor: {error}") from error
     if "missing" in found:
         raise BackendError(found["missing"])
     if "error" in found:
         raise AheadOfTimeError(f"Inductor can't compile it ahead of time: {found['error']}")
-    return code_of(Made(**found), looks)
+    if "pair" in found:
+        return code_of_pair(Pair(**found["pair"]), module, modes)
+    return code_of(Made(**found["made"]), looks)
 
 
 def _check_cache() -> None:
@@ -98,6 +103,7 @@ def _ask(
     sizes: Sequence[tuple[str | None, ...]],
     modes: Modes,
     settings: dict[str, Any],
+    is_training: bool,
 ) -> dict[str, Any]:
     """What the process answers."""
     from torch._inductor import config as inductor
@@ -110,6 +116,7 @@ def _ask(
             sizes=sizes,
             modes=modes,
             settings=settings,
+            is_training=is_training,
             inductor=inductor.save_config_portable(),
             dtype=torch.get_default_dtype(),
             threads=torch.get_num_threads(),
@@ -122,7 +129,7 @@ def _ask(
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
         done = subprocess.run(
             [sys.executable, "-c", _PROGRAM],
-            input=pickle.dumps(order),
+            input=_pickled(order),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             env=environment,
@@ -132,6 +139,13 @@ def _ask(
             raise BackendError(f"Inductor's process has ended early: {_end_of(done)}")
         found: dict[str, Any] = json.loads(answer.read_text())
         return found
+
+
+def _pickled(order: Order) -> bytes:
+    try:
+        return pickle.dumps(order)
+    except Exception as error:
+        raise AheadOfTimeError(f"The graph can't be sent to a process: {error}") from error
 
 
 def _end_of(done: subprocess.CompletedProcess[bytes]) -> str:
@@ -152,7 +166,8 @@ def main() -> None:
             return
     os.nice(5)
     try:
-        found = dataclasses.asdict(_compile(order))
+        made = _compile(order)
+        found = {"pair" if isinstance(made, Pair) else "made": dataclasses.asdict(made)}
     except Exception as error:
         found = {"error": f"{type(error).__name__}: {error}"}
         if (missing := _missing(error)) is not None:
@@ -203,7 +218,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _compile(order: Order) -> Made:
+def _compile(order: Order) -> Made | Pair:
     from torch._inductor import config as inductor
 
     torch.set_default_dtype(order.dtype)
@@ -215,4 +230,9 @@ def _compile(order: Order) -> Made:
     inductor.fallback_random = True
     modes = dataclasses.replace(order.modes, inference=False)
     with modes.applied():
+        if order.is_training:
+            tensors = [value for value in order.looks if isinstance(value, torch.Tensor)]
+            pair = compile_pair(order.module, tensors, order.settings)
+            if pair is not None:
+                return pair
         return compile_ahead(order.module, order.looks, order.sizes, order.settings)
