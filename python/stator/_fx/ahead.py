@@ -1,14 +1,11 @@
-"""A graph compiled by Inductor ahead of time: what its process makes, and what calls the library.
+"""A graph compiled by Inductor ahead of time: what its process does.
 
-A library takes tensors. An integer among the graph's inputs is the size of a tensor without
-elements there, which the graph asks for it. What Inductor assumes of sizes goes with the library,
-as guards of the code (`stator._fx.assumptions`).
+What of a library the program has to know goes with it (`stator._fx.libraries`).
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -18,36 +15,14 @@ from torch._guards import TracingContext, tracing
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from stator._fx.assumptions import Tree, assumption
-from stator._fx.graphs import Code
+from stator._fx.libraries import Look, Made, tensor_of
 from stator._fx.symbolic import fake_inputs
 from stator.errors import BackendError
 
-__all__ = ["Look", "Made", "code_of", "compile_ahead", "look"]
-
-Look: TypeAlias = "torch.Tensor | int"
-"""What an input is like: a tensor without data, or an integer."""
+__all__ = ["compile_ahead"]
 
 Sizes: TypeAlias = "Sequence[tuple[str | None, ...]]"
 """The names of each input's symbols, as a description has them."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Made:
-    """A library, and what has to be known to call it."""
-
-    library: str
-    assumptions: list[str]
-    """As PyTorch prints them."""
-    written: list[int]
-    """Inputs whose versions count what the graph writes."""
-
-
-def look(value: Any) -> Look:
-    """What is kept of an input."""
-    if not isinstance(value, torch.Tensor):
-        return value
-    return value.detach().to("meta").requires_grad_(value.requires_grad)
 
 
 def compile_ahead(
@@ -60,7 +35,7 @@ def compile_ahead(
     written = _written(module, inputs)
     environment = ShapeEnv()
     mode = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
-    tensors = [_tensor_of(value) for value in inputs]
+    tensors = [tensor_of(value) for value in inputs]
     names = [
         name if isinstance(value, torch.Tensor) else (*name, None)
         for name, value in zip(sizes, inputs, strict=True)
@@ -73,52 +48,14 @@ def compile_ahead(
     assert isinstance(library, str)
     sources: Any = [LocalSource(f"t{index}") for index in range(len(examples))]
     guards = environment.produce_guards(examples, sources, ignore_static=True)
-    return Made(library, list(guards), written)
-
-
-def code_of(made: Made, looks: Sequence[Look]) -> Callable[..., Any] | Code:
-    """What calls a library in the program."""
-    container = torch._C._aoti.AOTIModelContainerRunnerCpu(made.library, 1)
-    numbers = [index for index, value in enumerate(looks) if not isinstance(value, torch.Tensor)]
-    written = made.written
-
-    def run(*inputs: Any) -> list[torch.Tensor]:
-        given = list(inputs)
-        for index in numbers:
-            given[index] = _tensor_of(given[index])
-        if written:
-            # The library writes to memory. First, as it may fail in the middle of that.
-            torch.autograd.graph.increment_version(
-                [given[index] for index in written if not given[index].is_inference()]
-            )
-        return container.run(given)
-
-    trees = [_of_numbers(assumption(guard), numbers) for guard in made.assumptions]
-    if not trees:
-        return run
-    return Code(run, "inductor", trees, looks)
-
-
-def _of_numbers(tree: Tree, numbers: Sequence[int]) -> Tree:
-    """An assumption of the inputs: the sizes of some of the library's tensors are numbers there."""
-    if not isinstance(tree, tuple):
-        return tree
-    if tree[0] == "size" and tree[1] in numbers:
-        return ("input", tree[1])
-    return (tree[0], *(_of_numbers(part, numbers) for part in tree[1:]))
+    return Made([library], list(guards), written)
 
 
 def _allocated(value: Look) -> Look:
     if not isinstance(value, torch.Tensor):
         return value
-    return torch.empty_like(value, device="cpu", requires_grad=False)
-
-
-def _tensor_of(value: Any) -> torch.Tensor:
-    """A tensor as the library takes it."""
-    if isinstance(value, torch.Tensor):
-        return value
-    return torch.empty((value, 0), dtype=torch.float32, device="cpu")
+    made: torch.Tensor = torch.empty_like(value, device="cpu", requires_grad=False)
+    return made
 
 
 def _ask_for_sizes(module: torch.fx.GraphModule, numbers: Sequence[int]) -> None:

@@ -2,7 +2,8 @@
 
 What comes back is a library: the program never runs a line of Inductor's Python code, neither while
 it is compiled nor when it runs. The process gets the graph as a `torch.fx` module, what its inputs
-are like, and the settings of this process; it ends with this one.
+are like, and the settings of this process; it ends with this one. The library is stored for the
+next start (`stator._fx.store`).
 """
 
 from __future__ import annotations
@@ -17,17 +18,19 @@ import signal
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import torch.fx
 
-from stator._fx.ahead import Look, Made, code_of, compile_ahead
 from stator._fx.graphs import Code
+from stator._fx.libraries import Look, Made, code_of
 from stator._fx.modes import Modes
-from stator._fx.training import Pair, code_of_pair, compile_pair
+from stator._fx.store import key_of, store
+from stator._fx.tied import Pair, code_of_pair
 from stator.errors import BackendError
 
 _PROGRAM = "from stator._fx.process import main; main()"
@@ -46,7 +49,8 @@ class Order:
     modes: Modes
     settings: dict[str, Any]
     is_training: bool
-    inductor: dict[str, Any]
+    inductor: dict[str, Any] | None
+    """Its settings; None: nobody has imported them, so nobody has changed them."""
     dtype: torch.dtype
     threads: int
     precision: str
@@ -72,18 +76,75 @@ def compile_in_process(
     Raises AheadOfTimeError with what Inductor has raised there, BackendError if the process dies
     or if what it needs isn't there.
     """
+    order = Order(
+        module=module,
+        looks=looks,
+        sizes=sizes,
+        modes=modes,
+        settings=settings,
+        is_training=is_training,
+        inductor=None,
+        dtype=torch.get_default_dtype(),
+        threads=torch.get_num_threads(),
+        precision=torch.get_float32_matmul_precision(),
+        is_deterministic=torch.are_deterministic_algorithms_enabled(),
+        parent=0,
+        answer="",
+    )
     try:
-        _check_cache()
-        found = _ask(module, looks, sizes, modes, settings, is_training)
+        made, libraries = _found_or_made(order)
     except OSError as error:
         raise BackendError(f"No process can be started for Inductor: {error}") from error
-    if "missing" in found:
-        raise BackendError(found["missing"])
-    if "error" in found:
-        raise AheadOfTimeError(f"Inductor can't compile it ahead of time: {found['error']}")
-    if "pair" in found:
-        return code_of_pair(Pair(**found["pair"]), module, modes)
-    return code_of(Made(**found["made"]), looks)
+    if isinstance(made, Pair):
+        return code_of_pair(made, libraries, module, modes)
+    return code_of(made, libraries[0], looks)
+
+
+Loaded: TypeAlias = "tuple[Made | Pair, list[Any]]"
+"""What is known of libraries, and they themselves."""
+
+
+def _found_or_made(order: Order) -> Loaded:
+    stored = store()
+    # What can't be written has no name either.
+    _pickled(order)
+    key = None if stored is None else key_of(order, order.module)
+    if stored is not None and key is not None and (found := stored.find(key, _load)) is not None:
+        return found
+    with tempfile.TemporaryDirectory(prefix="stator-") as folder:
+        bundle = os.path.join(folder, "bundle")
+        _bundle(_ask(order, Path(folder)), bundle)
+        if stored is not None and key is not None:
+            stored.keep(key, bundle)
+        return _load(bundle)
+
+
+_FACTS = "facts.json"
+
+
+def _bundle(made: Made | Pair, path: str) -> None:
+    """Writes libraries and what is known of them into one file."""
+    with zipfile.ZipFile(path, "w") as bundle:
+        facts = dataclasses.asdict(made)
+        names = [f"{index}.so" for index, _ in enumerate(made.libraries)]
+        for name, library in zip(names, made.libraries, strict=True):
+            bundle.write(library, name)
+        kind = type(made).__name__
+        bundle.writestr(_FACTS, json.dumps({"kind": kind, **facts, "libraries": names}))
+
+
+def _load(path: str) -> Loaded:
+    """Loads what is in such a file. Raises RuntimeError where that can't be."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="stator-") as folder:
+            with zipfile.ZipFile(path) as bundle:
+                bundle.extractall(folder)
+            facts = json.loads((Path(folder) / _FACTS).read_text())
+            made = (Pair if facts.pop("kind") == "Pair" else Made)(**facts)
+            run = torch._C._aoti.AOTIModelContainerRunnerCpu
+            return made, [run(os.path.join(folder, name), 1) for name in made.libraries]
+    except (zipfile.BadZipFile, KeyError, TypeError, ValueError) as error:
+        raise RuntimeError(f"it isn't a bundle of libraries ({error})") from error
 
 
 def _check_cache() -> None:
@@ -97,48 +158,35 @@ def _check_cache() -> None:
         raise BackendError(_unwritable(error.errno)) from error
 
 
-def _ask(
-    module: torch.fx.GraphModule,
-    looks: Sequence[Look],
-    sizes: Sequence[tuple[str | None, ...]],
-    modes: Modes,
-    settings: dict[str, Any],
-    is_training: bool,
-) -> dict[str, Any]:
-    """What the process answers."""
-    from torch._inductor import config as inductor
-
-    with tempfile.TemporaryDirectory(prefix="stator-") as folder:
-        answer = Path(folder) / "answer.json"
-        order = Order(
-            module=module,
-            looks=looks,
-            sizes=sizes,
-            modes=modes,
-            settings=settings,
-            is_training=is_training,
-            inductor=inductor.save_config_portable(),
-            dtype=torch.get_default_dtype(),
-            threads=torch.get_num_threads(),
-            precision=torch.get_float32_matmul_precision(),
-            is_deterministic=torch.are_deterministic_algorithms_enabled(),
-            parent=os.getpid(),
-            answer=str(answer),
-        )
-        environment = {key: value for key, value in os.environ.items() if key not in _WITHOUT}
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-        done = subprocess.run(
-            [sys.executable, "-c", _PROGRAM],
-            input=_pickled(order),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env=environment,
-            check=False,
-        )
-        if not answer.exists():
-            raise BackendError(f"Inductor's process has ended early: {_end_of(done)}")
-        found: dict[str, Any] = json.loads(answer.read_text())
-        return found
+def _ask(order: Order, folder: Path) -> Made | Pair:
+    """What Inductor makes in a process, which answers in a file of the folder."""
+    _check_cache()
+    inductor = sys.modules.get("torch._inductor.config")
+    answer = folder / "answer.json"
+    order = dataclasses.replace(
+        order,
+        inductor=None if inductor is None else inductor.save_config_portable(),
+        parent=os.getpid(),
+        answer=str(answer),
+    )
+    environment = {key: value for key, value in os.environ.items() if key not in _WITHOUT}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM],
+        input=_pickled(order),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=environment,
+        check=False,
+    )
+    if not answer.exists():
+        raise BackendError(f"Inductor's process has ended early: {_end_of(done)}")
+    found = json.loads(answer.read_text())
+    if "missing" in found:
+        raise BackendError(found["missing"])
+    if "error" in found:
+        raise AheadOfTimeError(f"Inductor can't compile it ahead of time: {found['error']}")
+    return Pair(**found["pair"]) if "pair" in found else Made(**found["made"])
 
 
 def _pickled(order: Order) -> bytes:
@@ -165,6 +213,7 @@ def main() -> None:
         if os.getppid() != order.parent:
             return
     os.nice(5)
+    found: dict[str, Any]
     try:
         made = _compile(order)
         found = {"pair" if isinstance(made, Pair) else "made": dataclasses.asdict(made)}
@@ -206,9 +255,11 @@ def _unwritable(number: int | None) -> str:
 
 def cache_folder() -> str:
     """Where Inductor keeps its files. PyTorch makes the folder when it's asked."""
+    if named := os.environ.get("TORCHINDUCTOR_CACHE_DIR"):
+        return named
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
-    return os.environ.get("TORCHINDUCTOR_CACHE_DIR") or default_cache_dir()
+    return default_cache_dir()
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -221,11 +272,16 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 def _compile(order: Order) -> Made | Pair:
     from torch._inductor import config as inductor
 
+    # What the program itself has no use for, and what takes seconds to import.
+    from stator._fx.ahead import compile_ahead
+    from stator._fx.training import compile_pair
+
     torch.set_default_dtype(order.dtype)
     torch.set_num_threads(order.threads)
     torch.set_float32_matmul_precision(order.precision)
     torch.use_deterministic_algorithms(order.is_deterministic)
-    inductor.load_config(order.inductor)
+    if order.inductor is not None:
+        inductor.load_config(order.inductor)
     # The same random numbers as the replay's.
     inductor.fallback_random = True
     modes = dataclasses.replace(order.modes, inference=False)
