@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import functools
+import json
 import os
 import subprocess
 import sys
 import textwrap
 import time
 import types
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -98,6 +101,21 @@ def test_what_isnt_as_it_was_stored_is_replaced(
     stored.keep(KEY, str(made))
     assert stored.find(KEY, text) == "code"
     assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("kind", ["no bundle", "no facts", "no library"])
+def test_what_is_no_bundle(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "bundle"
+    path.write_bytes(b"code")
+    if kind != "no bundle":
+        facts = Made(["0.so"], [], []) if kind == "no library" else None
+        with zipfile.ZipFile(path, "w") as bundle:
+            if facts is not None:
+                text = json.dumps({"kind": "Made", **dataclasses.asdict(facts)})
+                bundle.writestr("facts.json", text)
+                bundle.writestr("0.so", "code")
+    with pytest.raises((RuntimeError, OSError)):
+        process._load(str(path))
 
 
 def test_a_library_that_cant_be_loaded(stored: Store, caplog: pytest.LogCaptureFixture) -> None:
@@ -328,6 +346,8 @@ def test_other_work_has_another_name(name: Given, monkeypatch: pytest.MonkeyPatc
         name(look=torch.zeros(2, 3, dtype=torch.float64)),
         name(settings={"config_patches": {"max_autotune": True}}),
     ]
+    names += [name(sizes=("s0", None)), name(sizes=(None, "s0")), name(is_training=True)]
+    names.append(name(look=torch.zeros(2, 3, requires_grad=True)))
     with torch.no_grad():
         names.append(name())
     with torch.autocast("cpu"):
@@ -422,8 +442,7 @@ def test_each_process_gives_the_same_name(tmp_path: Path) -> None:
     program = """
         import sys, torch
         from background import test_store  # It imports Inductor's settings.
-        from stator._fx import libraries, process, store
-from stator._fx.libraries import Made
+        from stator._fx import process, store
         from pathlib import Path
         import pytest
         with pytest.MonkeyPatch.context() as patch:

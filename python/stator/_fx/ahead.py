@@ -12,6 +12,7 @@ import torch
 import torch.fx
 from torch._dynamo.source import LocalSource
 from torch._guards import TracingContext, tracing
+from torch._inductor.compile_fx import compile_fx_aot
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -29,8 +30,6 @@ def compile_ahead(
     module: torch.fx.GraphModule, looks: Sequence[Look], sizes: Sizes, settings: dict[str, Any]
 ) -> Made:
     """Has Inductor make a library of a graph. Raises what Inductor does, or BackendError."""
-    from torch._inductor.compile_fx import compile_fx_aot
-
     inputs = [_allocated(value) for value in looks]
     written = _written(module, inputs)
     environment = ShapeEnv()

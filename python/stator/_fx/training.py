@@ -17,6 +17,8 @@ from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch._functorch.aot_autograd import aot_module_simplified
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext, tracing
+from torch._inductor.compile_fx import compile_fx_aot
+from torch._inductor.decomposition import select_decomp_table
 from torch._subclasses import FakeTensorMode
 
 from stator._fx.tied import Pair, Place
@@ -84,8 +86,6 @@ def _parts(
 ) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule, Any] | None:
     """What gives the results and what is saved; what gives the gradients; and AOTAutograd's facts
     of the graph. None: there are no gradients."""
-    from torch._inductor.decomposition import select_decomp_table
-
     parts: list[torch.fx.GraphModule] = []
 
     def partition(*args: Any, **settings: Any) -> Any:
@@ -158,8 +158,6 @@ def _library(
     module: torch.fx.GraphModule, mode: FakeTensorMode, settings: dict[str, Any]
 ) -> tuple[str, list[Place | None]]:
     """A library of a graph of AOTAutograd's, and where its outputs are."""
-    from torch._inductor.compile_fx import compile_fx_aot
-
     placeholders = list(module.graph.find_nodes(op="placeholder"))
     examples = [node.meta["val"] for node in placeholders]
     if not all(isinstance(example, torch.Tensor) for example in examples):
