@@ -99,7 +99,7 @@ def report(results: Mapping[str, Mapping[str, Row]], picture: str | None) -> str
 def _cells(row: Row, blocked: float | None) -> list[str]:
     seconds, starts, ready = row["seconds"], row["starts"], row["ready"]
     # What compiling blocks is a call of its own: the code serves behind it.
-    split = 0.0 if ready is None else max(ready, seconds[0])
+    split = float("inf") if ready is None else max(ready, seconds[0]) if ready else 0.0
     before = [took for took, start in zip(seconds, starts, strict=True) if start < split]
     after = [took for took, start in zip(seconds, starts, strict=True) if start >= split]
     meanwhile = [

@@ -159,17 +159,87 @@ def drops(x: Tensor) -> Tensor:
     return torch.nn.functional.dropout(x, 0.5)
 
 
-def test_what_is_written_isnt_compared(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_written_is_compared_on_copies() -> None:
     x, plain = X.clone(), X.clone()
     compiled, backend = made(adds, after(lambda out: out), x)
-    with caplog.at_level(logging.INFO, "stator.background"):
-        found = [compiled(x) for _ in range(3)]
+    found = [compiled(x) for _ in range(3)]
     expected = [adds(plain) for _ in range(4)][1:]
     # Nothing is written twice.
     assert all(map(torch.equal, found, expected)) and torch.equal(x, plain)
-    assert backend.ran == 3 and stats(compiled).tiers == ["compiled"]
-    assert "unchecked, because it writes to its inputs" in caplog.text
-    assert stats(compiled).why == ["unchecked, because it writes to its inputs"]
+    assert x._version == plain._version
+    # Once to compare.
+    assert backend.ran == 4 and stats(compiled).tiers == ["compiled"]
+
+
+def test_code_that_writes_otherwise() -> None:
+    def writes_more(graph: Any) -> Any:
+        def run(x: Tensor) -> Any:
+            outputs = graph(x)
+            x.add_(1)
+            return [value.clone() - 2 for value in outputs]
+
+        return run
+
+    x, plain = X.clone(), X.clone()
+    compiled, _ = made(lambda x: x.add_(1).sum() * 2, writes_more, x)
+    plain.add_(1)
+    with pytest.warns(stator.BackendDiffersWarning, match="input 0, which may be|output 0"):
+        for _ in range(2):
+            assert torch.equal(compiled(x), plain.add_(1).sum() * 2)
+    assert torch.equal(x, plain) and stats(compiled).tiers == ["differs"]
+
+    def writes_alone(graph: Any) -> Any:
+        return lambda x: [value.clone() for value in graph(x.clone())]
+
+    compiled, _ = made(lambda x: (x.add_(1) * 0,)[0], writes_alone, x)
+    plain.add_(1)
+    with pytest.warns(stator.BackendDiffersWarning, match="input 0, which may be written to, dif"):
+        compiled(x)
+    assert torch.equal(x, plain.add_(1)) and stats(compiled).tiers == ["differs"]
+
+
+SHARED = torch.zeros(3, 4)
+FIRST, SECOND = SHARED[:2], SHARED[1:]
+
+
+def adds_to_shared(x: Tensor) -> Tensor:
+    return FIRST.add_(1).sum() + SECOND.sum() + x.sum()
+
+
+WEIGHT = torch.ones(3, requires_grad=True)
+
+
+def adds_for_gradients(x: Tensor) -> Tensor:
+    return (x.add_(1) * WEIGHT).sum()
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (adds_to_shared, "it writes to its inputs, and these share memory"),
+        (adds_for_gradients, "it writes to its inputs, and gradients may be computed through it"),
+    ],
+)
+def test_what_isnt_compared(
+    function: Callable[[Tensor], Tensor], why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def results() -> list[Any]:
+        SHARED.zero_()
+        x = X.clone()
+        return [*(call(x).detach().clone() for _ in range(3)), x, SHARED.clone()]
+
+    call = function
+    expected = results()
+    backend = Slow(after(lambda out: out))
+    backend.go.set()
+    call = stator.compile(function, backend=backend, when="background")
+    results()
+    assert stator.wait(timeout=LONG)
+    ran = backend.ran
+    with caplog.at_level(logging.INFO, "stator.background"):
+        assert all(map(torch.equal, results(), expected))
+    assert backend.ran - ran == 3 and stats(call).tiers == ["compiled"]
+    assert f"unchecked, because {why}" in "".join([caplog.text, *map(str, stats(call).why)])
 
 
 def test_random_numbers_are_drawn_once() -> None:

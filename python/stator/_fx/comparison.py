@@ -36,13 +36,19 @@ class _DifferenceError(Exception):
 class Trial:
     """A graph that is run twice on the same inputs: by the replay and by a backend's code."""
 
-    def __init__(self, inputs: Sequence[Any], operations: int) -> None:
+    def __init__(self, inputs: Sequence[Any], operations: int, may_write: bool) -> None:
         self._inputs = inputs
         self._modes = Modes.here()
         self._factor = math.sqrt(max(operations, 1))
+        self._may_write = may_write
+        self.untold = _uncopied(inputs) if may_write else None
+        """Why the graph can't be run twice; None: it can."""
 
     def inputs(self) -> list[Any]:
-        """The inputs for one run: the same memory, and leaves of its own where gradients are."""
+        """The inputs for one run: the same memory, and leaves of its own where gradients are;
+        copies where the graph may write to them."""
+        if self._may_write:
+            return [_copy(value) for value in self._inputs]
         if not self._modes.gradients or self._modes.inference:
             return list(self._inputs)
         return [
@@ -93,6 +99,12 @@ class Trial:
             if _sharers(left, expected[:index]) != _sharers(right, found[:index]):
                 raise _DifferenceError(f"{name} shares memory with other outputs than it should")
             gap = max(gap, self._gap(name, left.detach(), right.detach()))
+        if self._may_write:
+            for index, (left, right) in enumerate(zip(own, theirs, strict=True)):
+                if isinstance(left, torch.Tensor):
+                    name = f"input {index}, which may be written to,"
+                    _compare_looks(name, left, right)
+                    gap = max(gap, self._gap(name, left, right))
         left_gradients = _gradients(expected, own)
         right_gradients = _gradients(found, theirs)
         for index, left, right in zip(
@@ -128,6 +140,43 @@ class Trial:
                 f"{allowed:.3g} is allowed and the largest value is {largest:.3g}"
             )
         return worst / largest if largest > 0 else 0.0
+
+
+def _uncopied(inputs: Sequence[Any]) -> str | None:
+    """Why no copies are made of inputs that a graph may write to; None: they are."""
+    tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
+    if any(value.requires_grad for value in tensors) and torch.is_grad_enabled():
+        return "it writes to its inputs, and gradients may be computed through it"
+    if not all(map(_is_plain, tensors)):
+        return "it writes to its inputs, and not all of these are plain tensors"
+    if len({value.untyped_storage().data_ptr() for value in tensors}) < len(tensors):
+        return "it writes to its inputs, and these share memory"
+    if sum(value.nbytes for value in tensors) > _LARGE:
+        return "it writes to its inputs, and these are large"
+    return None
+
+
+_LARGE = 1 << 28
+"""Bytes of which no copy is made only to compare."""
+
+
+def _is_plain(value: torch.Tensor) -> bool:
+    """Whether a tensor's elements are all that it is, each at a place of its own."""
+    return (
+        type(value) in (torch.Tensor, torch.nn.Parameter)
+        and value.layout == torch.strided
+        and not value.is_conj()
+        and not value.is_neg()
+        and not value.is_quantized
+        and torch._debug_has_internal_overlap(value) == 0
+    )
+
+
+def _copy(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+    return made.copy_(value.detach())
 
 
 def untimed(inputs: Sequence[Any], outputs: Sequence[Any]) -> str | None:

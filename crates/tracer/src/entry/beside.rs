@@ -259,9 +259,6 @@ impl Entry {
     /// Why the graph isn't run twice to compare; `None`: it is.
     fn incomparable(&self) -> Option<&'static str> {
         let traced = &self.traced;
-        if self.undo.get().is_none_or(|undo| undo.may_write) {
-            return Some("it writes to its inputs");
-        }
         if !traced.exits.is_empty() {
             return Some("it may be left early");
         }
@@ -271,6 +268,9 @@ impl Entry {
         }
         if calls().any(|call| call.is_users()) {
             return Some("it calls code of the program's own");
+        }
+        if calls().any(|call| call.sets_gradients()) {
+            return Some("it puts gradients into its inputs");
         }
         None
     }
@@ -288,7 +288,11 @@ impl Entry {
         let program = self.program(py)?;
         let comparison = modules::import(py, "stator._fx.comparison")?;
         let example = PyList::new(py, inputs)?;
-        let trial = comparison.call_method1("Trial", (example, self.graph_nodes()))?;
+        let may_write = self.undo(py).may_write;
+        let trial = comparison.call_method1("Trial", (example, self.graph_nodes(), may_write))?;
+        if let Some(why) = trial.getattr("untold")?.extract::<Option<String>>()? {
+            return Ok(Some(Compared::Untold(why)));
+        }
         let outputs = |outputs: Outputs<'py>| PyList::new(py, outputs);
         // Both draw the same random numbers, and so will this call.
         let generators = &self.traced.generators;
