@@ -89,7 +89,7 @@ def gradients(outputs: Any, inputs: list[Tensor]) -> list[Tensor | None]:
     tangents = []
     for root in roots:
         numbers = torch.linspace(0, 1, root.numel()).view(root.shape[::-1])
-        tangents.append(numbers.permute(*reversed(range(root.dim()))))
+        tangents.append(numbers.permute([*reversed(range(root.dim()))]))
     wanted = [value for value in inputs if value.requires_grad]
     return list(torch.autograd.grad(roots, wanted, tangents, allow_unused=True))
 

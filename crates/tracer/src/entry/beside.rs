@@ -196,7 +196,7 @@ impl Entry {
         if code.settle(Trust::Trusted) {
             let told = (operations, trace, self.served.load(Relaxed), difference, untold);
             let why = prepared.call_method1("swapped", told);
-            let why = why.and_then(|why| Ok(why.extract::<String>()?));
+            let why = why.and_then(|why| why.extract::<String>());
             code.say(why.map_err(|error| as_raised(py, error))?);
         }
         // Another thread may have found something else.
@@ -246,7 +246,7 @@ impl Entry {
         let untimed = || -> PyResult<Option<String>> {
             let comparison = modules::import(py, "stator._fx.comparison")?;
             let (inputs, outputs) = (PyList::new(py, inputs)?, PyList::new(py, outputs)?);
-            Ok(comparison.call_method1("untimed", (inputs, outputs))?.extract()?)
+            comparison.call_method1("untimed", (inputs, outputs))?.extract()
         };
         // An error there is nothing that the call has to do with.
         match untimed() {
