@@ -201,6 +201,11 @@ impl Codes {
         if let Search::Found(known) = self.find(&code.sharing, inputs) {
             return known;
         }
+        self.push(code)
+    }
+
+    /// Keeps code that was made for inputs of another call than this.
+    pub fn push(&self, code: Code) -> Arc<Code> {
         let code = Arc::new(code);
         lock(&self.all).push(code.clone());
         code

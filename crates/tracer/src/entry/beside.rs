@@ -101,7 +101,8 @@ impl Entry {
         let made = backend.callable.bind(py).call1((description, example));
         let made = made.map_err(|error| as_raised(py, error))?;
         let trust = backend.trust(is_waited_for);
-        let Some(code) = self.keep(py, &made, sharing, inputs, trust)? else { return Ok(None) };
+        let Some(code) = self.read(py, &made, sharing, inputs, trust)? else { return Ok(None) };
+        let code = self.codes.add(code, inputs);
         let is_trusted =
             code.trust() == Trust::Trusted || self.try_out(py, backend, &code, inputs)?;
         Ok(is_trusted.then_some(code))
@@ -116,22 +117,22 @@ impl Entry {
         replay::export::describe(py, self.readable(), objects, &places, &reference)
     }
 
-    /// Keeps what a backend has returned; `None`: it has failed, and this says how.
-    fn keep<'py>(
+    /// The code that a backend has returned; `None`: it has failed, and has said how.
+    fn read<'py>(
         &self,
         py: Python<'py>,
         made: &Object<'py>,
         sharing: Sharing,
         inputs: &[Borrowed<'_, 'py>],
         trust: Trust,
-    ) -> Result<Option<Arc<Code>>, Ended<'py>> {
+    ) -> Result<Option<Code>, Ended<'py>> {
         if let Ok(why) = made.cast::<PyString>() {
             self.codes.fail(Some(text(why.as_any().as_borrowed())));
             return Ok(None);
         }
         let code = Code::new(made, sharing, inputs, &self.traced, trust)?;
         code.log(py);
-        Ok(Some(self.codes.add(code, inputs)))
+        Ok(Some(code))
     }
 
     /// Takes over what was made beside the program, if that has ended.
@@ -151,7 +152,10 @@ impl Entry {
             }
             as_raised(py, error)
         })?;
-        self.keep(py, &made, sharing, inputs, backend.trust(false)).map(drop)
+        if let Some(code) = self.read(py, &made, sharing, inputs, backend.trust(false))? {
+            self.codes.push(code);
+        }
+        Ok(())
     }
 
     /// Compares code with the replay, before it is used for the first time. Whether it is used.
