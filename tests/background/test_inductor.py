@@ -29,7 +29,7 @@ from torch._inductor.exc import InvalidCxxCompiler
 import stator
 from background.slow import LONG, no_compiler
 from stator import _backends, _background, stats
-from stator._fx import ahead, beside, process
+from stator._fx import ahead, beside, process, sent
 from stator._fx.graphs import Code
 from stator.errors import BackendError
 
@@ -338,7 +338,7 @@ def test_what_cant_be_compiled_ahead_of_time(monkeypatch: pytest.MonkeyPatch) ->
     # What the process itself finds out.
     order = orders[0]
     with pytest.raises(BackendError, match="a result shares memory with an input"):
-        ahead.compile_ahead(order.module, order.looks, order.sizes, {})
+        ahead.compile_ahead(sent.unpack(order.module), order.looks, order.sizes, {})
 
 
 def resizes(x: Tensor) -> Tensor:
@@ -432,6 +432,59 @@ def test_assumptions_hold_for_what_was_compiled(monkeypatch: pytest.MonkeyPatch)
         assert stator.wait(timeout=LONG)
     assert list(map(rows, asked)) == [6, 3]
     assert stats(compiled).tiers == ["compiled"] and stats(compiled).traces == 1
+
+
+# How a graph gets there.
+
+
+def made_of_numbers(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    zeros = torch.zeros(n, x.shape[1])
+    zeros[0] = 1
+    rows = torch.arange(n, dtype=x.dtype)[:, None]
+    return (x[:n] * rows + zeros).softmax(0).view(-1), torch.full((n + 3,), 1.0 / n)
+
+
+def test_a_graph_is_sent_as_it_is() -> None:
+    graphs: list[torch.fx.GraphModule] = []
+
+    def keeps(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph
+
+    compiled = stator.compile(made_of_numbers, backend=keeps, dynamic=True)
+    for _ in range(2):
+        compiled(X, 5)
+    with_constant = torch.fx.symbolic_trace(lambda x: torch.nn.functional.gelu(x) + 1)
+    with_constant.constant = WEIGHT
+    with with_constant.graph.inserting_before():
+        constant = with_constant.graph.get_attr("constant")
+    with with_constant.graph.inserting_before(with_constant.graph.output_node()):
+        last = with_constant.graph.output_node().args[0]
+        product = with_constant.graph.call_function(torch.ops.aten.mm.default, (last, constant))
+    with_constant.graph.output_node().args = (product,)
+    with_constant.recompile()
+    for graph in (*graphs, with_constant):
+        again = sent.unpack(sent.pack(graph))
+        assert again.code == graph.code
+        again.graph.lint()
+    assert torch.equal(sent.unpack(sent.pack(with_constant))(X), with_constant(X))
+
+
+def test_what_cant_be_sent_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    never, asked = Never(monkeypatch), stand_in(monkeypatch)
+    generator = torch.Generator()
+
+    def draws(x: Tensor) -> Tensor:
+        return x + torch.rand(4, generator=generator)
+
+    compiled = stator.compile(draws, backend="inductor")
+    for call in range(4):
+        generator.manual_seed(call)
+        found = compiled(X)
+        generator.manual_seed(call)
+        assert torch.equal(found, draws(X))
+        assert stator.wait(timeout=LONG)
+    assert stats(compiled).tiers == ["compiled"] and len(asked) == 1 and never.asked == 0
 
 
 # What is missing, and who is in the way.

@@ -29,6 +29,7 @@ import torch.fx
 from stator._fx.graphs import Code
 from stator._fx.libraries import Look, Made, code_of
 from stator._fx.modes import Modes
+from stator._fx.sent import pack, unpack
 from stator._fx.store import key_of, store
 from stator._fx.tied import Pair, code_of_pair
 from stator.errors import BackendError
@@ -43,7 +44,8 @@ _PARENT_DIES = 1
 class Order:
     """What the process is to do."""
 
-    module: torch.fx.GraphModule
+    module: torch.fx.GraphModule | bytes
+    """The graph; for the process as `stator._fx.sent` writes it."""
     looks: Sequence[Look]
     sizes: Sequence[tuple[str | None, ...]]
     modes: Modes
@@ -92,7 +94,7 @@ def compile_in_process(
         answer="",
     )
     try:
-        made, libraries = _found_or_made(order)
+        made, libraries = _found_or_made(order, module)
     except OSError as error:
         raise BackendError(f"No process can be started for Inductor: {error}") from error
     if isinstance(made, Pair):
@@ -104,15 +106,18 @@ Loaded: TypeAlias = "tuple[Made | Pair, list[Any]]"
 """What is known of libraries, and they themselves."""
 
 
-def _found_or_made(order: Order) -> Loaded:
+def _found_or_made(order: Order, module: torch.fx.GraphModule) -> Loaded:
+    try:
+        packed = pack(module)
+    except Exception as error:
+        raise AheadOfTimeError(f"The graph can't be sent to a process: {error}") from error
     stored = store()
-    # What can't be written has no name either.
-    _pickled(order)
-    key = None if stored is None else key_of(order, order.module)
+    key = None if stored is None else key_of(order, module)
     if stored is not None and key is not None and (found := stored.find(key, _load)) is not None:
         return found
     with tempfile.TemporaryDirectory(prefix="stator-") as folder:
         bundle = os.path.join(folder, "bundle")
+        order = dataclasses.replace(order, module=packed)
         _bundle(_ask(order, Path(folder)), bundle)
         if stored is not None and key is not None:
             stored.keep(key, bundle)
@@ -173,7 +178,7 @@ def _ask(order: Order, folder: Path) -> Made | Pair:
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM],
-        input=_pickled(order),
+        input=pickle.dumps(order),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         env=environment,
@@ -187,13 +192,6 @@ def _ask(order: Order, folder: Path) -> Made | Pair:
     if "error" in found:
         raise AheadOfTimeError(f"Inductor can't compile it ahead of time: {found['error']}")
     return Pair(**found["pair"]) if "pair" in found else Made(**found["made"])
-
-
-def _pickled(order: Order) -> bytes:
-    try:
-        return pickle.dumps(order)
-    except Exception as error:
-        raise AheadOfTimeError(f"The graph can't be sent to a process: {error}") from error
 
 
 def _end_of(done: subprocess.CompletedProcess[bytes]) -> str:
@@ -284,11 +282,13 @@ def _compile(order: Order) -> Made | Pair:
         inductor.load_config(order.inductor)
     # The same random numbers as the replay's.
     inductor.fallback_random = True
+    assert isinstance(order.module, bytes)
+    module = unpack(order.module)
     modes = dataclasses.replace(order.modes, inference=False)
     with modes.applied():
         if order.is_training:
             tensors = [value for value in order.looks if isinstance(value, torch.Tensor)]
-            pair = compile_pair(order.module, tensors, order.settings)
+            pair = compile_pair(module, tensors, order.settings)
             if pair is not None:
                 return pair
-        return compile_ahead(order.module, order.looks, order.sizes, order.settings)
+        return compile_ahead(module, order.looks, order.sizes, order.settings)
