@@ -152,7 +152,7 @@ INTERPRETER = {"pyo3", "pyo3-ffi", "pyo3-build-config"}
 PYTHON = {
     "command line": "__main__ _explain",
     "testing": "_testing",
-    "programs": "_local_computations programs _program_tracing",
+    "programs": "_local_computations programs _program_tracing _export _exporting",
     "compiling": "_install _compile _module _ran _targets _settings",
     "backends": "_backends _background _fx",
     "steering": "_steering _disable _dynamic",
@@ -171,6 +171,7 @@ MODULES = {
     "_logs": {"_suggest", "_warnings", "errors"},
     "_fx": set(),
     "_fx.graphs": {"_fx", "errors"},
+    "_fx.metadata": {"_fx.graphs"},
     "_fx.assumptions": set(),
     "_fx.symbolic": {"_fx.assumptions", "_fx.graphs"},
     "_fx.custom_operators": set(),
@@ -186,6 +187,7 @@ MODULES = {
             "_fx.beside",
             "_fx.process",
             "_fx.graphs",
+            "_fx.metadata",
             "_fx.symbolic",
             "_internal",
             "_suggest",
@@ -217,6 +219,12 @@ MODULES = {
         *("_program_tracing", "_program_tracing.table", "_program_tracing.tracing"),
         *("_suggest", "errors"),
     },
+    "_export": {"_exporting.programs"},
+    "_exporting": set(),
+    "_exporting.recording": {
+        *("_backends", "_dynamic", "_settings", "_targets", "errors"),
+    },
+    "_exporting.programs": {"_exporting.recording", "_suggest", "errors"},
     "_local_computations": {"_program_tracing.tracing", "_suggest", "programs"},
 }
 NATIVE = "_stator"
@@ -230,6 +238,8 @@ LATE_IMPORTS = {
     ("_backends.py", "stator._fx.process"): "needs torch",
     ("_backends.py", "stator._fx.graphs"): "needs torch",
     ("_backends.py", "stator._fx.symbolic"): "needs torch",
+    ("_backends.py", "stator._fx.metadata"): "needs torch",
+    ("_export.py", "stator._exporting.programs"): "needs torch",
     ("_install.py", "torch"): "Stator can be imported without it",
     ("_dynamic.py", "torch"): "Stator can be imported without it",
     ("_local_computations.py", "ml_dtypes"): "brings types that few need",

@@ -73,7 +73,7 @@ def unsuitable(
             return "not all of its inputs are plain tensors"
     if any(value.requires_grad for value in inputs) and _computes_gradients(description):
         return "gradients are computed through it"
-    for op, _, target, _, _, _ in description:
+    for op, _, target, *_ in description:
         if op == "call_function" and not _is_known(target):
             return "it calls code of the program's own"
     return None
@@ -82,7 +82,7 @@ def unsuitable(
 def _computes_gradients(description: Sequence[Row]) -> bool:
     """Whether an operation runs while gradients are on, which graphs switch too."""
     is_on = torch.is_grad_enabled()
-    for op, _, target, args, _, _ in description:
+    for op, _, target, args, *_ in description:
         if target is torch._C._set_grad_enabled:
             is_on = args[0] is not False
         elif is_on and op in ("call_function", "call_method"):

@@ -30,7 +30,7 @@ __all__ = ["compile_symbolic", "is_symbolic"]
 
 def is_symbolic(description: Sequence[Row]) -> bool:
     """Whether an input of the graph is a number, or has a symbolic size."""
-    return any(args for op, _, _, args, _, _ in description if op == "placeholder")
+    return any(args for op, _, _, args, *_ in description if op == "placeholder")
 
 
 def compile_symbolic(
@@ -67,7 +67,7 @@ def _compile(
 ) -> Code:
     environment = ShapeEnv()
     mode = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
-    sizes = [args for op, _, _, args, _, _ in description if op == "placeholder"]
+    sizes = [args for op, _, _, args, *_ in description if op == "placeholder"]
     examples = _examples(environment, mode, sizes, inputs)
     numbers = [index for index, value in enumerate(inputs) if isinstance(value, float)]
     same: list[Tree] = []
