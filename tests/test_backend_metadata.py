@@ -10,6 +10,7 @@ from torch import nn
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._guards import CompileContext, CompileId, TracingContext
+from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -210,6 +211,27 @@ def test_compilers_know_which_inputs_stay():
     torch._dynamo.reset()
     theirs = static_indices(lambda it, by: torch.compile(it, backend=by), Stacked(), args)
     assert len(own) == len(theirs)
+
+
+def test_inductor_knows_which_inputs_stay():
+    """Those it doesn't copy where it records CUDA graphs."""
+    found = []
+
+    def inner(graph, inputs, **settings):
+        found.append(sorted(settings["static_input_idxs"]))
+        return compile_fx_inner(graph, inputs, **settings)
+
+    def backend(graph, inputs):
+        return compile_fx(graph, inputs, inner_compile=inner)
+
+    with torch.no_grad():
+        own = stator.compile(nn.Sequential(nn.Linear(4, 4), nn.Tanh()), backend=backend)
+        for _ in range(2):
+            own(torch.ones(2, 4))
+        torch._dynamo.reset()
+        torch.compile(nn.Sequential(nn.Linear(4, 4), nn.Tanh()), backend=backend)(torch.ones(2, 4))
+    own_static, their_static = found
+    assert len(own_static) == len(their_static) == 2
 
 
 def test_tensors_are_not_marked():

@@ -363,7 +363,9 @@ class Prepared:
         from stator._fx.metadata import add_metadata, compilation, next_compile_id
 
         compile_id = next_compile_id(self.compilations)
-        with compilation(compile_id):
+        # Without a context, Inductor makes such a one, and AOTAutograd the other.
+        takes_constants = self.name == "inductor" and self.is_torch
+        with compilation(compile_id, takes_constants=takes_constants):
             _while_signals_wait(add_metadata, module, description, inputs, compile_id)
             return self._called(module, inputs)
 

@@ -64,11 +64,11 @@ class MarkError(ApiError, ValueError):
 
 
 class NotCompilableError(ApiError, TypeError):
-    """`stator.compile` was given something that isn't a function, a method or a module."""
+    """`stator.compile` or `stator.export` was given what isn't a function, a method or a module."""
 
 
 class OptionError(ApiError, ValueError):
-    """An argument of `stator.compile` has a value it can't take."""
+    """An argument of `stator.compile` or `stator.export` has a value it can't take."""
 
 
 class ProgramInputError(ApiError, ValueError):

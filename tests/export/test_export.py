@@ -61,6 +61,23 @@ class Trained(nn.Module):
         return {"y": y * self.mask * scale, "mean": self.mean + 0, "parts": [x, (y.sum(), None, 3)]}
 
 
+class Assigned(nn.Module):
+    """Replaces buffers, and returns what they were and are."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.register_buffer("mean", torch.zeros(4))
+        self.inner = nn.Module()
+        self.inner.register_buffer("last", torch.zeros(3, 4))
+
+    def forward(self, x):
+        old, view = self.mean, self.mean[:2]
+        self.mean = self.mean * 0.5 + self.linear(x).mean(0)
+        self.inner.last = x * 2
+        return old, view, self.mean + 1, self.inner.last
+
+
 class Tied(nn.Module):
     def __init__(self):
         super().__init__()
@@ -149,6 +166,7 @@ def exported(target, args, kwargs=None, dynamic_shapes=None):
 ROWS = torch.arange(12.0).reshape(3, 4) / 7
 CASES = {
     "trained": (Trained, (ROWS,), {"scale": 2.0}),
+    "assigned": (Assigned, (ROWS,), {}),
     "tied": (Tied, (torch.tensor([[1, 2], [9, 0]]),), {}),
     "nested": (Nested, ({"x": ROWS, "parts": [ROWS + 1, ROWS * 2]}, 3), {}),
     "outside": (lambda: outside, (ROWS,), {}),
@@ -354,6 +372,24 @@ def test_attributes_of_the_module_are_outside():
 
     with pytest.raises(stator.ExportError, match="calls"):
         stator.export(Counting(), (ROWS,))
+
+
+@pytest.mark.parametrize("value", [lambda x: None, lambda x: x, lambda x: x.sum()])
+def test_buffers_are_replaced_by_what_the_graph_computes(value):
+    class Replaced(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(3, 4))
+
+        def forward(self, x):
+            self.mean = value(x)
+            return x + 1
+
+    module = Replaced()
+    mean = module.mean
+    with pytest.raises(stator.ExportError, match="mean"):
+        stator.export(module, (ROWS,))
+    assert module.mean is mean
 
 
 def test_exceptions_of_the_function_come_as_they_are():

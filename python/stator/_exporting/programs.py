@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 from stator._exporting.recording import (
     Argument,
     Constant,
+    Output,
     Recorded,
     Size,
     State,
@@ -175,35 +176,35 @@ def _run(
         for fact in recorded.facts:
             # It was printed by Stator: comparisons of sizes, nothing else.
             torch._check(eval(fact, {"__builtins__": {}}, names), lambda fact=fact: fact)  # type: ignore[no-untyped-call]
-    values: list[Any] = []
-    for value in inputs:
-        if isinstance(value, Size):
-            values.append(None)
-        else:
-            values.append(_value(holder, value, given))
-    for index, value in enumerate(inputs):
-        if isinstance(value, Size):
-            values[index] = values[value.input].shape[value.dim]
+    # What was read of a buffer that is replaced stays what it was.
+    before = {name: _state(holder, name).clone() for name in recorded.assigned}
+
+    def found(value: Value, outputs: Sequence[Any] = ()) -> Any:
+        match value:
+            case Argument(index):
+                return given[index]
+            case State(name):
+                return before[name] if name in before else _state(holder, name)
+            case Constant(constant):
+                return constant
+            case Size(index, dim):
+                return found(inputs[index]).shape[dim]
+            case Output(index):
+                return outputs[index]
+
     with fx_traceback.preserve_node_meta():
-        outputs = holder.interpreter.run(*values)
+        outputs = holder.interpreter.run(*map(found, inputs))
     holder.interpreter.at = None
-    leaves = [_value(holder, value, given, outputs) for value in results]
+    for name, index in recorded.assigned.items():
+        _state(holder, name).copy_(outputs[index].detach())
+    leaves = [found(value, outputs) for value in results]
     return pytree.tree_unflatten(leaves, recorded.structure)
 
 
-def _value(holder: _Holder, value: Value, given: Sequence[Any], outputs: Sequence[Any] = ()) -> Any:
-    match value:
-        case Argument(index):
-            return given[index]
-        case State(name):
-            *path, last = name.split(".")
-            return getattr(holder.get_submodule(".".join(path)), last)
-        case Constant(constant):
-            return constant
-        case Size():
-            raise AssertionError("the graph gives sizes that are returned")
-        case _:
-            return outputs[value.index]
+def _state(holder: _Holder, name: str) -> Any:
+    """A parameter, buffer or kept constant."""
+    path, _, last = name.rpartition(".")
+    return getattr(holder.get_submodule(path), last)
 
 
 _FUNCTIONS = {

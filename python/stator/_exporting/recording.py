@@ -93,6 +93,8 @@ class Recorded:
     structure: pytree.TreeSpec
     keywords: list[str]
     """The keywords of the call, in the order of the arguments' leaves."""
+    assigned: dict[str, int]
+    """Buffers that the function replaces, and which outputs of the graph they become."""
     facts: list[str]
     """Conditions on sizes that the trace relies on, in terms of `names_of`."""
     places: list[tuple[str, int, str]]
@@ -121,16 +123,19 @@ def record(
 
     settings = Settings(backend=backend, fullgraph=True, when="second_call")
     calls = [_marked_copies(args, kwargs, target, dynamic_shapes) for _ in range(2)]
-    with _errors(), _state_put_back(module):
+    buffers = _Buffers(module)
+    with _errors(), _exporting(buffers):
         compiled = compile_target(target, settings)
         native = native_of(compiled)
         # `fullgraph` has refused what has no Python code.
         assert native is not None
         (first_args, first_kwargs), (second_args, second_kwargs) = calls
         compiled(*first_args, **first_kwargs)
-        _check_is_whole(native)
+        _check_is_whole(native, buffers)
+        buffers.put_back()
         result = compiled(*second_args, **second_kwargs)
-        _check_is_whole(native)
+        _check_is_whole(native, buffers)
+        assigned = buffers.assigned()
     if len(captured) != 1:
         why = native.stats.reason or "it has no operation on tensors"
         raise ExportError(
@@ -158,7 +163,8 @@ def record(
         match for kind, text, _ in beyond if kind == "decided" and (match := _AT.search(text))
     ]
     places = [(at["file"], int(at["line"]), at["function"]) for at in decided]
-    return Recorded(graph, taken, values, structure, list(kwargs), facts, places)
+    becomes = {name: _assignment(name, *both, given) for name, both in assigned.items()}
+    return Recorded(graph, taken, values, structure, list(kwargs), becomes, facts, places)
 
 
 _AT = re.compile(r" at (?P<file>.+):(?P<line>\d+) in (?P<function>.+)$")
@@ -203,7 +209,8 @@ def _marked_copies(
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().clone().requires_grad_(tensor.requires_grad)
+    copy = tensor.detach().clone().requires_grad_(tensor.requires_grad)
+    return torch.nn.Parameter(copy) if isinstance(tensor, torch.nn.Parameter) else copy
 
 
 def _mark(
@@ -263,30 +270,70 @@ def _errors() -> Iterator[None]:
         ) from None
 
 
-@contextlib.contextmanager
-def _state_put_back(module: torch.nn.Module | None) -> Iterator[None]:
-    """Buffers, and PyTorch's random numbers, are afterwards as they were."""
-    modules = [] if module is None else list(module.modules())
-    owned = [(each, dict(each._buffers)) for each in modules]
-    buffers = {id(it): it for _, own in owned for it in own.values() if it is not None}
-    saved = [(it, it.detach().clone()) for it in buffers.values()]
-    was_exporting = torch.compiler._is_exporting_flag
-    try:
-        torch.compiler._is_exporting_flag = True
-        with torch.random.fork_rng(enabled=True):
-            yield
-    finally:
-        torch.compiler._is_exporting_flag = was_exporting
-        for each, own in owned:
+class _Buffers:
+    """The buffers of a module, as they were."""
+
+    def __init__(self, module: torch.nn.Module | None) -> None:
+        named = [] if module is None else list(module.named_modules())
+        self._owned = [(name, each, dict(each._buffers)) for name, each in named]
+        buffers = {id(it): it for *_, own in self._owned for it in own.values() if it is not None}
+        self._saved = [(it, it.detach().clone()) for it in buffers.values()]
+
+    def assigned(self) -> dict[str, tuple[torch.Tensor | None, torch.Tensor | None]]:
+        """Those that are other objects now: what they were, and are."""
+        return {
+            f"{prefix}.{name}" if prefix else name: (buffer, each._buffers.get(name))
+            for prefix, each, own in self._owned
+            for name, buffer in own.items()
+            if each._buffers.get(name) is not buffer
+        }
+
+    def put_back(self) -> None:
+        """Everything is as it was."""
+        for _, each, own in self._owned:
             each._buffers.update(own)
         with torch.no_grad():
-            for buffer, values in saved:
+            for buffer, values in self._saved:
                 # Not all operations that write count it in the version (batch_norm).
                 if not torch.equal(buffer, values):
                     buffer.copy_(values)
 
 
-def _check_is_whole(native: Compiled) -> None:
+@contextlib.contextmanager
+def _exporting(buffers: _Buffers) -> Iterator[None]:
+    """PyTorch says that it exports. Afterwards buffers and random numbers are as they were."""
+    was_exporting = torch.compiler._is_exporting_flag
+    try:
+        torch.compiler._is_exporting_flag = True
+        with torch.random.fork_rng():
+            yield
+    finally:
+        torch.compiler._is_exporting_flag = was_exporting
+        buffers.put_back()
+
+
+_OF_BUFFER = re.compile(r"\._buffers\['[^']*'\]$")
+_OF_PERSISTENCE = re.compile(r"\._non_persistent_buffers_set\.(?:add|discard)\(\)$")
+"""Setting a buffer says of it once more whether it is persistent, which it was before."""
+
+
+def _assignment(
+    name: str, old: torch.Tensor | None, new: torch.Tensor | None, given: Mapping[int, int]
+) -> int:
+    """The output of the graph that a buffer is replaced by."""
+    if old is None or new is None or id(new) not in given:
+        what = "something that the graph doesn't compute"
+    elif (old.shape, old.dtype, old.device) != (new.shape, new.dtype, new.device):
+        what = "a tensor of another size, type or device"
+    else:
+        return given[id(new)]
+    raise ExportError(
+        f"The function replaces the buffer {name} by {what}.",
+        "Write to it in place: buffer.copy_(value).",
+    )
+
+
+def _check_is_whole(native: Compiled, buffers: _Buffers) -> None:
     """Raises where the graph isn't all that the call did."""
     stats = native.stats
     beyond = native._beyond_graph()
@@ -295,9 +342,14 @@ def _check_is_whole(native: Compiled) -> None:
             f"The call is more than one graph: {stats.reason or 'it was cut in between'}.",
             "Take out what cuts it: warnings and log records that the program may learn of do.",
         )
-    for kind, what, place in beyond[0] if beyond else ():
-        stack = [place] if place else []
-        if kind == "write":
+    entry = beyond[0] if beyond else []
+    replaced = [what for kind, what, _ in entry if kind == "write" and _OF_BUFFER.search(what)]
+    are_known = len(replaced) == len(buffers.assigned())
+    for kind, what, place in entry:
+        # That of an attribute of a module is in PyTorch's code.
+        stack = [place] if place and not place[0].endswith("torch/nn/modules/module.py") else []
+        is_known = _OF_PERSISTENCE.search(what) or (are_known and what in replaced)
+        if kind == "write" and not is_known:
             raise ExportError(
                 f"The function writes {what}, which outlives the call.",
                 "Return the value, or write it to a buffer in place: buffer.copy_(value).",

@@ -131,10 +131,14 @@ def _tensor_dict(value: torch.Tensor, source: InputSource) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def compilation(compile_id: CompileId) -> Iterator[None]:
+def compilation(compile_id: CompileId, *, takes_constants: bool) -> Iterator[None]:
     """A backend is asked within it. AOTAutograd leaves there what compilers ask it for, and has its
-    fake tensors from there."""
-    context = TracingContext.try_get() or TracingContext(FakeTensorMode(allow_non_fake_inputs=True))
+    fake tensors from there.
+
+    takes_constants: whether a graph may hold tensors that aren't its inputs.
+    """
+    mode = FakeTensorMode(allow_non_fake_inputs=takes_constants)
+    context = TracingContext.try_get() or TracingContext(mode)
     with compile_context(CompileContext(compile_id)), tracing(context):
         yield
 
