@@ -302,6 +302,31 @@ def data(x):
     return x - 1
 
 
+class Flagged:
+    """Holds what it is set to as long as somebody computes."""
+
+    value = None
+
+
+FLAGGED = Flagged()
+FLAGGED.value = None
+
+
+def flagged(x):
+    """Leaves everything as it was."""
+    if FLAGGED.value is None:
+        FLAGGED.value = "busy"
+        x = x * 2
+        FLAGGED.value = None
+    return x
+
+
+def left_flagged(x):
+    if FLAGGED.value is None:
+        FLAGGED.value = "busy"
+    return x * 2
+
+
 def written(x):
     KEPT["x"] = x
     return x * 2
@@ -345,6 +370,7 @@ ERRORS = {
     drawn: ("", "random numbers of Python's", ""),
     printed: ("SB001", "print", "print(x)"),
     unregistered: ("", "returns a Unregistered", ""),
+    left_flagged: ("", "FLAGGED'].value", 'FLAGGED.value = "busy"'),
     truth: ("SB002", "data", "bool((x > 0).all())"),
 }
 
@@ -353,6 +379,7 @@ ERRORS = {
 def test_errors_name_the_line_and_what_to_do(function):
     id, what, line = ERRORS[function]
     KEPT.clear()
+    FLAGGED.value = None
     with pytest.raises(stator.ExportError) as raised:
         stator.export(function, (ROWS + 1,))
     error = raised.value
@@ -360,6 +387,12 @@ def test_errors_name_the_line_and_what_to_do(function):
     if line:
         assert error.stack[-1][2] == function.__name__
     assert str(error).startswith("This function can't be exported: ")
+
+
+def test_what_is_put_back_is_no_write():
+    FLAGGED.value = None
+    program = stator.export(flagged, (ROWS,))
+    same(program.module()(ROWS), ROWS * 2)
 
 
 def test_attributes_of_the_module_are_outside():

@@ -1,8 +1,10 @@
 //! What a trace does and relies on that its graph doesn't say: whoever takes the graph for the whole function has to know.
 
 use pyo3::prelude::*;
+use stator_guards::{Guard, GuardKind};
 
 use super::Entry;
+use crate::effects::Store;
 use crate::locate::Places;
 use crate::recipe::Recipe;
 
@@ -20,14 +22,7 @@ impl Entry {
         let mut found: Vec<Beyond> = Vec::new();
         for store in &traced.effects {
             let target = traced.print_store(py, store);
-            // `self.buffer += 1` puts back what was there.
-            let is_there = store.value.is_some_and(|value| match traced.recipes.get(value) {
-                Recipe::Source(source) => {
-                    traced.sources.print(traced.rebuilt[*source as usize]) == target
-                }
-                _ => false,
-            });
-            if !is_there {
+            if !self.puts_back(py, store, &target) {
                 found.push(("write", target, place(store.place)));
             }
         }
@@ -43,5 +38,25 @@ impl Entry {
         }
         found.extend(self.dynamic_log().iter().map(|line| ("decided", line.clone(), None)));
         found
+    }
+
+    /// Whether a store leaves its target as the trace has found it: what was written before was put back
+    /// (`self.buffer += 1` sets an attribute to what it is, a flag is set and cleared).
+    fn puts_back(&self, py: Python<'_>, store: &Store, target: &str) -> bool {
+        let traced = &self.traced;
+        let is_of_target = |guard: &&Guard| traced.sources.print(guard.source) == target;
+        match store.value.map(|value| traced.recipes.get(value)) {
+            Some(Recipe::Source(source)) => {
+                traced.sources.print(traced.rebuilt[*source as usize]) == target
+            }
+            Some(Recipe::Constant(constant)) => {
+                traced.guards.iter().filter(is_of_target).any(|guard| match &guard.kind {
+                    GuardKind::Is(known) | GuardKind::Equals(known) => known == constant,
+                    GuardKind::IsNone => traced.objects[constant.index()].is_none(py),
+                    _ => false,
+                })
+            }
+            _ => false,
+        }
     }
 }
