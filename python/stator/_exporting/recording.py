@@ -338,8 +338,9 @@ def _check_is_whole(native: Compiled, buffers: _Buffers) -> None:
     stats = native.stats
     beyond = native._beyond_graph()
     if len(beyond) > 1 or stats.breaks:
+        why = stats.reason or "the second one depends on what the first one has changed"
         raise ExportError(
-            f"The call is more than one graph: {stats.reason or 'it was cut in between'}.",
+            f"The call isn't one graph that a second call repeats: {why}.",
             "Take out what cuts it: warnings and log records that the program may learn of do.",
         )
     entry = beyond[0] if beyond else []
