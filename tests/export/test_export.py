@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import functools
 import io
-import logging
 import random
 import warnings
 from collections import namedtuple
@@ -388,28 +387,6 @@ def test_errors_name_the_line_and_what_to_do(function):
     if line:
         assert error.stack[-1][2] == function.__name__
     assert str(error).startswith("This function can't be exported: ")
-
-
-def test_log_records_that_the_program_learns_of_cut_the_graph():
-    records = []
-
-    class Keeps(logging.Handler):
-        def emit(self, record):
-            records.append(record)
-
-    logger = logging.getLogger("stator.tests.export")
-    handler = Keeps()
-
-    def logged(x):
-        logger.warning("seen")
-        return x + 1
-
-    logger.addHandler(handler)
-    try:
-        with pytest.raises(stator.ExportError, match="SB020"):
-            stator.export(logged, (ROWS,))
-    finally:
-        logger.removeHandler(handler)
 
 
 def test_what_is_put_back_is_no_write():
