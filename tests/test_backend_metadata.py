@@ -224,7 +224,8 @@ def test_inductor_knows_which_inputs_stay():
     def backend(graph, inputs):
         return compile_fx(graph, inputs, inner_compile=inner)
 
-    with torch.no_grad():
+    # The second graph is the first one's, to PyTorch's caches.
+    with torch.no_grad(), torch._inductor.config.patch(force_disable_caches=True):
         own = stator.compile(nn.Sequential(nn.Linear(4, 4), nn.Tanh()), backend=backend)
         for _ in range(2):
             own(torch.ones(2, 4))
