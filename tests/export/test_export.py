@@ -321,6 +321,12 @@ def flagged(x):
     return x
 
 
+def set_once(x):
+    FLAGGED.value = None
+    KEPT["mode"] = "on"
+    return x * 2
+
+
 def left_flagged(x):
     if FLAGGED.value is None:
         FLAGGED.value = "busy"
@@ -389,9 +395,12 @@ def test_errors_name_the_line_and_what_to_do(function):
     assert str(error).startswith("This function can't be exported: ")
 
 
-def test_what_is_put_back_is_no_write():
+@pytest.mark.parametrize("function", [flagged, set_once])
+def test_what_is_put_back_or_set_for_good_is_no_write(function):
     FLAGGED.value = None
-    program = stator.export(flagged, (ROWS,))
+    KEPT.clear()
+    KEPT["mode"] = "off"
+    program = stator.export(function, (ROWS,))
     same(program.module()(ROWS), ROWS * 2)
 
 

@@ -337,33 +337,41 @@ def _check_is_whole(native: Compiled, buffers: _Buffers) -> None:
     """Raises where the graph isn't all that the call did."""
     stats = native.stats
     beyond = native._beyond_graph()
+    entry = beyond[0] if beyond else []
     if len(beyond) > 1 or stats.breaks:
+        # What is set once and for all is no change to the next call, unless that depends on it.
+        for kind, what, place in entry:
+            if kind == "set" and not stats.breaks:
+                raise _outlives(what, place)
         why = stats.reason or "the second one depends on what the first one has changed"
         raise ExportError(
             f"The call isn't one graph that a second call repeats: {why}.",
             "Take out what cuts it: warnings and log records that the program may learn of do.",
         )
-    entry = beyond[0] if beyond else []
     replaced = [what for kind, what, _ in entry if kind == "write" and _OF_BUFFER.search(what)]
     are_known = len(replaced) == len(buffers.assigned())
     for kind, what, place in entry:
-        # That of an attribute of a module is in PyTorch's code.
-        stack = [place] if place and not place[0].endswith("torch/nn/modules/module.py") else []
         is_known = _OF_PERSISTENCE.search(what) or (are_known and what in replaced)
         if kind == "write" and not is_known:
-            raise ExportError(
-                f"The function writes {what}, which outlives the call.",
-                "Return the value, or write it to a buffer in place: buffer.copy_(value).",
-                stack,
-                "A program has nothing but its inputs, its buffers and what it returns.",
-            )
+            raise _outlives(what, place)
         if kind == "drawn":
             raise ExportError(
                 f"The function draws {what}.",
                 "Draw with torch.rand and the like, or pass the number in as a tensor.",
-                stack,
-                "A program can't reach Python's random generators.",
+                why="A program can't reach Python's random generators.",
             )
+
+
+def _outlives(what: str, place: tuple[str, int, str] | None) -> ExportError:
+    """The error of a write to an object outside."""
+    # That of an attribute of a module is in PyTorch's code.
+    is_shown = place is not None and not place[0].endswith("torch/nn/modules/module.py")
+    return ExportError(
+        f"The function writes {what}, which outlives the call.",
+        "Return the value, or write it to a buffer in place: buffer.copy_(value).",
+        [place] if place is not None and is_shown else [],
+        "A program has nothing but its inputs, its buffers and what it returns.",
+    )
 
 
 def _inputs(graph: torch.fx.GraphModule) -> list[torch.fx.Node]:

@@ -12,7 +12,7 @@ use crate::recipe::Recipe;
 pub type Beyond = (&'static str, String, Option<(String, u32, String)>);
 
 impl Entry {
-    /// All of it: `"write"` to an outside object, `"told"` of a warning or a log record, `"drawn"` random numbers of
+    /// All of it: `"write"` to an outside object, or `"set"` if that is of the same constant each time, `"told"` of a warning or a log record, `"drawn"` random numbers of
     /// Python's, each `"fact"` about sizes that has to hold, and how the `dynamic` log says what was `"decided"` of them.
     #[must_use]
     pub fn beyond_graph(&self, py: Python<'_>) -> Vec<Beyond> {
@@ -23,7 +23,10 @@ impl Entry {
         for store in &traced.effects {
             let target = traced.print_store(py, store);
             if !self.puts_back(py, store, &target) {
-                found.push(("write", target, place(store.place)));
+                let value = store.value.map(|value| traced.recipes.get(value));
+                let is_constant = matches!(value, Some(Recipe::Constant(_)));
+                let kind = if is_constant { "set" } else { "write" };
+                found.push((kind, target, place(store.place)));
             }
         }
         for emission in &traced.emissions {
