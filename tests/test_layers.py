@@ -130,7 +130,7 @@ INTERPRETER = {"pyo3", "pyo3-ffi", "pyo3-build-config"}
 PYTHON = {
     "command line": "__main__ _explain",
     "testing": "_testing",
-    "programs": "_local_computations programs _program_tracing",
+    "programs": "_local_computations programs _program_tracing _export _exporting",
     "compiling": "_install _compile _module _ran _targets _settings",
     "backends": "_backends _background _progress _fx",
     "steering": "_steering _disable _dynamic",
@@ -149,6 +149,7 @@ MODULES = {
     "_logs": {"_suggest", "_warnings", "errors"},
     "_fx": set(),
     "_fx.graphs": {"_fx", "errors"},
+    "_fx.metadata": {"_fx.graphs"},
     "_fx.assumptions": set(),
     "_fx.symbolic": {"_fx.assumptions", "_fx.graphs"},
     "_fx.custom_operators": set(),
@@ -175,6 +176,7 @@ MODULES = {
             "_fx.process",
             "_fx.store",
             "_fx.graphs",
+            "_fx.metadata",
             "_fx.symbolic",
             "_internal",
             "_progress",
@@ -207,6 +209,12 @@ MODULES = {
         *("_program_tracing", "_program_tracing.table", "_program_tracing.tracing"),
         *("_suggest", "errors"),
     },
+    "_export": {"_exporting.programs"},
+    "_exporting": set(),
+    "_exporting.recording": {
+        *("_backends", "_dynamic", "_settings", "_targets", "errors"),
+    },
+    "_exporting.programs": {"_exporting.recording", "_suggest", "errors"},
     "_local_computations": {"_program_tracing.tracing", "_suggest", "programs"},
 }
 NATIVE = "_stator"
@@ -223,6 +231,8 @@ LATE_IMPORTS = {
     ("_backends.py", "stator._fx.store"): "needs torch",
     ("_backends.py", "stator._fx.graphs"): "needs torch",
     ("_backends.py", "stator._fx.symbolic"): "needs torch",
+    ("_backends.py", "stator._fx.metadata"): "needs torch",
+    ("_export.py", "stator._exporting.programs"): "needs torch",
     ("_install.py", "torch"): "Stator can be imported without it",
     ("_dynamic.py", "torch"): "Stator can be imported without it",
     ("_local_computations.py", "ml_dtypes"): "brings types that few need",

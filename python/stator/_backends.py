@@ -258,6 +258,10 @@ class Prepared:
     fn: Backend
     is_torch: bool
     arguments: Mapping[str, Any]
+    compilations: dict[str, Any] = dataclasses.field(
+        default_factory=dict, compare=False, repr=False
+    )
+    """For the ids of its compilations (`stator._fx.metadata`)."""
 
     @property
     def is_slow(self) -> bool:
@@ -297,7 +301,8 @@ class Prepared:
         def task() -> Any:
             if self.is_torch:
                 return begin_inductor(description, inputs, dict(self.arguments))
-            return begin(self._compile_module, description, inputs)
+            compile_module = functools.partial(self._compile_module, description)
+            return begin(compile_module, description, inputs)
 
         why = unsuitable(self.name, description, inputs, may_write) if self.is_torch else None
         if why is None:
@@ -398,8 +403,19 @@ class Prepared:
         return Failed(error, what, *_extent(description), waits)
 
     def _compile_module(
-        self, module: torch.fx.GraphModule, inputs: Sequence[Any]
+        self, description: Sequence[Row], module: torch.fx.GraphModule, inputs: Sequence[Any]
     ) -> Callable[..., Any]:
+        from stator._fx.metadata import add_metadata, compilation, next_compile_id
+
+        compile_id = next_compile_id(self.compilations)
+        # Without a context, Inductor makes such a one, and AOTAutograd the other.
+        takes_constants = self.name == "inductor" and self.is_torch
+        with compilation(compile_id, takes_constants=takes_constants):
+            _while_signals_wait(add_metadata, module, description, inputs, compile_id)
+            return self._called(module, inputs)
+
+    def _called(self, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        """What the backend makes of a module."""
         try:
             compiled = self.fn(module, inputs, **self.arguments)
         except Exception as error:
@@ -418,9 +434,10 @@ class Prepared:
         if self.is_torch and is_symbolic(description):
             from stator._fx.symbolic import compile_symbolic
 
-            return compile_symbolic(self.name, self._compile_module, description, inputs)
+            compile_module = functools.partial(self._compile_module, description)
+            return compile_symbolic(self.name, compile_module, description, inputs)
         module = _while_signals_wait(graph_module, description, inputs)
-        return self._compile_module(module, inputs)
+        return self._compile_module(description, module, inputs)
 
 
 def _extent(description: Sequence[Row]) -> tuple[int, str | None]:

@@ -26,7 +26,7 @@ use crate::config::When;
 use crate::disabled::is_in_disabled;
 use crate::drive;
 use crate::entries::{Entries, Failures};
-use crate::entry::{Entry, Replay};
+use crate::entry::{Beyond, Entry, Replay};
 use crate::floor::Turn;
 use crate::frames::stage;
 use crate::jobs::Job;
@@ -343,6 +343,12 @@ impl Compiled {
     /// What was counted for the estimate of each entry; see [`Entry::counts`].
     fn counts(&self) -> Vec<[u64; 7]> {
         self.entries().iter().map(|entry| entry.counts()).collect()
+    }
+
+    /// What each entry does and relies on that its graph doesn't say; see [`Entry::beyond_graph`].
+    #[pyo3(name = "_beyond_graph")]
+    fn beyond_graph(&self, py: Python<'_>) -> Vec<Vec<Beyond>> {
+        self.entries().iter().map(|entry| entry.beyond_graph(py)).collect()
     }
 
     /// The guards of each entry, as the `guards` log prints them.

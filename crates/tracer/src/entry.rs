@@ -34,11 +34,14 @@ use crate::trace::{Ending, TracebackEntry, Traced};
 use crate::undo;
 
 mod beside;
+mod beyond;
 mod emissions;
 mod interrupted;
 mod listing;
 mod replaying;
 mod taken_back;
+
+pub use beyond::Beyond;
 
 /// See [`Entry::is_left_behind`].
 const LEAVES: u32 = 16;

@@ -82,7 +82,7 @@ def unsuitable(
     tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
     if may_write and len({value.untyped_storage().data_ptr() for value in tensors}) < len(tensors):
         return "it writes to its inputs, and these share memory"
-    for op, _, target, _, _, _ in description:
+    for op, _, target, *_ in description:
         if op == "call_function" and not _is_known(target):
             return "it calls code of the program's own"
     return None
@@ -97,7 +97,7 @@ def _is_training(description: Sequence[Row], inputs: Sequence[Any]) -> bool:
 def _computes_gradients(description: Sequence[Row]) -> bool:
     """Whether an operation runs while gradients are on, which graphs switch too."""
     is_on = torch.is_grad_enabled()
-    for op, _, target, args, _, _ in description:
+    for op, _, target, args, *_ in description:
         if target is torch._C._set_grad_enabled:
             is_on = args[0] is not False
         elif is_on and op in ("call_function", "call_method"):

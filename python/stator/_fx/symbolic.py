@@ -62,7 +62,7 @@ def _compile(
 ) -> Code:
     environment = ShapeEnv()
     mode = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
-    sizes = [args for op, _, _, args, _, _ in description if op == "placeholder"]
+    sizes = [args for op, _, _, args, *_ in description if op == "placeholder"]
     examples = fake_inputs(environment, mode, sizes, inputs)
     numbers = [index for index, value in enumerate(inputs) if isinstance(value, float)]
     same: list[Tree] = []

@@ -100,6 +100,11 @@ class Compiled:
         """The graph of each entry, printed as code."""
     def guards(self) -> list[list[str]]:
         """The guards of each entry, as the `guards` log prints them."""
+    def _beyond_graph(self) -> list[list[tuple[str, str, tuple[str, int, str] | None]]]:
+        """What each entry does and relies on that its graph doesn't say: `"write"` to an object
+        outside, `"set"` if that is of the same constant each time, `"told"` of a warning or log
+        record, `"drawn"` numbers, a `"fact"` about sizes, what was `"decided"` of them; what it
+        is, and file, line and function of the place."""
     def counts(self) -> list[list[int]]:
         """What was counted to estimate each trace's replay: instructions, frames, modules, members
         and C calls of Python; operations; frames that stand at the break it ends with."""

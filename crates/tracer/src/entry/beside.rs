@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pyo3::exceptions::{PyException, PyMemoryError};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString};
+use pyo3::types::{PyList, PyString, PyWeakrefMethods};
 use smallvec::SmallVec;
 use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
@@ -28,6 +28,7 @@ use crate::jobs::{Job, Stand};
 use crate::locate::{Places, text};
 use crate::pace::Turn;
 use crate::raises::NodeCall;
+use crate::replay::export::Modules;
 use crate::replay::{self, Early, Outputs};
 use crate::rollback;
 use crate::sharing::Sharing;
@@ -114,7 +115,13 @@ impl Entry {
         let places = Places { py, codes: &self.traced.codes };
         let _deferred = Deferred::new(py);
         let objects = &self.traced.graph_objects;
-        replay::export::describe(py, self.readable(), objects, &places, &reference)
+        let sources = &self.traced.sources;
+        let calls =
+            self.traced.module_calls.iter().map(|call| {
+                (call.stack, sources.print(call.source), call.class.bind(py).upgrade())
+            });
+        let modules = Modules::of(py, calls)?;
+        replay::export::describe(py, self.readable(), objects, &places, &modules, &reference)
     }
 
     /// The code that a backend has returned; `None`: it has failed, and has said how.

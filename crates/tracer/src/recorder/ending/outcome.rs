@@ -286,7 +286,7 @@ impl<'s> Finish<'s> {
         let symbolic = state.finish_symbols();
         state.sources.shrink_to_fit();
         state.guards.shrink_to_fit();
-        let (codes, locations) = state.frames.into_parts();
+        let (codes, locations, module_calls) = state.frames.into_parts(py);
         let (left, begins) = state.roots.into_parts();
         let (exits, exit_recipes, rebuilt) = state.exits.into_parts();
         Ok(Traced {
@@ -305,6 +305,7 @@ impl<'s> Finish<'s> {
             left: left.into(),
             codes,
             locations,
+            module_calls,
             writes_inputs: !written.is_empty(),
             written,
             plain_withs: Withs::default(),
