@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import functools
 import inspect
+import itertools
 import re
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -340,7 +341,7 @@ def _check_is_whole(native: Compiled, buffers: _Buffers) -> None:
     entry = beyond[0] if beyond else []
     if len(beyond) > 1 or stats.breaks:
         # What is set once and for all is no change to the next call, unless that depends on it.
-        for kind, what, place in entry:
+        for kind, what, place in itertools.chain.from_iterable(beyond):
             if kind == "set" and not stats.breaks:
                 raise _outlives(what, place)
         why = stats.reason or "the second one depends on what the first one has changed"

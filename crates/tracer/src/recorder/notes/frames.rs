@@ -56,6 +56,16 @@ pub struct Frames {
     module_calls: Vec<(StackId, u32)>,
 }
 
+/// What a trace keeps of its frames: see [`crate::trace::Traced`].
+pub struct Kept {
+    /// The code objects.
+    pub codes: Vec<Py<PyAny>>,
+    /// The places of guards.
+    pub locations: Vec<(u32, u32)>,
+    /// The calls of modules.
+    pub module_calls: Box<[ModuleCall]>,
+}
+
 impl Frames {
     /// Frames with room for the places of so many guards.
     pub fn with_room(places: usize) -> Self {
@@ -186,19 +196,16 @@ impl Frames {
         stack
     }
 
-    /// The code objects, the places of guards, and the calls of modules.
-    pub fn into_parts(
-        mut self,
-        py: Python<'_>,
-    ) -> (Vec<Py<PyAny>>, Vec<(u32, u32)>, Box<[ModuleCall]>) {
+    /// What a trace keeps of them.
+    pub fn into_kept(mut self, py: Python<'_>) -> Kept {
         self.read.shrink_to_fit();
         let modules = &self.modules;
         let call = |(stack, module)| {
             let (source, class) = &modules[module as usize];
             ModuleCall { stack, source: *source, class: class.clone_ref(py) }
         };
-        let calls = self.module_calls.into_iter().map(call).collect();
-        (self.codes, self.read, calls)
+        let module_calls = self.module_calls.into_iter().map(call).collect();
+        Kept { codes: self.codes, locations: self.read, module_calls }
     }
 }
 
