@@ -96,6 +96,8 @@ impl Recorder {
             }
             (Model::Check, _) => self.check_tensor(call),
             (Model::Clock, _) => self.read_clock(call),
+            (Model::Seed, [.., seed]) => self.seed(call, *seed),
+            (Model::Numpy, _) => self.call_numpy(call),
             (Model::TensorBackward, _) if self.takes_labels() => self.call_python(call),
             (Model::TensorBackward, _) => {
                 self.stop(frame, Reason::OpaqueCall, "backward");
@@ -576,6 +578,7 @@ fn takes_keywords(model: Model) -> bool {
             | Model::Call
             | Model::Substitute
             | Model::Check
+            | Model::Numpy
             | Model::Backward
             | Model::TensorBackward
     )

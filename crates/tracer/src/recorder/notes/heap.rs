@@ -3,8 +3,8 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{
-    PyBytes, PyCFunction, PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PyModule, PySet,
-    PySlice, PyString, PyTuple, PyType, PyWeakrefReference,
+    PyBytes, PyCFunction, PyComplex, PyDict, PyFloat, PyFrozenSet, PyFunction, PyInt, PyList,
+    PyModule, PySet, PySlice, PyString, PyTuple, PyType, PyWeakrefReference,
 };
 use stator_cpython::Result;
 use stator_cpython::generic;
@@ -247,6 +247,17 @@ pub fn view_items<'py>(object: Borrowed<'_, 'py>) -> Option<Vec<Object<'py>>> {
         || object.is_instance_of::<PyDictKeys>();
     is_view
         .then(|| object.try_iter().map_or_else(|_| Vec::new(), |items| items.flatten().collect()))
+}
+
+/// Whether an object is a `map` of a Python function: all that it gives is what that returns.
+pub fn maps_by_python(object: Borrowed<'_, '_>) -> bool {
+    let is_function = || {
+        let parts = object.call_method0("__reduce__").ok()?.get_item(1).ok()?;
+        Some(parts.get_item(0).ok()?.is_exact_instance_of::<PyFunction>())
+    };
+    type_name(object) == "map"
+        && is_builtin_type(object.get_type().as_any().as_borrowed())
+        && is_function() == Some(true)
 }
 
 /// Whether an object is an instance of a class that `collections.namedtuple` or `typing.NamedTuple` made:

@@ -13,6 +13,7 @@ use stator_graph::{Arg, Constant, Device, Dtype, NodeId, Target, TextId, Value};
 use stator_guards::TensorGuard;
 use stator_operators::Use;
 
+use super::arrays::{array_kind, is_array};
 use crate::breaks::Reason;
 use crate::compiling::Native;
 use crate::constant_data;
@@ -116,6 +117,9 @@ impl State {
                     items.push((key, self.graph_arg(value.as_borrowed())?));
                 }
                 Ok(self.graph.dict(&items))
+            }
+            Kind::Singleton if let Some(Origin::Handle(node)) = self.origin(object) => {
+                Ok(Arg::Node(node))
             }
             Kind::Type | Kind::Builtin | Kind::Singleton | Kind::TorchCallable | Kind::Module
                 if !self.is_own_method(object) =>
@@ -502,6 +506,14 @@ impl Recorder {
             Determined::Always => None,
             Determined::EagerOnly => (!self.session.is_eager)
                 .then(|| (Reason::Unsupported, format!("{} for this backend", operation.name))),
+            Determined::Never
+                if &*operation.name == "torch.from_numpy"
+                    && let Some(array) = args.first()
+                    && is_array(*array)
+                    && matches!(state.origin(*array), Some(Origin::Handle(_))) =>
+            {
+                None
+            }
             Determined::Never | Determined::Sized => {
                 Some((Reason::DynamicOutput, operation.name.to_string()))
             }
@@ -660,6 +672,14 @@ fn index_problem(state: &mut State, index: Borrowed<'_, '_>, stores: bool) -> Op
             .find_map(|item| index_problem(state, item.as_borrowed(), stores)),
         Kind::Constant => None,
         Kind::Slice => Some(slice_problem(state, index)),
+        Kind::Opaque if matches!(state.origin(index), Some(Origin::Handle(_))) => {
+            match array_kind(index) {
+                Some('i' | 'u') => None,
+                Some('b') if stores => None,
+                Some('b') => mask(),
+                _ => Some((Reason::Unsupported, "an index of an unknown type".into())),
+            }
+        }
         _ => Some((Reason::Unsupported, "an index of an unknown type".into())),
     }
 }

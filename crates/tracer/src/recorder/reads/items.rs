@@ -36,11 +36,7 @@ impl Recorder {
         if kind == Kind::Constant {
             self.concrete(frame, &[owner], "a part of a text");
         }
-        if matches!(kind, Kind::List | Kind::Tuple)
-            && matches!(self.kind(key), Kind::Tensor | Kind::Slice)
-            && holds_tensor(&mut self.state.borrow_mut(), key)
-            && let Some(key) = self.settled(frame, key)
-        {
+        if let Some(key) = self.place_by_tensor(frame, kind, key) {
             return self.get_item(frame, owner, key.as_borrowed());
         }
         if self.asks_bounds(frame, kind, key) {
@@ -124,6 +120,16 @@ impl Recorder {
                 let value = self.with_mode(frame, || ops::get_item(owner, key))?;
                 self.note(frame, |state| state.register(value.as_borrowed()));
                 Ok(value)
+            }
+            // An array of NumPy's: a function of the table's.
+            Kind::Opaque if matches!(self.origin(owner), Some(Origin::Handle(_))) => {
+                let name = pyo3::intern!(frame.py(), "__getitem__").as_any().as_borrowed();
+                match stator_cpython::heap::types::lookup(owner.get_type().as_borrowed(), name) {
+                    Some(method) => {
+                        self.call_object(Call::new(frame, method.as_borrowed(), &[owner, key]))
+                    }
+                    None => ops::get_item(owner, key),
+                }
             }
             _ => {
                 self.stop(
@@ -216,6 +222,19 @@ impl Recorder {
         Some(pyo3::types::PyTuple::new(frame.py(), settled).ok()?.into_any())
     }
 
+    /// A place in a list or a tuple with numbers where it has tensors.
+    fn place_by_tensor<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Kind,
+        key: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        let has_tensor = matches!(owner, Kind::List | Kind::Tuple)
+            && matches!(self.kind(key), Kind::Tensor | Kind::Slice)
+            && holds_tensor(&mut self.state.borrow_mut(), key);
+        if has_tensor { self.settled(frame, key) } else { None }
+    }
+
     /// Ends the trace where C code would ask a key for numbers that nothing guards: a tensor, or a
     /// slice bounded by other than constants. (Tensors look at their indices themselves.)
     fn asks_bounds(&self, frame: &Frame<'_>, owner: Kind, key: Borrowed<'_, '_>) -> bool {
@@ -277,6 +296,9 @@ impl Recorder {
             return self
                 .call_linked(role, None, Call::new(frame, method.as_borrowed(), args))
                 .map(drop);
+        }
+        if let Some(key) = self.place_by_tensor(frame, self.kind(owner), key) {
+            return self.set_item(frame, owner, key.as_borrowed(), value);
         }
         if self.asks_bounds(frame, self.kind(owner), key) {
             return ops::set_item(owner, key, value);
