@@ -47,7 +47,7 @@ def begin_inductor(
     """What has Inductor compile the graph in a process. Only what the inputs are like is kept."""
     modes = Modes.here()
     looks = [look(value) for value in inputs]
-    sizes = [args for op, _, _, args, _, _ in description if op == "placeholder"]
+    sizes = [args for op, _, _, args, *_ in description if op == "placeholder"]
     is_training = _is_training(description, inputs)
 
     def compile() -> Callable[..., Any] | Code:
