@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+# Nothing that a test compiles stays, and none finds what an earlier one has left.
+os.environ["STATOR_CACHE"] = "off"
+
 BLESS = os.environ.get("STATOR_BLESS") == "1"
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -176,8 +176,9 @@ MODULES = {
     "_fx.custom_operators": set(),
     "_fx.modes": set(),
     "_fx.comparison": {"_fx.modes"},
-    "_fx.beside": {"_fx.graphs", "_fx.modes", "_fx.process", "_fx.symbolic"},
-    "_fx.process": {"_fx.modes", "errors"},
+    "_fx.beside": {"_fx.graphs", "_fx.modes", "_fx.process"},
+    "_fx.store": set(),
+    "_fx.process": {"_fx.modes", "_fx.store", "errors"},
     "_background": {"errors"},
     "_backends": {
         *(
@@ -185,6 +186,7 @@ MODULES = {
             "_config",
             "_fx.beside",
             "_fx.process",
+            "_fx.store",
             "_fx.graphs",
             "_fx.symbolic",
             "_internal",
@@ -228,6 +230,7 @@ LATE_IMPORTS = {
     ("process.py", "torch._inductor"): "seconds to import",
     ("process.py", "torch._inductor.compile_fx"): "seconds to import; the child process needs it",
     ("_backends.py", "stator._fx.process"): "needs torch",
+    ("_backends.py", "stator._fx.store"): "needs torch",
     ("_backends.py", "stator._fx.graphs"): "needs torch",
     ("_backends.py", "stator._fx.symbolic"): "needs torch",
     ("_install.py", "torch"): "Stator can be imported without it",

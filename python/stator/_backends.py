@@ -136,20 +136,36 @@ def _find(backend: str | Callable[..., Any]) -> tuple[str, Backend, bool]:
         return getattr(backend, "__qualname__", repr(backend)), backend, False
     if fn := _registered.get(backend):
         return backend, fn, False
+    if backend == "inductor" and importlib.util.find_spec("torch") is not None:
+        _check_missing(backend)
+        return backend, _inductor, True
     if backend not in _torch_backends():
         raise BackendError(f"There is no backend {backend!r}. {suggest(backend, list_backends())}")
-    if (missing := _missing(backend)) is not None:
-        raise BackendError(f"The backend {backend!r} needs {missing}, which isn't installed here.")
+    _check_missing(backend)
     from torch._dynamo.backends.registry import lookup_backend
 
     found: Any = lookup_backend(backend)
     return backend, found, True
 
 
+def _inductor(graph_module: torch.fx.GraphModule, inputs: Sequence[Any], **arguments: Any) -> Any:
+    """PyTorch's. It takes seconds to import, and isn't needed where code is found in the store."""
+    from torch._dynamo.backends.registry import lookup_backend
+
+    backend: Any = lookup_backend("inductor")
+    return backend(graph_module, inputs, **arguments)
+
+
 _PACKAGES = {"tvm": "tvm", "openxla": "torch_xla", "openxla_eval": "torch_xla"}
 """What backends of PyTorch's import when they are asked for a graph."""
 
 _COMPILERS = ("g++", "clang++", "c++", "gcc", "clang", "cc", "cl")
+
+
+def _check_missing(backend: str) -> None:
+    """Raises where a backend can't do anything here."""
+    if (missing := _missing(backend)) is not None:
+        raise BackendError(f"The backend {backend!r} needs {missing}, which isn't installed here.")
 
 
 def _missing(backend: str) -> str | None:
@@ -159,9 +175,17 @@ def _missing(backend: str) -> str | None:
         return f"the package {package}"
     if backend == "inductor":
         compilers = (*filter(None, [os.environ.get("CXX")]), *_COMPILERS)
-        if not any(map(shutil.which, compilers)):
+        if not any(map(shutil.which, compilers)) and not _has_stored():
             return "a C++ compiler (g++ or clang++ on the PATH, or one that CXX names)"
     return None
+
+
+def _has_stored() -> bool:
+    """Whether there is code of earlier starts, which no compiler is needed for."""
+    from stator._fx.store import store
+
+    stored = store()
+    return stored is not None and not stored.is_empty()
 
 
 def _torch_backends() -> list[str]:
@@ -368,13 +392,12 @@ class Prepared:
         return compiled
 
     def _compile(self, description: Sequence[Row], inputs: Sequence[Any]) -> Made:
-        from stator._fx.graphs import graph_module
+        from stator._fx.graphs import graph_module, is_symbolic
 
-        if self.is_torch:
-            from stator._fx.symbolic import compile_symbolic, is_symbolic
+        if self.is_torch and is_symbolic(description):
+            from stator._fx.symbolic import compile_symbolic
 
-            if is_symbolic(description):
-                return compile_symbolic(self.name, self._compile_module, description, inputs)
+            return compile_symbolic(self.name, self._compile_module, description, inputs)
         module = _while_signals_wait(graph_module, description, inputs)
         return self._compile_module(module, inputs)
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import pickle
+import shutil
 import signal
 import subprocess
+import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -29,7 +32,7 @@ WEIGHT = torch.linspace(-2, 2, 16).view(4, 4)
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     yield
 
 
@@ -61,6 +64,51 @@ def test_a_process_compiles_and_a_library_serves() -> None:
             assert [each.stride() for each in found] == [each.stride() for each in expected]
     assert stats(score).tiers == ["compiled"]
     assert torch.equal(torch.get_rng_state(), state)
+
+
+START = """
+import sys
+import torch
+import stator
+
+torch.manual_seed(0)
+layer = torch.nn.Linear(4, 4)
+x = torch.linspace(-1, 1, 24).view(6, 4)
+
+@stator.compile(backend="inductor")
+@torch.no_grad()
+def score(x):
+    return torch.nn.functional.gelu(layer(x) @ torch.ones(4, 4))
+
+expected = score(x)
+assert stator.wait(timeout=300)
+torch.testing.assert_close(score(x), expected)
+assert stator.stats(score).tiers == ["compiled"], stator.stats(score).tiers
+"""
+
+
+def test_the_next_start_finds_the_library(tmp_path: Path) -> None:
+    def start(program: str, **environment: str) -> None:
+        store = {"STATOR_CACHE": str(tmp_path / "store")}
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            capture_output=True,
+            text=True,
+            env={**os.environ, **store, **environment},
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == ""
+
+    start(START)
+    # The first one's files, a compiler and Inductor itself aren't there any more.
+    shutil.rmtree(tmp_path / "inductor")
+    found = f"{START}\nassert 'torch._inductor' not in sys.modules"
+    start(found, PATH="/nowhere")
+    library = next(path for path in (tmp_path / "store").iterdir() if path.name != "secret")
+    # Without a store it would have to be compiled: there is no compiler.
+    with pytest.raises(AssertionError, match="needs a C\\+\\+ compiler"):
+        start(START, PATH="/nowhere", STATOR_CACHE="off")
+    assert library.stat().st_size > 1000
 
 
 def stand_in(

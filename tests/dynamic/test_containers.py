@@ -164,6 +164,67 @@ def test_a_closure_that_is_written() -> None:
     assert stator.stats(compiled).traces <= 3
 
 
+class Counter:
+    __slots__ = ("n", "rate", "sizes")
+
+    def __init__(self) -> None:
+        self.n, self.rate, self.sizes = 0, 0.5, (2, 3)
+
+    def step(self, x: Any) -> Any:
+        self.n += 2
+        self.rate = self.rate * 1.5
+        self.sizes = (self.sizes[0] + 1, 3)
+        return x * self.n / max(self.n - 1, 1), x.new_zeros(self.sizes), f"{self.n}: {self.rate}"
+
+
+def test_slots_that_are_written() -> None:
+    plain, counted = Counter(), Counter()
+    compiled = stator.compile(lambda x: counted.step(x))
+    for _ in range(8):
+        assert same(plain.step(torch.ones(2)), compiled(torch.ones(2)))
+        assert (plain.n, plain.rate, plain.sizes) == (counted.n, counted.rate, counted.sizes)
+        assert [type(value) for value in (counted.n, counted.rate)] == [int, float]
+    assert stator.stats(compiled).traces <= 3
+
+
+def test_a_slot_that_is_read_only() -> None:
+    held = Counter()
+
+    def scaled(x: Any) -> Any:
+        return x * held.n + held.rate + (lambda: held.n + held.sizes[0])()
+
+    compiled = stator.compile(scaled)
+    for n in NUMBERS:
+        held.n, held.rate, held.sizes = n, n / 2, (n, 3)
+        assert same(scaled(torch.ones(2)), compiled(torch.ones(2)))
+    assert stator.stats(compiled).traces == 2
+    # A number of another type, nothing, and what isn't one.
+    for other in (1.5, True, torch.ones(2)):
+        held.n = other
+        assert same(scaled(torch.ones(2)), compiled(torch.ones(2)))
+    del held.n
+    with pytest.raises(AttributeError, match="n"):
+        compiled(torch.ones(2))
+    held.n = 12
+    assert same(scaled(torch.ones(2)), compiled(torch.ones(2)))
+
+
+def test_slots_around_a_graph_break() -> None:
+    plain, counted = Counter(), Counter()
+
+    def step(x: Any, counter: Counter) -> Any:
+        counter.n += 1
+        x = x * counter.n
+        stator.graph_break()
+        counter.n += 1
+        return x + counter.n, copy.copy(counter).n, counter.n == 6
+
+    compiled = stator.compile(step)
+    for _ in range(6):
+        assert same(step(torch.ones(2), plain), compiled(torch.ones(2), counted))
+        assert plain.n == counted.n
+
+
 CONSTANT = (4, 2)
 
 
@@ -237,10 +298,13 @@ def test_reads_and_writes_of_lists(name: str) -> None:
         assert same(plain, given), f"for {n}: {plain} != {given}"
 
 
-@pytest.mark.parametrize("held", ["list", "tuple", "dict", "args", "closure", "attribute"])
+@pytest.mark.parametrize("held", ["list", "tuple", "dict", "args", "closure", "attribute", "slot"])
 def test_native_reads_of_what_containers_hold(held: str) -> None:
     class Held:
         n = 0
+
+    class Slotted:
+        __slots__ = ("n",)
 
     n = 0
     for name, function in NATIVE_READS.items():
@@ -251,7 +315,7 @@ def test_native_reads_of_what_containers_hold(held: str) -> None:
                     return function(x, args[0])
                 case "closure":
                     return function(x, n)
-                case "attribute":
+                case "attribute" | "slot":
                     return function(x, given.n)
                 case "dict":
                     return function(x, given["n"])
@@ -260,9 +324,9 @@ def test_native_reads_of_what_containers_hold(held: str) -> None:
         compiled = stator.compile(program, recompile_limit=40)
         for n in (4, 5, 6, 5, 8, 3):
             x = torch.arange(n * 3.0).reshape(n, 3)
-            given: Any = {"list": [n], "tuple": (n,), "dict": {"n": n}}.get(held, Held())
-            if held == "attribute":
-                given.n = n
+            holder = Slotted() if held == "slot" else Held()
+            holder.n = n
+            given: Any = {"list": [n], "tuple": (n,), "dict": {"n": n}}.get(held, holder)
             args = (n,) if held == "args" else ()
             expected = outcome(program, x, given, *args)
             found = outcome(compiled, x.clone(), given, *args)

@@ -27,6 +27,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     }
 
     pub(super) fn match_keys(&mut self) -> Done {
+        self.sites.matches_keys(&self.frame, self.run.peek(2));
         self.sites.consumes(&self.frame, self.run.peek(2))?;
         let (subject, keys) = (self.run.peek(2), self.run.peek(1));
         let values = self.sites.calls_back(&self.frame, || ops::match_keys(subject, keys))?;

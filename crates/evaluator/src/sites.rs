@@ -382,6 +382,8 @@ pub trait Sites<'py>: Sized {
     }
     /// `MATCH_SEQUENCE`, `MATCH_MAPPING` and `GET_LEN`: a pattern asks what a subject is, which stays where it is.
     fn matches(&self, frame: &Frame<'py>, subject: Borrowed<'_, 'py>) {}
+    /// `MATCH_KEYS` is about to ask a subject for values.
+    fn matches_keys(&self, frame: &Frame<'py>, subject: Borrowed<'_, 'py>) {}
     /// The evaluator made a new mutable or composite object (`BUILD_*`, `MAKE_FUNCTION`, `MAKE_CELL`,
     /// `LIST_TO_TUPLE`, `RETURN_GENERATOR`, slices, class dictionaries, ...).
     fn creates(&self, frame: &Frame<'py>, object: Borrowed<'_, 'py>) {}

@@ -16,10 +16,9 @@ import torch
 import torch.fx
 from torch._subclasses import FakeTensorMode
 
-from stator._fx.graphs import Row, graph_module
+from stator._fx.graphs import Row, graph_module, is_symbolic
 from stator._fx.modes import Modes
 from stator._fx.process import compile_in_process
-from stator._fx.symbolic import is_symbolic
 
 Compile = Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 

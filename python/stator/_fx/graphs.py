@@ -53,6 +53,11 @@ def graph_module(description: Sequence[Row], example_inputs: Sequence[Any]) -> t
     return torch.fx.GraphModule(builder.root, builder.graph)
 
 
+def is_symbolic(description: Sequence[Row]) -> bool:
+    """Whether an input of the graph is a number, or has a symbolic size."""
+    return any(args for op, _, _, args, _, _ in description if op == "placeholder")
+
+
 _LITERALS = (
     str, bytes, int, float, complex, enum.Enum, range, type(None), type(Ellipsis),
     torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,

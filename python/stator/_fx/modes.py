@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 import torch
 
-_DEVICES = ("cpu", "cuda", "xpu", "mps", "hpu")
+_DEVICES = ("cpu", "cuda", "maia", "xla", "xpu", "mps", "hpu", "ipu", "mtia", "privateuseone")
+"""Types of devices that have an autocast dtype."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

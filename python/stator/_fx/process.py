@@ -2,7 +2,8 @@
 
 What comes back is a library: the program never runs a line of Inductor's Python code, neither while
 it is compiled nor when it runs. The process gets the graph as a `torch.fx` module, what its inputs
-are like, and the settings of this process; it ends with this one.
+are like, and the settings of this process; it ends with this one. The library is stored for the
+next start (`stator._fx.store`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import torch.fx
 from torch._subclasses import FakeTensorMode
 
 from stator._fx.modes import Modes
+from stator._fx.store import key_of, store
 from stator.errors import BackendError
 
 _PROGRAM = "from stator._fx.process import main; main()"
@@ -41,7 +43,8 @@ class Order:
     looks: Sequence[torch.Tensor]
     modes: Modes
     settings: dict[str, Any]
-    inductor: dict[str, Any]
+    inductor: dict[str, Any] | None
+    """Its settings; None: nobody has imported them, so nobody has changed them."""
     dtype: torch.dtype
     threads: int
     precision: str
@@ -64,20 +67,39 @@ def compile_in_process(
 
     Raises AheadOfTimeError with what Inductor has raised there, BackendError if the process dies.
     """
-    from torch._inductor import config as inductor
+    order = Order(
+        module=module,
+        looks=looks,
+        modes=modes,
+        settings=settings,
+        inductor=None,
+        dtype=torch.get_default_dtype(),
+        threads=torch.get_num_threads(),
+        precision=torch.get_float32_matmul_precision(),
+        is_deterministic=torch.are_deterministic_algorithms_enabled(),
+        parent=0,
+        answer="",
+    )
+    stored = store()
+    key = key_of(order, module) if stored is not None else None
+    if stored is None or key is None:
+        return _load(_library(order))
+    code = stored.find(key, _load)
+    if code is None:
+        library = _library(order)
+        stored.keep(key, library)
+        code = _load(library)
+    return code
 
+
+def _library(order: Order) -> str:
+    """The path of what Inductor makes in a process."""
+    inductor = sys.modules.get("torch._inductor.config")
     with tempfile.TemporaryDirectory(prefix="stator-") as folder:
         answer = Path(folder) / "answer.json"
-        order = Order(
-            module=module,
-            looks=looks,
-            modes=modes,
-            settings=settings,
-            inductor=inductor.save_config_portable(),
-            dtype=torch.get_default_dtype(),
-            threads=torch.get_num_threads(),
-            precision=torch.get_float32_matmul_precision(),
-            is_deterministic=torch.are_deterministic_algorithms_enabled(),
+        order = dataclasses.replace(
+            order,
+            inductor=None if inductor is None else inductor.save_config_portable(),
             parent=os.getpid(),
             answer=str(answer),
         )
@@ -97,7 +119,11 @@ def compile_in_process(
         found = json.loads(answer.read_text())
     if "error" in found:
         raise AheadOfTimeError(f"Inductor can't compile it ahead of time: {found['error']}")
-    runner = torch._C._aoti.AOTIModelContainerRunnerCpu(found["library"], 1)
+    return str(found["library"])
+
+
+def _load(library: str) -> Callable[..., Any]:
+    runner = torch._C._aoti.AOTIModelContainerRunnerCpu(library, 1)
 
     def run(*inputs: torch.Tensor) -> list[torch.Tensor]:
         return runner.run(list(inputs))
@@ -130,7 +156,8 @@ def _compile(order: Order) -> str:
     torch.set_num_threads(order.threads)
     torch.set_float32_matmul_precision(order.precision)
     torch.use_deterministic_algorithms(order.is_deterministic)
-    inductor.load_config(order.inductor)
+    if order.inductor is not None:
+        inductor.load_config(order.inductor)
     inputs: list[Any] = [torch.empty_like(look, device="cpu") for look in order.looks]
     modes = dataclasses.replace(order.modes, inference=False)
     with modes.applied():

@@ -25,12 +25,7 @@ from torch.fx.experimental.symbolic_shapes import (
 from stator._fx.assumptions import Tree, assumption
 from stator._fx.graphs import Code, Row, graph_module
 
-__all__ = ["compile_symbolic", "is_symbolic"]
-
-
-def is_symbolic(description: Sequence[Row]) -> bool:
-    """Whether an input of the graph is a number, or has a symbolic size."""
-    return any(args for op, _, _, args, _, _ in description if op == "placeholder")
+__all__ = ["compile_symbolic"]
 
 
 def compile_symbolic(

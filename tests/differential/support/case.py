@@ -50,7 +50,12 @@ class Case:
 
     def target(self) -> Callable[..., Any]:
         """What is to be compiled: the function, or what it builds."""
-        return self.fn() if self.build else self.fn
+        if not self.build:
+            return self.fn
+        built = self.fn()
+        if not callable(built):
+            raise TypeError(f"built {built!r}, which nobody can call")
+        return built
 
 
 class Corpus:

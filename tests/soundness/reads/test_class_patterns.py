@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections import namedtuple
+from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
 from typing import Any
 
@@ -283,3 +283,73 @@ def test_what_runs_code_or_raises(fn: Any) -> None:
     probe = Probe(fn)
     for _ in range(3):
         probe.right(X)
+
+
+class Table(dict[str, Any]):
+    pass
+
+
+def mapping(held: Any) -> Any:
+    def fn(x: Tensor) -> Any:
+        match held:
+            case {"a": v, **others}:
+                return x * v + len(others)
+            case {"b": v}:
+                return x - v
+        return x
+
+    return fn
+
+
+@flip
+def test_a_get_of_the_class() -> Steps:
+    yield mapping(Table(a=2.0, b=3)), (X,)
+    Table.get = lambda self, key, default=None: 9.0  # type: ignore[assignment, misc]
+    yield None
+    del Table.get
+    yield None
+
+
+@flip
+def test_a_get_of_the_instance() -> Steps:
+    table: Any = Table(b=3)
+    yield mapping(table), (X,)
+    table.get = lambda key, default=None: 9.0
+    yield None
+    del table.get
+    yield None
+
+
+@flip
+def test_a_get_of_an_ordered_dict() -> Steps:
+    table: Any = OrderedDict(a=2.0)
+    yield mapping(table), (X,)
+    table.get = lambda key, default=None: default
+    yield None
+    del table.get
+    yield None
+
+
+@flip
+def test_a_class_that_finds_its_get_otherwise() -> Steps:
+    class Other(dict[str, Any]):
+        pass
+
+    def found(self: Any, name: str) -> Any:
+        return (lambda key, default: 4.0) if name == "get" else dict.__getattribute__(self, name)
+
+    yield mapping(Other(a=2.0)), (X,)
+    Other.__getattribute__ = found  # type: ignore[method-assign, assignment]
+    yield None
+    del Other.__getattribute__
+    yield None
+
+
+@flip
+def test_what_a_table_holds() -> Steps:
+    table = Table(a=2.0)
+    yield mapping(table), (X,)
+    table["c"] = 1
+    yield None
+    del table["c"]
+    yield None

@@ -473,6 +473,10 @@ impl<'py> Sites<'py> for Recorder {
         self.guarded(frame.py(), || self.matches_pattern(frame, subject));
     }
 
+    fn matches_keys(&self, frame: &Frame<'py>, subject: Borrowed<'_, 'py>) {
+        self.keys_pattern(frame, subject);
+    }
+
     fn creates(&self, frame: &Frame<'py>, object: Borrowed<'_, 'py>) {
         self.note(frame, |state| {
             state.set_fresh(object);

@@ -19,6 +19,7 @@ use crate::recorder::Recorder;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Slot, State, Stop};
+use crate::recorder::reads::found::Use;
 use crate::recorder::reads::identity::is_nan;
 
 /// What stands for a key in the slot of a container's elements as a whole. (Keys are addresses,
@@ -248,10 +249,13 @@ impl State {
         if deletes {
             match Member::new(offset).read(owner) {
                 Read::Value(old) => {
-                    self.read_member(owner, name, offset, Some(old.as_borrowed()))?;
+                    let old = Some(old.as_borrowed());
+                    self.read_member(Use::default(), owner, name, offset, old)?;
                 }
                 // Nothing is written: this raises, as long as the slot is empty.
-                Read::Unset => return self.read_member(owner, name, offset, None),
+                Read::Unset => {
+                    return self.read_member(Use::default(), owner, name, offset, None);
+                }
                 Read::NoMember => {}
             }
         }

@@ -34,6 +34,7 @@ use crate::recorder::calls::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State, Stop};
+use crate::recorder::reads::found::Use;
 
 /// So many of PyTorch's notes are looked at for a history that began outside.
 const LOOKED_AT: usize = 1 << 16;
@@ -262,6 +263,7 @@ impl State {
     fn read_hooks(&mut self, tensor: Borrowed<'_, '_>) -> std::result::Result<(), Stop> {
         for (name, offset, hooks) in tensor::hooks(tensor) {
             self.read_member(
+                Use::default(),
                 tensor,
                 name.as_any().as_borrowed(),
                 offset,

@@ -13,6 +13,7 @@ use stator_evaluator::Role;
 use stator_guards::GuardKind;
 
 use super::descriptors::Descriptor;
+use super::found::Use;
 use super::members::Reads;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
@@ -508,6 +509,7 @@ impl State {
     /// write it.
     pub fn read_member(
         &mut self,
+        used: Use,
         owner: Borrowed<'_, '_>,
         name: Borrowed<'_, '_>,
         offset: usize,
@@ -516,20 +518,44 @@ impl State {
         let Some(source) = self.source(owner) else { return Ok(()) };
         let slot = (owner.as_ptr() as usize, offset);
         if self.has_written(&slot) || !self.reads.first(slot) {
+            if !used.moves {
+                self.fix_slot(owner.py(), slot);
+            }
             return Ok(());
         }
         let id = self.objects.intern(name);
         let text = self.objects.name(id, name);
         match value {
             Some(value) => {
-                let slot = self.sources.slot(source, offset, || text);
-                self.adopt(slot, value)
+                let member = self.sources.slot(source, offset, || text);
+                if used.moves && self.takes_number(member, value, false) {
+                    self.adopt_number(member, value, false);
+                } else if self.adopt_tuple(used, member, value, false)?.is_none() {
+                    return self.adopt_for(used, member, value);
+                }
+                let symbols = self.symbols.as_mut().expect("just adopted");
+                symbols.add_slot_source(slot, member);
+                Ok(())
             }
             None => {
                 self.guard(source, GuardKind::SlotUnset { offset, name: text });
                 Ok(())
             }
         }
+    }
+
+    /// What stands for the number in a member, unless this trace wrote it.
+    pub(in crate::recorder) fn member_stand_in<'py>(
+        &self,
+        owner: Borrowed<'_, 'py>,
+        offset: usize,
+    ) -> Option<Object<'py>> {
+        let slot = (owner.as_ptr() as usize, offset);
+        let source = self.symbols.as_ref()?.slot_source(slot)?;
+        if self.written.has(&slot) {
+            return None;
+        }
+        self.stand_in(owner.py(), source)
     }
 }
 

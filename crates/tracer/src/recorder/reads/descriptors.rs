@@ -237,11 +237,13 @@ impl Recorder {
             }
             return value.map(Found::Value);
         };
-        self.note(frame, |state| {
+        let own = self.note(frame, |state| {
             let value = value.as_ref().ok().map(|value| value.as_borrowed());
-            state.read_member(owner, name, offset, value)
+            let used = state.moving();
+            state.read_member(used, owner, name, offset, value)?;
+            Ok(state.member_stand_in(owner, offset))
         });
-        value.map(Found::Value).map_err(raise)
+        own.flatten().map_or(value, Ok).map(Found::Value).map_err(raise)
     }
 
     /// A field or computed attribute of a C type on an outside object.

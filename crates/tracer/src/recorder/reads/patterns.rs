@@ -1,10 +1,11 @@
-//! Class patterns: `case Point(x=0)` reads the class's `__match_args__` and attributes of the subject.
+//! Class patterns: `case Point(x=0)` reads the class's `__match_args__` and attributes of the subject. And what
+//! mapping patterns ask of classes.
 //!
-//! They are read one after the other by one instruction, so nothing may run code of a user's: what would, ends
+//! Attributes are read one after the other by one instruction, so nothing may run code of a user's: what would, ends
 //! the trace before it.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyString, PyTuple, PyType};
+use pyo3::types::{PyBool, PyDict, PyString, PyTuple, PyType};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::types::{self, Slot, SlotName};
@@ -125,6 +126,33 @@ impl Recorder {
             return None;
         }
         Some(pattern)
+    }
+
+    /// `MATCH_KEYS` calls the subject's `get`, which may be a class's or an instance's own.
+    pub(in crate::recorder) fn keys_pattern<'py>(
+        &self,
+        frame: &Frame<'py>,
+        subject: Borrowed<'_, 'py>,
+    ) {
+        if self.is_stopped() || subject.is_exact_instance_of::<PyDict>() {
+            return;
+        }
+        let py = frame.py();
+        let get = pyo3::intern!(py, "get").as_any().as_borrowed();
+        let reads = pyo3::intern!(py, "__getattribute__").as_any().as_borrowed();
+        let ty = subject.get_type();
+        let is_plain = self.guarded(py, || {
+            let ours = types::lookup(py.get_type::<PyDict>().as_borrowed(), get)?;
+            self.lookup(frame, &ty, reads)?;
+            let found = self.lookup(frame, &ty, get)?;
+            let is_read_plainly =
+                types::slot(ty.as_borrowed(), SlotName::GetAttribute) == Slot::Default;
+            let has_own = self.instance_value(frame, subject, get).is_some();
+            Some(found.is(&ours) && is_read_plainly && !has_own)
+        });
+        if is_plain.flatten() != Some(true) {
+            self.stop(frame, Reason::Instruction, "a mapping pattern");
+        }
     }
 
     /// Whether an object's `__class__` is its type, without code that says otherwise.
