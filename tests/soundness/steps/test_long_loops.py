@@ -77,19 +77,6 @@ def nested(x: Tensor, limit: Tensor) -> Tensor:
     return x
 
 
-def left(x: Tensor, limit: Tensor) -> Tensor:
-    while True:
-        y = x
-        while y.sum() < limit:
-            y = y * 1.5 + 1
-            if y[0] > 12:
-                break
-        x = x + 1
-        if x[0] > limit:
-            break
-    return x
-
-
 def one_after_the_other(x: Tensor, limit: Tensor) -> Tensor:
     while x[0] < limit:
         y = x
@@ -107,7 +94,7 @@ def one_after_the_other(x: Tensor, limit: Tensor) -> Tensor:
     [
         *((compared, 3), (asked, 3), (negated, 3), (both, 3)),
         # CPython 3.12 and later spell these loops otherwise than 3.11: the traces are as many.
-        *((nested, 6), (left, 7), (one_after_the_other, 12)),
+        *((nested, 6), (one_after_the_other, 12)),
     ],
 )
 def test_ways_out_of_a_loop_meet_where_they_lead(loop: Callable[..., Any], traces: int) -> None:
