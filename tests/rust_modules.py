@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 Edges = dict[str, set[str]]
@@ -102,30 +102,55 @@ def added_methods(files: list[tuple[str, str]]) -> Edges:
     return used
 
 
-def room_edges(folder: Path, types: set[str]) -> dict[tuple[str, str], set[str]]:
-    """Of a module with rooms: which functions and types of other rooms each room uses, by path, and
-    which methods that these add to the types that all rooms share."""
+def room_edges(
+    folder: Path, types: set[str], order: Sequence[str]
+) -> dict[tuple[str, str], set[str]]:
+    """Of a module with rooms, in this order from below: which functions and types of other rooms each
+    room uses, by path, and which methods that these add to the types that all rooms share."""
     base = "crate::" + "::".join(folder.relative_to(folder.parents[1] / "src").parts)
-    rooms = {path.name for path in folder.iterdir() if path.is_dir()}
     files = [
         (room, without_tests(path))
-        for room in sorted(rooms)
+        for room in order
         for path in sorted((folder / room).rglob("*.rs"))
     ]
     owners: dict[str, set[str]] = defaultdict(set)
+    others: dict[str, set[str]] = defaultdict(set)
     for room, code in files:
         for name, method in methods(code):
-            if name in types:
-                owners[method].add(room)
+            (owners if name in types else others)[method].add(room)
     used: dict[tuple[str, str], set[str]] = defaultdict(set)
     for room, code in files:
-        for other, name in re.findall(rf"\b{base}::(\w+)::\w+::(\w+)", code):
-            used[room, other].add(name)
-        for method in set(re.findall(r"\.(\w+)\(", code)):
-            # A name that several rooms give to methods says nothing.
-            if len(owners[method]) == 1:
-                used[room, *owners[method]].add(method)
-    return {pair: names for pair, names in used.items() if pair[0] != pair[1] and pair[1] in rooms}
+        reach = set(order[: order.index(room) + 1])
+        for path in re.finditer(rf"\b{base}::(\w+)::\w+::(\w+|\{{)", code):
+            listed = path[2] == "{"
+            used[room, path[1]] |= group(code, path.end() - 1) if listed else {path[2]}
+        for method in set(re.findall(r"(?:\.|\b(?:Self|Recorder|State)::)(\w+)\(", code)):
+            # A name that this room gives to methods, too, says nothing, nor does one that another type's method has.
+            if owners[method] and room not in owners[method] and not others[method] & reach:
+                used[room, min(owners[method], key=order.index)].add(method)
+    return {pair: names - {"self"} for pair, names in used.items() if pair[0] != pair[1]}
+
+
+def interfaces(code: str) -> dict[str, set[str]]:
+    """The methods of each trait that a file declares."""
+    found = {}
+    for trait in re.finditer(r"^pub[^\n]*\btrait (\w+) \{", code, re.MULTILINE):
+        body = code[trait.end() : code.find("\n}", trait.end())]
+        found[trait[1]] = set(re.findall(r"^    fn (\w+)", body, re.MULTILINE))
+    return found
+
+
+def implementations(folder: Path, types: set[str], rooms: Sequence[str]) -> dict[str, set[str]]:
+    """The traits that the rooms of a module implement for the types that all share, with the rooms that do."""
+    found: dict[str, set[str]] = defaultdict(set)
+    names = "|".join(sorted(types))
+    for room in rooms:
+        for path in sorted((folder / room).rglob("*.rs")):
+            for trait in re.findall(
+                rf"^impl (\w+) for (?:{names}) \{{", without_tests(path), re.MULTILINE
+            ):
+                found[trait].add(room)
+    return dict(found)
 
 
 def circles(used: Edges) -> list[set[str]]:

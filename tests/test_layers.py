@@ -82,60 +82,38 @@ TRACER = {
     "the trace": "trace",
     "parts": "effects recipe emission symbolic constant_data replay draws locks",
     "knowing": "functions program_rules compiling disabled within",
-    "weighing": "profit gauge budget floor clock parking",
+    "weighing": "profit gauge pace budget floor clock parking",
     "state": "check accelerator rollback writes raises handlers sharing policy",
     "telling": "stance marks config breaks logs locate listeners list_handlers bind memory",
 }
 # The rooms of the recorder, from below to above.
 RECORDER = ("notes", "numbers", "reads", "effects", "ending", "operations", "calls")
-# What a room uses of rooms above it, by name: debts, whose list may only get shorter. The notes hold a part of each
-# room's, whose type stands there. Whoever can't go on says `stop`, which ends the trace. And an attribute, an item, a
-# number or an operator may be a function of the program's: Python's protocols call, and calls read.
+# What a room uses of rooms above it, by name: debts, whose list may only get shorter.
 UPWARD = {
-    ("notes", "numbers"): (
-        "Symbols data_sizes_in has_symbols number symbolic_sizes symbolic_strides"
-    ),
-    ("notes", "reads"): (
-        "Descriptor Distinct Lookups Members RecentGlobals Unread adopt_dict anchor cell_source "
-        "is_own_method read_deque read_unread"
-    ),
-    ("notes", "effects"): "Claims ContextWrites Emitted Mortal Part",
-    ("notes", "ending"): "Exits",
-    ("notes", "operations"): "Gradients bind_result graph_arg graph_meta",
-    ("notes", "calls"): "Memo ModuleCalls Signatures is_instance is_marked",
-    ("numbers", "reads"): (
-        "Use adopt adopt_deep adopt_dict_for adopt_for guard_type moving read_slot register"
-    ),
-    ("numbers", "ending"): "Asks End decided stop",
-    ("numbers", "operations"): (
-        "RecordedArgs argument drawn_input graph_arg holds_tensor is_enclosed is_from_draw "
-        "is_small_draw operation refuses_to_fix tensor_node"
-    ),
-    ("numbers", "calls"): "Call call_known call_object",
-    ("reads", "effects"): (
-        "CELL CONTENTS KEYS advance_outside finds_own_write generic_set_attr is_writable_dict "
-        "missing_item set_deque_item set_list_item watch_finalizer write_cell writes_slot"
-    ),
-    ("reads", "ending"): "stop",
-    ("reads", "operations"): (
-        "computed_gradient operation outside_gradient problem_of tensor_guard wrote_gradient"
-    ),
-    ("reads", "calls"): (
-        "Call call_object getter is_instance is_marked keys_memo know_for_good python_contains "
-        "python_converted python_iter python_next special vouch"
-    ),
-    ("effects", "ending"): "left stop",
-    ("effects", "operations"): "has_users_nodes holds_tensor",
-    ("effects", "calls"): "Call call_object guard_callback vouch",
-    ("ending", "operations"): "guard_owners_distinct holds_tensor is_between operation",
-    ("ending", "calls"): "Memo copying_begins",
-    ("operations", "calls"): (
-        "Call bind_dict call_python python_binary python_compare python_format python_text "
-        "python_truth python_unary register_hook text_of"
-    ),
+    # The table of symbols is numbers' own: a state has a box with it, and code within a node hands sizes on.
+    ("notes", "numbers"): "Sizes Symbols",
 }
+# What a room asks of rooms above it (`notes/above.rs`): each interface, the room that implements it, and the methods.
+# An attribute, an item, a number or an operator may be a function of the program's: Python's protocols call, and calls
+# read. What is looked at may be a container that nobody has read. And whoever can't go on ends the trace.
+ASKED = {
+    "Looks": ("reads", "adopt_deep read_unread"),
+    "Changes": ("effects", "advance_outside missing_item"),
+    "Ends": ("ending", "stop"),
+    "Decides": ("ending", "decided"),
+    "Arguments": ("operations", "graph_arg"),
+    "Operations": ("operations", "operation"),
+    "Calls": ("calls", "call_object call_python guard_callback"),
+    "Protocols": (
+        "calls",
+        "python_binary python_compare python_contains python_iter python_next python_truth "
+        "python_unary",
+    ),
+    "Conversions": ("calls", "python_converted python_format python_text"),
+}
+RECORDER_ROOMS = ROOT / "crates" / "tracer" / "src" / "recorder"
 # Names that are methods of Python's objects, too.
-PYTHON_METHODS = {"get_item", "lookup", "same", "set_item"}
+PYTHON_METHODS = {"get_item", "is_instance", "same", "set_item"}
 # These build and test without an interpreter.
 PURE = (
     "stator-bytecode",
@@ -152,9 +130,9 @@ INTERPRETER = {"pyo3", "pyo3-ffi", "pyo3-build-config"}
 PYTHON = {
     "command line": "__main__ _explain",
     "testing": "_testing",
-    "programs": "_local_computations programs _program_tracing",
+    "programs": "_local_computations programs _program_tracing _export _exporting",
     "compiling": "_install _compile _module _ran _targets _settings",
-    "backends": "_backends _background _fx",
+    "backends": "_backends _background _progress _fx",
     "steering": "_steering _disable _dynamic",
     "telling": "_logs _config _warnings",
     "errors": "_internal errors _suggest _interpreter",
@@ -171,15 +149,25 @@ MODULES = {
     "_logs": {"_suggest", "_warnings", "errors"},
     "_fx": set(),
     "_fx.graphs": {"_fx", "errors"},
+    "_fx.metadata": {"_fx.graphs"},
     "_fx.assumptions": set(),
     "_fx.symbolic": {"_fx.assumptions", "_fx.graphs"},
     "_fx.custom_operators": set(),
     "_fx.modes": set(),
     "_fx.comparison": {"_fx.modes"},
-    "_fx.beside": {"_fx.graphs", "_fx.modes", "_fx.process"},
+    "_fx.libraries": {"_fx.assumptions", "_fx.graphs"},
+    "_fx.sent": {"_fx.graphs"},
+    "_fx.tied": {"_fx.modes"},
+    "_fx.ahead": {"_fx.libraries", "_fx.symbolic", "errors"},
+    "_fx.training": {"_fx.tied", "errors"},
     "_fx.store": set(),
-    "_fx.process": {"_fx.modes", "_fx.store", "errors"},
+    "_fx.process": {
+        *("_fx.ahead", "_fx.graphs", "_fx.libraries", "_fx.modes", "_fx.sent"),
+        *("_fx.store", "_fx.tied", "_fx.training", "errors"),
+    },
+    "_fx.beside": {"_fx.graphs", "_fx.libraries", "_fx.modes", "_fx.process"},
     "_background": {"errors"},
+    "_progress": set(),
     "_backends": {
         *(
             "_background",
@@ -188,8 +176,10 @@ MODULES = {
             "_fx.process",
             "_fx.store",
             "_fx.graphs",
+            "_fx.metadata",
             "_fx.symbolic",
             "_internal",
+            "_progress",
             "_suggest",
             "_warnings",
         ),
@@ -219,6 +209,12 @@ MODULES = {
         *("_program_tracing", "_program_tracing.table", "_program_tracing.tracing"),
         *("_suggest", "errors"),
     },
+    "_export": {"_exporting.programs"},
+    "_exporting": set(),
+    "_exporting.recording": {
+        *("_backends", "_dynamic", "_settings", "_targets", "errors"),
+    },
+    "_exporting.programs": {"_exporting.recording", "_suggest", "errors"},
     "_local_computations": {"_program_tracing.tracing", "_suggest", "programs"},
 }
 NATIVE = "_stator"
@@ -228,11 +224,15 @@ LATE_IMPORTS = {
     ("_targets.py", "stator._module"): "needs torch, and Stator can be imported without it",
     ("_backends.py", "stator._fx.beside"): "needs torch; seconds to import",
     ("process.py", "torch._inductor"): "seconds to import",
-    ("process.py", "torch._inductor.compile_fx"): "seconds to import; the child process needs it",
+    ("process.py", "torch._inductor.runtime.cache_dir_utils"): "seconds to import",
+    ("process.py", "stator._fx.ahead"): "seconds to import; the child process needs it",
+    ("process.py", "stator._fx.training"): "seconds to import; the child process needs it",
     ("_backends.py", "stator._fx.process"): "needs torch",
     ("_backends.py", "stator._fx.store"): "needs torch",
     ("_backends.py", "stator._fx.graphs"): "needs torch",
     ("_backends.py", "stator._fx.symbolic"): "needs torch",
+    ("_backends.py", "stator._fx.metadata"): "needs torch",
+    ("_export.py", "stator._exporting.programs"): "needs torch",
     ("_install.py", "torch"): "Stator can be imported without it",
     ("_dynamic.py", "torch"): "Stator can be imported without it",
     ("_local_computations.py", "ml_dtypes"): "brings types that few need",
@@ -302,9 +302,8 @@ def test_rooms_of_the_tracer_use_rooms_below() -> None:
 
 
 def test_rooms_of_the_recorder_use_rooms_above_only_for_what_is_listed() -> None:
-    recorder = ROOT / "crates" / "tracer" / "src" / "recorder"
-    used = rust_modules.room_edges(recorder, {"Recorder", "State"})
-    assert {room for pair in used for room in pair} == set(RECORDER), "say in RECORDER where it is"
+    assert {path.name for path in RECORDER_ROOMS.iterdir() if path.is_dir()} == set(RECORDER)
+    used = rust_modules.room_edges(RECORDER_ROOMS, {"Recorder", "State", "Finish"}, RECORDER)
     for pair, names in used.items():
         room, other = map(RECORDER.index, pair)
         if room < other:
@@ -312,6 +311,16 @@ def test_rooms_of_the_recorder_use_rooms_above_only_for_what_is_listed() -> None
             more = names - PYTHON_METHODS - listed
             assert not more, f"{pair[0]} is below {pair[1]}, and uses {', '.join(sorted(more))}"
             assert listed <= names, f"gone: {', '.join(sorted(listed - names))}"
+    gone = [pair for pair in UPWARD if pair not in used]
+    assert not gone, f"gone: {gone}"
+
+
+def test_rooms_of_the_recorder_ask_rooms_above_only_by_the_interfaces_that_are_listed() -> None:
+    code = rust_modules.without_tests(RECORDER_ROOMS / "notes" / "above.rs")
+    listed = {name: set(methods.split()) for name, (_, methods) in ASKED.items()}
+    assert rust_modules.interfaces(code) == listed
+    implemented = rust_modules.implementations(RECORDER_ROOMS, {"Recorder", "State"}, RECORDER)
+    assert {name: {room} for name, (room, _) in ASKED.items()} == implemented
 
 
 def imports(tree: ast.AST) -> Iterator[tuple[str, ast.stmt]]:

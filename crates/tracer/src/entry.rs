@@ -34,11 +34,14 @@ use crate::trace::{Ending, TracebackEntry, Traced};
 use crate::undo;
 
 mod beside;
+mod beyond;
 mod emissions;
 mod interrupted;
 mod listing;
 mod replaying;
 mod taken_back;
+
+pub use beyond::Beyond;
 
 /// See [`Entry::is_left_behind`].
 const LEAVES: u32 = 16;
@@ -297,9 +300,9 @@ impl Entry {
         self.codes.job(py)
     }
 
-    /// What runs the graph, in a word.
+    /// What runs the graph, in a word, and why, if there is something to say.
     #[must_use]
-    pub fn tier(&self) -> &'static str {
+    pub fn tier(&self) -> (&'static str, Option<String>) {
         self.codes.tier()
     }
 

@@ -41,6 +41,7 @@ mod locks;
 pub mod logs;
 pub mod marks;
 mod memory;
+mod pace;
 pub mod parking;
 mod policy;
 mod profit;

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import bisect
 import collections
 import contextvars
@@ -607,6 +609,40 @@ def packed_sizes(x: Tensor) -> Any:
     layout, value = HEADER
     values = [value, -value, 1][: len(layout.replace("3h", "hhh")) - 1]
     return x * struct.calcsize(layout), struct.pack(layout, *values)
+
+
+RECORD = [b"\x03\x00\x01"]
+
+
+def _new_record() -> None:
+    RECORD[0] = b"\x05\x00\x02"
+
+
+@case(one, change=_new_record)
+def unpacked_numbers(x: Tensor) -> Any:
+    first, second = struct.unpack("<hb", RECORD[0])
+    return x * first, second
+
+
+@case(one, change=_new_record)
+def texts_of_bytes(x: Tensor) -> Any:
+    text = base64.b64encode(RECORD[0])
+    return x * len(text), text, base64.b64decode(text), binascii.hexlify(RECORD[0], "-")
+
+
+@case(lambda: (t(3), bytearray(b"\x03\x00\x01")), again=lambda: (t(3), bytearray(b"\x04\x00\x01")))
+def unpacked_bytes_that_may_change(x: Tensor, record: bytearray) -> Any:
+    first, _ = struct.unpack("<hb", record)
+    record[0] += 1
+    return x * first, binascii.crc32(record), struct.unpack("<hb", record)
+
+
+@case(one)
+def unpacked_bytes_that_do_not_fit(x: Tensor) -> Any:
+    try:
+        return x, struct.unpack("<h", b"\x01"), binascii.unhexlify(b"abc")
+    except struct.error as error:
+        return x + 1, str(error)
 
 
 @case(lambda: (t(3), 6), again=lambda: (t(3), -6))

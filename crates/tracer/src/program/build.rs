@@ -11,7 +11,7 @@ use stator_shapes::{Style, SymbolId};
 
 use crate::breaks::{Break, Place, Reason};
 use crate::locate::Places;
-use crate::recorder::{State, Stop, TensorInput};
+use crate::recorder::{Arguments, State, Stop, TensorInput};
 use crate::symbolic::Part;
 
 /// A program, and the tensors that are its constants.

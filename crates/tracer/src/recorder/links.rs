@@ -10,10 +10,11 @@ use stator_cpython::object::Object;
 use stator_cpython::{Result, ops};
 use stator_evaluator::{Link, Role};
 
-use super::Recorder;
 use crate::frames::anatomy::Anatomy;
+use crate::recorder::Recorder;
 use crate::recorder::calls::builtins::Builtin;
-use crate::recorder::calls::call::Call;
+use crate::recorder::notes::above::Calls;
+use crate::recorder::notes::call::Call;
 use crate::resume::point::Waiting;
 
 /// The links between the frames of a recording.

@@ -2,7 +2,7 @@
 //! guards and recipes.
 //!
 //! It executes: each site does what CPython would do, and takes notes. When it meets something it
-//! can't follow, it stops (see [`Recorder::stop`]): the frames are handed over to CPython, the call
+//! can't follow, it stops (see [`notes::above::Ends`]): the frames are handed over to CPython, the call
 //! ends as plain Python would end it, and the notes are thrown away.
 //!
 //! The rooms, each with what it may touch in its `mod.rs`: `notes` hold what is known, `reads`, `calls`,
@@ -40,15 +40,17 @@ use stator_cpython::object::Borrowed;
 use stator_cpython::thread::Thread;
 use stator_faults::{self as faults, Stage};
 
-use calls::machinery::Machinery;
 pub use ending::abandoning::GraphBreak;
 pub use ending::outcome::record;
 use ending::suspended::Suspended;
+pub(crate) use notes::above::Arguments;
+use notes::above::Ends;
 use notes::capacity::Room;
 use notes::frames::{ActiveFrame, Caller};
 use notes::heap;
 pub use notes::inputs::TensorInput;
 use notes::kinds::{Kind, Kinds, is_plain_iterator};
+use notes::machinery::Machinery;
 pub use notes::state::{Origin, State, Stop};
 use numbers::data_sizes::SizedBy;
 pub use programs::{Recorded, record_program};
@@ -169,7 +171,7 @@ impl Recorder {
         !self.is_stopped() && !self.functions.is_tensor_hash(frame.function())
     }
 
-    /// As [`Recorder::stop`] where `result` says so; `None` then.
+    /// As [`Ends::stop`] where `result` says so; `None` then.
     fn check<T>(&self, frame: &Frame<'_>, result: Result<T, Stop>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
@@ -309,6 +311,7 @@ impl Recorder {
                 code,
                 caller: Caller::Known(None),
                 is_direct: true,
+                module: None,
             });
         }
         let root = chain.first().map_or(0, |first| first.frame.code().as_ptr() as usize);

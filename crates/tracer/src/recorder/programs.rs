@@ -19,14 +19,15 @@ use stator_cpython::thread::Unwatched;
 use stator_cpython::{Result, ops};
 use stator_graph::{Target, TextId};
 
-use super::Recorder;
 use crate::breaks::Reason;
 use crate::compiling::Answering;
 use crate::policy::Policy;
 use crate::program_rules::{Rules, Taken};
-use crate::recorder::calls::call::Call;
-use crate::recorder::effects::writes::Part;
+use crate::recorder::Recorder;
+use crate::recorder::notes::above::{Calls, Ends};
+use crate::recorder::notes::call::Call;
 use crate::recorder::notes::capacity::Room;
+use crate::recorder::notes::effects::Part;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State, Stop};

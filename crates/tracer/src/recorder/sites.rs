@@ -10,24 +10,26 @@ use stator_cpython::frame::Frame;
 use stator_cpython::heap::types;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::opcode::TARGET;
-use stator_cpython::ops::{BinaryOp, CompareOp, Method, UnaryOp};
+use stator_cpython::ops::{self, BinaryOp, CompareOp, Method, UnaryOp};
 use stator_cpython::thread::Thread;
-use stator_cpython::{Result, generic, ops};
+use stator_cpython::{Result, generic};
 use stator_evaluator::Role;
 use stator_evaluator::sites::{Sites, Skip, Step};
-use stator_faults::{self as faults, Fault, Stage};
+use stator_faults as faults;
+use stator_faults::{Fault, Stage};
 
-use super::Recorder;
 use crate::breaks::Reason;
 use crate::functions::{Class, Model};
 use crate::handlers::is_plain_manager;
-use crate::recorder::calls::call::Call;
+use crate::recorder::Recorder;
 use crate::recorder::ending::breaking::EXECUTED;
+use crate::recorder::notes::above::{Calls, Ends};
+use crate::recorder::notes::call::Call;
 use crate::recorder::notes::frames::{ActiveFrame, Caller, unit};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::reads::Use;
 use crate::recorder::notes::state::{Origin, State};
-use crate::recorder::reads::found::Use;
 use crate::recorder::reads::items::is_scalar;
 use crate::recorder::reads::names::variadic_slots;
 use crate::recorder::reads::only_added::only_adds_to;
@@ -330,7 +332,7 @@ impl<'py> Sites<'py> for Recorder {
         args: &[Borrowed<'_, 'py>],
         names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
-        self.initialized(frame, class, object, args, names)
+        self.initialized(Call { frame, callable: class, args, names }, object)
     }
 
     fn before_with(
@@ -615,6 +617,9 @@ impl Recorder {
             self.tally.frame();
         }
         let is_direct = is_root || self.links.enters(frame);
+        let known = self.functions.module_call();
+        let is_module_call =
+            known.is_some_and(|it| it.outer.code() == frame.code().as_ptr() as usize);
         self.note(frame, |state| {
             let caller = match (frame.previous(), state.frames.innermost()) {
                 (Some(caller), Some(active)) if caller.id() == active.id => {
@@ -623,7 +628,13 @@ impl Recorder {
                 _ => Caller::Known(None),
             };
             let code = state.frames.number(frame.code().object());
-            state.frames.enter(ActiveFrame { id: frame.id(), code, caller, is_direct });
+            state.frames.enter(ActiveFrame {
+                id: frame.id(),
+                code,
+                caller,
+                is_direct,
+                module: None,
+            });
             if state.enclosed.is_on() && !is_direct {
                 state.enter_enclosed(frame);
             }
@@ -631,6 +642,12 @@ impl Recorder {
         });
         if is_root {
             self.enter_root(frame);
+        }
+        if is_module_call {
+            self.note(frame, |state| {
+                state.enter_module(frame);
+                Ok(())
+            });
         }
         is_root && self.has_symbols()
     }

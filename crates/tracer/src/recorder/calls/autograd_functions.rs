@@ -7,10 +7,11 @@ use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, modules, ops};
 
-use super::call::{Call, with_receiver};
 use crate::breaks::Reason;
 use crate::compiling;
 use crate::recorder::Recorder;
+use crate::recorder::notes::above::Operations;
+use crate::recorder::notes::call::{Call, with_receiver};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{State, Stop};

@@ -16,11 +16,12 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::Conversion;
 use stator_evaluator::{End, Role, format_text};
 
-use super::call::{Call, with_receiver};
 use crate::breaks::Reason;
 use crate::functions::Model;
 use crate::recorder::Recorder;
 use crate::recorder::links::meaning_at;
+use crate::recorder::notes::above::{Conversions, Ends, Protocols};
+use crate::recorder::notes::call::{Call, with_receiver};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::numbers::number_functions::boolean;
@@ -112,6 +113,70 @@ fn calls_methods(model: Model) -> bool {
     )
 }
 
+impl Conversions for Recorder {
+    fn python_converted<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+        name: &'static str,
+        conversion: Conversion,
+    ) -> Option<Result<Object<'py>>> {
+        let method = self.method(frame, object, name)?;
+        Some(self.call_method(frame, End::Convert(conversion), object, &method, &[]))
+    }
+
+    fn python_text<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+        conversion: u32,
+        spec: Option<Borrowed<'_, 'py>>,
+    ) -> Option<Result<Object<'py>>> {
+        const FORMAT: u32 = 0;
+        const STR: u32 = 1;
+        const REPR: u32 = 2;
+        if self.kind(object) != Kind::Object {
+            return None;
+        }
+        let py = frame.py();
+        let ty = object.get_type();
+        let is_default = |name| {
+            let [own, default] = [&ty, &py.get_type::<PyAny>()].map(|ty| find(ty, name));
+            own.zip(default).is_some_and(|(own, default)| own.is(&default))
+        };
+        let empty = PyString::new(py, "");
+        let mut more = None;
+        let (name, conversion) = match conversion {
+            FORMAT if !is_default("__format__") => {
+                more = Some(spec.unwrap_or(empty.as_any().as_borrowed()));
+                ("__format__", Conversion::Format)
+            }
+            FORMAT if spec.is_some_and(|spec| spec.is_truthy().unwrap_or(true)) => return None,
+            FORMAT | STR if is_default("__str__") => ("__repr__", Conversion::Str),
+            FORMAT | STR => ("__str__", Conversion::Str),
+            REPR => ("__repr__", Conversion::Repr),
+            _ => return None,
+        };
+        let method = self.method(frame, object, name).filter(|method| !is_guard(method))?;
+        self.guard_protocol(frame, object, &["__str__", "__repr__", "__format__"]);
+        let more = more.as_slice();
+        Some(self.call_method(frame, End::Convert(conversion), object, &method, more))
+    }
+
+    fn python_format<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+        conversion: u32,
+        spec: Option<Borrowed<'_, 'py>>,
+    ) -> Option<Result<Object<'py>>> {
+        let own = spec.filter(|_| conversion == 0);
+        let text = self.python_text(frame, object, conversion, own)?;
+        let interrupts = |what: &'static str| self.stop(frame, Reason::OpaqueCall, what);
+        Some(text.and_then(|text| format_text(text, conversion != 0, spec, interrupts)))
+    }
+}
+
 impl Recorder {
     /// The instruction that `frame` stands at calls this function; until the result is dropped, methods
     /// that are called for its sake are the function's.
@@ -163,18 +228,6 @@ impl Recorder {
         self.special(frame, object, name)
     }
 
-    /// `len()` and `hash()`: what a method returns without arguments, converted.
-    pub(in crate::recorder) fn python_converted<'py>(
-        &self,
-        frame: &Frame<'py>,
-        object: Borrowed<'_, 'py>,
-        name: &'static str,
-        conversion: Conversion,
-    ) -> Option<Result<Object<'py>>> {
-        let method = self.method(frame, object, name)?;
-        Some(self.call_method(frame, End::Convert(conversion), object, &method, &[]))
-    }
-
     /// `float`, `int`, `bool`, `abs`, `round` and such.
     pub(in crate::recorder) fn python_scalar<'py>(
         &self,
@@ -218,59 +271,6 @@ impl Recorder {
         let (name, end) = methods.iter().find(|(name, _)| has(&ty, name))?;
         let method = self.method(frame, object, name)?;
         Some(self.call_method(frame, *end, object, &method, more))
-    }
-
-    /// `str`, `repr` and `format`, as `FORMAT_VALUE` numbers them: 0 is `format`.
-    pub(in crate::recorder) fn python_text<'py>(
-        &self,
-        frame: &Frame<'py>,
-        object: Borrowed<'_, 'py>,
-        conversion: u32,
-        spec: Option<Borrowed<'_, 'py>>,
-    ) -> Option<Result<Object<'py>>> {
-        const FORMAT: u32 = 0;
-        const STR: u32 = 1;
-        const REPR: u32 = 2;
-        if self.kind(object) != Kind::Object {
-            return None;
-        }
-        let py = frame.py();
-        let ty = object.get_type();
-        let is_default = |name| {
-            let [own, default] = [&ty, &py.get_type::<PyAny>()].map(|ty| find(ty, name));
-            own.zip(default).is_some_and(|(own, default)| own.is(&default))
-        };
-        let empty = PyString::new(py, "");
-        let mut more = None;
-        let (name, conversion) = match conversion {
-            FORMAT if !is_default("__format__") => {
-                more = Some(spec.unwrap_or(empty.as_any().as_borrowed()));
-                ("__format__", Conversion::Format)
-            }
-            FORMAT if spec.is_some_and(|spec| spec.is_truthy().unwrap_or(true)) => return None,
-            FORMAT | STR if is_default("__str__") => ("__repr__", Conversion::Str),
-            FORMAT | STR => ("__str__", Conversion::Str),
-            REPR => ("__repr__", Conversion::Repr),
-            _ => return None,
-        };
-        let method = self.method(frame, object, name).filter(|method| !is_guard(method))?;
-        self.guard_protocol(frame, object, &["__str__", "__repr__", "__format__"]);
-        let more = more.as_slice();
-        Some(self.call_method(frame, End::Convert(conversion), object, &method, more))
-    }
-
-    /// A placeholder of an f-string.
-    pub(in crate::recorder) fn python_format<'py>(
-        &self,
-        frame: &Frame<'py>,
-        object: Borrowed<'_, 'py>,
-        conversion: u32,
-        spec: Option<Borrowed<'_, 'py>>,
-    ) -> Option<Result<Object<'py>>> {
-        let own = spec.filter(|_| conversion == 0);
-        let text = self.python_text(frame, object, conversion, own)?;
-        let interrupts = |what: &'static str| self.stop(frame, Reason::OpaqueCall, what);
-        Some(text.and_then(|text| format_text(text, conversion != 0, spec, interrupts)))
     }
 
     /// `isinstance(object, class)` and `issubclass`, by a metaclass's method.

@@ -12,10 +12,10 @@ use stator_cpython::heap::function::{Field, value};
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::Source;
 
-use super::call::Call;
 use crate::breaks::Reason;
 use crate::listeners;
 use crate::recorder::Recorder;
+use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{State, Stop};

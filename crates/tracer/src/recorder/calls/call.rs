@@ -10,89 +10,22 @@ use stator_cpython::thread::Deferred;
 use stator_cpython::{Result, generic, ops};
 use stator_guards::GuardKind;
 
-use super::machinery;
 use super::marked::break_message;
 use crate::breaks::Reason;
-use crate::compiling;
-use crate::disabled;
 use crate::functions::{Class, Model, Traits};
-use crate::marks;
-use crate::recorder::notes::heap;
-use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::above::{Calls, Ends, Looks};
+use crate::recorder::notes::call::{Args, Call, with_receiver};
+use crate::recorder::notes::kinds::{Descriptor, Kind};
 use crate::recorder::notes::state::Origin;
+use crate::recorder::notes::{heap, machinery};
 use crate::recorder::numbers::number_functions::boolean;
 use crate::recorder::reads::attributes::Found;
-use crate::recorder::reads::descriptors::Descriptor;
 use crate::recorder::reads::whole_containers::is_plain;
 use crate::recorder::{Recorder, place};
-use crate::within;
+use crate::{compiling, disabled, marks, within};
 
-/// One call.
-#[derive(Clone, Copy)]
-pub(in crate::recorder) struct Call<'a, 'py> {
-    /// The frame whose instruction calls.
-    pub frame: &'a Frame<'py>,
-    /// What is called.
-    pub callable: Borrowed<'a, 'py>,
-    /// Its arguments: positional, then those that are named.
-    pub args: &'a [Borrowed<'a, 'py>],
-    /// The names of the last ones, as a tuple.
-    pub names: Option<Borrowed<'a, 'py>>,
-}
-
-impl<'a, 'py> Call<'a, 'py> {
-    /// A call without named arguments.
-    #[inline]
-    pub fn new(
-        frame: &'a Frame<'py>,
-        callable: Borrowed<'a, 'py>,
-        args: &'a [Borrowed<'a, 'py>],
-    ) -> Self {
-        Self { frame, callable, args, names: None }
-    }
-
-    /// The same call of something else.
-    #[inline]
-    pub fn of(self, callable: Borrowed<'a, 'py>) -> Self {
-        Self { callable, ..self }
-    }
-
-    /// A call of something else with other arguments, of which as many have the same names.
-    #[inline]
-    pub fn with(self, callable: Borrowed<'a, 'py>, args: &'a [Borrowed<'a, 'py>]) -> Self {
-        Self { callable, args, ..self }
-    }
-
-    /// As CPython executes it.
-    ///
-    /// # Errors
-    /// What the callable raises.
-    #[inline]
-    pub fn natively(&self) -> Result<Object<'py>> {
-        ops::call(self.callable, self.args, self.names)
-    }
-}
-
-/// Arguments of one call: positional, then those named by `names`.
-pub type Args<'a, 'py> = SmallVec<[Borrowed<'a, 'py>; 8]>;
-
-/// The arguments of a method: its receiver, then those it was given.
-#[inline]
-pub(in crate::recorder) fn with_receiver<'a, 'py>(
-    receiver: Borrowed<'a, 'py>,
-    args: &[Borrowed<'a, 'py>],
-) -> Args<'a, 'py> {
-    let mut all = Args::new();
-    all.push(receiver);
-    for arg in args {
-        all.push(*arg);
-    }
-    all
-}
-
-impl Recorder {
-    /// Calls any object.
-    pub(in crate::recorder) fn call_object<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
+impl Calls for Recorder {
+    fn call_object<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
         let Call { frame, callable, args, .. } = call;
         self.guard_memo(frame, callable, args);
         if self.is_stopped() {
@@ -128,6 +61,143 @@ impl Recorder {
             }
             _ => {
                 self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
+                call.natively()
+            }
+        }
+    }
+
+    fn call_python<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
+        let Call { frame, callable, .. } = call;
+        let waits = self.links.wait(frame);
+        let result = call.natively();
+        self.behind(frame, || {
+            self.links.returned(waits);
+            if let Ok(value) = &result
+                && ops::is_generator(value)
+            {
+                self.note_generator(frame, value);
+            }
+        });
+        if result.is_err() {
+            self.note(frame, |state| state.refused_arguments(callable));
+        }
+        result
+    }
+
+    fn guard_callback(&self, frame: &Frame<'_>, argument: Borrowed<'_, '_>) {
+        if self.is_stopped() {
+            return;
+        }
+        if let Some(why) = disabled::reason(argument) {
+            return self.stop(frame, Reason::Disabled, why);
+        }
+        let fine = match self.kind(argument) {
+            _ if self.is_marked(argument) => false,
+            Kind::Builtin => match self.functions.class(argument) {
+                _ if let Some((receiver, _)) = heap::bound_parts(argument) => {
+                    self.is_own(receiver.as_borrowed())
+                }
+                Some(Class::Pure | Class::Operation(_) | Class::StateRead) => true,
+                Some(Class::Model(model)) => matches!(
+                    model,
+                    Model::Len
+                        | Model::Scalar
+                        | Model::Binary(_)
+                        | Model::Unary(_)
+                        | Model::Compare(_)
+                        | Model::IsInstance
+                ),
+                _ => false,
+            },
+            Kind::Function => !self.functions.is_tensor_hash(argument),
+            // Bound by the evaluator: the receiver's state is what the method reads.
+            Kind::Method => {
+                let (function, receiver) = heap::method_parts(argument);
+                self.kind(function.as_borrowed()) != Kind::Builtin
+                    || self.is_own(receiver.as_borrowed())
+            }
+            Kind::Partial => {
+                let (function, ..) = heap::partial_parts(argument);
+                self.guard_callback(frame, function.as_borrowed());
+                true
+            }
+            Kind::Object => {
+                let ty = argument.get_type();
+                let own = stator_cpython::heap::types::slot(
+                    ty.as_borrowed(),
+                    stator_cpython::heap::types::SlotName::Call,
+                );
+                own != stator_cpython::heap::types::Slot::Native
+                    || heap::type_name(argument) == "itemgetter"
+            }
+            _ => true,
+        };
+        if !fine {
+            let detail = format!("{} called by C code", heap::name_of(argument));
+            self.stop(frame, Reason::OpaqueCall, detail);
+        }
+    }
+}
+
+impl Recorder {
+    /// As [`Recorder::call_class`], where no symbolic numbers may be met.
+    pub(in crate::recorder) fn call_known<'py>(
+        &self,
+        class: &Class,
+        call: Call<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        let Call { frame, callable, args, .. } = call;
+        match class {
+            Class::Operation(operation) => self.tensor_call(operation, call),
+            Class::Pure => self.pure_call(call),
+            Class::Transparent => {
+                args.iter().for_each(|arg| self.guard_callback(frame, *arg));
+                self.transparent_call(call)
+            }
+            // What it makes only holds a callable: calls of that are met where they happen.
+            Class::Constructor => self.transparent_call(call),
+            Class::Model(model) => {
+                let _calling = self.calling(frame, *model, callable, args);
+                self.model_call(*model, call)
+            }
+            Class::IsCompiling => self.call_is_compiling(call),
+            Class::StateRead => {
+                let opaque = args.iter().find(|arg| self.kind(**arg) == Kind::Opaque);
+                if let Some(opaque) = opaque {
+                    let (name, of) = (heap::name_of(callable), heap::type_name(*opaque));
+                    self.stop(frame, Reason::Unsupported, format!("{name} of a {of}"));
+                }
+                if self.asks_under_device(callable, args) {
+                    return Ok(boolean(frame.py(), false));
+                }
+                let _native = Suspended::new(frame.py());
+                let _deferred = Deferred::new(frame.py());
+                let result = call.natively();
+                if let Ok(value) = &result {
+                    self.note(frame, |state| match state.kind(value.as_borrowed()) {
+                        Kind::Constant => Ok(()),
+                        Kind::Tuple | Kind::List => state.register(value.as_borrowed()),
+                        _ => Err((Reason::OpaqueCall, heap::name_of(callable))),
+                    });
+                }
+                result
+            }
+            Class::GraphBreak => {
+                self.stop(frame, Reason::Requested, break_message(args));
+                call.natively()
+            }
+            // A program gives no warnings: they are given while it is traced.
+            Class::Emitter(_) if self.session.program.is_some() => {
+                let _native = Suspended::new(frame.py());
+                call.natively()
+            }
+            Class::Emitter(emitter) => self.emit(*emitter, call),
+            Class::Instead(_) | Class::Replaced(_) => {
+                self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
+                call.natively()
+            }
+            Class::Untraceable(reason) => {
+                self.stop(frame, *reason, heap::name_of(callable));
                 call.natively()
             }
         }
@@ -179,25 +249,6 @@ impl Recorder {
             return self.call_signature(call);
         }
         self.call_python(call)
-    }
-
-    /// Calls a Python function whose frame is traced.
-    pub(in crate::recorder) fn call_python<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
-        let Call { frame, callable, .. } = call;
-        let waits = self.links.wait(frame);
-        let result = call.natively();
-        self.behind(frame, || {
-            self.links.returned(waits);
-            if let Ok(value) = &result
-                && ops::is_generator(value)
-            {
-                self.note_generator(frame, value);
-            }
-        });
-        if result.is_err() {
-            self.note(frame, |state| state.refused_arguments(callable));
-        }
-        result
     }
 
     /// Calls a function that does the same and can be traced.
@@ -332,69 +383,6 @@ impl Recorder {
         call.natively()
     }
 
-    /// As [`Recorder::call_class`], where no symbolic numbers may be met.
-    pub(in crate::recorder) fn call_known<'py>(
-        &self,
-        class: &Class,
-        call: Call<'_, 'py>,
-    ) -> Result<Object<'py>> {
-        let Call { frame, callable, args, .. } = call;
-        match class {
-            Class::Operation(operation) => self.tensor_call(operation, call),
-            Class::Pure => self.pure_call(call),
-            Class::Transparent => {
-                args.iter().for_each(|arg| self.guard_callback(frame, *arg));
-                self.transparent_call(call)
-            }
-            // What it makes only holds a callable: calls of that are met where they happen.
-            Class::Constructor => self.transparent_call(call),
-            Class::Model(model) => {
-                let _calling = self.calling(frame, *model, callable, args);
-                self.model_call(*model, call)
-            }
-            Class::IsCompiling => self.call_is_compiling(call),
-            Class::StateRead => {
-                let opaque = args.iter().find(|arg| self.kind(**arg) == Kind::Opaque);
-                if let Some(opaque) = opaque {
-                    let (name, of) = (heap::name_of(callable), heap::type_name(*opaque));
-                    self.stop(frame, Reason::Unsupported, format!("{name} of a {of}"));
-                }
-                if self.asks_under_device(callable, args) {
-                    return Ok(boolean(frame.py(), false));
-                }
-                let _native = Suspended::new(frame.py());
-                let _deferred = Deferred::new(frame.py());
-                let result = call.natively();
-                if let Ok(value) = &result {
-                    self.note(frame, |state| match state.kind(value.as_borrowed()) {
-                        Kind::Constant => Ok(()),
-                        Kind::Tuple | Kind::List => state.register(value.as_borrowed()),
-                        _ => Err((Reason::OpaqueCall, heap::name_of(callable))),
-                    });
-                }
-                result
-            }
-            Class::GraphBreak => {
-                self.stop(frame, Reason::Requested, break_message(args));
-                call.natively()
-            }
-            // A program gives no warnings: they are given while it is traced.
-            Class::Emitter(_) if self.session.program.is_some() => {
-                let _native = Suspended::new(frame.py());
-                call.natively()
-            }
-            Class::Emitter(emitter) => self.emit(*emitter, call),
-            Class::Instead(_) | Class::Replaced(_) => {
-                self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
-                call.natively()
-            }
-            Class::Untraceable(reason) => {
-                self.stop(frame, *reason, heap::name_of(callable));
-                call.natively()
-            }
-        }
-    }
-
     /// A function of argument values: fine on constants and containers of constants.
     pub(in crate::recorder) fn pure_call<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
         let Call { frame, callable, args, names } = call;
@@ -504,76 +492,6 @@ impl Recorder {
     fn is_own(&self, object: Borrowed<'_, '_>) -> bool {
         self.kind(object) == Kind::Constant
             || (self.origin(object) == Some(Origin::Fresh) && self.kind(object) != Kind::Iterator)
-    }
-
-    /// Ends the trace if C code is given a callable that reads what no guard speaks of. Python
-    /// functions are traced when they are entered; C functions must be ones that only compute.
-    pub(in crate::recorder) fn guard_callback(
-        &self,
-        frame: &Frame<'_>,
-        argument: Borrowed<'_, '_>,
-    ) {
-        if self.is_stopped() {
-            return;
-        }
-        if let Some(why) = disabled::reason(argument) {
-            return self.stop(frame, Reason::Disabled, why);
-        }
-        let fine = match self.kind(argument) {
-            _ if self.is_marked(argument) => false,
-            Kind::Builtin => match self.functions.class(argument) {
-                _ if let Some((receiver, _)) = heap::bound_parts(argument) => {
-                    self.is_own(receiver.as_borrowed())
-                }
-                Some(Class::Pure | Class::Operation(_) | Class::StateRead) => true,
-                Some(Class::Model(model)) => matches!(
-                    model,
-                    Model::Len
-                        | Model::Scalar
-                        | Model::Binary(_)
-                        | Model::Unary(_)
-                        | Model::Compare(_)
-                        | Model::IsInstance
-                ),
-                _ => false,
-            },
-            Kind::Function => !self.functions.is_tensor_hash(argument),
-            // Bound by the evaluator: the receiver's state is what the method reads.
-            Kind::Method => {
-                let (function, receiver) = heap::method_parts(argument);
-                self.kind(function.as_borrowed()) != Kind::Builtin
-                    || self.is_own(receiver.as_borrowed())
-            }
-            Kind::Partial => {
-                let (function, ..) = heap::partial_parts(argument);
-                self.guard_callback(frame, function.as_borrowed());
-                true
-            }
-            Kind::Object => {
-                let ty = argument.get_type();
-                let own = stator_cpython::heap::types::slot(
-                    ty.as_borrowed(),
-                    stator_cpython::heap::types::SlotName::Call,
-                );
-                own != stator_cpython::heap::types::Slot::Native
-                    || heap::type_name(argument) == "itemgetter"
-            }
-            _ => true,
-        };
-        if !fine {
-            let detail = format!("{} called by C code", heap::name_of(argument));
-            self.stop(frame, Reason::OpaqueCall, detail);
-        }
-    }
-
-    /// Gives a function that a guarded class attribute led to an origin.
-    pub(in crate::recorder) fn vouch(&self, frame: &Frame<'_>, function: Borrowed<'_, '_>) {
-        self.note(frame, |state| {
-            if state.origin(function).is_none() && state.kind(function) != Kind::Constant {
-                state.anchor(function);
-            }
-            Ok(())
-        });
     }
 
     /// `CALL_FUNCTION_EX`.

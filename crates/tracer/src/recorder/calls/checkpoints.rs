@@ -7,14 +7,14 @@ use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, modules, ops};
 
-use super::call::Call;
 use crate::compiling;
 use crate::locate::text;
 use crate::raises::CHECKPOINT;
 use crate::recorder::Recorder;
+use crate::recorder::notes::above::Operations;
+use crate::recorder::notes::call::{Call, argument};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::State;
-use crate::recorder::operations::tensors::argument;
 
 impl Recorder {
     /// Calls what PyTorch has hidden from its own tracer, if that is a checkpoint; `None`: it's something else.

@@ -10,11 +10,12 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, generic, ops};
 use stator_evaluator::{Role, called_class};
 
-use super::call::{Call, with_receiver};
 use crate::breaks::Reason;
 use crate::functions::{Class, Model};
 use crate::recorder::Recorder;
 use crate::recorder::links::meaning_at;
+use crate::recorder::notes::above::{Calls, Ends, Looks};
+use crate::recorder::notes::call::{Call, with_receiver};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::Origin;
@@ -73,7 +74,7 @@ impl Recorder {
             } else {
                 self.call_object(Call { frame, callable: new.as_borrowed(), args: &all, names })?
             };
-            return self.initialized(frame, class, made, args, names);
+            return self.initialized(Call { frame, callable: class, args, names }, made);
         }
         let known = self.functions.class(new.as_borrowed());
         let new_is_default = matches!(known, Some(Class::Model(Model::New)));
@@ -102,38 +103,34 @@ impl Recorder {
             let all = with_receiver(class, args);
             self.call_object(Call { frame, callable: new.as_borrowed(), args: &all, names })?
         };
-        self.initialized(frame, class, object, args, names)
+        self.initialized(Call { frame, callable: class, args, names }, object)
     }
 
-    /// What `type.__call__` does with what `__new__` has made: the object's own `__init__`, if it is an
-    /// instance of the class.
+    /// What `type.__call__` does with what `__new__` has made in a call of a class: the object's own `__init__`, if it
+    /// is an instance of the class.
     pub(in crate::recorder) fn initialized<'py>(
         &self,
-        frame: &Frame<'py>,
-        class: Borrowed<'_, 'py>,
+        call: Call<'_, 'py>,
         object: Object<'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
+        let Call { frame, callable: class, args, names } = call;
         if self.stopped.get() {
             return ops::initialized(class, object, args, names);
         }
         let made = object.clone();
         self.part(
             frame.py(),
-            || self.followed_to_init(frame, class, object, args, names),
+            || self.followed_to_init(call, object),
             || ops::initialized(class, made, args, names),
         )
     }
 
     fn followed_to_init<'py>(
         &self,
-        frame: &Frame<'py>,
-        class: Borrowed<'_, 'py>,
+        call: Call<'_, 'py>,
         object: Object<'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
+        let Call { frame, callable: class, args, names } = call;
         let own = object.get_type();
         let ty = class.cast::<PyType>().expect("a class was called");
         if !generic::is_subtype(&own, &ty) {

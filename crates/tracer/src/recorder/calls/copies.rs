@@ -4,22 +4,21 @@
 //! keys of the memo, which nobody but these functions sees.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::types::{PyTuple, PyType};
 use rustc_hash::FxHashSet;
 use stator_cpython::frame::Frame;
-use stator_cpython::generic;
 use stator_cpython::heap::dict::{self, Peek};
-use stator_cpython::heap::function::{Field, value};
 use stator_cpython::heap::types::{Slot, SlotName};
 use stator_cpython::hook::Suspended;
-use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{Result, ops};
+use stator_cpython::{Result, generic, modules, ops};
 
-use super::call::Call;
 use crate::breaks::Reason;
 use crate::functions::{Class, Copying, Determined, Operation};
 use crate::recorder::Recorder;
+use crate::recorder::notes::above::{Calls, Ends};
+use crate::recorder::notes::call::Call;
+use crate::recorder::notes::copies::Memo;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State, Stop};
@@ -60,25 +59,6 @@ enum Manner {
     InSteps,
 }
 
-/// The memo of a copy that is made in steps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Memo {
-    /// None is.
-    #[default]
-    None,
-    /// It is yet to be made.
-    Awaited,
-    /// It has this address.
-    At(usize),
-}
-
-impl Memo {
-    /// Whether it is this object.
-    pub fn is(self, object: Borrowed<'_, '_>) -> bool {
-        self == Self::At(object.as_ptr() as usize)
-    }
-}
-
 impl Recorder {
     /// Calls `copy.deepcopy`.
     pub(in crate::recorder) fn call_deep_copy<'py>(
@@ -109,38 +89,6 @@ impl Recorder {
         }
     }
 
-    fn exchange_memo(&self, memo: Memo) -> Memo {
-        let state = self.state.try_borrow_mut();
-        state.map_or(Memo::None, |mut state| std::mem::replace(&mut state.memo, memo))
-    }
-
-    /// Whether `id()` is asked for a key of the memo.
-    pub(in crate::recorder) fn keys_memo(&self, frame: &Frame<'_>) -> bool {
-        let known = self.state.try_borrow().map_or(Memo::None, |state| state.memo);
-        if known == Memo::None || !self.copies(frame) {
-            return false;
-        }
-        let Some(memo) = memo_of(frame) else { return false };
-        // CPython 3.13 asks before it has made one.
-        (known == Memo::Awaited && memo.is_none()) || self.knows_memo(memo.as_borrowed())
-    }
-
-    /// Whether an object is the memo of the copy that is being made; the first that there is becomes it.
-    fn knows_memo(&self, memo: Borrowed<'_, '_>) -> bool {
-        let known = self.state.try_borrow().map_or(Memo::None, |state| state.memo);
-        if known == Memo::Awaited && memo.is_exact_instance_of::<PyDict>() {
-            self.exchange_memo(Memo::At(memo.as_ptr() as usize));
-            return true;
-        }
-        known.is(memo)
-    }
-
-    /// Whether a frame is one of `copy.deepcopy`'s.
-    fn copies(&self, frame: &Frame<'_>) -> bool {
-        let code = frame.code();
-        self.functions.copying().is_some_and(|known| known.has_code(code.object()))
-    }
-
     /// Whether this is the memo of the copy that is being made, in the hands of those who make it.
     fn is_memo(&self, frame: &Frame<'_>, memo: Borrowed<'_, '_>) -> bool {
         self.copies(frame) && self.knows_memo(memo)
@@ -164,11 +112,6 @@ impl Recorder {
         {
             self.stop(frame, Reason::Identity, "the memo of copy.deepcopy");
         }
-    }
-
-    /// Where in `chain` frames of `copy.deepcopy` begin.
-    pub(in crate::recorder) fn copying_begins(&self, chain: &[Frame<'_>]) -> Option<usize> {
-        chain.iter().position(|frame| self.copies(frame))
     }
 
     /// How an object is copied; `None`: by code that may do anything.
@@ -403,17 +346,6 @@ impl State {
             self.note_hashed(object);
         }
         parts.iter().try_for_each(|part| self.register_copy(part.as_borrowed(), seen))
-    }
-}
-
-/// The memo in a frame of `copy.deepcopy`: its second argument.
-fn memo_of<'py>(frame: &Frame<'py>) -> Option<Object<'py>> {
-    let memo = frame.local(1)?;
-    // Closures share it.
-    if Field::CellContents.applies(memo) {
-        value(memo, Field::CellContents)
-    } else {
-        Some(memo.to_owned())
     }
 }
 

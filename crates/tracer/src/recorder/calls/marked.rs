@@ -6,20 +6,17 @@ use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
-use stator_graph::{Arg, NodeId, Operator, Target};
-use stator_guards::GuardKind;
 
-use super::call::Call;
-use super::machinery;
 use crate::breaks::Reason;
-use crate::marks::{self, Label, Mark, Registered};
+use crate::marks;
+use crate::marks::{Label, Mark, Registered};
 use crate::recorder::Recorder;
-use crate::recorder::notes::heap;
+use crate::recorder::notes::above::{Calls, Ends, Operations};
+use crate::recorder::notes::call::Call;
 use crate::recorder::notes::kinds::Kind;
-use crate::recorder::notes::state::{Origin, State, Stop};
+use crate::recorder::notes::state::{Noted, Origin, State};
+use crate::recorder::notes::{heap, machinery};
 use crate::recorder::reads::whole_containers::is_plain;
-
-type Noted<T> = std::result::Result<T, Stop>;
 
 impl Recorder {
     /// Calls a function as its mark says; `None`: it has none, or one that only ends the trace.
@@ -105,23 +102,6 @@ impl Recorder {
                 self.call_object(call.of(polyfill.as_borrowed()))
             }
         })
-    }
-
-    /// Whether a call is taken as a mark says, wherever it comes from: C code that calls such a
-    /// function back would have its frame traced instead.
-    pub(in crate::recorder) fn is_marked(&self, callable: Borrowed<'_, '_>) -> bool {
-        match self.kind(callable) {
-            Kind::Function => {
-                marks::of(callable).is_some()
-                    || self.is_allowed_by_torch(callable)
-                    || self.machinery.known(callable).is_some_and(|known| known.is_machinery)
-            }
-            _ => marks::registered(callable).is_some(),
-        }
-    }
-
-    pub(in crate::recorder) fn is_allowed_by_torch(&self, callable: Borrowed<'_, '_>) -> bool {
-        self.allowed_by_torch.contains(&(callable.as_ptr() as usize))
     }
 
     /// The call as one node: its Python isn't traced. Replays make it again, so nothing it reads
@@ -217,24 +197,6 @@ pub(in crate::recorder) fn break_message(args: &[Borrowed<'_, '_>]) -> String {
 }
 
 impl State {
-    /// Guards that a callable is this very one, because nothing in it is guarded: its body isn't
-    /// traced, or it stands for another function.
-    pub(in crate::recorder) fn know_for_good(&mut self, function: Borrowed<'_, '_>) -> Noted<()> {
-        match self.origin(function) {
-            Some(Origin::Source(_)) if self.is_identity_guarded(function) => Ok(()),
-            Some(Origin::Source(source)) => {
-                let id = self.object(function);
-                self.guard(source, GuardKind::Is(id));
-                Ok(())
-            }
-            _ if self.kind(function) != Kind::Function => Ok(()),
-            _ => Err((
-                Reason::Unsupported,
-                format!("{}, a marked function that this call made", heap::name_of(function)),
-            )),
-        }
-    }
-
     /// Makes an outside object an input of the graph, for a node that is given it: `self` of a
     /// method, most of all. Nothing in it is guarded, because the node reads it when it runs.
     pub(in crate::recorder) fn object_input(&mut self, object: Borrowed<'_, '_>) -> Noted<()> {
@@ -261,26 +223,5 @@ impl State {
         self.kept.insert(id);
         let source = self.sources.anchor(id, || heap::type_name(object).into());
         self.adopt(source, object)
-    }
-
-    /// Binds the values of a dictionary that a node returned.
-    pub(in crate::recorder) fn bind_dict(
-        &mut self,
-        node: NodeId,
-        dict: Borrowed<'_, '_>,
-        args: &[Borrowed<'_, '_>],
-    ) -> Noted<()> {
-        self.set_fresh(dict);
-        for (key, value) in heap::dict_items(dict) {
-            if self.kind(key.as_borrowed()) != Kind::Constant {
-                return Err((Reason::Unsupported, "a dictionary with objects as keys".into()));
-            }
-            let key = self.graph_arg(key.as_borrowed())?;
-            let stack = self.graph.node(node).stack;
-            let target = Target::Operator(Operator::GetItem);
-            let element = self.graph.call(target, &[Arg::Node(node), key], stack);
-            self.bind_result(element, value.as_borrowed(), args)?;
-        }
-        Ok(())
     }
 }

@@ -8,16 +8,17 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{BinaryOp, Conversion};
 use stator_cpython::{Result, generic};
 
-use super::call::Call;
 use crate::breaks::Reason;
 use crate::functions::{Determined, Model, Operation};
 use crate::recorder::Recorder;
+use crate::recorder::notes::above::{Calls, Conversions, Ends, Looks, Operations};
+use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State};
 use crate::recorder::numbers::number_functions::boolean;
 use crate::recorder::numbers::read_tensors::TensorRead;
-use crate::recorder::operations::tensors::holds_tensor;
+use crate::recorder::numbers::tensors::holds_tensor;
 use crate::recorder::reads::abstract_classes::is_library_metaclass;
 
 impl Recorder {
@@ -96,11 +97,7 @@ impl Recorder {
             }
             (Model::Check, _) => self.check_tensor(call),
             (Model::Clock, _) => self.read_clock(call),
-            (Model::TensorBackward, _) if self.takes_labels() => self.call_python(call),
-            (Model::TensorBackward, _) => {
-                self.stop(frame, Reason::OpaqueCall, "backward");
-                call.natively()
-            }
+            (Model::TensorBackward, _) => self.tensor_backward(call),
             (Model::Backward, [_, _, ..]) => self.run_backward(call),
             (Model::SelectedDevice, _) => self.ask_selected_device(call),
             (Model::Capturing, _) => self.ask_capturing(call),
@@ -118,10 +115,7 @@ impl Recorder {
                 self.instantiate(frame, &ty, rest, names)
             }
             (Model::GeneratorStep, [generator, ..]) => {
-                if self.origin(*generator) != Some(Origin::Fresh) {
-                    self.stop(frame, Reason::OutsideIterator, heap::type_name(*generator));
-                }
-                self.registered(frame, native)
+                self.generator_step(frame, *generator, native)
             }
             (Model::Call, [function, args @ ..]) => self.call_object(call.with(*function, args)),
             // What is put in by a function is told of matches.
@@ -147,6 +141,28 @@ impl Recorder {
             }
             _ => self.unknown(call),
         }
+    }
+
+    /// `backward` of a tensor.
+    fn tensor_backward<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
+        if self.takes_labels() {
+            return self.call_python(call);
+        }
+        self.stop(call.frame, Reason::OpaqueCall, "backward");
+        call.natively()
+    }
+
+    /// `send`, `throw` and `close` of a generator.
+    fn generator_step<'py>(
+        &self,
+        frame: &Frame<'py>,
+        generator: Borrowed<'_, 'py>,
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        if self.origin(generator) != Some(Origin::Fresh) {
+            self.stop(frame, Reason::OutsideIterator, heap::type_name(generator));
+        }
+        self.registered(frame, native)
     }
 
     /// `getattr` and relatives, whose second argument is a text.
@@ -410,32 +426,6 @@ impl Recorder {
         text.flatten().unwrap_or_else(|| self.text_of(frame, object, native))
     }
 
-    /// `repr`, `str`, `format` and f-strings.
-    pub(in crate::recorder) fn text_of<'py>(
-        &self,
-        frame: &Frame<'py>,
-        object: Borrowed<'_, 'py>,
-        native: impl FnOnce() -> Result<Object<'py>>,
-    ) -> Result<Object<'py>> {
-        self.note(frame, |state| {
-            if state.holds_read(object) {
-                let detail = "the text of a number that was read from one";
-                return Err((Reason::DataRead, detail.into()));
-            }
-            if holds_tensor(state, object) {
-                return Err((Reason::DataRead, "the text of a tensor".into()));
-            }
-            state.adopt_deep(object)?;
-            if state.has_text(object) {
-                Ok(())
-            } else {
-                Err((Reason::Unsupported, format!("the text of a {}", heap::type_name(object))))
-            }
-        });
-        self.guard_protocol(frame, object, &["__str__", "__repr__", "__format__"]);
-        native()
-    }
-
     /// Functions that read a number: of constants they're pure, of tensors they read data.
     fn scalar<'py>(
         &self,
@@ -513,44 +503,6 @@ impl Recorder {
             return Ok(result);
         }
         self.registered(frame, native)
-    }
-}
-
-impl State {
-    /// Whether an object's text is a function of guarded values.
-    fn has_text(&mut self, object: Borrowed<'_, '_>) -> bool {
-        self.once(object, true, |state| state.parts_have_text(object))
-    }
-
-    fn parts_have_text(&mut self, object: Borrowed<'_, '_>) -> bool {
-        match self.kind(object) {
-            Kind::Constant | Kind::Type | Kind::Singleton => true,
-            Kind::List => {
-                heap::list_items(object).iter().all(|item| self.has_text(item.as_borrowed()))
-            }
-            Kind::Tuple => {
-                heap::tuple_items(object).iter().all(|item| self.has_text(item.as_borrowed()))
-            }
-            Kind::Dict => heap::dict_items(object).iter().all(|(key, value)| {
-                self.has_text(key.as_borrowed()) && self.has_text(value.as_borrowed())
-            }),
-            Kind::Set | Kind::FrozenSet => true,
-            Kind::Object => {
-                let ty = object.get_type();
-                let py = object.py();
-                // A class with its own text in Python: its frames are traced. The default one holds
-                // an address.
-                ["__str__", "__repr__"].iter().any(|name| {
-                    let name = PyString::intern(py, name);
-                    stator_cpython::heap::types::lookup(
-                        ty.as_borrowed(),
-                        name.as_any().as_borrowed(),
-                    )
-                    .is_some_and(|found| self.kind(found.as_borrowed()) == Kind::Function)
-                }) || ty.is_subclass_of::<pyo3::exceptions::PyBaseException>().unwrap_or(false)
-            }
-            _ => false,
-        }
     }
 }
 

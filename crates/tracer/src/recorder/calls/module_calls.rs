@@ -8,8 +8,7 @@
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyModule};
-use rustc_hash::{FxHashMap, FxHashSet};
+use pyo3::types::{PyBool, PyModule, PyWeakrefReference};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::dict::{self, Lookup};
@@ -24,30 +23,10 @@ use stator_guards::{GuardKind, ObjectId, Text, Vacancy};
 
 use crate::functions::ModuleCall;
 use crate::recorder::Recorder;
+use crate::recorder::notes::calls::Globals;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::State;
-
-/// What a trace knows of calls of modules.
-#[derive(Default)]
-pub struct ModuleCalls {
-    /// The versions of classes whose modules are called in the plain way, by address.
-    classes: FxHashMap<usize, u32>,
-    /// What has to hold of each module's instance dictionary.
-    vacancy: Option<Arc<Vacancy>>,
-    /// [`State::writes`] when none was found to be of the keys that it speaks of.
-    unwritten: u64,
-    /// Instance dictionaries for which it is guarded.
-    vacant: FxHashSet<usize>,
-    globals: Option<Globals>,
-}
-
-/// The namespaces that the second frame reads, as they were when it was evaluated.
-struct Globals {
-    /// Each dictionary with its version.
-    namespaces: [(Py<PyAny>, u64); 3],
-    hooks: Vec<Py<PyAny>>,
-}
 
 /// Whether a dictionary lacks some keys, and holds empty dictionaries at others.
 fn is_vacant(dict: Borrowed<'_, '_>, absent: &[&Py<PyAny>], empty: &[Py<PyAny>]) -> bool {
@@ -239,6 +218,16 @@ fn read_globals(frame: &Frame<'_>, known: &ModuleCall) -> Option<Globals> {
 }
 
 impl State {
+    /// Takes note of the module that this frame is the first one of a call of, if it comes from outside.
+    pub(in crate::recorder) fn enter_module(&mut self, frame: &Frame<'_>) {
+        if let Some(module) = frame.local(0)
+            && let Some(source) = self.source(module)
+            && let Ok(class) = PyWeakrefReference::new(module.get_type().as_any())
+        {
+            self.frames.calls_module(source, class.unbind());
+        }
+    }
+
     /// Guards once that a module's instance dictionary is vacant. False: it isn't wholly, or what it is
     /// says nothing of the state at entry, because the trace wrote to it or made it.
     fn guard_vacancy(

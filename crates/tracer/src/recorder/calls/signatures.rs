@@ -6,32 +6,20 @@
 //! natively, and what it makes is the trace's own, as if it had been followed.
 
 use pyo3::prelude::*;
-use rustc_hash::{FxHashMap, FxHashSet};
-use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::dict::{self, Lookup, Peek};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::ops;
 use stator_cpython::thread::Deferred;
+use stator_cpython::{Result, ops};
 
-use super::call::Call;
 use crate::recorder::Recorder;
+use crate::recorder::notes::above::Calls;
+use crate::recorder::notes::call::Call;
+use crate::recorder::notes::calls::Asked;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State};
-
-/// What is asked for: a function's address, and whether by way of a bound method.
-type Asked = (usize, bool);
-
-/// The signatures that a trace knows.
-#[derive(Default)]
-pub struct Signatures {
-    /// Those being evaluated.
-    begun: FxHashSet<Asked>,
-    /// Those known, with [`State::writes`] since then.
-    known: FxHashMap<Asked, u64>,
-}
 
 impl Recorder {
     /// Calls `inspect.signature`.
@@ -50,7 +38,7 @@ impl Recorder {
         }
         let writes = {
             let mut state = self.state.borrow_mut();
-            state.signatures.begun.insert(asked);
+            state.signatures.begin(asked);
             state.written.count()
         };
         let result = self.call_python(call);
@@ -59,9 +47,9 @@ impl Recorder {
         {
             let mut state = self.state.borrow_mut();
             // Another trace, behind a break, hasn't read what this one has.
-            let is_whole = state.signatures.begun.remove(&asked) && state.written.count() == writes;
+            let is_whole = state.signatures.end(asked) && state.written.count() == writes;
             if is_whole && state.origin(found.as_borrowed()) == Some(Origin::Fresh) {
-                state.signatures.known.insert(asked, writes);
+                state.signatures.know(asked, writes);
             }
         }
         result
@@ -116,7 +104,7 @@ impl Recorder {
     ) -> Option<Object<'py>> {
         {
             let state = self.state.borrow();
-            if state.signatures.known.get(&asked) != Some(&state.written.count()) {
+            if !state.signatures.knows(asked, state.written.count()) {
                 return None;
             }
         }

@@ -4,7 +4,7 @@
 //! Each `python_*` method returns `None` where C code is to do it.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyString, PyType};
+use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::types;
@@ -12,39 +12,14 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, Asked, BinaryOp, CompareOp};
 use stator_evaluator::Role;
 
-use super::call::Call;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
+use crate::recorder::notes::above::{Ends, Protocols};
+use crate::recorder::notes::call::Call;
 use crate::recorder::notes::kinds::Kind;
 
-impl Recorder {
-    /// A special method of an object's class, if it is a Python function; its lookup is guarded.
-    pub(in crate::recorder) fn special<'py>(
-        &self,
-        frame: &Frame<'py>,
-        object: Borrowed<'_, 'py>,
-        name: &'static str,
-    ) -> Option<Object<'py>> {
-        if self.is_stopped() || self.kind(object) != Kind::Object {
-            return None;
-        }
-        let ty = object.get_type();
-        if types::is_immutable(ty.as_borrowed()) {
-            return None;
-        }
-        let name = PyString::intern(frame.py(), name);
-        let method = self.lookup(frame, &ty, name.as_any().as_borrowed())?;
-        (self.kind(method.as_borrowed()) == Kind::Function && !self.is_stopped()).then_some(method)
-    }
-
-    /// The role of what gives an attribute of a type's instances, before `__getattr__` does.
-    pub(in crate::recorder) fn getter(&self, ty: &Bound<'_, PyType>) -> Role {
-        let hook = pyo3::intern!(ty.py(), "__getattr__").as_any().as_borrowed();
-        Role::Getter { next: types::lookup(ty.as_borrowed(), hook).is_some() }
-    }
-
-    /// A binary operator; `names` are its methods: in place (if it is), plain, reflected.
-    pub(in crate::recorder) fn python_binary<'py>(
+impl Protocols for Recorder {
+    fn python_binary<'py>(
         &self,
         frame: &Frame<'py>,
         op: BinaryOp,
@@ -78,8 +53,7 @@ impl Recorder {
         Some(self.or_others(frame, result, || ops::binary_rest(op, asked, left, right)))
     }
 
-    /// A comparison; `names` are its method and the reflected one's.
-    pub(in crate::recorder) fn python_compare<'py>(
+    fn python_compare<'py>(
         &self,
         frame: &Frame<'py>,
         op: CompareOp,
@@ -105,8 +79,7 @@ impl Recorder {
         Some(self.or_others(frame, result, || ops::compare_rest(op, asked, left, right)))
     }
 
-    /// A unary operator.
-    pub(in crate::recorder) fn python_unary<'py>(
+    fn python_unary<'py>(
         &self,
         frame: &Frame<'py>,
         name: &'static str,
@@ -117,30 +90,7 @@ impl Recorder {
         Some(self.call_linked(role, None, Call::new(frame, method.as_borrowed(), &[operand])))
     }
 
-    /// Asks the other methods where the first one returned `NotImplemented`.
-    fn or_others<'py>(
-        &self,
-        frame: &Frame<'py>,
-        result: Result<Object<'py>>,
-        rest: impl FnOnce() -> Result<Object<'py>>,
-    ) -> Result<Object<'py>> {
-        let result = result?;
-        if !ops::is_not_implemented(&result) {
-            return Ok(result);
-        }
-        let result = self.with_mode(frame, rest)?;
-        self.note(frame, |state| state.register(result.as_borrowed()));
-        Ok(result)
-    }
-
-    /// Whether CPython's rules for an operand are those of [`ops::binary_rest`].
-    fn is_operand(&self, operand: Borrowed<'_, '_>) -> bool {
-        let is_known = self.kind(operand) == Kind::Object && !ops::is_sequence_operand(operand);
-        is_known || is_number(operand) || operand.is_none()
-    }
-
-    /// `item in container`.
-    pub(in crate::recorder) fn python_contains<'py>(
+    fn python_contains<'py>(
         &self,
         frame: &Frame<'py>,
         container: Borrowed<'_, 'py>,
@@ -158,8 +108,7 @@ impl Recorder {
         }))
     }
 
-    /// The truth value of an object.
-    pub(in crate::recorder) fn python_truth<'py>(
+    fn python_truth<'py>(
         &self,
         frame: &Frame<'py>,
         operand: Borrowed<'_, 'py>,
@@ -187,8 +136,7 @@ impl Recorder {
         }))
     }
 
-    /// `iter(iterable)`.
-    pub(in crate::recorder) fn python_iter<'py>(
+    fn python_iter<'py>(
         &self,
         frame: &Frame<'py>,
         iterable: Borrowed<'_, 'py>,
@@ -200,8 +148,7 @@ impl Recorder {
         Some(result.and_then(ops::checked_iterator))
     }
 
-    /// The next item; `None` inside: there is none.
-    pub(in crate::recorder) fn python_next<'py>(
+    fn python_next<'py>(
         &self,
         frame: &Frame<'py>,
         iterator: Borrowed<'_, 'py>,
@@ -217,6 +164,30 @@ impl Recorder {
                 if ops::is_exhausted(py) { Ok(None) } else { Err(raised) }
             }
         })
+    }
+}
+
+impl Recorder {
+    /// Asks the other methods where the first one returned `NotImplemented`.
+    fn or_others<'py>(
+        &self,
+        frame: &Frame<'py>,
+        result: Result<Object<'py>>,
+        rest: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        let result = result?;
+        if !ops::is_not_implemented(&result) {
+            return Ok(result);
+        }
+        let result = self.with_mode(frame, rest)?;
+        self.note(frame, |state| state.register(result.as_borrowed()));
+        Ok(result)
+    }
+
+    /// Whether CPython's rules for an operand are those of [`ops::binary_rest`].
+    fn is_operand(&self, operand: Borrowed<'_, '_>) -> bool {
+        let is_known = self.kind(operand) == Kind::Object && !ops::is_sequence_operand(operand);
+        is_known || is_number(operand) || operand.is_none()
     }
 }
 

@@ -3,22 +3,23 @@
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use smallvec::SmallVec;
+use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::ops::BinaryOp;
-use stator_cpython::{Result, ops};
+use stator_cpython::ops::{self, BinaryOp};
 use stator_operators::only_adds;
 
 use super::dictionaries::MethodArgs;
-use super::writes::{CONTENTS, MethodCall};
 use crate::breaks::Reason;
 use crate::functions::{Traits, Writes};
 use crate::recorder::Recorder;
-use crate::recorder::calls::call::Call;
+use crate::recorder::notes::above::{Calls, Ends, Looks};
+use crate::recorder::notes::call::Call;
+use crate::recorder::notes::effects::{CONTENTS, MethodCall};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State, Stop};
-use crate::recorder::operations::tensors::holds_tensor;
+use crate::recorder::numbers::tensors::holds_tensor;
 use crate::recorder::reads::identity::is_nan;
 
 impl Recorder {

@@ -1,51 +1,17 @@
 //! Context variables: reads are guarded by what the variable was set to, writes are side effects.
 
-use pyo3::prelude::*;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::context;
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::{GuardKind, Source, SourceId};
 
-use super::writes::{CONTEXT, Part};
 use crate::breaks::Reason;
-use crate::recipe::Recipe;
 use crate::recorder::Recorder;
-use crate::recorder::ending::outcome::{Finish, Made};
+use crate::recorder::notes::context::Token;
+use crate::recorder::notes::effects::{CONTEXT, Part};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::{State, Stop};
-
-/// What a token of `ContextVar.set` goes back to.
-pub struct Token {
-    /// The token: its address must not be taken by another.
-    token: Py<PyAny>,
-    variable: usize,
-    /// Whether the variable held, before the token's `set`, what it held when the call began.
-    untouched: bool,
-    /// Whether it has been gone back to: CPython refuses to do so twice.
-    used: bool,
-}
-
-/// What a trace has done to context variables, beside what they hold now.
-#[derive(Default)]
-pub struct ContextWrites {
-    /// The tokens that it got for its writes.
-    tokens: Vec<Token>,
-    /// The variables that it has reset with tokens from before the trace.
-    resets: Vec<usize>,
-}
-
-impl ContextWrites {
-    /// The variables that went back to what they held before the trace.
-    pub fn resets(&self) -> &[usize] {
-        &self.resets
-    }
-
-    /// Whether it has written any.
-    pub fn is_written(&self) -> bool {
-        !self.tokens.is_empty() || !self.resets.is_empty()
-    }
-}
 
 impl Recorder {
     /// `ContextVar.get`.
@@ -190,41 +156,5 @@ impl State {
         self.wrote(variable, source, token.as_ptr() as usize, || Part::Reset(kept));
         self.context.resets.push(address);
         Ok(())
-    }
-}
-
-impl Finish<'_> {
-    /// The recipe of a token whose variable held, when the trace began, what the first of its tokens goes back to: a
-    /// replay gets it where it sets the variable to what that held until the next token was got, or holds now. `None`:
-    /// the object is no such token.
-    pub(in crate::recorder) fn token(&mut self, object: Borrowed<'_, '_>) -> Made<Option<Recipe>> {
-        let py = object.py();
-        let context = &self.state.context;
-        let Some(known) = context.tokens.iter().find(|known| known.token.is(&*object)) else {
-            return Ok(None);
-        };
-        let of_variable = context.tokens.iter().filter(|it| it.variable == known.variable);
-        let unused: Vec<_> = of_variable
-            .filter(|it| !it.used)
-            .map(|it| (it.token.bind(py).clone(), it.untouched))
-            .collect();
-        let is_written = self.state.written.has(&(known.variable, CONTEXT));
-        let is_reset = context.resets.contains(&known.variable);
-        let is_chain = (0..).zip(&unused).all(|(at, (_, untouched))| *untouched == (at == 0));
-        let at = unused.iter().position(|(token, _)| token.is(&*object));
-        let Some(at) = at.filter(|_| is_written && !is_reset && is_chain) else { return Ok(None) };
-        let refused = |_| (Reason::Result, heap::type_name(object));
-        let variable = object.getattr(pyo3::intern!(py, "var")).map_err(refused)?;
-        let value = match unused.get(at + 1) {
-            Some((next, _)) => next.getattr(pyo3::intern!(py, "old_value")).map(Some),
-            None => Ok(context::own_value(variable.as_borrowed())),
-        };
-        let Some(value) = value.map_err(refused)? else { return Ok(None) };
-        let before = at.checked_sub(1).map(|before| self.recipe(unused[before].0.as_borrowed()));
-        Ok(Some(Recipe::Token {
-            before: before.transpose()?,
-            variable: self.recipe(variable.as_borrowed())?,
-            value: self.recipe(value.as_borrowed())?,
-        }))
     }
 }

@@ -8,6 +8,7 @@ use stator_cpython::ops::BinaryOp;
 use super::containers::refuse;
 use crate::breaks::Reason;
 use crate::functions::Writes;
+use crate::recorder::notes::above::Looks;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{State, Stop};

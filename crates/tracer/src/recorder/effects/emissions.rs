@@ -7,43 +7,23 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple, PyType};
 use stator_cpython::Result;
-use stator_cpython::code::Code;
 use stator_cpython::frame::{Frame, Owner};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 
 use crate::breaks::{Break, Reason};
-use crate::emission::{Emission, Told};
+use crate::emission::Told;
 use crate::functions::Emitter;
 use crate::listeners::Kept;
-use crate::recipe::{Function, Recipe, RecipeId};
 use crate::recorder::Recorder;
-use crate::recorder::calls::call::Call;
-use crate::recorder::ending::outcome::{Finish, Made};
+use crate::recorder::notes::above::{Ends, Looks};
+use crate::recorder::notes::call::Call;
+use crate::recorder::notes::effects::Emitted;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
-use crate::recorder::notes::state::{Origin, State, Stop};
-use crate::recorder::operations::tensors::holds_tensor;
+use crate::recorder::notes::state::{Noted, State, Stop};
+use crate::recorder::numbers::tensors::holds_tensor;
 use crate::resume::point::Spot;
-
-/// A warning or log record that the trace gave.
-pub struct Emitted {
-    /// Functions and units of the frames, outermost first.
-    frames: Vec<(Py<PyAny>, u32)>,
-    callable: Py<PyAny>,
-    args: Vec<Py<PyAny>>,
-    names: Option<Py<PyAny>>,
-    told: Told<usize>,
-    /// How many parts of outside objects were written before.
-    pub after: usize,
-    text: Box<str>,
-    place: (u32, u32),
-    kept: Kept,
-    /// Containers among the arguments, with what they held.
-    contents: Vec<(Py<PyAny>, Vec<Py<PyAny>>)>,
-    /// Where the next trace ends, should this one turn out wrong.
-    pub spot: Option<Spot>,
-}
 
 /// What the checks before the call find.
 struct Plan<'py> {
@@ -160,7 +140,7 @@ impl Recorder {
 
     /// Fails if something about a warning or record has turned out otherwise since. Then the next trace
     /// ends before it.
-    pub(in crate::recorder) fn check_emissions(&self, py: Python<'_>, state: &State) -> Made<()> {
+    pub(in crate::recorder) fn check_emissions(&self, py: Python<'_>, state: &State) -> Noted<()> {
         let Some((emitted, detail)) = state.doubtful_emission(py) else { return Ok(()) };
         self.mark_emissions(&[emitted.spot], detail);
         Err((Reason::Told, detail.into()))
@@ -345,79 +325,5 @@ impl State {
             let code = self.frames.number(frame.code().object());
             (code, u32::try_from(frame.unit()).unwrap_or(0))
         })
-    }
-}
-
-impl Finish<'_> {
-    /// What a replay gives.
-    pub(in crate::recorder) fn emissions(&mut self, py: Python<'_>) -> Made<Vec<Emission>> {
-        let emissions = self.state.written.take_emissions();
-        let made = emissions.iter().map(|emitted| self.emission(py, emitted));
-        let made = made.collect::<Made<_>>().map_err(|(_, detail)| (Reason::Told, detail));
-        if self.is_exit {
-            self.state.written.keep_emissions(emissions);
-        }
-        made
-    }
-
-    fn emission(&mut self, py: Python<'_>, emitted: &Emitted) -> Made<Emission> {
-        let frames = emitted
-            .frames
-            .iter()
-            .map(|(function, unit)| Ok((self.stand_in(function.bind_borrowed(py))?, *unit)));
-        let frames = frames.collect::<Made<_>>()?;
-        let args = emitted.args.iter().map(|arg| self.recipe(arg.bind_borrowed(py)));
-        let args = args.collect::<Made<Box<[RecipeId]>>>()?;
-        let callable = self.keep(emitted.callable.bind_borrowed(py));
-        let names = emitted.names.as_ref().map(|names| self.keep(names.bind_borrowed(py)));
-        let told = match emitted.told {
-            Told::Record { logger } => Told::Record { logger: args[logger] },
-            Told::Warning { text, category } => {
-                Told::Warning { text: args[text], category: category.map(|at| args[at]) }
-            }
-        };
-        Ok(Emission {
-            frames,
-            callable: self.recipes.push(Recipe::Constant(callable)),
-            args,
-            names,
-            told,
-            after: emitted.after,
-            text: emitted.text.clone(),
-            place: emitted.place,
-        })
-    }
-
-    /// The positions, among the sources that are resolved, of the lists that the trace works with.
-    pub(in crate::recorder) fn known_lists(&mut self, py: Python<'_>) -> Box<[u32]> {
-        let is_list = |object: Borrowed<'_, '_>| object.is_exact_instance_of::<PyList>();
-        let lists = self.state.objects.outside(py, is_list);
-        lists.into_iter().map(|list| self.state.exits.resolved(list)).collect()
-    }
-
-    /// The recipe of a function whose frame is only looked at: of one that the trace made, its code.
-    fn stand_in(&mut self, function: Borrowed<'_, '_>) -> Made<RecipeId> {
-        let py = function.py();
-        if self.state.origin(function) != Some(Origin::Fresh) {
-            return self.recipe(function);
-        }
-        let refuse = || (Reason::Told, heap::name_of(function));
-        let code = heap::function_code(function).ok_or_else(refuse)?;
-        let globals = heap::function_globals(function).ok_or_else(refuse)?;
-        let free = Code::of(code.as_borrowed()).ok_or_else(refuse)?.nfreevars();
-        let cells = (0..free).map(|_| self.recipes.push(Recipe::Cell(None))).collect();
-        let closure = self.recipes.push(Recipe::Tuple(cells));
-        let none = py.None().into_bound(py);
-        let nothing = self.recipe(none.as_borrowed())?;
-        let name = PyString::new(py, &heap::name_of(function)).into_any();
-        let args = [
-            self.part(globals.as_borrowed())?,
-            self.recipe(name.as_borrowed())?,
-            nothing,
-            if free > 0 { closure } else { nothing },
-        ];
-        let code = self.keep(code.as_borrowed());
-        let function = Function { code, args: Box::new(args), attributes: Vec::new() };
-        Ok(self.recipes.push(Recipe::Function(Box::new(function))))
     }
 }

@@ -10,56 +10,22 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
 use stator_cpython::frame::Frame;
-use stator_cpython::heap::{mortal, types};
+use stator_cpython::heap::mortal;
 use stator_cpython::object::{self, Borrowed};
-use stator_guards::{ObjectId, SourceId};
 
 use crate::breaks::{Break, Reason};
 use crate::recorder::Recorder;
+use crate::recorder::notes::above::Ends;
 use crate::recorder::notes::state::State;
 
-/// For so many objects, what they were found in is watched as well.
-const MOST: usize = 256;
-
-/// Objects whose death would be noticed, and what they were found in.
-#[derive(Default)]
-pub struct Mortal(Vec<ObjectId>);
-
 impl State {
-    /// Takes note of an outside object whose death would be noticed, and of what it was found in: the
-    /// trace keeps that alive too.
-    #[inline]
-    pub(in crate::recorder) fn watch_finalizer(
-        &mut self,
-        object: Borrowed<'_, '_>,
-        id: ObjectId,
-        source: SourceId,
-    ) {
-        if types::has_finalizer(object.get_type().as_borrowed()) {
-            self.watch_within(id, source);
-        }
-    }
-
-    #[cold]
-    fn watch_within(&mut self, id: ObjectId, source: SourceId) {
-        self.mortal.0.push(id);
-        if self.mortal.0.len() > MOST {
-            return;
-        }
-        let mut at = source;
-        while let Some(parent) = self.sources.get(at).parent() {
-            self.mortal.0.extend(self.objects.at_source(parent));
-            at = parent;
-        }
-    }
-
     /// Takes note of a value that a frame holds as the trace begins, and of what dies with it, if that
     /// would be noticed; whether it would. The trace is about to keep it alive.
     pub(in crate::recorder) fn watch_root(&mut self, value: Borrowed<'_, '_>) -> bool {
         let noticed = mortal::noticed_with(value);
         for object in &noticed {
             let id = self.objects.intern(object.as_borrowed());
-            self.mortal.0.push(id);
+            self.mortal.watch(id);
         }
         !noticed.is_empty()
     }
@@ -73,7 +39,7 @@ impl State {
     /// CPython would have handed on to the function that is called.
     fn has_due_finalizer(&self, py: Python<'_>, taken: impl Fn(Borrowed<'_, '_>) -> usize) -> bool {
         const FEW: usize = 4;
-        self.mortal.0.iter().any(|id| {
+        self.mortal.all().iter().any(|id| {
             let object = self.objects.get(py, *id);
             let references = object::references(object);
             let own = || self.own_references(object) + taken(object);
@@ -86,7 +52,7 @@ impl Recorder {
     /// Whether there are objects to watch.
     #[inline]
     pub(in crate::recorder) fn watches_finalizers(&self) -> bool {
-        !self.state.borrow().mortal.0.is_empty()
+        !self.state.borrow().mortal.all().is_empty()
     }
 
     /// Why the trace has to end before this instruction: a finalizer should have run by now.

@@ -12,10 +12,10 @@ use stator_cpython::heap::iterator;
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::{GuardKind, Source, SourceId};
 
-use super::writes::{CONTENTS, MethodCall, POSITION};
 use crate::breaks::Reason;
 use crate::effects::NEXT;
 use crate::recorder::Recorder;
+use crate::recorder::notes::effects::{CONTENTS, MethodCall, POSITION};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{State, Stop};
@@ -29,11 +29,7 @@ fn refuse(iterator: Borrowed<'_, '_>) -> Stop {
 
 impl Recorder {
     /// An iterator from outside is about to be advanced: takes it over, or ends the trace.
-    pub(in crate::recorder) fn advance_outside(
-        &self,
-        frame: &Frame<'_>,
-        iterator: Borrowed<'_, '_>,
-    ) {
+    pub(super) fn take_over(&self, frame: &Frame<'_>, iterator: Borrowed<'_, '_>) {
         let limit = self.session.limit;
         let has_room =
             || self.point.borrow().as_ref().is_some_and(|point| point.takes_particular(limit));

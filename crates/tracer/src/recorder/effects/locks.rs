@@ -6,38 +6,13 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, ops};
 use stator_guards::SourceId;
 
-use crate::accelerator::Asked;
 use crate::breaks::{Break, Reason};
-use crate::draws::Draws;
 use crate::locks;
 use crate::recorder::Recorder;
-use crate::recorder::ending::outcome::{Finish, Made};
+use crate::recorder::notes::above::Ends;
+use crate::recorder::notes::claims::Taken;
 use crate::recorder::notes::heap;
-use crate::recorder::notes::state::{State, Stop};
-use crate::resume::point::Spot;
-
-/// What a replay takes at its beginning, and blocks that need nothing of it.
-#[derive(Default)]
-pub struct Claims {
-    /// Locks that the trace has taken.
-    pub locks: Vec<Taken>,
-    /// Where the blocks with a device began that the trace is in.
-    pub devices: Vec<Option<Spot>>,
-    /// The random generator that the trace draws from, and what it draws.
-    pub draws: Option<(Py<PyAny>, Draws)>,
-    /// What it has asked of the accelerator.
-    pub asked: Asked,
-}
-
-/// A lock from outside that the trace has taken.
-pub struct Taken {
-    lock: Py<PyAny>,
-    source: SourceId,
-    /// How often it is held.
-    depth: usize,
-    /// Where it was taken from being free, or from being held before.
-    spot: Option<Spot>,
-}
+use crate::recorder::notes::state::{Noted, State, Stop};
 
 impl Recorder {
     /// Takes a lock: `lock.acquire()`, or the beginning of a `with` block.
@@ -129,7 +104,7 @@ impl Recorder {
 
     /// Fails if a lock is still held where the trace ends, or a device still decides where tensors are made. The
     /// next trace ends before that begins.
-    pub(in crate::recorder) fn check_blocks(&self, state: &State) -> Made<()> {
+    pub(in crate::recorder) fn check_blocks(&self, state: &State) -> Noted<()> {
         let held = state.claims.locks.iter().filter(|taken| taken.depth > 0);
         let locks = held.map(|taken| (taken.spot, Reason::Lock, "the graph ends while it is held"));
         let within = "the graph ends in a block with a device";
@@ -176,13 +151,5 @@ impl State {
             return refuse("behind code of the program's own, which may take it");
         }
         self.source(lock).ok_or_else(|| (Reason::Lock, "the function made it".to_string()))
-    }
-}
-
-impl Finish<'_> {
-    /// The locks that a replay holds, by the positions of their sources.
-    pub(in crate::recorder) fn locks(&mut self) -> Box<[u32]> {
-        let State { claims, exits, .. } = &mut *self.state;
-        claims.locks.iter().map(|taken| exits.resolved(taken.source)).collect()
     }
 }

@@ -10,11 +10,12 @@ use stator_cpython::{Result, ops};
 
 use crate::recipe::Storage;
 use crate::recorder::Recorder;
-use crate::recorder::calls::call::Call;
+use crate::recorder::notes::above::Calls;
+use crate::recorder::notes::call::Call;
 
 impl Recorder {
     /// The item at a missing key; `None`: nothing was done, and the trace can't go on behind it.
-    pub(in crate::recorder) fn missing_item<'py>(
+    pub(super) fn fill_missing<'py>(
         &self,
         frame: &Frame<'py>,
         dict: Borrowed<'_, 'py>,

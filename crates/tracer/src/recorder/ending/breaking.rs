@@ -18,30 +18,30 @@ use stator_cpython::generic::WithoutGc;
 use stator_cpython::object::Object;
 use stator_cpython::thread::Deferred;
 use stator_evaluator::Link;
-use stator_faults::{self as faults, Fault, Stage};
+use stator_faults as faults;
+use stator_faults::{Fault, Stage};
 use stator_guards::{Guard, GuardKind, Source};
 
 use super::outcome::{End, Finish, Standing};
-use crate::accelerator;
 use crate::breaks::{Break, Reason, internal};
 use crate::check::{foreign_mode, read_global_state};
-use crate::config;
 use crate::entry::Entry;
 use crate::frames::settle::settles;
 use crate::logs::Log;
 use crate::policy::Policy;
 use crate::recorder::links::Linked;
+use crate::recorder::notes::above::Ends;
 use crate::recorder::notes::capacity::Room;
 use crate::recorder::notes::frames::{ActiveFrame, Caller};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::reads::Use;
 use crate::recorder::notes::state::{State, Stop};
-use crate::recorder::reads::found::Use;
 use crate::recorder::reads::only_added::{adds_to_receiver, only_adds_to};
 use crate::recorder::{Recorder, place};
 use crate::resume::point::{Chain, Key, Spot, Waiting, handled_beyond, roots, slots};
 use crate::resume::testing::Breaks;
-use crate::rollback;
+use crate::{accelerator, config, rollback};
 
 /// A baseline that no count equals: something was executed.
 pub(in crate::recorder) const EXECUTED: u64 = u64::MAX;
@@ -57,9 +57,8 @@ enum Begun {
     Known,
 }
 
-impl Recorder {
-    /// The trace can't go on with this instruction.
-    pub fn stop(&self, frame: &Frame<'_>, reason: Reason, detail: impl Into<String>) {
+impl Ends for Recorder {
+    fn stop(&self, frame: &Frame<'_>, reason: Reason, detail: impl Into<String>) {
         if self.stopped.replace(true) {
             return;
         }
@@ -80,7 +79,9 @@ impl Recorder {
             }
         });
     }
+}
 
+impl Recorder {
     /// Ends the trace before the current instruction, which is yet to be executed.
     pub(in crate::recorder) fn break_before(&self, frame: &Frame<'_>, stop: Break) {
         let _deferred = Deferred::new(frame.py());
@@ -462,7 +463,13 @@ fn take_roots(
         let parent = (at > 0).then(|| state.place(&chain[at - 1].waiting.frame)).flatten();
         let id = state.frames.number(code.object());
         let caller = Caller::Known(parent);
-        state.frames.enter(ActiveFrame { id: frame.id(), code: id, caller, is_direct: true });
+        state.frames.enter(ActiveFrame {
+            id: frame.id(),
+            code: id,
+            caller,
+            is_direct: true,
+            module: None,
+        });
         state.frames.locate(frame);
         let prefix = if at == innermost { String::new() } else { prefix(&chain[..=at]) };
         let mut root = |state: &mut State, name: String| {

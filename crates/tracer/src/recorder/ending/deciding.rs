@@ -14,30 +14,23 @@
 //! does the same again from there. What a program writes to objects in between it hasn't done at that exit, so it's written then.
 
 use pyo3::prelude::*;
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::hook::Suspended;
-use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::ops;
+use stator_cpython::object::Object;
 use stator_cpython::thread::Deferred;
+use stator_cpython::{Result, ops};
 use stator_graph::{Arg, NodeId, NodeKind, StackId, Target, Value};
-use stator_guards::SourceId;
 
 use super::outcome::{End, Finish, Made, Standing};
 use crate::breaks::Reason;
-use crate::recipe::{RecipeId, Recipes};
 use crate::recorder::Recorder;
-use crate::recorder::calls::copies::Memo;
-use crate::recorder::notes::heap;
+use crate::recorder::notes::above::{Decides, Ends};
+use crate::recorder::notes::copies::Memo;
+use crate::recorder::notes::exits::{Asks, Last};
 use crate::recorder::notes::state::{State, Stop};
 use crate::resume::point::handled_beyond;
 use crate::trace::Exit;
-
-/// So many questions of the program's own a trace goes on behind at most: a loop that data ends isn't unrolled for good.
-/// Those of what came in aren't counted.
-const QUESTIONS: usize = 64;
 
 /// A question that so few nodes lead to is asked of what came in.
 const NEAR: usize = 16;
@@ -51,83 +44,6 @@ const CAUGHT: usize = 256;
 /// What a trace keeps for its exits has so many parts at most.
 const PARTS: usize = 1 << 20;
 
-/// Who asks about data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::recorder) enum Asks {
-    /// The program: a branch, a comparison.
-    Program,
-    /// An operation that gives something else, or raises, for some numbers.
-    Operation,
-    /// Nobody: it leads out where an operation raises.
-    Nobody,
-}
-
-/// The exits of a trace, and what they have in common.
-#[derive(Default)]
-pub struct Exits {
-    made: Vec<Exit>,
-    last: Option<Last>,
-    recipes: Recipes,
-    /// How many questions of the program's own are among them.
-    questions: usize,
-    /// How many such questions were asked of an input that aren't counted.
-    near: FxHashMap<NodeId, u32>,
-    /// How many operations have one for what they raise.
-    caught: usize,
-    /// How many arguments the decisions have.
-    outputs: usize,
-    /// Lists of objects from outside, by address: their recipes, and what they hold.
-    lists: FxHashMap<usize, (RecipeId, Box<[usize]>)>,
-    sources: Vec<SourceId>,
-    positions: FxHashMap<SourceId, u32>,
-}
-
-impl Exits {
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.made.is_empty()
-    }
-
-    /// Whether no more questions of the program's own are decided.
-    pub fn is_full(&self) -> bool {
-        self.questions >= QUESTIONS
-    }
-
-    /// Where among the sources that are resolved one stands.
-    pub fn resolved(&mut self, source: SourceId) -> u32 {
-        let sources = &mut self.sources;
-        *self.positions.entry(source).or_insert_with(|| {
-            sources.push(source);
-            u32::try_from(sources.len() - 1).expect("fewer than 2^32 sources")
-        })
-    }
-
-    /// The recipe of a list that holds what it held at an earlier exit.
-    pub fn list(&self, list: Borrowed<'_, '_>) -> Option<RecipeId> {
-        let (recipe, known) = self.lists.get(&(list.as_ptr() as usize))?;
-        heap::list_holds(list, known).then_some(*recipe)
-    }
-
-    /// A list has a recipe that later exits may name.
-    pub fn add_list(&mut self, address: usize, recipe: RecipeId, items: Box<[usize]>) {
-        self.lists.insert(address, (recipe, items));
-    }
-
-    /// The exits, their recipes, and the sources that are resolved for these and for the trace's end.
-    pub fn into_parts(self) -> (Vec<Exit>, Recipes, Vec<SourceId>) {
-        (self.made, self.recipes, self.sources)
-    }
-}
-
-/// The decision that an exit was made for last.
-struct Last {
-    decision: NodeId,
-    /// The instruction that asked, as the trace counts them.
-    instruction: u64,
-    /// How many nodes of the graph are known to do nothing that can't be done again from there.
-    nodes: usize,
-}
-
 /// A way out that is about to be one.
 pub(in crate::recorder) struct Prepared {
     /// One of its own; `None`: a decision leaves as an earlier one does.
@@ -137,10 +53,8 @@ pub(in crate::recorder) struct Prepared {
     asked: Arg,
 }
 
-impl Recorder {
-    /// The answer to a question about data, if the trace can go on behind it; `asked` makes the node that answers
-    /// with `True` or `False`. `None`: nothing was executed.
-    pub(in crate::recorder) fn decided<'py>(
+impl Decides for Recorder {
+    fn decided<'py>(
         &self,
         frame: &Frame<'py>,
         asks: Asks,
@@ -180,7 +94,9 @@ impl Recorder {
         });
         Some(Ok(answer))
     }
+}
 
+impl Recorder {
     /// Who asks: where an instruction has asked before (`sorted(numbers)`, `n in (1, 2, 3)`) what it asks further is an
     /// operation's question, and leaves as that one.
     fn asks_more(&self, asks: Asks) -> Asks {

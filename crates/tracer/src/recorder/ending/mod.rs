@@ -1,6 +1,6 @@
 //! How a trace ends: at the call's end, at a break, by an exception.
 //!
-//! `breaking` and `abandoning` end it at an instruction, `deciding` lets it go on behind one with a way out, `outcome` at the end of the call; `recipes` say how
+//! `breaking` and `abandoning` end it at an instruction, `deciding` lets it go on behind one with a way out, `outcome` at the end of the call; `effects` are what a replay does beside its writes; `recipes` say how
 //! what is left over is made again, `suspended` does so for generators, `raising` and `exceptions` for what was
 //! raised. `risks` and `unrepeatable` find, before it happens, what couldn't be made again.
 //!
@@ -9,6 +9,7 @@
 pub(super) mod abandoning;
 pub(super) mod breaking;
 pub(super) mod deciding;
+pub(super) mod effects;
 pub(super) mod exceptions;
 pub(super) mod outcome;
 pub(super) mod raising;

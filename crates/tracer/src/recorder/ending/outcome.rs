@@ -12,19 +12,19 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::{Deferred, Thread};
 use stator_cpython::{Result, ops};
 use stator_evaluator::{Link, evaluate};
-use stator_faults::{self as faults, Escape, Fault, Stage, contain};
+use stator_faults as faults;
+use stator_faults::{Escape, Fault, Stage, contain};
 use stator_guards::{GlobalState, GuardKind, ObjectId, Source, SourceId};
 
-use crate::accelerator;
 use crate::breaks::{Break, Reason};
-use crate::compiling;
 use crate::effects::{Key, Part, Store};
 use crate::frames::anatomy::Anatomy;
 use crate::handlers::Withs;
 use crate::policy::Policy;
 use crate::profit::Work;
 use crate::recipe::{GraphOutputs, Recipe, RecipeId, Recipes};
-use crate::recorder::effects::writes::{self, Last};
+use crate::recorder::notes::effects;
+use crate::recorder::notes::effects::Last;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::{State, Stop};
 use crate::recorder::numbers::symbols::PlainLists;
@@ -33,6 +33,7 @@ use crate::resume::point::{Waiting, slots};
 use crate::resume::session::Session;
 use crate::rollback::Generators;
 use crate::trace::{Broken, Ending, FrameRecipe, Raised, Traced};
+use crate::{accelerator, compiling};
 
 /// How the recorded program ends or stands still.
 pub enum End<'a, 'py> {
@@ -285,7 +286,7 @@ impl<'s> Finish<'s> {
         let symbolic = state.finish_symbols();
         state.sources.shrink_to_fit();
         state.guards.shrink_to_fit();
-        let (codes, locations) = state.frames.into_parts();
+        let (codes, locations, module_calls) = state.frames.into_parts(py);
         let (left, begins) = state.roots.into_parts();
         let (exits, exit_recipes, rebuilt) = state.exits.into_parts();
         Ok(Traced {
@@ -304,6 +305,7 @@ impl<'s> Finish<'s> {
             left: left.into(),
             codes,
             locations,
+            module_calls,
             writes_inputs: !written.is_empty(),
             written,
             plain_withs: Withs::default(),
@@ -393,7 +395,7 @@ impl<'s> Finish<'s> {
     pub(in crate::recorder) fn effects(
         &mut self,
         py: Python<'_>,
-        effects: &[writes::Effect],
+        effects: &[effects::Effect],
     ) -> Made<(Vec<Store>, FxHashSet<RecipeId>)> {
         let mut stores = Vec::with_capacity(effects.len());
         for effect in effects {
@@ -408,23 +410,23 @@ impl<'s> Finish<'s> {
                 Last::Calls(calls) => Some(self.calls(py, calls)?),
             };
             let part = match &effect.part {
-                writes::Part::Item { key, moves } => {
+                effects::Part::Item { key, moves } => {
                     let key = match self.state.key_source(key.bind_borrowed(py)) {
                         Some(source) => Key::Resolved(self.state.exits.resolved(source)),
                         None => Key::Constant(self.keep(key.bind_borrowed(py))),
                     };
                     Part::Item { key, moves: *moves }
                 }
-                writes::Part::Cell => Part::Cell,
-                writes::Part::Context => Part::Context,
-                writes::Part::Reset(_) => Part::Reset,
-                writes::Part::Member(member) => Part::Member(self.keep(member.bind_borrowed(py))),
-                writes::Part::ClassAttribute(attribute) => {
+                effects::Part::Cell => Part::Cell,
+                effects::Part::Context => Part::Context,
+                effects::Part::Reset(_) => Part::Reset,
+                effects::Part::Member(member) => Part::Member(self.keep(member.bind_borrowed(py))),
+                effects::Part::ClassAttribute(attribute) => {
                     Part::ClassAttribute(self.keep(attribute.bind_borrowed(py)))
                 }
-                writes::Part::Elements => Part::Elements,
-                writes::Part::Added(_) => Part::Added,
-                writes::Part::Calls(_) => Part::Calls,
+                effects::Part::Elements => Part::Elements,
+                effects::Part::Added(_) => Part::Added,
+                effects::Part::Calls(_) => Part::Calls,
             };
             stores.push(Store { object, part, value, place: effect.place });
         }
@@ -451,7 +453,7 @@ impl<'s> Finish<'s> {
     }
 
     /// A list of tuples: a method's name and its arguments.
-    fn calls(&mut self, py: Python<'_>, calls: &[writes::MethodCall]) -> Made<RecipeId> {
+    fn calls(&mut self, py: Python<'_>, calls: &[effects::MethodCall]) -> Made<RecipeId> {
         let mut made = Vec::with_capacity(calls.len());
         for call in calls {
             let name = pyo3::types::PyString::intern(py, &call.method);

@@ -20,7 +20,7 @@ use crate::breaks::{Break, Reason};
 use crate::recorder::Recorder;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::{State, Stop};
-use crate::recorder::operations::tensors::holds_tensor;
+use crate::recorder::numbers::tensors::holds_tensor;
 
 /// Operations that raise for what their inputs' metadata say, and for nothing else but want of
 /// memory. Names without their modules and underscores.

@@ -8,8 +8,10 @@ use pyo3::prelude::*;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::Object;
 
-use crate::breaks::Break;
+use super::outcome::End;
+use crate::breaks::{Break, Reason};
 use crate::recorder::Recorder;
+use crate::recorder::notes::state::{State, Stop};
 use crate::resume::point::{Spot, handled_beyond};
 
 /// How far a traceback is followed.
@@ -58,4 +60,46 @@ fn left_from(exception: &Object<'_>, chain: &[Frame<'_>]) -> PyResult<Option<Spo
         next = next.getattr("tb_next")?;
     }
     Ok(found.and_then(|(depth, unit)| Spot::at(&chain[..=depth], unit)))
+}
+
+impl Recorder {
+    /// Fails where the value of a number that was read was asked for: unless the trace ends before the very
+    /// instruction, what came of it is in the trace.
+    pub(in crate::recorder) fn check_refused(
+        &self,
+        state: &mut State,
+        end: &End<'_, '_>,
+    ) -> std::result::Result<(), Stop> {
+        let here = match end {
+            End::Break(frames) => frames.last().map(|standing| {
+                state.frames.locate(&standing.waiting.frame);
+                state.frames.here()
+            }),
+            End::Return(_) => None,
+        };
+        let refused = state.symbols.as_mut().and_then(|symbols| symbols.refused_at.take());
+        match refused {
+            Some(at) if here != Some(at) => {
+                self.has_leaked.set(true);
+                Err((Reason::DataRead, "the value of a number that was read from one".into()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The value of a number was asked for where it's too late: marks where numbers were read, so that the next
+    /// trace ends there. False: it wasn't.
+    pub(in crate::recorder) fn avoid_reading(&self, stop: &Break) -> bool {
+        let spots = self.numbers_read.take();
+        if !self.has_leaked.take() || spots.is_empty() {
+            return false;
+        }
+        for spot in spots {
+            self.session.points.mark_spot(spot, stop.clone());
+        }
+        if self.point.borrow().is_none() {
+            self.session.retry(stop.clone());
+        }
+        true
+    }
 }

@@ -9,40 +9,40 @@ use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor::{self, TensorInfo};
-use stator_cpython::object::{Borrowed, Object};
-use stator_graph::NodeId;
+use stator_cpython::object::Borrowed;
+use stator_cpython::ops;
+use stator_graph::Value;
 
 use super::heap;
+use super::inputs::graph_meta;
 use super::kinds::Kind;
-use super::state::{Origin, Slot, State, Stop};
+use super::state::{Origin, Slot, State};
 use crate::breaks::Reason;
-use crate::recorder::effects::writes::Part;
-use crate::recorder::numbers::symbols::{Sizes, Symbols, TensorKey};
-use crate::recorder::operations::tensors::graph_meta;
-
-type Noted<T> = std::result::Result<T, Stop>;
+use crate::raises::NodeCall;
+use crate::recorder::Recorder;
+use crate::recorder::numbers::symbols::Sizes;
 
 /// What is known of the code that runs within a node.
 #[derive(Default)]
 pub struct Enclosed {
     /// How many nodes' code runs, one within the other.
-    depth: usize,
+    pub(in crate::recorder) depth: usize,
     /// Objects that the trace had written when it began, and those that such code has written, by address.
-    written: FxHashSet<usize>,
+    pub(in crate::recorder) written: FxHashSet<usize>,
     /// The parts that such code has written.
-    left: Vec<Slot>,
+    pub(in crate::recorder) left: Vec<Slot>,
     /// What it was given and has changed, by address: only such code may look at it.
-    changed: FxHashSet<usize>,
+    pub(in crate::recorder) changed: FxHashSet<usize>,
     /// Tensors that the nodes are given, by address.
-    given: FxHashSet<usize>,
+    pub(in crate::recorder) given: FxHashSet<usize>,
     /// Whether going back may lead to such code.
     has_functions: bool,
     /// How many nodes' code ran when one began to compute gradients; none: none does.
     back: Option<usize>,
     /// Whether all sizes of the results are known, of the code that ended last.
-    is_settled: bool,
+    pub(in crate::recorder) is_settled: bool,
     /// Those that are symbolic, and the strides, by the addresses of the tensors.
-    sizes: Vec<(usize, Option<Sizes>, Sizes)>,
+    pub(in crate::recorder) sizes: Vec<(usize, Option<Sizes>, Sizes)>,
 }
 
 impl Enclosed {
@@ -109,169 +109,7 @@ impl Enclosed {
     }
 }
 
-/// How a trace stood when code within a node began.
-pub struct Begun {
-    nodes: usize,
-    /// How many parts were written.
-    parts: usize,
-    /// What else a replay does, as far as it was noted.
-    others: Others,
-    given: Vec<(Py<PyAny>, TensorInfo)>,
-    outer_written: FxHashSet<usize>,
-    outer_given: FxHashSet<usize>,
-}
-
-/// How many warnings were given, locks taken, classes written, and such.
-type Others = (usize, usize, usize, usize, bool);
-
 impl State {
-    /// Code within a node begins that is given these objects.
-    pub fn begin_enclosed(&mut self, py: Python<'_>, given: &[Borrowed<'_, '_>]) -> Noted<Begun> {
-        if !self.written.classes().is_empty() {
-            let detail = "a class, before code that is one node of the graph";
-            return Err((Reason::OutsideWrite, detail.into()));
-        }
-        self.given.check(py)?;
-        let (parts, others) = (self.written.len(), self.other_effects());
-        let mut tensors = Vec::new();
-        for held in self.given.held(py).collect::<Vec<_>>() {
-            tensors_in(self, held.as_borrowed(), &mut tensors);
-        }
-        given.iter().for_each(|object| tensors_in(self, *object, &mut tensors));
-        let inputs = self.inputs.tensors().iter().map(|input| input.tensor.clone_ref(py));
-        let known: Vec<_> =
-            inputs.chain(tensors.iter().map(|tensor| tensor.clone().unbind())).collect();
-        let described = |tensor: Py<PyAny>| {
-            let info = tensor::info(tensor.bind_borrowed(py))?;
-            Some((tensor, info))
-        };
-        let mut inner: FxHashSet<usize> = self.enclosed.given.clone();
-        inner.extend(tensors.iter().map(|tensor| tensor.as_ptr() as usize));
-        let mut written = self.enclosed.written.clone();
-        written.extend(self.written.parts().map(|(object, _)| object));
-        let begun = Begun {
-            nodes: self.graph.len(),
-            parts,
-            others,
-            given: known.into_iter().filter_map(described).collect(),
-            outer_written: std::mem::replace(&mut self.enclosed.written, written),
-            outer_given: std::mem::replace(&mut self.enclosed.given, inner),
-        };
-        self.enclosed.depth += 1;
-        Ok(begun)
-    }
-
-    fn other_effects(&self) -> Others {
-        let (written, claims) = (&self.written, &self.claims);
-        (
-            written.emissions().len(),
-            written.classes().len(),
-            claims.locks.len(),
-            self.inference.len(),
-            claims.draws.is_some(),
-        )
-    }
-
-    /// The code has ended, and has done nothing that the trace would have to know: what it did is no part of the graph.
-    pub fn check_enclosed(&mut self, py: Python<'_>, begun: &Begun, name: &str) -> Noted<()> {
-        let refuse = || Err((Reason::OutsideWrite, format!("a write by {name}")));
-        if self.other_effects() != begun.others || self.written.len() < begun.parts {
-            return refuse();
-        }
-        // What the code itself has made is no part of the graph.
-        self.given.withdraw(begun.nodes);
-        self.enclosed.changed.extend(self.given.changed(py));
-        for effect in self.written.withdraw(begun.parts) {
-            if matches!(effect.part, Part::Context | Part::Reset(_) | Part::ClassAttribute(_)) {
-                return refuse();
-            }
-            self.enclosed.left.push(effect.slot());
-            self.enclosed.written.insert(effect.slot().0);
-        }
-        for (tensor, before) in &begun.given {
-            let tensor = tensor.bind_borrowed(py);
-            let now = tensor::info(tensor);
-            let is_like = now.as_ref().is_some_and(|now| {
-                (now.requires_grad, now.dtype, now.storage_offset)
-                    == (before.requires_grad, before.dtype, before.storage_offset)
-                    && now.sizes.iter().eq(before.sizes.iter())
-                    && now.strides.iter().eq(before.strides.iter())
-            });
-            let is_written = now.is_none_or(|now| now.version != before.version);
-            if !is_like || (is_written && self.source(tensor).is_none()) {
-                return Err((Reason::OutsideWrite, format!("a write to a tensor by {name}")));
-            }
-        }
-        self.graph.withdraw(begun.nodes);
-        if let Some(symbols) = self.symbols.as_mut() {
-            symbols.forget_nodes(begun.nodes, &self.graph);
-        }
-        Ok(())
-    }
-
-    /// Where there are symbols, takes note of the sizes of what such code gives, as its own operations say them.
-    pub fn keep_sizes(&mut self, begun: &Begun, result: Borrowed<'_, '_>) -> Noted<()> {
-        if !self.has_symbols() {
-            return Ok(());
-        }
-        let mut tensors = Vec::new();
-        tensors_in(self, result, &mut tensors);
-        let mut is_settled = true;
-        self.enclosed.sizes.clear();
-        for tensor in &tensors {
-            let tensor = tensor.as_borrowed();
-            if !self.data_sizes_in(tensor, 0).is_empty() {
-                let detail = "sizes of what code within a node gives";
-                return Err((Reason::DynamicOutput, detail.into()));
-            }
-            let is_inner = matches!(self.origin(tensor), Some(Origin::Node(node)) if node.index() >= begun.nodes);
-            match self.symbolic_strides(tensor).filter(|_| is_inner) {
-                Some(strides) => {
-                    let sizes = self.symbolic_sizes(tensor);
-                    self.enclosed.sizes.push((tensor.as_ptr() as usize, sizes, strides));
-                }
-                None => is_settled = false,
-            }
-        }
-        self.enclosed.is_settled = is_settled;
-        Ok(())
-    }
-
-    /// Gives the results of the node that was executed last the sizes that its code has computed; whether all are known.
-    pub fn take_sizes(&mut self, result: Borrowed<'_, '_>) -> bool {
-        let is_settled = std::mem::take(&mut self.enclosed.is_settled);
-        let known = std::mem::take(&mut self.enclosed.sizes);
-        if !is_settled || known.is_empty() {
-            return is_settled;
-        }
-        let mut tensors = Vec::new();
-        tensors_in(self, result, &mut tensors);
-        for tensor in &tensors {
-            let address = tensor.as_ptr() as usize;
-            if let Some(Origin::Node(node)) = self.origin(tensor.as_borrowed())
-                && let Some((_, sizes, strides)) =
-                    known.iter().find(|(known, ..)| *known == address)
-                && let Some(symbols) = self.symbols.as_mut()
-            {
-                know_layout(symbols, node, sizes.clone(), strides.clone());
-            }
-        }
-        true
-    }
-
-    /// Where there are symbols: what a node gives has the sizes and strides of this tensor.
-    pub fn lay_out_as(&mut self, node: NodeId, like: Borrowed<'_, '_>) -> Noted<()> {
-        if !self.has_symbols() {
-            return Ok(());
-        }
-        let unknown = || (Reason::DynamicOutput, "a tensor that a hook is set on".to_owned());
-        let strides = self.symbolic_strides(like).ok_or_else(unknown)?;
-        let sizes = self.symbolic_sizes(like);
-        let symbols = self.symbols.as_mut().ok_or_else(unknown)?;
-        know_layout(symbols, node, sizes, strides);
-        Ok(())
-    }
-
     /// Whether the trace has written a part that is about to be read. Code within a node would read the old value, as
     /// a replay writes behind its graph.
     pub fn has_written(&mut self, slot: &Slot) -> bool {
@@ -340,14 +178,6 @@ impl State {
     }
 }
 
-/// What a node gives has these sizes and strides.
-fn know_layout(symbols: &mut Symbols, node: NodeId, sizes: Option<Sizes>, strides: Sizes) {
-    if let Some(sizes) = sizes {
-        symbols.sizes.insert(TensorKey::Node(node.index() as u32), sizes);
-    }
-    symbols.layouts.know(node, strides);
-}
-
 /// Whether a frame is the one by which PyTorch's engine calls `backward` of a custom function.
 pub fn is_way_back(frame: &Frame<'_>) -> bool {
     let code = frame.code();
@@ -362,15 +192,40 @@ fn is_context(object: Borrowed<'_, '_>) -> bool {
     base.is_some_and(|base| object.is_instance(&base).unwrap_or(false))
 }
 
-/// The tensors that an object is or holds.
-fn tensors_in<'py>(state: &mut State, object: Borrowed<'_, 'py>, found: &mut Vec<Object<'py>>) {
-    match state.kind_alone(object) {
-        Kind::Tensor => found.push(object.to_owned()),
-        Kind::Tuple | Kind::List => {
-            for item in heap::children(object) {
-                tensors_in(state, item.as_borrowed(), found);
-            }
-        }
-        _ => {}
+impl State {
+    /// Whether code of the program's own is a node of the graph.
+    pub(in crate::recorder) fn has_users_nodes(&self) -> bool {
+        // Functions of numbers are none.
+        let is_users = |id, value| {
+            !matches!(value, Value::Integer | Value::Float | Value::Text)
+                && NodeCall::of(&self.graph, id).is_some_and(|it| it.is_users())
+        };
+        self.graph.nodes().any(|(id, node)| is_users(id, node.value))
     }
 }
+
+impl Recorder {
+    /// Whether an instruction that has done nothing yet is one of code within a node.
+    pub(in crate::recorder) fn is_enclosed(&self, frame: &Frame<'_>) -> bool {
+        ops::executed() == self.baseline.get()
+            && self.state.try_borrow().is_ok_and(|state| {
+                let own = state.frames.innermost();
+                state.enclosed.is_on() && own.is_some_and(|own| own.id == frame.id())
+            })
+    }
+}
+
+/// How a trace stood when code within a node began.
+pub struct Begun {
+    pub(in crate::recorder) nodes: usize,
+    /// How many parts were written.
+    pub(in crate::recorder) parts: usize,
+    /// What else a replay does, as far as it was noted.
+    pub(in crate::recorder) others: Others,
+    pub(in crate::recorder) given: Vec<(Py<PyAny>, TensorInfo)>,
+    pub(in crate::recorder) outer_written: FxHashSet<usize>,
+    pub(in crate::recorder) outer_given: FxHashSet<usize>,
+}
+
+/// How many warnings were given, locks taken, classes written, and such.
+pub(in crate::recorder) type Others = (usize, usize, usize, usize, bool);

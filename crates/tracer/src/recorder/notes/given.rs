@@ -7,25 +7,16 @@
 //! ends where it's seen that it did. Code within a node may, as a replay runs it again; then nobody else may look.
 
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 use rustc_hash::{FxHashMap, FxHashSet};
-use smallvec::SmallVec;
-use stator_cpython::frame::Frame;
 use stator_cpython::heap::dict::{self, Peek};
 use stator_cpython::heap::function::{Field, value};
-use stator_cpython::heap::tensor::{Memory, memory};
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{modules, ops};
-use stator_graph::{Arg, NodeId, Operator, Target, Value};
+use stator_graph::{NodeId, Value};
 use stator_guards::SourceId;
 
 use super::heap;
-use super::kinds::Kind;
-use super::state::{Origin, State, Stop};
+use super::state::{Noted, State};
 use crate::breaks::Reason;
-use crate::raises::MADE;
-
-type Noted<T> = std::result::Result<T, Stop>;
 
 /// What the trace has made by nodes, and keeps alive: nothing else comes to its address.
 #[derive(Default)]
@@ -61,9 +52,6 @@ const FUNCTION: [Field; 7] = [
     Field::Annotations,
 ];
 
-/// What a function has that its constructor is given neither.
-const TOLD: [&str; 3] = ["__qualname__", "__doc__", "__module__"];
-
 /// What an object holds and may be changed.
 fn contents<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
     if value(object, Field::Code).is_some() {
@@ -92,6 +80,24 @@ impl Given {
         'py: 'a,
     {
         self.kept.iter().flat_map(|held| &held.contents).map(move |held| held.bind(py).clone())
+    }
+
+    /// The objects.
+    pub fn objects<'a, 'py>(&'a self, py: Python<'py>) -> impl Iterator<Item = Object<'py>> + 'a
+    where
+        'py: 'a,
+    {
+        self.kept.iter().map(move |held| held.object.bind(py).clone())
+    }
+
+    /// An object is about to be made; false: it is being made already, and holds itself.
+    pub fn begin(&mut self, address: usize) -> bool {
+        self.begun.insert(address)
+    }
+
+    /// It is made, or can't be.
+    pub fn end(&mut self, address: usize) {
+        self.begun.remove(&address);
     }
 
     /// The node that makes an object.
@@ -142,41 +148,7 @@ impl Given {
     }
 }
 
-/// A function or class of the standard library.
-fn library<'py>(py: Python<'py>, module: &str, name: &str) -> Noted<Object<'py>> {
-    let found = modules::import(py, module).and_then(|module| module.getattr(name));
-    found.map_err(|error| (Reason::Unsupported, error.to_string()))
-}
-
 impl State {
-    /// An object as a node is given it that runs code: functions of the trace's own are made by nodes.
-    pub fn give(&mut self, object: Borrowed<'_, '_>, frame: &Frame<'_>) -> Noted<Arg> {
-        if let Some(node) = self.given.node(object) {
-            return Ok(Arg::Node(node));
-        }
-        if self.number(object).is_some() {
-            return self.graph_arg(object);
-        }
-        match self.kind(object) {
-            Kind::Tuple if heap::is_plain_tuple(object) => {
-                let items = self.give_all(&heap::tuple_items(object), frame)?;
-                Ok(self.graph.tuple(&items))
-            }
-            Kind::Tensor
-            | Kind::Constant
-            | Kind::Type
-            | Kind::Singleton
-            | Kind::Module
-            | Kind::Slice
-            | Kind::TorchCallable => self.graph_arg(object),
-            Kind::Builtin if !self.is_own_method(object) => self.graph_arg(object),
-            kind => match self.outside(object, kind, frame) {
-                Some(source) => Ok(Arg::Node(self.object_node(source))),
-                None => self.give_own(object, frame),
-            },
-        }
-    }
-
     /// The node of an outside object that a node is given as it is.
     pub fn object_node(&mut self, source: SourceId) -> NodeId {
         if let Some(node) = self.inputs.node(source) {
@@ -187,115 +159,6 @@ impl State {
         node
     }
 
-    /// The source of what it's given from outside.
-    fn outside(
-        &mut self,
-        object: Borrowed<'_, '_>,
-        kind: Kind,
-        frame: &Frame<'_>,
-    ) -> Option<SourceId> {
-        match self.origin(object) {
-            Some(Origin::Source(source)) => Some(source),
-            // A variable of a function around this one that nobody has read.
-            None if kind == Kind::Cell => self.cell_source(frame, object).ok(),
-            _ => None,
-        }
-    }
-
-    /// As [`State::give`] of several objects.
-    pub fn give_all(
-        &mut self,
-        objects: &[Object<'_>],
-        frame: &Frame<'_>,
-    ) -> Noted<SmallVec<[Arg; 8]>> {
-        objects.iter().map(|object| self.give(object.as_borrowed(), frame)).collect()
-    }
-
-    /// What code within a node has put into lists, dictionaries and cells that it was given, the trace takes out by
-    /// nodes, where it can: nobody may look at the others.
-    pub fn take_out(&mut self, frame: &Frame<'_>) -> Noted<()> {
-        if self.enclosed.is_on() || self.has_symbols() {
-            return Ok(());
-        }
-        let kept = self.given.kept.iter().map(|held| held.object.bind(frame.py()).clone());
-        let has_changed = |object: &Object<'_>| self.enclosed.has_changed(object.as_ptr() as usize);
-        let changed: Vec<_> = kept.filter(has_changed).collect();
-        for object in &changed {
-            if self.take_parts(object.as_borrowed(), frame)? {
-                self.enclosed.show(object.as_ptr() as usize);
-            }
-        }
-        Ok(())
-    }
-
-    fn take_parts(&mut self, object: Borrowed<'_, '_>, frame: &Frame<'_>) -> Noted<bool> {
-        let Some(node) = self.given.node(object) else { return Ok(false) };
-        let mut parts = Vec::new();
-        let item = Target::Operator(Operator::GetItem);
-        match self.kind_alone(object) {
-            Kind::List => {
-                for (index, value) in (0..).zip(heap::list_items(object)) {
-                    parts.push((item, Some(Arg::int(index)), value));
-                }
-            }
-            Kind::Dict => {
-                for (key, value) in heap::dict_items(object) {
-                    if !heap::is_constant(key.as_borrowed()) {
-                        return Ok(false);
-                    }
-                    parts.push((item, Some(self.graph_arg(key.as_borrowed())?), value));
-                }
-            }
-            Kind::Cell => {
-                let name = self.graph.intern("cell_contents");
-                let held = ops::load_cell(object);
-                parts.extend(held.map(|value| (Target::GetAttr { name }, None, value)));
-            }
-            _ => return Ok(false),
-        }
-        if !parts.iter().all(|(.., value)| self.may_take(value.as_borrowed())) {
-            return Ok(false);
-        }
-        for (target, key, value) in parts {
-            if self.kind_alone(value.as_borrowed()) == Kind::Tensor
-                && !self.is_of_trace(value.as_borrowed())
-            {
-                let args: SmallVec<[Arg; 2]> = [Arg::Node(node)].into_iter().chain(key).collect();
-                let stack = self.place(frame);
-                let taken = self.graph.call(target, &args, stack);
-                self.bind_result(taken, value.as_borrowed(), &[])?;
-            }
-        }
-        Ok(true)
-    }
-
-    /// Whether the trace knows an object by itself.
-    fn is_of_trace(&self, object: Borrowed<'_, '_>) -> bool {
-        match self.origin(object) {
-            Some(Origin::Node(node)) => !self.graph.is_withdrawn(node),
-            Some(Origin::Source(_)) => true,
-            _ => self.given.node(object).is_some(),
-        }
-    }
-
-    /// Whether an object is the same in each replay, or a tensor. A number may have been read from one.
-    fn may_take(&mut self, object: Borrowed<'_, '_>) -> bool {
-        match self.kind_alone(object) {
-            Kind::Tensor => self.is_of_trace(object) || !self.shares_input(object),
-            Kind::Constant => object.is_none(),
-            _ => self.is_of_trace(object) && !self.enclosed.hides(object.as_ptr() as usize),
-        }
-    }
-
-    /// Whether a tensor has the memory of an input: who writes to it writes to that. Without an answer it may.
-    fn shares_input(&self, tensor: Borrowed<'_, '_>) -> bool {
-        let py = tensor.py();
-        let Some(own) = memory(tensor) else { return true };
-        let is_shared = |other: Option<Memory>| other.is_none_or(|other| other.start == own.start);
-        let mut inputs = self.inputs.tensors().iter();
-        own.start != 0 && inputs.any(|input| is_shared(memory(input.tensor.bind_borrowed(py))))
-    }
-
     /// A cell, list or dictionary of the trace's own is about to be written.
     pub fn write_own(&mut self, object: Borrowed<'_, '_>) -> Noted<()> {
         self.look_enclosed(object.as_ptr() as usize);
@@ -304,188 +167,5 @@ impl State {
         }
         let what = heap::type_name(object);
         Err((Reason::OutsideWrite, format!("a write to a {what} that a node was given")))
-    }
-
-    /// The node of a call that makes an object of the trace's own.
-    pub fn made_by(
-        &mut self,
-        function: Borrowed<'_, '_>,
-        name: &str,
-        args: &[Arg],
-        frame: &Frame<'_>,
-    ) -> NodeId {
-        let target = self.function_target(function, format!("{MADE}{name}"));
-        let stack = self.place(frame);
-        self.graph.call(target, args, stack)
-    }
-
-    fn give_own<'py>(&mut self, object: Borrowed<'_, 'py>, frame: &Frame<'_>) -> Noted<Arg> {
-        let address = object.as_ptr() as usize;
-        if !self.given.begun.insert(address) {
-            return Err((Reason::Unsupported, "a function that holds itself".into()));
-        }
-        let made = self.make(object, frame);
-        self.given.begun.remove(&address);
-        let node = made?;
-        if self.origin(object).is_none() {
-            self.set_fresh(object);
-        }
-        self.given.add(object, node);
-        Ok(Arg::Node(node))
-    }
-
-    fn make<'py>(&mut self, object: Borrowed<'_, 'py>, frame: &Frame<'_>) -> Noted<NodeId> {
-        // All of these are of the very classes that make them.
-        let class = object.get_type();
-        let class = class.as_any().as_borrowed();
-        let refuse = || {
-            let what = heap::type_name(object);
-            Err((Reason::Machinery, format!("a call of code within a node, given a {what}")))
-        };
-        let kind = self.kind(object);
-        let is_own = self.origin(object) == Some(Origin::Fresh)
-            || self.origin(object).is_none() && kind == Kind::Dict;
-        if !is_own {
-            return refuse();
-        }
-        match kind {
-            Kind::Function => self.make_function(object, frame),
-            Kind::Cell => {
-                let held: Vec<_> = ops::load_cell(object).into_iter().collect();
-                let args = self.give_all(&held, frame)?;
-                Ok(self.made_by(class, "cell", &args, frame))
-            }
-            Kind::List if heap::is_exact_list(object) => {
-                let items = self.give_all(&heap::list_items(object), frame)?;
-                let items = self.graph.list(&items);
-                Ok(self.made_by(class, "list", &[items], frame))
-            }
-            Kind::Dict if heap::is_exact_dict(object) => {
-                let mut keys = heap::dict_items(object).into_iter().map(|(key, _)| key);
-                if !keys.all(|key| heap::is_constant(key.as_borrowed())) {
-                    return refuse();
-                }
-                let items = self.give_items(object, frame)?;
-                Ok(self.made_by(class, "dict", &[items], frame))
-            }
-            Kind::Method => {
-                let (function, receiver) = heap::method_parts(object);
-                let args = self.give_all(&[function, receiver], frame)?;
-                Ok(self.made_by(class, "method", &args, frame))
-            }
-            Kind::Partial => {
-                let (function, given, keywords) = heap::partial_parts(object);
-                let mut args = SmallVec::<[Arg; 8]>::new();
-                args.push(self.give(function.as_borrowed(), frame)?);
-                args.extend(self.give_all(&heap::tuple_items(given.as_borrowed()), frame)?);
-                let mut names = Vec::new();
-                for (name, value) in heap::dict_items(keywords.as_borrowed()) {
-                    names.push(self.graph.intern(&heap::text(name.as_borrowed())));
-                    args.push(self.give(value.as_borrowed(), frame)?);
-                }
-                // It may be of a class of the program's.
-                let class = library(object.py(), "functools", "partial")?;
-                let target = self.function_target(class.as_borrowed(), format!("{MADE}partial"));
-                let stack = self.place(frame);
-                Ok(self.graph.call_with_keywords(target, &args, &names, stack))
-            }
-            _ => refuse(),
-        }
-    }
-
-    fn make_function<'py>(
-        &mut self,
-        function: Borrowed<'_, 'py>,
-        frame: &Frame<'_>,
-    ) -> Noted<NodeId> {
-        let refuse = |what: &str| {
-            let name = heap::name_of(function);
-            (Reason::Machinery, format!("{name}, a function with {what}, given to a node"))
-        };
-        if let Peek::Dict(dict) = dict::peek_instance_dict(function)
-            && dict::length(dict.as_borrowed()) != Some(0)
-        {
-            return Err(refuse("attributes"));
-        }
-        let globals = heap::function_globals(function);
-        let globals = globals.filter(|it| self.source(it.as_borrowed()).is_some());
-        let globals = globals.ok_or_else(|| refuse("unknown globals"))?;
-        let code = heap::function_code(function).ok_or_else(|| refuse("no code"))?;
-        let part = |name: &str| function.getattr(name).map_err(|_| refuse("unknown parts"));
-        let (name, closure) = (part("__name__")?, part("__closure__")?);
-        let defaults = heap::function_defaults(function);
-        let code_arg = Arg::Object(self.graph_object(code.as_borrowed(), || "code".into()));
-        let mut args: SmallVec<[Arg; 8]> = SmallVec::from_slice(&[code_arg]);
-        args.push(self.give(globals.as_borrowed(), frame)?);
-        args.push(self.graph_arg(name.as_borrowed())?);
-        args.push(match defaults {
-            Some(defaults) => {
-                let items = self.give_all(&heap::tuple_items(defaults.as_borrowed()), frame)?;
-                self.graph.tuple(&items)
-            }
-            None => Arg::NONE,
-        });
-        if let Ok(closure) = closure.cast::<PyTuple>() {
-            let items = self.give_all(&heap::tuple_items(closure.as_any().as_borrowed()), frame)?;
-            args.push(self.graph.tuple(&items));
-        }
-        let class = function.get_type();
-        let node = self.made_by(class.as_any().as_borrowed(), "function", &args, frame);
-        let none = function.py().None().into_bound(function.py());
-        let plain = class.call1((&code, &globals, &name, &none, &closure));
-        self.make_attributes(function, &plain.map_err(|_| refuse("unknown parts"))?, node, frame)?;
-        Ok(node)
-    }
-
-    /// What is set in a function when it's there. `plain`: one of the same code, in which nothing is.
-    fn make_attributes<'py>(
-        &mut self,
-        function: Borrowed<'_, 'py>,
-        plain: &Object<'py>,
-        node: NodeId,
-        frame: &Frame<'_>,
-    ) -> Noted<()> {
-        let py = function.py();
-        let setattr = library(py, "builtins", "setattr")?;
-        let set = |state: &mut Self, name: &str, value: Arg| {
-            let args = [Arg::Node(node), state.graph.str(name), value];
-            let set = state.made_by(setattr.as_borrowed(), "setattr", &args, frame);
-            state.graph.set_value(set, Value::Nothing);
-        };
-        for name in TOLD {
-            let told = |of: Borrowed<'_, 'py>| {
-                let unknown = |_| (Reason::Machinery, format!("{name} of a function"));
-                of.getattr(name).map_err(unknown)
-            };
-            let own = told(function)?;
-            if !own.eq(told(plain.as_borrowed())?).unwrap_or(false) {
-                let value = self.give(own.as_borrowed(), frame)?;
-                set(self, name, value);
-            }
-        }
-        let mut found = Vec::new();
-        if let Some(keywords) = heap::function_kwdefaults(function) {
-            found.push(("__kwdefaults__", keywords));
-        }
-        if let Ok(hints) = function.getattr("__annotations__")
-            && !heap::dict_items(hints.as_borrowed()).is_empty()
-        {
-            found.push(("__annotations__", hints));
-        }
-        for (name, dict) in found {
-            let items = self.give_items(dict.as_borrowed(), frame)?;
-            set(self, name, items);
-        }
-        Ok(())
-    }
-
-    /// A dictionary whose values are given.
-    fn give_items(&mut self, dict: Borrowed<'_, '_>, frame: &Frame<'_>) -> Noted<Arg> {
-        let mut items = SmallVec::<[(Arg, Arg); 4]>::new();
-        for (key, value) in heap::dict_items(dict) {
-            let key = self.graph_arg(key.as_borrowed())?;
-            items.push((key, self.give(value.as_borrowed(), frame)?));
-        }
-        Ok(self.graph.dict(&items))
     }
 }

@@ -6,19 +6,18 @@ use pyo3::types::{
     PyBytes, PyCFunction, PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PyModule, PySet,
     PySlice, PyString, PyTuple, PyType, PyWeakrefReference,
 };
-use stator_cpython::Result;
-use stator_cpython::generic;
+use stator_cpython::heap::dict::{self, InstanceDict, Lookup};
+use stator_cpython::heap::function::{Field, value};
+use stator_cpython::heap::{constant, container, types};
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{Result, generic, modules};
+use stator_guards::Text;
+
+use super::kinds::Descriptor;
+
 pub use stator_cpython::generic::bind_method;
 pub use stator_cpython::heap::container::{list_holds, list_items};
 pub use stator_cpython::heap::dict::is_plain as is_exact_dict;
-use stator_cpython::heap::dict::{InstanceDict, Lookup};
-use stator_cpython::heap::function::{Field, value};
-use stator_cpython::heap::{constant, container, dict, types};
-use stator_cpython::modules;
-use stator_cpython::object::{Borrowed, Object};
-use stator_guards::Text;
-
-use crate::recorder::reads::descriptors::Descriptor;
 
 /// The elements of a tuple.
 pub fn tuple_items<'py>(tuple: Borrowed<'_, 'py>) -> Vec<Object<'py>> {

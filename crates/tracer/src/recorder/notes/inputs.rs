@@ -5,10 +5,12 @@
 
 use pyo3::prelude::*;
 use rustc_hash::{FxBuildHasher, FxHashMap};
-use stator_cpython::heap::tensor;
+use stator_cpython::heap::tensor::{self, TensorInfo, info};
 use stator_cpython::object::Borrowed;
-use stator_graph::NodeId;
-use stator_guards::{SourceId, grow_in_leaps};
+use stator_graph::{Device, Dtype, NodeId, Value};
+use stator_guards::{SourceId, TensorGuard, grow_in_leaps};
+
+use super::state::State;
 
 /// A tensor that the graph takes in.
 pub struct TensorInput {
@@ -101,4 +103,34 @@ impl Inputs {
     pub fn into_sources(self) -> Vec<SourceId> {
         self.sources
     }
+}
+
+/// The facts that an ordinary tensor is described by, and a replay depends on.
+pub fn tensor_guard(state: &mut State, tensor: Borrowed<'_, '_>) -> Option<TensorGuard> {
+    let info = info(tensor)?;
+    if info.layout != 0 {
+        return None;
+    }
+    let python_type = state.object(tensor.get_type().as_any().as_borrowed());
+    Some(TensorGuard {
+        python_type,
+        dtype: info.dtype,
+        device_type: info.device_type,
+        device_index: info.device_index,
+        layout: info.layout,
+        requires_grad: info.requires_grad,
+        sizes: info.sizes.iter().map(|&size| Some(size)).collect(),
+        strides: info.strides.iter().map(|&stride| Some(stride)).collect(),
+        key_set: info.key_set,
+    })
+}
+
+pub(in crate::recorder) fn graph_meta(state: &mut State, info: &TensorInfo) -> Value {
+    let dtype = Dtype(i8::try_from(info.dtype).unwrap_or(-1));
+    let device = Device {
+        kind: i8::try_from(info.device_type).unwrap_or(-1),
+        index: i8::try_from(info.device_index).unwrap_or(-1),
+    };
+    let strides: &[i64] = if info.layout == 0 { &info.strides } else { &[] };
+    Value::Tensor(state.graph.tensor_meta(dtype, device, &info.sizes, strides, info.requires_grad))
 }

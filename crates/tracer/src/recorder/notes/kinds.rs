@@ -368,3 +368,28 @@ pub fn is_plain_iterator(ty: &Bound<'_, PyType>) -> bool {
     });
     plain.iter().any(|known| known.is(ty))
 }
+
+/// How a class attribute binds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Descriptor {
+    /// A Python function or a method descriptor of a C type.
+    Function,
+    /// `property`.
+    Property,
+    /// A `__slots__` member, or a field of a C type.
+    Member,
+    /// A computed attribute of a C type.
+    GetSet,
+    /// A field of a named tuple.
+    TupleGetter,
+    /// `staticmethod`.
+    StaticMethod,
+    /// `classmethod`.
+    ClassMethod,
+    /// A user's descriptor with `__get__` only.
+    User,
+    /// A user's descriptor with `__set__` or `__delete__`.
+    UserData,
+    /// No descriptor.
+    Value,
+}

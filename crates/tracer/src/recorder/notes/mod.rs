@@ -2,21 +2,42 @@
 //!
 //! `state` holds them together, and each part owns its fields: `objects` knows each object once, by identity, and
 //! `kinds` what it is; `roots` are the slots that the trace began with; `frames` are those being evaluated; `inputs`
-//! are the graph's; `reads` and `written` are what it has read and written; `capacity` remembers how large the tables
-//! become; `enclosed` is what
-//! is known of code within one node, `given` the functions of the trace that it is given; `heap` reads objects without running anybody's code.
+//! are the graph's; `reads` and `written` are what it has read and written, the latter by `effects`; `context` and `claims` are what
+//! it has done to context variables, locks and generators; `gradients` what it knows of them; `exits` the ways out of its middle;
+//! `capacity` remembers how large the tables become.
+//! `lookups`, `members`, `recent_globals`, `compared` and `calls` are what needn't be asked twice. `enclosed` is what
+//! is known of code within one node, `given` the functions of the trace that it is given, `passing` which code of PyTorch's stands
+//! between; `machinery` knows code that isn't followed, `copies` the frames of `copy.deepcopy`.
+//! `heap` reads objects without running anybody's code. `call` is a call as the rooms hand it on.
+//!
+//! `above` are the interfaces by which a room asks one above it for something. There is no other way up.
 //!
 //! Nothing here executes anything of the program's: the other rooms do, and note here what they did.
 
+pub(super) mod above;
+pub(super) mod call;
+pub(super) mod calls;
 pub(super) mod capacity;
+pub(super) mod claims;
+pub(super) mod compared;
+pub(super) mod context;
+pub(super) mod copies;
+pub(super) mod effects;
 pub(super) mod enclosed;
+pub(super) mod exits;
 pub(super) mod frames;
 pub(super) mod given;
+pub(super) mod gradients;
 pub(super) mod heap;
 pub(super) mod inputs;
 pub(super) mod kinds;
+pub(super) mod lookups;
+pub(super) mod machinery;
+pub(super) mod members;
 pub(super) mod objects;
+pub(super) mod passing;
 pub(super) mod reads;
+pub(super) mod recent_globals;
 pub(super) mod roots;
 pub(super) mod state;
 pub(super) mod written;

@@ -10,11 +10,12 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use rustc_hash::{FxBuildHasher, FxHashMap};
+use stator_cpython::heap::types;
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::{ObjectId, SourceId, Text, grow_in_leaps};
 
 use super::heap;
-use super::state::Origin;
+use super::state::{Origin, State};
 
 /// Objects that guards and recipes speak of, and where they and others came from.
 pub struct Objects {
@@ -264,4 +265,52 @@ fn keep(objects: &mut Vec<Py<PyAny>>, object: Borrowed<'_, '_>) -> u32 {
 /// `key` with strings interned.
 pub fn canonical_key<'py>(key: Borrowed<'_, 'py>) -> Object<'py> {
     heap::interned(key)
+}
+
+/// Objects whose death would be noticed, and what they were found in.
+#[derive(Default)]
+pub struct Mortal(Vec<ObjectId>);
+
+impl Mortal {
+    /// One more.
+    pub fn watch(&mut self, object: ObjectId) {
+        self.0.push(object);
+    }
+
+    /// All of them.
+    pub fn all(&self) -> &[ObjectId] {
+        &self.0
+    }
+}
+
+/// For so many objects, what they were found in is watched as well.
+const MOST: usize = 256;
+
+impl State {
+    /// Takes note of an outside object whose death would be noticed, and of what it was found in: the
+    /// trace keeps that alive too.
+    #[inline]
+    pub(in crate::recorder) fn watch_finalizer(
+        &mut self,
+        object: Borrowed<'_, '_>,
+        id: ObjectId,
+        source: SourceId,
+    ) {
+        if types::has_finalizer(object.get_type().as_borrowed()) {
+            self.watch_within(id, source);
+        }
+    }
+
+    #[cold]
+    fn watch_within(&mut self, id: ObjectId, source: SourceId) {
+        self.mortal.0.push(id);
+        if self.mortal.0.len() > MOST {
+            return;
+        }
+        let mut at = source;
+        while let Some(parent) = self.sources.get(at).parent() {
+            self.mortal.0.extend(self.objects.at_source(parent));
+            at = parent;
+        }
+    }
 }

@@ -2,10 +2,13 @@
 //!
 //! Invariant: a slot is among these once it's guarded, or needs no guard; so each is guarded once.
 
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use rustc_hash::{FxBuildHasher, FxHashSet};
+use stator_cpython::object::Borrowed;
 use stator_guards::{SourceId, grow_in_leaps};
 
-use super::state::Slot;
+use super::state::{Slot, State};
 
 /// The reads of a trace.
 pub struct Reads {
@@ -67,5 +70,44 @@ impl Reads {
     /// Whether a cell is found a second time by this source, for the first time.
     pub fn first_shared(&mut self, cell: SourceId) -> bool {
         self.cells.insert(cell)
+    }
+}
+
+/// A container whose contents aren't guarded.
+pub struct Unread {
+    pub(in crate::recorder) source: SourceId,
+    /// A tuple of what it held when it was found.
+    pub before: Py<PyTuple>,
+}
+
+/// What who finds an object does with it.
+#[derive(Clone, Copy, Default)]
+pub struct Use {
+    /// It only moves what the object holds: numbers in it may be symbols.
+    pub moves: bool,
+    /// It only adds to the object.
+    pub only_adds: bool,
+}
+
+impl State {
+    /// Who only moves what it finds.
+    pub fn moving(&self) -> Use {
+        Use { moves: !self.policy.is_static(), only_adds: false }
+    }
+
+    /// Looks into a container, unless it is being looked into already: it may hold itself.
+    pub fn once<T>(
+        &mut self,
+        container: Borrowed<'_, '_>,
+        again: T,
+        look: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let address = container.as_ptr() as usize;
+        if !self.reads.enter(address) {
+            return again;
+        }
+        let result = look(self);
+        self.reads.leave(address);
+        result
     }
 }

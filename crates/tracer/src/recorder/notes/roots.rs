@@ -7,9 +7,8 @@ use stator_cpython::frame::Frame;
 use stator_cpython::object::Borrowed;
 use stator_guards::SourceId;
 
-use super::kinds::Kind;
-use super::state::{Origin, State, Stop};
-use crate::breaks::{Place, Reason};
+use super::state::State;
+use crate::breaks::Place;
 
 /// What a trace began with.
 ///
@@ -136,24 +135,6 @@ impl Roots {
 }
 
 impl State {
-    /// A container under construction is about to change. Behind a graph break it's an outside
-    /// object, but only the stack holds it: it may as well be made anew.
-    pub fn own_container(&mut self, container: Borrowed<'_, '_>) -> Result<(), Stop> {
-        match self.origin(container) {
-            Some(Origin::Fresh) => Ok(()),
-            Some(Origin::Source(_))
-                if self.roots.on_stack.contains(&(container.as_ptr() as usize)) =>
-            {
-                if self.kind(container) == Kind::Dict {
-                    self.adopt_dict(container)?;
-                }
-                self.set_fresh(container);
-                Ok(())
-            }
-            _ => Err((Reason::OutsideWrite, "a container under construction".into())),
-        }
-    }
-
     /// Takes note of an outside object that no guard can speak of.
     pub fn carry(&mut self, source: SourceId, object: Borrowed<'_, '_>) {
         self.objects.intern(object);

@@ -15,35 +15,32 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_graph::{Graph, NodeId, StackId, Target};
 use stator_guards::{Guard, GuardKind, ObjectId, SourceId, Sources, grow_in_leaps};
 
+use super::above::Looks;
+use super::calls::{ModuleCalls, Signatures};
 use super::capacity::Room;
+use super::claims::Claims;
+use super::compared::Distinct;
+use super::context::ContextWrites;
+use super::copies::Memo;
 use super::enclosed::Enclosed;
+use super::exits::Exits;
 use super::frames::Frames;
 use super::given::Given;
+use super::gradients::Gradients;
 use super::heap;
 use super::inputs::Inputs;
 use super::kinds::{Kind, Kinds};
-use super::objects::{Mark, Objects};
-use super::reads::Reads;
+use super::lookups::Lookups;
+use super::members::Members;
+use super::objects::{Mark, Mortal, Objects};
+use super::reads::{Reads, Unread};
+use super::recent_globals::RecentGlobals;
 use super::roots::Roots;
 use super::written::Written;
 use crate::breaks::Reason;
 use crate::policy::Policy;
-use crate::recorder::calls::copies::Memo;
-use crate::recorder::calls::module_calls::ModuleCalls;
-use crate::recorder::calls::signatures::Signatures;
-use crate::recorder::effects::context::ContextWrites;
-use crate::recorder::effects::finalizers::Mortal;
-use crate::recorder::effects::locks::Claims;
-use crate::recorder::ending::deciding::Exits;
 use crate::recorder::numbers::symbols::Symbols;
-use crate::recorder::operations::gradients::Gradients;
 use crate::recorder::programs::Notes;
-use crate::recorder::reads::compared::Distinct;
-use crate::recorder::reads::lookups::Lookups;
-use crate::recorder::reads::members::Members;
-use crate::recorder::reads::only_added::Unread;
-use crate::recorder::reads::recent_globals::RecentGlobals;
-use crate::within;
 use crate::writes::Writes;
 
 /// Where an object with identity came from.
@@ -61,6 +58,9 @@ pub enum Origin {
 
 /// Why the trace ends; the place is added by the recorder.
 pub type Stop = (Reason, String);
+
+/// What taking a note gives, unless the trace has to end.
+pub(in crate::recorder) type Noted<T> = Result<T, Stop>;
 
 /// Python objects that a graph speaks of, each once.
 #[derive(Default)]
@@ -244,23 +244,9 @@ impl State {
         if self.roots.carried(object).is_some() { Kind::Opaque } else { self.kinds.of(object) }
     }
 
-    /// Fails for an outside object whose state C code would read: nothing guards it.
-    pub fn refuse_native_state(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
-        let outside =
-            self.kind(object) == Kind::Object && self.origin(object) != Some(Origin::Fresh);
-        if outside && heap::is_deque(object) {
-            return self.read_deque(object);
-        }
-        if outside
-            && self.kinds.has_native_state(&object.get_type())
-            && !within::is_function_like(object)
-        {
-            return Err((
-                Reason::Unsupported,
-                format!("the state of a {}", heap::type_name(object)),
-            ));
-        }
-        Ok(())
+    /// Whether C code may read a state of an object that nothing guards.
+    pub fn has_native_state(&mut self, object: Borrowed<'_, '_>) -> bool {
+        self.kinds.has_native_state(&object.get_type())
     }
 
     /// Where an object came from; `None` for constants and for objects nobody vouches for.
@@ -344,5 +330,33 @@ impl State {
     /// The id of an object in the table that guards use.
     pub fn object(&mut self, object: Borrowed<'_, '_>) -> ObjectId {
         self.objects.intern(object)
+    }
+
+    /// A source for an object known by identity: a type, or the entry function.
+    pub fn anchor(&mut self, object: Borrowed<'_, '_>) -> SourceId {
+        if let Some(source) = self.source(object) {
+            return source;
+        }
+        let id = self.objects.intern(object);
+        let source = self.sources.anchor(id, || heap::name_of(object).into());
+        self.set_origin(object, Origin::Source(source));
+        self.objects.mark(object, Mark::ByIdentity);
+        source
+    }
+
+    /// Guards the exact type of the object at `source`.
+    pub fn guard_type(&mut self, source: SourceId, object: Borrowed<'_, '_>) {
+        let ty = object.get_type();
+        let id = self.objects.intern_type(ty.as_any().as_borrowed());
+        self.guard(source, GuardKind::TypeIs(id));
+    }
+
+    /// Whether an object is a bound method of a C type that other calls bind anew: it isn't known by identity.
+    pub fn is_own_method(&mut self, object: Borrowed<'_, '_>) -> bool {
+        self.kind(object) == Kind::Builtin
+            && match self.origin(object) {
+                Some(Origin::Source(_)) => !self.is_identity_guarded(object),
+                origin => origin == Some(Origin::Fresh),
+            }
     }
 }

@@ -9,9 +9,8 @@
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::effects::{Effect, Emitted, MethodCall, Part};
 use super::state::Slot;
-use crate::recorder::effects::emissions::Emitted;
-use crate::recorder::effects::writes::{Effect, MethodCall, Part};
 
 /// The writes of a trace.
 #[derive(Default)]

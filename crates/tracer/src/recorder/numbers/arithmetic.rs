@@ -10,14 +10,15 @@ use stator_cpython::ops::{self, BinaryOp, CompareOp, UnaryOp};
 use stator_graph::{Arg, Operator, Target};
 use stator_shapes::{Cmp, CondId, Context, Error, ExprId, FloatId, FloatOp, FloatUnary};
 
+use super::number_functions::boolean;
 use super::read_numbers::are_read;
 use super::symbols::{Made, Number, NumberId, Operand, comparison};
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
+use crate::recorder::notes::above::Ends;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::State;
-use crate::recorder::numbers::number_functions::boolean;
 
 /// What a symbolic operation's operands are.
 #[derive(Clone, Copy)]

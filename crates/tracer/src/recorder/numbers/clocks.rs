@@ -9,7 +9,8 @@ use stator_cpython::object::Object;
 use super::read_numbers::own;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
-use crate::recorder::calls::call::Call;
+use crate::recorder::notes::above::Ends;
+use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 
 impl Recorder {

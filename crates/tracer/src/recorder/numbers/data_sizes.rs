@@ -26,7 +26,8 @@ use super::symbols::{Made, Number, NumberId, Operand, Sizes, Symbols, TensorKey,
 use crate::breaks::Reason;
 use crate::functions::Operation;
 use crate::recorder::Recorder;
-use crate::recorder::ending::deciding::Asks;
+use crate::recorder::notes::above::{Decides, Ends};
+use crate::recorder::notes::exits::Asks;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{State, Stop};

@@ -4,74 +4,26 @@
 use std::cell::Cell;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyFunction, PyInt, PyList, PySlice, PyString, PyTuple};
+use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PySlice, PyString, PyTuple};
 use smallvec::SmallVec;
+use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, BinaryOp};
 use stator_cpython::thread::Deferred;
-use stator_cpython::{Raised, Result};
 use stator_graph::Operator;
 use stator_shapes::ExprId;
 use stator_shapes::rules::{self, Arg, Element};
 
 use super::data_sizes::has_no_result;
 use super::symbols::{Made, Number, Operand, Sizes};
-use crate::functions::{Class, Emitter, Model, Numeric, Traits, Writes};
+use crate::functions::Traits;
 use crate::recorder::Recorder;
-use crate::recorder::calls::call::Call;
 use crate::recorder::notes::heap;
-use crate::recorder::notes::kinds::Kind;
-use crate::recorder::notes::state::{Origin, State};
+use crate::recorder::notes::state::State;
 use crate::recorder::programs::GRADIENT;
-
-/// Whether a call moves what it is given.
-fn moves(traits: Traits, name: &str, args: &[Borrowed<'_, '_>], positional: usize) -> bool {
-    traits.has(Traits::MOVES)
-        && match name {
-            // How often, from where on.
-            "enumerate" | "repeat" => args.len() == 1,
-            // C functions read what they are called with.
-            "dict" | "OrderedDict" => args[..positional].iter().all(|arg| has_plain_keys(*arg)),
-            "map" => args.first().is_some_and(|called| called.is_instance_of::<PyFunction>()),
-            _ => true,
-        }
-}
-
-/// Whether a dictionary made of this has texts as keys, or those of another one: no number is looked at.
-fn has_plain_keys(of: Borrowed<'_, '_>) -> bool {
-    let is_text_first = |pair: &Object<'_>| {
-        let first = match pair.cast_exact::<PyTuple>() {
-            Ok(pair) if pair.len() == 2 => pair.get_item(0).ok(),
-            _ => None,
-        };
-        first.is_some_and(|first| first.is_exact_instance_of::<PyString>())
-    };
-    heap::is_exact_dict(of)
-        || of.is_exact_instance_of::<PyList>() && heap::list_items(of).iter().all(is_text_first)
-        || of.is_exact_instance_of::<PyTuple>() && heap::tuple_items(of).iter().all(is_text_first)
-}
-
-/// Whether a call is that of a dictionary's method that looks at a key, and moves at most the value there.
-fn asks_for_key(class: &Class, writes: Option<Writes>, args: &[Borrowed<'_, '_>]) -> bool {
-    use Writes::{Deleted, Entry, Missing, Popped};
-    match class {
-        Class::Model(Model::DictSlotRead) => {
-            args.first().is_some_and(|receiver| receiver.is_instance_of::<PyDict>())
-        }
-        Class::Model(Model::ContainerWrite) => {
-            matches!(writes, Some(Entry | Missing | Deleted | Popped))
-        }
-        _ => false,
-    }
-}
-
-/// Whether a call makes a log record of a message and its arguments, at which a replay's own record looks.
-fn is_record(class: &Class, names: Option<Borrowed<'_, '_>>) -> bool {
-    matches!(class, Class::Emitter(Emitter::Log)) && names.is_none()
-}
 
 /// Resets [`Recorder::consumer`], or [`Recorder::collecting`], when dropped.
 pub(in crate::recorder) struct Consuming<'a> {
@@ -86,217 +38,6 @@ impl Drop for Consuming<'_> {
 }
 
 impl Recorder {
-    /// Calls something the function table knows, where symbolic numbers may be met.
-    pub(in crate::recorder) fn symbolic_call<'py>(
-        &self,
-        class: &Class,
-        call: Call<'_, 'py>,
-    ) -> Result<Object<'py>> {
-        let Call { frame, callable, args, names } = call;
-        let name = heap::callable_name(callable);
-        let traits = self.functions.traits(callable);
-        let numeric = self.functions.numeric(callable);
-        let folds = matches!(numeric, Some(Numeric::Sum | Numeric::Least | Numeric::Greatest));
-        let collected = match (args, names) {
-            ([generator], None) if folds => {
-                self.collected(frame, *generator, numeric == Some(Numeric::Sum))?
-            }
-            _ => None,
-        };
-        if let ([generator], Some(list), Some(Numeric::Sum)) = (args, &collected, numeric)
-            && let Some(last) = heap::list_items(list.as_borrowed()).last()
-            && self.kind(last.as_borrowed()) == Kind::Tensor
-        {
-            // What comes is added as it comes: it may be written to meanwhile.
-            let begun = self.call_object(Call { args: &[list.as_borrowed()], ..call })?;
-            return self.call_object(Call { args: &[*generator, begun.as_borrowed()], ..call });
-        }
-        let collected = collected.as_ref().map(|list| [list.as_borrowed()]);
-        let args = collected.as_ref().map_or(args, |args| &args[..]);
-        let call = Call { args, ..call };
-        if collected.is_some() && self.is_stopped() {
-            return call.natively();
-        }
-        if let Some(result) = self.ordered_numbers(class, numeric, call) {
-            return result;
-        }
-        if names.is_none()
-            && let Some(numeric) = numeric
-            && let Some(result) = self.symbolic_function(frame, callable, numeric, args)
-        {
-            return result;
-        }
-        if matches!(class, Class::Pure)
-            && names.is_none()
-            && name == "Size"
-            && let Some(size) = self.symbolic_size(frame, callable, args)
-        {
-            return size;
-        }
-        let is_len = matches!(class, Class::Model(Model::Len)) && args.len() == 1;
-        let known = match class {
-            Class::StateRead => {
-                let found = self.symbolic_metadata(frame, traits, &name, args, names);
-                Some(found.unwrap_or_else(|| self.call_known(class, call)))
-            }
-            // What has been read is looked at where its text is made.
-            Class::Model(Model::Repr)
-                if args.len() == 1
-                    || args.len() == 2 && self.state.borrow_mut().holds_numbers(args[0]) =>
-            {
-                let text = self.call_known(class, call)?;
-                self.spells(frame, args, text.as_borrowed());
-                Some(Ok(text))
-            }
-            Class::Pure => self.carried_method(frame, callable, args, names),
-            _ if is_len => self.symbolic_length(frame, args[0]),
-            _ => None,
-        };
-        if let Some(result) = known {
-            return result;
-        }
-        let named = names.map_or(0, |names| heap::tuple_items(names).len());
-        // A place in a list, and what is put there.
-        let is_insertion = traits.has(Traits::STORES) && traits.has(Traits::COUNTS);
-        let moves = is_insertion || moves(traits, &name, args, args.len() - named);
-        if moves {
-            self.note(frame, |state| {
-                args.iter().try_for_each(|arg| match state.kind_alone(*arg) {
-                    Kind::Dict => state.adopt_dict_for(state.moving(), *arg),
-                    _ => Ok(()),
-                })
-            });
-        }
-        if is_len || moves && traits.has(Traits::ITERATES) {
-            self.reads_texts(frame, args, &name);
-        }
-        let second = args.get(1..2).unwrap_or_default();
-        if moves && name.ends_with("attr") {
-            self.concrete(frame, second, "the name of an attribute");
-        }
-        if is_insertion || asks_for_key(class, self.functions.writes(callable), args) {
-            self.concrete(frame, second, "an index or key");
-        } else if !moves && !is_len && !self.hands_on(class, self.functions.writes(callable), args)
-        {
-            let read = if is_record(class, names) { &args[..2] } else { args };
-            self.concrete(frame, read, &format!("read by {name}"));
-        }
-        if name == "islice" {
-            self.concrete(frame, args.get(1..).unwrap_or_default(), "read by islice");
-        }
-        let _consuming = (!moves).then(|| self.consuming(frame));
-        let result = self.call_known(class, call)?;
-        let mut state = self.state.borrow_mut();
-        if !moves && state.reads_later(result.as_borrowed()) {
-            // It goes on reading: what it iterates, and what it calls.
-            state.frames.locate(frame);
-            state.fix_all(frame.py(), &format!("read by {name}"));
-        }
-        drop(state);
-        Ok(result)
-    }
-
-    /// Whether a call puts the values of new dictionaries into another one, and looks at none of them.
-    fn hands_on(&self, class: &Class, writes: Option<Writes>, args: &[Borrowed<'_, '_>]) -> bool {
-        let is_new = |object: &Borrowed<'_, '_>| {
-            heap::is_exact_dict(*object) && self.origin(*object) == Some(Origin::Fresh)
-        };
-        matches!(class, Class::Model(Model::ContainerWrite))
-            && matches!(writes, Some(Writes::Merged))
-            && args.split_first().is_some_and(|(receiver, given)| {
-                receiver.is_instance_of::<PyDict>() && given.iter().all(is_new)
-            })
-    }
-
-    /// C code looks at texts that spell numbers, or at those in a container.
-    fn reads_texts(&self, frame: &Frame<'_>, args: &[Borrowed<'_, '_>], name: &str) {
-        if !self.has_symbols() {
-            return;
-        }
-        let is_text = |object: Borrowed<'_, '_>| object.is_exact_instance_of::<PyString>();
-        for arg in args {
-            if is_text(*arg) {
-                self.concrete(frame, &[*arg], &format!("read by {name}"));
-            } else if name == "from_iterable" {
-                for part in
-                    heap::plain_parts(*arg).iter().filter(|part| is_text(part.as_borrowed()))
-                {
-                    self.concrete(frame, &[part.as_borrowed()], "read by from_iterable");
-                }
-            }
-        }
-    }
-
-    /// `torch.Size` of a tuple or list with symbolic numbers: it holds these very objects.
-    fn symbolic_size<'py>(
-        &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-    ) -> Option<Result<Object<'py>>> {
-        let [items] = *args else { return None };
-        if !heap::is_plain_tuple(items) && !heap::is_exact_list(items) {
-            return None;
-        }
-        let numbers = heap::children(items);
-        let mut state = self.state.borrow_mut();
-        let is_symbolic = numbers.iter().any(|item| state.number(item.as_borrowed()).is_some());
-        if !is_symbolic || !numbers.iter().all(|item| item.is_exact_instance_of::<PyInt>()) {
-            return None;
-        }
-        drop(state);
-        let size = {
-            let _native = Suspended::new(frame.py());
-            ops::call(callable, args, None)
-        };
-        if let Ok(size) = &size {
-            self.note(frame, |state| {
-                state.set_fresh(size.as_borrowed());
-                Ok(())
-            });
-        }
-        Some(size)
-    }
-
-    /// Whether a call makes one number of those that a generator yields, which may read them from tensors.
-    pub(in crate::recorder) fn folds_generator(&self, call: Call<'_, '_>) -> bool {
-        let Call { callable, args, names, .. } = call;
-        let ([generator], None) = (args, names) else { return false };
-        ops::is_generator(generator)
-            && self.session.is_eager
-            && matches!(
-                self.functions.numeric(callable),
-                Some(Numeric::Sum | Numeric::Least | Numeric::Greatest)
-            )
-    }
-
-    /// A list of what a generator yields, for a function that reads it to its end; `to_tensor`: up to the first tensor.
-    fn collected<'py>(
-        &self,
-        frame: &Frame<'py>,
-        generator: Borrowed<'_, 'py>,
-        to_tensor: bool,
-    ) -> Result<Option<Object<'py>>> {
-        let is_known = heap::type_name(generator) == "generator"
-            && self.kind(generator) == Kind::Iterator
-            && self.origin(generator) == Some(Origin::Fresh);
-        if !is_known || self.is_stopped() {
-            return Ok(None);
-        }
-        let list = PyList::empty(frame.py());
-        let _collecting = self.collecting(frame);
-        while let Some(item) = ops::next(generator)? {
-            let is_tensor = tensor::is_tensor(item.as_borrowed());
-            list.append(&item).map_err(|error| Raised::set(frame.py(), error))?;
-            if is_tensor && to_tensor {
-                break;
-            }
-        }
-        let list = list.into_any();
-        self.note(frame, |state| state.register(list.as_borrowed()));
-        Ok(Some(list))
-    }
-
     /// C code that `frame` waits for keeps what a generator yields, and does nothing else with it.
     pub(in crate::recorder) fn collecting(&self, frame: &Frame<'_>) -> Consuming<'_> {
         Consuming { consumer: &self.collecting, before: self.collecting.replace(frame.id()) }
@@ -317,7 +58,7 @@ impl Recorder {
             })
     }
 
-    fn consuming(&self, frame: &Frame<'_>) -> Consuming<'_> {
+    pub(in crate::recorder) fn consuming(&self, frame: &Frame<'_>) -> Consuming<'_> {
         Consuming { consumer: &self.consumer, before: self.consumer.replace(frame.id()) }
     }
 
@@ -336,7 +77,7 @@ impl Recorder {
     }
 
     /// `len(tensor)`.
-    fn symbolic_length<'py>(
+    pub(in crate::recorder) fn symbolic_length<'py>(
         &self,
         frame: &Frame<'py>,
         object: Borrowed<'_, 'py>,
@@ -419,7 +160,7 @@ impl Recorder {
     }
 
     /// A call that reads the metadata of tensors.
-    fn symbolic_metadata<'py>(
+    pub(in crate::recorder) fn symbolic_metadata<'py>(
         &self,
         frame: &Frame<'py>,
         traits: Traits,

@@ -4,15 +4,14 @@ use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt, PySet, PyString};
 use smallvec::SmallVec;
 use stator_cpython::heap::dict::{Peek, peek_instance_dict};
-use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::object::Borrowed;
 use stator_guards::{SourceId, TensorGuard};
 use stator_shapes::SIZE_LIMIT;
 
 use super::symbols::{SIZES, Sizes, TensorKey};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
-use crate::recorder::notes::state::{Slot, State, Stop};
-use crate::recorder::reads::found::Use;
+use crate::recorder::notes::state::{Slot, State};
 use crate::symbolic::Part;
 
 /// What a user said of a tensor's sizes: `stator.mark_dynamic` and such, or PyTorch's functions of these
@@ -218,99 +217,6 @@ impl State {
         let Some(number) = number else { return false };
         number.is_finite()
             && self.policy.takes_number(value, number, is_root, || self.sources.print(source))
-    }
-
-    /// As [`State::adopt`] of a value that a fast local of the frame holds, or a place on its stack, which
-    /// is counted behind the locals: a number that is to be a symbol gets an object of its own there.
-    pub fn adopt_root(
-        &mut self,
-        used: Use,
-        source: SourceId,
-        value: Borrowed<'_, '_>,
-        local: Option<usize>,
-    ) -> Result<Option<Py<PyAny>>, Stop> {
-        let own = if self.takes_number(source, value, true) {
-            self.adopt_number(source, value, local.is_none())
-        } else if local.is_some()
-            && let Some(copy) = self.adopt_tuple(used, source, value, false)?
-        {
-            copy
-        } else {
-            return self.adopt_for(used, source, value).map(|()| None);
-        };
-        let own = own.unbind();
-        if let Some(local) = local {
-            let own = own.clone_ref(value.py());
-            self.symbols.as_mut().expect("just adopted").substitutes.push((local, own));
-        }
-        Ok(Some(own))
-    }
-
-    /// As [`State::adopt_root`] behind a graph break, where what was symbolic before it has an object of
-    /// its own already. Elsewhere a number can't be exchanged: it's a constant.
-    pub fn adopt_root_behind_break(
-        &mut self,
-        used: Use,
-        source: SourceId,
-        value: Borrowed<'_, '_>,
-        local: Option<usize>,
-    ) -> Result<Option<Py<PyAny>>, Stop> {
-        if self.policy.carries(value) && self.takes_number(source, value, true) {
-            return Ok(Some(self.adopt_number(source, value, true).unbind()));
-        }
-        match local {
-            Some(_) => self.adopt_root(used, source, value, local),
-            None => self.adopt_for(used, source, value).map(|()| None),
-        }
-    }
-
-    /// As [`State::adopt_root_behind_break`] of a value on a frame's stack. `slot` says where it lies, if
-    /// the frame is the one that goes on: there a number is exchanged as in a local.
-    pub fn adopt_stacked(
-        &mut self,
-        used: Use,
-        source: SourceId,
-        value: Borrowed<'_, '_>,
-        slot: Option<usize>,
-    ) -> Result<Option<Py<PyAny>>, Stop> {
-        if slot.is_some() && !self.policy.carries(value) && self.takes_number(source, value, true) {
-            return self.adopt_root(used, source, value, slot);
-        }
-        self.adopt_root_behind_break(used, source, value, None)
-    }
-
-    /// As [`State::adopt_root_behind_break`] of a local of a frame that waits for the innermost one.
-    pub fn adopt_waiting_local(
-        &mut self,
-        used: Use,
-        source: SourceId,
-        value: Borrowed<'_, '_>,
-    ) -> Result<Option<Py<PyAny>>, Stop> {
-        if self.takes_number(source, value, true) {
-            let keeps = self.policy.carries(value);
-            return Ok(Some(self.adopt_number(source, value, keeps).unbind()));
-        }
-        self.adopt_for(used, source, value).map(|()| None)
-    }
-
-    /// What a read of a dictionary's slot gives: the stand-in of a number that is a symbol.
-    pub fn read_slot_value<'py>(
-        &mut self,
-        dict: Borrowed<'_, 'py>,
-        key: Borrowed<'_, 'py>,
-        value: Borrowed<'_, 'py>,
-    ) -> Result<Option<Object<'py>>, Stop> {
-        let used = self.moving();
-        self.read_slot(used, dict, key, Some(value), true)?;
-        let key = self.objects.canonical(key);
-        let slot = (dict.as_ptr() as usize, key.as_ptr() as usize);
-        let Some(source) = self.symbols.as_ref().and_then(|all| all.slot_source(slot)) else {
-            return Ok(None);
-        };
-        if self.written.has(&slot) {
-            return Ok(None);
-        }
-        Ok(self.stand_in(value.py(), source))
     }
 
     /// Whether numbers in a dictionary may be symbols for who reads its slots one by one: it's from

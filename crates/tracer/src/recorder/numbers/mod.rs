@@ -2,16 +2,17 @@
 //!
 //! A symbolic number is an int or float object of its own, known by its address. `symbols` and `facts` are the
 //! trace's table of them, `fact_log` tells what is assumed, `dynamic` decides which sizes become symbols, `in_containers`
-//! takes them out of outside containers. `arithmetic`, `number_functions`, `dimensions` and `strides` compute with them: the
+//! lends outside containers what stands for them, `drawn` are those that a random generator gave. `arithmetic`, `number_functions`, `dimensions` and `strides` compute with them: the
 //! result is an object of its own, too, and a node where the graph needs it.
 //!
 //! Whoever reads a number natively says so; then its value is guarded. `read_tensors` takes
-//! numbers out of tensors, of which no guard can speak, `read_numbers` computes with those, `read_exprs` knows what sizes come of them, `orders` puts them in order, and `texts` makes texts of them; `tensor_texts` those of tensors with one element.
+//! numbers out of tensors, of which no guard can speak, `read_numbers` computes with those, `read_exprs` knows what sizes come of them, `orders` puts them in order, and `texts` makes texts of them; `tensor_texts` those of tensors with one element. `tensors` are their nodes, and what holds them.
 
 pub(super) mod arithmetic;
 pub(super) mod clocks;
 pub(super) mod data_sizes;
 pub(super) mod dimensions;
+pub(super) mod drawn;
 pub(super) mod dynamic;
 pub(super) mod fact_log;
 pub(super) mod facts;
@@ -24,5 +25,6 @@ pub(super) mod read_tensors;
 pub(super) mod strides;
 pub(super) mod symbols;
 pub(super) mod tensor_texts;
+pub(super) mod tensors;
 pub(super) mod texts;
 pub(super) mod withdrawn;

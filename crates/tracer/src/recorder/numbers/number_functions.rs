@@ -3,11 +3,10 @@
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
 use smallvec::SmallVec;
-use stator_cpython::Result;
 use stator_cpython::frame::Frame;
-use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, BinaryOp, CompareOp};
+use stator_cpython::{Result, modules};
 use stator_graph::{Arg, Constant, Operator};
 use stator_shapes::{ExprId, FloatOp, FloatUnary};
 
@@ -17,6 +16,7 @@ use super::read_numbers::are_read;
 use super::symbols::{Number, Operand};
 use crate::functions::Numeric;
 use crate::recorder::Recorder;
+use crate::recorder::notes::above::Looks;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::Origin;
 

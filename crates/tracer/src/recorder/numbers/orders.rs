@@ -8,9 +8,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyRange};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
-use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{Result, ops};
+use stator_cpython::{Result, modules, ops};
 use stator_graph::{Arg, TextId, Value};
 
 use super::arithmetic::Term;
@@ -19,7 +18,7 @@ use super::read_numbers::{are_read, own};
 use super::read_tensors::LONGEST;
 use crate::functions::{Class, Model, Numeric};
 use crate::recorder::Recorder;
-use crate::recorder::calls::call::Call;
+use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State};
@@ -41,7 +40,7 @@ pub(super) fn are_alike(numbers: &[Borrowed<'_, '_>]) -> bool {
 
 impl Recorder {
     /// A call that orders numbers of which one was read. `None`: it's none, or not for nodes; nothing was executed.
-    pub(super) fn ordered_numbers<'py>(
+    pub(in crate::recorder) fn ordered_numbers<'py>(
         &self,
         class: &Class,
         numeric: Option<Numeric>,

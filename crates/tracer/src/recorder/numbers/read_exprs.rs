@@ -12,17 +12,19 @@ use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::BinaryOp;
 use stator_graph::NodeId;
-use stator_operators::{Determined, is_numbered, torch::bare};
+use stator_operators::torch::bare;
+use stator_operators::{Determined, is_numbered};
 use stator_shapes::{Cmp, ExprId};
 
 use super::arithmetic::{Term, binary};
 use super::symbols::{Number, NumberId, Operand, Sizes, Symbols};
+use super::tensors::holds_tensor;
 use crate::functions::Operation;
 use crate::recorder::Recorder;
+use crate::recorder::notes::call::argument;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{State, Stop};
-use crate::recorder::operations::tensors::argument;
 
 impl Symbols {
     /// A number that was read is a symbol of its own.
@@ -222,7 +224,7 @@ impl Recorder {
             }
         };
         pass(&mut state, true);
-        let holds = crate::recorder::operations::tensors::holds_tensor(&mut state, object);
+        let holds = holds_tensor(&mut state, object);
         pass(&mut state, false);
         holds
     }

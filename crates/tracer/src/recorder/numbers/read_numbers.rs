@@ -20,10 +20,10 @@ use stator_shapes::ExprId;
 use super::arithmetic::Term;
 use super::number_functions::boolean;
 use super::symbols::{Number, NumberId, Operand};
-use crate::breaks::{Break, Reason};
+use crate::breaks::Reason;
 use crate::recorder::Recorder;
-use crate::recorder::ending::deciding::Asks;
-use crate::recorder::ending::outcome::End;
+use crate::recorder::notes::above::{Decides, Ends};
+use crate::recorder::notes::exits::Asks;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::{State, Stop};
 
@@ -280,48 +280,6 @@ impl Recorder {
     }
 }
 
-impl Recorder {
-    /// Fails where the value of a number that was read was asked for: unless the trace ends before the very
-    /// instruction, what came of it is in the trace.
-    pub(in crate::recorder) fn check_refused(
-        &self,
-        state: &mut State,
-        end: &End<'_, '_>,
-    ) -> std::result::Result<(), Stop> {
-        let here = match end {
-            End::Break(frames) => frames.last().map(|standing| {
-                state.frames.locate(&standing.waiting.frame);
-                state.frames.here()
-            }),
-            End::Return(_) => None,
-        };
-        let refused = state.symbols.as_mut().and_then(|symbols| symbols.refused_at.take());
-        match refused {
-            Some(at) if here != Some(at) => {
-                self.has_leaked.set(true);
-                Err((Reason::DataRead, "the value of a number that was read from one".into()))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// The value of a number was asked for where it's too late: marks where numbers were read, so that the next
-    /// trace ends there. False: it wasn't.
-    pub(in crate::recorder) fn avoid_reading(&self, stop: &Break) -> bool {
-        let spots = self.numbers_read.take();
-        if !self.has_leaked.take() || spots.is_empty() {
-            return false;
-        }
-        for spot in spots {
-            self.session.points.mark_spot(spot, stop.clone());
-        }
-        if self.point.borrow().is_none() {
-            self.session.retry(stop.clone());
-        }
-        true
-    }
-}
-
 impl State {
     /// The integers in these objects that were read; `None` if there is none.
     fn integers_read<'py>(
@@ -465,4 +423,17 @@ pub(super) fn own<'py>(value: &Object<'py>) -> Option<Object<'py>> {
         return None;
     }
     Some(stator_cpython::generic::own_int(py, value.extract().ok()?))
+}
+
+impl Recorder {
+    /// Why an operation on these objects can't be a node, once the integers among them that were read are decided.
+    pub(in crate::recorder) fn problem_of(
+        &self,
+        frame: &Frame<'_>,
+        objects: &[Borrowed<'_, '_>],
+        mut problem: impl FnMut() -> Option<Stop>,
+    ) -> Option<Stop> {
+        let found = problem()?;
+        if self.settle_read(frame, objects) { problem() } else { Some(found) }
+    }
 }

@@ -4,26 +4,25 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt, PyList, PySlice, PyString, PyTuple};
-use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor::{self, TensorInfo};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::ops;
+use stator_cpython::{Result, ops};
 use stator_graph::{Arg, NodeId, Target};
-use stator_operators::{Determined, Numeric};
+use stator_operators::Numeric;
 use stator_shapes::Rounding;
 
 use super::number_functions::boolean;
 use super::read_numbers::own;
 use crate::functions::Operation;
 use crate::recorder::Recorder;
-use crate::recorder::calls::call::Call;
-use crate::recorder::ending::deciding::Asks;
+use crate::recorder::notes::above::{Arguments, Decides};
+use crate::recorder::notes::call::{Call, RecordedArgs};
+use crate::recorder::notes::exits::Asks;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{State, Stop};
-use crate::recorder::operations::tensors::RecordedArgs;
 
 /// Longer lists aren't carried number by number.
 pub(super) const LONGEST: i64 = 64;
@@ -240,23 +239,6 @@ impl Recorder {
         };
         let answer = self.decided(frame, Asks::Program, asked, native)?;
         Some(answer.map(|answer| boolean(frame.py(), answer)))
-    }
-
-    /// `number in tensor`, as [`Recorder::answered`].
-    pub(in crate::recorder) fn answered_search<'py>(
-        &self,
-        frame: &Frame<'py>,
-        tensor: Borrowed<'_, 'py>,
-        item: Borrowed<'_, 'py>,
-    ) -> Option<Result<bool>> {
-        let name = pyo3::intern!(frame.py(), "__contains__").as_any().as_borrowed();
-        let method = self.lookup(frame, &tensor.get_type(), name)?;
-        let determined = Determined::Answer;
-        let operation = Operation { name: "__contains__".into(), is_method: true, determined };
-        let args = [tensor, item];
-        let call = Call::new(frame, method.as_borrowed(), &args);
-        let found = self.answered(&operation, call)?;
-        Some(found.and_then(|found| ops::truth(found.as_borrowed())))
     }
 
     /// `int(t)` of a float, in two steps: the float, and what it's rounded to.

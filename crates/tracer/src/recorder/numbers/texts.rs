@@ -17,11 +17,13 @@ use stator_cpython::ops::{self, BinaryOp};
 use stator_cpython::{Result, generic};
 use stator_graph::{Arg, NodeId, Operator, StackId, Target, TextId, Value};
 
+use super::symbols::NumberId;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
+use crate::recorder::notes::above::Arguments;
+use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::{Origin, State, Stop};
-use crate::recorder::numbers::symbols::NumberId;
 
 /// How `FORMAT_VALUE` numbers what it begins with.
 const FORMAT: u32 = 0;
@@ -85,14 +87,14 @@ impl Recorder {
             FORMAT => value.to_owned(),
             STR => {
                 let text = py.get_type::<PyString>().into_any();
-                match self.spelt_by(frame, text.as_borrowed(), &[value], None)? {
+                match self.spelt_by(Call::new(frame, text.as_borrowed(), &[value]))? {
                     Ok(text) => text,
                     Err(raised) => return Some(Err(raised)),
                 }
             }
             REPR => {
                 let repr = method(value, "__repr__")?;
-                match self.spelt_by(frame, repr.as_borrowed(), &[value], None)? {
+                match self.spelt_by(Call::new(frame, repr.as_borrowed(), &[value]))? {
                     Ok(text) => text,
                     Err(raised) => return Some(Err(raised)),
                 }
@@ -105,7 +107,7 @@ impl Recorder {
         let empty = PyString::new(py, "").into_any();
         let spec = spec.unwrap_or(empty.as_borrowed());
         let format = method(converted.as_borrowed(), "__format__")?;
-        self.spelt_by(frame, format.as_borrowed(), &[converted.as_borrowed(), spec], None)
+        self.spelt_by(Call::new(frame, format.as_borrowed(), &[converted.as_borrowed(), spec]))
     }
 
     /// `"%.3f" % x`.
@@ -158,11 +160,9 @@ impl Recorder {
     /// Calls of `str.join` and `str.format`.
     pub(in crate::recorder) fn carried_method<'py>(
         &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
+        call: Call<'_, 'py>,
     ) -> Option<Result<Object<'py>>> {
+        let Call { callable, args, .. } = call;
         let [receiver, rest @ ..] = args else { return None };
         if !self.has_symbols() || !receiver.is_exact_instance_of::<PyString>() {
             return None;
@@ -179,7 +179,7 @@ impl Recorder {
             "join" => rest.len() == 1 && heap::children(rest[0]).iter().all(is_text),
             _ => !self.is_carried(*receiver) && are_fields_plain(&heap::text(*receiver)),
         };
-        if may_be { self.spelt_by(frame, callable, args, names) } else { None }
+        if may_be { self.spelt_by(call) } else { None }
     }
 
     /// The parts of an f-string have become this text: the object that it is from here on, if it's carried.
@@ -234,14 +234,9 @@ impl Recorder {
     }
 
     /// A call of a C function of values, of which one is carried.
-    fn spelt_by<'py>(
-        &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
-    ) -> Option<Result<Object<'py>>> {
-        let native = || ops::call(callable, args, names);
+    fn spelt_by<'py>(&self, call: Call<'_, 'py>) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable, args, names } = call;
+        let native = || call.natively();
         self.spelt(frame, |state| state.value_function(callable), args, names, native)
     }
 
@@ -404,7 +399,7 @@ impl State {
         numbers
     }
 
-    pub(super) fn holds_numbers(&mut self, object: Borrowed<'_, '_>) -> bool {
+    pub(in crate::recorder) fn holds_numbers(&mut self, object: Borrowed<'_, '_>) -> bool {
         !self.numbers_of(&[object]).is_empty()
     }
 

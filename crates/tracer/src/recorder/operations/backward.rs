@@ -21,20 +21,19 @@ use stator_cpython::frame::Frame;
 use stator_cpython::heap::{tensor, types};
 use stator_cpython::hook::{Active, Evaluated, Suspended};
 use stator_cpython::object::{Borrowed, Object};
-use stator_graph::Target;
 use stator_guards::GuardKind;
 
-use super::passing::is_looked_at;
-use super::tensors::argument;
 use crate::breaks::Reason;
 use crate::compiling;
 use crate::raises::{BACKWARD, GRAD};
 use crate::recorder::Recorder;
-use crate::recorder::calls::call::Call;
+use crate::recorder::notes::above::{Arguments, Ends, Operations};
+use crate::recorder::notes::call::{Call, argument};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::passing::is_looked_at;
+use crate::recorder::notes::reads::Use;
 use crate::recorder::notes::state::{Origin, State, Stop};
-use crate::recorder::reads::found::Use;
 
 /// So many of PyTorch's notes are looked at for a history that began outside.
 const LOOKED_AT: usize = 1 << 16;
@@ -188,39 +187,6 @@ impl Recorder {
             })
         })?;
         Some(leaves)
-    }
-
-    /// Reads a gradient that the trace has computed; `None`: it hasn't.
-    pub(in crate::recorder) fn computed_gradient<'py>(
-        &self,
-        frame: &Frame<'py>,
-        owner: Borrowed<'_, 'py>,
-        read: impl Fn() -> Result<Object<'py>>,
-    ) -> Option<Result<Object<'py>>> {
-        let known = {
-            let state = self.state.try_borrow().ok()?;
-            let is_own = || {
-                state.gradients.has_gone_back()
-                    && matches!(state.origin(owner), Some(Origin::Node(_)))
-                    && tensor::retained_gradient(owner).is_some_and(|gradient| !gradient.is_none())
-            };
-            state.gradients.computed(owner).or_else(|| is_own().then_some(0))?
-        };
-        let value = match read() {
-            Ok(value) if !value.is_none() && value.as_ptr() as usize != known => value,
-            result => return Some(result),
-        };
-        let target = |state: &mut State| Target::GetAttr { name: state.graph.intern("grad") };
-        let result = self.operation(frame, target, &[owner], None, || Ok(value));
-        if let Ok(value) = &result {
-            self.note(frame, |state| {
-                if state.source(owner).is_some() {
-                    state.gradients.found(owner, value.as_borrowed());
-                }
-                Ok(())
-            });
-        }
-        Some(result)
     }
 }
 

@@ -8,11 +8,11 @@ use stator_cpython::heap::tensor;
 use stator_cpython::object::Object;
 use stator_cpython::{Result, modules};
 
-use super::tensors::argument;
 use crate::functions::{Determined, Operation};
 use crate::raises::CHECK;
 use crate::recorder::Recorder;
-use crate::recorder::calls::call::Call;
+use crate::recorder::notes::above::{Calls, Operations};
+use crate::recorder::notes::call::{Call, argument};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::State;

@@ -14,7 +14,8 @@ use stator_cpython::{Raised, Result, modules};
 use crate::breaks::Reason;
 use crate::functions::{Determined, Operation, aten_operation};
 use crate::recorder::Recorder;
-use crate::recorder::calls::call::Call;
+use crate::recorder::notes::above::Ends;
+use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 
 /// An overload, and the metadata that its results will have.

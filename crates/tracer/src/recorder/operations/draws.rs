@@ -5,23 +5,17 @@ use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::twister::{self, Draw, Drawn, peek};
 use stator_cpython::object::{Borrowed, Object};
-use stator_graph::{NodeId, Target, Value};
+use stator_graph::Target;
 use stator_guards::SourceId;
-use stator_shapes::SymbolId;
 
 use crate::breaks::Reason;
 use crate::draws::Draws;
 use crate::raises::NodeCall;
 use crate::recorder::Recorder;
 use crate::recorder::notes::heap;
-use crate::recorder::notes::state::{State, Stop};
+use crate::recorder::notes::state::{Noted, State};
 use crate::recorder::numbers::symbols::{Made, Number};
 use crate::symbolic::{Part, Slot};
-
-type Noted<T> = std::result::Result<T, Stop>;
-
-/// So many bits a number has at most of which a decision says what it is.
-const CHOICE_BITS: u8 = 4;
 
 /// What is to be drawn.
 struct Planned {
@@ -158,79 +152,6 @@ impl State {
         symbols.insert(&own, number, Made::Drawn(slot), stack, outside);
         self.log_facts(py);
         (own, slot)
-    }
-
-    /// Whether a number was read from a tensor or depends on one that was drawn: no guard may fix it. If so, the trace ends.
-    pub(in crate::recorder) fn refuses_to_fix(&mut self, number: Number, why: &str) -> bool {
-        let Some(symbols) = self.symbols.as_mut() else { return false };
-        match number {
-            Number::Read(_) => {
-                self.refuse_read(why);
-                return true;
-            }
-            Number::Integer(expr) if symbols.is_data_sized(expr) => {
-                self.refuse_read(why);
-                return true;
-            }
-            _ => {}
-        }
-        if !self.is_from_draw(number) {
-            return false;
-        }
-        self.failure.get_or_insert((Reason::RandomNumber, why.to_string()));
-        true
-    }
-
-    /// Whether a number was drawn, or is computed from one that was.
-    pub(in crate::recorder) fn is_from_draw(&mut self, number: Number) -> bool {
-        let (true, Some(symbols)) = (self.claims.draws.is_some(), self.symbols.as_mut()) else {
-            return false;
-        };
-        let within = match number {
-            Number::Read(_) => return false,
-            Number::Integer(expr) => symbols.context.symbols_of(expr),
-            Number::Float(float) => {
-                let hint = symbols.context.float_hint(float);
-                let is = symbols.context.float_is(float, hint);
-                symbols.context.symbols_in(is)
-            }
-        };
-        let is_drawn = |it: &SymbolId| matches!(symbols.slots[it.index()].part, Part::Drawn(..));
-        within.iter().any(is_drawn)
-    }
-
-    /// Whether a number is an integer that was drawn among so few that a decision about it often holds: a choice.
-    pub(in crate::recorder) fn is_small_draw(&mut self, number: Number) -> bool {
-        let (Number::Integer(expr), Some(symbols)) = (number, self.symbols.as_mut()) else {
-            return false;
-        };
-        if !symbols.is_open_number(number) {
-            return false;
-        }
-        let within = symbols.context.symbols_of(expr);
-        let is_small = |it: &SymbolId| {
-            let part = symbols.slots[it.index()].part;
-            matches!(part, Part::Drawn(_, Draw::Bits(bits)) if bits <= CHOICE_BITS)
-        };
-        !within.is_empty() && within.iter().all(is_small)
-    }
-
-    /// Makes a number that was drawn an input of the graph.
-    pub(in crate::recorder) fn drawn_input(&mut self, slot: usize, value: Value) -> NodeId {
-        let symbols = self.symbols.as_mut().expect("a number of this trace");
-        symbols.inputs.push((self.graph.placeholders().len(), slot));
-        let name = symbols.short_name(slot);
-        self.graph.placeholder(&name, value)
-    }
-
-    /// Whether code of the program's own is a node of the graph.
-    pub(in crate::recorder) fn has_users_nodes(&self) -> bool {
-        // Functions of numbers are none.
-        let is_users = |id, value| {
-            !matches!(value, Value::Integer | Value::Float | Value::Text)
-                && NodeCall::of(&self.graph, id).is_some_and(|it| it.is_users())
-        };
-        self.graph.nodes().any(|(id, node)| is_users(id, node.value))
     }
 
     /// Why code of the program's own can't be a node: a replay draws numbers and takes locks before it runs.

@@ -7,19 +7,19 @@ use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor;
 use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
-use stator_operators::torch as operators;
 use stator_operators::{
     Determined, Filled, Given, Raising, Use, fits, raises_no_more_for_scalars, raising,
-    type_of_number,
+    torch as operators, type_of_number,
 };
 
-use super::tensors::holds_tensor;
 use crate::breaks::Reason;
 use crate::functions::{Operation, Reading};
 use crate::recorder::Recorder;
+use crate::recorder::notes::above::Ends;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{State, Stop};
+use crate::recorder::numbers::tensors::holds_tensor;
 
 impl Recorder {
     /// What an operation makes of those tensors among its arguments that may stand for numbers.

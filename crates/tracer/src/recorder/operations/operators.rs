@@ -2,20 +2,21 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyString};
+use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::types;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::ops::{BinaryOp, CompareOp, UnaryOp};
-use stator_cpython::{Result, ops};
+use stator_cpython::ops::{self, BinaryOp, CompareOp, UnaryOp};
 use stator_graph::{Operator, Target};
 
-use super::tensors::holds_tensor;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
+use crate::recorder::notes::above::{Conversions, Ends, Looks, Operations, Protocols};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State};
+use crate::recorder::numbers::tensors::holds_tensor;
 
 /// Special methods of a binary operator: in place (if it is), plain, reflected; and the graph's operator.
 fn binary_names(op: BinaryOp) -> (&'static [&'static str], Operator) {

@@ -1,18 +1,18 @@
 //! Switches of PyTorch's modes: nodes without tensors, executed for real and kept in order.
 
 use pyo3::prelude::*;
-use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::hook::Suspended;
-use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{Result, modules};
 use stator_graph::{Arg, NodeId, StackId, Value};
 
 use crate::breaks::Reason;
 use crate::functions::{Determined, Operation};
 use crate::marks::Label;
 use crate::recorder::Recorder;
-use crate::recorder::calls::call::Call;
+use crate::recorder::notes::above::{Arguments, Ends};
+use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State, Stop};

@@ -4,13 +4,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PySlice, PyString};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
-use stator_cpython::heap::tensor::{TensorInfo, info, is_tensor};
+use stator_cpython::heap::tensor::{info, is_tensor};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Deferred;
 use stator_cpython::{Result, ops};
-use stator_graph::{Arg, Constant, Device, Dtype, NodeId, Target, TextId, Value};
-use stator_guards::TensorGuard;
+use stator_graph::{Arg, Constant, NodeId, Operator, Target, Value};
 use stator_operators::Use;
 
 use crate::breaks::Reason;
@@ -18,75 +17,19 @@ use crate::compiling::Native;
 use crate::constant_data;
 use crate::functions::{Determined, Operation};
 use crate::recorder::Recorder;
-use crate::recorder::calls::call::{Args, Call};
 use crate::recorder::ending::risks::Risk;
+use crate::recorder::notes::above::{Arguments, Ends, Operations};
+use crate::recorder::notes::call::{Args, Call, RecordedArgs, argument};
 use crate::recorder::notes::heap;
-use crate::recorder::notes::inputs::TensorInput;
+use crate::recorder::notes::inputs::graph_meta;
 use crate::recorder::notes::kinds::Kind;
-use crate::recorder::notes::state::{Origin, State, Stop};
+use crate::recorder::notes::state::{Noted, Origin, State, Stop};
 use crate::recorder::numbers::read_tensors::TensorRead;
+use crate::recorder::numbers::tensors::holds_tensor;
+use crate::recorder::reads::tensor_items::index_depends_on_data;
 
-/// The facts that an ordinary tensor is described by, and a replay depends on.
-pub fn tensor_guard(state: &mut State, tensor: Borrowed<'_, '_>) -> Option<TensorGuard> {
-    let info = info(tensor)?;
-    if info.layout != 0 {
-        return None;
-    }
-    let python_type = state.object(tensor.get_type().as_any().as_borrowed());
-    Some(TensorGuard {
-        python_type,
-        dtype: info.dtype,
-        device_type: info.device_type,
-        device_index: info.device_index,
-        layout: info.layout,
-        requires_grad: info.requires_grad,
-        sizes: info.sizes.iter().map(|&size| Some(size)).collect(),
-        strides: info.strides.iter().map(|&stride| Some(stride)).collect(),
-        key_set: info.key_set,
-    })
-}
-
-pub(in crate::recorder) fn graph_meta(state: &mut State, info: &TensorInfo) -> Value {
-    let dtype = Dtype(i8::try_from(info.dtype).unwrap_or(-1));
-    let device = Device {
-        kind: i8::try_from(info.device_type).unwrap_or(-1),
-        index: i8::try_from(info.device_index).unwrap_or(-1),
-    };
-    let strides: &[i64] = if info.layout == 0 { &info.strides } else { &[] };
-    Value::Tensor(state.graph.tensor_meta(dtype, device, &info.sizes, strides, info.requires_grad))
-}
-
-impl State {
-    /// The node of a tensor: the one that made it, or a placeholder for an outside one.
-    pub fn tensor_node(&mut self, tensor: Borrowed<'_, '_>) -> std::result::Result<NodeId, Stop> {
-        match self.origin(tensor) {
-            Some(Origin::Node(node)) if !self.enclosed.is_on() && self.graph.is_withdrawn(node) => {
-                Err((Reason::UnknownOrigin, "a tensor of code within a node".into()))
-            }
-            Some(Origin::Node(node) | Origin::Handle(node)) => Ok(node),
-            Some(Origin::Source(source)) => {
-                if let Some(node) = self.inputs.node(source) {
-                    return Ok(node);
-                }
-                let info = info(tensor);
-                let version = info.as_ref().and_then(|info| info.version);
-                let value = info.map_or(Value::Unknown, |info| graph_meta(self, &info));
-                self.place_symbols(source);
-                let position = self.graph.placeholders().len();
-                let position = u32::try_from(position).expect("fewer than 2^32 inputs");
-                let node = self.graph.unnamed_placeholder(value);
-                let tensor = tensor.to_owned().unbind();
-                self.inputs.add_tensor(source, node, TensorInput { position, tensor, version });
-                Ok(node)
-            }
-            Some(Origin::Fresh) | None => {
-                Err((Reason::UnknownOrigin, "a tensor made by a call that isn't recorded".into()))
-            }
-        }
-    }
-
-    /// An argument of an operation as the graph holds it.
-    pub fn graph_arg(&mut self, object: Borrowed<'_, '_>) -> std::result::Result<Arg, Stop> {
+impl Arguments for State {
+    fn graph_arg(&mut self, object: Borrowed<'_, '_>) -> std::result::Result<Arg, Stop> {
         if let Some(number) = self.number(object) {
             return Ok(Arg::Node(self.number_node(number)));
         }
@@ -133,7 +76,9 @@ impl State {
             }
         }
     }
+}
 
+impl State {
     fn graph_args(
         &mut self,
         items: &[Object<'_>],
@@ -245,33 +190,8 @@ impl State {
     }
 }
 
-/// Arguments of a call as the graph holds them.
-#[derive(Default)]
-pub struct RecordedArgs {
-    pub args: SmallVec<[Arg; 8]>,
-    pub names: SmallVec<[TextId; 4]>,
-}
-
-impl RecordedArgs {
-    /// Fails for objects that no graph holds.
-    pub fn of(
-        state: &mut State,
-        args: &[Borrowed<'_, '_>],
-        names: Option<Borrowed<'_, '_>>,
-    ) -> std::result::Result<Self, Stop> {
-        let args = args
-            .iter()
-            .map(|arg| state.graph_arg(*arg))
-            .collect::<std::result::Result<_, Stop>>()?;
-        let names = names.map_or_else(Vec::new, heap::tuple_items);
-        let intern = |name: &Object<'_>| state.graph.intern(&heap::text(name.as_borrowed()));
-        Ok(Self { args, names: names.iter().map(intern).collect() })
-    }
-}
-
-impl Recorder {
-    /// Executes a tensor operation with recording off and appends its node.
-    pub(in crate::recorder) fn operation<'py>(
+impl Operations for Recorder {
+    fn operation<'py>(
         &self,
         frame: &Frame<'py>,
         target: impl FnOnce(&mut State) -> Target,
@@ -369,7 +289,9 @@ impl Recorder {
         }
         Ok(object)
     }
+}
 
+impl Recorder {
     /// Whether a tensor has the same data in every replay.
     pub(in crate::recorder) fn is_constant_data(&self, tensor: Borrowed<'_, '_>) -> bool {
         if self.session.program.is_some() || self.is_stopped() {
@@ -464,17 +386,6 @@ impl Recorder {
         Ok(result)
     }
 
-    /// Why an operation on these objects can't be a node, once the integers among them that were read are decided.
-    pub(in crate::recorder) fn problem_of(
-        &self,
-        frame: &Frame<'_>,
-        objects: &[Borrowed<'_, '_>],
-        mut problem: impl FnMut() -> Option<Stop>,
-    ) -> Option<Stop> {
-        let found = problem()?;
-        if self.settle_read(frame, objects) { problem() } else { Some(found) }
-    }
-
     /// Arguments of an operation that takes sizes from one of them on, with numbers for the tensors among those.
     fn settled_args<'py>(
         &self,
@@ -566,19 +477,6 @@ impl Operation {
     }
 }
 
-/// The argument of a call that is the one of this position, or of this name.
-pub(in crate::recorder) fn argument<'a, 'py>(
-    args: &[Borrowed<'a, 'py>],
-    names: Option<Borrowed<'_, 'py>>,
-    position: usize,
-    name: &str,
-) -> Option<Borrowed<'a, 'py>> {
-    let names = names.map_or_else(Vec::new, heap::tuple_items);
-    let (positional, named) = args.split_at(args.len() - names.len());
-    let at = || names.iter().position(|found| heap::text(found.as_borrowed()) == name);
-    positional.get(position).or_else(|| named.get(at()?)).copied()
-}
-
 /// Whether an argument says sizes by itself: integers, none of them a -1 that asks for what is in the data.
 fn says_sizes(state: &mut State, object: Borrowed<'_, '_>) -> bool {
     match state.kind(object) {
@@ -590,76 +488,25 @@ fn says_sizes(state: &mut State, object: Borrowed<'_, '_>) -> bool {
     }
 }
 
-/// Whether an object is or holds a tensor.
-pub fn holds_tensor(state: &mut State, object: Borrowed<'_, '_>) -> bool {
-    match state.kind(object) {
-        Kind::List | Kind::Tuple | Kind::Dict => {
-            state.once(object, false, |state| any_tensor(state, object))
+impl State {
+    /// Binds the values of a dictionary that a node returned.
+    pub(in crate::recorder) fn bind_dict(
+        &mut self,
+        node: NodeId,
+        dict: Borrowed<'_, '_>,
+        args: &[Borrowed<'_, '_>],
+    ) -> Noted<()> {
+        self.set_fresh(dict);
+        for (key, value) in heap::dict_items(dict) {
+            if self.kind(key.as_borrowed()) != Kind::Constant {
+                return Err((Reason::Unsupported, "a dictionary with objects as keys".into()));
+            }
+            let key = self.graph_arg(key.as_borrowed())?;
+            let stack = self.graph.node(node).stack;
+            let target = Target::Operator(Operator::GetItem);
+            let element = self.graph.call(target, &[Arg::Node(node), key], stack);
+            self.bind_result(element, value.as_borrowed(), args)?;
         }
-        _ => any_tensor(state, object),
-    }
-}
-
-fn any_tensor(state: &mut State, object: Borrowed<'_, '_>) -> bool {
-    match state.kind(object) {
-        Kind::Tensor => true,
-        // It's as unknown to guards as the tensor that it was read from.
-        Kind::Constant => state.holds_read(object),
-        Kind::List => {
-            heap::list_items(object).iter().any(|item| holds_tensor(state, item.as_borrowed()))
-        }
-        Kind::Tuple => {
-            heap::tuple_items(object).iter().any(|item| holds_tensor(state, item.as_borrowed()))
-        }
-        Kind::Dict => heap::dict_items(object)
-            .iter()
-            .any(|(_, value)| holds_tensor(state, value.as_borrowed())),
-        Kind::Slice => {
-            heap::plain_parts(object).iter().any(|part| holds_tensor(state, part.as_borrowed()))
-        }
-        _ => false,
-    }
-}
-
-/// Why indexing a tensor with `index` depends on data: boolean masks do, and tensors in slices.
-/// With `stores`, masks are fine: the result has the indexed tensor's shape.
-pub fn index_depends_on_data(state: &mut State, index: Borrowed<'_, '_>) -> Option<Stop> {
-    index_problem(state, index, false)
-}
-
-/// As [`index_depends_on_data`] for an assignment, where masks are fine.
-pub fn store_depends_on_data(state: &mut State, index: Borrowed<'_, '_>) -> Option<Stop> {
-    index_problem(state, index, true)
-}
-
-/// Why a slice that isn't a constant can't be an index: C code asks its bounds for numbers.
-pub fn slice_problem(state: &mut State, slice: Borrowed<'_, '_>) -> Stop {
-    if holds_tensor(state, slice) {
-        (Reason::DataRead, "a slice bounded by a tensor".into())
-    } else {
-        (Reason::Unsupported, "a slice bounded by an object".into())
-    }
-}
-
-fn index_problem(state: &mut State, index: Borrowed<'_, '_>, stores: bool) -> Option<Stop> {
-    let mask = || Some((Reason::DynamicOutput, "indexing with a boolean mask".to_string()));
-    if state.holds_read(index) {
-        return Some((Reason::DataRead, "a number that was read from one, as index".into()));
-    }
-    match state.kind(index) {
-        Kind::Tensor => {
-            let info = info(index)?;
-            // c10::ScalarType: 0 is uint8 and 11 is bool, both masks.
-            if matches!(info.dtype, 0 | 11) && !stores { mask() } else { None }
-        }
-        Kind::List => heap::list_items(index)
-            .iter()
-            .find_map(|item| index_problem(state, item.as_borrowed(), stores)),
-        Kind::Tuple => heap::tuple_items(index)
-            .iter()
-            .find_map(|item| index_problem(state, item.as_borrowed(), stores)),
-        Kind::Constant => None,
-        Kind::Slice => Some(slice_problem(state, index)),
-        _ => Some((Reason::Unsupported, "an index of an unknown type".into())),
+        Ok(())
     }
 }

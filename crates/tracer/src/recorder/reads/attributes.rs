@@ -7,19 +7,19 @@ use stator_cpython::heap::thread_local;
 use stator_cpython::heap::types::{Slot, SlotName};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::ops::Method;
-use stator_cpython::{Raised, Result, generic, ops};
+use stator_cpython::ops::{self, Method};
+use stator_cpython::{Raised, Result, generic};
 use stator_evaluator::Role;
 use stator_guards::GuardKind;
 
-use super::descriptors::Descriptor;
-use super::found::Use;
-use super::members::Reads;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
-use crate::recorder::calls::call::Call;
+use crate::recorder::notes::above::{Calls, Ends};
+use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
-use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::kinds::{Descriptor, Kind};
+use crate::recorder::notes::members::Reads;
+use crate::recorder::notes::reads::Use;
 use crate::recorder::notes::state::{Origin, State, Stop};
 
 /// What an attribute lookup came to.

@@ -5,18 +5,18 @@ use pyo3::types::{PyString, PyType};
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::types::{Slot, SlotName};
 use stator_cpython::hook::Suspended;
-use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{Result, generic, ops};
+use stator_cpython::{Result, generic, modules, ops};
 use stator_guards::{ClassField, Source};
 
 use super::attributes::Found;
-use super::descriptors::{DESCRIPTOR, Descriptor};
+use super::descriptors::DESCRIPTOR;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
-use crate::recorder::calls::call::Call;
+use crate::recorder::notes::above::{Calls, Ends};
+use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
-use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::kinds::{Descriptor, Kind};
 use crate::recorder::notes::state::{State, Stop};
 
 impl Recorder {
@@ -323,4 +323,32 @@ fn is_generic(found: &Object<'_>) -> bool {
             .and_then(|ty| stator_cpython::heap::types::lookup(ty.as_borrowed(), name))
             .is_some_and(|own| own.is(found))
     })
+}
+
+impl State {
+    /// Whether a lookup of `name` along the resolution order of `ty` finds what this trace wrote.
+    /// Fails where it can't be told what it would find at the entry of another call.
+    pub fn finds_own_write(
+        &mut self,
+        ty: &Bound<'_, PyType>,
+        name: Borrowed<'_, '_>,
+    ) -> std::result::Result<bool, Stop> {
+        for &(class, written) in self.written.classes() {
+            if written != name.as_ptr() as usize {
+                continue;
+            }
+            if class == ty.as_ptr() as usize {
+                return Ok(true);
+            }
+            let mro = stator_cpython::heap::types::mro(ty.as_borrowed());
+            let mro =
+                mro.as_ref().map_or_else(Vec::new, |mro| heap::tuple_items(mro.as_borrowed()));
+            if mro.iter().any(|base| base.as_ptr() as usize == class) {
+                let detail =
+                    format!("attribute {} of a base class, read after its write", heap::text(name));
+                return Err((Reason::OutsideWrite, detail));
+            }
+        }
+        Ok(false)
+    }
 }

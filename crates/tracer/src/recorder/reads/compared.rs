@@ -9,7 +9,6 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use rustc_hash::FxHashSet;
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::{Guard, GuardKind, SourceId};
 
@@ -18,22 +17,6 @@ use crate::functions::{Functions, Traits};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::State;
-
-/// Objects from outside that are guarded to differ.
-#[derive(Default)]
-pub struct Distinct {
-    /// Those that C code compared with others: all of them.
-    compared: FxHashSet<SourceId>,
-    /// Pairs of sources.
-    pairs: FxHashSet<(usize, usize)>,
-}
-
-impl Distinct {
-    /// C code compares what is found at a source with others.
-    pub fn compare(&mut self, source: SourceId) {
-        self.compared.insert(source);
-    }
-}
 
 impl State {
     /// Takes note of an object that is hashed, or of the members of a container that are.
@@ -126,7 +109,7 @@ impl State {
 
     /// Guards that the objects which were compared are different ones.
     pub fn guard_compared_distinct(&mut self) {
-        let mut sources: Vec<_> = self.distinct.compared.iter().copied().collect();
+        let mut sources: Vec<_> = self.distinct.compared().collect();
         sources.sort_unstable();
         if let [first, rest @ ..] = sources.as_slice()
             && !rest.is_empty()
@@ -191,7 +174,7 @@ impl State {
             return;
         }
         let key = (a.index().min(b.index()), a.index().max(b.index()));
-        if self.distinct.pairs.insert(key) {
+        if self.distinct.first_pair(key) {
             self.guard(a, GuardKind::Distinct(Box::new([b])));
         }
     }

@@ -11,39 +11,15 @@ use stator_guards::{FunctionField, GuardKind, Source};
 use super::attributes::Found;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
-use crate::recorder::calls::call::Call;
+use crate::recorder::notes::above::Ends;
+use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
-use crate::recorder::notes::kinds::Kind;
-use crate::recorder::notes::state::{Origin, State, Stop};
+use crate::recorder::notes::kinds::{Descriptor, Kind};
+use crate::recorder::notes::state::{State, Stop};
 use crate::within;
 
 /// What makes a class attribute a descriptor.
 pub(in crate::recorder) const DESCRIPTOR: &[&str] = &["__get__", "__set__", "__delete__"];
-
-/// How a class attribute binds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Descriptor {
-    /// A Python function or a method descriptor of a C type.
-    Function,
-    /// `property`.
-    Property,
-    /// A `__slots__` member, or a field of a C type.
-    Member,
-    /// A computed attribute of a C type.
-    GetSet,
-    /// A field of a named tuple.
-    TupleGetter,
-    /// `staticmethod`.
-    StaticMethod,
-    /// `classmethod`.
-    ClassMethod,
-    /// A user's descriptor with `__get__` only.
-    User,
-    /// A user's descriptor with `__set__` or `__delete__`.
-    UserData,
-    /// No descriptor.
-    Value,
-}
 
 impl Recorder {
     /// Binds a static or class method found on a class.
@@ -330,15 +306,6 @@ fn is_cached_function(object: Borrowed<'_, '_>) -> bool {
 }
 
 impl State {
-    /// Whether an object is a bound method of a C type that other calls bind anew: it isn't known by identity.
-    pub fn is_own_method(&mut self, object: Borrowed<'_, '_>) -> bool {
-        self.kind(object) == Kind::Builtin
-            && match self.origin(object) {
-                Some(Origin::Source(_)) => !self.is_identity_guarded(object),
-                origin => origin == Some(Origin::Fresh),
-            }
-    }
-
     /// Whether the receiver of a bound C method is known for good, or vouched for.
     pub fn is_settled_receiver(&mut self, receiver: Borrowed<'_, '_>) -> bool {
         match self.kind(receiver) {

@@ -4,6 +4,7 @@
 //! very ones. Slots of dictionaries are guarded one by one, as they are read.
 
 use pyo3::prelude::*;
+use stator_cpython::frame::Frame;
 use stator_cpython::generic;
 use stator_cpython::heap::twister;
 use stator_cpython::object::{Borrowed, Object};
@@ -11,40 +12,17 @@ use stator_guards::{GuardKind, ObjectId, Source, SourceId, Text};
 
 use super::identity::is_nan;
 use crate::breaks::Reason;
-use crate::recorder::effects::writes::KEYS;
+use crate::recorder::Recorder;
+use crate::recorder::notes::above::Looks;
+use crate::recorder::notes::effects::KEYS;
 use crate::recorder::notes::heap;
+use crate::recorder::notes::inputs::tensor_guard;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::objects::{Adopted, Mark, canonical_key};
+use crate::recorder::notes::reads::Use;
 use crate::recorder::notes::state::{Origin, State, Stop};
-use crate::recorder::operations::tensors::tensor_guard;
-
-/// What who finds an object does with it.
-#[derive(Clone, Copy, Default)]
-pub struct Use {
-    /// It only moves what the object holds: numbers in it may be symbols.
-    pub moves: bool,
-    /// It only adds to the object.
-    pub only_adds: bool,
-}
 
 impl State {
-    /// Who only moves what it finds.
-    pub fn moving(&self) -> Use {
-        Use { moves: !self.policy.is_static(), only_adds: false }
-    }
-
-    /// A source for an object known by identity: a type, or the entry function.
-    pub fn anchor(&mut self, object: Borrowed<'_, '_>) -> SourceId {
-        if let Some(source) = self.source(object) {
-            return source;
-        }
-        let id = self.objects.intern(object);
-        let source = self.sources.anchor(id, || heap::name_of(object).into());
-        self.set_origin(object, Origin::Source(source));
-        self.objects.mark(object, Mark::ByIdentity);
-        source
-    }
-
     /// Takes note of an outside object found at `source`: guards what a replay depends on (value,
     /// type, identity, structure) and gives it its origin.
     pub fn adopt(&mut self, source: SourceId, object: Borrowed<'_, '_>) -> Result<(), Stop> {
@@ -269,13 +247,6 @@ impl State {
         }
     }
 
-    /// Guards the exact type of the object at `source`.
-    pub fn guard_type(&mut self, source: SourceId, object: Borrowed<'_, '_>) {
-        let ty = object.get_type();
-        let id = self.objects.intern_type(ty.as_any().as_borrowed());
-        self.guard(source, GuardKind::TypeIs(id));
-    }
-
     /// Reads a slot of a dictionary: guards it if the dictionary is from outside and this trace did
     /// not write the slot. `value` is what the slot holds now, and what who reads it gets.
     pub fn read_dict_slot(
@@ -418,4 +389,34 @@ impl State {
 /// Two that look the same are two keys, and which one is found depends on their identity.
 fn nan_key() -> Stop {
     (Reason::Identity, "a NaN as key".into())
+}
+
+impl Recorder {
+    /// Gives a function that a guarded class attribute led to an origin.
+    pub(in crate::recorder) fn vouch(&self, frame: &Frame<'_>, function: Borrowed<'_, '_>) {
+        self.note(frame, |state| {
+            if state.origin(function).is_none() && state.kind(function) != Kind::Constant {
+                state.anchor(function);
+            }
+            Ok(())
+        });
+    }
+}
+
+impl State {
+    /// A container under construction is about to change. Behind a graph break it's an outside
+    /// object, but only the stack holds it: it may as well be made anew.
+    pub fn own_container(&mut self, container: Borrowed<'_, '_>) -> Result<(), Stop> {
+        match self.origin(container) {
+            Some(Origin::Fresh) => Ok(()),
+            Some(Origin::Source(_)) if self.roots.is_on_stack(container) => {
+                if self.kind(container) == Kind::Dict {
+                    self.adopt_dict(container)?;
+                }
+                self.set_fresh(container);
+                Ok(())
+            }
+            _ => Err((Reason::OutsideWrite, "a container under construction".into())),
+        }
+    }
 }

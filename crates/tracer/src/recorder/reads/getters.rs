@@ -8,7 +8,8 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Raised, Result, ops};
 
 use crate::recorder::Recorder;
-use crate::recorder::calls::call::{Args, Call};
+use crate::recorder::notes::above::Calls;
+use crate::recorder::notes::call::{Args, Call};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::Origin;
 

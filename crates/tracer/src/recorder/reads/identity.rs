@@ -11,12 +11,14 @@ use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::Conversion;
+use stator_guards::GuardKind;
 
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
+use crate::recorder::notes::above::Conversions;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
-use crate::recorder::notes::state::{State, Stop};
+use crate::recorder::notes::state::{Noted, Origin, State, Stop};
 
 impl Recorder {
     /// `id()`.
@@ -100,4 +102,24 @@ pub(in crate::recorder) fn is_nan(object: Borrowed<'_, '_>) -> bool {
     object
         .cast_exact::<PyComplex>()
         .is_ok_and(|value| value.real().is_nan() || value.imag().is_nan())
+}
+
+impl State {
+    /// Guards that a callable is this very one, because nothing in it is guarded: its body isn't
+    /// traced, or it stands for another function.
+    pub(in crate::recorder) fn know_for_good(&mut self, function: Borrowed<'_, '_>) -> Noted<()> {
+        match self.origin(function) {
+            Some(Origin::Source(_)) if self.is_identity_guarded(function) => Ok(()),
+            Some(Origin::Source(source)) => {
+                let id = self.object(function);
+                self.guard(source, GuardKind::Is(id));
+                Ok(())
+            }
+            _ if self.kind(function) != Kind::Function => Ok(()),
+            _ => Err((
+                Reason::Unsupported,
+                format!("{}, a marked function that this call made", heap::name_of(function)),
+            )),
+        }
+    }
 }

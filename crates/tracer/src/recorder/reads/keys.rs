@@ -3,11 +3,11 @@
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::GuardKind;
 
-use super::found::Use;
 use crate::breaks::Reason;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::objects::Mark;
+use crate::recorder::notes::reads::Use;
 use crate::recorder::notes::state::{State, Stop};
 
 impl State {

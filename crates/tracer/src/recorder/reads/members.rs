@@ -9,41 +9,22 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::PyType;
-use rustc_hash::FxHashMap;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::dict::{self, Lookup};
 use stator_cpython::heap::types;
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::{GuardKind, Holders};
 
-use super::descriptors::Descriptor;
 use crate::marks;
 use crate::recorder::Recorder;
 use crate::recorder::notes::heap;
-use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::kinds::{Descriptor, Kind};
+use crate::recorder::notes::members::Reads;
 use crate::recorder::notes::state::{Origin, State, Stop};
 
 /// What stands for a key among the slots that were read where holders of its dictionary lack it as well:
 /// no object has an odd address.
 const WITHIN: usize = 1;
-
-/// How the attributes of a class's instances are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reads {
-    /// By the ordinary rules: it has no `__getattribute__` of its own.
-    Plainly,
-    /// Likewise; what isn't there is a member, as `nn.Module` has them.
-    Members,
-}
-
-/// What a trace knows of classes, and the keys of the dictionaries of members.
-#[derive(Default)]
-pub struct Members {
-    /// Each class's version when it was looked at, by its address. (No two classes ever share one.)
-    classes: FxHashMap<usize, (u32, Reads)>,
-    /// The first of the dictionaries, and the first two.
-    holders: [Option<Arc<Holders>>; 2],
-}
 
 /// The dictionaries that hold a module's members, in the order in which they are searched.
 fn containers(py: Python<'_>) -> [Borrowed<'_, '_>; 3] {
@@ -59,10 +40,10 @@ impl Recorder {
     #[inline]
     pub(in crate::recorder) fn known_reads(&self, ty: &Bound<'_, PyType>) -> Option<Reads> {
         let state = self.state.borrow();
-        let (version, reads) = state.members.classes.get(&(ty.as_ptr() as usize))?;
+        let version = types::version_tag(ty.as_borrowed());
+        let reads = state.members.reads(ty.as_ptr() as usize, version)?;
         // Once the trace has written a class, what a lookup finds may be its own.
-        (*version == types::version_tag(ty.as_borrowed()) && state.written.classes().is_empty())
-            .then_some(*reads)
+        state.written.classes().is_empty().then_some(reads)
     }
 
     /// Remembers how a class reads attributes, where the lookups that say so are guarded.
@@ -73,7 +54,7 @@ impl Recorder {
         let mut state = self.state.borrow_mut();
         if state.written.classes().is_empty() {
             let version = types::version_tag(ty.as_borrowed());
-            state.members.classes.insert(ty.as_ptr() as usize, (version, reads));
+            state.members.set_reads(ty.as_ptr() as usize, version, reads);
         }
     }
 
@@ -211,7 +192,7 @@ impl State {
     /// The first so many dictionaries of members, as guards name them.
     fn holders(&mut self, py: Python<'_>, count: usize) -> Option<Arc<Holders>> {
         let place = count.checked_sub(1)?;
-        if let Some(known) = &self.members.holders[place] {
+        if let Some(known) = self.members.holders(place) {
             return Some(known.clone());
         }
         let keys = containers(py).into_iter().take(count).map(|name| {
@@ -219,7 +200,7 @@ impl State {
             (id, self.objects.repr(id, name))
         });
         let holders = Arc::new(Holders(keys.collect()));
-        self.members.holders[place] = Some(holders.clone());
+        *self.members.holders(place) = Some(holders.clone());
         Some(holders)
     }
 

@@ -4,9 +4,10 @@
 //! finds the same. It never changes anything. What can't be guarded isn't followed: the room says so by
 //! a [`Stop`](super::Stop), and the trace ends before the instruction.
 //!
-//! `found` guards an object by what it is. Lookups come in layers: `lookups` and `descriptors` find, `attributes`, `class_attributes`, `members` and
+//! `found` guards an object by what it is. Lookups come in layers: `descriptors` find, `attributes`, `class_attributes`, `members` and
 //! `instance_dicts` read, `items`, `keys` and `protocols` take what Python's protocols give. `whole_containers`
-//! guards what C code is about to read, `only_added` puts that off for containers that are only added to. `patterns` reads what a class pattern asks.
+//! guards what C code is about to read, `only_added` puts that off for containers that are only added to. `patterns` reads what a class pattern asks,
+//! `texts` what a text is made of, `gradients` the `grad` of tensors. `numbers_found` takes numbers that are found as symbols, `tensor_items` says which indices depend on data.
 
 pub(super) mod abstract_classes;
 pub(super) mod attributes;
@@ -15,16 +16,18 @@ pub(super) mod compared;
 pub(super) mod descriptors;
 pub(super) mod found;
 pub(super) mod getters;
+pub(super) mod gradients;
 pub(super) mod identity;
 pub(super) mod instance_dicts;
 pub(super) mod items;
 pub(super) mod keys;
-pub(super) mod lookups;
 pub(super) mod members;
 pub(super) mod names;
+pub(super) mod numbers_found;
 pub(super) mod only_added;
 pub(super) mod patterns;
 pub(super) mod protocols;
-pub(super) mod recent_globals;
 pub(super) mod tensor_attributes;
+pub(super) mod tensor_items;
+pub(super) mod texts;
 pub(super) mod whole_containers;

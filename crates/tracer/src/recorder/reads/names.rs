@@ -10,12 +10,13 @@ use stator_guards::{GuardKind, Source};
 
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
-use crate::recorder::effects::writes::CELL;
+use crate::recorder::notes::above::Ends;
+use crate::recorder::notes::effects::CELL;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::objects::Mark;
+use crate::recorder::notes::reads::Use;
 use crate::recorder::notes::state::{Origin, State, Stop};
-use crate::recorder::reads::found::Use;
 
 /// How far around a function's frame the owners of its cells are looked for.
 const MAX_NESTING: usize = 64;
@@ -85,24 +86,6 @@ impl Recorder {
             Ok(state.cell_stand_in(cell))
         });
         own.flatten().or(value)
-    }
-
-    /// `STORE_DEREF` and `DELETE_DEREF`.
-    pub(in crate::recorder) fn set_cell<'py>(
-        &self,
-        frame: &Frame<'py>,
-        cell: Borrowed<'_, 'py>,
-        value: Option<Object<'py>>,
-    ) {
-        self.note(frame, |state| {
-            if state.origin(cell) == Some(Origin::Fresh) {
-                return state.write_own(cell);
-            }
-            let source = state.cell_source(frame, cell)?;
-            state.write_cell(cell, source);
-            Ok(())
-        });
-        ops::store_cell(cell, value);
     }
 
     /// `IMPORT_NAME` of a module that is loaded already.

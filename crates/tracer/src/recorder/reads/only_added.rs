@@ -20,17 +20,27 @@ use stator_operators::only_adds;
 use super::identity::is_nan;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
-use crate::recorder::effects::writes::CONTENTS;
+use crate::recorder::notes::above::Looks;
+use crate::recorder::notes::effects::CONTENTS;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::reads::{Unread, Use};
 use crate::recorder::notes::state::{State, Stop};
-use crate::recorder::reads::found::Use;
 
-/// A container whose contents aren't guarded.
-pub struct Unread {
-    source: SourceId,
-    /// A tuple of what it held when it was found.
-    pub before: Py<PyTuple>,
+impl Looks for State {
+    fn adopt_deep(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
+        self.adopt_whole(object, false)
+    }
+
+    #[cold]
+    fn read_unread(&mut self, object: Borrowed<'_, '_>) {
+        let Some(unread) = self.unread.remove(&(object.as_ptr() as usize)) else { return };
+        let before = heap::tuple_items(unread.before.bind(object.py()).as_any().as_borrowed());
+        // The trace may have moved them since: numbers among them are constants.
+        if let Err(stop) = self.read_elements(Use::default(), unread.source, object, &before) {
+            self.failure.get_or_insert(stop);
+        }
+    }
 }
 
 impl State {
@@ -99,17 +109,6 @@ impl State {
         self.reads.first(slot);
         self.guard(source, GuardKind::SetHolds { item, holds });
         Some(holds)
-    }
-
-    /// Guards the contents of a container as they were before this trace changed it.
-    #[cold]
-    pub fn read_unread(&mut self, object: Borrowed<'_, '_>) {
-        let Some(unread) = self.unread.remove(&(object.as_ptr() as usize)) else { return };
-        let before = heap::tuple_items(unread.before.bind(object.py()).as_any().as_borrowed());
-        // The trace may have moved them since: numbers among them are constants.
-        if let Err(stop) = self.read_elements(Use::default(), unread.source, object, &before) {
-            self.failure.get_or_insert(stop);
-        }
     }
 
     /// Guards what a list, set or deque holds, and how much a deque may hold.

@@ -13,11 +13,11 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Raised, Result, generic, modules, ops};
 
 use super::abstract_classes::is_library_metaclass;
-use super::descriptors::Descriptor;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
+use crate::recorder::notes::above::Ends;
 use crate::recorder::notes::heap;
-use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::kinds::{Descriptor, Kind};
 
 /// What a pattern asks of a subject that is of its class.
 struct Pattern<'py> {

@@ -1,14 +1,16 @@
 //! Special methods that C code looks up by itself: their lookups are guarded before it does.
 
 use pyo3::prelude::*;
-use pyo3::types::PyType;
+use pyo3::types::{PyString, PyType};
 use stator_cpython::frame::Frame;
-use stator_cpython::object::Borrowed;
+use stator_cpython::heap::types;
+use stator_cpython::object::{Borrowed, Object};
+use stator_evaluator::Role;
 use stator_guards::GuardKind;
 
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
-use crate::recorder::effects::writes::KEYS;
+use crate::recorder::notes::effects::KEYS;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::Origin;
@@ -100,5 +102,30 @@ impl Recorder {
             let name = pyo3::types::PyString::intern(frame.py(), name);
             self.lookup(frame, ty, name.as_any().as_borrowed());
         }
+    }
+
+    /// A special method of an object's class, if it is a Python function; its lookup is guarded.
+    pub(in crate::recorder) fn special<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+        name: &'static str,
+    ) -> Option<Object<'py>> {
+        if self.is_stopped() || self.kind(object) != Kind::Object {
+            return None;
+        }
+        let ty = object.get_type();
+        if types::is_immutable(ty.as_borrowed()) {
+            return None;
+        }
+        let name = PyString::intern(frame.py(), name);
+        let method = self.lookup(frame, &ty, name.as_any().as_borrowed())?;
+        (self.kind(method.as_borrowed()) == Kind::Function && !self.is_stopped()).then_some(method)
+    }
+
+    /// The role of what gives an attribute of a type's instances, before `__getattr__` does.
+    pub(in crate::recorder) fn getter(&self, ty: &Bound<'_, PyType>) -> Role {
+        let hook = pyo3::intern!(ty.py(), "__getattr__").as_any().as_borrowed();
+        Role::Getter { next: types::lookup(ty.as_borrowed(), hook).is_some() }
     }
 }

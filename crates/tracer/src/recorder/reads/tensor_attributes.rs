@@ -12,6 +12,7 @@ use stator_graph::Target;
 use super::attributes::Found;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
+use crate::recorder::notes::above::{Ends, Operations};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State};
@@ -122,58 +123,5 @@ impl Recorder {
         let value = owner.getattr(name.cast::<PyString>().ok()?).ok()?;
         let is_known = value.is_none() || value.is_instance_of::<PyBool>();
         (is_known || self.is_known_gradient(value.as_borrowed())).then_some(value)
-    }
-
-    /// `STORE_ATTR` and `DELETE_ATTR` of a tensor.
-    pub(in crate::recorder) fn set_tensor_attr<'py>(
-        &self,
-        frame: &Frame<'py>,
-        owner: Borrowed<'_, 'py>,
-        name: Borrowed<'_, 'py>,
-        value: Option<Borrowed<'_, 'py>>,
-    ) -> Result<()> {
-        let py = frame.py();
-        let text = heap::text(name);
-        let Some(descriptor) = self.lookup(frame, &owner.get_type(), name) else {
-            // What a program adds of its own.
-            return self.generic_set_attr(frame, owner, name, value);
-        };
-        if text == "grad"
-            && let Some(set) = self.set_gradient(frame, owner, name, value)
-        {
-            return set;
-        }
-        let setter = match (&*text, value) {
-            ("requires_grad" | "data" | "grad", Some(_)) => "__set__",
-            ("grad", None) => "__delete__",
-            _ => "",
-        };
-        // Other data may have other sizes than those that were taken for symbols.
-        let is_sized = text != "data" || !self.has_symbols();
-        let known = self.session.is_eager && is_sized;
-        let setter = descriptor.getattr(setter).ok().filter(|_| known);
-        let Some(setter) = setter else {
-            let text = format!("attribute {text} of a {}", heap::type_name(owner));
-            self.stop(frame, Reason::OutsideWrite, text);
-            return ops::set_attr(owner, name, value);
-        };
-        let target = |state: &mut State| {
-            let printed =
-                format!("torch.Tensor.{text}.{}", heap::callable_name(setter.as_borrowed()));
-            state.function_target(setter.as_borrowed(), printed)
-        };
-        let mut args = vec![owner];
-        args.extend(value);
-        self.operation(frame, target, &args, None, || {
-            ops::set_attr(owner, name, value).map(|()| py.None().into_bound(py))
-        })
-        .map(|_| {
-            if &*text == "grad" {
-                self.note(frame, |state| {
-                    state.wrote_gradient(owner);
-                    Ok(())
-                });
-            }
-        })
     }
 }

@@ -6,37 +6,16 @@ use crate::breaks::Reason;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State, Stop};
+use crate::within;
 
 impl State {
-    /// Guards an object that C code is about to read whole: containers of builtin types, deeply.
-    /// Fails for objects whose reading could run code that isn't traced.
-    pub fn adopt_deep(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
-        self.adopt_whole(object, false)
-    }
-
-    /// As [`State::adopt_deep`]; who `hands_on` what it finds doesn't look at what weak references refer to.
+    /// As [`Looks::adopt_deep`]; who `hands_on` what it finds doesn't look at what weak references refer to.
     pub fn adopt_whole(&mut self, object: Borrowed<'_, '_>, hands_on: bool) -> Result<(), Stop> {
         let container = matches!(self.kind(object), Kind::Dict | Kind::List | Kind::Tuple);
         if !container {
             return self.adopt_parts(object, hands_on);
         }
         self.once(object, Ok(()), |state| state.adopt_parts(object, hands_on))
-    }
-
-    /// Looks into a container, unless it is being looked into already: it may hold itself.
-    pub fn once<T>(
-        &mut self,
-        container: Borrowed<'_, '_>,
-        again: T,
-        look: impl FnOnce(&mut Self) -> T,
-    ) -> T {
-        let address = container.as_ptr() as usize;
-        if !self.reads.enter(address) {
-            return again;
-        }
-        let result = look(self);
-        self.reads.leave(address);
-        result
     }
 
     fn adopt_parts(&mut self, object: Borrowed<'_, '_>, hands_on: bool) -> Result<(), Stop> {
@@ -180,5 +159,23 @@ fn has_plain_parts(state: &mut State, object: Borrowed<'_, '_>) -> bool {
         // Generators made by this trace: their frames are traced.
         Kind::Iterator => state.origin(object) == Some(Origin::Fresh),
         _ => false,
+    }
+}
+
+impl State {
+    /// Fails for an outside object whose state C code would read: nothing guards it.
+    pub fn refuse_native_state(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
+        let outside =
+            self.kind(object) == Kind::Object && self.origin(object) != Some(Origin::Fresh);
+        if outside && heap::is_deque(object) {
+            return self.read_deque(object);
+        }
+        if outside && self.has_native_state(object) && !within::is_function_like(object) {
+            return Err((
+                Reason::Unsupported,
+                format!("the state of a {}", heap::type_name(object)),
+            ));
+        }
+        Ok(())
     }
 }

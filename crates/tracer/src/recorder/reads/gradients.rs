@@ -3,82 +3,20 @@
 //! What this trace has put there itself is no outside read, and neither is what it has computed (see `backward`).
 
 use pyo3::prelude::*;
-use rustc_hash::{FxHashMap, FxHashSet};
+use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
+use stator_graph::Target;
 use stator_guards::{GuardKind, Source};
 
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
+use crate::recorder::notes::above::Operations;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
-use crate::recorder::notes::state::{State, Stop};
-
-/// What a trace has read of gradients, and done to them.
-///
-/// Invariant: `known` has the addresses of `owners`, which are kept alive.
-#[derive(Default)]
-pub struct Gradients {
-    /// Whether a function that is one node of the graph may have set any.
-    is_unknown: bool,
-    /// Tensors from outside whose gradients were read or set.
-    owners: Vec<Py<PyAny>>,
-    known: FxHashSet<usize>,
-    /// Those whose gradients were set.
-    set: FxHashSet<usize>,
-    /// Those whose gradients the trace has computed: the gradient, once it was read.
-    computed: FxHashMap<usize, usize>,
-    /// Whether the trace has gone back from a tensor to its leaves.
-    has_gone_back: bool,
-}
-
-impl Gradients {
-    /// A function becomes a node: it may set any.
-    pub fn set_unknown(&mut self) {
-        self.is_unknown = true;
-    }
-
-    fn own(&mut self, owner: Borrowed<'_, '_>) {
-        if self.known.insert(owner.as_ptr() as usize) {
-            self.owners.push(owner.to_owned().unbind());
-        }
-    }
-
-    /// The gradient of a tensor is set, or taken away.
-    fn write(&mut self, owner: Borrowed<'_, '_>) {
-        self.own(owner);
-        self.set.insert(owner.as_ptr() as usize);
-        self.computed.remove(&(owner.as_ptr() as usize));
-    }
-
-    /// The gradient of a tensor is computed.
-    pub fn compute(&mut self, owner: Borrowed<'_, '_>) {
-        self.write(owner);
-        self.computed.insert(owner.as_ptr() as usize, 0);
-    }
-
-    /// All that a call computes is noted; leaves that the trace has made may have gradients as well.
-    pub fn went_back(&mut self) {
-        self.has_gone_back = true;
-    }
-
-    /// Whether leaves that the trace has made may have gradients.
-    pub fn has_gone_back(&self) -> bool {
-        self.has_gone_back
-    }
-
-    /// If the trace has computed the gradient of a tensor: its address, or 0 before it was read.
-    pub fn computed(&self, owner: Borrowed<'_, '_>) -> Option<usize> {
-        self.computed.get(&(owner.as_ptr() as usize)).copied()
-    }
-
-    /// It was read.
-    pub fn found(&mut self, owner: Borrowed<'_, '_>, gradient: Borrowed<'_, '_>) {
-        self.computed.insert(owner.as_ptr() as usize, gradient.as_ptr() as usize);
-    }
-}
+use crate::recorder::notes::state::{Origin, State, Stop};
 
 impl Recorder {
     /// Reads the gradient of a leaf from outside; `None` where it isn't one.
@@ -105,7 +43,7 @@ impl State {
         &mut self,
         owner: Borrowed<'_, '_>,
         gradient: Borrowed<'_, '_>,
-    ) -> Result<(), Stop> {
+    ) -> std::result::Result<(), Stop> {
         let Some(source) = self.source(owner) else { return Ok(()) };
         if self.gradients.is_unknown {
             let detail = "a gradient behind a function that is one node of the graph";
@@ -126,7 +64,7 @@ impl State {
     pub(in crate::recorder) fn read_no_gradient(
         &mut self,
         owner: Borrowed<'_, '_>,
-    ) -> Result<(), Stop> {
+    ) -> std::result::Result<(), Stop> {
         let none = owner.py().None();
         self.read_gradient(owner, none.bind_borrowed(owner.py()))
     }
@@ -152,5 +90,40 @@ impl State {
             self.guard(*first, GuardKind::Distinct(rest.into()));
         }
         self.gradients.owners = owners;
+    }
+}
+
+impl Recorder {
+    /// Reads a gradient that the trace has computed; `None`: it hasn't.
+    pub(in crate::recorder) fn computed_gradient<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        read: impl Fn() -> Result<Object<'py>>,
+    ) -> Option<Result<Object<'py>>> {
+        let known = {
+            let state = self.state.try_borrow().ok()?;
+            let is_own = || {
+                state.gradients.has_gone_back()
+                    && matches!(state.origin(owner), Some(Origin::Node(_)))
+                    && tensor::retained_gradient(owner).is_some_and(|gradient| !gradient.is_none())
+            };
+            state.gradients.computed(owner).or_else(|| is_own().then_some(0))?
+        };
+        let value = match read() {
+            Ok(value) if !value.is_none() && value.as_ptr() as usize != known => value,
+            result => return Some(result),
+        };
+        let target = |state: &mut State| Target::GetAttr { name: state.graph.intern("grad") };
+        let result = self.operation(frame, target, &[owner], None, || Ok(value));
+        if let Ok(value) = &result {
+            self.note(frame, |state| {
+                if state.source(owner).is_some() {
+                    state.gradients.found(owner, value.as_borrowed());
+                }
+                Ok(())
+            });
+        }
+        Some(result)
     }
 }

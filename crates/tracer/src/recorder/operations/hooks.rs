@@ -12,14 +12,13 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Deferred;
 use stator_graph::{Arg, NodeId, Value};
 
-use super::call::Call;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
+use crate::recorder::notes::above::{Arguments, Ends};
+use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
-use crate::recorder::notes::state::{Origin, State, Stop};
-
-type Noted<T> = std::result::Result<T, Stop>;
+use crate::recorder::notes::state::{Noted, Origin, State};
 
 impl Recorder {
     /// Whether nodes may be given functions of the trace's own here.

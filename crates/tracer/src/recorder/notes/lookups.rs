@@ -6,8 +6,8 @@
 use rustc_hash::{FxBuildHasher, FxHashSet};
 use stator_cpython::object::Borrowed;
 
-use super::descriptors::Descriptor;
-use crate::recorder::notes::state::{Slot, State};
+use super::kinds::Descriptor;
+use super::state::{Slot, State};
 
 /// Room for the traces of most models; more would not fit the processor's caches. A power of two.
 const MOST: usize = 512;

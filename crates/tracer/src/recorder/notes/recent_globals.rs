@@ -7,9 +7,9 @@ use stator_cpython::heap::dict;
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::ObjectId;
 
+use super::kinds::Kind;
+use super::state::{Origin, State};
 use crate::recorder::Recorder;
-use crate::recorder::notes::kinds::Kind;
-use crate::recorder::notes::state::{Origin, State};
 
 /// How many names are known. A power of two.
 const ROOM: usize = 256;

@@ -8,9 +8,9 @@ use stator_cpython::frame::Frame;
 use stator_cpython::modules;
 use stator_cpython::thread::Thread;
 
+use super::enclosed::is_way_back;
 use crate::locate::{text, within_torch};
 use crate::recorder::Recorder;
-use crate::recorder::notes::enclosed::is_way_back;
 
 /// Files whose functions are such code, wherever they are called from.
 const BETWEEN: &[&str] = &["utils/checkpoint.py", "utils/hooks.py"];

@@ -12,9 +12,11 @@ use stator_cpython::code::Code;
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::object::Borrowed;
 
+use super::heap;
+use super::kinds::Kind;
 use crate::locate::{text, within_torch};
 use crate::marks;
-use crate::recorder::notes::heap;
+use crate::recorder::Recorder;
 
 /// Where machinery stands: folders and files of PyTorch.
 const PLACES: &[&str] = &[
@@ -211,4 +213,23 @@ fn part_of(file: &str) -> Part {
     }
     let functions = FUNCTIONS.iter().find(|(place, _)| file == *place);
     functions.map_or(Part::Nothing, |(_, names)| Part::Functions(names))
+}
+
+impl Recorder {
+    /// Whether a call is taken as a mark says, wherever it comes from: C code that calls such a
+    /// function back would have its frame traced instead.
+    pub(in crate::recorder) fn is_marked(&self, callable: Borrowed<'_, '_>) -> bool {
+        match self.kind(callable) {
+            Kind::Function => {
+                marks::of(callable).is_some()
+                    || self.is_allowed_by_torch(callable)
+                    || self.machinery.known(callable).is_some_and(|known| known.is_machinery)
+            }
+            _ => marks::registered(callable).is_some(),
+        }
+    }
+
+    pub(in crate::recorder) fn is_allowed_by_torch(&self, callable: Borrowed<'_, '_>) -> bool {
+        self.allowed_by_torch.contains(&(callable.as_ptr() as usize))
+    }
 }

@@ -1,0 +1,129 @@
+//! Items that are set and deleted: `STORE_SUBSCR` and `DELETE_SUBSCR`.
+
+use pyo3::prelude::*;
+use stator_cpython::frame::Frame;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{Result, ops};
+use stator_evaluator::Role;
+use stator_graph::{Operator, Target};
+
+use crate::breaks::Reason;
+use crate::recorder::Recorder;
+use crate::recorder::notes::above::{Changes, Ends, Operations};
+use crate::recorder::notes::call::Call;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::{Origin, State};
+use crate::recorder::reads::tensor_items::store_depends_on_data;
+
+impl Changes for Recorder {
+    fn missing_item<'py>(
+        &self,
+        frame: &Frame<'py>,
+        dict: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        self.fill_missing(frame, dict, key)
+    }
+
+    fn advance_outside(&self, frame: &Frame<'_>, iterator: Borrowed<'_, '_>) {
+        self.take_over(frame, iterator);
+    }
+}
+
+impl Recorder {
+    /// `STORE_SUBSCR` and `DELETE_SUBSCR`.
+    pub(in crate::recorder) fn set_item<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+        value: Option<Borrowed<'_, 'py>>,
+    ) -> Result<()> {
+        if self.is_stopped() {
+            return ops::set_item(owner, key, value);
+        }
+        if self.kind(owner) != Kind::Tensor {
+            self.concrete(frame, &[key], "an index or key");
+            self.guard_key(frame, &[key]);
+        }
+        if let (Kind::Tensor, Some(value)) = (self.kind(owner), value) {
+            if let Some(function) = self.item_by_number(frame.py(), key, true) {
+                self.vouch(frame, function.as_borrowed());
+                let args = [owner, key, value];
+                let (role, function) = (Role::SetItem, function.as_borrowed());
+                return self.call_linked(role, None, Call::new(frame, function, &args)).map(drop);
+            }
+            let problem = || store_depends_on_data(&mut self.state.borrow_mut(), key);
+            let problem = if self.index_takes_read(frame, key, problem) {
+                None
+            } else {
+                self.problem_of(frame, &[key], problem)
+            };
+            if let Some((reason, detail)) = problem {
+                if let Some(key) = self.settled_bounds(frame, key) {
+                    return self.set_item(frame, owner, key.as_borrowed(), Some(value));
+                }
+                self.stop(frame, reason, detail);
+            }
+            let target = |_: &mut State| Target::Operator(Operator::SetItem);
+            let py = frame.py();
+            let execute =
+                || ops::set_item(owner, key, Some(value)).map(|()| py.None().into_bound(py));
+            return self.operation(frame, target, &[owner, key, value], None, execute).map(drop);
+        }
+        if let Some(method) = self.python_set_item(frame, owner, value.is_some()) {
+            let none = frame.py().None().into_bound(frame.py());
+            let args = [owner, key, value.unwrap_or(none.as_borrowed())];
+            let arity = if value.is_some() { 3 } else { 2 };
+            let (role, args) = (Role::SetItem, &args[..arity]);
+            return self
+                .call_linked(role, None, Call::new(frame, method.as_borrowed(), args))
+                .map(drop);
+        }
+        if self.asks_bounds(frame, self.kind(owner), key) {
+            return ops::set_item(owner, key, value);
+        }
+        if self.origin(owner) == Some(Origin::Fresh) {
+            self.note(frame, |state| {
+                state.write_own(owner)?;
+                state.note_hashed(key);
+                Ok(())
+            });
+            return ops::set_item(owner, key, value);
+        }
+        if self.kind(owner) == Kind::List {
+            return self.set_list_item(frame, owner, key, value);
+        }
+        if heap::is_deque(owner) {
+            return self.set_deque_item(frame, owner, key, value);
+        }
+        let known = self.note(frame, |state| Ok(state.is_writable_dict(owner)));
+        if known != Some(true) || !self.writes_slot(frame, owner, key, value.is_none()) {
+            self.stop(
+                frame,
+                Reason::OutsideWrite,
+                format!("an item of a {}", heap::type_name(owner)),
+            );
+        }
+        ops::set_item(owner, key, value)
+    }
+
+    /// A class's own `__setitem__` or `__delitem__`, if it's Python.
+    fn python_set_item<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        sets: bool,
+    ) -> Option<Object<'py>> {
+        let ty = owner.get_type();
+        if stator_cpython::heap::types::is_immutable(ty.as_borrowed()) {
+            return None;
+        }
+        let py = frame.py();
+        let name =
+            if sets { pyo3::intern!(py, "__setitem__") } else { pyo3::intern!(py, "__delitem__") };
+        let method = self.lookup(frame, &ty, name.as_any().as_borrowed())?;
+        (self.kind(method.as_borrowed()) == Kind::Function).then_some(method)
+    }
+}

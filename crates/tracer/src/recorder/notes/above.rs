@@ -1,0 +1,179 @@
+//! What a room asks of the rooms above it.
+//!
+//! An attribute, an item, an operator or a number may be a function of the program's: Python's protocols call. What is
+//! looked at may be a container that nobody has read so far. And whoever can't go on ends the trace. These are the only
+//! ways up. Each interface is implemented once, by the room that does the work, for the recorder or its state.
+
+use stator_cpython::Result;
+use stator_cpython::frame::Frame;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::ops::{BinaryOp, CompareOp, Conversion};
+use stator_graph::{Arg, Target};
+
+use super::call::Call;
+use super::exits::Asks;
+use super::state::{Noted, State};
+use crate::breaks::Reason;
+
+/// Of `reads`: what an object from outside holds.
+pub(in crate::recorder) trait Looks {
+    /// Guards an object that C code is about to read whole: containers of builtin types, deeply.
+    /// Fails for objects whose reading could run code that isn't traced.
+    fn adopt_deep(&mut self, object: Borrowed<'_, '_>) -> Noted<()>;
+
+    /// Guards the contents of a container as they were before this trace changed it.
+    fn read_unread(&mut self, object: Borrowed<'_, '_>);
+}
+
+/// Of `effects`: reads that change what they read.
+pub(in crate::recorder) trait Changes {
+    /// The item at a missing key; `None`: nothing was done, and the trace can't go on behind it.
+    fn missing_item<'py>(
+        &self,
+        frame: &Frame<'py>,
+        dict: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>>;
+
+    /// An iterator from outside is about to be advanced: takes it over, or ends the trace.
+    fn advance_outside(&self, frame: &Frame<'_>, iterator: Borrowed<'_, '_>);
+}
+
+/// Of `ending`: the trace's end.
+pub(in crate::recorder) trait Ends {
+    /// The trace can't go on with this instruction.
+    fn stop(&self, frame: &Frame<'_>, reason: Reason, detail: impl Into<String>);
+}
+
+/// Of `ending`: questions about data that a trace goes on behind.
+pub(in crate::recorder) trait Decides {
+    /// The answer to a question about data, if the trace can go on behind it; `asked` makes the node that answers
+    /// with `True` or `False`. `None`: nothing was executed.
+    fn decided<'py>(
+        &self,
+        frame: &Frame<'py>,
+        asks: Asks,
+        asked: impl FnOnce(&mut State) -> Noted<Arg>,
+        native: impl FnOnce() -> Result<bool>,
+    ) -> Option<Result<bool>>;
+}
+
+/// Of `operations`: what the graph is given.
+pub(crate) trait Arguments {
+    /// An argument of an operation as the graph holds it.
+    fn graph_arg(&mut self, object: Borrowed<'_, '_>) -> Noted<Arg>;
+}
+
+/// Of `operations`: items and attributes of tensors are operations.
+pub(in crate::recorder) trait Operations {
+    /// Executes a tensor operation with recording off and appends its node.
+    fn operation<'py>(
+        &self,
+        frame: &Frame<'py>,
+        target: impl FnOnce(&mut State) -> Target,
+        args: &[Borrowed<'_, 'py>],
+        names: Option<Borrowed<'_, 'py>>,
+        execute: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>>;
+}
+
+/// Of `calls`: calls of the program's objects.
+pub(in crate::recorder) trait Calls {
+    /// Calls any object.
+    fn call_object<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>>;
+
+    /// Calls a Python function whose frame is traced.
+    fn call_python<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>>;
+
+    /// Ends the trace if C code is given a callable that reads what no guard speaks of. Python
+    /// functions are traced when they are entered; C functions must be ones that only compute.
+    fn guard_callback(&self, frame: &Frame<'_>, argument: Borrowed<'_, '_>);
+}
+
+/// Of `calls`: special methods that are Python functions. `None`: C code is to do it.
+pub(in crate::recorder) trait Protocols {
+    /// A binary operator; `names` are its methods: in place (if it is), plain, reflected.
+    fn python_binary<'py>(
+        &self,
+        frame: &Frame<'py>,
+        op: BinaryOp,
+        names: &[&'static str],
+        operands: [Borrowed<'_, 'py>; 2],
+    ) -> Option<Result<Object<'py>>>;
+
+    /// A comparison; `names` are its method and the reflected one's.
+    fn python_compare<'py>(
+        &self,
+        frame: &Frame<'py>,
+        op: CompareOp,
+        names: &[&'static str],
+        operands: [Borrowed<'_, 'py>; 2],
+    ) -> Option<Result<Object<'py>>>;
+
+    /// A unary operator.
+    fn python_unary<'py>(
+        &self,
+        frame: &Frame<'py>,
+        name: &'static str,
+        operand: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>>;
+
+    /// `item in container`.
+    fn python_contains<'py>(
+        &self,
+        frame: &Frame<'py>,
+        container: Borrowed<'_, 'py>,
+        item: Borrowed<'_, 'py>,
+    ) -> Option<Result<bool>>;
+
+    /// The truth value of an object.
+    fn python_truth<'py>(
+        &self,
+        frame: &Frame<'py>,
+        operand: Borrowed<'_, 'py>,
+    ) -> Option<Result<bool>>;
+
+    /// `iter(iterable)`.
+    fn python_iter<'py>(
+        &self,
+        frame: &Frame<'py>,
+        iterable: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>>;
+
+    /// The next item; `None` inside: there is none.
+    fn python_next<'py>(
+        &self,
+        frame: &Frame<'py>,
+        iterator: Borrowed<'_, 'py>,
+    ) -> Option<Result<Option<Object<'py>>>>;
+}
+
+/// Of `calls`: methods whose result C code converts. `None`: C code is to do it all.
+pub(in crate::recorder) trait Conversions {
+    /// `len()` and `hash()`: what a method returns without arguments, converted.
+    fn python_converted<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+        name: &'static str,
+        conversion: Conversion,
+    ) -> Option<Result<Object<'py>>>;
+
+    /// `str`, `repr` and `format`, as `FORMAT_VALUE` numbers them: 0 is `format`.
+    fn python_text<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+        conversion: u32,
+        spec: Option<Borrowed<'_, 'py>>,
+    ) -> Option<Result<Object<'py>>>;
+
+    /// A placeholder of an f-string.
+    fn python_format<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+        conversion: u32,
+        spec: Option<Borrowed<'_, 'py>>,
+    ) -> Option<Result<Object<'py>>>;
+}

@@ -1,0 +1,31 @@
+//! What a replay takes at its beginning: locks, random numbers, a device.
+
+use pyo3::prelude::*;
+use stator_guards::SourceId;
+
+use crate::accelerator::Asked;
+use crate::draws::Draws;
+use crate::resume::point::Spot;
+
+/// What a replay takes at its beginning, and blocks that need nothing of it.
+#[derive(Default)]
+pub struct Claims {
+    /// Locks that the trace has taken.
+    pub locks: Vec<Taken>,
+    /// Where the blocks with a device began that the trace is in.
+    pub devices: Vec<Option<Spot>>,
+    /// The random generator that the trace draws from, and what it draws.
+    pub draws: Option<(Py<PyAny>, Draws)>,
+    /// What it has asked of the accelerator.
+    pub asked: Asked,
+}
+
+/// A lock from outside that the trace has taken.
+pub struct Taken {
+    pub(in crate::recorder) lock: Py<PyAny>,
+    pub(in crate::recorder) source: SourceId,
+    /// How often it is held.
+    pub(in crate::recorder) depth: usize,
+    /// Where it was taken from being free, or from being held before.
+    pub(in crate::recorder) spot: Option<Spot>,
+}
