@@ -58,6 +58,11 @@ bench: profiled
 bench-survey: $(VENV)/built
 	$(BIN)/python -m bench.survey
 
+# What calls wait for while Inductor compiles, beside `torch.compile`: some minutes of an idle machine.
+.PHONY: bench-backends
+bench-backends: profiled
+	$(BIN)/python -m bench.backends
+
 # pytest comes last: its closing lines are the ones a reader of the output looks for.
 test: test-rust test-cpython-fast test-python
 

@@ -461,6 +461,11 @@ def _fail_on_recompile() -> None:
         stator.compile(add)(X)
 
 
+def _prints(x: Any) -> Any:
+    print(x)
+    return x
+
+
 # What a user can get wrong, each with the message it gets: tests/golden/errors.txt.
 MISTAKES = {
     "compile(3)": lambda: stator.compile(3),
@@ -473,6 +478,9 @@ MISTAKES = {
     "compile(add, dynamic='yes')": lambda: stator.compile(add, dynamic="yes"),
     "compile(generator, fullgraph=True)": lambda: stator.compile(generator, fullgraph=True),
     "disable(3)": lambda: stator.disable(3),
+    "export(print)": lambda: stator.export(_prints, (1,)),
+    "export(3)": lambda: stator.export(3, ()),
+    "export(add, 3)": lambda: stator.export(add, 3),
     "allow_in_graph(3)": lambda: stator.allow_in_graph(3),
     "set_stance('eager')": lambda: stator.set_stance("eager"),
     "substitute_in_graph(3)": lambda: stator.substitute_in_graph(3),

@@ -19,12 +19,12 @@ from stator.errors import BackendError, InternalError, OptionError
 TRACE = '  File "example.py", line 5, in mse\n    z = (x - y) ** 2\n'
 
 MSE = [
-    ("placeholder", "l_x_", "L['x']", (), {}, None),
-    ("placeholder", "l_y_", "L['y']", (), {}, None),
-    ("call_function", "sub", operator.sub, (R("l_x_"), R("l_y_")), {}, TRACE),
-    ("call_function", "z", operator.pow, (R("sub"), 2), {}, TRACE),
-    ("call_method", "sum_1", "sum", (R("z"),), {"dim": -1}, None),
-    ("output", "output", "output", ((R("sum_1"),),), {}, None),
+    ("placeholder", "l_x_", "L['x']", (), {}, None, ()),
+    ("placeholder", "l_y_", "L['y']", (), {}, None, ()),
+    ("call_function", "sub", operator.sub, (R("l_x_"), R("l_y_")), {}, TRACE, ()),
+    ("call_function", "z", operator.pow, (R("sub"), 2), {}, TRACE, ()),
+    ("call_method", "sum_1", "sum", (R("z"),), {"dim": -1}, None, ()),
+    ("output", "output", "output", ((R("sum_1"),),), {}, None, ()),
 ]
 
 
@@ -57,10 +57,10 @@ def test_nested_arguments_and_objects_without_a_source_form(inputs):
     generator = torch.Generator()
     index = (slice(None, R("n"), None), ..., None)
     rows = [
-        ("placeholder", "l_x_", "L['x']", (), {}, None),
-        ("placeholder", "n", "L['n']", (), {}, None),
-        ("call_function", "cat", torch.cat, ([R("l_x_"), R("l_x_")],), {"dim": 0}, None),
-        ("call_function", "getitem", operator.getitem, (R("cat"), index), {}, None),
+        ("placeholder", "l_x_", "L['x']", (), {}, None, ()),
+        ("placeholder", "n", "L['n']", (), {}, None, ()),
+        ("call_function", "cat", torch.cat, ([R("l_x_"), R("l_x_")],), {"dim": 0}, None, ()),
+        ("call_function", "getitem", operator.getitem, (R("cat"), index), {}, None, ()),
         (
             "call_function",
             "rand",
@@ -68,9 +68,10 @@ def test_nested_arguments_and_objects_without_a_source_form(inputs):
             (2,),
             {"generator": generator, "dtype": torch.float64},
             None,
+            (),
         ),
-        ("call_function", "rand_1", torch.rand, (2,), {"generator": generator}, None),
-        ("call_function", "getattr_1", getattr, (R("cat"), "T"), {}, None),
+        ("call_function", "rand_1", torch.rand, (2,), {"generator": generator}, None, ()),
+        ("call_function", "getattr_1", getattr, (R("cat"), "T"), {}, None, ()),
         (
             "output",
             "output",
@@ -78,6 +79,7 @@ def test_nested_arguments_and_objects_without_a_source_form(inputs):
             ((R("getitem"), R("rand"), [R("getattr_1")], R("rand_1")),),
             {},
             None,
+            (),
         ),
     ]
     gm = graph_module(rows, [inputs[0], 3])

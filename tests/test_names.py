@@ -204,10 +204,10 @@ def test_builtins_added_by_the_program_rename_a_node_only():
     reserved["added"] = object()
     try:
         rows = [
-            ("placeholder", "l_x_", "L['x']", (), {}, None),
-            ("call_function", "added", torch.neg, (graphs.Reference("l_x_"),), {}, None),
-            ("call_function", "added_1", torch.abs, (graphs.Reference("added"),), {}, None),
-            ("output", "output", "output", ((graphs.Reference("added_1"),),), {}, None),
+            ("placeholder", "l_x_", "L['x']", (), {}, None, ()),
+            ("call_function", "added", torch.neg, (graphs.Reference("l_x_"),), {}, None, ()),
+            ("call_function", "added_1", torch.abs, (graphs.Reference("added"),), {}, None, ()),
+            ("output", "output", "output", ((graphs.Reference("added_1"),),), {}, None, ()),
         ]
         module = graphs.graph_module(rows, [torch.ones(2)])
     finally:

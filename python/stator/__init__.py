@@ -21,6 +21,7 @@ from stator._compile import compile, reset, stats, wait
 from stator._config import config
 from stator._disable import disable
 from stator._dynamic import mark_dynamic, mark_static, maybe_mark_dynamic
+from stator._export import export
 from stator._install import install, installed, uninstall
 from stator._install import read_environment as _install_if_asked
 from stator._logs import LOGS, read_environment, set_logs
@@ -44,6 +45,7 @@ from stator._warnings import (
 )
 from stator.errors import (
     DynamicDimensionError,
+    ExportError,
     GraphBreakError,
     RecompileError,
     StatorError,
@@ -58,6 +60,7 @@ __all__ = [
     "BackendFailedWarning",
     "Compiled",
     "DynamicDimensionError",
+    "ExportError",
     "GraphBreakError",
     "InternalErrorWarning",
     "LogWarning",
@@ -74,6 +77,7 @@ __all__ = [
     "config",
     "disable",
     "errors",
+    "export",
     "federated",
     "graph_break",
     "install",

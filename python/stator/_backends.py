@@ -20,13 +20,13 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar, overload
 
-from stator._background import ended, submit
-from stator._background import log as background_log
+from stator._background import ended, left, submit
 from stator._config import config
 from stator._internal import is_from_handler, own_error
+from stator._progress import log, shown
 from stator._stator import Job, _while_signals_wait
 from stator._suggest import suggest
-from stator._warnings import backend_differs, backend_failed, code_failed, place_of
+from stator._warnings import backend_differs, backend_failed, code_failed, error_text, place_of
 from stator.errors import BackendError, InternalError, OptionError
 
 if TYPE_CHECKING:
@@ -194,6 +194,11 @@ def _torch_backends() -> list[str]:
         from torch._dynamo.backends.registry import list_backends as list_torch_backends
     except ModuleNotFoundError:
         return []
+    except OSError as error:
+        raise BackendError(
+            f"PyTorch's compilers can't make their cache folder: {error}. The environment variable "
+            "TORCHINDUCTOR_CACHE_DIR names another."
+        ) from error
     return [str(name) for name in list_torch_backends(())]
 
 
@@ -247,12 +252,16 @@ class Failed:
 @dataclasses.dataclass(frozen=True, slots=True)
 class Prepared:
     """A backend as the native side asks it, with a description of the graph (`stator._fx.graphs`)
-    and example inputs. Called, it gives code, or None where the backend has failed."""
+    and example inputs. Called, it gives code, or says how the backend has failed."""
 
     name: str
     fn: Backend
     is_torch: bool
     arguments: Mapping[str, Any]
+    compilations: dict[str, Any] = dataclasses.field(
+        default_factory=dict, compare=False, repr=False
+    )
+    """For the ids of its compilations (`stator._fx.metadata`)."""
 
     @property
     def is_slow(self) -> bool:
@@ -261,8 +270,8 @@ class Prepared:
             return self.name in _slow
         return any(self.fn is _registered.get(name) for name in _slow)
 
-    def __call__(self, description: Sequence[Row], inputs: Sequence[Any]) -> Made | None:
-        made = self._tried(description, lambda: self._compile(description, inputs))
+    def __call__(self, description: Sequence[Row], inputs: Sequence[Any]) -> Made | str:
+        made = self._shown(description, lambda: self._compile(description, inputs))
         # These came to the call that waits.
         is_of_the_call = (
             isinstance(made, Failed)
@@ -292,7 +301,8 @@ class Prepared:
         def task() -> Any:
             if self.is_torch:
                 return begin_inductor(description, inputs, dict(self.arguments))
-            return begin(self._compile_module, description, inputs)
+            compile_module = functools.partial(self._compile_module, description)
+            return begin(compile_module, description, inputs)
 
         why = unsuitable(self.name, description, inputs, may_write) if self.is_torch else None
         if why is None:
@@ -300,17 +310,18 @@ class Prepared:
         elif is_told:
             begun = self._tried(description, lambda: _refuse(why))
         elif is_new:
+            log.info(f"{_words(description)} isn't compiled beside the program: {why}")
             return ended(None)
         else:
             return True
         if isinstance(begun, Failed):
             return ended(begun)
-        return submit(lambda: self._tried(description, begun)) or False
+        return submit(lambda: self._shown(description, begun)) or False
 
     def settle(
         self, made: Made | Failed | BaseException, inputs: Sequence[Any], is_told: bool
-    ) -> Made | None:
-        """The code, or None if there is none, which the user is told; raises if that is asked
+    ) -> Made | str:
+        """The code, or why there is none, which the user is told; raises if that is asked
         for. A graph that couldn't be compiled beside the program is compiled here, for these
         inputs, unless the program has told that no call is to wait."""
         if isinstance(made, BaseException):
@@ -326,7 +337,7 @@ class Prepared:
         if config.strict:
             raise error
         backend_failed(self.name, error, made.operations, made.trace)
-        return None
+        return error_text(error)
 
     def swapped(
         self,
@@ -335,8 +346,8 @@ class Prepared:
         call: int,
         difference: float | None,
         untold: str | None,
-    ) -> None:
-        """The code serves from this call of the graph on."""
+    ) -> str:
+        """The code serves from this call of the graph on. Returns how its results were checked."""
         checked = (
             f"unchecked, because {untold}"
             if difference is None
@@ -344,9 +355,19 @@ class Prepared:
             "the largest value"
         )
         _, _, where = place_of(trace)
-        background_log.info(
+        log.info(
             f"from call {call} on the code of {self.name} serves a graph of {operations} "
-            f"operations that begins in {where}: {checked}"
+            f"operations that begins in {where}: {checked}{_at_first()}"
+        )
+        return checked
+
+    def slower(self, operations: int, trace: str | None, measured: str) -> None:
+        """The code isn't used any more, because the replay is as quick."""
+        _, _, where = place_of(trace)
+        log.info(
+            f"the code of {self.name} for a graph of {operations} operations that begins in "
+            f"{where} isn't used any more, because the replay is as quick; {measured}. "
+            "stator.compile(tier='compiled') uses it all the same"
         )
 
     def refuse_parts(self, operations: int, trace: str | None) -> None:
@@ -367,6 +388,13 @@ class Prepared:
         """The code has raised what the function doesn't raise: it isn't used any more."""
         code_failed(self.name, error, operations, trace)
 
+    def _shown(self, description: Sequence[Row], compile: Callable[[], T]) -> T | Failed:
+        """As `_tried`; who looks on is told if it's a backend that compiles for long."""
+        if not (self.is_slow or self.is_torch):
+            return self._tried(description, compile)
+        with shown(f"{_words(description)}, by {self.name}", left):
+            return self._tried(description, compile)
+
     def _tried(self, description: Sequence[Row], compile: Callable[[], T]) -> T | Failed:
         """What `compile` returns, or how it has failed. Interrupts of a call are the program's."""
         from stator._fx.process import AheadOfTimeError
@@ -382,13 +410,22 @@ class Prepared:
         except Exception as raised:
             # What is done around the backend is Stator's own.
             error, what = raised, own_error(raised)
-        operations = [row for row in description if row[0] not in ("placeholder", "output")]
-        trace = next((row[5] for row in operations if row[5] is not None), None)
-        return Failed(error, what, len(operations), trace, waits)
+        return Failed(error, what, *_extent(description), waits)
 
     def _compile_module(
-        self, module: torch.fx.GraphModule, inputs: Sequence[Any]
+        self, description: Sequence[Row], module: torch.fx.GraphModule, inputs: Sequence[Any]
     ) -> Callable[..., Any]:
+        from stator._fx.metadata import add_metadata, compilation, next_compile_id
+
+        compile_id = next_compile_id(self.compilations)
+        # Without a context, Inductor makes such a one, and AOTAutograd the other.
+        takes_constants = self.name == "inductor" and self.is_torch
+        with compilation(compile_id, takes_constants=takes_constants):
+            _while_signals_wait(add_metadata, module, description, inputs, compile_id)
+            return self._called(module, inputs)
+
+    def _called(self, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        """What the backend makes of a module."""
         try:
             compiled = self.fn(module, inputs, **self.arguments)
         except Exception as error:
@@ -407,9 +444,37 @@ class Prepared:
         if self.is_torch and is_symbolic(description):
             from stator._fx.symbolic import compile_symbolic
 
-            return compile_symbolic(self.name, self._compile_module, description, inputs)
+            compile_module = functools.partial(self._compile_module, description)
+            return compile_symbolic(self.name, compile_module, description, inputs)
         module = _while_signals_wait(graph_module, description, inputs)
-        return self._compile_module(module, inputs)
+        return self._compile_module(description, module, inputs)
+
+
+def _extent(description: Sequence[Row]) -> tuple[int, str | None]:
+    """How many operations a graph has, and where the first one stands, as in a traceback."""
+    operations = [row for row in description if row[0] not in ("placeholder", "output")]
+    return len(operations), next((row[5] for row in operations if row[5] is not None), None)
+
+
+def _words(description: Sequence[Row]) -> str:
+    """A graph, as users are told of it."""
+    operations, trace = _extent(description)
+    return f"a graph of {operations} operations that begins in {place_of(trace)[2]}"
+
+
+_has_swapped = False
+
+
+def _at_first() -> str:
+    """What is said at the first swap of a process."""
+    global _has_swapped
+    if _has_swapped:
+        return ""
+    _has_swapped = True
+    return (
+        ". Results may round otherwise from here on; stator.compile(when='first_call') makes that "
+        "the same in each run"
+    )
 
 
 def _refuse(why: str) -> NoReturn:

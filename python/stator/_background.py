@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import logging
 import os
 import signal
 import threading
@@ -25,9 +24,7 @@ from stator import _stator
 from stator._stator import Job
 from stator.errors import ApiError
 
-__all__ = ["ended", "log", "submit", "wait"]
-
-log = logging.getLogger("stator.background")
+__all__ = ["ended", "left", "submit", "wait"]
 
 QUIET = 0.1
 """Seconds without a new job before one is begun: until then the program may still be warming up,
@@ -110,6 +107,11 @@ def submit(task: Callable[[], Any]) -> Job | None:
     job = Job(task)
     _queue.add(job)
     return job
+
+
+def left() -> int:
+    """How many graphs wait to be compiled."""
+    return sum(job.stand == "waiting" for job in _queue.under_way())
 
 
 def ended(made: Any) -> Job:

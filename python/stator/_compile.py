@@ -24,6 +24,8 @@ def compile(
     *,
     backend: str | Callable[..., Any] = "eager",
     when: str | None = None,
+    verify: str | None = None,
+    tier: str | None = None,
     fullgraph: bool = False,
     dynamic: bool | None = None,
     mode: str | None = None,
@@ -38,6 +40,8 @@ def compile(
     *,
     backend: str | Callable[..., Any] = "eager",
     when: str | None = None,
+    verify: str | None = None,
+    tier: str | None = None,
     fullgraph: bool = False,
     dynamic: bool | None = None,
     mode: str | None = None,
@@ -53,6 +57,8 @@ def compile(
     *,
     backend: str | Callable[..., Any] = "eager",
     when: str | None = None,
+    verify: str | None = None,
+    tier: str | None = None,
     fullgraph: bool = False,
     dynamic: bool | None = None,
     mode: str | None = None,
@@ -87,6 +93,13 @@ def compile(
         are waited for at their second call), except under
         `torch.use_deterministic_algorithms(True)`, where that is `"first_call"`; `"second_call"`
         for others. `stator.wait()` waits for what is under way.
+    verify: whether a backend's code is compared with the replay before it's used. `"first"`: at the
+        first call that it could serve, which takes about three times as long (docs/background.md
+        has what is compared). `"off"`: never. None: code that was made beside the program is, code
+        that a call has waited for isn't.
+    tier: `"compiled"` uses a backend's code however quick it is. None keeps the code of backends
+        that compile for long only if some timed calls of either find it quicker than the replay,
+        except under `torch.use_deterministic_algorithms(True)`, where nothing is timed.
     fullgraph: raise `stator.GraphBreakError` where the function can't be one graph. The call has
         been executed by then, natively from the break on: what it wrote stays written.
     dynamic: True treats tensor sizes as symbols from the start, False never does, None does once
@@ -108,6 +121,8 @@ def compile(
     settings = Settings(
         backend=backend,
         when=when,
+        verify=verify,
+        tier=tier,
         fullgraph=fullgraph,
         dynamic=dynamic,
         mode=mode,

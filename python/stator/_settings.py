@@ -18,6 +18,8 @@ class Settings:
 
     backend: str | Callable[..., Any] = "eager"
     when: str | None = None
+    verify: str | None = None
+    tier: str | None = None
     fullgraph: bool = False
     dynamic: bool | None = None
     mode: str | None = None
@@ -40,15 +42,23 @@ class Settings:
                 raise OptionError(f"{name} takes {expected}, not {value!r}.")
 
         when_number(self.when)
+        for name, known in (("verify", ("first", "off")), ("tier", ("compiled",))):
+            value = getattr(self, name)
+            if value is not None and value not in known:
+                expected = " or ".join(map(repr, known))
+                raise OptionError(f"{name} takes {expected}, or None; not {value!r}.")
 
     def apply(self, fn: Callable[..., Any]) -> Compiled:
         """The Python function `fn`, compiled under these settings."""
         backend = resolve_backend(self.backend, mode=self.mode, options=self.options)
+        is_slow = backend is not None and backend.is_slow
         compiled = Compiled(
             fn,
             backend=backend,
             when=when_number(self.when),
-            is_slow=backend is not None and backend.is_slow,
+            is_slow=is_slow,
+            verifies=None if self.verify is None else self.verify == "first",
+            is_timed=is_slow and self.tier is None,
             recompile_limit=self.recompile_limit,
             fullgraph=self.fullgraph,
             dynamic=self.dynamic,

@@ -70,6 +70,16 @@ def spans(*, replay: int, native: int, recording: int = 0, step: int = 0) -> Ite
 
 
 @contextmanager
+def graphs(*, replay: int, code: int) -> Iterator[None]:
+    """Decide as if each graph took so many nanoseconds in the replay and in a backend's code."""
+    _native.say_graphs((replay, code))
+    try:
+        yield
+    finally:
+        _native.say_graphs(None)
+
+
+@contextmanager
 def hand_over_at(code: CodeType, unit: int) -> Iterator[None]:
     """Give frames of ``code`` to CPython before the instruction at code unit ``unit``."""
     _native.hand_over_at(code, unit)

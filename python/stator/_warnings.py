@@ -21,6 +21,7 @@ __all__ = [
     "backend_differs",
     "backend_failed",
     "code_failed",
+    "error_text",
     "internal_error",
     "never_called",
     "place_of",
@@ -69,10 +70,15 @@ def place_of(trace: str | None) -> tuple[str, int, str]:
     return file, int(line), f"{function} ({file}:{line})"
 
 
+def error_text(error: BaseException) -> str:
+    """What an error says, its class first."""
+    return "".join(traceback.format_exception_only(error)).strip()
+
+
 def backend_failed(backend: str, error: Exception, operations: int, trace: str | None) -> None:
     """Warns of a backend's error. `trace` ends with the place of the graph's first operation."""
     file, line, where = place_of(trace)
-    what = "".join(traceback.format_exception_only(error)).strip()
+    what = error_text(error)
     warnings.warn_explicit(
         f"The backend {backend} failed on a graph of {operations} operations that begins in "
         f"{where}, which is replayed instead, as by backend='eager'. The error: "
@@ -86,7 +92,7 @@ def backend_failed(backend: str, error: Exception, operations: int, trace: str |
 def code_failed(backend: str, error: Exception, operations: int, trace: str | None) -> None:
     """Warns of an error that a backend's code has raised, where the function itself raises none."""
     file, line, where = place_of(trace)
-    what = "".join(traceback.format_exception_only(error)).strip()
+    what = error_text(error)
     warnings.warn_explicit(
         f"The code that the backend {backend} has made of a graph of {operations} operations that "
         f"begins in {where} failed when it ran. The call ended as plain Python ends it, and from "
@@ -105,7 +111,7 @@ def backend_differs(backend: str, how: str, operations: int, trace: str | None) 
         f"The code that the backend {backend} has made of a graph of {operations} operations that "
         f"begins in {where} isn't used, because its results are others than the replay's: {how}. "
         "The graph is replayed, as by backend='eager'. If the difference is to be expected, "
-        "stator.compile(when='second_call') uses the code without a comparison.",
+        "stator.compile(verify='off') uses the code without a comparison.",
         BackendDiffersWarning,
         filename=file,
         lineno=line,

@@ -22,6 +22,7 @@ __all__ = [
     "BackendError",
     "ConfigError",
     "DynamicDimensionError",
+    "ExportError",
     "GraphBreakError",
     "InternalError",
     "LogError",
@@ -63,11 +64,11 @@ class MarkError(ApiError, ValueError):
 
 
 class NotCompilableError(ApiError, TypeError):
-    """`stator.compile` was given something that isn't a function, a method or a module."""
+    """`stator.compile` or `stator.export` was given what isn't a function, a method or a module."""
 
 
 class OptionError(ApiError, ValueError):
-    """An argument of `stator.compile` has a value it can't take."""
+    """An argument of `stator.compile` or `stator.export` has a value it can't take."""
 
 
 class ProgramInputError(ApiError, ValueError):
@@ -131,7 +132,8 @@ class GraphBreakError(StatorError):
         if self.why:
             lines.append(f"Why: {self.why}")
         lines.append(f"Hint: {self.hint}")
-        lines.append(f"(graph break {self.id!r}, see {self.help}{self._tail})")
+        if self.id:
+            lines.append(f"(graph break {self.id!r}, see {self.help}{self._tail})")
         return "\n".join(lines)
 
 
@@ -143,6 +145,28 @@ class ProgramError(GraphBreakError):
 
     _head = "This function can't be a tensor program"
     _tail = ""
+
+
+class ExportError(GraphBreakError):
+    """`stator.export`, and something in the function can't be part of an exported program.
+
+    `id` is empty where no graph break is the reason. The call has been executed, natively from
+    there on: what it wrote outside of the module's buffers stays written.
+    """
+
+    _head = "This function can't be exported"
+    _tail = ""
+
+    def __init__(
+        self,
+        explanation: str,
+        hint: str,
+        stack: Sequence[tuple[str, int, str]] = (),
+        why: str = "",
+        id: str = "",
+    ) -> None:
+        super().__init__(id, explanation, hint, stack, why)
+        self.args = (explanation, hint, tuple(stack), why, id)
 
 
 class DynamicDimensionError(StatorError):

@@ -14,7 +14,7 @@ from torch import Tensor
 import stator
 from background.slow import LONG, Slow, made
 from stator import stats
-from stator.errors import BackendError
+from stator.errors import BackendError, OptionError
 
 X = torch.arange(6.0).view(2, 3)
 
@@ -159,24 +159,161 @@ def drops(x: Tensor) -> Tensor:
     return torch.nn.functional.dropout(x, 0.5)
 
 
+def test_what_is_written_is_compared_on_copies() -> None:
+    x, plain = X.clone(), X.clone()
+    compiled, backend = made(adds, after(lambda out: out), x)
+    found = [compiled(x) for _ in range(3)]
+    expected = [adds(plain) for _ in range(4)][1:]
+    # Nothing is written twice.
+    assert all(map(torch.equal, found, expected)) and torch.equal(x, plain)
+    assert x._version == plain._version
+    # Once to compare.
+    assert backend.ran == 4 and stats(compiled).tiers == ["compiled"]
+
+
+def test_code_that_writes_otherwise() -> None:
+    def writes_more(graph: Any) -> Any:
+        def run(x: Tensor) -> Any:
+            outputs = graph(x)
+            x.add_(1)
+            return [value.clone() - 2 for value in outputs]
+
+        return run
+
+    x, plain = X.clone(), X.clone()
+    compiled, _ = made(lambda x: x.add_(1).sum() * 2, writes_more, x)
+    plain.add_(1)
+    with pytest.warns(stator.BackendDiffersWarning, match="input 0, which may be|output 0"):
+        for _ in range(2):
+            assert torch.equal(compiled(x), plain.add_(1).sum() * 2)
+    assert torch.equal(x, plain) and stats(compiled).tiers == ["differs"]
+
+    def writes_alone(graph: Any) -> Any:
+        return lambda x: [value.clone() for value in graph(x.clone())]
+
+    compiled, _ = made(lambda x: (x.add_(1) * 0,)[0], writes_alone, x)
+    plain.add_(1)
+    with pytest.warns(stator.BackendDiffersWarning, match="input 0, which may be written to, dif"):
+        compiled(x)
+    assert torch.equal(x, plain.add_(1)) and stats(compiled).tiers == ["differs"]
+
+
+SHARED = torch.zeros(3, 4)
+FIRST, SECOND = SHARED[:2], SHARED[1:]
+
+
+def adds_to_shared(x: Tensor) -> Tensor:
+    return FIRST.add_(1).sum() + SECOND.sum() + x.sum()
+
+
+WEIGHT = torch.ones(3, requires_grad=True)
+
+
+def adds_for_gradients(x: Tensor) -> Tensor:
+    return (x.add_(1) * WEIGHT).sum()
+
+
 @pytest.mark.parametrize(
     ("function", "why"),
-    [(adds, "it writes to its inputs"), (drops, "it draws random numbers")],
+    [
+        (adds_to_shared, "it writes to its inputs, and these share memory"),
+        (adds_for_gradients, "it writes to its inputs, and gradients may be computed through it"),
+    ],
 )
 def test_what_isnt_compared(
     function: Callable[[Tensor], Tensor], why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    x, plain = X.clone(), X.clone()
-    torch.manual_seed(0)
-    compiled, backend = made(function, after(lambda out: out), x)
+    def results() -> list[Any]:
+        SHARED.zero_()
+        x = X.clone()
+        return [*(call(x).detach().clone() for _ in range(3)), x, SHARED.clone()]
+
+    call = function
+    expected = results()
+    backend = Slow(after(lambda out: out))
+    backend.go.set()
+    call = stator.compile(function, backend=backend, when="background")
+    results()
+    assert stator.wait(timeout=LONG)
+    ran = backend.ran
     with caplog.at_level(logging.INFO, "stator.background"):
-        found = [compiled(x) for _ in range(3)]
+        assert all(map(torch.equal, results(), expected))
+    assert backend.ran - ran == 3 and stats(call).tiers == ["compiled"]
+    assert f"unchecked, because {why}" in "".join([caplog.text, *map(str, stats(call).why)])
+
+
+def test_random_numbers_are_drawn_once() -> None:
     torch.manual_seed(0)
-    expected = [function(plain) for _ in range(4)][1:]
-    # Nothing is written or drawn twice.
-    assert all(map(torch.equal, found, expected)) and torch.equal(x, plain)
-    assert backend.ran == 3 and stats(compiled).tiers == ["compiled"]
-    assert f"unchecked, because {why}" in caplog.text
+    compiled, backend = made(drops, after(lambda out: out), X)
+    found = [compiled(X) for _ in range(3)]
+    torch.manual_seed(0)
+    expected = [drops(X) for _ in range(4)][1:]
+    assert all(map(torch.equal, found, expected))
+    # Once to compare.
+    assert backend.ran == 4 and stats(compiled).tiers == ["compiled"]
+
+
+def test_other_random_numbers_are_a_difference() -> None:
+    def draws_before(graph: Any) -> Any:
+        return lambda *inputs: (torch.rand(1), graph(*inputs))[1]
+
+    torch.manual_seed(0)
+    compiled, backend = made(drops, draws_before, X)
+    with pytest.warns(stator.BackendDiffersWarning, match="output 0 differs"):
+        found = [compiled(X) for _ in range(3)]
+    torch.manual_seed(0)
+    expected = [drops(X) for _ in range(4)][1:]
+    assert all(map(torch.equal, found, expected))
+    assert backend.ran == 1 and stats(compiled).tiers == ["differs"]
+
+
+def test_outputs_that_share_memory_with_each_other() -> None:
+    def both(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = x * 2
+        return y, y.t()
+
+    compiled, _ = made(both, after(lambda out: (out[0], out[1].clone())), X)
+    with pytest.warns(stator.BackendDiffersWarning, match="output 1 shares memory with other out"):
+        y, transposed = compiled(X)
+    assert y.data_ptr() == transposed.data_ptr()
+    right, _ = made(both, after(lambda out: out), X)
+    right(X)
+    assert stats(right).tiers == ["compiled"]
+
+
+# Whether it's compared: `verify`.
+
+
+def test_verify_off(caplog: pytest.LogCaptureFixture) -> None:
+    backend = Slow(after(lambda out: (out[0] + 1,)))
+    backend.go.set()
+    compiled = stator.compile(scaled, backend=backend, when="background", verify="off")
+    compiled(X)
+    assert stator.wait(timeout=LONG)
+    with caplog.at_level(logging.INFO, "stator.background"):
+        assert torch.equal(compiled(X), scaled(X) + 1)
+    assert backend.ran == 1 and stats(compiled).tiers == ["compiled"]
+    assert stats(compiled).why == ["unchecked, because verify='off' says so"]
+    assert "unchecked, because verify='off' says so" in caplog.text
+
+
+@pytest.mark.parametrize(("verify", "tier"), [("first", "differs"), (None, "compiled")])
+def test_verify_first_where_a_call_waits(verify: str | None, tier: str) -> None:
+    backend = Slow(after(lambda out: (out[0] + 1,)))
+    backend.go.set()
+    compiled = stator.compile(scaled, backend=backend, when="second_call", verify=verify)
+    compiled(X)
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            assert torch.equal(compiled(X), scaled(X) + (verify is None))
+    assert stats(compiled).tiers == [tier] and len(given) == (verify == "first")
+
+
+@pytest.mark.parametrize("settings", [{"verify": "always"}, {"verify": True}, {"tier": "replay"}])
+def test_what_verify_and_tier_take(settings: dict[str, Any]) -> None:
+    with pytest.raises(OptionError, match="takes '.*', or None; not "):
+        stator.compile(scaled, **settings)
 
 
 @stator.allow_in_graph

@@ -46,7 +46,8 @@ def runs(process: int) -> bool:
 def run(wait: str, rest: str) -> str:
     program = START.replace("WAIT", wait) + textwrap.dedent(rest)
     done = subprocess.run(
-        [sys.executable, "-c", program],
+        # CPython 3.12 and later warn of each fork of a process with threads.
+        [sys.executable, "-W", "ignore::DeprecationWarning:__main__", "-c", program],
         capture_output=True,
         text=True,
         timeout=100,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import functools
+import json
 import os
 import subprocess
 import sys
 import textwrap
 import time
 import types
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +23,8 @@ import torch._inductor.config as inductor
 import torch.fx
 
 from background.slow import LONG
-from stator._fx import process, store
+from stator._fx import libraries, process, store
+from stator._fx.libraries import Made
 from stator._fx.modes import Modes
 from stator._fx.store import Store
 
@@ -97,6 +101,21 @@ def test_what_isnt_as_it_was_stored_is_replaced(
     stored.keep(KEY, str(made))
     assert stored.find(KEY, text) == "code"
     assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("kind", ["no bundle", "no facts", "no library"])
+def test_what_is_no_bundle(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "bundle"
+    path.write_bytes(b"code")
+    if kind != "no bundle":
+        facts = Made(["0.so"], [], []) if kind == "no library" else None
+        with zipfile.ZipFile(path, "w") as bundle:
+            if facts is not None:
+                text = json.dumps({"kind": "Made", **dataclasses.asdict(facts)})
+                bundle.writestr("facts.json", text)
+                bundle.writestr("0.so", "code")
+    with pytest.raises((RuntimeError, OSError)):
+        process._load(str(path))
 
 
 def test_a_library_that_cant_be_loaded(stored: Store, caplog: pytest.LogCaptureFixture) -> None:
@@ -284,8 +303,9 @@ class Given:
 
         monkeypatch.setenv("STATOR_CACHE", str(folder))
         monkeypatch.setattr(process, "key_of", key_of)
-        monkeypatch.setattr(process, "_library", lambda order: os.devnull)
-        monkeypatch.setattr(process, "_load", lambda library: lambda *inputs: None)
+        made = Made([os.devnull], [], [])
+        monkeypatch.setattr(process, "_ask", lambda order, folder: made)
+        monkeypatch.setattr(process, "_load", lambda bundle: (made, [None]))
 
     def __call__(
         self,
@@ -293,9 +313,13 @@ class Given:
         look: torch.Tensor = X,
         settings: dict[str, Any] | None = None,
         modes: Modes | None = None,
+        sizes: tuple[str | None, ...] = (),
+        is_training: bool = False,
     ) -> str | None:
-        looks = [look.to("meta")]
-        process.compile_in_process(module or graph(), looks, modes or Modes.here(), settings or {})
+        looks = [libraries.look(look)]
+        process.compile_in_process(
+            module or graph(), looks, [sizes], modes or Modes.here(), settings or {}, is_training
+        )
         return self.keys[-1]
 
 
@@ -322,6 +346,8 @@ def test_other_work_has_another_name(name: Given, monkeypatch: pytest.MonkeyPatc
         name(look=torch.zeros(2, 3, dtype=torch.float64)),
         name(settings={"config_patches": {"max_autotune": True}}),
     ]
+    names += [name(sizes=("s0", None)), name(sizes=(None, "s0")), name(is_training=True)]
+    names.append(name(look=torch.zeros(2, 3, requires_grad=True)))
     with torch.no_grad():
         names.append(name())
     with torch.autocast("cpu"):

@@ -57,6 +57,11 @@ impl StackTable {
         self.frames.iter().enumerate().map(|(index, &frame)| (StackId::new(index), frame))
     }
 
+    /// The entries of the stack that ends in this one, innermost first.
+    pub fn ids(&self, innermost: StackId) -> impl Iterator<Item = StackId> + '_ {
+        std::iter::successors(Some(innermost), |id| self.get(*id)?.parent)
+    }
+
     /// The stack that ends in this entry, innermost frame first.
     pub fn walk(&self, innermost: StackId) -> impl Iterator<Item = Frame> + '_ {
         std::iter::successors(self.get(innermost), |frame| self.get(frame.parent?))

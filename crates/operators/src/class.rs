@@ -160,6 +160,10 @@ pub enum Model {
     Check,
     /// `time.perf_counter` and such: a float that no two calls have in common.
     Clock,
+    /// `torch.manual_seed` and such: a generator's state is made of a number.
+    Seed,
+    /// `numpy.random.rand` and such: NumPy's generators.
+    Numpy,
     /// `torch.Tensor.backward`: as any Python function where it can be a node.
     TensorBackward,
     /// `run_backward` of PyTorch's engine: what `backward()` and `torch.autograd.grad` come to.

@@ -142,6 +142,13 @@ fn say_spans(spans: Option<[u64; 4]>) {
     stator_tracer::clock::say(spans);
 }
 
+/// From now on a graph takes so many nanoseconds in the replay and in a backend's code, as far as decisions go.
+#[pyfunction]
+#[pyo3(signature = (spans))]
+fn say_graphs(spans: Option<[u64; 2]>) {
+    stator_tracer::clock::say_graphs(spans);
+}
+
 /// From now on nothing of PyTorch's insides is found, if nobody has looked yet.
 #[pyfunction]
 fn hide_torch() {
@@ -172,6 +179,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     testing.add_function(wrap_pyfunction!(panic_at_next_step, &testing)?)?;
     testing.add_function(wrap_pyfunction!(counts, &testing)?)?;
     testing.add_function(wrap_pyfunction!(say_spans, &testing)?)?;
+    testing.add_function(wrap_pyfunction!(say_graphs, &testing)?)?;
     testing.add_function(wrap_pyfunction!(layout_differences, &testing)?)?;
     testing.add_function(wrap_pyfunction!(hide_torch, &testing)?)?;
     testing.add_function(wrap_pyfunction!(torch_unfound, &testing)?)?;

@@ -1,7 +1,9 @@
 //! The one clock that decisions are made by: the processor time of the thread, in which nothing is that
-//! other programs do meanwhile. Tests say how long things take, and so decide the same on every machine.
+//! other programs do meanwhile. Runs of a graph are timed by the wall clock: a backend's code may work on other threads.
+//! Tests say how long things take, and so decide the same on every machine.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
 
 use stator_cpython::ops;
 use stator_cpython::thread::processor_nanos;
@@ -15,12 +17,16 @@ pub enum Span {
     Native,
     /// A call that is recorded, all of it or the rest from some graph break on.
     Recording,
+    /// A graph that is run by the replay, without what is around it.
+    Graph,
+    /// A graph that is run by a backend's code.
+    Code,
 }
 
 /// The clock is asked.
 const REAL: u64 = u64::MAX;
 
-static SAID: [AtomicU64; 3] = [const { AtomicU64::new(REAL) }; 3];
+static SAID: [AtomicU64; 5] = [const { AtomicU64::new(REAL) }; 5];
 /// So much is added to what a recording takes for each thing that it executes.
 static STEP: AtomicU64 = AtomicU64::new(0);
 
@@ -28,6 +34,7 @@ static STEP: AtomicU64 = AtomicU64::new(0);
 #[derive(Clone, Copy, Debug)]
 pub struct Start {
     nanos: u64,
+    moment: Instant,
     /// What the thread had executed.
     executed: u64,
 }
@@ -35,7 +42,7 @@ pub struct Start {
 /// Now.
 #[must_use]
 pub fn start() -> Start {
-    Start { nanos: processor_nanos(), executed: ops::executed() }
+    Start { nanos: processor_nanos(), moment: Instant::now(), executed: ops::executed() }
 }
 
 impl Start {
@@ -43,6 +50,9 @@ impl Start {
     #[must_use]
     pub fn took(self, span: Span) -> u64 {
         match SAID[span as usize].load(Relaxed) {
+            REAL if matches!(span, Span::Graph | Span::Code) => {
+                u64::try_from(self.moment.elapsed().as_nanos()).unwrap_or(REAL)
+            }
             REAL => processor_nanos().saturating_sub(self.nanos),
             said if span == Span::Recording => {
                 let executed = ops::executed().wrapping_sub(self.executed);
@@ -67,4 +77,12 @@ pub fn say(spans: Option<[u64; 4]>) {
         said.store(span, Relaxed);
     }
     STEP.store(step, Relaxed);
+}
+
+/// From now on a graph takes so many nanoseconds in the replay and in code; none: what it takes.
+pub fn say_graphs(spans: Option<[u64; 2]>) {
+    let spans = spans.unwrap_or([REAL; 2]);
+    for (span, nanos) in [Span::Graph, Span::Code].into_iter().zip(spans) {
+        SAID[span as usize].store(nanos, Relaxed);
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use stator_cpython::modules;
-use stator_cpython::object::Borrowed;
+use stator_cpython::object::{Borrowed, Object};
 
 use crate::assumptions::{Assumptions, Names};
 use crate::config::{self, When};
@@ -15,6 +15,7 @@ use crate::jobs::{Job, Stand};
 use crate::lock;
 use crate::logs::Log;
 use crate::looks::Looks;
+use crate::pace::Pace;
 use crate::sharing::{Apart, Sharing};
 use crate::symbolic::Part;
 use crate::trace::Traced;
@@ -27,6 +28,10 @@ pub struct Backend {
     pub told: Option<When>,
     /// Whether it compiles for long.
     pub is_slow: bool,
+    /// Whether its code is compared with the replay first; `None`: code that was made beside the program is.
+    pub verifies: Option<bool>,
+    /// Whether its code is used only if it is quicker than the replay.
+    pub is_timed: bool,
 }
 
 impl Backend {
@@ -58,6 +63,12 @@ impl Backend {
             .extract()
     }
 
+    /// How far code is trusted that it has just made.
+    pub fn trust(&self, is_waited_for: bool) -> Trust {
+        let is_tried_out = !is_waited_for || self.verifies == Some(true);
+        if is_tried_out { Trust::Untried } else { Trust::Trusted }
+    }
+
     /// Whether it is asked right behind the recording of a graph.
     pub fn is_asked_at_once(&self) -> bool {
         matches!(self.when(), When::Background | When::Call(1))
@@ -72,8 +83,8 @@ const MOST: usize = 16;
 pub struct Codes {
     all: Mutex<Vec<Arc<Code>>>,
     apart: Apart,
-    /// Why the backend isn't asked again, in a word.
-    given_up: OnceLock<&'static str>,
+    /// Why the backend isn't asked again: in a word, and what is known of it.
+    given_up: OnceLock<(&'static str, Option<String>)>,
     /// What is compiled beside the program: one thing at a time.
     pending: Mutex<Option<Pending>>,
     /// Whether there is such.
@@ -100,6 +111,8 @@ pub enum Trust {
     Untried,
     /// It is.
     Trusted,
+    /// It isn't, because the replay is as quick.
+    Slower,
     /// It isn't, because its results differ from those of the replay.
     Differs,
     /// It isn't, because it has raised what the function doesn't raise.
@@ -110,13 +123,24 @@ impl Trust {
     /// As `stator.stats` shows code that is used.
     pub const COMPILED: &'static str = Self::Trusted.name();
 
-    const ALL: [Self; 4] = [Self::Untried, Self::Trusted, Self::Differs, Self::Raised];
+    const ALL: [Self; 5] =
+        [Self::Untried, Self::Trusted, Self::Slower, Self::Differs, Self::Raised];
+
+    /// Which of several pieces of code `stator.stats` speaks of: that with the smallest.
+    const fn rank(self) -> u8 {
+        match self {
+            Self::Trusted => 0,
+            Self::Untried => 1,
+            other => other as u8,
+        }
+    }
 
     /// As `stator.stats` shows it.
     const fn name(self) -> &'static str {
         match self {
             Self::Untried => "made",
             Self::Trusted => "compiled",
+            Self::Slower => "slower",
             Self::Differs => "differs",
             Self::Raised => "failed",
         }
@@ -132,6 +156,10 @@ pub struct Code {
     /// What its inputs have to look like, where no guard says so.
     looks: Option<Looks>,
     trust: AtomicU8,
+    /// Why it is or isn't used, as far as results go.
+    checked: Mutex<Option<String>>,
+    /// Whether it is quicker than the replay.
+    pace: Pace,
 }
 
 /// What a search came to.
@@ -165,13 +193,13 @@ impl Codes {
     }
 
     /// The backend has failed on the graph, which is replayed from now on where there is no code yet.
-    pub fn fail(&self) {
-        let _ = self.given_up.set(Trust::Raised.name());
+    pub fn fail(&self, why: Option<String>) {
+        let _ = self.given_up.set((Trust::Raised.name(), why));
     }
 
     /// No thread compiles any more: the process ends.
     pub fn cancel(&self) {
-        let _ = self.given_up.set(Stand::Cancelled.name());
+        let _ = self.given_up.set((Stand::Cancelled.name(), None));
     }
 
     /// Keeps code, unless another thread was quicker; what to call for the inputs that it is for.
@@ -179,6 +207,11 @@ impl Codes {
         if let Search::Found(known) = self.find(&code.sharing, inputs) {
             return known;
         }
+        self.push(code)
+    }
+
+    /// Keeps code that was made for inputs of another call than this.
+    pub fn push(&self, code: Code) -> Arc<Code> {
         let code = Arc::new(code);
         lock(&self.all).push(code.clone());
         code
@@ -223,24 +256,19 @@ impl Codes {
         lock(&self.pending).as_ref().map(|pending| pending.job.clone_ref(py))
     }
 
-    /// What runs the graph, in a word.
-    pub fn tier(&self) -> &'static str {
-        let best =
-            lock(&self.all).iter().map(|code| code.trust()).min_by_key(|trust| match trust {
-                Trust::Trusted => 0,
-                Trust::Untried => 1,
-                Trust::Differs => 2,
-                Trust::Raised => 3,
-            });
-        if best == Some(Trust::Trusted) {
-            return Trust::Trusted.name();
+    /// What runs the graph, in a word, and why, if there is something to say.
+    pub fn tier(&self) -> (&'static str, Option<String>) {
+        let best = lock(&self.all).iter().min_by_key(|code| code.trust().rank()).cloned();
+        let said = best.map(|code| (code.trust(), code.why()));
+        if let Some((Trust::Trusted, why)) = said {
+            return (Trust::Trusted.name(), why);
         }
         if let Some(pending) = lock(&self.pending).as_ref() {
-            return pending.job.get().stand().name();
+            return (pending.job.get().stand().name(), None);
         }
-        match best {
-            Some(trust) => trust.name(),
-            None => self.given_up.get().copied().unwrap_or("replay"),
+        match said {
+            Some((trust, why)) => (trust.name(), why),
+            None => self.given_up.get().cloned().unwrap_or(("replay", None)),
         }
     }
 
@@ -284,13 +312,29 @@ impl Code {
         trust: Trust,
     ) -> PyResult<Self> {
         let trust = AtomicU8::new(trust as u8);
+        let (checked, pace) = (Mutex::default(), Pace::default());
         let class = modules::import(made.py(), "stator._fx.graphs")?.getattr("Code")?;
         if !made.get_type().is(&class) {
             let (callable, backend) = (made.clone().unbind(), String::new());
             let assumptions = Assumptions::default();
-            return Ok(Self { callable, backend, sharing, assumptions, looks: None, trust });
+            let looks = None;
+            return Ok(Self {
+                callable,
+                backend,
+                sharing,
+                assumptions,
+                looks,
+                trust,
+                checked,
+                pace,
+            });
         }
         let trees = made.getattr("assumptions")?;
+        // Those that it was made for aren't those of the call that takes it over.
+        let examples = made.getattr("examples")?.extract::<Option<Vec<Object<'_>>>>()?;
+        let examples = examples.as_ref().map(|all| all.iter().map(|one| one.as_borrowed()));
+        let examples = examples.map(Iterator::collect::<Vec<_>>);
+        let inputs = examples.as_deref().unwrap_or(inputs);
         Ok(Self {
             callable: made.getattr("run")?.unbind(),
             backend: made.getattr("backend")?.extract()?,
@@ -298,6 +342,8 @@ impl Code {
             assumptions: Assumptions::read(&trees, inputs, &InputNames(traced))?,
             looks: None,
             trust,
+            checked,
+            pace,
         })
     }
 
@@ -322,8 +368,31 @@ impl Code {
         self.trust.fetch_max(trust as u8, Relaxed) < trust as u8
     }
 
+    /// Says why it is or isn't used.
+    pub fn say(&self, why: String) {
+        *lock(&self.checked) = Some(why);
+    }
+
+    /// Whether it is quicker than the replay.
+    pub fn pace(&self) -> &Pace {
+        &self.pace
+    }
+
+    /// Why it is or isn't used.
+    fn why(&self) -> Option<String> {
+        let checked = lock(&self.checked).clone();
+        let pace = match self.trust() {
+            Trust::Differs | Trust::Raised => None,
+            _ => self.pace.why(),
+        };
+        match (checked, pace) {
+            (Some(checked), Some(pace)) => Some(format!("{checked}; {pace}")),
+            (checked, pace) => checked.or(pace.map(String::from)),
+        }
+    }
+
     fn is_refused(&self) -> bool {
-        matches!(self.trust(), Trust::Differs | Trust::Raised)
+        matches!(self.trust(), Trust::Slower | Trust::Differs | Trust::Raised)
     }
 
     fn serves(&self, sharing: &Sharing, inputs: &[Borrowed<'_, '_>]) -> bool {

@@ -26,7 +26,7 @@ use crate::config::When;
 use crate::disabled::is_in_disabled;
 use crate::drive;
 use crate::entries::{Entries, Failures};
-use crate::entry::{Entry, Replay};
+use crate::entry::{Beyond, Entry, Replay};
 use crate::floor::Turn;
 use crate::frames::stage;
 use crate::jobs::Job;
@@ -148,13 +148,15 @@ static ALL: Mutex<Vec<Py<PyWeakrefReference>>> = Mutex::new(Vec::new());
 #[pymethods]
 impl Compiled {
     #[new]
-    #[pyo3(signature = (r#fn, *, backend, when, is_slow, recompile_limit, fullgraph, dynamic, is_compiling))]
+    #[pyo3(signature = (r#fn, *, backend, when, is_slow, verifies, is_timed, recompile_limit, fullgraph, dynamic, is_compiling))]
     #[allow(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn new<'py>(
         r#fn: &Bound<'py, PyFunction>,
         backend: Option<Py<PyAny>>,
         when: Option<u32>,
         is_slow: bool,
+        verifies: Option<bool>,
+        is_timed: bool,
         recompile_limit: Option<usize>,
         fullgraph: bool,
         dynamic: Option<bool>,
@@ -173,6 +175,8 @@ impl Compiled {
                 callable,
                 told: when.map(When::of_number),
                 is_slow,
+                verifies,
+                is_timed,
             }),
             recompile_limit,
             fullgraph,
@@ -339,6 +343,12 @@ impl Compiled {
     /// What was counted for the estimate of each entry; see [`Entry::counts`].
     fn counts(&self) -> Vec<[u64; 7]> {
         self.entries().iter().map(|entry| entry.counts()).collect()
+    }
+
+    /// What each entry does and relies on that its graph doesn't say; see [`Entry::beyond_graph`].
+    #[pyo3(name = "_beyond_graph")]
+    fn beyond_graph(&self, py: Python<'_>) -> Vec<Vec<Beyond>> {
+        self.entries().iter().map(|entry| entry.beyond_graph(py)).collect()
     }
 
     /// The guards of each entry, as the `guards` log prints them.

@@ -34,12 +34,15 @@ use crate::trace::{Ending, TracebackEntry, Traced};
 use crate::undo;
 
 mod beside;
+mod beyond;
 mod emissions;
 mod interrupted;
 mod listing;
 mod parts;
 mod replaying;
 mod taken_back;
+
+pub use beyond::Beyond;
 
 /// See [`Entry::is_left_behind`].
 const LEAVES: u32 = 16;
@@ -301,9 +304,9 @@ impl Entry {
         self.codes.job(py)
     }
 
-    /// What runs the graph, in a word.
+    /// What runs the graph, in a word, and why, if there is something to say.
     #[must_use]
-    pub fn tier(&self) -> &'static str {
+    pub fn tier(&self) -> (&'static str, Option<String>) {
         match self.parts.get() {
             Some(Some(parts)) => parts.tier(),
             _ => self.codes.tier(),

@@ -96,9 +96,17 @@ impl Default for Gauge {
 
 impl fmt::Display for Measured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let micros = |nanos: u64| format!("{}.{} µs", nanos / 1000, nanos % 1000 / 100);
-        let (replay, native) = (micros(self.replay), micros(self.native));
+        let (replay, native) = (Micros(self.replay), Micros(self.native));
         write!(f, "measured: a replay takes {replay}, plain Python {native}")
+    }
+}
+
+/// Nanoseconds, printed as microseconds.
+pub struct Micros(pub u64);
+
+impl fmt::Display for Micros {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{} µs", self.0 / 1000, self.0 % 1000 / 100)
     }
 }
 
@@ -238,7 +246,7 @@ impl Finding {
 }
 
 /// The one in the middle; what it's given is in order then.
-fn median(all: &mut [u64]) -> u64 {
+pub fn median(all: &mut [u64]) -> u64 {
     all.sort_unstable();
     all[all.len() / 2]
 }

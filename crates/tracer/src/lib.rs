@@ -42,6 +42,7 @@ pub mod logs;
 pub mod looks;
 pub mod marks;
 mod memory;
+mod pace;
 pub mod parking;
 mod policy;
 mod profit;

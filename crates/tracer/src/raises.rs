@@ -80,6 +80,12 @@ impl<'a> NodeCall<'a> {
         name.starts_with("builtins.") || name.starts_with("time.")
     }
 
+    /// Whether it's a function of NumPy's (`recorder/operations/arrays.rs`).
+    pub fn is_of_arrays(&self) -> bool {
+        let Target::Function { name, .. } = self.target else { return false };
+        self.graph.text(name).starts_with("numpy.")
+    }
+
     /// Whether it may be code of the program's own: a function that the user had taken as one node, an
     /// operator that a library added.
     pub fn is_users(&self) -> bool {
@@ -92,6 +98,7 @@ impl<'a> NodeCall<'a> {
                     && !name.starts_with(MADE)
                     && !matches!(name, "abs" | "pow")
                     && !self.is_of_values()
+                    && !self.is_of_arrays()
             }
         }
     }
@@ -107,6 +114,10 @@ impl<'a> NodeCall<'a> {
         }
         if self.is_of_values() {
             return Raising::Steady;
+        }
+        if self.is_of_arrays() {
+            // Constants say all that it may refuse.
+            return Raising::Random;
         }
         if self.name().starts_with(MADE) {
             // It holds what it is given.

@@ -19,6 +19,9 @@ use stator_guards::{GlobalState, Guard, GuardKind, Value};
 use crate::accelerator;
 use crate::raises::NodeCall;
 
+/// What a generator of NumPy's keeps its state in.
+const BITS: &str = "bit_generator";
+
 /// Random generators with a state of theirs.
 pub type Generators = Vec<(Py<PyAny>, Py<PyAny>)>;
 
@@ -67,6 +70,10 @@ pub fn save(py: Python<'_>, generators: &[Py<PyAny>]) -> PyResult<Option<Generat
 /// collection there may let in threads that ask for the same lock, with the GIL held.
 fn state<'py>(generator: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let _uninterrupted = WithoutGc::new(generator.py());
+    if let Some(bits) = generator.getattr_opt(pyo3::intern!(generator.py(), BITS))? {
+        // A `numpy.random.Generator`.
+        return bits.getattr(pyo3::intern!(generator.py(), "state"));
+    }
     generator.call_method0(pyo3::intern!(generator.py(), "get_state"))
 }
 
@@ -92,14 +99,41 @@ pub fn advanced(py: Python<'_>, before: Generators) -> PyResult<Vec<Py<PyAny>>> 
     Ok(changed)
 }
 
-/// The generators among a graph's objects.
+/// The generators among a graph's objects, and PyTorch's and NumPy's own where it seeds these.
+///
+/// # Errors
+/// If PyTorch or NumPy lack what they are asked for.
 pub fn explicit(py: Python<'_>, objects: &[Py<PyAny>]) -> PyResult<Vec<Py<PyAny>>> {
     if objects.is_empty() || stator_cpython::heap::torch::get(py).is_none() {
         return Ok(Vec::new());
     }
-    let class = modules::import(py, "torch")?.getattr("Generator")?;
+    let mut numpy = numpys(py, objects)?;
+    let torch = modules::import(py, "torch")?;
+    let (class, seed) = (torch.getattr("Generator")?, torch.getattr("manual_seed")?);
     let found = objects.iter().filter(|object| object.bind(py).get_type().is(&class));
-    Ok(found.map(|object| object.clone_ref(py)).collect())
+    let mut found: Vec<_> = found.map(|object| object.clone_ref(py)).collect();
+    found.append(&mut numpy);
+    if objects.iter().any(|object| object.is(&seed)) {
+        found.push(torch.getattr("default_generator")?.unbind());
+        found.extend(accelerator::generators(py)?.into_iter().map(Bound::unbind));
+    }
+    Ok(found)
+}
+
+/// NumPy's generators among a graph's objects, and its own where the graph seeds it.
+fn numpys(py: Python<'_>, objects: &[Py<PyAny>]) -> PyResult<Vec<Py<PyAny>>> {
+    let Ok(random) = modules::import(py, "numpy.random") else { return Ok(Vec::new()) };
+    let classes = [random.getattr("RandomState")?, random.getattr("Generator")?];
+    let is_one = |object: &&Py<PyAny>| {
+        let class = object.bind(py).get_type();
+        classes.iter().any(|known| class.is(known))
+    };
+    let mut found: Vec<_> = objects.iter().filter(is_one).map(|it| it.clone_ref(py)).collect();
+    let seed = random.getattr("seed")?;
+    if objects.iter().any(|object| object.is(&seed)) {
+        found.push(random.getattr("mtrand")?.getattr("_rand")?.unbind());
+    }
+    Ok(found)
 }
 
 /// Puts saved states back.
@@ -108,6 +142,10 @@ pub fn explicit(py: Python<'_>, objects: &[Py<PyAny>]) -> PyResult<Vec<Py<PyAny>
 /// What PyTorch raises.
 pub fn restore_generators(py: Python<'_>, saved: &Generators) -> PyResult<()> {
     for (generator, state) in saved {
+        if let Some(bits) = generator.bind(py).getattr_opt(BITS)? {
+            bits.setattr("state", state)?;
+            continue;
+        }
         generator.call_method1(py, "set_state", (state,))?;
     }
     Ok(())

@@ -63,7 +63,7 @@ pub struct Symbolic {
     pub facts: Box<[Fact]>,
     /// Sizes among the graph's inputs: their positions there, ascending, and their slots.
     pub inputs: Box<[(usize, usize)]>,
-    /// What the `dynamic` log says of the trace.
+    /// What the `dynamic` log says of the trace. Facts are there if it's on or sizes are marked.
     pub log: Vec<String>,
 }
 

@@ -16,7 +16,8 @@ import torch
 import torch.fx
 from torch._subclasses import FakeTensorMode
 
-from stator._fx.graphs import Row, graph_module, is_symbolic
+from stator._fx.graphs import Code, Row, graph_module, is_symbolic
+from stator._fx.libraries import look
 from stator._fx.modes import Modes
 from stator._fx.process import compile_in_process
 
@@ -41,14 +42,17 @@ def begin(
 
 
 def begin_inductor(
-    description: Sequence[Row], inputs: list[torch.Tensor], settings: dict[str, Any]
-) -> Callable[[], Callable[..., Any]]:
+    description: Sequence[Row], inputs: list[Any], settings: dict[str, Any]
+) -> Callable[[], Callable[..., Any] | Code]:
     """What has Inductor compile the graph in a process. Only what the inputs are like is kept."""
     modes = Modes.here()
-    looks = [value.detach().to("meta") for value in inputs]
+    looks = [look(value) for value in inputs]
+    sizes = [args for op, _, _, args, *_ in description if op == "placeholder"]
+    is_training = _is_training(description, inputs)
 
-    def compile() -> Callable[..., Any]:
-        return compile_in_process(graph_module(description, looks), looks, modes, settings)
+    def compile() -> Callable[..., Any] | Code:
+        module = graph_module(description, looks)
+        return compile_in_process(module, looks, sizes, modes, settings, is_training)
 
     return compile
 
@@ -59,29 +63,41 @@ def unsuitable(
     """Why a graph can't be compiled beside the program by a backend of PyTorch's; None: it can."""
     if name != "inductor":
         return "PyTorch's compilers change the process while they trace"
-    if is_symbolic(description):
-        return "it has symbolic sizes or numbers among its inputs"
-    if may_write:
-        return "it writes to its inputs"
     for value in inputs:
+        if type(value) is int and value >= 2:
+            continue
+        if isinstance(value, int | float):
+            return "a number among its inputs isn't an integer from 2 up"
         if type(value) not in (torch.Tensor, torch.nn.Parameter):
             return f"an input of it is a {type(value).__name__}"
         if value.device.type != "cpu" or value.layout != torch.strided:
             return "not all of its inputs are plain tensors of the CPU"
         if value.is_conj() or value.is_neg() or not _is_dense(value):
             return "not all of its inputs are plain tensors"
-    if any(value.requires_grad for value in inputs) and _computes_gradients(description):
-        return "gradients are computed through it"
-    for op, _, target, _, _, _ in description:
+    if _is_training(description, inputs):
+        if is_symbolic(description):
+            return "gradients are computed through it, and it has symbolic sizes"
+        if may_write:
+            return "gradients are computed through it, and it writes to its inputs"
+    tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
+    if may_write and len({value.untyped_storage().data_ptr() for value in tensors}) < len(tensors):
+        return "it writes to its inputs, and these share memory"
+    for op, _, target, *_ in description:
         if op == "call_function" and not _is_known(target):
             return "it calls code of the program's own"
     return None
 
 
+def _is_training(description: Sequence[Row], inputs: Sequence[Any]) -> bool:
+    """Whether gradients are computed through a graph."""
+    wants = any(isinstance(value, torch.Tensor) and value.requires_grad for value in inputs)
+    return wants and _computes_gradients(description)
+
+
 def _computes_gradients(description: Sequence[Row]) -> bool:
     """Whether an operation runs while gradients are on, which graphs switch too."""
     is_on = torch.is_grad_enabled()
-    for op, _, target, args, _, _ in description:
+    for op, _, target, args, *_ in description:
         if target is torch._C._set_grad_enabled:
             is_on = args[0] is not False
         elif is_on and op in ("call_function", "call_method"):

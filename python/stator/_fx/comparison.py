@@ -36,13 +36,19 @@ class _DifferenceError(Exception):
 class Trial:
     """A graph that is run twice on the same inputs: by the replay and by a backend's code."""
 
-    def __init__(self, inputs: Sequence[Any], operations: int) -> None:
+    def __init__(self, inputs: Sequence[Any], operations: int, may_write: bool) -> None:
         self._inputs = inputs
         self._modes = Modes.here()
         self._factor = math.sqrt(max(operations, 1))
+        self._may_write = may_write
+        self.untold = _uncopied(inputs) if may_write else None
+        """Why the graph can't be run twice; None: it can."""
 
     def inputs(self) -> list[Any]:
-        """The inputs for one run: the same memory, and leaves of its own where gradients are."""
+        """The inputs for one run: the same memory, and leaves of its own where gradients are;
+        copies where the graph may write to them."""
+        if self._may_write:
+            return [_copy(value) for value in self._inputs]
         if not self._modes.gradients or self._modes.inference:
             return list(self._inputs)
         return [
@@ -84,13 +90,21 @@ class Trial:
         for index, (left, right) in enumerate(zip(expected, found, strict=True)):
             name = f"output {index}"
             if not isinstance(left, torch.Tensor):
-                if left != right:
+                if type(left) is not type(right) or left != right:
                     raise _DifferenceError(f"{name} is {right!r}, and should be {left!r}")
                 continue
             _compare_looks(name, left, right)
             if _sharers(left, own) != _sharers(right, theirs):
                 raise _DifferenceError(f"{name} shares memory with other inputs than it should")
+            if _sharers(left, expected[:index]) != _sharers(right, found[:index]):
+                raise _DifferenceError(f"{name} shares memory with other outputs than it should")
             gap = max(gap, self._gap(name, left.detach(), right.detach()))
+        if self._may_write:
+            for index, (left, right) in enumerate(zip(own, theirs, strict=True)):
+                if isinstance(left, torch.Tensor):
+                    name = f"input {index}, which may be written to,"
+                    _compare_looks(name, left, right)
+                    gap = max(gap, self._gap(name, left, right))
         left_gradients = _gradients(expected, own)
         right_gradients = _gradients(found, theirs)
         for index, left, right in zip(
@@ -128,6 +142,55 @@ class Trial:
         return worst / largest if largest > 0 else 0.0
 
 
+def _uncopied(inputs: Sequence[Any]) -> str | None:
+    """Why no copies are made of inputs that a graph may write to; None: they are."""
+    tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
+    if any(value.requires_grad for value in tensors) and torch.is_grad_enabled():
+        return "it writes to its inputs, and gradients may be computed through it"
+    if not all(map(_is_plain, tensors)):
+        return "it writes to its inputs, and not all of these are plain tensors"
+    if len({value.untyped_storage().data_ptr() for value in tensors}) < len(tensors):
+        return "it writes to its inputs, and these share memory"
+    if sum(value.nbytes for value in tensors) > _LARGE:
+        return "it writes to its inputs, and these are large"
+    return None
+
+
+_LARGE = 1 << 28
+"""Bytes of which no copy is made only to compare."""
+
+
+def _is_plain(value: torch.Tensor) -> bool:
+    """Whether a tensor's elements are all that it is, each at a place of its own."""
+    return (
+        type(value) in (torch.Tensor, torch.nn.Parameter)
+        and value.layout == torch.strided
+        and not value.is_conj()
+        and not value.is_neg()
+        and not value.is_quantized
+        and torch._debug_has_internal_overlap(value) == 0
+    )
+
+
+def _copy(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+    return made.copy_(value.detach())
+
+
+def untimed(inputs: Sequence[Any], outputs: Sequence[Any]) -> str | None:
+    """Why it isn't measured whether a graph's code is quicker than its replay; None: it is."""
+    if torch.are_deterministic_algorithms_enabled():
+        return "the program wants deterministic algorithms"
+    tensors = [value for value in (*inputs, *outputs) if isinstance(value, torch.Tensor)]
+    if any(value.device.type != "cpu" for value in tensors):
+        return "other devices than the CPU work behind the call"
+    if any(value.requires_grad for value in outputs if isinstance(value, torch.Tensor)):
+        return "gradients are computed behind the call"
+    return None
+
+
 def _compare_looks(name: str, left: torch.Tensor, right: Any) -> None:
     for what in ("dtype", "device", "layout", "shape", "requires_grad"):
         wanted, found = getattr(left, what), getattr(right, what)
@@ -148,14 +211,14 @@ def _strides(tensor: torch.Tensor) -> list[int]:
     return [stride for size, stride in sizes if size != 1]
 
 
-def _sharers(tensor: torch.Tensor, inputs: Sequence[Any]) -> list[int]:
-    """Which inputs a tensor shares memory with."""
+def _sharers(tensor: torch.Tensor, others: Sequence[Any]) -> list[int]:
+    """Which of these a tensor shares memory with."""
     if tensor.layout != torch.strided or tensor.numel() == 0:
         return []
     address = tensor.untyped_storage().data_ptr()
     return [
         index
-        for index, value in enumerate(inputs)
+        for index, value in enumerate(others)
         if isinstance(value, torch.Tensor)
         and value.layout == torch.strided
         and value.untyped_storage().data_ptr() == address

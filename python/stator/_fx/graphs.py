@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import keyword
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -21,8 +22,11 @@ from torch.fx.node import map_aggregate
 from stator._fx import _call
 from stator.errors import InternalError
 
-Row: TypeAlias = tuple[str, str, Any, tuple[Any, ...], dict[str, Any], str | None]
-"""Opcode, name, target, args, kwargs, stack trace."""
+Call: TypeAlias = tuple[str, type | None, int]
+"""A call of a module: where the module is found, its class, which of its calls it is."""
+
+Row: TypeAlias = tuple[str, str, Any, tuple[Any, ...], dict[str, Any], str | None, tuple[Call, ...]]
+"""Opcode, name, target, args, kwargs, stack trace, the calls of modules it was recorded in."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -40,6 +44,9 @@ class Code:
     run: Callable[..., Any]
     backend: str
     assumptions: Sequence[Any]
+    examples: Sequence[Any] | None = None
+    """What the assumptions hold for, if that isn't the call that gets the code: numbers, tensors
+    without data."""
 
 
 def graph_module(description: Sequence[Row], example_inputs: Sequence[Any]) -> torch.fx.GraphModule:
@@ -55,7 +62,7 @@ def graph_module(description: Sequence[Row], example_inputs: Sequence[Any]) -> t
 
 def is_symbolic(description: Sequence[Row]) -> bool:
     """Whether an input of the graph is a number, or has a symbolic size."""
-    return any(args for op, _, _, args, _, _ in description if op == "placeholder")
+    return any(args for op, _, _, args, *_ in description if op == "placeholder")
 
 
 _LITERALS = (
@@ -78,6 +85,32 @@ def _kind(example: Any) -> type:
     return torch.SymFloat if isinstance(example, (float, torch.SymFloat)) else torch.Tensor
 
 
+_PART = re.compile(r"\._(?:modules|parameters|buffers)\[(['\"])([^'\"\]]+)\1\]")
+
+
+def _module_stack(calls: Sequence[Call]) -> dict[str, tuple[str, type]]:
+    """The modules around a node, outermost first, as TorchDynamo has it: without the one that was
+    compiled, whose call nobody else has made."""
+    stack = {}
+    for source, kind, number in calls:
+        if kind is not None and source != _COMPILED:
+            path = _PART.sub(r".\2", source)
+            stack[f"{source}@{number}" if number else source] = (path, kind)
+    return stack
+
+
+_COMPILED = "L['self']"
+"""Where `torch.nn.Module.__call__` finds the module that was compiled."""
+
+
+def _source_function(target: Any, calls: Sequence[Call]) -> Any:
+    """What was called: a module of PyTorch's, if one called it."""
+    kind = calls[-1][1] if calls else None
+    if kind is None or kind.__module__.startswith("torch.nn.modules.container"):
+        return target
+    return kind if kind.__module__.startswith(("torch.nn.modules", "torch.ao.")) else target
+
+
 class _Builder:
     def __init__(self, examples: list[Any]) -> None:
         self.graph = torch.fx.Graph()
@@ -94,9 +127,10 @@ class _Builder:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         trace: str | None,
+        calls: tuple[Call, ...],
     ) -> None:
         if op == "placeholder":
-            self._add_placeholder(name)
+            self._add_placeholder(name, args)
             return
         if not all(map(_is_plain_keyword, kwargs)):
             target, args, kwargs = _call, (target, args, kwargs), {}
@@ -105,15 +139,22 @@ class _Builder:
         node = self.graph.create_node(op, target, args, kwargs, name=name)
         if trace is not None:
             node.meta["stack_trace"] = trace
+        if stack := _module_stack(calls):
+            node.meta["nn_module_stack"] = stack
+        if op != "output":
+            node.meta["source_fn_stack"] = [(name, _source_function(target, calls))]
         self._nodes[name] = node
 
-    def _add_placeholder(self, name: str) -> None:
+    def _add_placeholder(self, name: str, sizes: tuple[Any, ...]) -> None:
         if not self.examples:
             raise InternalError(f"no input is left for the graph's placeholder {name}")
         example = self.examples.pop(0)
         kind = _kind(example)
         node = self.graph.create_node("placeholder", name, (), {}, name=name, type_expr=kind)
         node.meta["example_value"] = example
+        if sizes:
+            # The names of what varies.
+            node.meta["symbolic_sizes"] = sizes
         self._nodes[name] = node
 
     def _argument(self, argument: Any) -> Any:

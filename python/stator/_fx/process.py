@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import errno
 import json
 import os
 import pickle
@@ -17,16 +18,20 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import torch.fx
-from torch._subclasses import FakeTensorMode
 
+from stator._fx.graphs import Code
+from stator._fx.libraries import Look, Made, code_of
 from stator._fx.modes import Modes
+from stator._fx.sent import pack, unpack
 from stator._fx.store import key_of, store
+from stator._fx.tied import Pair, code_of_pair
 from stator.errors import BackendError
 
 _PROGRAM = "from stator._fx.process import main; main()"
@@ -39,10 +44,13 @@ _PARENT_DIES = 1
 class Order:
     """What the process is to do."""
 
-    module: torch.fx.GraphModule
-    looks: Sequence[torch.Tensor]
+    module: torch.fx.GraphModule | bytes
+    """The graph; for the process as `stator._fx.sent` writes it."""
+    looks: Sequence[Look]
+    sizes: Sequence[tuple[str | None, ...]]
     modes: Modes
     settings: dict[str, Any]
+    is_training: bool
     inductor: dict[str, Any] | None
     """Its settings; None: nobody has imported them, so nobody has changed them."""
     dtype: torch.dtype
@@ -59,19 +67,24 @@ class AheadOfTimeError(BackendError):
 
 def compile_in_process(
     module: torch.fx.GraphModule,
-    looks: Sequence[torch.Tensor],
+    looks: Sequence[Look],
+    sizes: Sequence[tuple[str | None, ...]],
     modes: Modes,
     settings: dict[str, Any],
-) -> Callable[..., Any]:
+    is_training: bool,
+) -> Callable[..., Any] | Code:
     """The code of a graph. Waits for the process, without the interpreter's lock.
 
-    Raises AheadOfTimeError with what Inductor has raised there, BackendError if the process dies.
+    Raises AheadOfTimeError with what Inductor has raised there, BackendError if the process dies
+    or if what it needs isn't there.
     """
     order = Order(
         module=module,
         looks=looks,
+        sizes=sizes,
         modes=modes,
         settings=settings,
+        is_training=is_training,
         inductor=None,
         dtype=torch.get_default_dtype(),
         threads=torch.get_num_threads(),
@@ -80,55 +93,114 @@ def compile_in_process(
         parent=0,
         answer="",
     )
+    try:
+        made, libraries = _found_or_made(order, module)
+    except OSError as error:
+        raise BackendError(f"No process can be started for Inductor: {error}") from error
+    if isinstance(made, Pair):
+        return code_of_pair(made, libraries, module, modes)
+    return code_of(made, libraries[0], looks)
+
+
+Loaded: TypeAlias = "tuple[Made | Pair, list[Any]]"
+"""What is known of libraries, and they themselves."""
+
+
+def _found_or_made(order: Order, module: torch.fx.GraphModule) -> Loaded:
+    try:
+        packed = pack(module)
+    except Exception as error:
+        raise AheadOfTimeError(f"The graph can't be sent to a process: {error}") from error
     stored = store()
-    key = key_of(order, module) if stored is not None else None
-    if stored is None or key is None:
-        return _load(_library(order))
-    code = stored.find(key, _load)
-    if code is None:
-        library = _library(order)
-        stored.keep(key, library)
-        code = _load(library)
-    return code
-
-
-def _library(order: Order) -> str:
-    """The path of what Inductor makes in a process."""
-    inductor = sys.modules.get("torch._inductor.config")
+    key = None if stored is None else key_of(order, module)
+    if stored is not None and key is not None and (found := stored.find(key, _load)) is not None:
+        return found
     with tempfile.TemporaryDirectory(prefix="stator-") as folder:
-        answer = Path(folder) / "answer.json"
-        order = dataclasses.replace(
-            order,
-            inductor=None if inductor is None else inductor.save_config_portable(),
-            parent=os.getpid(),
-            answer=str(answer),
-        )
-        environment = {key: value for key, value in os.environ.items() if key not in _WITHOUT}
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-        done = subprocess.run(
-            [sys.executable, "-c", _PROGRAM],
-            input=pickle.dumps(order),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env=environment,
-            check=False,
-        )
-        if not answer.exists():
-            last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-            raise BackendError(f"Inductor's process has ended early: {''.join(last)}")
-        found = json.loads(answer.read_text())
+        bundle = os.path.join(folder, "bundle")
+        order = dataclasses.replace(order, module=packed)
+        _bundle(_ask(order, Path(folder)), bundle)
+        if stored is not None and key is not None:
+            stored.keep(key, bundle)
+        return _load(bundle)
+
+
+_FACTS = "facts.json"
+
+
+def _bundle(made: Made | Pair, path: str) -> None:
+    """Writes libraries and what is known of them into one file."""
+    with zipfile.ZipFile(path, "w") as bundle:
+        facts = dataclasses.asdict(made)
+        names = [f"{index}.so" for index, _ in enumerate(made.libraries)]
+        for name, library in zip(names, made.libraries, strict=True):
+            bundle.write(library, name)
+        kind = type(made).__name__
+        bundle.writestr(_FACTS, json.dumps({"kind": kind, **facts, "libraries": names}))
+
+
+def _load(path: str) -> Loaded:
+    """Loads what is in such a file. Raises RuntimeError where that can't be."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="stator-") as folder:
+            with zipfile.ZipFile(path) as bundle:
+                bundle.extractall(folder)
+            facts = json.loads((Path(folder) / _FACTS).read_text())
+            made = (Pair if facts.pop("kind") == "Pair" else Made)(**facts)
+            run = torch._C._aoti.AOTIModelContainerRunnerCpu
+            return made, [run(os.path.join(folder, name), 1) for name in made.libraries]
+    except (zipfile.BadZipFile, KeyError, TypeError, ValueError) as error:
+        raise RuntimeError(f"it isn't a bundle of libraries ({error})") from error
+
+
+def _check_cache() -> None:
+    """Raises BackendError where Inductor can't write its files."""
+    folder = cache_folder()
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise BackendError(_unwritable(error.errno)) from error
+
+
+def _ask(order: Order, folder: Path) -> Made | Pair:
+    """What Inductor makes in a process, which answers in a file of the folder."""
+    _check_cache()
+    inductor = sys.modules.get("torch._inductor.config")
+    answer = folder / "answer.json"
+    order = dataclasses.replace(
+        order,
+        inductor=None if inductor is None else inductor.save_config_portable(),
+        parent=os.getpid(),
+        answer=str(answer),
+    )
+    environment = {key: value for key, value in os.environ.items() if key not in _WITHOUT}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM],
+        input=pickle.dumps(order),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=environment,
+        check=False,
+    )
+    if not answer.exists():
+        raise BackendError(f"Inductor's process has ended early: {_end_of(done)}")
+    found = json.loads(answer.read_text())
+    if "missing" in found:
+        raise BackendError(found["missing"])
     if "error" in found:
         raise AheadOfTimeError(f"Inductor can't compile it ahead of time: {found['error']}")
-    return str(found["library"])
+    return Pair(**found["pair"]) if "pair" in found else Made(**found["made"])
 
 
-def _load(library: str) -> Callable[..., Any]:
-    runner = torch._C._aoti.AOTIModelContainerRunnerCpu(library, 1)
-
-    def run(*inputs: torch.Tensor) -> list[torch.Tensor]:
-        return runner.run(list(inputs))
-
-    return run
+def _end_of(done: subprocess.CompletedProcess[bytes]) -> str:
+    """How a process has ended that hasn't answered."""
+    if done.returncode < 0:
+        name = signal.Signals(-done.returncode).name
+        return f"it was killed by {name}, as the system does where memory runs out"
+    lines = done.stderr.decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else f"its exit status is {done.returncode}"
 
 
 def main() -> None:
@@ -139,18 +211,68 @@ def main() -> None:
         if os.getppid() != order.parent:
             return
     os.nice(5)
+    found: dict[str, Any]
     try:
-        found = {"library": _compile(order)}
+        made = _compile(order)
+        found = {"pair" if isinstance(made, Pair) else "made": dataclasses.asdict(made)}
     except Exception as error:
         found = {"error": f"{type(error).__name__}: {error}"}
+        if (missing := _missing(error)) is not None:
+            found = {"missing": missing}
     written = Path(order.answer + ".new")
     written.write_text(json.dumps(found))
     written.rename(order.answer)
 
 
-def _compile(order: Order) -> str:
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+_UNWRITABLE = (*_FULL, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST)
+
+
+def _missing(error: BaseException) -> str | None:
+    """What of the system's Inductor has missed, in words; None: that isn't why it has failed."""
+    text = str(error)
+    if any(type(each).__name__ == "InvalidCxxCompiler" for each in _chain(error)):
+        return "Inductor finds no C++ compiler that works: install g++, or name one in CXX"
+    for number in _UNWRITABLE:
+        is_raised = any(
+            isinstance(each, OSError) and each.errno == number for each in _chain(error)
+        )
+        # Compilers and linkers only print it.
+        if is_raised or (number in _FULL and os.strerror(number) in text):
+            return _unwritable(number)
+    return None
+
+
+def _unwritable(number: int | None) -> str:
+    what = os.strerror(number or errno.EIO)
+    return (
+        f"Inductor can't write to its cache, {cache_folder()}: {what}. TORCHINDUCTOR_CACHE_DIR "
+        "names another folder"
+    )
+
+
+def cache_folder() -> str:
+    """Where Inductor keeps its files. PyTorch makes the folder when it's asked."""
+    if named := os.environ.get("TORCHINDUCTOR_CACHE_DIR"):
+        return named
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir
+
+    return default_cache_dir()
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and those behind it."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _compile(order: Order) -> Made | Pair:
     from torch._inductor import config as inductor
-    from torch._inductor.compile_fx import compile_fx_aot
+
+    # What the program itself has no use for, and what takes seconds to import.
+    from stator._fx.ahead import compile_ahead
+    from stator._fx.training import compile_pair
 
     torch.set_default_dtype(order.dtype)
     torch.set_num_threads(order.threads)
@@ -158,20 +280,15 @@ def _compile(order: Order) -> str:
     torch.use_deterministic_algorithms(order.is_deterministic)
     if order.inductor is not None:
         inductor.load_config(order.inductor)
-    inputs: list[Any] = [torch.empty_like(look, device="cpu") for look in order.looks]
+    # The same random numbers as the replay's.
+    inductor.fallback_random = True
+    assert isinstance(order.module, bytes)
+    module = unpack(order.module)
     modes = dataclasses.replace(order.modes, inference=False)
     with modes.applied():
-        _check_outputs(order.module, inputs)
-        library = compile_fx_aot(order.module, inputs, **order.settings)
-    assert isinstance(library, str)
-    return library
-
-
-def _check_outputs(module: torch.fx.GraphModule, inputs: Sequence[torch.Tensor]) -> None:
-    """Compiled code gives new memory where the graph gives that of an input."""
-    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        fakes = [mode.from_tensor(value) for value in inputs]
-        given = {value.untyped_storage()._cdata for value in fakes}
-        for output in module(*fakes):
-            if isinstance(output, torch.Tensor) and output.untyped_storage()._cdata in given:
-                raise BackendError("a result shares memory with an input")
+        if order.is_training:
+            tensors = [value for value in order.looks if isinstance(value, torch.Tensor)]
+            pair = compile_pair(module, tensors, order.settings)
+            if pair is not None:
+                return pair
+        return compile_ahead(module, order.looks, order.sizes, order.settings)

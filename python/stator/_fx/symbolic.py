@@ -25,7 +25,7 @@ from torch.fx.experimental.symbolic_shapes import (
 from stator._fx.assumptions import Tree, assumption
 from stator._fx.graphs import Code, Row, graph_module
 
-__all__ = ["compile_symbolic"]
+__all__ = ["compile_symbolic", "fake_inputs"]
 
 
 def compile_symbolic(
@@ -62,8 +62,8 @@ def _compile(
 ) -> Code:
     environment = ShapeEnv()
     mode = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
-    sizes = [args for op, _, _, args, _, _ in description if op == "placeholder"]
-    examples = _examples(environment, mode, sizes, inputs)
+    sizes = [args for op, _, _, args, *_ in description if op == "placeholder"]
+    examples = fake_inputs(environment, mode, sizes, inputs)
     numbers = [index for index, value in enumerate(inputs) if isinstance(value, float)]
     same: list[Tree] = []
     if floats is _Floats.SYMBOLS:
@@ -120,7 +120,7 @@ def _with_elements(run: Callable[..., Any], indices: Sequence[int]) -> Callable[
     return call
 
 
-def _examples(
+def fake_inputs(
     environment: Any, mode: Any, sizes: Sequence[tuple[Any, ...]], inputs: Sequence[Any]
 ) -> list[Any]:
     """Inputs with symbols: fake tensors and `torch.SymInt`s. Equal names are equal symbols."""

@@ -34,7 +34,12 @@ class Stats:
     def tiers(self) -> list[str]:
         """What runs each graph: `"replay"`, or what became of code that a backend was asked for,
         `"waiting"`, `"compiling"`, `"made"` (the next call takes it over), `"compiled"`,
-        `"failed"`, `"differs"`, `"cancelled"`; but for `"compiled"` the graph is replayed."""
+        `"failed"`, `"differs"`, `"slower"`, `"cancelled"`; but for `"compiled"` the graph is
+        replayed."""
+    @property
+    def why(self) -> list[str | None]:
+        """For each graph what is known of why: how far the code's results differ, what was measured
+        of it, what it has raised."""
     @property
     def graph_nodes(self) -> int: ...
     @property
@@ -63,6 +68,8 @@ class Compiled:
         backend: Callable[..., Any] | None,
         when: int | None,
         is_slow: bool,
+        verifies: bool | None,
+        is_timed: bool,
         recompile_limit: int | None,
         fullgraph: bool,
         dynamic: bool | None,
@@ -73,6 +80,8 @@ class Compiled:
         `stator._fx.Code` for the inputs that its assumptions admit; it is asked for lazily.
         `when`: the call at which that is, 0 for beside the program, None for what `stator.config`
         or `is_slow` says.
+        `verifies`: whether its code is compared with the replay first; None: code that was made
+        beside the program is. `is_timed`: it is used only if it is quicker than the replay.
         `recompile_limit=None` reads `stator._config.config` at each miss."""
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any: ...
     def __get__(self, instance: object, owner: type | None = None, /) -> Any: ...
@@ -91,6 +100,11 @@ class Compiled:
         """The graph of each entry, printed as code."""
     def guards(self) -> list[list[str]]:
         """The guards of each entry, as the `guards` log prints them."""
+    def _beyond_graph(self) -> list[list[tuple[str, str, tuple[str, int, str] | None]]]:
+        """What each entry does and relies on that its graph doesn't say: `"write"` to an object
+        outside, `"set"` if that is of the same constant each time, `"told"` of a warning or log
+        record, `"drawn"` numbers, a `"fact"` about sizes, what was `"decided"` of them; what it
+        is, and file, line and function of the place."""
     def counts(self) -> list[list[int]]:
         """What was counted to estimate each trace's replay: instructions, frames, modules, members
         and C calls of Python; operations; frames that stand at the break it ends with."""

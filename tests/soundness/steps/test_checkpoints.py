@@ -5,6 +5,7 @@ What they read is changed between calls, what they hold is written afterwards, a
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -26,9 +27,13 @@ from .within_nodes import (
 
 PROGRAMS = Programs()
 program, whole = PROGRAMS.program, PROGRAMS.whole
+# CPython 3.13 enters the `__init__` of a class without asking the hook once its call is warm. One of PyTorch's checkpoints
+# is such a class: from the second trace on what its `__init__` calls doesn't look as if PyTorch's own code called it, and
+# breaks the graph. The results are plain ones.
+whole_until_3_12 = whole if sys.version_info < (3, 13) else program
 
 
-@whole
+@whole_until_3_12
 def checkpointed_lambdas() -> Program:
     net = network()
 
@@ -41,7 +46,7 @@ def checkpointed_lambdas() -> Program:
     return step, nothing, lambda: gradients(net)
 
 
-@whole
+@whole_until_3_12
 def checkpointed_modules() -> Program:
     net = network()
 
@@ -67,7 +72,7 @@ def a_checkpoint_reads_what_changes() -> Program:
     return step, changes, lambda: gradients(net)
 
 
-@whole
+@whole_until_3_12
 def checkpointed_dropout() -> Program:
     net = network()
     drop = nn.Dropout(0.5)
@@ -165,7 +170,7 @@ def statistics_in_a_checkpoint() -> Program:
     return step, nothing, lambda: (gradients(net), [it.clone() for it in net.buffers()])
 
 
-@whole
+@whole_until_3_12
 def a_checkpointed_sequence() -> Program:
     net = network()
 

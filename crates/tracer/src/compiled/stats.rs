@@ -26,6 +26,8 @@ pub struct Stats {
     reason: Option<String>,
     /// What runs each graph: `"replay"`, or what became of the code that a backend was asked for.
     tiers: Vec<String>,
+    /// What is known of why, for each graph.
+    why: Vec<Option<String>>,
     /// Operations in the graph used last.
     graph_nodes: usize,
     /// Guards of the entry used last.
@@ -34,7 +36,9 @@ pub struct Stats {
 
 impl Stats {
     pub(super) fn of(compiled: &Compiled) -> Self {
-        let tiers = compiled.entries().iter().map(|entry| entry.tier().into()).collect();
+        let entries = compiled.entries();
+        let tiers = entries.iter().map(|entry| entry.tier());
+        let (tiers, why) = tiers.map(|(tier, why)| (tier.into(), why)).unzip();
         let state = lock(&compiled.state);
         let last = state.entries.first();
         Self {
@@ -45,6 +49,7 @@ impl Stats {
             breaks: state.breaks,
             graphs: state.entries.len() + compiled.points.entries().len(),
             tiers,
+            why,
             reason: state.reason.clone(),
             graph_nodes: last.map_or(0, |entry| entry.graph_nodes()),
             guards: last.map_or(0, |entry| entry.guard_count()),

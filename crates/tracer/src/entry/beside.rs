@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pyo3::exceptions::{PyException, PyMemoryError};
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyList, PyString, PyWeakrefMethods};
 use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Deferred;
@@ -21,11 +21,14 @@ use super::parts::borrowed;
 use super::replaying::{checked_outputs, run_code};
 use super::taken_back::Ended;
 use super::{Entry, Replay};
+use crate::clock::{self, Span, Start};
 use crate::codes::{Backend, Code, Search, Trust};
 use crate::config;
 use crate::jobs::{Job, Stand};
-use crate::locate::Places;
+use crate::locate::{Places, text};
+use crate::pace::Turn;
 use crate::raises::NodeCall;
+use crate::replay::export::Modules;
 use crate::replay::{self, Early, Outputs};
 use crate::rollback;
 use crate::sharing::Sharing;
@@ -40,6 +43,13 @@ enum Compared {
     Untold(String),
     /// The code has raised this, or returned something else than outputs.
     Raised(PyErr),
+}
+
+/// A run of the graph that is timed.
+pub(super) struct Timing {
+    code: Arc<Code>,
+    span: Span,
+    began: Start,
 }
 
 impl Entry {
@@ -91,9 +101,11 @@ impl Entry {
         }
         let made = backend.callable.bind(py).call1((description, example));
         let made = made.map_err(|error| as_raised(py, error))?;
-        let trust = if is_waited_for { Trust::Trusted } else { Trust::Untried };
-        let Some(code) = self.keep(py, &made, sharing, inputs, trust)? else { return Ok(None) };
-        let is_trusted = is_waited_for || self.try_out(py, backend, &code, inputs)?;
+        let trust = backend.trust(is_waited_for);
+        let Some(code) = self.read(py, &made, sharing, inputs, trust)? else { return Ok(None) };
+        let code = self.codes.add(code, inputs);
+        let is_trusted =
+            code.trust() == Trust::Trusted || self.try_out(py, backend, &code, inputs)?;
         Ok(is_trusted.then_some(code))
     }
 
@@ -107,25 +119,31 @@ impl Entry {
         let places = Places { py, codes: &self.traced.codes };
         let _deferred = Deferred::new(py);
         let objects = &self.traced.graph_objects;
-        replay::export::describe(py, graph, objects, &places, &reference)
+        let sources = &self.traced.sources;
+        let calls =
+            self.traced.module_calls.iter().map(|call| {
+                (call.stack, sources.print(call.source), call.class.bind(py).upgrade())
+            });
+        let modules = Modules::of(py, calls)?;
+        replay::export::describe(py, graph, objects, &places, &modules, &reference)
     }
 
-    /// Keeps what a backend has returned; `None`: it has failed.
-    fn keep<'py>(
+    /// The code that a backend has returned; `None`: it has failed, and has said how.
+    fn read<'py>(
         &self,
         py: Python<'py>,
         made: &Object<'py>,
         sharing: Sharing,
         inputs: &[Borrowed<'_, 'py>],
         trust: Trust,
-    ) -> Result<Option<Arc<Code>>, Ended<'py>> {
-        if made.is_none() {
-            self.codes.fail();
+    ) -> Result<Option<Code>, Ended<'py>> {
+        if let Ok(why) = made.cast::<PyString>() {
+            self.codes.fail(Some(text(why.as_any().as_borrowed())));
             return Ok(None);
         }
         let code = Code::new(made, sharing, inputs, &self.traced, trust)?;
         code.log(py);
-        Ok(Some(self.codes.add(code, inputs)))
+        Ok(Some(code))
     }
 
     /// Takes over what was made beside the program, if that has ended.
@@ -141,11 +159,14 @@ impl Entry {
         let settled = backend.callable.bind(py).call_method1("settle", asked);
         let made = settled.map_err(|error| {
             if is_failure(py, &error) {
-                self.codes.fail();
+                self.codes.fail(Some(error.to_string()));
             }
             as_raised(py, error)
         })?;
-        self.keep(py, &made, sharing, inputs, Trust::Untried).map(drop)
+        if let Some(code) = self.read(py, &made, sharing, inputs, backend.trust(false))? {
+            self.codes.push(code);
+        }
+        Ok(())
     }
 
     /// Compares code with the replay, before it is used for the first time. Whether it is used.
@@ -157,24 +178,26 @@ impl Entry {
         code: &Code,
         inputs: &[Borrowed<'_, 'py>],
     ) -> Result<bool, Ended<'py>> {
-        let compared = match self.incomparable() {
+        let untold = match backend.verifies {
+            Some(false) => Some("verify='off' says so"),
+            _ => self.incomparable(),
+        };
+        let compared = match untold {
             Some(why) => Compared::Untold(why.into()),
-            None => {
-                let Some(compared) = self.compare(py, backend, code, inputs)? else {
-                    return Ok(false);
-                };
-                compared
-            }
+            None => match self.compare(py, backend, code, inputs)? {
+                Some(compared) => compared,
+                None => return Ok(false),
+            },
         };
         let prepared = backend.callable.bind(py);
         let trace = self.beginning(py);
         let operations = self.graph_nodes();
-        let served = self.served.load(Relaxed);
         let (difference, untold) = match compared {
             Compared::Same(difference) => (Some(difference), None),
             Compared::Untold(why) => (None, Some(why)),
             Compared::Differs(how) => {
                 if code.settle(Trust::Differs) {
+                    code.say(how.clone());
                     let told = prepared.call_method1("differs", (operations, trace, how));
                     told.map_err(|error| as_raised(py, error))?;
                 }
@@ -186,23 +209,71 @@ impl Entry {
             }
         };
         if code.settle(Trust::Trusted) {
-            let told = (operations, trace, served, difference, untold);
-            let told = prepared.call_method1("swapped", told);
-            told.map_err(|error| as_raised(py, error))?;
+            let told = (operations, trace, self.served.load(Relaxed), difference, untold);
+            let why = prepared.call_method1("swapped", told);
+            let why = why.and_then(|why| why.extract::<String>());
+            code.say(why.map_err(|error| as_raised(py, error))?);
         }
         // Another thread may have found something else.
         Ok(code.trust() == Trust::Trusted)
     }
 
+    /// Who runs the graph in this call: the code, if that is given back, and whether it is timed.
+    pub(super) fn turn<'py>(
+        &self,
+        py: Python<'py>,
+        backend: &Backend,
+        code: Arc<Code>,
+    ) -> Result<(Option<Arc<Code>>, Option<Timing>), Ended<'py>> {
+        if !backend.is_timed || code.pace().is_decided() {
+            return Ok((Some(code), None));
+        }
+        Ok(match code.pace().turn() {
+            Turn::Code => (Some(code), None),
+            Turn::Replay => (None, None),
+            Turn::Timed(span) => {
+                let serves = (span == Span::Code).then(|| code.clone());
+                (serves, Some(Timing { code, span, began: clock::start() }))
+            }
+            Turn::Slower(measured) => {
+                if code.settle(Trust::Slower) {
+                    let told = (self.graph_nodes(), self.beginning(py), measured.to_string());
+                    let told = backend.callable.bind(py).call_method1("slower", told);
+                    told.map_err(|error| as_raised(py, error))?;
+                }
+                (None, None)
+            }
+        })
+    }
+
+    /// The graph has run to its end, timed. The first time it's looked at whether that tells anything.
+    pub(super) fn timed<'py>(
+        &self,
+        py: Python<'py>,
+        timing: &Timing,
+        inputs: &[Borrowed<'_, 'py>],
+        outputs: &Outputs<'py>,
+    ) {
+        let pace = timing.code.pace();
+        if !pace.add(timing.span, timing.began.took(timing.span)) {
+            return;
+        }
+        let untimed = || -> PyResult<Option<String>> {
+            let comparison = modules::import(py, "stator._fx.comparison")?;
+            let (inputs, outputs) = (PyList::new(py, inputs)?, PyList::new(py, outputs)?);
+            comparison.call_method1("untimed", (inputs, outputs))?.extract()
+        };
+        // An error there is nothing that the call has to do with.
+        match untimed() {
+            Ok(None) => {}
+            Ok(Some(why)) => pace.decide(format!("not measured, because {why}")),
+            Err(error) => pace.decide(format!("not measured: {error}")),
+        }
+    }
+
     /// Why the graph isn't run twice to compare; `None`: it is.
     fn incomparable(&self) -> Option<&'static str> {
         let traced = &self.traced;
-        if traced.draws.is_some() || !traced.generators.is_empty() {
-            return Some("it draws random numbers");
-        }
-        if self.undo.get().is_none_or(|undo| undo.may_write) {
-            return Some("it writes to its inputs");
-        }
         if !traced.exits.is_empty() {
             return Some("it may be left early");
         }
@@ -212,6 +283,9 @@ impl Entry {
         }
         if calls().any(|call| call.is_users()) {
             return Some("it calls code of the program's own");
+        }
+        if calls().any(|call| call.sets_gradients()) {
+            return Some("it puts gradients into its inputs");
         }
         None
     }
@@ -229,12 +303,25 @@ impl Entry {
         let program = self.program(py)?;
         let comparison = modules::import(py, "stator._fx.comparison")?;
         let example = PyList::new(py, inputs)?;
-        let trial = comparison.call_method1("Trial", (example, self.graph_nodes()))?;
+        let may_write = self.undo(py).may_write;
+        let trial = comparison.call_method1("Trial", (example, self.graph_nodes(), may_write))?;
+        if let Some(why) = trial.getattr("untold")?.extract::<Option<String>>()? {
+            return Ok(Some(Compared::Untold(why)));
+        }
         let outputs = |outputs: Outputs<'py>| PyList::new(py, outputs);
+        // Both draw the same random numbers, and so will this call.
+        let generators = &self.traced.generators;
+        let Some(drawn) = rollback::save(py, generators)? else {
+            return Ok(Some(Compared::Untold("a random generator doesn't tell its state".into())));
+        };
+        let put_back = || -> PyResult<()> {
+            trial.call_method0("put_back")?;
+            rollback::restore_generators(py, &drawn)
+        };
 
         let own = trial.call_method0("inputs")?.extract::<Vec<Object<'py>>>()?;
         let replayed = program.start().go_on(py, &borrowed(&own));
-        trial.call_method0("put_back")?;
+        put_back()?;
         let replayed = match replayed {
             Ok(replayed) => replayed,
             Err(early) => {
@@ -249,7 +336,7 @@ impl Entry {
         let theirs = trial.call_method0("inputs")?.extract::<Vec<Object<'py>>>()?;
         let returned = run_code(py, code, &borrowed(&theirs))
             .and_then(|returned| checked_outputs(&backend.callable, &self.traced.graph, &returned));
-        trial.call_method0("put_back")?;
+        put_back()?;
         let returned = match returned {
             Ok(returned) => returned,
             Err(error) if !is_failure(py, &error) => {
@@ -283,8 +370,11 @@ impl Entry {
         if config::is_strict() || !is_failure(py, &error) {
             return Err(error);
         }
-        if code.is_some_and(|code| !code.settle(Trust::Raised)) {
-            return Ok(());
+        if let Some(code) = code {
+            if !code.settle(Trust::Raised) {
+                return Ok(());
+            }
+            code.say(error.to_string());
         }
         let told = (error.into_value(py), self.graph_nodes(), self.beginning(py));
         backend.callable.bind(py).call_method1("code_failed", told).map(drop)

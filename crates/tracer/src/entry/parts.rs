@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyList, PyString};
 use smallvec::SmallVec;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::{Asking, Deferred};
@@ -81,18 +81,18 @@ impl Parts {
         !self.all.is_empty() && !self.given_up.load(Relaxed)
     }
 
-    /// The backend isn't asked any more.
-    fn give_up(&self) {
+    /// The backend isn't asked any more; and why, if it has failed.
+    fn give_up(&self, why: Option<&str>) {
         self.given_up.store(true, Relaxed);
-        self.all.iter().for_each(|part| part.codes.fail());
+        self.all.iter().for_each(|part| part.codes.fail(why.map(String::from)));
     }
 
-    /// What runs most of them, in a word.
-    pub(super) fn tier(&self) -> &'static str {
+    /// What runs most of them, in a word, and why, if there is something to say.
+    pub(super) fn tier(&self) -> (&'static str, Option<String>) {
         let mut tiers = self.all.iter().map(|part| part.codes.tier());
-        let is_told = |tier: &&'static str| *tier != Codes::default().tier();
-        let compiled = tiers.clone().find(|tier| *tier == Trust::COMPILED);
-        compiled.or_else(|| tiers.find(is_told)).unwrap_or_else(|| Codes::default().tier())
+        let nothing = Codes::default().tier();
+        let compiled = tiers.clone().find(|(tier, _)| *tier == Trust::COMPILED);
+        compiled.or_else(|| tiers.find(|(tier, _)| *tier != nothing.0)).unwrap_or(nothing)
     }
 
     /// The codes of all parts.
@@ -195,7 +195,7 @@ impl Entry {
         }
         if backend.when() == When::Background && !backend.is_waited_for(py)? {
             if backend.said().is_some() {
-                parts.give_up();
+                parts.give_up(None);
                 let told = (self.graph_nodes(), self.beginning(py));
                 backend.callable.bind(py).call_method1("refuse_parts", told)?;
                 return Ok(None);
@@ -220,7 +220,7 @@ impl Entry {
 
     /// The parts are replayed from now on.
     pub(super) fn stop_asking(&self) {
-        self.parts.get().into_iter().flatten().for_each(Parts::give_up);
+        self.parts.get().into_iter().flatten().for_each(|parts| parts.give_up(None));
     }
 
     /// A replay has come to a part for which there is no code yet. It can go on behind that.
@@ -251,8 +251,8 @@ impl Entry {
         }
         match made {
             Err(error) => Err(self.stopped_by(py, parts.first(number), error, done)),
-            Ok(made) if made.is_none() => {
-                parts.give_up();
+            Ok(made) if made.is_instance_of::<PyString>() => {
+                parts.give_up(made.extract().ok());
                 Ok(())
             }
             Ok(made) => {

@@ -75,19 +75,22 @@ impl Entry {
         done.sizes = self.size_inputs(resolved);
         let sizes = done.sizes.clone();
         let inputs = self.graph_inputs(resolved, &sizes);
-        let (made, deferred) = match backend.filter(|backend| self.is_due(backend)) {
-            None => (None, deferred),
+        let (made, timing, deferred) = match backend.filter(|backend| self.is_due(backend)) {
+            None => (None, None, deferred),
             Some(backend) => match self.parts(py, backend)? {
                 Some(parts) => {
                     let parts = self.run_parts(py, parts, backend)?;
-                    (parts.map(|parts| Run::Parts(parts, backend)), deferred)
+                    (parts.map(|parts| Run::Parts(parts, backend)), None, deferred)
                 }
                 None => {
                     // A backend may compile for long.
                     drop(deferred);
-                    let code = self.code(py, backend, &inputs)?;
+                    let (code, timing) = match self.code(py, backend, &inputs)? {
+                        Some(code) => self.turn(py, backend, code)?,
+                        None => (None, None),
+                    };
                     let run = |code| Run::Backend(code, &backend.callable);
-                    (code.map(run), Deferred::new(py))
+                    (code.map(run), timing, Deferred::new(py))
                 }
             },
         };
@@ -98,6 +101,9 @@ impl Entry {
             None => Run::Program(self.program(py)?),
         };
         let ran = self.run(py, run, &inputs, done)?;
+        if let Some(timing) = timing.filter(|_| ran.left.is_none()) {
+            self.timed(py, &timing, &inputs, &ran.outputs);
+        }
         let ran = done.outputs.insert(ran);
         let replay = self.rebuild(py, resolved, ran, staged, &mut done.written, Pass::First)?;
         self.is_proven.store(true, Relaxed);

@@ -3,7 +3,9 @@
 //! They are executed before a trace begins: it then finds what a loop gives or a call has returned in
 //! fast locals, where a number can be taken for a symbol, rather than on the stack. Jumps by a truth value
 //! that is there count, too: CPython 3.13 asks for it in one instruction and jumps in the next, so the ways out of
-//! a loop would begin at as many places as there are jumps, instead of where they meet.
+//! a loop would begin at as many places as there are jumps, instead of where they meet. So do jumps that nothing
+//! is asked for: CPython 3.12 and later go back to a loop's body by one of its own behind the loop's last question,
+//! where 3.11 jumps by the question itself.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyTuple};
@@ -14,7 +16,7 @@ use stator_cpython::object::Borrowed;
 /// Whether an instruction is such a one, with this value on top of the stack.
 pub fn settles(meaning: Meaning, top: Option<Borrowed<'_, '_>>) -> bool {
     match meaning {
-        Meaning::SetLocal(_) | Meaning::SetLocals(..) => true,
+        Meaning::SetLocal(_) | Meaning::SetLocals(..) | Meaning::Jump => true,
         Meaning::Test(Truth::Jump { .. }) => {
             top.is_some_and(|top| top.is_exact_instance_of::<PyBool>())
         }

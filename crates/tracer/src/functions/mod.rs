@@ -4,11 +4,12 @@
 //! function by its `PyMethodDef` (so that `x.add` and `torch.Tensor.add` are one row), anything
 //! else by its address. What isn't in the table is opaque: it ends the trace.
 //!
-//! Rows are data: `rows` holds those of the standard library, `torch` those of PyTorch; `python` holds
+//! Rows are data: `rows` holds those of the standard library, `torch` those of PyTorch, `numpy` NumPy's; `python` holds
 //! what is known of PyTorch's own Python code.
 
 mod copying;
 mod module_call;
+mod numpy;
 mod parameters;
 mod python;
 mod reading;
@@ -140,6 +141,7 @@ impl Functions {
                     copying: Copying::find(py)?,
                 };
                 rows::add(py, &mut table)?;
+                numpy::add(py, &mut table)?;
                 if let Some(known) = KnownFunction::is_enabled_for(py)? {
                     table.classes.insert(known.address(), Class::Instead(Arc::new(known)));
                 }

@@ -311,6 +311,7 @@ impl Recorder {
                 code,
                 caller: Caller::Known(None),
                 is_direct: true,
+                module: None,
             });
         }
         let root = chain.first().map_or(0, |first| first.frame.code().as_ptr() as usize);

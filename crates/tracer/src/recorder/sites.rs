@@ -617,6 +617,9 @@ impl Recorder {
             self.tally.frame();
         }
         let is_direct = is_root || self.links.enters(frame);
+        let known = self.functions.module_call();
+        let is_module_call =
+            known.is_some_and(|it| it.outer.code() == frame.code().as_ptr() as usize);
         self.note(frame, |state| {
             let caller = match (frame.previous(), state.frames.innermost()) {
                 (Some(caller), Some(active)) if caller.id() == active.id => {
@@ -625,7 +628,13 @@ impl Recorder {
                 _ => Caller::Known(None),
             };
             let code = state.frames.number(frame.code().object());
-            state.frames.enter(ActiveFrame { id: frame.id(), code, caller, is_direct });
+            state.frames.enter(ActiveFrame {
+                id: frame.id(),
+                code,
+                caller,
+                is_direct,
+                module: None,
+            });
             if state.enclosed.is_on() && !is_direct {
                 state.enter_enclosed(frame);
             }
@@ -633,6 +642,12 @@ impl Recorder {
         });
         if is_root {
             self.enter_root(frame);
+        }
+        if is_module_call {
+            self.note(frame, |state| {
+                state.enter_module(frame);
+                Ok(())
+            });
         }
         is_root && self.has_symbols()
     }

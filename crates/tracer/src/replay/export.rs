@@ -1,23 +1,63 @@
 //! A graph described to Python, for `stator._fx.graphs`, which makes a `torch.fx.GraphModule` of it.
 //!
 //! The description is a list with one tuple for each node:
-//! `(op, name, target, args, kwargs, stack_trace)`, where
+//! `(op, name, target, args, kwargs, stack_trace, modules)`, where
 //! * `op` is an opcode of `torch.fx`: `placeholder`, `call_function`, `call_method`, `output`;
 //! * `name` is the name that the graph prints;
 //! * `args` of a placeholder are the names of its symbolic sizes, or its own name if it's a number;
 //! * `target` is the source's text for a placeholder, a callable for `call_function` (for an
 //!   operator the function in `operator`), a name for `call_method`, `"output"` for the output;
 //! * in `args` and `kwargs` other nodes appear as `reference(name)`;
-//! * `stack_trace` is text as in Python's tracebacks, or `None`.
+//! * `stack_trace` is text as in Python's tracebacks, or `None`;
+//! * `modules` are the calls of modules that the node was recorded in, outermost first, each as
+//!   `(source, class, number)`: the class is `None` if it has died, the number counts the calls of one source.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PySlice, PyString, PyTuple};
+use rustc_hash::FxHashMap;
 use stator_cpython::modules;
+use stator_cpython::object::Object;
 use stator_graph::names::Names;
 use stator_graph::print::stack_trace;
-use stator_graph::{Arg, Graph, Locate, NodeId, NodeKind, Target, Value};
+use stator_graph::{Arg, Graph, Locate, NodeId, NodeKind, StackId, Target, Value};
 
 use super::constant::to_object;
+
+/// The calls of modules, as rows have them, by their places.
+pub struct Modules<'py>(FxHashMap<StackId, Bound<'py, PyTuple>>);
+
+impl<'py> Modules<'py> {
+    /// Of the place of each call, the module's source, and its class if it's alive.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn of(
+        py: Python<'py>,
+        calls: impl IntoIterator<Item = (StackId, String, Option<Object<'py>>)>,
+    ) -> PyResult<Self> {
+        let mut counts = FxHashMap::<String, u32>::default();
+        let mut rows = FxHashMap::default();
+        for (stack, source, class) in calls {
+            let count = counts.entry(source.clone()).or_default();
+            rows.insert(stack, (source, class, *count).into_pyobject(py)?);
+            *count += 1;
+        }
+        Ok(Self(rows))
+    }
+
+    /// Those that are around a place.
+    fn around(
+        &self,
+        py: Python<'py>,
+        graph: &Graph,
+        place: StackId,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let places = graph.stacks().ids(place);
+        let mut found: Vec<_> = places.filter_map(|place| self.0.get(&place)).collect();
+        found.reverse();
+        PyTuple::new(py, found)
+    }
+}
 
 /// Describes a graph. `objects` is the tracer's table for it; `reference` is called with a node's
 /// name wherever an argument mentions the node.
@@ -29,6 +69,7 @@ pub fn describe<'py>(
     graph: &Graph,
     objects: &[Py<PyAny>],
     locate: &dyn Locate,
+    modules: &Modules<'py>,
     reference: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyList>> {
     let names = Names::new(graph);
@@ -43,12 +84,16 @@ pub fn describe<'py>(
     let rows = PyList::empty(py);
     for id in graph.shown_nodes() {
         let trace = graph.node(id).stack.map(|stack| stack_trace(graph.stacks(), stack, locate));
-        rows.append(exporter.row(id, trace.filter(|trace| !trace.is_empty()))?)?;
+        let around = match graph.node(id).stack {
+            Some(place) => modules.around(py, graph, place)?,
+            None => PyTuple::empty(py),
+        };
+        rows.append(exporter.row(id, trace.filter(|trace| !trace.is_empty()), around)?)?;
     }
     let outputs = exporter.args(graph.outputs())?;
     let none = py.None();
     let name = exporter.names.output();
-    rows.append(("output", name, "output", (outputs,), PyDict::new(py), none))?;
+    rows.append(("output", name, "output", (outputs,), PyDict::new(py), none, PyTuple::empty(py)))?;
     Ok(rows)
 }
 
@@ -62,7 +107,12 @@ struct Exporter<'g, 'py> {
 }
 
 impl<'py> Exporter<'_, 'py> {
-    fn row(&self, id: NodeId, trace: Option<String>) -> PyResult<Bound<'py, PyTuple>> {
+    fn row(
+        &self,
+        id: NodeId,
+        trace: Option<String>,
+        modules: Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
         let py = self.py;
         let kwargs = PyDict::new(py);
         let (op, target, args) = match self.graph.node(id).kind {
@@ -83,7 +133,7 @@ impl<'py> Exporter<'_, 'py> {
                 self.call(target, positional)?
             }
         };
-        (op, self.names.get(id), target, args, kwargs, trace).into_pyobject(py)
+        (op, self.names.get(id), target, args, kwargs, trace, modules).into_pyobject(py)
     }
 
     /// How the sizes of a placeholder print where some are symbolic, `None` for plain ones; the name

@@ -284,19 +284,21 @@ fn descriptions() {
         let attribute = trace.graph.call(Target::GetAttr { name }, &[x], None);
         let first = trace.method("pop", None, &[Arg::Node(sorted), Arg::int(0)]);
         trace.graph.set_outputs(&[first, Arg::Node(attribute)]);
+        let modules = export::Modules::of(py, []).unwrap();
         let reference = py.eval(c_str!("lambda name: '%' + name"), None, None).unwrap();
         let rows =
-            export::describe(py, &trace.graph, &trace.objects, &NoSource, &reference).unwrap();
+            export::describe(py, &trace.graph, &trace.objects, &NoSource, &modules, &reference)
+                .unwrap();
         let rows: Vec<String> = rows.iter().map(|row| row.repr().unwrap().to_string()).collect();
         assert_eq!(
             rows,
             [
-                "('placeholder', 'l_x_', \"L['x']\", (), {}, None)",
-                "('call_function', 'neg', <built-in function neg>, ('%l_x_',), {}, None)",
-                "('call_function', 'sorted_1', <built-in function sorted>, (['%neg', 1],), {'reverse': True}, None)",
-                "('call_function', 'getattr_1', <built-in function getattr>, ('%l_x_', 'T'), {}, None)",
-                "('call_method', 'pop', 'pop', ('%sorted_1', 0), {}, None)",
-                "('output', 'output', 'output', (('%pop', '%getattr_1'),), {}, None)",
+                "('placeholder', 'l_x_', \"L['x']\", (), {}, None, ())",
+                "('call_function', 'neg', <built-in function neg>, ('%l_x_',), {}, None, ())",
+                "('call_function', 'sorted_1', <built-in function sorted>, (['%neg', 1],), {'reverse': True}, None, ())",
+                "('call_function', 'getattr_1', <built-in function getattr>, ('%l_x_', 'T'), {}, None, ())",
+                "('call_method', 'pop', 'pop', ('%sorted_1', 0), {}, None, ())",
+                "('output', 'output', 'output', (('%pop', '%getattr_1'),), {}, None, ())",
             ]
         );
     });

@@ -5,9 +5,10 @@
 mod verify;
 
 use pyo3::prelude::*;
+use pyo3::types::PyWeakrefReference;
 use rustc_hash::FxHashSet;
 use stator_evaluator::Link;
-use stator_graph::Graph;
+use stator_graph::{Graph, StackId};
 use stator_guards::{Guard, ObjectId, SourceId, Sources};
 
 use crate::breaks::Place;
@@ -52,6 +53,8 @@ pub struct Traced {
     pub codes: Vec<Py<PyAny>>,
     /// Places of guards: index of the code object and unit.
     pub locations: Vec<(u32, u32)>,
+    /// The calls of modules that nodes were recorded in, in order.
+    pub module_calls: Box<[ModuleCall]>,
     /// Whether the call changed the data of an input.
     pub writes_inputs: bool,
     /// Positions of those inputs.
@@ -156,6 +159,16 @@ impl Traced {
         };
         if store.value.is_some() { target } else { format!("del {target}") }
     }
+}
+
+/// A call of a module that was evaluated.
+pub struct ModuleCall {
+    /// Where the call's first frame stands. What is recorded in the call has this place in its stack, and nothing else has.
+    pub stack: StackId,
+    /// The module.
+    pub source: SourceId,
+    /// Its class, which may die.
+    pub class: Py<PyWeakrefReference>,
 }
 
 /// A way out of the middle of a trace: what its end would be, had it ended before the instruction that decides.

@@ -199,6 +199,7 @@ mod tests {
             left: Box::default(),
             codes: Vec::new(),
             locations: Vec::new(),
+            module_calls: Box::default(),
             writes_inputs: false,
             written: Vec::new(),
             plain_withs: Withs::default(),

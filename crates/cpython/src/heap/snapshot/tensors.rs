@@ -13,8 +13,13 @@ use rustc_hash::FxBuildHasher;
 use crate::heap::tensor::{INLINE_DIMENSIONS, Offsets};
 use crate::heap::words;
 
-/// The number of dimensions, their sizes and their strides, as a `TensorImpl` keeps them.
+/// A `TensorImpl` keeps the number of dimensions, their sizes and their strides in this many words.
 const DIMENSIONS: usize = 1 + 2 * INLINE_DIMENSIONS;
+/// Most parameters have no more dimensions than these.
+const NEAR: usize = 2;
+const FAR: usize = INLINE_DIMENSIONS - NEAR;
+/// Where the strides begin among the words.
+const STRIDES: usize = 1 + INLINE_DIMENSIONS;
 
 /// Words of memory, and the bits of them that are compared.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -24,6 +29,12 @@ struct Masked<const N: usize> {
 }
 
 impl<const N: usize> Masked<N> {
+    /// Of all words and masks of a `TensorImpl`'s dimensions those from `first` on.
+    fn part(want: &[u64; DIMENSIONS], mask: &[u64; DIMENSIONS], first: usize) -> Self {
+        let part = |words: &[u64; DIMENSIONS]| std::array::from_fn(|index| words[first + index]);
+        Self { want: part(want), mask: part(mask) }
+    }
+
     /// # Safety
     /// There are `N` words at `base + offset`.
     #[inline(always)]
@@ -38,6 +49,43 @@ impl<const N: usize> Masked<N> {
     }
 }
 
+/// The dimensions of a tensor. Those that most tensors don't have are a part of their own, because comparing words that
+/// count for nothing would be most of the work.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Dimensions {
+    /// Their number, then the first sizes.
+    sizes: Masked<{ 1 + NEAR }>,
+    strides: Masked<NEAR>,
+    /// The sizes and strides of further ones.
+    far: Option<(Masked<FAR>, Masked<FAR>)>,
+}
+
+impl Dimensions {
+    /// Of a tensor with `count` dimensions.
+    fn new(count: usize, want: &[u64; DIMENSIONS], mask: &[u64; DIMENSIONS]) -> Self {
+        let far = |first| Masked::part(want, mask, first + NEAR);
+        Self {
+            sizes: Masked::part(want, mask, 0),
+            strides: Masked::part(want, mask, STRIDES),
+            far: (count > NEAR).then(|| (far(1), far(STRIDES))),
+        }
+    }
+
+    /// # Safety
+    /// A tensor's dimensions begin at `base + offset`.
+    #[inline(always)]
+    unsafe fn difference(&self, base: *const c_void, offset: usize) -> u64 {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            let near = self.sizes.difference(base, offset)
+                | self.strides.difference(base, offset + 8 * STRIDES);
+            let Some((sizes, strides)) = &self.far else { return near };
+            near | sizes.difference(base, offset + 8 * (1 + NEAR))
+                | strides.difference(base, offset + 8 * (STRIDES + NEAR))
+        }
+    }
+}
+
 /// What tensors have in common: all that is compared, but the pointers.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Kind {
@@ -45,7 +93,7 @@ struct Kind {
     object_type: usize,
     key_set: u64,
     dtype: u64,
-    dimensions: Masked<DIMENSIONS>,
+    dimensions: Dimensions,
     /// The word of `requires_grad_`; 0 without an `AutogradMeta`.
     requires_grad: u64,
     /// Where `requires_grad_` doesn't decide.
@@ -105,10 +153,10 @@ impl Tensors {
             mask[0] = u64::MAX;
             for index in 0..count {
                 mask[1 + index] = if dynamic_size(index) { 0 } else { u64::MAX };
-                let stride = 1 + INLINE_DIMENSIONS + index;
+                let stride = STRIDES + index;
                 mask[stride] = if dynamic_stride(index) { 0 } else { u64::MAX };
             }
-            let want = std::array::from_fn(|index| {
+            let want: [u64; DIMENSIONS] = std::array::from_fn(|index| {
                 Offsets::word(implementation, offsets.sizes + 8 * index) & mask[index]
             });
             let meta = Offsets::word(implementation, offsets.autograd_meta) as *const c_void;
@@ -119,7 +167,7 @@ impl Tensors {
                 object_type: words::type_of(object) as usize,
                 key_set: Offsets::word(implementation, offsets.key_set),
                 dtype: Offsets::word(implementation, offsets.dtype),
-                dimensions: Masked { want, mask },
+                dimensions: Dimensions::new(count, &want, &mask),
                 requires_grad,
                 grad_fn: (!decides).then(|| Offsets::word(meta, offsets.grad_fn)),
             };

@@ -151,6 +151,9 @@ impl Recorder {
             Class::Operation(operation) => self.tensor_call(operation, call),
             Class::Pure => self.pure_call(call),
             Class::Transparent => {
+                if let Some(result) = self.extreme_tensor(call) {
+                    return result;
+                }
                 args.iter().for_each(|arg| self.guard_callback(frame, *arg));
                 self.transparent_call(call)
             }
@@ -575,6 +578,9 @@ impl Recorder {
     /// An instance of a class with `__call__`.
     fn call_instance<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
         let Call { frame, callable, args, names } = call;
+        if let Some(class @ Class::Model(Model::Numpy)) = self.functions.class(callable) {
+            return self.call_class(class, call);
+        }
         let ty = callable.get_type();
         let name = pyo3::intern!(frame.py(), "__call__").as_any().as_borrowed();
         let Some(found) = self.lookup(frame, &ty, name) else {

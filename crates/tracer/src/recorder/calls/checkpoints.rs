@@ -1,12 +1,12 @@
 //! `torch.utils.checkpoint.checkpoint`: one node, whose code a replay runs, and runs again when it goes back.
 
-use pyo3::prelude::*;
 use stator_cpython::code::Code;
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, modules, ops};
 
+use super::hidden::hidden;
 use crate::compiling;
 use crate::locate::text;
 use crate::raises::CHECKPOINT;
@@ -58,17 +58,6 @@ impl Recorder {
         });
         Some(result)
     }
-}
-
-/// The function that a wrapper of `torch._disable_dynamo` calls.
-fn hidden<'py>(wrapper: Borrowed<'_, 'py>) -> Option<Object<'py>> {
-    let closure = wrapper.getattr("__closure__").ok()?;
-    let code = value(wrapper, Field::Code)?;
-    let names = code.getattr("co_freevars").ok()?;
-    let at = heap::tuple_items(names.as_borrowed())
-        .iter()
-        .position(|name| heap::text(name.as_borrowed()) == "fn")?;
-    ops::load_cell(heap::tuple_items(closure.as_borrowed()).get(at)?.as_borrowed())
 }
 
 fn is_checkpoint(function: Borrowed<'_, '_>) -> bool {

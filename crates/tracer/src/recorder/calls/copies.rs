@@ -2,12 +2,16 @@
 //! keyed by addresses. So it is done in one piece where nothing of the user's takes part. Where classes
 //! read their attributes in Python, its functions are followed, and the addresses left out: they are
 //! keys of the memo, which nobody but these functions sees.
+//!
+//! Tensors in what is copied are copied first, all by one node, which keeps what memory they share. The rest is
+//! copied with a memo in which they stand.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyTuple, PyType};
+use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 use rustc_hash::FxHashSet;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::dict::{self, Peek};
+use stator_cpython::heap::tensor;
 use stator_cpython::heap::types::{Slot, SlotName};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
@@ -38,6 +42,12 @@ const ASKED: &[&str] = &[
     "__new__",
 ];
 
+/// By which method a new instance takes its state, if the class has it.
+const SET_STATE: &str = "__setstate__";
+
+/// Where `torch.nn.Module` is.
+const MODULE_FILE: &str = "torch/nn/modules/module.py";
+
 /// How a class reads attributes.
 const READS: &[&str] = &["__getattribute__", "__getattr__"];
 
@@ -49,6 +59,14 @@ const COPYING: u64 = 60;
 
 /// Objects that hold each other further down than this aren't copied in one piece.
 const DEEPEST: usize = 200;
+
+/// What a search for how an object is copied has come by.
+#[derive(Default)]
+struct Searched<'py> {
+    seen: FxHashSet<usize>,
+    /// The tensors in it.
+    tensors: Vec<Object<'py>>,
+}
 
 /// How an object is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,11 +91,16 @@ impl Recorder {
             ([object, memo], None) if self.is_memo(frame, *memo) => (*object, false),
             _ => return follow(),
         };
+        let mut searched = Searched::default();
         let manner = match self.kind(object) {
             Kind::Tensor if is_outermost && !has_attributes(object) => Some(Manner::InOnePiece),
-            _ => self.manner(object, &mut FxHashSet::default(), 0),
+            Kind::Tensor => None,
+            _ => self.manner(object, &mut searched, 0),
         };
+        let may_hold = is_outermost && self.session.is_replayed();
         match manner {
+            // The memo of the copy around it has what tensors share memory with these.
+            Some(Manner::InOnePiece) if !searched.tensors.is_empty() && !may_hold => follow(),
             Some(Manner::InOnePiece) => self.call_class(class, call),
             Some(Manner::InSteps) if is_outermost => {
                 let outer = self.exchange_memo(Memo::Awaited);
@@ -114,30 +137,60 @@ impl Recorder {
         }
     }
 
+    /// How `copy.deepcopy` copies an instance, if it makes it by `object.__new__` and copies its dictionary.
+    fn manner_of_instance(&self, object: Borrowed<'_, '_>) -> Option<Manner> {
+        let ty = object.get_type();
+        let lookup = |name: &str| {
+            let name = pyo3::types::PyString::intern(object.py(), name);
+            stator_cpython::heap::types::lookup(ty.as_borrowed(), name.as_any().as_borrowed())
+        };
+        let reads = stator_cpython::heap::types::slot(ty.as_borrowed(), SlotName::GetAttribute);
+        let is_module = reads == Slot::Python
+            && !overrides_any(object, &READS[..1])
+            && lookup(READS[1])
+                .is_some_and(|getter| self.functions.is_module_member(getter.as_borrowed()));
+        let manner = match reads {
+            Slot::Default => Manner::InOnePiece,
+            Slot::Python if is_module => Manner::InOnePiece,
+            Slot::Python => Manner::InSteps,
+            _ => return None,
+        };
+        let asked: Vec<&str> = ASKED.iter().copied().filter(|name| *name != SET_STATE).collect();
+        let is_plain = is_plain_instance(object)
+            && !overrides_any(object, &asked)
+            && (!overrides_any(object, &[SET_STATE]) || is_module && takes_state_as_modules(&ty));
+        is_plain.then_some(manner)
+    }
+
     /// How an object is copied; `None`: by code that may do anything.
-    fn manner(
+    fn manner<'py>(
         &self,
-        object: Borrowed<'_, '_>,
-        seen: &mut FxHashSet<usize>,
+        object: Borrowed<'_, 'py>,
+        searched: &mut Searched<'py>,
         depth: usize,
     ) -> Option<Manner> {
         let kind = self.kind(object);
         let exact = heap::is_builtin_type(object.get_type().as_any().as_borrowed());
         let mut manner = Manner::InOnePiece;
         let is_leaf = matches!(kind, Kind::Constant | Kind::Function | Kind::Type);
-        if is_leaf || !seen.insert(object.as_ptr() as usize) {
+        if is_leaf || !searched.seen.insert(object.as_ptr() as usize) {
             return Some(manner);
         }
         let parts = match kind {
             _ if depth > DEEPEST => return None,
+            Kind::Tensor if is_copied_alone(object) => {
+                searched.tensors.push(object.to_owned());
+                return Some(manner);
+            }
             Kind::List | Kind::Tuple if exact => heap::children(object),
             Kind::Dict if exact => {
                 let items = heap::dict_items(object).into_iter();
-                items.flat_map(|(key, value)| [key, value]).collect()
+                let items = items.flat_map(|(key, value)| [key, value]);
+                items.chain(attributes_of_dict(object)).collect()
             }
             Kind::Set if exact => heap::set_items(object),
             Kind::Object => {
-                manner = manner_of_instance(object)?;
+                manner = self.manner_of_instance(object)?;
                 match dict::peek_instance_dict(object) {
                     Peek::Dict(dict) => heap::children(dict.as_borrowed()),
                     Peek::NotYet | Peek::NoPlace => Vec::new(),
@@ -146,7 +199,7 @@ impl Recorder {
             _ => return None,
         };
         for part in parts {
-            if self.manner(part.as_borrowed(), seen, depth + 1)? == Manner::InSteps {
+            if self.manner(part.as_borrowed(), searched, depth + 1)? == Manner::InSteps {
                 manner = Manner::InSteps;
             }
         }
@@ -174,14 +227,45 @@ impl Recorder {
         let mut copied = FxHashSet::default();
         self.guard_copied(frame, object, &mut copied);
         self.tally.instructions(COPYING * copied.len() as u64);
+        let memo = self.copy_tensors(frame, callable, object)?;
         let copy = {
             let _native = Suspended::new(frame.py());
-            ops::call(callable, args, None)?
+            match &memo {
+                Some(memo) => ops::call(callable, &[object, memo.as_borrowed()], None)?,
+                None => ops::call(callable, args, None)?,
+            }
         };
         self.note(frame, |state| {
             state.register_copy(copy.as_borrowed(), &mut FxHashSet::default())
         });
         Ok(copy)
+    }
+
+    /// Copies the tensors in an object by one node; a memo that has the copies. `None`: there are none.
+    fn copy_tensors<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        object: Borrowed<'_, 'py>,
+    ) -> Result<Option<Object<'py>>> {
+        let py = frame.py();
+        let raised = |error| stator_cpython::Raised::set(py, error);
+        let mut searched = Searched::default();
+        if self.manner(object, &mut searched, 0).is_none() || searched.tensors.is_empty() {
+            return Ok(None);
+        }
+        let tensors = PyList::new(py, &searched.tensors).map_err(raised)?.into_any();
+        self.note(frame, |state| state.register(tensors.as_borrowed()));
+        let name = "copy.deepcopy".into();
+        let operation = Operation { name, is_method: false, determined: Determined::EagerOnly };
+        let given = [tensors.as_borrowed()];
+        let copies = self.tensor_call(&operation, Call::new(frame, callable, &given))?;
+        let copies = heap::list_items(copies.as_borrowed());
+        let memo = PyDict::new(py);
+        for (tensor, copy) in searched.tensors.iter().zip(&copies) {
+            memo.set_item(tensor.as_ptr() as usize, copy).map_err(raised)?;
+        }
+        Ok(Some(memo.into_any()))
     }
 
     /// `object.__reduce_ex__`.
@@ -301,7 +385,14 @@ impl Recorder {
                 Kind::List | Kind::Tuple => Ok(heap::children(object)),
                 Kind::Dict => {
                     state.adopt_dict(object)?;
-                    Ok(heap::children(object))
+                    if matches!(dict::peek_instance_dict(object), Peek::NoPlace) {
+                        return Ok(heap::children(object));
+                    }
+                    if let Some(dict) = state.instance_dict(object) {
+                        state.adopt_dict(dict.as_borrowed())?;
+                    }
+                    let attributes = attributes_of_dict(object);
+                    Ok(heap::children(object).into_iter().chain(attributes).collect())
                 }
                 Kind::Object => match state.instance_dict(object) {
                     Some(dict) => {
@@ -333,7 +424,12 @@ impl State {
         }
         let kind = self.kind_alone(object);
         let parts = match kind {
-            Kind::List | Kind::Tuple | Kind::Dict => heap::children(object),
+            // It has its node.
+            Kind::Tensor => return Ok(()),
+            Kind::List | Kind::Tuple => heap::children(object),
+            Kind::Dict => {
+                heap::children(object).into_iter().chain(attributes_of_dict(object)).collect()
+            }
             Kind::Object => self
                 .instance_dict(object)
                 .map_or_else(Vec::new, |d| heap::children(d.as_borrowed())),
@@ -349,20 +445,25 @@ impl State {
     }
 }
 
-/// How `copy.deepcopy` copies an instance, if it makes it by `object.__new__` and copies its dictionary.
-fn manner_of_instance(object: Borrowed<'_, '_>) -> Option<Manner> {
+/// Whether an instance of a class made in Python keeps nothing but its dictionary, which `copy.deepcopy` copies.
+fn is_plain_instance(object: Borrowed<'_, '_>) -> bool {
     let ty = object.get_type();
-    let manner = match stator_cpython::heap::types::slot(ty.as_borrowed(), SlotName::GetAttribute) {
-        Slot::Default => Manner::InOnePiece,
-        Slot::Python => Manner::InSteps,
-        _ => return None,
-    };
-    let is_plain = stator_cpython::heap::types::is_heap(ty.as_borrowed())
+    stator_cpython::heap::types::is_heap(ty.as_borrowed())
         && !stator_cpython::heap::types::has_native_state(ty.as_borrowed())
         && !has_members(object)
         && !has_registered_copier(&ty)
-        && !overrides_any(object, ASKED);
-    is_plain.then_some(manner)
+}
+
+/// Whether a class takes its state as `torch.nn.Module` does: into the dictionary.
+fn takes_state_as_modules(class: &Bound<'_, PyType>) -> bool {
+    let name = pyo3::intern!(class.py(), SET_STATE).as_any().as_borrowed();
+    let found = stator_cpython::heap::types::lookup(class.as_borrowed(), name);
+    found.is_some_and(|found| {
+        let file =
+            || -> PyResult<String> { found.getattr("__code__")?.getattr("co_filename")?.extract() };
+        heap::is_named(found.as_borrowed(), &[SET_STATE])
+            && file().is_ok_and(|file| file.ends_with(MODULE_FILE))
+    })
 }
 
 /// Whether the class of an object has `__slots__` with names.
@@ -406,6 +507,24 @@ fn has_registered_copier(class: &Bound<'_, PyType>) -> bool {
             heap::dict_get(table.as_borrowed(), class.as_any().as_borrowed()).is_some()
         })
     })
+}
+
+/// Whether a tensor is copied by its data alone, and never refuses.
+fn is_copied_alone(tensor: Borrowed<'_, '_>) -> bool {
+    let Some(info) = tensor::info(tensor) else { return false };
+    let is_parameter = heap::type_name(tensor) == "Parameter";
+    let has_gradient = || tensor::gradient(tensor).is_none_or(|gradient| !gradient.is_none());
+    info.is_plain()
+        && !has_attributes(tensor)
+        && (is_parameter || !info.requires_grad && !has_gradient())
+}
+
+/// What stands in the attributes of a dictionary, as `OrderedDict`s have them.
+fn attributes_of_dict<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
+    match dict::peek_instance_dict(object) {
+        Peek::Dict(dict) => heap::children(dict.as_borrowed()),
+        Peek::NotYet | Peek::NoPlace => Vec::new(),
+    }
 }
 
 fn has_attributes(object: Borrowed<'_, '_>) -> bool {

@@ -29,7 +29,10 @@ impl Recorder {
         let by_code = known.is_some_and(|known| known.is_marked);
         let mark = if by_code { marks::of_torch(function) } else { None };
         let taken = match mark {
-            Some(Mark::Hides) => self.call_checkpoint(call),
+            Some(Mark::Hides) => {
+                self.prepare_hidden(frame, function);
+                self.call_checkpoint(call)
+            }
             Some(Mark::Hook) => self.call_hook_method(call),
             _ => None,
         };

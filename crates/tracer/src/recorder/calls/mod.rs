@@ -15,6 +15,7 @@ pub(super) mod call;
 pub(super) mod checkpoints;
 pub(super) mod construction;
 pub(super) mod copies;
+pub(super) mod hidden;
 pub(super) mod marked;
 pub(super) mod models;
 pub(super) mod module_calls;

@@ -97,6 +97,8 @@ impl Recorder {
             }
             (Model::Check, _) => self.check_tensor(call),
             (Model::Clock, _) => self.read_clock(call),
+            (Model::Seed, [.., seed]) => self.seed(call, *seed),
+            (Model::Numpy, _) => self.call_numpy(call),
             (Model::TensorBackward, _) => self.tensor_backward(call),
             (Model::Backward, [_, _, ..]) => self.run_backward(call),
             (Model::SelectedDevice, _) => self.ask_selected_device(call),
@@ -528,6 +530,7 @@ fn takes_keywords(model: Model) -> bool {
             | Model::Call
             | Model::Substitute
             | Model::Check
+            | Model::Numpy
             | Model::Backward
             | Model::TensorBackward
     )

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyModule};
+use pyo3::types::{PyBool, PyModule, PyWeakrefReference};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::dict::{self, Lookup};
@@ -218,6 +218,16 @@ fn read_globals(frame: &Frame<'_>, known: &ModuleCall) -> Option<Globals> {
 }
 
 impl State {
+    /// Takes note of the module that this frame is the first one of a call of, if it comes from outside.
+    pub(in crate::recorder) fn enter_module(&mut self, frame: &Frame<'_>) {
+        if let Some(module) = frame.local(0)
+            && let Some(source) = self.source(module)
+            && let Ok(class) = PyWeakrefReference::new(module.get_type().as_any())
+        {
+            self.frames.calls_module(source, class.unbind());
+        }
+    }
+
     /// Guards once that a module's instance dictionary is vacant. False: it isn't wholly, or what it is
     /// says nothing of the state at entry, because the trace wrote to it or made it.
     fn guard_vacancy(

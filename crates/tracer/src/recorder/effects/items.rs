@@ -81,6 +81,9 @@ impl Recorder {
                 .call_linked(role, None, Call::new(frame, method.as_borrowed(), args))
                 .map(drop);
         }
+        if let Some(key) = self.place_by_tensor(frame, self.kind(owner), key) {
+            return self.set_item(frame, owner, key.as_borrowed(), value);
+        }
         if self.asks_bounds(frame, self.kind(owner), key) {
             return ops::set_item(owner, key, value);
         }

@@ -463,7 +463,13 @@ fn take_roots(
         let parent = (at > 0).then(|| state.place(&chain[at - 1].waiting.frame)).flatten();
         let id = state.frames.number(code.object());
         let caller = Caller::Known(parent);
-        state.frames.enter(ActiveFrame { id: frame.id(), code: id, caller, is_direct: true });
+        state.frames.enter(ActiveFrame {
+            id: frame.id(),
+            code: id,
+            caller,
+            is_direct: true,
+            module: None,
+        });
         state.frames.locate(frame);
         let prefix = if at == innermost { String::new() } else { prefix(&chain[..=at]) };
         let mut root = |state: &mut State, name: String| {

@@ -25,6 +25,7 @@ use crate::profit::Work;
 use crate::recipe::{GraphOutputs, Recipe, RecipeId, Recipes};
 use crate::recorder::notes::effects;
 use crate::recorder::notes::effects::Last;
+use crate::recorder::notes::frames::Kept;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::{State, Stop};
 use crate::recorder::numbers::symbols::PlainLists;
@@ -286,7 +287,7 @@ impl<'s> Finish<'s> {
         let symbolic = state.finish_symbols();
         state.sources.shrink_to_fit();
         state.guards.shrink_to_fit();
-        let (codes, locations) = state.frames.into_parts();
+        let Kept { codes, locations, module_calls } = state.frames.into_kept(py);
         let (left, begins) = state.roots.into_parts();
         let (exits, exit_recipes, rebuilt) = state.exits.into_parts();
         Ok(Traced {
@@ -305,6 +306,7 @@ impl<'s> Finish<'s> {
             left: left.into(),
             codes,
             locations,
+            module_calls,
             writes_inputs: !written.is_empty(),
             written,
             plain_withs: Withs::default(),

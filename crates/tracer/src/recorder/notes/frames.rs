@@ -2,14 +2,18 @@
 //!
 //! Invariants:
 //! * code objects are numbered in the order they were met, and each is kept alive;
-//! * the place of a guard is written down once for all guards that were read at one instruction.
+//! * the place of a guard is written down once for all guards that were read at one instruction;
+//! * a call of a module is written down where its first node is: most readers of graphs never ask.
 
 use pyo3::prelude::*;
+use pyo3::types::PyWeakrefReference;
 use rustc_hash::FxHashMap;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::Borrowed;
 use stator_graph::{Graph, StackId};
-use stator_guards::grow_in_leaps;
+use stator_guards::{SourceId, grow_in_leaps};
+
+use crate::trace::ModuleCall;
 
 /// Where the caller of a frame stands. Most frames hold no node, so the graph's entry is made when one
 /// needs it.
@@ -32,6 +36,8 @@ pub struct ActiveFrame {
     pub caller: Caller,
     /// Whether its caller, evaluated as well, only waits for what it returns.
     pub is_direct: bool,
+    /// If it is the first frame of a module's call: the module's index in [`Frames::modules`].
+    pub module: Option<u32>,
 }
 
 /// The frames of a trace.
@@ -44,6 +50,20 @@ pub struct Frames {
     here: (u32, u32),
     /// The same of guards.
     read: Vec<(u32, u32)>,
+    /// The modules whose calls were entered: source and class.
+    modules: Vec<(SourceId, Py<PyWeakrefReference>)>,
+    /// Calls of modules with nodes in them: where the first frame stands, and the module's index.
+    module_calls: Vec<(StackId, u32)>,
+}
+
+/// What a trace keeps of its frames: see [`crate::trace::Traced`].
+pub struct Kept {
+    /// The code objects.
+    pub codes: Vec<Py<PyAny>>,
+    /// The places of guards.
+    pub locations: Vec<(u32, u32)>,
+    /// The calls of modules.
+    pub module_calls: Box<[ModuleCall]>,
 }
 
 impl Frames {
@@ -67,15 +87,24 @@ impl Frames {
         self.active.push(frame);
     }
 
+    /// The innermost frame is the first one of a call of the module with this source.
+    pub fn calls_module(&mut self, source: SourceId, class: Py<PyWeakrefReference>) {
+        if let Some(innermost) = self.active.last_mut() {
+            innermost.module = u32::try_from(self.modules.len()).ok();
+            self.modules.push((source, class));
+        }
+    }
+
     /// The frame leaves, if it's the innermost one. Then: how many are around it.
     pub fn leave(&mut self, frame: &Frame<'_>) -> Option<usize> {
         self.active.pop_if(|active| active.id == frame.id())?;
         Some(self.active.len())
     }
 
-    /// The same frames are being evaluated as in other notes.
+    /// The same frames are being evaluated as in other notes, which have been taken out: their modules are no longer known.
     pub fn stay(&mut self, others: &Self) {
         self.active.clone_from(&others.active);
+        self.active.iter_mut().for_each(|frame| frame.module = None);
     }
 
     /// The number of a code object.
@@ -157,16 +186,26 @@ impl Frames {
         };
         for at in known + 1..=last {
             let Caller::At(unit) = self.active[at].caller else { continue };
-            stack = Some(graph.stack(stack, self.active[at - 1].code, unit));
+            let place = graph.stack(stack, self.active[at - 1].code, unit);
+            if let Some(module) = self.active[at - 1].module {
+                self.module_calls.push((place, module));
+            }
+            stack = Some(place);
             self.active[at].caller = Caller::Known(stack);
         }
         stack
     }
 
-    /// The code objects, and the places of guards.
-    pub fn into_parts(mut self) -> (Vec<Py<PyAny>>, Vec<(u32, u32)>) {
+    /// What a trace keeps of them.
+    pub fn into_kept(mut self, py: Python<'_>) -> Kept {
         self.read.shrink_to_fit();
-        (self.codes, self.read)
+        let modules = &self.modules;
+        let call = |(stack, module)| {
+            let (source, class) = &modules[module as usize];
+            ModuleCall { stack, source: *source, class: class.clone_ref(py) }
+        };
+        let module_calls = self.module_calls.into_iter().map(call).collect();
+        Kept { codes: self.codes, locations: self.read, module_calls }
     }
 }
 

@@ -3,8 +3,8 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{
-    PyBytes, PyCFunction, PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PyModule, PySet,
-    PySlice, PyString, PyTuple, PyType, PyWeakrefReference,
+    PyBytes, PyCFunction, PyComplex, PyDict, PyFloat, PyFrozenSet, PyFunction, PyInt, PyList,
+    PyModule, PySet, PySlice, PyString, PyTuple, PyType, PyWeakrefReference,
 };
 use stator_cpython::heap::dict::{self, InstanceDict, Lookup};
 use stator_cpython::heap::function::{Field, value};
@@ -246,6 +246,17 @@ pub fn view_items<'py>(object: Borrowed<'_, 'py>) -> Option<Vec<Object<'py>>> {
         || object.is_instance_of::<PyDictKeys>();
     is_view
         .then(|| object.try_iter().map_or_else(|_| Vec::new(), |items| items.flatten().collect()))
+}
+
+/// Whether an object is a `map` of a Python function: all that it gives is what that returns.
+pub fn maps_by_python(object: Borrowed<'_, '_>) -> bool {
+    let is_function = || {
+        let parts = object.call_method0("__reduce__").ok()?.get_item(1).ok()?;
+        Some(parts.get_item(0).ok()?.is_exact_instance_of::<PyFunction>())
+    };
+    type_name(object) == "map"
+        && is_builtin_type(object.get_type().as_any().as_borrowed())
+        && is_function() == Some(true)
 }
 
 /// Whether an object is an instance of a class that `collections.namedtuple` or `typing.NamedTuple` made:
@@ -573,4 +584,21 @@ pub fn is_builtin_alias(object: Borrowed<'_, '_>) -> bool {
                 .cast::<pyo3::types::PyType>()
                 .is_ok_and(|ty| stator_cpython::heap::types::is_immutable(ty.as_borrowed()))
         })
+}
+
+/// Whether an object is an array of NumPy's, or a scalar, of numbers or truth values.
+pub fn is_array(object: Borrowed<'_, '_>) -> bool {
+    array_kind(object).is_some_and(|kind| "biuf".contains(kind))
+}
+
+/// The letter for what an array or a scalar of NumPy's holds; `None` if the object is neither.
+pub fn array_kind(object: Borrowed<'_, '_>) -> Option<char> {
+    let ty = object.get_type();
+    let is_numpy = is_builtin_type(ty.as_any().as_borrowed())
+        && ty.module().is_ok_and(|module| module.to_string_lossy() == "numpy");
+    if !is_numpy {
+        return None;
+    }
+    let dtype = object.getattr("dtype").ok()?;
+    dtype.getattr("kind").ok()?.extract().ok()
 }

@@ -190,6 +190,10 @@ impl Bases {
             for name in ["ndarray", "generic"] {
                 bases.opaque.push(numpy.getattr(name)?.cast_into()?.unbind());
             }
+            let random = modules::import(py, "numpy.random")?;
+            for name in ["RandomState", "Generator"] {
+                bases.exact.insert(random.getattr(name)?.as_ptr() as usize, Kind::Singleton);
+            }
         }
         Ok(bases)
     }

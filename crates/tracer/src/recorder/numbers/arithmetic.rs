@@ -572,12 +572,13 @@ impl State {
         }
     }
 
-    /// Whether an object is an iterator that holds or computes anything. What a generator yields is fixed
-    /// when it does, and a view of a dictionary shows what it holds.
+    /// Whether an object is an iterator that holds or computes anything. What a generator yields and what a
+    /// function of Python's returns is fixed when it does, and a view of a dictionary shows what it holds.
     pub(in crate::recorder) fn reads_later(&mut self, object: Borrowed<'_, '_>) -> bool {
         self.kind_alone(object) == Kind::Iterator
             && !matches!(&*heap::type_name(object), "generator" | "mappingproxy")
             && heap::view_items(object).is_none()
+            && !heap::maps_by_python(object)
     }
 
     /// The numbers in an object, those that its texts spell among them.

@@ -46,8 +46,7 @@ impl State {
     /// Writes down facts that were assumed.
     pub(super) fn log_conditions(&mut self, py: Python<'_>, added: Vec<CondId>, why: Option<&str>) {
         let Some(symbols) = self.symbols.as_ref() else { return };
-        let is_logged = crate::logs::Log::Dynamic.is_on();
-        if !is_logged && symbols.marked.is_empty() {
+        if !crate::logs::Log::Dynamic.is_on() && symbols.marked.is_empty() {
             return;
         }
         let place = self.here_text(py);
@@ -63,9 +62,7 @@ impl State {
                 let detail = format!("{size}, {}", why.unwrap_or("in a condition"));
                 self.failure.get_or_insert((Reason::VaryingSize, detail));
             }
-            if is_logged {
-                symbols.log.push(line);
-            }
+            symbols.log.push(line);
         }
     }
 }

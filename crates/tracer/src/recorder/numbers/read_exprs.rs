@@ -56,7 +56,7 @@ impl State {
     }
 
     /// A number that a node gives. `expr` says what it is of others, where that is known.
-    pub(super) fn carry_read(
+    pub(in crate::recorder) fn carry_read(
         &mut self,
         own: &Object<'_>,
         is_float: bool,

@@ -414,7 +414,7 @@ fn needs(op: BinaryOp, operands: &[Borrowed<'_, '_>; 2], terms: &[Term]) -> Need
 }
 
 /// An object of the number's value that no other number has; `None`: it's neither a float nor an int of 64 bits.
-pub(super) fn own<'py>(value: &Object<'py>) -> Option<Object<'py>> {
+pub(in crate::recorder) fn own<'py>(value: &Object<'py>) -> Option<Object<'py>> {
     let py = value.py();
     if let Ok(float) = value.cast_exact::<PyFloat>() {
         return Some(PyFloat::new(py, float.value()).into_any());

@@ -157,7 +157,7 @@ impl Recorder {
 
     /// Whether numbers can be carried from here on. C code that waits for these frames, or asks itself
     /// (`max(..., key=float)`), reads them.
-    pub(super) fn may_read(&self, frame: &Frame<'_>) -> bool {
+    pub(in crate::recorder) fn may_read(&self, frame: &Frame<'_>) -> bool {
         self.session.takes_steps()
             && (self.is_untouched(frame) || self.is_collected(frame) || self.is_enclosed(frame))
     }

@@ -1,23 +1,26 @@
 //! Operations on tensors: nodes of the graph, and the settings they run under.
 //!
-//! `tensors` and `operators` execute an operation and note its node; `returned` says what is known of a result,
+//! `tensors` and `operators` execute an operation and note its node; `extremes` are `min` and `max`; `returned` says what is known of a result,
 //! `numbers_given` of numbers that are given as tensors; `checks` and `custom_operators` are operators that
-//! only look. `switches` and `devices` are PyTorch's modes, `draws` random numbers.
+//! only look. `arrays` are NumPy's. `switches` and `devices` are PyTorch's modes, `draws` random numbers, `seeds` where they begin.
 //! `backward` computes gradients. `enclosing` runs nodes that are code of the program's own, `given` makes what these are given, `hooks` are such code.
 //!
 //! An operation is executed once, on the program's own tensors. What its result's shape depends on decides
 //! whether it is a node at all: see `stator_operators`.
 
+pub(super) mod arrays;
 pub(super) mod backward;
 pub(super) mod checks;
 pub(super) mod custom_operators;
 pub(super) mod devices;
 pub(super) mod draws;
 pub(super) mod enclosing;
+pub(super) mod extremes;
 pub(super) mod given;
 pub(super) mod hooks;
 pub(super) mod numbers_given;
 pub(super) mod operators;
 pub(super) mod returned;
+pub(super) mod seeds;
 pub(super) mod switches;
 pub(super) mod tensors;

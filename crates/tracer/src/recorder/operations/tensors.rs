@@ -60,6 +60,9 @@ impl Arguments for State {
                 }
                 Ok(self.graph.dict(&items))
             }
+            Kind::Singleton if let Some(Origin::Handle(node)) = self.origin(object) => {
+                Ok(Arg::Node(node))
+            }
             Kind::Type | Kind::Builtin | Kind::Singleton | Kind::TorchCallable | Kind::Module
                 if !self.is_own_method(object) =>
             {
@@ -413,6 +416,14 @@ impl Recorder {
             Determined::Always => None,
             Determined::EagerOnly => (!self.session.is_eager)
                 .then(|| (Reason::Unsupported, format!("{} for this backend", operation.name))),
+            Determined::Never
+                if &*operation.name == "torch.from_numpy"
+                    && let Some(array) = args.first()
+                    && heap::is_array(*array)
+                    && matches!(state.origin(*array), Some(Origin::Handle(_))) =>
+            {
+                None
+            }
             Determined::Never | Determined::Sized => {
                 Some((Reason::DynamicOutput, operation.name.to_string()))
             }

@@ -140,6 +140,8 @@ impl Recorder {
             Kind::Descriptor => heap::descriptor_kind(object),
             // Compiled and disabled functions bind as functions do.
             Kind::Object if within::is_function_like(object) => Descriptor::Function,
+            // Methods of NumPy's generators.
+            Kind::Object if self.functions.class(object).is_some() => Descriptor::Function,
             Kind::Object | Kind::Type | Kind::Opaque | Kind::Partial | Kind::Singleton => {
                 let ty = object.get_type();
                 let of = |slot| stator_cpython::heap::types::slot(ty.as_borrowed(), slot);

@@ -10,7 +10,7 @@ use stator_graph::{Operator, Target};
 use super::tensor_items::{index_depends_on_data, slice_problem};
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::{Changes, Ends, Looks, Operations, Protocols};
+use crate::recorder::notes::above::{Calls, Changes, Ends, Looks, Operations, Protocols};
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::{Kind, is_plain_iterator};
@@ -36,11 +36,7 @@ impl Recorder {
         if kind == Kind::Constant {
             self.concrete(frame, &[owner], "a part of a text");
         }
-        if matches!(kind, Kind::List | Kind::Tuple)
-            && matches!(self.kind(key), Kind::Tensor | Kind::Slice)
-            && holds_tensor(&mut self.state.borrow_mut(), key)
-            && let Some(key) = self.settled(frame, key)
-        {
+        if let Some(key) = self.place_by_tensor(frame, kind, key) {
             return self.get_item(frame, owner, key.as_borrowed());
         }
         if self.asks_bounds(frame, kind, key) {
@@ -124,6 +120,16 @@ impl Recorder {
                 let value = self.with_mode(frame, || ops::get_item(owner, key))?;
                 self.note(frame, |state| state.register(value.as_borrowed()));
                 Ok(value)
+            }
+            // An array of NumPy's: a function of the table's.
+            Kind::Opaque if matches!(self.origin(owner), Some(Origin::Handle(_))) => {
+                let name = pyo3::intern!(frame.py(), "__getitem__").as_any().as_borrowed();
+                match stator_cpython::heap::types::lookup(owner.get_type().as_borrowed(), name) {
+                    Some(method) => {
+                        self.call_object(Call::new(frame, method.as_borrowed(), &[owner, key]))
+                    }
+                    None => ops::get_item(owner, key),
+                }
             }
             _ => {
                 self.stop(
@@ -214,6 +220,19 @@ impl Recorder {
         });
         let settled = settled.collect::<Option<Vec<_>>>()?;
         Some(pyo3::types::PyTuple::new(frame.py(), settled).ok()?.into_any())
+    }
+
+    /// A place in a list or a tuple with numbers where it has tensors.
+    pub(in crate::recorder) fn place_by_tensor<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Kind,
+        key: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        let has_tensor = matches!(owner, Kind::List | Kind::Tuple)
+            && matches!(self.kind(key), Kind::Tensor | Kind::Slice)
+            && holds_tensor(&mut self.state.borrow_mut(), key);
+        if has_tensor { self.settled(frame, key) } else { None }
     }
 
     /// Ends the trace where C code would ask a key for numbers that nothing guards: a tensor, or a

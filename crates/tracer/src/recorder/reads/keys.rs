@@ -1,5 +1,6 @@
 //! Keys of dictionaries that are looked up: what a dictionary asks of a key, and what it finds.
 
+use stator_cpython::heap::tensor;
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::GuardKind;
 
@@ -56,14 +57,14 @@ impl State {
     }
 
     /// A tensor that is a key is guarded to be this very one: dictionaries know tensors by identity. The entry
-    /// doesn't keep it alive. One that isn't found would be another one at each call, but for parameters: an
-    /// optimizer's state has them from its first step on.
+    /// doesn't keep it alive. One that isn't found would be another one at each call, but for parameters and others
+    /// that learn: an optimizer's state has them from its first step on.
     pub fn know_tensor_key(&mut self, key: Borrowed<'_, '_>, is_found: bool) -> Result<(), Stop> {
         if self.kind(key) != Kind::Tensor || self.is_identity_guarded(key) {
             return Ok(());
         }
         let unknown = || (Reason::Identity, "a tensor as dictionary key".to_owned());
-        let stays = is_found || heap::type_name(key) == "Parameter";
+        let stays = is_found || heap::type_name(key) == "Parameter" || learns(key);
         let source = self.source(key).filter(|_| stays).ok_or_else(unknown)?;
         let id = self.object(key);
         self.guard(source, GuardKind::Is(id));
@@ -87,4 +88,9 @@ impl State {
             _ => false,
         }
     }
+}
+
+/// Whether a tensor requires a gradient.
+fn learns(tensor: Borrowed<'_, '_>) -> bool {
+    tensor::info(tensor).is_some_and(|info| info.requires_grad)
 }

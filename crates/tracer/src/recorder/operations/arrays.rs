@@ -1,0 +1,138 @@
+//! NumPy's generators, and the arrays that they fill: nodes.
+//!
+//! What `np.random.rand()` gives is a number that is read, as from a tensor. An array is the value of a node that
+//! others are given: tensors take it as an index or as their data, and slices of it are arrays. Constants say how large
+//! it is and of what type. Nobody else looks into one: that ends the trace.
+//!
+//! Where a replay is undone, the states of NumPy's generators are put back with those of PyTorch's (`rollback`).
+
+use pyo3::prelude::*;
+use pyo3::types::{PyFloat, PyInt};
+use stator_cpython::Result;
+use stator_cpython::hook::Suspended;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::thread::Deferred;
+use stator_graph::{Arg, TextId, Value};
+
+use crate::breaks::Reason;
+use crate::recorder::Recorder;
+use crate::recorder::notes::above::{Arguments, Ends};
+use crate::recorder::notes::call::Call;
+use crate::recorder::notes::heap::{self, array_kind, is_array};
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::{Origin, State, Stop};
+use crate::recorder::numbers::read_numbers::own;
+
+type Noted<T> = std::result::Result<T, Stop>;
+
+/// What is given to a function of NumPy's.
+struct Given {
+    args: Vec<Arg>,
+    keywords: Vec<TextId>,
+}
+
+impl Recorder {
+    /// Calls a function of NumPy's that draws numbers, seeds a generator or makes an array of constants.
+    pub(in crate::recorder) fn call_numpy<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
+        let Call { frame, callable, args, names } = call;
+        self.concrete(frame, args, "read by NumPy");
+        let may_read = self.may_read(frame);
+        let given = self.note(frame, |state| {
+            if !may_read || state.enclosed.is_on() {
+                return Err((Reason::OpaqueCall, heap::name_of(callable)));
+            }
+            state.given_to_numpy(callable, args, names)
+        });
+        let value = {
+            let _native = Suspended::new(frame.py());
+            let _deferred = Deferred::new(frame.py());
+            call.natively()
+        };
+        let Some(given) = given else { return value };
+        if value.is_err() {
+            self.stop(frame, Reason::OperationRaised, heap::name_of(callable));
+        }
+        let value = value?;
+        let is_number =
+            value.is_exact_instance_of::<PyFloat>() || value.is_exact_instance_of::<PyInt>();
+        let number = if is_number { own(&value) } else { None };
+        if number.is_some() {
+            self.numbers_read.borrow_mut().extend(self.markable_spot(frame));
+        }
+        self.note(frame, |state| {
+            let name = format!("numpy.{}", heap::name_of(callable));
+            let target = state.function_target(callable, name);
+            let stack = state.place(frame);
+            let node = state.graph.call_with_keywords(target, &given.args, &given.keywords, stack);
+            if let Some(number) = &number {
+                let is_float = number.is_exact_instance_of::<PyFloat>();
+                state.carry_read(number, is_float, node, None);
+                return Ok(());
+            }
+            if value.is_none() {
+                state.graph.set_value(node, Value::Nothing);
+                return Ok(());
+            }
+            if !is_array(value.as_borrowed()) && state.kind(value.as_borrowed()) != Kind::Singleton
+            {
+                let of = heap::type_name(value.as_borrowed());
+                return Err((
+                    Reason::OpaqueCall,
+                    format!("{} that gives a {of}", heap::name_of(callable)),
+                ));
+            }
+            state.set_origin(value.as_borrowed(), Origin::Handle(node));
+            Ok(())
+        });
+        Ok(number.unwrap_or(value))
+    }
+}
+
+impl State {
+    /// What a function of NumPy's is given, if it's nothing but a generator, constants and arrays of the trace's own.
+    fn given_to_numpy(
+        &mut self,
+        callable: Borrowed<'_, '_>,
+        args: &[Borrowed<'_, '_>],
+        names: Option<Borrowed<'_, '_>>,
+    ) -> Noted<Given> {
+        let name = heap::name_of(callable);
+        let names = names.map_or_else(Vec::new, heap::tuple_items);
+        let keywords: Vec<String> =
+            names.iter().map(|name| heap::text(name.as_borrowed())).collect();
+        let writes = name == "shuffle";
+        if keywords.iter().any(|keyword| keyword == "out") {
+            return Err((Reason::OpaqueCall, format!("{name} with out=")));
+        }
+        let mut noted = Vec::new();
+        for arg in args {
+            let is_own = matches!(self.origin(*arg), Some(Origin::Handle(_)));
+            let is_generator = self.kind(*arg) == Kind::Singleton;
+            if is_own && name == "__getitem__" && array_kind(*arg) == Some('b') {
+                return Err((Reason::DynamicOutput, "indexing with a boolean mask".into()));
+            }
+            if !(is_own && (is_generator || is_array(*arg))
+                || is_generator && self.source(*arg).is_some()
+                || !writes && self.is_plain_given(*arg))
+            {
+                let of = heap::type_name(*arg);
+                return Err((Reason::OpaqueCall, format!("{name} of a {of}")));
+            }
+            noted.push(self.graph_arg(*arg)?);
+        }
+        let keywords = keywords.iter().map(|keyword| self.graph.intern(keyword)).collect();
+        Ok(Given { args: noted, keywords })
+    }
+
+    /// Whether an object is a constant, or a list or tuple of constants.
+    fn is_plain_given(&mut self, object: Borrowed<'_, '_>) -> bool {
+        match self.kind(object) {
+            Kind::Constant => !self.holds_read(object),
+            Kind::List | Kind::Tuple => {
+                let parts = heap::plain_parts(object);
+                parts.iter().all(|part| self.is_plain_given(part.as_borrowed()))
+            }
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,105 @@
+"""A graph compiled by Inductor ahead of time: what its process does.
+
+What of a library the program has to know goes with it (`stator._fx.libraries`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import torch
+import torch.fx
+from torch._dynamo.source import LocalSource
+from torch._guards import TracingContext, tracing
+from torch._inductor.compile_fx import compile_fx_aot
+from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+from stator._fx.libraries import Look, Made, tensor_of
+from stator._fx.symbolic import fake_inputs
+from stator.errors import BackendError
+
+__all__ = ["compile_ahead"]
+
+Sizes: TypeAlias = "Sequence[tuple[str | None, ...]]"
+"""The names of each input's symbols, as a description has them."""
+
+
+def compile_ahead(
+    module: torch.fx.GraphModule, looks: Sequence[Look], sizes: Sizes, settings: dict[str, Any]
+) -> Made:
+    """Has Inductor make a library of a graph. Raises what Inductor does, or BackendError."""
+    inputs = [_allocated(value) for value in looks]
+    written = _written(module, inputs)
+    environment = ShapeEnv()
+    mode = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
+    tensors = [tensor_of(value) for value in inputs]
+    names = [
+        name if isinstance(value, torch.Tensor) else (*name, None)
+        for name, value in zip(sizes, inputs, strict=True)
+    ]
+    examples = fake_inputs(environment, mode, names, tensors)
+    numbers = [index for index, value in enumerate(inputs) if not isinstance(value, torch.Tensor)]
+    _ask_for_sizes(module, numbers)
+    with tracing(TracingContext(mode)):
+        library = compile_fx_aot(module, examples, **settings)
+    assert isinstance(library, str)
+    sources: Any = [LocalSource(f"t{index}") for index in range(len(examples))]
+    guards = environment.produce_guards(examples, sources, ignore_static=True)
+    return Made([library], list(guards), written)
+
+
+def _allocated(value: Look) -> Look:
+    if not isinstance(value, torch.Tensor):
+        return value
+    made: torch.Tensor = torch.empty_like(value, device="cpu", requires_grad=False)
+    return made
+
+
+def _ask_for_sizes(module: torch.fx.GraphModule, numbers: Sequence[int]) -> None:
+    """Has a graph ask tensors for the integers that they stand for."""
+    placeholders = list(module.graph.find_nodes(op="placeholder"))
+    for index in numbers:
+        node = placeholders[index]
+        node.type = torch.Tensor
+        with module.graph.inserting_after(placeholders[-1]):
+            size = module.graph.call_function(torch.ops.aten.sym_size.int, (node, 0))
+        node.replace_all_uses_with(size, delete_user_cb=lambda user, own=size: user is not own)
+    module.graph.lint()  # type: ignore[no-untyped-call]
+    module.recompile()
+
+
+def _written(module: torch.fx.GraphModule, inputs: Sequence[Look]) -> list[int]:
+    """The inputs that the graph writes to. Raises where a library would do something else."""
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        fakes = [
+            mode.from_tensor(value) if isinstance(value, torch.Tensor) else value
+            for value in inputs
+        ]
+        tensors = {
+            index: value for index, value in enumerate(fakes) if isinstance(value, torch.Tensor)
+        }
+        before = {index: (_shape(value), value._version) for index, value in tensors.items()}
+        given = {value.untyped_storage()._cdata for value in tensors.values()}
+        outputs = module(*fakes)
+        for output in outputs:
+            if not isinstance(output, torch.Tensor):
+                raise BackendError("a result is no tensor")
+            if output.untyped_storage()._cdata in given:
+                raise BackendError("a result shares memory with an input")
+        if any(_shape(value) != before[index][0] for index, value in tensors.items()):
+            raise BackendError("it changes what an input of it is like")
+        return [index for index, value in tensors.items() if value._version != before[index][1]]
+
+
+def _shape(value: torch.Tensor) -> tuple[Any, ...]:
+    """What of a tensor isn't data."""
+    storage = value.untyped_storage()
+    return (
+        tuple(value.shape),
+        value.stride(),
+        value.storage_offset(),
+        value.requires_grad,
+        storage._cdata,
+    )

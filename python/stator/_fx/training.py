@@ -1,0 +1,188 @@
+"""A graph through which gradients are computed, compiled by Inductor ahead of time.
+
+AOTAutograd makes two graphs of it: one that gives the results and what is saved, one that gives the
+gradients. Each becomes a library; `stator._fx.tied` has what calls them.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.fx
+from torch._functorch._aot_autograd.schemas import OutputType
+from torch._functorch._aot_autograd.utils import make_boxed_func
+from torch._functorch.aot_autograd import aot_module_simplified
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._guards import TracingContext, tracing
+from torch._inductor.compile_fx import compile_fx_aot
+from torch._inductor.decomposition import select_decomp_table
+from torch._subclasses import FakeTensorMode
+
+from stator._fx.tied import Pair, Place
+from stator.errors import BackendError
+
+__all__ = ["compile_pair"]
+
+
+def compile_pair(
+    module: torch.fx.GraphModule, looks: Sequence[torch.Tensor], settings: dict[str, Any]
+) -> Pair | None:
+    """Has Inductor make the libraries; None: no result asks for gradients. Raises what Inductor
+    does, or BackendError where libraries would do something else than the graph."""
+    inputs = [
+        torch.empty_like(value, device="cpu").requires_grad_(value.requires_grad) for value in looks
+    ]
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    fakes = [mode.from_tensor(value, static_shapes=True) for value in inputs]
+    parts = _parts(module, fakes, mode)
+    if parts is None:
+        return None
+    first, second, facts = parts
+    differentiable = [info.requires_grad for info in facts.output_info]
+    takes = list(second.graph.find_nodes(op="placeholder"))
+    tangents = [node for node in takes if node.name.startswith("tangents_")]
+    count = len(takes) - len(tangents)
+    if len(tangents) != sum(differentiable) or takes[count:] != tangents:
+        raise BackendError("its gradients are computed in a way of their own")
+    if _draws(second):
+        raise BackendError("its gradients draw random numbers")
+    draws = _draws(first)
+    _save_bases(first, second, len(differentiable))
+    forward, results = _library(first, mode, settings)
+    outputs, saved = results[: len(differentiable)], results[len(differentiable) :]
+    if len(saved) != count:
+        raise BackendError("it saves something else than tensors")
+    if any(place[0] != "result" for place in outputs if place is not None):
+        raise BackendError("a result of it is an input")
+    backward, gradients = _library(second, mode, settings)
+    return Pair(
+        libraries=[forward, backward],
+        outputs=_all(outputs),
+        differentiable=differentiable,
+        saved=_all(saved),
+        strides=[list(node.meta["val"].stride()) for node in takes],
+        gradients=gradients,
+        draws=draws,
+    )
+
+
+def _draws(module: torch.fx.GraphModule) -> bool:
+    tag = torch.Tag.nondeterministic_seeded
+    return any(tag in getattr(node.target, "tags", ()) for node in module.graph.nodes)
+
+
+def _all(places: Sequence[Place | None]) -> list[Place]:
+    found = [place for place in places if place is not None]
+    if len(found) < len(places):
+        raise BackendError("a result of it is no tensor")
+    return found
+
+
+def _parts(
+    module: torch.fx.GraphModule, fakes: Sequence[torch.Tensor], mode: FakeTensorMode
+) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule, Any] | None:
+    """What gives the results and what is saved; what gives the gradients; and AOTAutograd's facts
+    of the graph. None: there are no gradients."""
+    parts: list[torch.fx.GraphModule] = []
+
+    def partition(*args: Any, **settings: Any) -> Any:
+        found = min_cut_rematerialization_partition(*args, **settings)
+        parts.extend(copy.deepcopy(part) for part in found)
+        return found
+
+    def nothing(gm: torch.fx.GraphModule, example_inputs: Any) -> Any:
+        return make_boxed_func(gm.forward)
+
+    context = TracingContext(mode)
+    with tracing(context):
+        aot_module_simplified(
+            module,
+            list(fakes),
+            fw_compiler=nothing,
+            bw_compiler=nothing,
+            partition_fn=partition,
+            decompositions=select_decomp_table(),
+        )
+    facts: Any = context.fw_metadata
+    if not parts:
+        return None
+    if any(info.mutates_data or info.mutates_metadata for info in facts.input_info):
+        raise BackendError("gradients are computed through it, and it writes to its inputs")
+    plain = (OutputType.non_alias, OutputType.unsafe_view_alias)
+    if any(info.output_type not in plain for info in facts.output_info):
+        raise BackendError("gradients are computed through it, and results share memory")
+    return parts[0], parts[1], facts
+
+
+def _save_bases(first: torch.fx.GraphModule, second: torch.fx.GraphModule, outputs: int) -> None:
+    """Where a view of an input is saved behind the outputs, saves the input: a library may give a
+    copy of a view, of which nobody would know that it is out of date."""
+    end = first.graph.output_node()
+    given: Any = end.args[0]
+    results = list(given)
+    takes = list(second.graph.find_nodes(op="placeholder"))
+    begin = next(node for node in second.graph.nodes if node.op != "placeholder")
+    memory = {_memory(node) for node in first.graph.find_nodes(op="placeholder")}
+    for at in range(outputs, min(len(results), outputs + len(takes))):
+        node, taken = results[at], takes[at - outputs]
+        if not isinstance(node, torch.fx.Node) or _memory(node) not in memory:
+            continue
+        views: list[torch.fx.Node] = []
+        while node.op != "placeholder":
+            views.append(node)
+            if len(node.all_input_nodes) != 1 or _memory(node.all_input_nodes[0]) != _memory(node):
+                raise BackendError("gradients are computed through it, and it saves a view")
+            node = node.all_input_nodes[0]
+        made = {node: taken}
+        users = list(taken.users)
+        with second.graph.inserting_before(begin):
+            for view in reversed(views):
+                made[view] = second.graph.node_copy(view, made.__getitem__)
+        for user in users:
+            user.replace_input_with(taken, made[results[at]])
+        taken.meta["val"] = node.meta["val"]
+        results[at] = node
+    end.args = (tuple(results),)
+
+
+def _memory(node: torch.fx.Node) -> int | None:
+    """Whose memory a node's value has; None: it's no tensor."""
+    value = node.meta.get("val")
+    return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
+
+
+def _library(
+    module: torch.fx.GraphModule, mode: FakeTensorMode, settings: dict[str, Any]
+) -> tuple[str, list[Place | None]]:
+    """A library of a graph of AOTAutograd's, and where its outputs are."""
+    placeholders = list(module.graph.find_nodes(op="placeholder"))
+    examples = [node.meta["val"] for node in placeholders]
+    if not all(isinstance(example, torch.Tensor) for example in examples):
+        raise BackendError("it saves something else than tensors")
+    memory = set(map(_memory, placeholders))
+    results: list[torch.fx.Node] = []
+    places: list[Place | None] = []
+    end = module.graph.output_node()
+    for node in end.args[0]:  # type: ignore[union-attr]
+        if not isinstance(node, torch.fx.Node):
+            places.append(None)
+        elif node in placeholders:
+            places.append(("input", placeholders.index(node)))
+        else:
+            if _memory(node) in memory:
+                raise BackendError("gradients are computed through it, and a result is a view")
+            if node not in results:
+                results.append(node)
+            places.append(("result", results.index(node)))
+    if not results:
+        raise BackendError("it computes nothing")
+    end.args = (tuple(results),)
+    module.graph.lint()  # type: ignore[no-untyped-call]
+    module.recompile()
+    with torch.no_grad(), tracing(TracingContext(mode)):
+        library = compile_fx_aot(module, examples, **settings)
+    assert isinstance(library, str)
+    return library, places

@@ -1,0 +1,309 @@
+"""Graphs through which gradients are computed, compiled beside the program: two libraries, tied.
+
+Most tests run the two graphs in Python where a library would run: only what is around is tried.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch._subclasses import FakeTensorMode
+
+import stator
+from background.slow import LONG
+from stator import stats
+from stator._fx import beside, training
+from stator._fx.modes import Modes
+from stator._fx.tied import Pair, code_of_pair
+from stator.errors import BackendError
+
+PATIENT = 600
+"""Seconds that a real compilation may take on a busy machine."""
+
+
+class Library:
+    """Runs a graph as a library does, and takes for granted what a library does."""
+
+    made: list[Library] = []
+
+    def __init__(self, module: torch.fx.GraphModule, examples: Any) -> None:
+        self.module = module
+        self.looks = [(value.shape, value.stride(), value.dtype) for value in examples]
+        self.ran = 0
+
+    def run(self, inputs: list[Tensor]) -> list[Tensor]:
+        self.ran += 1
+        assert [(value.shape, value.stride(), value.dtype) for value in inputs] == self.looks
+        with torch.no_grad():
+            return [value.clone() for value in self.module(*inputs)]
+
+
+@pytest.fixture
+def in_python(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Library, Library]]:
+    """Instead of a process, the two graphs; those that were made."""
+    pairs: list[tuple[Library, Library]] = []
+    # The first thread that enters it owns what PyTorch uses ever after.
+    with FakeTensorMode():
+        pass
+
+    def answers(
+        module: Any, looks: Any, sizes: Any, modes: Modes, settings: Any, is_training: bool
+    ) -> Any:
+        assert is_training
+        libraries: list[Library] = []
+
+        def compile(graph: Any, examples: Any, **settings: Any) -> str:
+            libraries.append(Library(graph, examples))
+            return str(len(libraries) - 1)
+
+        monkeypatch.setattr(training, "compile_fx_aot", compile)
+        with modes.applied(), torch._inductor.config.patch(fallback_random=True):
+            pair = training.compile_pair(copy.deepcopy(module), looks, {})
+        assert pair is not None
+        # As it comes from the process.
+        pair = Pair(**json.loads(json.dumps(dataclasses.asdict(pair))))
+        pairs.append((libraries[0], libraries[1]))
+        return code_of_pair(pair, libraries, module, modes)
+
+    monkeypatch.setattr(beside, "compile_in_process", answers)
+    return pairs
+
+
+def leaf(*shape: int, start: float = -1) -> Tensor:
+    numbers = torch.linspace(start, 1, torch.Size(shape).numel())
+    return numbers.view(shape).clone().requires_grad_()
+
+
+def gradients(outputs: Any, inputs: list[Tensor]) -> list[Tensor | None]:
+    """Gradients for tangents that differ, some of them not dense."""
+    roots = [value for value in outputs if value.requires_grad]
+    tangents = []
+    for root in roots:
+        numbers = torch.linspace(0, 1, root.numel()).view(root.shape[::-1])
+        tangents.append(numbers.permute([*reversed(range(root.dim()))]))
+    wanted = [value for value in inputs if value.requires_grad]
+    return list(torch.autograd.grad(roots, wanted, tangents, allow_unused=True))
+
+
+def linear(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+    h = F.gelu(F.linear(x, w, b))
+    return h, F.layer_norm(h, (h.shape[-1],)).sum(1), (h.detach() > 0)
+
+
+def views(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+    left, right = (x @ w.t()).chunk(2, dim=1)
+    return (left.T @ right * b[:2].exp()[0], w.view(-1).sin().sum())
+
+
+def partly(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+    with torch.no_grad():
+        mask = (x > 0).float()
+    return x * mask, (w * 2).sum(), x.detach() * 3
+
+
+def unused(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+    return (x * b[0] + 1, x.exp())
+
+
+def drops(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+    return (F.dropout(F.linear(x, w, b), 0.5), F.dropout(x, 0.25).sum())
+
+
+@pytest.mark.parametrize("function", [linear, views, partly, unused, drops])
+@pytest.mark.parametrize("wants", [(True, True, True), (False, True, True), (True, False, False)])
+def test_results_and_gradients(
+    function: Callable[..., tuple[Tensor, ...]], wants: tuple[bool, ...], in_python: Any
+) -> None:
+    inputs = [leaf(5, 6), leaf(4, 6), leaf(4)]
+    for value, does in zip(inputs, wants, strict=True):
+        value.requires_grad_(does)
+    compiled = stator.compile(function, backend="inductor")
+    for call in range(4):
+        torch.manual_seed(call)
+        found = compiled(*inputs)
+        state = torch.get_rng_state()
+        torch.manual_seed(call)
+        expected = function(*inputs)
+        torch.testing.assert_close(found, expected)
+        assert torch.equal(state, torch.get_rng_state())
+        assert [value.requires_grad for value in found] == [
+            value.requires_grad for value in expected
+        ]
+        if any(value.requires_grad for value in expected):
+            torch.testing.assert_close(gradients(found, inputs), gradients(expected, inputs))
+        assert stator.wait(timeout=LONG)
+    assert stats(compiled).tiers == ["compiled"], stats(compiled).why
+    assert "differ from the replay's" in str(stats(compiled).why[0])
+    [(forward, backward)] = in_python
+    # One run more compares.
+    assert forward.ran == 4 and backward.ran == 4
+
+
+def swapped(function: Callable[..., Any], *inputs: Tensor) -> Any:
+    """The function, by code."""
+    compiled = stator.compile(function, backend="inductor")
+    compiled(*inputs)
+    assert stator.wait(timeout=LONG)
+    compiled(*inputs)
+    assert stats(compiled).tiers == ["compiled"], stats(compiled).why
+    return compiled
+
+
+@pytest.mark.parametrize("function", [linear, drops])
+def test_gradients_of_gradients(function: Callable[..., Any], in_python: Any) -> None:
+    inputs = [leaf(5, 6), leaf(4, 6), leaf(4)]
+    compiled = swapped(function, *inputs)
+
+    def penalty(call: Callable[..., Any]) -> list[Tensor | None]:
+        torch.manual_seed(3)
+        first, *_ = call(*inputs)
+        [slope] = torch.autograd.grad(first.square().sum(), inputs[:1], create_graph=True)
+        torch.rand(1)
+        state = torch.get_rng_state()
+        found = torch.autograd.grad(slope.square().sum(), inputs, allow_unused=True)
+        assert torch.equal(state, torch.get_rng_state())
+        return list(found)
+
+    torch.testing.assert_close(penalty(compiled), penalty(function))
+
+
+def test_gradients_of_gradients_of_what_was_written(in_python: Any) -> None:
+    inputs = [leaf(5, 6), leaf(4, 6), leaf(4)]
+    compiled = swapped(linear, *inputs)
+    first, *_ = compiled(*inputs)
+    with torch.no_grad():
+        inputs[2].add_(1)
+    with pytest.raises(RuntimeError, match="written to before|modified by an inplace operation"):
+        torch.autograd.grad(first.sum(), inputs[:1], create_graph=True)
+
+
+def test_what_is_saved_must_stay_as_it_is(in_python: Any) -> None:
+    x, w = leaf(5, 6), leaf(4, 6)
+    compiled = swapped(lambda x, w: (x @ w.t()).sin(), x, w)
+    result = compiled(x, w)
+    with torch.no_grad():
+        # It is saved as a view of it.
+        w.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        result.sum().backward()
+    assert x.grad is None
+
+
+def test_what_isnt_saved_may_be_written(in_python: Any) -> None:
+    def adds(x: Tensor, w: Tensor) -> Tensor:
+        return (x + w) * 2
+
+    x, w = leaf(6), leaf(6)
+    compiled = swapped(adds, x, w)
+    result = compiled(x, w)
+    with torch.no_grad():
+        w.add_(1)
+    result.sum().backward()
+    assert torch.equal(x.grad, torch.full((6,), 2.0)) and torch.equal(w.grad, x.grad)
+
+
+def test_gradients_that_differ_arent_used(in_python: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(self: Library, inputs: list[Tensor]) -> list[Tensor]:
+        outputs = right(self, inputs)
+        is_backward = self is in_python[0][1]
+        return [value * 2 for value in outputs] if is_backward else outputs
+
+    right = Library.run
+    monkeypatch.setattr(Library, "run", wrong)
+    x, w = leaf(5, 6), leaf(4, 6)
+    compiled = stator.compile(lambda x, w: (x @ w.t()).sin(), backend="inductor")
+    compiled(x, w)
+    assert stator.wait(timeout=LONG)
+    with pytest.warns(stator.BackendDiffersWarning, match="the gradient of input 0 differs"):
+        found = compiled(x, w)
+    found.sum().backward()
+    [expected] = torch.autograd.grad((x @ w.t()).sin().sum(), [x])
+    torch.testing.assert_close(x.grad, expected)
+    assert stats(compiled).tiers == ["differs"]
+
+
+def test_a_module_with_an_optimizer(in_python: Any) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, 3))
+    plain = copy.deepcopy(model)
+    compiled = stator.compile(model, backend="inductor")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", stator.StatorWarning)
+        for call in range(5):
+            losses = []
+            for each, network in ((compiled, model), (plain, plain)):
+                torch.manual_seed(call)
+                optimizer = torch.optim.SGD(network.parameters(), 0.1)
+                loss = each(torch.randn(4, 6)).square().mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                losses.append(loss)
+            torch.testing.assert_close(*losses)
+            assert stator.wait(timeout=LONG)
+    torch.testing.assert_close(list(model.parameters()), list(plain.parameters()))
+    assert stats(compiled).tiers == ["compiled"]
+
+
+def aliases(x: Tensor) -> tuple[Tensor, ...]:
+    y = x * 2
+    return y, y.view(-1)
+
+
+def is_its_input(x: Tensor) -> tuple[Tensor, ...]:
+    return x * 2, x
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (aliases, "gradients are computed through it, and results share memory"),
+        (is_its_input, "gradients are computed through it, and results share memory"),
+    ],
+)
+def test_what_waits(
+    function: Callable[..., Any], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "compile_fx_aot", lambda *args, **settings: "library")
+    module = torch.fx.symbolic_trace(function)
+    with pytest.raises(BackendError, match=why):
+        training.compile_pair(module, [leaf(2, 3).to("meta")], {})
+
+
+def test_no_result_asks_for_gradients() -> None:
+    module = torch.fx.symbolic_trace(lambda x: ((x * 2).detach(),))
+    look = leaf(2, 3).detach().to("meta").requires_grad_()
+    assert training.compile_pair(module, [look], {}) is None
+
+
+def test_libraries_of_inductors(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    """A real compilation."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    monkeypatch.setenv("STATOR_CACHE", str(tmp_path / "store"))
+    options = {"aot_inductor.compile_wrapper_opt_level": "O0"}
+    inputs = [leaf(5, 6), leaf(4, 6), leaf(4)]
+
+    def mixed(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        h = F.dropout(F.gelu(F.linear(x, w, b)), 0.5)
+        return h, h.sum(0)
+
+    for _ in range(2):  # The second one finds what the first one has stored.
+        compiled = stator.compile(mixed, backend="inductor", options=options)
+        for call in range(4):
+            torch.manual_seed(call)
+            found = compiled(*inputs)
+            torch.manual_seed(call)
+            expected = mixed(*inputs)
+            torch.testing.assert_close(found, expected)
+            torch.testing.assert_close(gradients(found, inputs), gradients(expected, inputs))
+            assert stator.wait(timeout=PATIENT)
+        assert stats(compiled).tiers == ["compiled"], stats(compiled).why

@@ -1,0 +1,1 @@
+"""`stator.export`."""
