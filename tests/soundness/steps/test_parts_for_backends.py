@@ -790,4 +790,4 @@ def test_inductor() -> None:
     found, compiled = results(make, lambda it: stator.compile(it, backend="inductor"))
     for left, right in zip(expected, found, strict=True):
         assert close(left, right, "aot_eager")
-    assert stator.stats(compiled).tiers[-1] == "compiled"
+    assert "compiled" in stator.stats(compiled).tiers, stator.stats(compiled).tiers
