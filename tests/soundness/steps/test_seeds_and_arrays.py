@@ -165,12 +165,9 @@ def layered(x: Tensor, i: int) -> Any:
 ORDER = np.arange(3)
 WHOLE = (
     *(seeded, seeded_by_data, returned, uniform, mixed, flipped, unused, picked, shuffled),
-    *(shuffled_in_place, drawn_tensors, parts),
+    *(shuffled_in_place, drawn_tensors, parts, seeded_by_step, own_generator, decided),
 )
-OTHERS = (
-    *(seeded_by_step, own_generator, decided, numpy_seeded, items, gated, masked, outside_array),
-    *(own_list, filled, chosen, layered),
-)
+OTHERS = (*(numpy_seeded, items, gated, masked, outside_array, own_list, filled, chosen, layered),)
 
 
 def state_of_all() -> list[Any]:
