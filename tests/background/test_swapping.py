@@ -437,7 +437,7 @@ def test_the_log(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "stator.background"):
         compiled(X)
         compiled(X)
-    [record] = caplog.records
+    [record] = [record for record in caplog.records if record.name == "stator.background"]
     assert record.getMessage().startswith("from call 2 on the code of <background.slow.Slow")
     assert "begins in scaled" in record.getMessage()
     assert "differ from the replay's by 0 at most" in record.getMessage()
