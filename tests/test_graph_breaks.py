@@ -392,6 +392,8 @@ def test_collections_while_compiled_functions_are_made() -> None:
             backend=None,
             when=2,
             is_slow=False,
+            verifies=None,
+            is_timed=False,
             recompile_limit=None,
             fullgraph=False,
             dynamic=None,
