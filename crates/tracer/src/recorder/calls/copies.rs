@@ -42,12 +42,6 @@ const ASKED: &[&str] = &[
     "__new__",
 ];
 
-/// By which method a new instance takes its state, if the class has it.
-const SET_STATE: &str = "__setstate__";
-
-/// Where `torch.nn.Module` is.
-const MODULE_FILE: &str = "torch/nn/modules/module.py";
-
 /// How a class reads attributes.
 const READS: &[&str] = &["__getattribute__", "__getattr__"];
 
@@ -137,31 +131,6 @@ impl Recorder {
         }
     }
 
-    /// How `copy.deepcopy` copies an instance, if it makes it by `object.__new__` and copies its dictionary.
-    fn manner_of_instance(&self, object: Borrowed<'_, '_>) -> Option<Manner> {
-        let ty = object.get_type();
-        let lookup = |name: &str| {
-            let name = pyo3::types::PyString::intern(object.py(), name);
-            stator_cpython::heap::types::lookup(ty.as_borrowed(), name.as_any().as_borrowed())
-        };
-        let reads = stator_cpython::heap::types::slot(ty.as_borrowed(), SlotName::GetAttribute);
-        let is_module = reads == Slot::Python
-            && !overrides_any(object, &READS[..1])
-            && lookup(READS[1])
-                .is_some_and(|getter| self.functions.is_module_member(getter.as_borrowed()));
-        let manner = match reads {
-            Slot::Default => Manner::InOnePiece,
-            Slot::Python if is_module => Manner::InOnePiece,
-            Slot::Python => Manner::InSteps,
-            _ => return None,
-        };
-        let asked: Vec<&str> = ASKED.iter().copied().filter(|name| *name != SET_STATE).collect();
-        let is_plain = is_plain_instance(object)
-            && !overrides_any(object, &asked)
-            && (!overrides_any(object, &[SET_STATE]) || is_module && takes_state_as_modules(&ty));
-        is_plain.then_some(manner)
-    }
-
     /// How an object is copied; `None`: by code that may do anything.
     fn manner<'py>(
         &self,
@@ -190,7 +159,7 @@ impl Recorder {
             }
             Kind::Set if exact => heap::set_items(object),
             Kind::Object => {
-                manner = self.manner_of_instance(object)?;
+                manner = manner_of_instance(object)?;
                 match dict::peek_instance_dict(object) {
                     Peek::Dict(dict) => heap::children(dict.as_borrowed()),
                     Peek::NotYet | Peek::NoPlace => Vec::new(),
@@ -445,25 +414,20 @@ impl State {
     }
 }
 
-/// Whether an instance of a class made in Python keeps nothing but its dictionary, which `copy.deepcopy` copies.
-fn is_plain_instance(object: Borrowed<'_, '_>) -> bool {
+/// How `copy.deepcopy` copies an instance, if it makes it by `object.__new__` and copies its dictionary.
+fn manner_of_instance(object: Borrowed<'_, '_>) -> Option<Manner> {
     let ty = object.get_type();
-    stator_cpython::heap::types::is_heap(ty.as_borrowed())
+    let manner = match stator_cpython::heap::types::slot(ty.as_borrowed(), SlotName::GetAttribute) {
+        Slot::Default => Manner::InOnePiece,
+        Slot::Python => Manner::InSteps,
+        _ => return None,
+    };
+    let is_plain = stator_cpython::heap::types::is_heap(ty.as_borrowed())
         && !stator_cpython::heap::types::has_native_state(ty.as_borrowed())
         && !has_members(object)
         && !has_registered_copier(&ty)
-}
-
-/// Whether a class takes its state as `torch.nn.Module` does: into the dictionary.
-fn takes_state_as_modules(class: &Bound<'_, PyType>) -> bool {
-    let name = pyo3::intern!(class.py(), SET_STATE).as_any().as_borrowed();
-    let found = stator_cpython::heap::types::lookup(class.as_borrowed(), name);
-    found.is_some_and(|found| {
-        let file =
-            || -> PyResult<String> { found.getattr("__code__")?.getattr("co_filename")?.extract() };
-        heap::is_named(found.as_borrowed(), &[SET_STATE])
-            && file().is_ok_and(|file| file.ends_with(MODULE_FILE))
-    })
+        && !overrides_any(object, ASKED);
+    is_plain.then_some(manner)
 }
 
 /// Whether the class of an object has `__slots__` with names.
