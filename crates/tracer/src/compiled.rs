@@ -74,6 +74,8 @@ pub struct Compiled {
     backend: Option<Backend>,
     recompile_limit: Option<usize>,
     fullgraph: bool,
+    /// Whether graphs have no parts: all of one is for the backend.
+    keeps_whole: AtomicBool,
     dynamic: Option<bool>,
     /// What code that asks is answered: see [`compiling`].
     is_compiling: bool,
@@ -186,6 +188,7 @@ impl Compiled {
             points: Arc::default(),
             hits: AtomicU64::new(0),
             native: AtomicU64::new(0),
+            keeps_whole: AtomicBool::new(false),
             recording: AtomicBool::new(false),
             was_part: AtomicBool::new(false),
             shortcut: Shortcut::new(r#fn.clone().into_any().unbind()),
@@ -343,6 +346,12 @@ impl Compiled {
     /// What was counted for the estimate of each entry; see [`Entry::counts`].
     fn counts(&self) -> Vec<[u64; 7]> {
         self.entries().iter().map(|entry| entry.counts()).collect()
+    }
+
+    /// From now on all of a graph is for the backend: a decision on data breaks it.
+    #[pyo3(name = "_keep_whole")]
+    fn keep_whole(&self) {
+        self.keeps_whole.store(true, Ordering::Relaxed);
     }
 
     /// What each entry does and relies on that its graph doesn't say; see [`Entry::beyond_graph`].

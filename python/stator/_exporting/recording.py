@@ -130,6 +130,7 @@ def record(
         native = native_of(compiled)
         # `fullgraph` has refused what has no Python code.
         assert native is not None
+        native._keep_whole()
         (first_args, first_kwargs), (second_args, second_kwargs) = calls
         compiled(*first_args, **first_kwargs)
         _check_is_whole(native, buffers)

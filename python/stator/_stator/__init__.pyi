@@ -100,6 +100,8 @@ class Compiled:
         """The graph of each entry, printed as code."""
     def guards(self) -> list[list[str]]:
         """The guards of each entry, as the `guards` log prints them."""
+    def _keep_whole(self) -> None:
+        """From now on all of a graph is for the backend: a decision on data breaks it."""
     def _beyond_graph(self) -> list[list[tuple[str, str, tuple[str, int, str] | None]]]:
         """What each entry does and relies on that its graph doesn't say: `"write"` to an object
         outside, `"set"` if that is of the same constant each time, `"told"` of a warning or log

@@ -41,6 +41,8 @@ pub struct Session {
     pub limit: usize,
     /// Whether traces are replayed as they are: other backends know less of what tensors can do.
     pub is_eager: bool,
+    /// Whether all of a graph has to be for a backend: nothing is a step of Stator's own.
+    pub is_whole: bool,
     /// Whether a break is an error.
     pub fullgraph: bool,
     /// `stator.compile`'s `dynamic`.
@@ -125,7 +127,7 @@ impl Session {
     /// there is another backend it gets the parts between them (`replay/cut.rs`).
     #[inline]
     pub fn takes_steps(&self) -> bool {
-        self.program.is_none()
+        self.program.is_none() && !self.is_whole
     }
 
     /// Whether Stator replays the traces itself: they may also hold what would have to be a step of its own and part
@@ -149,6 +151,7 @@ impl Session {
             points,
             limit,
             is_eager,
+            is_whole: false,
             fullgraph,
             dynamic,
             program: None,
