@@ -717,19 +717,6 @@ impl Compiled {
         Ok(())
     }
 
-    /// This call runs natively; under `fullgraph` it raises instead.
-    fn run_on(this: &Bound<'_, Self>, stop: &Break) -> PyResult<()> {
-        let (py, own) = (this.py(), this.get());
-        if Log::GraphBreaks.is_on() {
-            Log::GraphBreaks.emit(py, &break_report(this, stop, "runs natively:"));
-        }
-        lock(&own.state).reason = Some(stop.to_string());
-        if own.fullgraph {
-            return Err(graph_break_error(py, stop));
-        }
-        Ok(())
-    }
-
     /// The entries there are still serve; other calls run natively.
     fn reach_limit(
         this: &Bound<'_, Self>,

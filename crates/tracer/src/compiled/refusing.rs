@@ -8,10 +8,11 @@ use stator_cpython::object::Object;
 use stator_guards::GlobalState;
 
 use super::Compiled;
-use super::reports::graph_break_error;
+use super::reports::{break_report, graph_break_error};
 use crate::breaks::{Break, Reason};
 use crate::check::{foreign_mode, read_global_state};
 use crate::lock;
+use crate::logs::Log;
 use crate::rollback::{self, Generators};
 
 /// What a recording begins with, or what is against one.
@@ -46,5 +47,18 @@ impl Compiled {
         lock(&self.state).reason = Some(stop.to_string());
         self.tire(None, u32::MAX);
         self.run_natively(py, args, kwargs)
+    }
+
+    /// This call runs natively; under `fullgraph` it raises instead.
+    pub(super) fn run_on(this: &Bound<'_, Self>, stop: &Break) -> PyResult<()> {
+        let (py, own) = (this.py(), this.get());
+        if Log::GraphBreaks.is_on() {
+            Log::GraphBreaks.emit(py, &break_report(this, stop, "runs natively:"));
+        }
+        lock(&own.state).reason = Some(stop.to_string());
+        if own.fullgraph {
+            return Err(graph_break_error(py, stop));
+        }
+        Ok(())
     }
 }
