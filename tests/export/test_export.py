@@ -296,6 +296,12 @@ def test_a_decision_that_fixes_a_size_is_an_error():
         stator.export(four, (torch.ones(4, 2),), dynamic_shapes=({0: Dim("rows")},))
 
 
+@pytest.mark.parametrize("shapes", [{"y": {0: Dim("rows")}}, ({0: Dim("rows")}, None)])
+def test_shapes_that_do_not_fit_the_arguments(shapes):
+    with pytest.raises(stator.ExportError, match="dynamic_shapes doesn't fit the arguments"):
+        stator.export(lambda x: x * 2, (ROWS,), dynamic_shapes=shapes)
+
+
 def data(x):
     if x.sum() > 0:
         return x + 1

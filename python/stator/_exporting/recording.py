@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 import torch
 import torch.fx
+from torch._dynamo.exc import UserError
 from torch.export.dynamic_shapes import _combine_args, _DimHint, _tree_map_with_path
 from torch.utils import _pytree as pytree
 
@@ -244,7 +245,14 @@ def _mark(
                 for copy in owners[id(leaf)]:
                     (maybe_mark_dynamic if is_hint else mark_dynamic)(copy, dim)
 
-    _tree_map_with_path(mark, combined, dynamic_shapes, tree_name="inputs")
+    try:
+        _tree_map_with_path(mark, combined, dynamic_shapes, tree_name="inputs")
+    except UserError as error:
+        [found, *_] = str(error).splitlines()
+        raise ExportError(
+            f"dynamic_shapes doesn't fit the arguments: {found}.",
+            "Give it their structure: a tuple of shapes in order, or a dictionary by parameter.",
+        ) from None
 
 
 def _is_static(size: Any) -> bool:

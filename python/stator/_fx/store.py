@@ -97,7 +97,10 @@ class Store:
             self._written(code + content).replace(self.folder / key)
             self._clear_up()
         except (OSError, _UnusableError) as error:
-            _tell_once(f"Code isn't kept in {self.folder} for the next start: {_why(error)}")
+            _tell_once(
+                f"Code isn't kept in {self.folder} for the next start: {_why(error)}. "
+                f"{VARIABLE} names another folder, or is off."
+            )
 
     def _check(self) -> None:
         """Raises unless the folder is the user's alone."""
