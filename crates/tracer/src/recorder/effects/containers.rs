@@ -1,10 +1,11 @@
 //! Methods that change a container: free on what this trace made, effects on what is from outside.
 
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyDict, PyList, PySet};
 use smallvec::SmallVec;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
+use stator_cpython::heap::set_table::Table;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, BinaryOp};
 use stator_operators::only_adds;
@@ -222,7 +223,13 @@ impl State {
         if writes == Writes::Arguments {
             args.iter().try_for_each(|element| self.check_element(*element))?;
         }
-        let args = self.written_arguments(writes, args)?;
+        let args: Vec<_> = if writes == Writes::Arguments {
+            self.written_arguments(writes, args)?
+        } else {
+            args.iter()
+                .map(|other| self.copy_for_set(*other))
+                .collect::<std::result::Result<_, _>>()?
+        };
         for item in heap::set_items(set) {
             self.check_element(item.as_borrowed())?;
         }
@@ -286,6 +293,35 @@ impl State {
                 Err((Reason::OutsideWrite, detail))
             }
         }
+    }
+
+    /// A copy of what a method of a set's is given. How far the set's table grows, and so in which order it is
+    /// iterated over, depends on what holds the elements: of sets and dictionaries it asks how many they have.
+    fn copy_for_set(&mut self, other: Borrowed<'_, '_>) -> std::result::Result<Py<PyAny>, Stop> {
+        let (py, kind) = (other.py(), self.kind(other));
+        let refused = |_| (Reason::OutsideWrite, "the elements of a set".to_string());
+        let copy = match kind {
+            Kind::Set | Kind::FrozenSet => {
+                let items = heap::elements(other);
+                items.iter().try_for_each(|element| self.check_element(element.as_borrowed()))?;
+                let copy = PySet::new(py, items).map_err(refused)?;
+                if let Some(table) = Table::of(other).map_err(refused)? {
+                    let _ = table.lay_out(copy.as_any().as_borrowed());
+                }
+                copy.into_any()
+            }
+            Kind::Dict if other.is_exact_instance_of::<PyDict>() => {
+                let copy = PyDict::new(py);
+                for (key, _) in heap::dict_items(other) {
+                    self.check_element(key.as_borrowed())?;
+                    copy.set_item(key, py.None()).map_err(refused)?;
+                }
+                copy.into_any()
+            }
+            _ => return self.copy_elements(other),
+        };
+        self.set_fresh(copy.as_borrowed());
+        Ok(copy.unbind())
     }
 
     /// A list of what an iterable holds now.

@@ -267,6 +267,8 @@ impl Finish<'_> {
         match self.state.kind(object) {
             // A tensor's hash is its address, which PyTorch's own function says.
             Kind::Constant | Kind::Type | Kind::Singleton | Kind::Function | Kind::Tensor => true,
+            Kind::Module | Kind::TorchCallable => true,
+            Kind::Builtin => !self.state.is_own_method(object),
             Kind::Tuple => heap::is_constant(object),
             _ => false,
         }
