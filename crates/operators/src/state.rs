@@ -102,7 +102,7 @@ pub const STATE: &[Row] = &[
     row("torch.distributed", "is_available", StateRead, NONE),
     row("torch._C", "_are_functorch_transforms_active", StateRead, NONE),
     // They switch state: nodes without tensors, in order.
-    row("torch", "manual_seed", Class::Model(Model::Seed), Traits::MOVES),
+    row("torch.random", "manual_seed", Class::Model(Model::Seed), Traits::MOVES),
     row("torch:Generator", "manual_seed", Class::Model(Model::Seed), Traits::MOVES),
     row("torch._C", "_set_grad_enabled", SWITCH, NONE),
     row(

@@ -109,7 +109,9 @@ pub fn explicit(py: Python<'_>, objects: &[Py<PyAny>]) -> PyResult<Vec<Py<PyAny>
     }
     let mut numpy = numpys(py, objects)?;
     let torch = modules::import(py, "torch")?;
-    let (class, seed) = (torch.getattr("Generator")?, torch.getattr("manual_seed")?);
+    // Where `torch` itself has it, a wrapper may stand.
+    let seed = modules::import(py, "torch.random")?.getattr("manual_seed")?;
+    let class = torch.getattr("Generator")?;
     let found = objects.iter().filter(|object| object.bind(py).get_type().is(&class));
     let mut found: Vec<_> = found.map(|object| object.clone_ref(py)).collect();
     found.append(&mut numpy);

@@ -5,6 +5,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::hook::Suspended;
@@ -13,6 +14,7 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Deferred;
 
 use crate::recorder::Recorder;
+use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 
 /// Where a function has what its wrapper calls.
@@ -24,6 +26,19 @@ impl Recorder {
         let _native = Suspended::new(frame.py());
         let _deferred = Deferred::new(frame.py());
         let _ = prepare(wrapper);
+    }
+
+    /// Calls what a wrapper hides if the table knows it, as `torch.manual_seed`; `None`: it doesn't.
+    pub(in crate::recorder) fn call_hidden<'py>(
+        &self,
+        call: Call<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let function = hidden(call.callable)?;
+        let function = function.as_borrowed();
+        self.functions.class(function)?;
+        self.note(call.frame, |state| state.know_for_good(call.callable))?;
+        self.vouch(call.frame, function);
+        Some(self.call_function(call.of(function)))
     }
 }
 

@@ -31,7 +31,7 @@ impl Recorder {
         let taken = match mark {
             Some(Mark::Hides) => {
                 self.prepare_hidden(frame, function);
-                self.call_checkpoint(call)
+                self.call_checkpoint(call).or_else(|| self.call_hidden(call))
             }
             Some(Mark::Hook) => self.call_hook_method(call),
             _ => None,
