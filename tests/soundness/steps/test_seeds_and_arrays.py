@@ -11,6 +11,7 @@ import pytest
 import torch
 from differential.support import api
 from torch import Tensor
+from torch._compile import _disable_dynamo as disable_in_compiler
 
 import stator
 
@@ -162,6 +163,29 @@ def layered(x: Tensor, i: int) -> Any:
     return LAYERS[np.random.randint(4)](x)
 
 
+def state_asked(x: Tensor, i: int) -> Any:
+    drawn = RNG.random()
+    return x * drawn + RNG.bit_generator.state["state"]["state"] % 1000
+
+
+def state_set(x: Tensor, i: int) -> Any:
+    RNG.bit_generator.state = START
+    return x + RNG.random()
+
+
+def states_of_its_own(x: Tensor, i: int) -> Any:
+    own = np.random.default_rng(np.random.randint(0, 100, 3))
+    before = own.bit_generator.state["state"]["state"] % 1000
+    own.bit_generator.state = START
+    return x + own.random(), before
+
+
+def drawn_by_others(x: Tensor, i: int) -> Any:
+    order = torch.from_numpy(np.random.permutation(3))
+    return (x * 2 + 1).sin() * np.random.rand(), x[np.random.permutation(3)], x[order]
+
+
+START = np.random.default_rng(9).bit_generator.state
 ORDER = np.arange(3)
 WHOLE = (
     *(seeded, seeded_by_data, returned, uniform, mixed, flipped, unused, picked, shuffled),
@@ -212,18 +236,25 @@ def play(fn: Callable[..., Any], calls: int = 14) -> list[Any]:
     return seen
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("fn", [*WHOLE, *OTHERS])
-def test_calls_are_plain_ones(fn: Callable[..., Any]) -> None:
-    compiled = api.compile(fn, backend="eager")
-    for expected, found in zip(play(fn), play(compiled), strict=True):
-        assert same(list(expected), list(found))
+def test_calls_are_plain_ones(fn: Callable[..., Any], backend: str) -> None:
+    compiled = api.compile(fn, backend=backend)
+    # AOTAutograd refuses graphs with generators of the program's.
+    with stator.config.patch(strict=backend == "eager"):
+        for expected, found in zip(play(fn), play(compiled), strict=True):
+            assert same(list(expected), list(found))
 
 
 @pytest.mark.skipif(api.PLAIN, reason="plain mode has no statistics")
 @pytest.mark.parametrize("fn", WHOLE)
-def test_they_are_whole(fn: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_hidden", [False, True])
+def test_they_are_whole(
+    fn: Callable[..., Any], is_hidden: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # From its first use on, PyTorch's compiler has put a function that it doesn't trace in its place.
-    monkeypatch.setattr(torch, "manual_seed", torch.random.manual_seed)
+    seed = torch.random.manual_seed
+    monkeypatch.setattr(torch, "manual_seed", disable_in_compiler(seed) if is_hidden else seed)
     with stator.config.patch(skip_unprofitable=False):
         compiled = stator.compile(fn, backend="eager")
         play(compiled)

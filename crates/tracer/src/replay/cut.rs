@@ -103,6 +103,7 @@ fn is_own(graph: &Graph, id: NodeId) -> bool {
         || name.starts_with("through_python.")
         || gradients::goes_back(call)
         || call.is_check()
+        || call.is_of_arrays()
         || call.operation().contains("record_function")
         || [".grad.__", ".data.__", ".requires_grad.__"].iter().any(|part| name.contains(part))
         || READS.contains(&call.operation())

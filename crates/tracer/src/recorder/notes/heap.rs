@@ -602,3 +602,10 @@ pub fn array_kind(object: Borrowed<'_, '_>) -> Option<char> {
     let dtype = object.getattr("dtype").ok()?;
     dtype.getattr("kind").ok()?.extract().ok()
 }
+
+/// Whether an object is one of NumPy's random generators.
+pub fn is_generator(object: Borrowed<'_, '_>) -> bool {
+    let ty = object.get_type();
+    is_builtin_type(ty.as_any().as_borrowed())
+        && ty.module().is_ok_and(|module| module.to_string_lossy().starts_with("numpy.random"))
+}

@@ -7,36 +7,29 @@
 //! Where a replay is undone, the states of NumPy's generators are put back with those of PyTorch's (`rollback`).
 
 use pyo3::prelude::*;
-use pyo3::types::{PyFloat, PyInt};
+use pyo3::types::PyFloat;
 use stator_cpython::Result;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Deferred;
-use stator_graph::{Arg, TextId, Value};
+use stator_graph::Value;
 
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::{Arguments, Ends};
-use crate::recorder::notes::call::Call;
-use crate::recorder::notes::heap::{self, array_kind, is_array};
+use crate::recorder::notes::above::Ends;
+use crate::recorder::notes::call::{Call, RecordedArgs, argument};
+use crate::recorder::notes::heap::{self, array_kind, is_array, is_generator};
 use crate::recorder::notes::kinds::Kind;
-use crate::recorder::notes::state::{Origin, State, Stop};
+use crate::recorder::notes::state::{Noted, Origin, State};
 use crate::recorder::numbers::read_numbers::own;
-
-type Noted<T> = std::result::Result<T, Stop>;
-
-/// What is given to a function of NumPy's.
-struct Given {
-    args: Vec<Arg>,
-    keywords: Vec<TextId>,
-}
 
 impl Recorder {
     /// Calls a function of NumPy's that draws numbers, seeds a generator or makes an array of constants.
     pub(in crate::recorder) fn call_numpy<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
         let Call { frame, callable, args, names } = call;
         self.concrete(frame, args, "read by NumPy");
-        let may_read = self.may_read(frame);
+        // Other backends would draw while they compile.
+        let may_read = self.session.is_replayed() && self.may_read(frame);
         let given = self.note(frame, |state| {
             if !may_read || state.enclosed.is_on() {
                 return Err((Reason::OpaqueCall, heap::name_of(callable)));
@@ -53,9 +46,7 @@ impl Recorder {
             self.stop(frame, Reason::OperationRaised, heap::name_of(callable));
         }
         let value = value?;
-        let is_number =
-            value.is_exact_instance_of::<PyFloat>() || value.is_exact_instance_of::<PyInt>();
-        let number = if is_number { own(&value) } else { None };
+        let number = own(&value);
         if number.is_some() {
             self.numbers_read.borrow_mut().extend(self.markable_spot(frame));
         }
@@ -63,7 +54,7 @@ impl Recorder {
             let name = format!("numpy.{}", heap::name_of(callable));
             let target = state.function_target(callable, name);
             let stack = state.place(frame);
-            let node = state.graph.call_with_keywords(target, &given.args, &given.keywords, stack);
+            let node = state.graph.call_with_keywords(target, &given.args, &given.names, stack);
             if let Some(number) = &number {
                 let is_float = number.is_exact_instance_of::<PyFloat>();
                 state.carry_read(number, is_float, node, None);
@@ -73,8 +64,7 @@ impl Recorder {
                 state.graph.set_value(node, Value::Nothing);
                 return Ok(());
             }
-            if !is_array(value.as_borrowed()) && state.kind(value.as_borrowed()) != Kind::Singleton
-            {
+            if !is_array(value.as_borrowed()) && !is_generator(value.as_borrowed()) {
                 let of = heap::type_name(value.as_borrowed());
                 return Err((
                     Reason::OpaqueCall,
@@ -95,19 +85,15 @@ impl State {
         callable: Borrowed<'_, '_>,
         args: &[Borrowed<'_, '_>],
         names: Option<Borrowed<'_, '_>>,
-    ) -> Noted<Given> {
+    ) -> Noted<RecordedArgs> {
         let name = heap::name_of(callable);
-        let names = names.map_or_else(Vec::new, heap::tuple_items);
-        let keywords: Vec<String> =
-            names.iter().map(|name| heap::text(name.as_borrowed())).collect();
         let writes = name == "shuffle";
-        if keywords.iter().any(|keyword| keyword == "out") {
+        if argument(args, names, usize::MAX, "out").is_some() {
             return Err((Reason::OpaqueCall, format!("{name} with out=")));
         }
-        let mut noted = Vec::new();
         for arg in args {
             let is_own = matches!(self.origin(*arg), Some(Origin::Handle(_)));
-            let is_generator = self.kind(*arg) == Kind::Singleton;
+            let is_generator = is_generator(*arg);
             if is_own && name == "__getitem__" && array_kind(*arg) == Some('b') {
                 return Err((Reason::DynamicOutput, "indexing with a boolean mask".into()));
             }
@@ -118,10 +104,8 @@ impl State {
                 let of = heap::type_name(*arg);
                 return Err((Reason::OpaqueCall, format!("{name} of a {of}")));
             }
-            noted.push(self.graph_arg(*arg)?);
         }
-        let keywords = keywords.iter().map(|keyword| self.graph.intern(keyword)).collect();
-        Ok(Given { args: noted, keywords })
+        RecordedArgs::of(self, args, names)
     }
 
     /// Whether an object is a constant, or a list or tuple of constants.

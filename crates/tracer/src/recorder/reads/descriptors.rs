@@ -219,7 +219,7 @@ impl Recorder {
             let value = value.as_ref().ok().map(|value| value.as_borrowed());
             let used = state.moving();
             state.read_member(used, owner, name, offset, value)?;
-            Ok(state.member_stand_in(owner, offset))
+            Ok(state.slot_stand_in(frame.py(), (owner.as_ptr() as usize, offset)))
         });
         own.flatten().map_or(value, Ok).map(Found::Value).map_err(raise)
     }
@@ -324,6 +324,13 @@ impl State {
         name: &str,
         value: Borrowed<'_, '_>,
     ) -> std::result::Result<(), Stop> {
+        if self.kind(owner) == Kind::Singleton && heap::is_generator(owner) {
+            // It moves on with each draw, and who holds a part of it can move it.
+            return Err((
+                Reason::Unsupported,
+                format!("field {name} of a {}", heap::type_name(owner)),
+            ));
+        }
         let Some(source) = self.source(owner) else { return self.register(value) };
         if name == "maxlen" && heap::is_deque(owner) {
             return self.read_max_length(owner);
