@@ -209,6 +209,24 @@ def test_a_slot_that_is_read_only() -> None:
     assert same(scaled(torch.ones(2)), compiled(torch.ones(2)))
 
 
+def test_a_slot_that_is_deleted_and_written() -> None:
+    held = Counter()
+
+    def step(x: Any) -> Any:
+        count = held.n
+        held.n = count + 1
+        del held.n
+        held.n = 3
+        return x * count
+
+    compiled = stator.compile(step)
+    for n in NUMBERS:
+        held.n = n
+        assert same(torch.ones(2) * n, compiled(torch.ones(2)))
+        assert held.n == 3
+    assert stator.stats(compiled).traces == 2
+
+
 def test_slots_around_a_graph_break() -> None:
     plain, counted = Counter(), Counter()
 

@@ -116,7 +116,7 @@ impl<'a> NodeCall<'a> {
             return Raising::Steady;
         }
         if self.is_of_arrays() {
-            // Constants say all that it may refuse.
+            // It draws; what it may refuse is an index or weights that were drawn.
             return Raising::Random;
         }
         if self.name().starts_with(MADE) {

@@ -34,9 +34,8 @@ impl Recorder {
         }
         let checkpoint = hidden(callable).filter(|it| is_checkpoint(it.as_borrowed()))?;
         {
-            // The first checkpoint loads them: what runs then is no part of the node.
+            // The first checkpoint loads it: what runs then is no part of the node.
             let _native = Suspended::new(frame.py());
-            modules::import(frame.py(), "torch._dynamo").ok()?;
             modules::import(frame.py(), "torch.utils._device").ok()?;
         }
         self.note(frame, |state| {

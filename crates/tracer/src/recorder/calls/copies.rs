@@ -155,15 +155,12 @@ impl Recorder {
             Kind::Dict if exact => {
                 let items = heap::dict_items(object).into_iter();
                 let items = items.flat_map(|(key, value)| [key, value]);
-                items.chain(attributes_of_dict(object)).collect()
+                items.chain(own_attributes(object)).collect()
             }
             Kind::Set if exact => heap::set_items(object),
             Kind::Object => {
                 manner = manner_of_instance(object)?;
-                match dict::peek_instance_dict(object) {
-                    Peek::Dict(dict) => heap::children(dict.as_borrowed()),
-                    Peek::NotYet | Peek::NoPlace => Vec::new(),
-                }
+                own_attributes(object)
             }
             _ => return None,
         };
@@ -360,7 +357,7 @@ impl Recorder {
                     if let Some(dict) = state.instance_dict(object) {
                         state.adopt_dict(dict.as_borrowed())?;
                     }
-                    let attributes = attributes_of_dict(object);
+                    let attributes = own_attributes(object);
                     Ok(heap::children(object).into_iter().chain(attributes).collect())
                 }
                 Kind::Object => match state.instance_dict(object) {
@@ -397,7 +394,7 @@ impl State {
             Kind::Tensor => return Ok(()),
             Kind::List | Kind::Tuple => heap::children(object),
             Kind::Dict => {
-                heap::children(object).into_iter().chain(attributes_of_dict(object)).collect()
+                heap::children(object).into_iter().chain(own_attributes(object)).collect()
             }
             Kind::Object => self
                 .instance_dict(object)
@@ -483,8 +480,8 @@ fn is_copied_alone(tensor: Borrowed<'_, '_>) -> bool {
         && (is_parameter || !info.requires_grad && !has_gradient())
 }
 
-/// What stands in the attributes of a dictionary, as `OrderedDict`s have them.
-fn attributes_of_dict<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
+/// What stands in an object's instance dictionary, which `OrderedDict`s have, too.
+fn own_attributes<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
     match dict::peek_instance_dict(object) {
         Peek::Dict(dict) => heap::children(dict.as_borrowed()),
         Peek::NotYet | Peek::NoPlace => Vec::new(),

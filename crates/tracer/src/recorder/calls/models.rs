@@ -147,7 +147,7 @@ impl Recorder {
 
     /// `backward` of a tensor.
     fn tensor_backward<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
-        if self.takes_labels() {
+        if self.session.takes_steps() {
             return self.call_python(call);
         }
         self.stop(call.frame, Reason::OpaqueCall, "backward");

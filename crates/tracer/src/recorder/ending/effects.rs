@@ -86,17 +86,13 @@ impl Finish<'_> {
         let function = Function { code, args: Box::new(args), attributes: Vec::new() };
         Ok(self.recipes.push(Recipe::Function(Box::new(function))))
     }
-}
 
-impl Finish<'_> {
     /// The locks that a replay holds, by the positions of their sources.
     pub(in crate::recorder) fn locks(&mut self) -> Box<[u32]> {
         let State { claims, exits, .. } = &mut *self.state;
         claims.locks.iter().map(|taken| exits.resolved(taken.source)).collect()
     }
-}
 
-impl Finish<'_> {
     /// The recipe of a token whose variable held, when the trace began, what the first of its tokens goes back to: a
     /// replay gets it where it sets the variable to what that held until the next token was got, or holds now. `None`:
     /// the object is no such token.

@@ -50,7 +50,8 @@ pub enum Origin {
     Source(SourceId),
     /// A tensor made by a node of the graph.
     Node(NodeId),
-    /// What a node gives that switches a mode: leaving it puts back what was before.
+    /// What else a node gives, known by this object: what switches a mode (leaving it puts back what was before),
+    /// an array or a generator of NumPy's.
     Handle(NodeId),
     /// Any other object that this trace made.
     Fresh,
@@ -146,7 +147,7 @@ pub struct State {
     pub inference: Vec<NodeId>,
     /// What it knows of gradients.
     pub gradients: Gradients,
-    /// Why the contents of one of them could not be guarded.
+    /// Why the trace can't go on, found where nothing could be returned.
     pub failure: Option<Stop>,
     /// Objects whose death would be noticed, and what keeps them alive.
     pub mortal: Mortal,

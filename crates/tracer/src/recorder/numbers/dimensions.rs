@@ -1,5 +1,5 @@
-//! Sizes of tensors as symbolic numbers: reading them, and what operations make of them; and calls
-//! of functions that are given symbolic numbers.
+//! Sizes of tensors as symbolic numbers: reading them, and what operations make of them; and who is
+//! waiting for numbers.
 
 use std::cell::Cell;
 

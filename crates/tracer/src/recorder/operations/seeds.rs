@@ -13,8 +13,7 @@ use stator_graph::Value;
 
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::Arguments;
-use crate::recorder::notes::call::Call;
+use crate::recorder::notes::call::{Call, RecordedArgs};
 use crate::recorder::notes::heap;
 
 impl Recorder {
@@ -31,7 +30,7 @@ impl Recorder {
             if !is_fine || !self.session.is_replayed() || state.enclosed.is_on() {
                 return Err((Reason::OpaqueCall, heap::name_of(callable)));
             }
-            args.iter().map(|arg| state.graph_arg(*arg)).collect::<std::result::Result<Vec<_>, _>>()
+            RecordedArgs::of(state, args, None)
         });
         let result = {
             let _native = Suspended::new(frame.py());
@@ -46,7 +45,7 @@ impl Recorder {
                 let name = if args.len() == 1 { "torch" } else { "torch.Generator" };
                 let target = state.function_target(callable, format!("{name}.manual_seed"));
                 let stack = state.place(frame);
-                let node = state.graph.call(target, &given, stack);
+                let node = state.graph.call(target, &given.args, stack);
                 state.graph.set_value(node, Value::Nothing);
                 Ok(())
             });

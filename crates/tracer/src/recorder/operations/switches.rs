@@ -104,7 +104,7 @@ impl Recorder {
 impl Recorder {
     /// Whether labels for profilers are nodes: in a tensor program they aren't.
     pub(in crate::recorder) fn takes_labels(&self) -> bool {
-        self.session.takes_steps()
+        self.session.program.is_none()
     }
 
     /// A method of `torch.profiler.record_function`: what is about to run has a label, until that ends.

@@ -60,15 +60,12 @@ impl Arguments for State {
                 }
                 Ok(self.graph.dict(&items))
             }
-            Kind::Singleton if let Some(Origin::Handle(node)) = self.origin(object) => {
-                Ok(Arg::Node(node))
-            }
+            _ if let Some(Origin::Handle(node)) = self.origin(object) => Ok(Arg::Node(node)),
             Kind::Type | Kind::Builtin | Kind::Singleton | Kind::TorchCallable | Kind::Module
                 if !self.is_own_method(object) =>
             {
                 Ok(Arg::Object(self.graph_object(object, || heap::name_of(object))))
             }
-            _ if let Some(Origin::Handle(node)) = self.origin(object) => Ok(Arg::Node(node)),
             _ => {
                 // An object is an input of the graph where a marked function is given it.
                 let input = self.source(object).and_then(|source| self.inputs.node(source));

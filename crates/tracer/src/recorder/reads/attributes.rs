@@ -517,7 +517,11 @@ impl State {
     ) -> std::result::Result<(), Stop> {
         let Some(source) = self.source(owner) else { return Ok(()) };
         let slot = (owner.as_ptr() as usize, offset);
-        if self.has_written(&slot) || !self.reads.first(slot) {
+        if self.has_written(&slot) {
+            // It holds what the trace put there.
+            return Ok(());
+        }
+        if !self.reads.first(slot) {
             if !used.moves {
                 self.fix_slot(owner.py(), slot);
             }
@@ -528,34 +532,13 @@ impl State {
         match value {
             Some(value) => {
                 let member = self.sources.slot(source, offset, || text);
-                if used.moves && self.takes_number(member, value, false) {
-                    self.adopt_number(member, value, false);
-                } else if self.adopt_tuple(used, member, value, false)?.is_none() {
-                    return self.adopt_for(used, member, value);
-                }
-                let symbols = self.symbols.as_mut().expect("just adopted");
-                symbols.add_slot_source(slot, member);
-                Ok(())
+                self.adopt_slot(used, slot, member, value)
             }
             None => {
                 self.guard(source, GuardKind::SlotUnset { offset, name: text });
                 Ok(())
             }
         }
-    }
-
-    /// What stands for the number in a member, unless this trace wrote it.
-    pub(in crate::recorder) fn member_stand_in<'py>(
-        &self,
-        owner: Borrowed<'_, 'py>,
-        offset: usize,
-    ) -> Option<Object<'py>> {
-        let slot = (owner.as_ptr() as usize, offset);
-        let source = self.symbols.as_ref()?.slot_source(slot)?;
-        if self.written.has(&slot) {
-            return None;
-        }
-        self.stand_in(owner.py(), source)
     }
 }
 

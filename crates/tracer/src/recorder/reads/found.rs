@@ -296,18 +296,11 @@ impl State {
                 let text = self.key_text(id, key.as_borrowed());
                 // Each slot comes here once.
                 let source = self.sources.new_dict_item(parent, id, text);
-                if stands_in && self.takes_number(source, value, false) {
-                    self.adopt_number(source, value, false);
-                    let symbols = self.symbols.as_mut().expect("just adopted");
-                    symbols.add_slot_source(slot, source);
-                    return Ok(());
+                if stands_in {
+                    self.adopt_slot(used, slot, source, value)
+                } else {
+                    self.adopt_for(used, source, value)
                 }
-                if stands_in && self.adopt_tuple(used, source, value, false)?.is_some() {
-                    let symbols = self.symbols.as_mut().expect("just adopted");
-                    symbols.add_slot_source(slot, source);
-                    return Ok(());
-                }
-                self.adopt_for(used, source, value)
             }
             None => {
                 if !self.objects.is_marked(dict.as_ptr() as usize, Mark::Keyed) {

@@ -219,14 +219,7 @@ impl State {
         match value {
             Some(value) => {
                 let contents = self.sources.intern(Source::CellContents(source));
-                if used.moves && self.takes_number(contents, value, false) {
-                    self.adopt_number(contents, value, false);
-                } else if self.adopt_tuple(used, contents, value, false)?.is_none() {
-                    return self.adopt_for(used, contents, value);
-                }
-                let symbols = self.symbols.as_mut().expect("just adopted");
-                symbols.add_slot_source(slot, contents);
-                Ok(())
+                self.adopt_slot(used, slot, contents, value)
             }
             None => {
                 self.guard(source, GuardKind::CellEmpty);
@@ -238,11 +231,7 @@ impl State {
     /// What stands for the number in a cell, unless this trace wrote it.
     fn cell_stand_in<'py>(&self, cell: Borrowed<'_, 'py>) -> Option<Object<'py>> {
         let slot = (cell.as_ptr() as usize, CELL);
-        let source = self.symbols.as_ref()?.slot_source(slot)?;
-        if self.written.has(&slot) || self.enclosed.hides(slot.0) {
-            return None;
-        }
-        self.stand_in(cell.py(), source)
+        if self.enclosed.hides(slot.0) { None } else { self.slot_stand_in(cell.py(), slot) }
     }
 
     /// A function's frame starts: guards the parts of an outside function that its behaviour

@@ -8,7 +8,7 @@ use stator_guards::{GuardKind, Source, SourceId};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::reads::Use;
-use crate::recorder::notes::state::{Origin, State, Stop};
+use crate::recorder::notes::state::{Origin, Slot, State, Stop};
 use crate::recorder::numbers::in_containers::Place;
 
 impl State {
@@ -96,13 +96,42 @@ impl State {
         self.read_slot(used, dict, key, Some(value), true)?;
         let key = self.objects.canonical(key);
         let slot = (dict.as_ptr() as usize, key.as_ptr() as usize);
-        let Some(source) = self.symbols.as_ref().and_then(|all| all.slot_source(slot)) else {
-            return Ok(None);
-        };
-        if self.written.has(&slot) {
-            return Ok(None);
+        Ok(self.slot_stand_in(value.py(), slot))
+    }
+
+    /// What stands for the number that a slot held, unless this trace wrote it.
+    pub fn slot_stand_in<'py>(&self, py: Python<'py>, slot: Slot) -> Option<Object<'py>> {
+        let source = self.symbols.as_ref()?.slot_source(slot)?;
+        if self.written.has(&slot) { None } else { self.stand_in(py, source) }
+    }
+
+    /// As [`State::adopt`] of what a slot holds, for who reads it by that.
+    pub fn adopt_slot(
+        &mut self,
+        used: Use,
+        slot: Slot,
+        source: SourceId,
+        value: Borrowed<'_, '_>,
+    ) -> Result<(), Stop> {
+        if self.adopt_symbolic(used, source, value, false)?.is_none() {
+            return self.adopt_for(used, source, value);
         }
-        Ok(self.stand_in(value.py(), source))
+        self.symbols.as_mut().expect("just adopted").add_slot_source(slot, source);
+        Ok(())
+    }
+
+    /// A number that is to be a symbol, or a tuple with such: what stands for it. `None`: it wasn't adopted.
+    fn adopt_symbolic<'py>(
+        &mut self,
+        used: Use,
+        source: SourceId,
+        value: Borrowed<'_, 'py>,
+        is_root: bool,
+    ) -> Result<Option<Object<'py>>, Stop> {
+        if used.moves && self.takes_number(source, value, is_root) {
+            return Ok(Some(self.adopt_number(source, value, false)));
+        }
+        self.adopt_tuple(used, source, value, is_root)
     }
 
     /// As [`State::adopt`] of a list's element: a number that is to be a symbol, or a tuple with such, is
@@ -115,14 +144,8 @@ impl State {
         source: SourceId,
         item: Borrowed<'_, '_>,
     ) -> Result<(), Stop> {
-        let own =
-            if !used.moves || self.kind_alone(list) != Kind::List || !heap::is_exact_list(list) {
-                None
-            } else if self.takes_number(source, item, false) {
-                Some(self.adopt_number(source, item, false))
-            } else {
-                self.adopt_tuple(used, source, item, false)?
-            };
+        let is_plain = self.kind_alone(list) == Kind::List && heap::is_exact_list(list);
+        let own = if is_plain { self.adopt_symbolic(used, source, item, false)? } else { None };
         let Some(own) = own else { return self.adopt_for(used, source, item) };
         self.begin_symbols(list.py()).lending.lend(list, Place::Index(index), &own, item);
         Ok(())
@@ -183,11 +206,7 @@ impl State {
         for (index, item) in items.iter().enumerate() {
             let child = self.sources.intern(Source::TupleItem { parent: source, index });
             let borrowed = item.as_borrowed();
-            let taken = if self.takes_number(child, borrowed, is_root) {
-                Some(self.adopt_number(child, borrowed, false))
-            } else {
-                self.adopt_tuple(used, child, borrowed, is_root)?
-            };
+            let taken = self.adopt_symbolic(used, child, borrowed, is_root)?;
             if taken.is_none() {
                 self.adopt_for(used, child, borrowed)?;
             }
