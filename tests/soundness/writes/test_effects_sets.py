@@ -38,7 +38,9 @@ def drawn_steps(drawn: random.Random) -> list[tuple[str, Any]]:
     """Methods that change a set, with numbers, of which many meet in small tables."""
 
     def held() -> Any:
-        numbers = [drawn.choice((0, 8, 16, 17, 33, 64, 1, 2, 5)) + drawn.randrange(4) for _ in range(6)]
+        numbers = [
+            drawn.choice((0, 8, 16, 17, 33, 64, 1, 2, 5)) + drawn.randrange(4) for _ in range(6)
+        ]
         grown = set(range(40))
         for number in set(grown).difference(numbers):
             grown.discard(number)
