@@ -7,7 +7,6 @@ the gradient of all losses together holds each client's own.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -43,10 +42,13 @@ def run_together(
 
     with torch.no_grad():
         inputs = [_together(column, copies) for column in columns]
-    with torch.enable_grad(), warnings.catch_warnings():
-        # Of operations that PyTorch runs one by one.
-        warnings.simplefilter("ignore")
-        return list(torch.vmap(batched)(*inputs))
+    # Nobody has asked for `vmap`, so nobody is to hear of operations that it does one by one.
+    _functorch._set_vmap_fallback_warning_enabled(False)
+    try:
+        with torch.enable_grad():
+            return list(torch.vmap(batched)(*inputs))
+    finally:
+        _functorch._set_vmap_fallback_warning_enabled(True)
 
 
 def _together(column: Sequence[torch.Tensor], copies: bool) -> torch.Tensor:
@@ -55,6 +57,9 @@ def _together(column: Sequence[torch.Tensor], copies: bool) -> torch.Tensor:
     if not copies and not first.is_inference() and all(tensor is first for tensor in column):
         return first.detach().expand(len(column), *first.shape)
     return torch.stack(list(column))
+
+
+_APART = {torch.Tensor.addcdiv_: torch.addcdiv, torch.Tensor.lerp_: torch.lerp}
 
 
 class _Gradients(TorchFunctionMode):
@@ -72,6 +77,9 @@ class _Gradients(TorchFunctionMode):
             return self._require(*args, **kwargs)
         if func is torch.autograd.grad:
             return self._gradients(*args, **kwargs)
+        if (apart := _APART.get(func)) is not None:
+            # In place, `vmap` would do it for one client after the other.
+            return args[0].copy_(apart(*args, **kwargs))
         return func(*args, **kwargs)
 
     def _require(self, tensor: torch.Tensor, requires_grad: bool = True) -> torch.Tensor:
