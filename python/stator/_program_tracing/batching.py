@@ -7,14 +7,18 @@ the gradient of all losses together holds each client's own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch._C import _functorch
 from torch.overrides import TorchFunctionMode
 
 __all__ = ["NotBatchableError", "run_together"]
+
+# Its types lack some of what it has.
+_functorch: Any = torch._C._functorch
 
 
 class NotBatchableError(Exception):
@@ -42,13 +46,8 @@ def run_together(
 
     with torch.no_grad():
         inputs = [_together(column, copies) for column in columns]
-    # Nobody has asked for `vmap`, so nobody is to hear of operations that it does one by one.
-    _functorch._set_vmap_fallback_warning_enabled(False)
-    try:
-        with torch.enable_grad():
-            return list(torch.vmap(batched)(*inputs))
-    finally:
-        _functorch._set_vmap_fallback_warning_enabled(True)
+    with torch.enable_grad(), _silence():
+        return list(torch.vmap(batched)(*inputs))
 
 
 def _together(column: Sequence[torch.Tensor], copies: bool) -> torch.Tensor:
@@ -59,7 +58,32 @@ def _together(column: Sequence[torch.Tensor], copies: bool) -> torch.Tensor:
     return torch.stack(list(column))
 
 
-_APART = {torch.Tensor.addcdiv_: torch.addcdiv, torch.Tensor.lerp_: torch.lerp}
+_LOCK = threading.Lock()
+_silent = 0
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Nobody has asked for `vmap`: nobody hears of operations that it does one by one, as long as
+    any thread is in here. PyTorch has one setting for all threads."""
+    global _silent
+    with _LOCK:
+        _silent += 1
+        _functorch._set_vmap_fallback_warning_enabled(False)
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _silent -= 1
+            _functorch._set_vmap_fallback_warning_enabled(_silent == 0)
+
+
+_APART: dict[Any, Callable[..., torch.Tensor]] = {
+    torch.Tensor.addcdiv_: torch.addcdiv,
+    torch.Tensor.addcmul_: torch.addcmul,
+    torch.Tensor.lerp_: torch.lerp,
+}
+"""What is done in place, and how it is done apart: `vmap` does the first for one by one only."""
 
 
 class _Gradients(TorchFunctionMode):
@@ -78,7 +102,6 @@ class _Gradients(TorchFunctionMode):
         if func is torch.autograd.grad:
             return self._gradients(*args, **kwargs)
         if (apart := _APART.get(func)) is not None:
-            # In place, `vmap` would do it for one client after the other.
             return args[0].copy_(apart(*args, **kwargs))
         return func(*args, **kwargs)
 
