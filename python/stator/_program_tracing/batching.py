@@ -166,11 +166,11 @@ class _Gradients(TorchFunctionMode):
         """The tensor beneath, with the clients first."""
         if not _functorch.is_batchedtensor(tensor):
             return tensor.expand(self._count, *tensor.shape)
-        dim = _functorch.maybe_get_bdim(tensor)
-        return _functorch.get_unwrapped(tensor).movedim(dim, 0)
+        return _beneath(tensor).movedim(_functorch.maybe_get_bdim(tensor), 0)
 
 
 def _beneath(tensor: torch.Tensor) -> torch.Tensor:
     if not _functorch.is_batchedtensor(tensor):
         raise NotBatchableError("it takes a gradient for a tensor that is the same for all clients")
-    return _functorch.get_unwrapped(tensor)
+    beneath: torch.Tensor = _functorch.get_unwrapped(tensor)
+    return beneath
