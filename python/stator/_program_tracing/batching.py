@@ -78,7 +78,8 @@ def _silence() -> Iterator[None]:
             _functorch._set_vmap_fallback_warning_enabled(_silent == 0)
 
 
-_SET_REQUIRES_GRAD: Any = torch.Tensor.requires_grad.__set__
+_ATTRIBUTE: Any = torch.Tensor.requires_grad
+_SET_REQUIRES_GRAD = _ATTRIBUTE.__set__
 
 _APART: dict[Any, Callable[..., torch.Tensor]] = {
     torch.Tensor.addcdiv_: torch.addcdiv,
