@@ -272,8 +272,10 @@ def _compile(order: Order) -> Made | Pair:
 
     # What the program itself has no use for, and what takes seconds to import.
     from stator._fx.ahead import compile_ahead
+    from stator._fx.linking import keep_stacks_data
     from stator._fx.training import compile_pair
 
+    keep_stacks_data()
     torch.set_default_dtype(order.dtype)
     torch.set_num_threads(order.threads)
     torch.set_float32_matmul_precision(order.precision)
