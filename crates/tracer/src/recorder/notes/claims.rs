@@ -16,6 +16,8 @@ pub struct Claims {
     pub devices: Vec<Option<Spot>>,
     /// The random generator that the trace draws from, and what it draws.
     pub draws: Option<(Py<PyAny>, Draws)>,
+    /// Random generators of Python's that nodes have seeded: what they give is drawn by nodes, too.
+    pub seeded: Vec<Py<PyAny>>,
     /// What it has asked of the accelerator.
     pub asked: Asked,
 }

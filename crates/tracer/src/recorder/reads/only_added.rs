@@ -34,10 +34,16 @@ impl Looks for State {
 
     #[cold]
     fn read_unread(&mut self, object: Borrowed<'_, '_>) {
-        let Some(unread) = self.unread.remove(&(object.as_ptr() as usize)) else { return };
+        if !self.parts.is_empty() && self.read_part(object) {
+            return;
+        }
+        let address = object.as_ptr() as usize;
+        let Some(unread) = self.unread.remove(&address) else { return };
         let before = heap::tuple_items(unread.before.bind(object.py()).as_any().as_borrowed());
         // The trace may have moved them since: numbers among them are constants.
-        if let Err(stop) = self.read_elements(Use::default(), unread.source, object, &before) {
+        let is_found_now = !unread.is_asked && !self.written.has(&(address, CONTENTS));
+        let used = if is_found_now { unread.used } else { Use::default() };
+        if let Err(stop) = self.read_elements(used, unread.source, object, &before) {
             self.failure.get_or_insert(stop);
         }
     }
@@ -67,9 +73,9 @@ impl State {
     }
 
     /// Leaves the contents of a container unguarded until somebody looks at them.
-    pub fn leave_unread(&mut self, source: SourceId, object: Borrowed<'_, '_>) {
+    pub fn leave_unread(&mut self, source: SourceId, object: Borrowed<'_, '_>, used: Use) {
         let Ok(before) = PyTuple::new(object.py(), heap::elements(object)) else { return };
-        let unread = Unread { source, before: before.unbind() };
+        let unread = Unread { source, before: before.unbind(), used, dropped: 0, is_asked: false };
         self.unread.insert(object.as_ptr() as usize, unread);
     }
 
