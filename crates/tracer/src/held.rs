@@ -8,8 +8,7 @@ use pyo3::types::{PyList, PySlice, PyTuple, PyType};
 use stator_cpython::heap::container;
 use stator_cpython::object::{Borrowed, Object};
 
-/// What the names of these functions begin with in graphs.
-pub const HELD: &str = "held.";
+use crate::raises::HELD;
 
 /// The functions, each made once.
 #[derive(Clone, Copy)]

@@ -3,8 +3,6 @@
 use stator_graph::{Arg, Constant, Graph, NodeId, NodeKind, Target, TensorMeta, TextId, Value};
 use stator_operators::{Raising, raising};
 
-use crate::held::HELD;
-
 /// The name of the node that checks all elements of a tensor.
 pub const CHECK: &str = "torch._check_tensor_all";
 
@@ -15,6 +13,9 @@ pub const GRAD: &str = "through_python.grad";
 
 /// The name of nodes that are checkpoints.
 pub const CHECKPOINT: &str = "through_python.checkpoint";
+
+/// What the names of functions begin with that ask what a list or deque from outside holds.
+pub const HELD: &str = "held.";
 
 /// What the names of nodes begin with that make objects which others are given: functions, cells, handles.
 pub const MADE: &str = "made.";

@@ -120,7 +120,8 @@ pub fn explicit(py: Python<'_>, objects: &[Py<PyAny>]) -> PyResult<Vec<Py<PyAny>
     // Where `torch` itself has it, a wrapper may stand.
     let seed = modules::import(py, "torch.random")?.getattr("manual_seed")?;
     let class = torch.getattr("Generator")?;
-    let is_one = |object: &Borrowed<'_, '_>| object.get_type().is(&class) || twister::is_known(*object);
+    let is_one =
+        |object: &Borrowed<'_, '_>| object.get_type().is(&class) || twister::is_known(*object);
     let found = objects.iter().filter(|object| is_one(&object.bind_borrowed(py)));
     let mut found: Vec<_> = found.map(|object| object.clone_ref(py)).collect();
     found.append(&mut numpy);

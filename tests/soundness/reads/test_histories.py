@@ -262,3 +262,34 @@ def test_nodes_show() -> None:
             compiled(torch.ones(2))
     if not api.PLAIN:
         assert "held.are_all" in "".join(compiled.graph_code())
+
+
+class Memory:
+    """What tells its length by a method."""
+
+    def __init__(self) -> None:
+        self.kept: collections.deque[Any] = collections.deque(maxlen=6)
+        self.size = torch.zeros((), dtype=torch.long)
+        self.by_data = False
+
+    def __len__(self) -> int:
+        return int(self.size.item()) if self.by_data else len(self.kept)
+
+
+def told_by_a_method(x: Tensor, memory: Memory) -> Any:
+    memory.kept.append(x.sum().item())
+    memory.size += 1
+    if len(memory) >= 3:
+        return x * 2, len(memory)
+    return x + len(memory), 0
+
+
+def _by_data(world: World) -> None:
+    world.args[0].by_data = True
+
+
+@pytest.mark.parametrize("again", [1, 6])
+def test_told_by_a_method(again: int) -> None:
+    """A replay leaves before the method's return instruction: what it returns lies on the stack."""
+    with stator.config.patch(skip_unprofitable=False):
+        agree(lambda: World(told_by_a_method, (Memory(),)), _by_data, replays=False, again=again)

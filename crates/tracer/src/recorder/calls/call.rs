@@ -43,7 +43,8 @@ impl Calls for Recorder {
             Kind::Partial => self.call_partial(call),
             // A function of NumPy's that others may override.
             Kind::Object | Kind::Opaque
-                if let Some(class @ Class::Model(Model::Numpy)) = self.functions.class(callable) =>
+                if let Some(class @ Class::Model(Model::Numpy)) =
+                    self.functions.class(callable) =>
             {
                 self.note(frame, |state| state.know_for_good(callable));
                 self.call_class(class, call)

@@ -22,6 +22,13 @@ pub struct Claims {
     pub asked: Asked,
 }
 
+impl Claims {
+    /// Whether the trace holds a lock that it has taken, or is in a block with a device.
+    pub fn is_in_block(&self) -> bool {
+        self.locks.iter().any(|taken| taken.depth > 0) || !self.devices.is_empty()
+    }
+}
+
 /// A lock from outside that the trace has taken.
 pub struct Taken {
     pub(in crate::recorder) lock: Py<PyAny>,

@@ -348,9 +348,10 @@ impl Recorder {
         if self.is_stopped() {
             return ops::truth(operand);
         }
-        let length = self.length_for_truth(frame, operand);
-        let asked = length.as_ref().map_or(operand, |length| length.as_borrowed());
-        if let Some(answer) = self.symbolic_truth(frame, asked) {
+        if let Some(answer) = self.symbolic_truth(frame, operand) {
+            return Ok(answer);
+        }
+        if let Some(answer) = self.truth_of_history(frame, operand) {
             return Ok(answer);
         }
         // That of a container is a question of its length.

@@ -153,7 +153,8 @@ impl Recorder {
             if !may_read || state.enclosed.is_on() {
                 return Err((Reason::RandomNumber, "where none can be carried".into()));
             }
-            let mut given: SmallVec<[Arg; 2]> = [state.random_generator(generator)].into_iter().collect();
+            let mut given: SmallVec<[Arg; 2]> =
+                [state.random_generator(generator)].into_iter().collect();
             for arg in args {
                 given.push(state.graph_arg(*arg)?);
             }
@@ -167,7 +168,8 @@ impl Recorder {
         };
         self.numbers_read.borrow_mut().extend(self.markable_spot(frame));
         self.note(frame, |state| {
-            let target = state.function_target(callable, format!("random.{}", heap::name_of(callable)));
+            let target =
+                state.function_target(callable, format!("random.{}", heap::name_of(callable)));
             let stack = state.place(frame);
             let node = state.graph.call(target, &given, stack);
             state.carry_read(&number, number.is_exact_instance_of::<PyFloat>(), node, None);

@@ -15,7 +15,7 @@ use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, BinaryOp};
 use stator_cpython::{Result, modules};
-use stator_graph::{Arg, NodeId, Operator, Target};
+use stator_graph::{Arg, NodeId, Operator, Target, Value};
 use stator_guards::SourceId;
 
 use crate::breaks::Reason;
@@ -55,7 +55,7 @@ enum Base {
 
 impl<'py> History<'py> {
     /// How many elements it holds now.
-    fn length(&self) -> usize {
+    fn now_long(&self) -> usize {
         let length = self.before.len() + self.added.len();
         self.most.map_or(length, |most| most.min(length))
     }
@@ -63,7 +63,7 @@ impl<'py> History<'py> {
     /// The elements that it holds now.
     fn now(&self) -> impl Iterator<Item = &Object<'py>> {
         let all = self.before.len() + self.added.len();
-        self.before.iter().chain(&self.added).skip(all - self.length())
+        self.before.iter().chain(&self.added).skip(all - self.now_long())
     }
 
     /// The type of its numbers, if it holds floats alone, or integers alone.
@@ -173,9 +173,7 @@ impl Recorder {
             {
                 *list
             }
-            ([deque], None)
-                if heap::is_deque(*deque) && heap::is_named(callable, &["popleft"]) =>
-            {
+            ([deque], None) if heap::is_deque(*deque) && heap::is_named(callable, &["popleft"]) => {
                 *deque
             }
             _ => return None,
@@ -189,14 +187,28 @@ impl Recorder {
         self.number_at(frame, &history, history.dropped.cast_signed(), &class, own(value)?)
     }
 
-    /// How long a list or deque is, for who asks whether it holds anything.
-    pub(in crate::recorder) fn length_for_truth<'py>(
+    /// Whether it holds anything. `None`: it's something else, or to be read.
+    pub(in crate::recorder) fn truth_of_history<'py>(
         &self,
         frame: &Frame<'py>,
         list: Borrowed<'_, 'py>,
-    ) -> Option<Object<'py>> {
+    ) -> Option<bool> {
         let history = self.history(frame, list)?;
-        self.history_length(frame, &history)
+        if !history.added.is_empty() && history.most != Some(0) {
+            return Some(true);
+        }
+        let asked = |state: &mut State| {
+            let base = Arg::Node(state.base_of(&history));
+            let target = state.builtin(frame.py(), "len")?;
+            let stack = state.place(frame);
+            let length = state.graph.call(target, &[base], stack);
+            state.graph.set_value(length, Value::Integer);
+            let args = [Arg::Node(length), Arg::int(history.dropped as i64)];
+            let target = Target::Operator(Operator::Gt);
+            Ok(Arg::Node(state.graph.call(target, &args, stack)))
+        };
+        let answer = !history.before.is_empty();
+        self.decided(frame, Asks::Program, asked, || Ok(answer))?.ok()
     }
 
     /// An element or a part of it. `None`: the list is to be read.
@@ -218,7 +230,7 @@ impl Recorder {
             return self.part_of_history(frame, &history, list, key);
         }
         let index: isize = key.extract().ok()?;
-        let (added, length) = (history.added.len().cast_signed(), history.length());
+        let (added, length) = (history.added.len().cast_signed(), history.now_long());
         if index < 0 && -index <= added && -index <= length.cast_signed() {
             // The trace has added it.
             return Some(ops::get_item(list, key));
@@ -367,6 +379,10 @@ impl State {
         if self.enclosed.is_on() || self.enclosed.hides(address) || self.program.is_some() {
             return Ok(None);
         }
+        if self.claims.is_in_block() {
+            // Nothing can be decided there.
+            return Ok(None);
+        }
         if self.parts.contains_key(&address)
             && let Some(Origin::Handle(base)) = self.origin(list)
         {
@@ -381,6 +397,8 @@ impl State {
             && !self.reads.has(&slot)
             && !self.written.has(&slot)
             && let Some(source) = self.source(list)
+            && let Some(length) = stator_cpython::heap::container::deque_length(list)
+            && self.policy.takes_length(length, || self.sources.print(source))
         {
             // It's read by whoever looks at it.
             self.leave_unread(source, list, Use::default());
