@@ -432,7 +432,9 @@ impl<'s> Finish<'s> {
                     Part::ClassAttribute(self.keep(attribute.bind_borrowed(py)))
                 }
                 effects::Part::Elements => Part::Elements,
-                effects::Part::Added(_) => Part::Added,
+                effects::Part::Added { dropped, .. } => {
+                    Part::Added { dropped: u32::try_from(*dropped).unwrap_or(u32::MAX) }
+                }
                 effects::Part::Calls(_) => Part::Calls,
             };
             stores.push(Store { object, part, value, place: effect.place });
