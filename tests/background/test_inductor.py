@@ -520,8 +520,8 @@ def test_what_is_missing_in_words(error: Exception, words: str) -> None:
     wrapped.__cause__ = error
     for each in (error, wrapped):
         if each is error or isinstance(error, OSError | InvalidCxxCompiler):
-            assert re.search(words, process._missing(each) or "")
-    assert process._missing(RuntimeError("no kernel for this")) is None
+            assert re.search(words, process._hopeless(each) or "")
+    assert process._hopeless(RuntimeError("no kernel for this")) is None
 
 
 def test_a_program_whose_cache_cant_be_made(tmp_path: Path) -> None:

@@ -383,7 +383,7 @@ def test_other_machines_and_versions_have_other_names(
     if part == "_processor":
         monkeypatch.setattr(store, part, lambda: ["another processor"])
     elif part == "library":
-        monkeypatch.setattr(store, "_torch", lambda: tmp_path)
+        monkeypatch.setattr(store, "FOLDER", tmp_path)
     elif part == "__version__":
         monkeypatch.setattr(store, part, "0")
     else:

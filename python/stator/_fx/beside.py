@@ -16,7 +16,8 @@ import torch
 import torch.fx
 from torch._subclasses import FakeTensorMode
 
-from stator._fx.graphs import Code, Row, graph_module, is_symbolic
+from stator._fx.callables import is_pytorchs
+from stator._fx.graphs import Code, Row, graph_module
 from stator._fx.libraries import look
 from stator._fx.modes import Modes
 from stator._fx.process import compile_in_process
@@ -74,16 +75,11 @@ def unsuitable(
             return "not all of its inputs are plain tensors of the CPU"
         if value.is_conj() or value.is_neg() or not _is_dense(value):
             return "not all of its inputs are plain tensors"
-    if _is_training(description, inputs):
-        if is_symbolic(description):
-            return "gradients are computed through it, and it has symbolic sizes"
-        if may_write:
-            return "gradients are computed through it, and it writes to its inputs"
     tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
     if may_write and len({value.untyped_storage().data_ptr() for value in tensors}) < len(tensors):
         return "it writes to its inputs, and these share memory"
     for op, _, target, *_ in description:
-        if op == "call_function" and not _is_known(target):
+        if op == "call_function" and not is_pytorchs(target):
             return "it calls code of the program's own"
     return None
 
@@ -108,13 +104,3 @@ def _computes_gradients(description: Sequence[Row]) -> bool:
 def _is_dense(value: torch.Tensor) -> bool:
     """Whether a tensor without data can have its sizes and strides."""
     return value.detach().to("meta").stride() == value.stride()
-
-
-_PREFIXES = ("torch", "_operator", "builtins")
-
-
-def _is_known(target: Any) -> bool:
-    if isinstance(target, torch._ops.OpOverload):
-        return target.namespace in ("aten", "prims")
-    module = getattr(target, "__module__", None) or type(target).__module__
-    return str(module).split(".")[0] in _PREFIXES

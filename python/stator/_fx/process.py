@@ -8,7 +8,7 @@ next start (`stator._fx.store`).
 
 from __future__ import annotations
 
-import ctypes
+import copy
 import dataclasses
 import errno
 import json
@@ -18,6 +18,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -27,7 +29,7 @@ import torch
 import torch.fx
 
 from stator._fx.graphs import Code
-from stator._fx.libraries import Look, Made, code_of
+from stator._fx.libraries import HopelessError, Look, Made, code_of
 from stator._fx.modes import Modes
 from stator._fx.sent import pack, unpack
 from stator._fx.store import key_of, store
@@ -36,8 +38,8 @@ from stator.errors import BackendError
 
 _PROGRAM = "from stator._fx.process import main; main()"
 _WITHOUT = ("STATOR_INSTALL", "STATOR_LOGS")
-_PARENT_DIES = 1
-"""`PR_SET_PDEATHSIG`."""
+_LOOK = 0.5
+"""Seconds between two looks of the process whether the program is still there."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,9 +98,12 @@ def compile_in_process(
     try:
         made, libraries = _found_or_made(order, module)
     except OSError as error:
-        raise BackendError(f"No process can be started for Inductor: {error}") from error
+        raise BackendError(
+            f"Inductor's order or what it has made can't be written: {error}. TMPDIR names another "
+            "folder for that"
+        ) from error
     if isinstance(made, Pair):
-        return code_of_pair(made, libraries, module, modes)
+        return code_of_pair(made, libraries, module, modes, looks, sizes)
     return code_of(made, libraries[0], looks)
 
 
@@ -121,7 +126,13 @@ def _found_or_made(order: Order, module: torch.fx.GraphModule) -> Loaded:
         _bundle(_ask(order, Path(folder)), bundle)
         if stored is not None and key is not None:
             stored.keep(key, bundle)
-        return _load(bundle)
+        try:
+            return _load(bundle)
+        except RuntimeError as error:
+            raise BackendError(
+                f"What Inductor has made can't be loaded: {error}. Where files of "
+                f"{tempfile.gettempdir()} may not be executed, TMPDIR names another folder"
+            ) from error
 
 
 _FACTS = "facts.json"
@@ -175,20 +186,26 @@ def _ask(order: Order, folder: Path) -> Made | Pair:
         answer=str(answer),
     )
     environment = {key: value for key, value in os.environ.items() if key not in _WITHOUT}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM],
-        input=pickle.dumps(order),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env=environment,
-        check=False,
-    )
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, map(str, sys.path)))
+    try:
+        done = subprocess.run(
+            # Modules of the folder that the program happens to be in are none of its own.
+            [sys.executable, "-P", "-c", _PROGRAM],
+            input=pickle.dumps(order),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=environment,
+            check=False,
+            # An interrupt at the terminal is for the program.
+            process_group=0,
+        )
+    except OSError as error:
+        raise BackendError(f"No process can be started for Inductor: {error}") from error
     if not answer.exists():
         raise BackendError(f"Inductor's process has ended early: {_end_of(done)}")
     found = json.loads(answer.read_text())
-    if "missing" in found:
-        raise BackendError(found["missing"])
+    if "hopeless" in found:
+        raise BackendError(found["hopeless"])
     if "error" in found:
         raise AheadOfTimeError(f"Inductor can't compile it ahead of time: {found['error']}")
     return Pair(**found["pair"]) if "pair" in found else Made(**found["made"])
@@ -206,10 +223,7 @@ def _end_of(done: subprocess.CompletedProcess[bytes]) -> str:
 def main() -> None:
     """What the process does."""
     order: Order = pickle.load(sys.stdin.buffer)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PARENT_DIES, signal.SIGTERM)
-        if os.getppid() != order.parent:
-            return
+    threading.Thread(target=_end_with, args=(order.parent,), daemon=True).start()
     os.nice(5)
     found: dict[str, Any]
     try:
@@ -217,20 +231,30 @@ def main() -> None:
         found = {"pair" if isinstance(made, Pair) else "made": dataclasses.asdict(made)}
     except Exception as error:
         found = {"error": f"{type(error).__name__}: {error}"}
-        if (missing := _missing(error)) is not None:
-            found = {"missing": missing}
+        if (hopeless := _hopeless(error)) is not None:
+            found = {"hopeless": hopeless}
     written = Path(order.answer + ".new")
     written.write_text(json.dumps(found))
     written.rename(order.answer)
+
+
+def _end_with(parent: int) -> None:
+    """Ends this process and the compilers that it has started, once the program is gone."""
+    while os.getppid() == parent:
+        time.sleep(_LOOK)
+    os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 _UNWRITABLE = (*_FULL, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST)
 
 
-def _missing(error: BaseException) -> str | None:
-    """What of the system's Inductor has missed, in words; None: that isn't why it has failed."""
+def _hopeless(error: BaseException) -> str | None:
+    """Why Inductor would fail in a call, too: mostly what it misses of the system. None: it may
+    not."""
     text = str(error)
+    if isinstance(error, HopelessError):
+        return text
     if any(type(each).__name__ == "InvalidCxxCompiler" for each in _chain(error)):
         return "Inductor finds no C++ compiler that works: install g++, or name one in CXX"
     for number in _UNWRITABLE:
@@ -282,13 +306,14 @@ def _compile(order: Order) -> Made | Pair:
         inductor.load_config(order.inductor)
     # The same random numbers as the replay's.
     inductor.fallback_random = True
+    # The pool of processes is for kernels of GPUs.
+    inductor.compile_threads = 1
     assert isinstance(order.module, bytes)
     module = unpack(order.module)
     modes = dataclasses.replace(order.modes, inference=False)
     with modes.applied():
         if order.is_training:
-            tensors = [value for value in order.looks if isinstance(value, torch.Tensor)]
-            pair = compile_pair(module, tensors, order.settings)
+            pair = compile_pair(copy.deepcopy(module), order.looks, order.settings)
             if pair is not None:
                 return pair
         return compile_ahead(module, order.looks, order.sizes, order.settings)

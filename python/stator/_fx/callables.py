@@ -1,0 +1,50 @@
+"""Which callables of a graph are known by name: another process finds under it what is called here.
+
+A program's function may carry the name of one of PyTorch's (`functools.wraps`), and may stand in
+its place. A name alone says nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import torch
+
+__all__ = ["is_pytorchs"]
+
+_PACKAGES = ("torch", "_operator", "math", "builtins")
+_DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType)
+
+FOLDER = Path(torch.__file__).parent
+
+
+def is_pytorchs(target: Any) -> bool:
+    """Whether a callable's name says what it does, given the versions of PyTorch and CPython."""
+    if isinstance(target, torch._ops.OpOverload):
+        return target.namespace in ("aten", "prims")
+    if isinstance(target, _DESCRIPTORS):
+        return _is_in(target.__objclass__.__module__)
+    if isinstance(target, types.BuiltinFunctionType):
+        return _is_in(target.__module__ or _module_of(target.__self__))
+    is_found = isinstance(target, types.FunctionType) and _found(target) is target
+    return is_found and Path(target.__code__.co_filename).is_relative_to(FOLDER)
+
+
+def _is_in(module: str) -> bool:
+    return module.split(".")[0] in _PACKAGES
+
+
+def _module_of(owner: object) -> str:
+    """Where a function of C is that doesn't say it: those of `torch._C` needn't. A method of an
+    object is nowhere."""
+    return owner.__module__ if isinstance(owner, type) else ""
+
+
+def _found(function: types.FunctionType) -> Any:
+    found: Any = sys.modules.get(function.__module__)
+    for name in function.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found
