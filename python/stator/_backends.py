@@ -280,7 +280,7 @@ class Prepared:
         )
         if isinstance(made, Failed) and is_of_the_call:
             raise made.error
-        return self.settle(made, inputs, True)
+        return self._code(made)
 
     def beside(
         self,
@@ -289,12 +289,12 @@ class Prepared:
         is_new: bool,
         may_write: bool,
         is_told: bool,
-    ) -> Job | bool:
-        """Has the graph compiled beside the program. False: the process ends. True: this call is to
-        wait.
+    ) -> Job | str | None:
+        """Has the graph compiled beside the program. A text: that can't be, for this reason, and a
+        call is to wait, the second one of the graph; `is_new`: this is the first. None: the process
+        ends.
 
-        Where that can't be, it's an error if it was asked for (`is_told`). Else the second call of
-        the graph waits, as for other backends; `is_new`: this isn't one.
+        Where it was asked for (`is_told`), it's an error that it can't be.
         """
         from stator._fx.beside import begin, begin_inductor, unsuitable
 
@@ -309,31 +309,42 @@ class Prepared:
             begun = self._tried(description, task)
         elif is_told:
             begun = self._tried(description, lambda: _refuse(why))
-        elif is_new:
-            log.info(f"{_words(description)} isn't compiled beside the program: {why}")
-            return ended(None)
         else:
-            return True
+            return self._waits(description, why, "the next call" if is_new else "this call")
         if isinstance(begun, Failed):
             return ended(begun)
-        return submit(lambda: self._shown(description, begun)) or False
+        job = self._tried(description, lambda: submit(lambda: self._shown(description, begun)))
+        return ended(job) if isinstance(job, Failed) else job
+
+    def _waits(self, description: Sequence[Row], why: str, which: str) -> str:
+        """A call waits for code; who looks on is told why."""
+        log.info(
+            f"{_words(description)} isn't compiled beside the program: {why}. So {which} of it "
+            "waits for its code; with stator.compile(when='background') none does"
+        )
+        return why
 
     def settle(
         self, made: Made | Failed | BaseException, inputs: Sequence[Any], is_told: bool
-    ) -> Made | str:
-        """The code, or why there is none, which the user is told; raises if that is asked
-        for. A graph that couldn't be compiled beside the program is compiled here, for these
-        inputs, unless the program has told that no call is to wait."""
+    ) -> tuple[Made | str, str | None]:
+        """What was made beside the program: as when the backend is called. A graph that couldn't be
+        compiled there is compiled here, for these inputs, unless the program has told that no call
+        is to wait; why this one has waited comes second."""
         if isinstance(made, BaseException):
             # It has ended the thread that it ran in.
             made = Failed(BackendError(f"The backend has raised {made!r}."), None, 0, None)
+        if isinstance(made, Failed) and made.waits is not None and not is_told:
+            why = self._waits(made.waits, str(made.error), "this call")
+            return self(made.waits, inputs), why
+        return self._code(made), None
+
+    def _code(self, made: Made | Failed) -> Made | str:
+        """The code, or why there is none, which the user is told; raises if that is asked for."""
         if not isinstance(made, Failed):
             return made
         error = made.error
         if made.internal is not None:
             raise InternalError(made.internal) from error
-        if made.waits is not None and not is_told:
-            return self(made.waits, inputs)
         if config.strict:
             raise error
         backend_failed(self.name, error, made.operations, made.trace)

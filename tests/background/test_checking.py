@@ -74,6 +74,19 @@ def test_other_dtypes(dtype: torch.dtype) -> None:
         assert torch.equal(wrong(x), x + x)
 
 
+def test_dtypes_of_eight_bits() -> None:
+    def narrowed(x: Tensor) -> Tensor:
+        return x.to(torch.float8_e4m3fn)
+
+    x = torch.tensor([1.0, 2.0, 4.0])
+    compiled, _ = made(narrowed, after(lambda out: out), x)
+    compiled(x)
+    assert "differ from the replay's by 0" in str(stats(compiled).why[0])
+    wrong, _ = made(narrowed, after(lambda out: ((x * 4).to(out[0].dtype),)), x)
+    with pytest.warns(stator.BackendDiffersWarning, match="output 0 differs in 3 of 3 elements"):
+        assert torch.equal(wrong(x).float(), x)
+
+
 def test_infinities_and_nans_are_themselves() -> None:
     x = torch.tensor([float("inf"), float("nan"), -1.0])
     right, _ = made(lambda x: x * 2, after(lambda out: out), x)

@@ -175,45 +175,34 @@ def expands(x: Tensor) -> Tensor:
 EXPANDED = torch.ones(1).expand(4)
 
 
-def gradients(x: Tensor) -> Tensor:
-    return (x * PARAMETER).sum() * x.shape[0]
-
-
-PARAMETER = torch.nn.Parameter(torch.ones(4))
-
-
-def writes_for_gradients(x: Tensor) -> Tensor:
-    SUMS.add_(x.sum(0))
-    return (x * PARAMETER).sum()
-
-
-SUMS = torch.zeros(4)
-
-
 @pytest.mark.parametrize(
-    ("function", "dynamic", "why"),
+    ("function", "why"),
     [
-        (writes, None, "it writes to its inputs, and these share memory"),
-        (expands, None, "not all of its inputs are plain tensors"),
-        (gradients, True, "gradients are computed through it, and it has symbolic sizes"),
-        (writes_for_gradients, None, "gradients are computed through it, and it writes to its in"),
+        (writes, "it writes to its inputs, and these share memory"),
+        (expands, "not all of its inputs are plain tensors"),
     ],
 )
 def test_what_cant_go_to_a_process(
-    function: Any, dynamic: bool | None, why: str, monkeypatch: pytest.MonkeyPatch
+    function: Any, why: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     never, asked = Never(monkeypatch), stand_in(monkeypatch)
-    # By default the second call waits.
-    compiled = stator.compile(function, backend="inductor", dynamic=dynamic)
+    # By default the second call waits, and it is said why.
+    caplog.set_level(logging.INFO, "stator.background")
+    compiled = stator.compile(function, backend="inductor")
     for count in (0, 1, 1):
         before = MEMORY.clone()
         found = compiled(X.abs())
         MEMORY.copy_(before)
         torch.testing.assert_close(found, function(X.abs()))
         assert len(asked) == count
+        if count == 0:
+            assert stats(compiled).tiers == ["replay"]
+            assert f"its next call waits for code, because {why}" in str(stats(compiled).why[0])
+            assert f"isn't compiled beside the program: {why}. So the next call" in caplog.text
     assert stats(compiled).tiers == ["compiled"]
+    assert f"a call has waited for it, because {why}" in str(stats(compiled).why[0])
     # Who has asked for the background is told.
-    told = stator.compile(function, backend="inductor", dynamic=dynamic, when="background")
+    told = stator.compile(function, backend="inductor", when="background")
     with pytest.warns(stator.BackendFailedWarning, match=f"beside the program: {why}"):
         for _ in range(3):
             before = MEMORY.clone()
@@ -330,6 +319,8 @@ def test_what_cant_be_compiled_ahead_of_time(monkeypatch: pytest.MonkeyPatch) ->
         assert transposed.data_ptr() == X.data_ptr() and torch.equal(doubled, X * 2)
         assert stator.wait(timeout=LONG) and len(asked) == (call > 0)
     assert stats(compiled).tiers == ["compiled"]
+    why = "a call has waited for it, because Inductor can't compile it ahead of time: a result shar"
+    assert why in str(stats(compiled).why[0])
     told = stator.compile(view, backend="inductor", when="background")
     told(X)
     assert stator.wait(timeout=LONG)
@@ -550,7 +541,44 @@ def test_no_folder_for_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.warns(stator.BackendFailedWarning, match="No space left on device") as given:
         for _ in range(2):
             assert torch.equal(compiled(X), X * 3)
-    assert len(given) == 1 and "No process can be started" in str(given[0].message)
+    assert len(given) == 1 and "TMPDIR names another folder" in str(given[0].message)
+
+
+def test_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    compiled = stator.compile(lambda x: x * 3, backend="inductor")
+    compiled(X)
+    assert stator.wait(timeout=LONG)
+    with pytest.warns(stator.BackendFailedWarning, match="No process can be started for Inductor"):
+        assert torch.equal(compiled(X), X * 3)
+
+
+def test_a_library_that_this_program_cant_load(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As where files of the temporary folder may not be executed."""
+    library = tmp_path / "library.so"
+    library.write_text("none")
+    monkeypatch.setenv("STATOR_CACHE", "off")
+    monkeypatch.setattr(process, "_ask", lambda *order: process.Made([str(library)], [], []))
+    compiled = stator.compile(lambda x: x * 3, backend="inductor")
+    compiled(X)
+    assert stator.wait(timeout=LONG)
+    with pytest.warns(stator.BackendFailedWarning, match="can't be loaded: .*TMPDIR names"):
+        assert torch.equal(compiled(X), X * 3)
+
+
+def test_modules_of_the_folder_that_the_program_is_in(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "pickletools.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(process, "_PROGRAM", "import pickletools, sys; sys.stdin.buffer.read()")
+    compiled = stator.compile(lambda x: x * 3, backend="inductor")
+    compiled(X)
+    assert stator.wait(timeout=LONG)
+    with pytest.warns(stator.BackendFailedWarning, match="its exit status is 0"):
+        assert torch.equal(compiled(X), X * 3)
 
 
 def test_a_process_that_is_killed() -> None:

@@ -29,7 +29,12 @@ def is_pytorchs(target: Any) -> bool:
         return _is_in(target.__objclass__.__module__)
     if isinstance(target, types.BuiltinFunctionType):
         return _is_in(target.__module__ or _module_of(target.__self__))
-    is_found = isinstance(target, types.FunctionType) and _found(target) is target
+    if not isinstance(target, types.FunctionType):
+        return False
+    # What PyTorch makes within a function and puts into a module has the name of its place there.
+    is_found = any(
+        _found(target, name) is target for name in (target.__qualname__, target.__name__)
+    )
     return is_found and Path(target.__code__.co_filename).is_relative_to(FOLDER)
 
 
@@ -43,8 +48,8 @@ def _module_of(owner: object) -> str:
     return owner.__module__ if isinstance(owner, type) else ""
 
 
-def _found(function: types.FunctionType) -> Any:
+def _found(function: types.FunctionType, path: str) -> Any:
     found: Any = sys.modules.get(function.__module__)
-    for name in function.__qualname__.split("."):
+    for name in path.split("."):
         found = getattr(found, name, None)
     return found

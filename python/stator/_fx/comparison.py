@@ -136,7 +136,7 @@ class _Scale:
                 self._largest = max(self._largest, _largest(value))
 
     def gap(self, name: str, left: torch.Tensor, right: torch.Tensor) -> float:
-        """The largest difference, relative to the largest value. Raises if that is too much."""
+        """The largest difference, relative to the largest value. Raises if it is too much."""
         left, right = left.detach(), right.detach()
         if left.numel() == 0:
             return 0.0
@@ -160,7 +160,9 @@ class _Scale:
                 f"{name} differs in {count} of {left.numel()} elements, by up to {worst:.3g} where "
                 f"{allowed:.3g} is allowed and the largest value is {largest:.3g}"
             )
-        return worst / largest if largest > 0 else 0.0
+        # What cancels out is as far apart as all the values are that it's computed from.
+        base = largest if worst <= relative * largest else max(largest, self._largest)
+        return worst / base if base > 0 else 0.0
 
     def _tolerances(self, dtype: torch.dtype) -> tuple[float, float]:
         """Relative to a tensor's largest value, and besides that."""

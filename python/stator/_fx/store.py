@@ -118,9 +118,14 @@ class Store:
         path = self.folder / _SECRET
         if not path.exists():
             made = self._written(secrets.token_bytes(_CODE))
-            with contextlib.suppress(FileExistsError):
+            try:
                 os.link(made, path)
-            made.unlink()
+            except FileExistsError:
+                pass
+            except OSError:
+                # File systems without links. Of two that come first, one compiles again.
+                made.replace(path)
+            made.unlink(missing_ok=True)
         secret = path.read_bytes()
         if len(secret) != _CODE:
             path.unlink(missing_ok=True)

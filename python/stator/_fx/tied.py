@@ -107,9 +107,7 @@ class _Tied(torch.autograd.Function):
         # No library needs these: gradients of gradients do. Saved by PyTorch they would have to
         # stay as they are, which eager doesn't ask for.
         written = _written(pair)
-        ctx.inputs = [
-            value.clone() if at in written else value for at, value in enumerate(values)
-        ]
+        ctx.inputs = [value.clone() if at in written else value for at, value in enumerate(values)]
         ctx.versions = _versions(ctx.inputs)
         ctx.state = torch.get_rng_state() if pair.draws else None
         results = code.forward.run(inputs)
@@ -139,8 +137,8 @@ class _Tied(torch.autograd.Function):
             gradient for gradient, does in zip(gradients, pair.differentiable, strict=True) if does
         ]
         tangents = [
-            torch.zeros(sizes, dtype=getattr(torch, dtype)) if gradient is None else gradient
-            for gradient, (sizes, dtype) in zip(asked, pair.tangents, strict=True)
+            _zeros(*look) if gradient is None else gradient
+            for gradient, look in zip(asked, pair.tangents, strict=True)
         ]
         if torch.is_grad_enabled():
             found = _again(ctx, code, inputs, tangents)
@@ -160,6 +158,10 @@ def _backward(code: _Code, takes: Sequence[torch.Tensor]) -> list[torch.Tensor |
     results = code.backward.run(given)
     kinds = {"input": given, "result": results}
     return [None if place is None else kinds[place[0]][place[1]] for place in pair.gradients]
+
+
+def _zeros(sizes: Sequence[int], dtype: str) -> torch.Tensor:
+    return torch.zeros(sizes, dtype=getattr(torch, dtype), device="cpu")
 
 
 def _restrided(value: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
@@ -200,7 +202,7 @@ def _written(pair: Pair) -> set[int]:
 
 def _uncounted(value: torch.Tensor) -> contextlib.AbstractContextManager[None]:
     """What is written within it isn't counted in the tensor's version."""
-    keeps: Any = torch.autograd._unsafe_preserve_version_counter
+    keeps: Any = torch.autograd.grad_mode._unsafe_preserve_version_counter
     found: contextlib.AbstractContextManager[None] = keeps(value)
     return found
 

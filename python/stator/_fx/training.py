@@ -129,7 +129,8 @@ def _check_operators(module: torch.fx.GraphModule) -> None:
     for node in module.graph.nodes:
         if getattr(node.target, "_name", "").split(".")[0] in _UNKNOWN:
             raise HopelessError(
-                f"Inductor can't compute gradients through {node.target}, which runs LSTMs on the CPU"
+                f"Inductor can't compute gradients through {node.target}, by which LSTMs run on "
+                "the CPU"
             )
 
 
@@ -174,7 +175,9 @@ def _parts(
     if not parts:
         return None
     if any(info.mutates_metadata for info in facts.input_info):
-        raise BackendError("gradients are computed through it, and it changes what an input is like")
+        raise BackendError(
+            "gradients are computed through it, and it changes what an input is like"
+        )
     if any(info.mutates_data and info.requires_grad for info in facts.input_info):
         raise BackendError("gradients are computed through it, and it writes to what asks for them")
     plain = (OutputType.non_alias, OutputType.unsafe_view_alias)
