@@ -200,6 +200,7 @@ MODULES = {
     "_ran": set(),
     "_program_tracing": {"_suggest", "errors"},
     "_program_tracing.table": set(),
+    "_program_tracing.batching": set(),
     "_program_tracing.autograd": set(),
     "_program_tracing.indexing": set(),
     "_program_tracing.tracing": {
@@ -207,6 +208,7 @@ MODULES = {
         *("_program_tracing.table", "_suggest", "errors"),
     },
     "programs": {
+        "_program_tracing.batching",
         *("_program_tracing", "_program_tracing.table", "_program_tracing.tracing"),
         *("_suggest", "errors"),
     },

@@ -381,15 +381,16 @@ class Prepared:
             "stator.compile(tier='compiled') uses it all the same"
         )
 
-    def refuse_parts(self, operations: int, trace: str | None) -> None:
-        """A graph that is to be compiled beside the program holds steps of Stator's own, and what
-        its parts are given is there only when a call comes to them."""
+    def refuse_parts(self, operations: int, trace: str | None) -> str:
+        """Says why parts of a graph can't be compiled beside the program: what they are given is
+        there only when a call comes to them."""
         try:
             _refuse("it's in parts, between which data is read or gradients are computed")
         except BackendError as error:
             if config.strict:
                 raise
             backend_failed(self.name, error, operations, trace)
+            return str(error)
 
     def differs(self, operations: int, trace: str | None, how: str) -> None:
         """The code isn't used, because it does something else than the graph."""
@@ -500,19 +501,6 @@ class _TheirError(Exception):
     def __init__(self, error: Exception) -> None:
         super().__init__(error)
         self.error = error
-
-
-def decide(value: object, expected: object, *_kept: object) -> None:
-    """A decision of a trace, where its graph is a `torch.fx` module: there is no way out of one.
-
-    Raises `BackendError` where the value isn't the one that the trace was recorded for.
-    """
-    if value is not expected:
-        raise BackendError(f"This graph is for {expected!r}, where its inputs give {value!r}.")
-
-
-def catch(*_kept: object) -> None:
-    """Where a trace is left if the operation before raises; a `torch.fx` module has no way out."""
 
 
 def wrong_outputs(prepared: Prepared, expected: int, returned: object) -> Exception:

@@ -7,7 +7,8 @@ torch.
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -96,10 +97,92 @@ class _Runner:
 
     def __init__(self, program: TensorProgram) -> None:
         self._program = program
+        # How often it couldn't be run for several clients at once; and whether that is right.
+        self._failures = 0
+        self._is_right: bool | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         tensors = [_tensor(leaf) for leaf in _leaves((args, kwargs))]
         return _nested(self._program.gives, iter(self._program(*tensors)))
+
+    @property
+    def clients_at_once(self) -> int:
+        """For how many clients executors run it at once. It doesn't depend on the machine."""
+        is_given_up = self._is_right is False or self._failures >= _ATTEMPTS
+        return 1 if is_given_up or not self._program.inputs else _AT_ONCE
+
+    def together(self, calls: Sequence[tuple[tuple[Any, ...], dict[str, Any]]]) -> list[Any] | None:
+        """What it gives for each call; `None`: it is to be called for one after the other."""
+        try:
+            results = self._together(calls)
+        except Exception as error:
+            # For one client alone it tells what is wrong; or nothing is.
+            self._failures += 1
+            _LOG.info("%r runs for one client after the other: %s", self._program, error)
+            return None
+        if results is None:
+            return None
+        return [_nested(self._program.gives, iter(result)) for result in results]
+
+    def _together(self, calls: Sequence[Any]) -> list[Sequence[torch.Tensor]] | None:
+        # What several clients have is one tensor.
+        known: dict[int, torch.Tensor] = {}
+        rows = []
+        for call in calls:
+            row = []
+            for leaf in _leaves(call):
+                if id(leaf) not in known:
+                    known[id(leaf)] = _tensor(leaf)
+                row.append(known[id(leaf)])
+            rows.append(row)
+        groups: dict[Any, list[int]] = {}
+        for index, row in enumerate(rows):
+            groups.setdefault(tuple(tensor.shape for tensor in row), []).append(index)
+        results: list[Any] = [None] * len(rows)
+        for indices in groups.values():
+            most = max(1, _BYTES // max(1, sum(tensor.nbytes for tensor in rows[indices[0]])))
+            for start in range(0, len(indices), most):
+                part = indices[start : start + most]
+                if len(part) == 1:
+                    results[part[0]] = self._program(*rows[part[0]])
+                    continue
+                made = self._program._run_together([rows[index] for index in part])
+                if self._is_right is None:
+                    self._is_right = _are_close(made[0], self._program(*rows[part[0]]))
+                if not self._is_right:
+                    _LOG.info(
+                        "%r runs for one client after the other: at once it gives something else",
+                        self._program,
+                    )
+                    return None
+                for index, result in zip(part, made, strict=True):
+                    results[index] = result
+        return results
+
+
+_LOG = logging.getLogger("stator.federated")
+
+_AT_ONCE = 256
+"""For how many clients a program runs at once, at most."""
+
+_BYTES = 16 << 20
+"""How large their inputs may be together."""
+
+_ATTEMPTS = 3
+
+
+def _are_close(found: Sequence[torch.Tensor], expected: Any) -> bool:
+    """Whether outputs differ by rounding only."""
+    expected = (expected,) if isinstance(expected, torch.Tensor) else tuple(expected)
+    return all(_is_close(*pair) for pair in zip(found, expected, strict=True))
+
+
+def _is_close(found: torch.Tensor, expected: torch.Tensor) -> bool:
+    if not expected.dtype.is_floating_point and not expected.dtype.is_complex:
+        return torch.equal(found, expected)
+    largest = expected.abs().nan_to_num(0, 0, 0).max().item() if expected.numel() else 0.0
+    tolerance = torch.finfo(expected.dtype).eps ** 0.5 * largest
+    return torch.allclose(found, expected, rtol=0, atol=tolerance, equal_nan=True)
 
 
 def load(data: bytes) -> _Runner:

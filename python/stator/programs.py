@@ -19,6 +19,7 @@ import torch
 
 from stator import _stator
 from stator._program_tracing import TensorSpec
+from stator._program_tracing.batching import NotBatchableError, run_together
 from stator._program_tracing.table import resolve
 from stator._program_tracing.tracing import Tracing
 from stator._suggest import describe
@@ -169,6 +170,28 @@ class TensorProgram(_stator.Runs):
                 )
             shared.add(_memory(outputs[-1]))
         return outputs
+
+    def _run_together(self, rows: Sequence[Sequence[torch.Tensor]]) -> list[tuple[Any, ...]]:
+        """What it gives for each row of tensors: they are of the same sizes, and there is one.
+
+        Raises where it can't be run for all at once, and where it fails for one of them.
+        """
+        self._checked(tuple(rows[0]))
+        columns = list(zip(*rows, strict=True))
+        for column, spec in zip(columns, self._types, strict=True):
+            if any(tensor.dtype != spec.dtype for tensor in column):
+                raise NotBatchableError("the element types differ")
+        with torch.inference_mode(False):
+            results = run_together(self._linked.run, columns, copies=self._copies)
+        outputs = []
+        for result, (dtype, sizes) in zip(results, self._native.outputs, strict=True):
+            if not isinstance(result, torch.Tensor):
+                raise NotBatchableError("it gives numbers")
+            output = result.detach()
+            if not _is_of(output[0], _spec(dtype, sizes)):
+                raise NotBatchableError("what it gives for all at once is of another type")
+            outputs.append(output.unbind())
+        return list(zip(*outputs, strict=True))
 
     def __repr__(self) -> str:
         inputs = ", ".join(str(spec) for spec in self.inputs)

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import functools
 import io
+import math
 import random
 import warnings
 from collections import namedtuple
@@ -261,6 +262,23 @@ def test_sizes_vary(shapes):
             program.module()(torch.ones(3, 5))
 
 
+def by_root(x):
+    return x * 2 if math.sqrt(x.shape[0]) > 1.2 else x
+
+
+def by_rounding(x):
+    n = x.shape[0]
+    return x * 2 if round(n * 0.75) > 1 and math.ceil(n / 3) >= math.floor(n / 5) else x
+
+
+@pytest.mark.parametrize("fn", [by_root, by_rounding])
+def test_decisions_on_what_is_computed_of_sizes(fn):
+    for shapes in ({0: Dim("rows", min=2)}, {0: Dim.AUTO}):
+        program = stator.export(fn, (torch.ones(4, 2),), dynamic_shapes=(shapes,))
+        for rows in (3, 4, 17):
+            same(program.module()(torch.ones(rows, 2)), fn(torch.ones(rows, 2)))
+
+
 def test_sizes_of_modules_vary_in_containers_and_together():
     batch = Dim("batch")
     shapes = {"batch": {"x": {0: batch}, "parts": [{0: batch}, {0: batch}]}, "k": None}
@@ -364,10 +382,6 @@ def printed(x):
 
 def unregistered(x):
     return Unregistered(x.sum())
-
-
-def unrelated(x):
-    return OUTSIDE.data, x
 
 
 def truth(x):

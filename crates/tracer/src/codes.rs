@@ -75,6 +75,9 @@ impl Backend {
     }
 }
 
+/// As `stator.stats` shows a graph that no backend was asked for.
+pub const REPLAYED: &str = "replay";
+
 /// How often a backend may compile one graph. It has fixed what varies, so the graph is run as it is.
 const MOST: usize = 16;
 
@@ -124,6 +127,8 @@ pub enum Trust {
 impl Trust {
     /// As `stator.stats` shows code that is used.
     pub const COMPILED: &'static str = Self::Trusted.name();
+    /// As it shows that a backend has failed.
+    pub const FAILED: &'static str = Self::Raised.name();
 
     const ALL: [Self; 5] =
         [Self::Untried, Self::Trusted, Self::Slower, Self::Differs, Self::Raised];
@@ -280,7 +285,7 @@ impl Codes {
             return given_up.clone();
         }
         let waits = |why| format!("its next call waits for code, because {why}");
-        ("replay", self.waits.get().map(waits))
+        (REPLAYED, self.waits.get().map(waits))
     }
 
     /// What is known of code, and that a call has waited for it.

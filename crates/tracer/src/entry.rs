@@ -55,8 +55,8 @@ pub struct Entry {
     readable: OnceLock<Graph>,
     /// What the backend has made of the graph.
     codes: Codes,
-    /// What it has made of parts of the graph, where that has steps of Stator's own; `None` where it has none.
-    parts: OnceLock<Option<parts::Parts>>,
+    /// What it has made of parts of the graph, where that has steps of Stator's own.
+    parts: parts::Parts,
     undo: OnceLock<undo::Plan>,
     /// Whether the program may handle what a node raises.
     handles: OnceLock<bool>,
@@ -160,7 +160,7 @@ impl Entry {
             program: OnceLock::new(),
             readable: OnceLock::new(),
             codes: Codes::default(),
-            parts: OnceLock::new(),
+            parts: parts::Parts::default(),
             undo: OnceLock::new(),
             handles: OnceLock::new(),
             is_proven: AtomicBool::new(false),
@@ -307,10 +307,7 @@ impl Entry {
     /// What runs the graph, in a word, and why, if there is something to say.
     #[must_use]
     pub fn tier(&self) -> (&'static str, Option<String>) {
-        match self.parts.get() {
-            Some(Some(parts)) => parts.tier(),
-            _ => self.codes.tier(),
-        }
+        self.parts.tier().unwrap_or_else(|| self.codes.tier())
     }
 
     /// Number of calls in the graph.
@@ -474,8 +471,7 @@ impl Entry {
 
     /// What other backends' code assumes, printed.
     fn assumed(&self) -> Vec<String> {
-        let parts = self.parts.get().into_iter().flatten();
-        let of_parts = parts.flat_map(|parts| parts.codes().flat_map(Codes::guards));
+        let of_parts = self.parts.codes().flat_map(Codes::guards);
         self.codes.guards().into_iter().chain(of_parts).collect()
     }
 
@@ -566,9 +562,7 @@ impl Entry {
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         let objects = self.traced.objects.iter().chain(&self.traced.graph_objects);
         objects.into_iter().try_for_each(|object| visit.call(object))?;
-        if let Some(Some(parts)) = self.parts.get() {
-            parts.traverse(visit)?;
-        }
+        self.parts.traverse(visit)?;
         self.codes.traverse(visit)
     }
 }

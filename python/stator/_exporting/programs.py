@@ -8,6 +8,7 @@ that into operators of ATen, with signature, verifier and ranges of its own. So 
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -207,12 +208,19 @@ def _state(holder: _Holder, name: str) -> Any:
     return getattr(holder.get_submodule(path), last)
 
 
+_OF_MATH = ("log", "log2", "log10", "exp", "sin", "cos", "tanh", "sqrt")
+
 _FUNCTIONS = {
     "Max": torch.sym_max,
     "Min": torch.sym_min,
     "Mod": lambda a, b: a % b,
     "Abs": abs,
     "float": torch.sym_float,
+    "trunc": torch.sym_int,
+    "round": round,
+    "floor": math.floor,
+    "ceil": math.ceil,
+    **{name: getattr(torch, f"_sym_{name}", getattr(math, name)) for name in _OF_MATH},
 }
 """What is called in facts."""
 

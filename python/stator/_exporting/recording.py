@@ -22,7 +22,6 @@ from torch._dynamo.exc import UserError
 from torch.export.dynamic_shapes import _combine_args, _DimHint, _tree_map_with_path
 from torch.utils import _pytree as pytree
 
-from stator._backends import decide
 from stator._dynamic import mark_dynamic, maybe_mark_dynamic
 from stator._settings import Settings
 from stator._stator import Compiled
@@ -146,12 +145,6 @@ def record(
             "Export a function that computes tensors from its arguments.",
         )
     [(graph, inputs, versions)] = captured
-    _check_nodes(graph)
-    if any(type(output) is bool for output in outputs):
-        raise ExportError(
-            "The function returns a truth value that depends on data.",
-            "Return a tensor: (x > 0).all() instead of bool((x > 0).all()).",
-        )
     arguments = pytree.tree_leaves(calls[1])
     found = _Found(arguments, module)
     taken = [found.input(node, value) for node, value in zip(_inputs(graph), inputs, strict=True)]
@@ -183,7 +176,7 @@ class _Float(float):
 
 
 def _marked(value: Any) -> Any:
-    """An output of the graph as an object that nothing else is; truth values can't be one."""
+    """An output of the graph as an object that nothing else is."""
     if type(value) is int:
         return _Integer(value)
     return _Float(value) if type(value) is float else value
@@ -386,18 +379,6 @@ def _outlives(what: str, place: tuple[str, int, str] | None) -> ExportError:
 
 def _inputs(graph: torch.fx.GraphModule) -> list[torch.fx.Node]:
     return list(graph.graph.find_nodes(op="placeholder"))
-
-
-def _check_nodes(graph: torch.fx.GraphModule) -> None:
-    """Raises where the graph is left in between for some inputs."""
-    for node in graph.graph.nodes:
-        if node.target is decide:
-            raise ExportError(
-                f"The function decides by a value that depends on data: it was {node.args[1]!r}.",
-                "Compute both ways and choose with torch.where, or decide outside of it.",
-                frames_of(node),
-                "A program goes one way only.",
-            )
 
 
 def frames_of(node: torch.fx.Node) -> list[tuple[str, int, str]]:

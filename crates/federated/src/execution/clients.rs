@@ -3,11 +3,13 @@
 //! Threads live for one operation: they are started when there is work that is worth them, which
 //! is a compiled computation for more than one client, and are gone when it is done. A pool would
 //! save some 30 µs a thread beside work of milliseconds, and would have to survive forks and the
-//! end of the interpreter. Each takes the next client when it is free.
+//! end of the interpreter. Each takes the next clients when it is free: one, or as many as the computation runs for at
+//! once.
 //!
 //! When the call is given up, threads are asked to end. One that doesn't, because it is inside of
 //! something that can't be ended, is left behind: it owns all that it works on.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
@@ -16,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use super::machine::{Calls, Flow, Frame};
 use super::perform::Then;
-use super::{Function, Interpreter, Kernels, Value};
+use super::{Function, Interpreter, Kernels, Members, Value};
 
 /// How often the waiting thread asks whether to give up.
 const ASK: Duration = Duration::from_millis(20);
@@ -29,6 +31,8 @@ struct Work<K: Kernels> {
     interpreter: Interpreter<K>,
     function: Function<K::Leaf>,
     calls: Calls<K::Leaf>,
+    /// How many clients a thread takes at a time.
+    at_once: usize,
     /// The next client that nobody has taken.
     next: AtomicUsize,
     /// No client from this one on is begun: one before it failed.
@@ -46,16 +50,55 @@ impl<K: Kernels> Interpreter<K> {
         function: Function<K::Leaf>,
         calls: Calls<K::Leaf>,
     ) -> Result<Flow<K::Leaf>, K::Error> {
-        let threads = self.threads.min(calls.len());
-        if threads > 1 && !self.at_client && function.is_heavy() {
-            return Ok(Flow::Return(self.in_threads(threads, function, calls)?));
+        if self.at_client || calls.len() < 2 || !function.is_heavy() {
+            return self.each(frames, function, calls, Vec::new(), Then::Clients);
         }
-        self.each(frames, function, calls, Vec::new(), Then::Clients)
+        let at_once = self.clients_at_once(&function, &calls);
+        let threads = self.threads.min(calls.len().div_ceil(at_once));
+        if threads > 1 {
+            return Ok(Flow::Return(self.in_threads(threads, at_once, function, calls)?));
+        }
+        let mut done = Vec::with_capacity(calls.len());
+        while at_once > 1 && done.len() < calls.len() {
+            self.go_on_or_err()?;
+            let clients = done.len()..calls.len().min(done.len() + at_once);
+            let Some(members) = self.together(&function, &calls, clients)? else { break };
+            done.extend(members);
+        }
+        let threads = self.threads.min(calls.len());
+        if done.is_empty() && threads > 1 {
+            return Ok(Flow::Return(self.in_threads(threads, 1, function, calls)?));
+        }
+        self.each(frames, function, calls, done, Then::Clients)
+    }
+
+    /// For how many clients the function runs at once.
+    fn clients_at_once(&self, function: &Function<K::Leaf>, calls: &Calls<K::Leaf>) -> usize {
+        match (function, calls) {
+            (Function::Compiled(compiled, ty), Calls::With(_)) => {
+                self.kernels.clients_at_once(compiled, ty).max(1)
+            }
+            _ => 1,
+        }
+    }
+
+    /// What the function gives for these clients, if it can run for all at once.
+    fn together(
+        &self,
+        function: &Function<K::Leaf>,
+        calls: &Calls<K::Leaf>,
+        clients: Range<usize>,
+    ) -> Result<Option<Members<K::Leaf>>, K::Error> {
+        let (Function::Compiled(compiled, ty), Calls::With(arguments)) = (function, calls) else {
+            return Ok(None);
+        };
+        self.kernels.together(compiled, ty, &arguments[clients])
     }
 
     fn in_threads(
         &self,
         threads: usize,
+        at_once: usize,
         function: Function<K::Leaf>,
         calls: Calls<K::Leaf>,
     ) -> Outcome<K> {
@@ -64,6 +107,7 @@ impl<K: Kernels> Interpreter<K> {
             interpreter: self.of_client(),
             function,
             calls,
+            at_once,
             next: AtomicUsize::new(0),
             end: AtomicUsize::new(clients),
             results: std::iter::repeat_with(OnceLock::new).take(clients).collect(),
@@ -149,12 +193,30 @@ impl<K: Kernels> Work<K> {
         }
     }
 
-    /// Does the work of one client after the other.
+    /// Does the work of some clients after that of others.
     fn run(&self) {
         loop {
-            let client = self.next.fetch_add(1, Ordering::Relaxed);
+            let first = self.next.fetch_add(self.at_once, Ordering::Relaxed);
             // Clients are taken in order: those before one that failed have all been taken, so the
             // first failure is the same however many threads there are.
+            if first >= self.end.load(Ordering::Relaxed) {
+                return;
+            }
+            self.work(first..self.calls.len().min(first + self.at_once));
+        }
+    }
+
+    fn work(&self, clients: Range<usize>) {
+        if clients.len() > 1
+            && let Ok(Some(members)) =
+                self.interpreter.together(&self.function, &self.calls, clients.clone())
+        {
+            for (client, member) in clients.zip(members) {
+                let _ = self.results[client].set(Ok(member));
+            }
+            return;
+        }
+        for client in clients {
             if client >= self.end.load(Ordering::Relaxed) {
                 return;
             }

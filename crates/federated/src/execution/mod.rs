@@ -34,6 +34,9 @@ pub use operation::{Operation, ZERO};
 pub use total::Total;
 pub use value::{Function, Items, Value};
 
+/// What each of several clients holds.
+pub type Members<L> = Vec<Value<L>>;
+
 /// What is done with tensors and with computations that are no trees.
 ///
 /// Each tensor that is made has the given type; that of a value, where one is given.
@@ -56,6 +59,24 @@ pub trait Kernels: Send + Sync + 'static {
         ty: &Type,
         argument: Option<Value<Self::Leaf>>,
     ) -> Result<Value<Self::Leaf>, Self::Error>;
+
+    /// For how many clients a compiled computation runs at once, if it can: it depends on nothing but the computation.
+    fn clients_at_once(&self, compiled: &Compiled, ty: &Type) -> usize {
+        let _ = (compiled, ty);
+        1
+    }
+
+    /// Runs a compiled computation for several clients at once: what it gives for each. `None`: it runs for one after the
+    /// other, also where it fails for one of them.
+    fn together(
+        &self,
+        compiled: &Compiled,
+        ty: &Type,
+        arguments: &[Value<Self::Leaf>],
+    ) -> Result<Option<Members<Self::Leaf>>, Self::Error> {
+        let _ = (compiled, ty, arguments);
+        Ok(None)
+    }
 
     /// The tensor of zeros.
     fn zero(&self, ty: &TensorType) -> Result<Self::Leaf, Self::Error>;

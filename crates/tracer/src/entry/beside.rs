@@ -407,7 +407,7 @@ fn is_failure(py: Python<'_>, error: &PyErr) -> bool {
 }
 
 /// An error that a function of `stator._backends` has raised: what the backend raised is the user's to see.
-fn as_raised<'py>(py: Python<'py>, error: PyErr) -> Ended<'py> {
+pub(super) fn as_raised<'py>(py: Python<'py>, error: PyErr) -> Ended<'py> {
     let is_own = error.get_type(py).name().is_ok_and(|name| name == "InternalError");
     if is_own { Ended::Own(error) } else { Replay::Failed(error).into() }
 }

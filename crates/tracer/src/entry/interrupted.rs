@@ -74,13 +74,9 @@ impl Entry {
     ) -> Option<Ended<'py>> {
         let traced = &self.traced;
         let deferred = done.deferred.as_ref()?;
-        // A replay holds all its locks, and has drawn all its numbers: no handler is to see that.
-        let is_prefix = traced.first_effect.is_none_or(|first| node.index() <= first)
-            && traced.locks.is_empty()
-            && traced.draws.is_none();
         let raises =
             || done.answer == Answer::Raises || certainly_raises(py, &Asking::new(deferred));
-        if !is_prefix || !raises() {
+        if !traced.has_only_computed(node) || !raises() {
             if traced.exits.is_empty() {
                 done.running.as_mut()?.ask(None);
             }

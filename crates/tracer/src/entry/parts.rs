@@ -4,23 +4,24 @@
 //! force, and gradients lead where they lead. Until then, and where there is to be no code, it's run by a program of its own.
 //! A backend that fails on a part isn't asked for the others: the trace is replayed from then on.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 use smallvec::SmallVec;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::thread::{Asking, Deferred};
+use stator_cpython::thread::{Asking, Deferred, Thread};
 use stator_faults::{self as faults, Stage};
 use stator_graph::{Graph, NodeId};
 
+use super::beside::as_raised;
 use super::replaying::{outputs_of, refusal, run_code};
 use super::taken_back::{Done, Ended};
 use super::{Entry, Replay};
-use crate::codes::{Backend, Code, Codes, Search, Trust};
+use crate::codes::{Backend, Code, Codes, REPLAYED, Search, Trust};
 use crate::config::When;
 use crate::replay::{self, Cut, Early, Failure, Pass, Program, Unrun};
 use crate::rollback;
@@ -30,95 +31,122 @@ use crate::trace::Traced;
 use crate::undo;
 use crate::writes::Writes;
 
-/// The parts of an entry's graph.
+/// The parts of an entry's graph, which are made when a backend is to be asked for their code.
+#[derive(Default)]
 pub(super) struct Parts {
-    /// The graph's program, with a step for each part.
-    pub(super) program: Program,
-    cut: Cut,
-    all: Box<[Part]>,
-    /// What is told of code that gives something else than outputs.
-    backend: Py<PyAny>,
-    /// Whether the backend isn't asked any more.
-    given_up: AtomicBool,
+    /// Where the graph is cut; `None`: all of it is for the backend.
+    cut: OnceLock<Option<Cut>>,
+    made: OnceLock<Made>,
+    /// The backend isn't asked any more: what that is in a word, and why, if there is something to say.
+    given_up: OnceLock<(&'static str, Option<String>)>,
 }
 
-/// One of them.
+/// A graph in parts.
+pub(super) struct Made {
+    /// The graph's program, with a step for each part.
+    pub(super) program: Program,
+    parts: Box<[Part]>,
+    /// What is told of code that gives something else than outputs.
+    backend: Py<PyAny>,
+    /// Whether code isn't asked for any more.
+    is_complete: AtomicBool,
+}
+
+/// A part.
 struct Part {
-    graph: Graph,
     /// Without a backend.
     program: Program,
     codes: Codes,
     /// Whether it writes to what it's given.
     may_write: bool,
+    /// How many tensors it gives.
+    outputs: usize,
 }
 
 impl Parts {
+    /// The backend isn't asked any more.
+    fn give_up(&self, tier: &'static str, why: Option<&str>) {
+        let _ = self.given_up.set((tier, why.map(String::from)));
+        if let Some(made) = self.made.get() {
+            made.is_complete.store(true, Relaxed);
+        }
+    }
+
+    /// What runs most of them, in a word, and why, if there is something to say; `None`: the graph has none.
+    pub(super) fn tier(&self) -> Option<(&'static str, Option<String>)> {
+        self.cut.get()?.as_ref()?;
+        if let Some(said) = self.given_up.get() {
+            return Some(said.clone());
+        }
+        let tiers: Vec<_> = self.codes().map(Codes::tier).collect();
+        let compiled = tiers.iter().find(|(tier, _)| *tier == Trust::COMPILED);
+        let other = || tiers.iter().find(|(tier, _)| *tier != REPLAYED);
+        Some(compiled.or_else(other).cloned().unwrap_or((REPLAYED, None)))
+    }
+
+    /// The codes of all parts.
+    pub(super) fn codes(&self) -> impl Iterator<Item = &Codes> {
+        self.made.get().into_iter().flat_map(|made| made.parts.iter().map(|part| &part.codes))
+    }
+
+    /// As [`Entry::traverse`].
+    pub(super) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if let Some(made) = self.made.get() {
+            visit.call(&made.backend)?;
+        }
+        self.codes().try_for_each(|codes| codes.traverse(visit))
+    }
+
+    fn made(&self) -> &Made {
+        self.made.get().expect("they run")
+    }
+
+    /// Where one of them lies in the graph.
+    fn place(&self, part: u32) -> &replay::Part {
+        let cut = self.cut.get().and_then(Option::as_ref);
+        &cut.expect("they run").parts[part as usize]
+    }
+}
+
+impl Made {
     fn new(
         py: Python<'_>,
         traced: &Traced,
         graph: &Graph,
-        cut: Cut,
+        cut: &Cut,
         backend: &Backend,
     ) -> PyResult<Self> {
         let objects = &traced.graph_objects;
-        let program = Program::cut(py, graph, objects, &cut)?;
-        let part = |part: &replay::Part| {
-            let graph = graph.part(part.nodes.clone(), &part.inputs, &part.outputs);
+        let part = |place: &replay::Part| {
+            let graph = part_of(graph, place);
             let mut writes = Writes::default();
             writes.advance(&graph, &|_| false);
             let program = Program::new(py, &graph, objects)?;
             // Some operations write and don't look like it.
             let may_write = !writes.written.is_empty() || !traced.written.is_empty();
-            Ok(Part { program, graph, codes: Codes::default(), may_write })
+            let outputs = place.outputs.len();
+            Ok(Part { program, codes: Codes::default(), may_write, outputs })
         };
-        let all = cut.parts.iter().map(part).collect::<PyResult<_>>()?;
-        let (backend, given_up) = (backend.callable.clone_ref(py), AtomicBool::new(false));
-        Ok(Self { program, cut, all, backend, given_up })
-    }
-
-    /// Whether the backend is asked for code of any part.
-    fn are_for_backends(&self) -> bool {
-        !self.all.is_empty() && !self.given_up.load(Relaxed)
-    }
-
-    /// The backend isn't asked any more; and why, if it has failed.
-    fn give_up(&self, why: Option<&str>) {
-        self.given_up.store(true, Relaxed);
-        self.all.iter().for_each(|part| part.codes.fail(why.map(String::from)));
-    }
-
-    /// What runs most of them, in a word, and why, if there is something to say.
-    pub(super) fn tier(&self) -> (&'static str, Option<String>) {
-        let mut tiers = self.all.iter().map(|part| part.codes.tier());
-        let nothing = Codes::default().tier();
-        let compiled = tiers.clone().find(|(tier, _)| *tier == Trust::COMPILED);
-        compiled.or_else(|| tiers.find(|(tier, _)| *tier != nothing.0)).unwrap_or(nothing)
-    }
-
-    /// The codes of all parts.
-    pub(super) fn codes(&self) -> impl Iterator<Item = &Codes> {
-        self.all.iter().map(|part| &part.codes)
-    }
-
-    /// As [`Entry::traverse`].
-    pub(super) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.backend)?;
-        self.codes().try_for_each(|codes| codes.traverse(visit))
-    }
-
-    /// The node that a part begins with.
-    fn first(&self, part: u32) -> NodeId {
-        NodeId::new(self.cut.parts[part as usize].nodes.start)
+        Ok(Self {
+            program: Program::cut(py, graph, objects, cut)?,
+            parts: cut.parts.iter().map(part).collect::<PyResult<_>>()?,
+            backend: backend.callable.clone_ref(py),
+            is_complete: AtomicBool::new(false),
+        })
     }
 
     /// The code that has served these inputs.
     fn served(&self, part: u32, inputs: &[Borrowed<'_, '_>]) -> Option<Arc<Code>> {
-        let part = &self.all[part as usize];
+        let part = &self.parts[part as usize];
         match part.codes.find(&part.sharing(inputs)?, inputs) {
             Search::Found(code) => Some(code),
             _ => None,
         }
     }
+}
+
+fn part_of(graph: &Graph, place: &replay::Part) -> Graph {
+    graph.part(place.nodes.clone(), &place.inputs, &place.outputs)
 }
 
 impl Part {
@@ -144,60 +172,68 @@ impl Part {
     }
 }
 
-impl replay::Parts for Parts {
+impl replay::Parts for Made {
     fn run<'py>(
         &self,
         py: Python<'py>,
         part: u32,
         inputs: &[Borrowed<'_, 'py>],
     ) -> Result<Object<'py>, Unrun> {
-        let part = &self.all[part as usize];
+        let part = &self.parts[part as usize];
         let Some(sharing) = part.sharing(inputs) else { return part.replay(py, inputs) };
         match part.codes.find(&sharing, inputs) {
             Search::Found(code) if code.trust() == Trust::Trusted => {
                 let returned = run_code(py, &code, inputs).map_err(Unrun::Code)?;
-                match outputs_of(&returned, &part.graph) {
+                match outputs_of(&returned, part.outputs, |_| true) {
                     Ok(Some(_)) => Ok(returned),
-                    Ok(None) => Err(Unrun::Code(refusal(&self.backend, &part.graph, &returned))),
+                    Ok(None) => Err(Unrun::Code(refusal(&self.backend, part.outputs, &returned))),
                     Err(error) => Err(Unrun::Code(error)),
                 }
             }
-            Search::Missing if !self.given_up.load(Relaxed) => Err(Unrun::Missing),
+            Search::Missing if !self.is_complete.load(Relaxed) => Err(Unrun::Missing),
             _ => part.replay(py, inputs),
         }
     }
 }
 
+/// Why code of parts isn't asked for under `verify="first"`.
+const UNCOMPARED: &str =
+    "verify='first' compares the code of whole graphs, and this one is in parts";
+
+/// As [`UNCOMPARED`], of PyTorch's own compilers.
+const CONSTANT_SIZES: &str =
+    "PyTorch's compilers take the sizes of a part for constants, and here they vary";
+
 impl Entry {
-    /// The parts of the graph; `None`: it has none, as all of it is for the backend.
-    pub(super) fn parts(&self, py: Python<'_>, backend: &Backend) -> PyResult<Option<&Parts>> {
-        if let Some(parts) = self.parts.get() {
-            return Ok(parts.as_ref());
-        }
-        let graph = self.readable();
-        let parts = match Cut::of(graph) {
-            None => None,
-            Some(cut) => Some(Parts::new(py, &self.traced, graph, cut, backend)?),
-        };
-        Ok(self.parts.get_or_init(|| parts).as_ref())
+    /// Where the graph is cut; `None`: all of it is for the backend.
+    pub(super) fn cut(&self) -> Option<&Cut> {
+        self.parts.cut.get_or_init(|| Cut::of(self.readable())).as_ref()
     }
 
-    /// What runs the parts of a graph that has some, if the backend is asked for code of them by now; `None`: they are
-    /// replayed like the rest.
-    pub(super) fn run_parts<'e>(
+    /// What runs a cut graph, if the backend is asked for code of its parts by now; `None`: they are replayed like
+    /// the rest.
+    pub(super) fn run_parts(
         &self,
         py: Python<'_>,
-        parts: &'e Parts,
+        cut: &Cut,
         backend: &Backend,
-    ) -> PyResult<Option<&'e Parts>> {
-        if !parts.are_for_backends() {
+    ) -> PyResult<Option<&Made>> {
+        let parts = &self.parts;
+        if cut.parts.is_empty() || parts.given_up.get().is_some() {
+            return Ok(None);
+        }
+        if let Some(made) = parts.made.get() {
+            return Ok(Some(made));
+        }
+        if backend.verifies == Some(true) {
+            parts.give_up(REPLAYED, Some(UNCOMPARED));
             return Ok(None);
         }
         if backend.when() == When::Background && !backend.is_waited_for(py)? {
             if backend.said().is_some() {
-                parts.give_up(None);
                 let told = (self.graph_nodes(), self.beginning(py));
-                backend.callable.bind(py).call_method1("refuse_parts", told)?;
+                let why = backend.callable.bind(py).call_method1("refuse_parts", told)?;
+                parts.give_up(REPLAYED, Some(&why.extract::<String>()?));
                 return Ok(None);
             }
             if self.served.load(Relaxed) < 2 {
@@ -205,10 +241,11 @@ impl Entry {
             }
         }
         if self.has_varying_sizes() && backend.callable.bind(py).getattr("is_torch")?.extract()? {
-            // PyTorch's compilers take sizes for constants.
+            parts.give_up(REPLAYED, Some(CONSTANT_SIZES));
             return Ok(None);
         }
-        Ok(Some(parts))
+        let made = Made::new(py, &self.traced, self.readable(), cut, backend)?;
+        Ok(Some(parts.made.get_or_init(|| made)))
     }
 
     /// Whether sizes are symbols.
@@ -220,7 +257,7 @@ impl Entry {
 
     /// The parts are replayed from now on.
     pub(super) fn stop_asking(&self) {
-        self.parts.get().into_iter().flatten().for_each(|parts| parts.give_up(None));
+        self.parts.give_up(REPLAYED, None);
     }
 
     /// A replay has come to a part for which there is no code yet. It can go on behind that.
@@ -236,11 +273,11 @@ impl Entry {
         inputs: &[Borrowed<'_, 'py>],
         done: &mut Done<'_, 'py>,
     ) -> Result<(), Ended<'py>> {
-        let Some(Some(parts)) = self.parts.get() else { unreachable!("they run") };
         faults::at(Stage::Export)?;
-        let part = &parts.all[number as usize];
+        let place = self.parts.place(number);
+        let part = &self.parts.made().parts[number as usize];
         let Some(sharing) = part.sharing(inputs) else { return Ok(()) };
-        let description = self.describe(py, &part.graph)?;
+        let description = self.describe(py, &part_of(self.readable(), place))?;
         let example = PyList::new(py, inputs)?;
         // It may compile for long, and the program's handlers are to run.
         drop(done.deferred.take());
@@ -250,9 +287,9 @@ impl Entry {
             running.ask(Some(Asking::new(deferred)));
         }
         match made {
-            Err(error) => Err(self.stopped_by(py, parts.first(number), error, done)),
+            Err(error) => self.stopped_by(py, NodeId::new(place.nodes.start), error, done),
             Ok(made) if made.is_instance_of::<PyString>() => {
-                parts.give_up(made.extract().ok());
+                self.parts.give_up(Trust::FAILED, made.extract().ok());
                 Ok(())
             }
             Ok(made) => {
@@ -266,7 +303,11 @@ impl Entry {
     }
 
     /// What a backend has raised that is to be seen, and not told of as its failure: the call ends, and what it did is
-    /// taken back where that can be.
+    /// taken back where that can be. Where it can't, and the program has done more than its operations by then, the call
+    /// goes on, and what was raised comes at its end, as if it had come from outside.
+    ///
+    /// # Errors
+    /// How the call ends.
     #[cold]
     fn stopped_by<'py>(
         &self,
@@ -274,21 +315,28 @@ impl Entry {
         first: NodeId,
         error: PyErr,
         done: &mut Done<'_, 'py>,
-    ) -> Ended<'py> {
-        if error.get_type(py).name().is_ok_and(|name| name == "InternalError") {
-            return Ended::Own(error);
-        }
+    ) -> Result<(), Ended<'py>> {
+        let error = match as_raised(py, error) {
+            Ended::Replay(Replay::Failed(error)) => error,
+            own => return Err(own),
+        };
         done.failed = Some(first);
         let is_undone =
             !undo::has_called(&self.traced, first) && self.can_take_back(py, done).unwrap_or(false);
         let taken = if is_undone {
             self.take_back(py, std::mem::take(done))
         } else {
-            done.running = None;
             let traced = &self.traced;
+            if !traced.has_only_computed(first) {
+                done.failed = None;
+                self.parts.give_up(REPLAYED, None);
+                Thread::current(py).raise_later(&error.get_type(py));
+                return Ok(());
+            }
+            done.running = None;
             rollback::restore_modes(py, &traced.graph, &traced.guards, Some(first))
         };
-        Replay::Failed(taken.err().unwrap_or(error)).into()
+        Err(Replay::Failed(taken.err().unwrap_or(error)).into())
     }
 
     /// A backend's code for a part has raised.
@@ -303,9 +351,8 @@ impl Entry {
         done: &mut Done<'_, 'py>,
     ) -> Ended<'py> {
         done.running = None;
-        let Some(Some(parts)) = self.parts.get() else { unreachable!("they run") };
-        let last = parts.cut.parts[number as usize].last();
-        let code = parts.served(number, given);
+        let last = self.parts.place(number).last();
+        let code = self.parts.made().served(number, given);
         if undo::has_called(&self.traced, last) {
             // Code of the program's own isn't called again.
             let traced = &self.traced;

@@ -16,7 +16,7 @@ use stator_faults::{self as faults, Stage};
 use stator_graph::{Arg, Graph, NodeId, Value};
 
 use super::emissions;
-use super::parts::{Parts, borrowed};
+use super::parts::{Made, borrowed};
 use super::taken_back::{Before, Done, Ended, Ran};
 use super::{Entry, FrameState, Replay, State};
 use crate::accelerator;
@@ -77,9 +77,9 @@ impl Entry {
         let inputs = self.graph_inputs(resolved, &sizes);
         let (made, timing, deferred) = match backend.filter(|backend| self.is_due(backend)) {
             None => (None, None, deferred),
-            Some(backend) => match self.parts(py, backend)? {
-                Some(parts) => {
-                    let parts = self.run_parts(py, parts, backend)?;
+            Some(backend) => match self.cut() {
+                Some(cut) => {
+                    let parts = self.run_parts(py, cut, backend)?;
                     (parts.map(|parts| Run::Parts(parts, backend)), None, deferred)
                 }
                 None => {
@@ -135,7 +135,7 @@ impl Entry {
         resolved: &Resolved<'py>,
         backend: &Backend,
     ) -> PyResult<()> {
-        if self.traced.draws.is_some() || self.parts(py, backend)?.is_some() {
+        if self.traced.draws.is_some() || self.cut().is_some() {
             // What will be drawn is among the inputs. And what parts are given isn't there yet.
             return Ok(());
         }
@@ -537,7 +537,7 @@ struct Failed {
 enum Run<'e, 'a> {
     Program(&'e Program),
     /// The program, of which the backend is asked for code of parts.
-    Parts(&'e Parts, &'a Backend),
+    Parts(&'e Made, &'a Backend),
     /// The code, and the backend that made it.
     Backend(Arc<Code>, &'a Py<PyAny>),
 }
@@ -560,13 +560,20 @@ pub(super) fn checked_outputs<'py>(
     graph: &Graph,
     returned: &Object<'py>,
 ) -> PyResult<replay::Outputs<'py>> {
-    outputs_of(returned, graph)?.ok_or_else(|| refusal(backend, graph, returned))
+    let expected = graph.outputs();
+    let is_tensor = |index: usize| match expected[index] {
+        Arg::Node(node) => matches!(graph.node(node).value, Value::Tensor(_)),
+        _ => false,
+    };
+    let outputs = outputs_of(returned, expected.len(), is_tensor)?;
+    outputs.ok_or_else(|| refusal(backend, expected.len(), returned))
 }
 
-/// What a backend's code returned, one value for each output of the graph; `None` if it isn't that.
+/// What a backend's code returned, one value for each output; `None` if it isn't that.
 pub(super) fn outputs_of<'py>(
     returned: &Object<'py>,
-    graph: &Graph,
+    count: usize,
+    is_tensor: impl Fn(usize) -> bool,
 ) -> PyResult<Option<replay::Outputs<'py>>> {
     let outputs: replay::Outputs<'py> = if let Ok(outputs) = returned.cast::<PyTuple>() {
         outputs.iter().collect()
@@ -575,22 +582,18 @@ pub(super) fn outputs_of<'py>(
     } else {
         return Ok(None);
     };
-    let fits = |(expected, found): (&Arg, &Object<'py>)| match expected {
-        Arg::Node(node) if matches!(graph.node(*node).value, Value::Tensor(_)) => {
-            tensor::is_tensor(found.as_borrowed())
-        }
-        _ => true,
+    let fits = |(index, found): (usize, &Object<'py>)| {
+        !is_tensor(index) || tensor::is_tensor(found.as_borrowed())
     };
-    let expected = graph.outputs();
-    let fits = outputs.len() == expected.len() && expected.iter().zip(&outputs).all(fits);
+    let fits = outputs.len() == count && outputs.iter().enumerate().all(fits);
     Ok(fits.then_some(outputs))
 }
 
 /// The error of a backend whose code returned something else than the graph's outputs.
 #[cold]
-pub(super) fn refusal(backend: &Py<PyAny>, graph: &Graph, returned: &Object<'_>) -> PyErr {
+pub(super) fn refusal(backend: &Py<PyAny>, count: usize, returned: &Object<'_>) -> PyErr {
     let error = modules::import(returned.py(), "stator._backends")
         .and_then(|module| module.getattr("wrong_outputs"))
-        .and_then(|make| make.call1((backend, graph.outputs().len(), returned)));
+        .and_then(|make| make.call1((backend, count, returned)));
     error.map_or_else(|error| error, PyErr::from_value)
 }

@@ -124,9 +124,9 @@ impl<'g, 'py> Compiler<'g, 'py> {
             places[node.index()] = Some(Operand::Input(index(position)));
         }
         let program = Program {
-            steps: Vec::with_capacity(graph.len()),
-            operands: Vec::with_capacity(2 * graph.len()),
-            frees: Vec::with_capacity(graph.len()),
+            steps: Vec::with_capacity(graph.call_count()),
+            operands: Vec::with_capacity(2 * graph.call_count()),
+            frees: Vec::with_capacity(graph.call_count()),
             constants: Vec::new(),
             names: Vec::new(),
             keywords: Vec::new(),
@@ -174,7 +174,7 @@ impl<'g, 'py> Compiler<'g, 'py> {
             let register = self.new_register();
             self.places[output.index()] = Some(Operand::Register(register));
             let element = Action::Element { index: self::index(index) };
-            self.step(output, element, &[Operand::Register(made)], frees, Some(register));
+            self.step(part.last(), element, &[Operand::Register(made)], frees, Some(register));
         }
     }
 

@@ -296,7 +296,10 @@ impl<'p, 'py> Running<'p, 'py> {
         while let Some(step) = program.steps.get(self.at) {
             // No step is executed twice: what it has given stays until it's where it belongs.
             if self.fresh.is_none() {
-                if self.asking.is_some_and(|asking| asking.is_asked()) && self.answered != self.at {
+                // What takes a result apart belongs to the step before it.
+                let is_within = matches!(step.action, Action::Element { .. });
+                let asks = || self.asking.is_some_and(|asking| asking.is_asked());
+                if !is_within && self.answered != self.at && asks() {
                     self.answered = self.at;
                     return Err(Halt::Asked);
                 }

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyWeakrefReference;
 use rustc_hash::FxHashSet;
 use stator_evaluator::Link;
-use stator_graph::{Graph, StackId};
+use stator_graph::{Graph, NodeId, StackId};
 use stator_guards::{Guard, ObjectId, SourceId, Sources};
 
 use crate::breaks::Place;
@@ -90,6 +90,15 @@ pub struct Traced {
 }
 
 impl Traced {
+    /// Whether all that the program has done before a node are operations. A replay holds all its locks from its
+    /// start, and has drawn all its numbers.
+    #[must_use]
+    pub fn has_only_computed(&self, node: NodeId) -> bool {
+        self.first_effect.is_none_or(|first| node.index() <= first)
+            && self.locks.is_empty()
+            && self.draws.is_none()
+    }
+
     /// What is made where a replay leaves by an exit; `None`: at the trace's end.
     #[must_use]
     pub fn leaving(&self, exit: Option<u32>) -> Leaving<'_> {

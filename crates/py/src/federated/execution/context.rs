@@ -24,19 +24,21 @@ use crate::federated::{blocks, types};
 ///
 /// The number of clients is that of the values in client arguments. `clients` says it for
 /// computations without such. The work of clients runs in up to `threads` threads: as many as
-/// there are cores, unless it says otherwise.
+/// there are cores, unless it says otherwise. A tensor program runs for many clients at once where it
+/// can; with `exact` for one after the other, so that results don't differ from that by rounding.
 #[pyclass(module = "stator.federated.execution", frozen, subclass, weakref)]
 pub struct LocalContext {
     clients: Option<usize>,
     /// None: as many as there are cores.
     threads: Option<usize>,
+    exact: bool,
 }
 
 #[pymethods]
 impl LocalContext {
     #[new]
-    #[pyo3(signature = (clients=None, *, threads=None))]
-    fn new(clients: Option<i64>, threads: Option<i64>) -> PyResult<Self> {
+    #[pyo3(signature = (clients=None, *, threads=None, exact=false))]
+    fn new(clients: Option<i64>, threads: Option<i64>, exact: bool) -> PyResult<Self> {
         let clients = clients.map(usize::try_from).transpose().map_err(|_| {
             PyValueError::new_err("`clients` must be 0 or more, or None to see from the arguments")
         })?;
@@ -49,7 +51,7 @@ impl LocalContext {
                 ));
             }
         };
-        Ok(Self { clients, threads })
+        Ok(Self { clients, threads, exact })
     }
 
     /// How many clients there are, where arguments don't say.
@@ -64,9 +66,16 @@ impl LocalContext {
         self.threads.unwrap_or_else(cores)
     }
 
+    /// Whether a tensor program runs for one client after the other, though it could for many at once.
+    #[getter]
+    fn exact(&self) -> bool {
+        self.exact
+    }
+
     fn __repr__(&self) -> String {
         let clients = self.clients.map_or("None".to_owned(), |clients| clients.to_string());
-        format!("LocalContext({clients}, threads={})", self.threads())
+        let exact = if self.exact { ", exact=True" } else { "" };
+        format!("LocalContext({clients}, threads={}{exact})", self.threads())
     }
 
     fn __getnewargs_ex__<'py>(
@@ -75,6 +84,7 @@ impl LocalContext {
     ) -> PyResult<((Option<usize>,), Bound<'py, PyDict>)> {
         let named = PyDict::new(py);
         named.set_item("threads", self.threads)?;
+        named.set_item("exact", self.exact)?;
         Ok(((self.clients,), named))
     }
 
@@ -93,7 +103,7 @@ impl LocalContext {
                 Error::new(Class::Value, "only a computation of a function type can be run");
             return Err(raise(&error.expected("a function").found(&ty)));
         };
-        let kernels = Arc::new(PythonKernels::new(py)?);
+        let kernels = Arc::new(PythonKernels::new(py, self.exact)?);
         let interpreter =
             |clients| Interpreter::new(&kernels).clients(clients).threads(self.threads());
         let evaluate = |block: &BuildingBlock| {
@@ -161,7 +171,7 @@ fn cores() -> usize {
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<LocalContext>()?;
     let py = module.py();
-    let context = Py::new(py, LocalContext { clients: None, threads: None })?;
+    let context = Py::new(py, LocalContext { clients: None, threads: None, exact: false })?;
     contexts::set_initial(py, context.into_any());
     Ok(())
 }

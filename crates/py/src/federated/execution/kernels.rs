@@ -45,6 +45,8 @@ pub struct Python {
     gradients: Option<bool>,
     /// Those threads.
     working: Working,
+    /// Whether clients are run one by one, though they could be run together.
+    is_exact: bool,
 }
 
 thread_local! {
@@ -67,14 +69,14 @@ pub fn in_context<'py>(
 }
 
 impl Python {
-    pub fn new(py: pyo3::Python<'_>) -> PyResult<Self> {
+    pub fn new(py: pyo3::Python<'_>, is_exact: bool) -> PyResult<Self> {
         static COPY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let context = COPY.import(py, "contextvars", "copy_context")?.call0()?.unbind();
         let gradients = match torch(py)? {
             Some(torch) => Some(torch.call_method0("is_grad_enabled")?.extract()?),
             None => None,
         };
-        Ok(Self { context, gradients, working: Working::default() })
+        Ok(Self { context, gradients, working: Working::default(), is_exact })
     }
 
     /// Makes the current thread like the caller's.
@@ -158,6 +160,22 @@ impl Kernels for Python {
         argument: Option<Value<Leaf>>,
     ) -> Result<Value<Leaf>, Raised> {
         attached(|py| Ok(payload::run(py, compiled, ty, argument)?))
+    }
+
+    fn clients_at_once(&self, compiled: &Compiled, ty: &Type) -> usize {
+        if self.is_exact {
+            return 1;
+        }
+        pyo3::Python::attach(|py| payload::clients_at_once(py, compiled, ty)).unwrap_or(1)
+    }
+
+    fn together(
+        &self,
+        compiled: &Compiled,
+        ty: &Type,
+        arguments: &[Value<Leaf>],
+    ) -> Result<Option<Vec<Value<Leaf>>>, Raised> {
+        attached(|py| Ok(payload::run_together(py, compiled, ty, arguments)?))
     }
 
     fn zero(&self, ty: &TensorType) -> Result<Leaf, Raised> {

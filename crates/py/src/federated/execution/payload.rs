@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use pyo3::exceptions::PyNotImplementedError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use rustc_hash::FxHashMap;
 use stator_federated::ast::{BuildingBlock, Compiled, Data, Payload, WirePayload};
 use stator_federated::execution::{Value, embed, embedded};
@@ -99,6 +99,55 @@ pub fn run(
     ty: &Type,
     argument: Option<Value<Leaf>>,
 ) -> PyResult<Value<Leaf>> {
+    let (function, how) = callable(py, compiled, ty)?;
+    call(&function, &how, ty, argument)
+}
+
+/// For how many clients a computation runs at once.
+///
+/// # Errors
+/// What looking for its function raises.
+pub fn clients_at_once(py: Python<'_>, compiled: &Compiled, ty: &Type) -> PyResult<usize> {
+    let (function, how) = callable(py, compiled, ty)?;
+    match function.getattr_opt("clients_at_once")? {
+        Some(count) if how.tensors == Tensors::Kept => count.extract(),
+        _ => Ok(1),
+    }
+}
+
+/// Runs a compiled computation for several clients at once; `None`: it has to run for one after the other.
+///
+/// # Errors
+/// What converting arguments and results raises.
+pub fn run_together(
+    py: Python<'_>,
+    compiled: &Compiled,
+    ty: &Type,
+    arguments: &[Value<Leaf>],
+) -> PyResult<Option<Vec<Value<Leaf>>>> {
+    let (function, how) = callable(py, compiled, ty)?;
+    let calls = arguments.iter().map(|argument| given(py, &how, ty, Some(argument.clone())));
+    let calls = PyList::new(py, calls.collect::<PyResult<Vec<_>>>()?)?;
+    let results = in_context(&function.getattr("together")?, PyTuple::new(py, [calls])?, None)?;
+    if results.is_none() {
+        return Ok(None);
+    }
+    let of = ty.as_function().expect("a compiled computation is of a function type");
+    let results: Vec<_> = results.try_iter()?.collect::<PyResult<_>>()?;
+    let value = |result: Bound<'_, PyAny>| {
+        let value = Conversion::new(&how.what, &no_functions, None).convert(&result, &of.result)?;
+        drop(result);
+        settle(py, value)
+    };
+    results.into_iter().map(value).collect::<PyResult<_>>().map(Some)
+}
+
+/// The function that a compiled computation runs, and how it is called.
+fn callable<'py>(
+    py: Python<'py>,
+    compiled: &Compiled,
+    ty: &Type,
+) -> PyResult<(Bound<'py, PyAny>, How)> {
     let payload = compiled.payload.as_any();
     if let Some(callable) = payload.downcast_ref::<Callable>() {
         let what = match &callable.declared {
@@ -107,17 +156,16 @@ pub fn run(
         };
         // A program doesn't write to what it gets.
         let tensors = if callable.program.is_some() { Tensors::Kept } else { Tensors::ReadOnly };
-        let how = How { unpack: callable.unpack, tensors, what: &what };
-        return call(callable.function.bind(py), &how, ty, argument);
+        let how = How { unpack: callable.unpack, tensors, what };
+        return Ok((callable.function.bind(py).clone(), how));
     }
     if let Some(payload) = payload.downcast_ref::<WirePayload>()
         && let Some(program) = embedded(payload)
     {
         if let Some(function) = load(py, &payload.bytes, &program)? {
             let what = format!("the result of program `{}`", compiled.name);
-            let unpack = can_be_arguments(ty);
-            let how = How { unpack, tensors: Tensors::Kept, what: &what };
-            return call(function.bind(py), &how, ty, argument);
+            let how = How { unpack: can_be_arguments(ty), tensors: Tensors::Kept, what };
+            return Ok((function.into_bound(py), how));
         }
         return Err(PyNotImplementedError::new_err(format!(
             "`{}` is a program of a type that nothing here can run\n  found:    {}",
@@ -139,25 +187,24 @@ fn can_be_arguments(ty: &Type) -> bool {
 }
 
 /// How a function is called.
-struct How<'a> {
+struct How {
     /// Whether it gets the fields of its argument one by one.
     unpack: bool,
     tensors: Tensors,
     /// What its result is, for messages.
-    what: &'a str,
+    what: String,
 }
 
-/// Calls a function with its argument, and checks what it returns.
-fn call(
-    function: &Bound<'_, PyAny>,
-    how: &How<'_>,
+/// What a function is given for an argument: by position, and by name.
+fn given<'py>(
+    py: Python<'py>,
+    how: &How,
     ty: &Type,
     argument: Option<Value<Leaf>>,
-) -> PyResult<Value<Leaf>> {
-    let py = function.py();
+) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
     let of = ty.as_function().expect("a compiled computation is of a function type");
     let mut positional = Vec::new();
-    let mut named = None;
+    let named = PyDict::new(py);
     if let (Some(argument), Some(parameter)) = (argument, &of.parameter) {
         match (how.unpack, argument, parameter.as_struct()) {
             (true, Value::Struct(values), Some(structure)) => {
@@ -165,26 +212,34 @@ fn call(
                     let object = to_python(py, value, &field.ty, how.tensors)?;
                     match &field.name {
                         None => positional.push(object),
-                        Some(name) => {
-                            named
-                                .get_or_insert_with(|| PyDict::new(py))
-                                .set_item(&**name, object)?;
-                        }
+                        Some(name) => named.set_item(&**name, object)?,
                     }
                 }
             }
             (_, argument, _) => positional.push(to_python(py, argument, parameter, how.tensors)?),
         }
     }
-    let positional = PyTuple::new(py, positional)?;
-    let result = in_context(function, positional, named.as_ref());
+    Ok((PyTuple::new(py, positional)?, named))
+}
+
+/// Calls a function with its argument, and checks what it returns.
+fn call(
+    function: &Bound<'_, PyAny>,
+    how: &How,
+    ty: &Type,
+    argument: Option<Value<Leaf>>,
+) -> PyResult<Value<Leaf>> {
+    let py = function.py();
+    let of = ty.as_function().expect("a compiled computation is of a function type");
+    let (positional, named) = given(py, how, ty, argument)?;
+    let result = in_context(function, positional, Some(&named).filter(|named| !named.is_empty()));
     // A program runs no code of the user's: all frames are the library's.
     let result = result.inspect_err(|error| {
         if how.tensors == Tensors::Kept {
             error.set_traceback(py, None);
         }
     })?;
-    let value = Conversion::new(how.what, &no_functions, None).convert(&result, &of.result)?;
+    let value = Conversion::new(&how.what, &no_functions, None).convert(&result, &of.result)?;
     // Containers that nobody keeps go, and only then can it be told whether somebody keeps tensors.
     drop(result);
     settle(py, value)

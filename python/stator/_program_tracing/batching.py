@@ -1,0 +1,145 @@
+"""Running a tensor program for many clients at once.
+
+The program's operations run by the rules of `torch.vmap`, with the clients as the batch. A gradient
+is taken of the tensors beneath. What one client's loss is computed from is no other client's, so
+the gradient of all losses together holds each client's own.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._C import _functorch
+from torch.overrides import TorchFunctionMode
+
+__all__ = ["NotBatchableError", "run_together"]
+
+
+class NotBatchableError(Exception):
+    """The program has to run for one client after the other; the text says why."""
+
+
+def run_together(
+    run: Callable[[tuple[torch.Tensor, ...]], Sequence[Any]],
+    columns: Sequence[Sequence[torch.Tensor]],
+    *,
+    copies: bool,
+) -> list[Any]:
+    """What `run` gives, with a first dimension of clients.
+
+    columns: for each input, the clients' tensors: all of one shape, at least one.
+    copies: whether `run` may write to its inputs; the clients' tensors stay as they are.
+
+    Raises `NotBatchableError` where the program can't be run in this way, and whatever it raises.
+    """
+    count = len(columns[0])
+
+    def batched(*tensors: torch.Tensor) -> tuple[Any, ...]:
+        with _Gradients(count):
+            return tuple(run(tensors))
+
+    with torch.no_grad():
+        inputs = [_together(column, copies) for column in columns]
+    with torch.enable_grad(), warnings.catch_warnings():
+        # Of operations that PyTorch runs one by one.
+        warnings.simplefilter("ignore")
+        return list(torch.vmap(batched)(*inputs))
+
+
+def _together(column: Sequence[torch.Tensor], copies: bool) -> torch.Tensor:
+    """The clients' tensors as one, apart from the clients' gradients."""
+    first = column[0]
+    if not copies and not first.is_inference() and all(tensor is first for tensor in column):
+        return first.detach().expand(len(column), *first.shape)
+    return torch.stack(list(column))
+
+
+class _Gradients(TorchFunctionMode):
+    """Takes gradients of the tensors beneath those that operations see."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self._count = count
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.Tensor.requires_grad_:
+            return self._require(*args, **kwargs)
+        if func is torch.autograd.grad:
+            return self._gradients(*args, **kwargs)
+        return func(*args, **kwargs)
+
+    def _require(self, tensor: torch.Tensor, requires_grad: bool = True) -> torch.Tensor:
+        beneath, before = _beneath(tensor), _functorch.get_inplace_requires_grad_allowed()
+        # PyTorch forbids it within transformations, where it would be done to what operations see.
+        _functorch.set_inplace_requires_grad_allowed(True)
+        try:
+            beneath.requires_grad_(requires_grad)
+        finally:
+            _functorch.set_inplace_requires_grad_allowed(before)
+        return tensor
+
+    def _gradients(
+        self,
+        outputs: Any,
+        inputs: Any,
+        grad_outputs: Any = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        only_inputs: bool = True,
+        allow_unused: bool | None = None,
+        is_grads_batched: bool = False,
+        materialize_grads: bool = False,
+    ) -> tuple[Any, ...]:
+        if is_grads_batched:
+            raise NotBatchableError("it takes gradients in batches")
+        outputs = [outputs] if isinstance(outputs, torch.Tensor) else list(outputs)
+        inputs = [inputs] if isinstance(inputs, torch.Tensor) else list(inputs)
+        level = _functorch.maybe_get_level(outputs[0])
+        given: list[Any] = [None] * len(outputs)
+        if isinstance(grad_outputs, torch.Tensor):
+            given = [grad_outputs]
+        elif grad_outputs is not None:
+            given = list(grad_outputs)
+        roots = [self._with_clients(output) for output in outputs]
+        starts = []
+        for output, root, start in zip(outputs, roots, given, strict=True):
+            if start is None and output.numel() != 1:
+                raise NotBatchableError("it takes the gradient of something else than a number")
+            starts.append(torch.ones_like(root) if start is None else self._with_clients(start))
+        leaves = [_beneath(tensor) for tensor in inputs]
+        gradients = torch.autograd.grad(
+            roots,
+            leaves,
+            starts,
+            retain_graph,
+            create_graph,
+            only_inputs,
+            allow_unused,
+            False,
+            materialize_grads,
+        )
+        return tuple(
+            gradient
+            if gradient is None
+            else _functorch._add_batch_dim(gradient, _functorch.maybe_get_bdim(tensor), level)
+            for gradient, tensor in zip(gradients, inputs, strict=True)
+        )
+
+    def _with_clients(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor beneath, with the clients first."""
+        if not _functorch.is_batchedtensor(tensor):
+            return tensor.expand(self._count, *tensor.shape)
+        dim = _functorch.maybe_get_bdim(tensor)
+        return _functorch.get_unwrapped(tensor).movedim(dim, 0)
+
+
+def _beneath(tensor: torch.Tensor) -> torch.Tensor:
+    if not _functorch.is_batchedtensor(tensor):
+        raise NotBatchableError("it takes a gradient for a tensor that is the same for all clients")
+    return _functorch.get_unwrapped(tensor)

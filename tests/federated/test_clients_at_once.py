@@ -1,0 +1,282 @@
+"""Tensor programs run for many clients at once: results are those of one client after the other."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from torch.nn import functional as F
+
+import stator.federated as fl
+from stator._local_computations import _AT_ONCE
+from stator.federated.execution import LocalContext
+from stator.programs import TensorProgram
+
+MODEL = OrderedDict(w=fl.TensorType(np.float32, [3, 2]), b=fl.TensorType(np.float32, [2]))
+ROWS = OrderedDict(x=fl.TensorType(np.float32, [None, 3]), y=fl.TensorType(np.int64, [None]))
+
+
+def loss_of(w: Any, b: Any, rows: Any) -> Any:
+    return F.cross_entropy(torch.tanh(rows["x"] @ w + b), rows["y"])
+
+
+def by_grad(model, rows):
+    w, b = model["w"], model["b"]
+    for _ in range(3):
+        w, b = w.detach().requires_grad_(), b.detach().requires_grad_()
+        loss = loss_of(w, b, rows)
+        dw, db = torch.autograd.grad(loss, [w, b])
+        w, b = w - 0.1 * dw, b - 0.1 * db
+    return {"w": w.detach(), "b": b.detach(), "loss": loss.detach()}
+
+
+def by_backward(model, rows):
+    w, b = (model[name].detach().requires_grad_() for name in ("w", "b"))
+    loss_of(w, b, rows).backward()
+    return w.grad, b.grad
+
+
+def by_transformation(model, rows):
+    return torch.func.grad(lambda model: loss_of(model["w"], model["b"], rows))(model)
+
+
+def twice(model, rows):
+    w = model["w"].detach().requires_grad_()
+    (first,) = torch.autograd.grad(loss_of(w, model["b"], rows), w, create_graph=True)
+    (second,) = torch.autograd.grad(first.pow(2).sum(), w)
+    return second
+
+
+def of_many_outputs(model, rows):
+    w = model["w"].detach().requires_grad_()
+    scores = rows["x"] @ w
+    (gradient,) = torch.autograd.grad(scores, w, torch.ones_like(scores) * model["b"])
+    return gradient
+
+
+def without_gradients(model, rows):
+    scores = rows["x"] @ model["w"] + model["b"]
+    hits = (scores.argmax(1) == rows["y"]).sum()
+    return hits, torch.ones_like(rows["y"]).sum(), scores.sort(0).values
+
+
+def of_itself_only(model, rows):
+    """Nothing of it depends on the client's rows."""
+    return model["w"] * 2, torch.zeros(2)
+
+
+def writes(model, rows):
+    scores = rows["x"] @ model["w"]
+    scores += model["b"]
+    scores[0] = 0
+    return scores.relu_()
+
+
+TOGETHER = (
+    *(by_grad, by_backward, by_transformation, twice, of_many_outputs, without_gradients),
+    *(of_itself_only, writes),
+)
+
+OUTSIDE = torch.tensor([1.0, 2.0], requires_grad=True)
+
+
+def draws(model, rows):
+    return F.dropout(rows["x"] @ model["w"], 0.5) + torch.rand(2)
+
+
+def of_the_same_for_all(model, rows):
+    (gradient,) = torch.autograd.grad((rows["x"] @ model["w"] * OUTSIDE).sum(), OUTSIDE)
+    return gradient
+
+
+def writes_to_what_all_have(model, rows):
+    total = torch.zeros(2)
+    total += (rows["x"] @ model["w"]).sum(0)
+    return total
+
+
+ALONE = (draws, of_the_same_for_all, writes_to_what_all_have)
+
+
+def computation(fn: Callable[..., Any]) -> Any:
+    local = fl.local_computation(MODEL, ROWS)(fn)
+
+    @fl.federated_computation(
+        fl.FederatedType(MODEL, fl.SERVER), fl.FederatedType(ROWS, fl.CLIENTS)
+    )
+    def mapped(model, rows):
+        return fl.federated_map(local, (fl.federated_broadcast(model), rows))
+
+    return mapped
+
+
+def model() -> Any:
+    drawn = np.random.default_rng(3)
+    return {
+        "w": drawn.normal(size=(3, 2)).astype(np.float32),
+        "b": drawn.normal(size=2).astype(np.float32),
+    }
+
+
+def rows(clients: int, sizes: tuple[int, ...] = (4,)) -> list[Any]:
+    drawn = np.random.default_rng(4)
+    return [
+        {
+            "x": drawn.normal(size=(size, 3)).astype(np.float32),
+            "y": drawn.integers(0, 2, size),
+        }
+        for size in (sizes[client % len(sizes)] for client in range(clients))
+    ]
+
+
+def run(comp: Any, *args: Any, **settings: Any) -> Any:
+    with fl.framework.get_context_stack().install(LocalContext(**settings)):
+        return comp(*args)
+
+
+def same(found: Any, expected: Any, tolerance: float = 1e-5) -> None:
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        found, expected = list(found.values()), list(expected.values())
+    if isinstance(expected, (list, tuple)):
+        assert len(found) == len(expected)
+        for pair in zip(found, expected, strict=True):
+            same(*pair, tolerance)
+        return
+    assert found.dtype == expected.dtype and found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """For how many clients programs were run at once, each time."""
+    counts: list[int] = []
+    plain = TensorProgram._run_together
+
+    def noted(self: Any, rows: Any) -> Any:
+        made = plain(self, rows)
+        counts.append(len(rows))
+        return made
+
+    monkeypatch.setattr(TensorProgram, "_run_together", noted)
+    return counts
+
+
+@pytest.mark.parametrize("fn", TOGETHER)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_results_are_those_of_one_after_the_other(
+    fn: Any, threads: int, counted: list[int]
+) -> None:
+    comp = computation(fn)
+    for clients in (2, 7, _AT_ONCE + 3):
+        expected = run(comp, model(), rows(clients), threads=threads, exact=True)
+        assert not counted
+        # The first time they are compared, the second time not.
+        for _ in range(2):
+            same(run(comp, model(), rows(clients), threads=threads), expected)
+        assert sum(counted) == 2 * clients
+        counted.clear()
+
+
+@pytest.mark.parametrize("fn", TOGETHER)
+def test_clients_with_as_many_rows_run_together(fn: Any, counted: list[int]) -> None:
+    comp = computation(fn)
+    given = rows(20, (4, 6, 4, 9, 1))
+    same(run(comp, model(), given, threads=1), run(comp, model(), given, exact=True))
+    assert sorted(counted) == [4, 4, 4, 8]
+
+
+@pytest.mark.parametrize("fn", ALONE)
+def test_others_run_one_after_the_other(
+    fn: Any, counted: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    comp = computation(fn)
+    with caplog.at_level(logging.INFO, "stator.federated"):
+        for _ in range(5):
+            torch.manual_seed(1)
+            expected = run(comp, model(), rows(5), threads=1, exact=True)
+            state = torch.get_rng_state()
+            torch.manual_seed(1)
+            same(run(comp, model(), rows(5), threads=1), expected, 0)
+            assert torch.equal(torch.get_rng_state(), state)
+    assert not counted
+    told = [record.getMessage() for record in caplog.records]
+    # It isn't tried for ever.
+    assert 1 <= len(told) <= 3
+    assert all("runs for one client after the other: " in text for text in told)
+
+
+def test_the_number_of_threads_makes_no_difference() -> None:
+    comp = computation(by_grad)
+    given = rows(2 * _AT_ONCE + 5)
+    first = run(comp, model(), given, threads=1)
+    for threads in (2, 5):
+        same(run(comp, model(), given, threads=threads), first, 0)
+
+
+def test_what_is_wrong_with_a_client_is_said_of_that_client() -> None:
+    comp = computation(by_grad)
+    given = rows(9)
+    run(comp, model(), given)
+    given[6]["y"] = given[6]["y"] + 7
+    for threads in (1, 2):
+        with pytest.raises(Exception, match="out of bounds") as raised:
+            run(comp, model(), given, threads=threads)
+        assert raised.value.__notes__[-1] == "at client 6"
+    same(run(comp, model(), rows(9)), run(comp, model(), rows(9), exact=True))
+
+
+def test_what_is_not_a_number_stays_that() -> None:
+    comp = computation(by_grad)
+    given = rows(5)
+    given[2]["x"][0, 0] = np.nan
+    same(run(comp, model(), given), run(comp, model(), given, exact=True))
+
+
+def test_results_share_no_memory() -> None:
+    found = run(computation(by_grad), model(), rows(4))
+    before = found[1]["w"].copy()
+    found[0]["w"][:] = 7
+    assert (found[1]["w"] == before).all()
+    shared = run(computation(of_itself_only), model(), rows(4))
+    shared[0][0][:] = 7
+    assert not (shared[1][0] == 7).any()
+
+
+def test_arguments_are_not_written_to() -> None:
+    given, weights = rows(4), model()
+    run(computation(writes), weights, given)
+    assert all((now["x"] == then["x"]).all() for now, then in zip(given, rows(4), strict=True))
+    assert (weights["w"] == model()["w"]).all()
+
+
+def test_a_program_that_was_read(counted: list[int]) -> None:
+    comp = computation(by_grad)
+    read = fl.framework.ConcreteComputation.from_bytes(comp.to_bytes())
+    same(run(read, model(), rows(6)), run(comp, model(), rows(6), exact=True))
+    assert counted == [6]
+
+
+def test_code_that_gives_something_else_at_once_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain = TensorProgram._run_together
+
+    def off(self: Any, rows: Any) -> Any:
+        return [tuple(tensor + 1 for tensor in row) for row in plain(self, rows)]
+
+    monkeypatch.setattr(TensorProgram, "_run_together", off)
+    comp = computation(by_grad)
+    with caplog.at_level(logging.INFO, "stator.federated"):
+        for _ in range(2):
+            same(run(comp, model(), rows(6)), run(comp, model(), rows(6), exact=True), 0)
+    assert len(caplog.records) == 1
+    assert "at once it gives something else" in caplog.text
