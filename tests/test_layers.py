@@ -163,8 +163,11 @@ MODULES = {
     "_fx.training": {"_fx.libraries", "_fx.tied", "errors"},
     "_fx.store": {"_fx.callables"},
     "_fx.process": {
-        *("_fx.ahead", "_fx.graphs", "_fx.libraries", "_fx.modes", "_fx.sent"),
-        *("_fx.store", "_fx.tied", "_fx.training", "errors"),
+        *("_fx.graphs", "_fx.libraries", "_fx.modes", "_fx.sent", "_fx.store", "_fx.tied"),
+        "errors",
+    },
+    "_fx.compiler": {
+        *("_fx.ahead", "_fx.libraries", "_fx.process", "_fx.sent", "_fx.tied", "_fx.training"),
     },
     "_fx.beside": {"_fx.callables", "_fx.graphs", "_fx.libraries", "_fx.modes", "_fx.process"},
     "_background": {"errors"},
@@ -226,10 +229,7 @@ NATIVE = "_stator"
 LATE_IMPORTS = {
     ("_targets.py", "stator._module"): "needs torch, and Stator can be imported without it",
     ("_backends.py", "stator._fx.beside"): "needs torch; seconds to import",
-    ("process.py", "torch._inductor"): "seconds to import",
     ("process.py", "torch._inductor.runtime.cache_dir_utils"): "seconds to import",
-    ("process.py", "stator._fx.ahead"): "seconds to import; the child process needs it",
-    ("process.py", "stator._fx.training"): "seconds to import; the child process needs it",
     ("_backends.py", "stator._fx.process"): "needs torch",
     ("_backends.py", "stator._fx.store"): "needs torch",
     ("_backends.py", "stator._fx.graphs"): "needs torch",

@@ -29,7 +29,7 @@ from torch._inductor.exc import InvalidCxxCompiler
 import stator
 from background.slow import LONG, no_compiler
 from stator import _backends, _background, stats
-from stator._fx import ahead, beside, process, sent
+from stator._fx import ahead, beside, compiler, process, sent
 from stator._fx.graphs import Code
 from stator.errors import BackendError
 
@@ -511,8 +511,8 @@ def test_what_is_missing_in_words(error: Exception, words: str) -> None:
     wrapped.__cause__ = error
     for each in (error, wrapped):
         if each is error or isinstance(error, OSError | InvalidCxxCompiler):
-            assert re.search(words, process._hopeless(each) or "")
-    assert process._hopeless(RuntimeError("no kernel for this")) is None
+            assert re.search(words, compiler._hopeless(each) or "")
+    assert compiler._hopeless(RuntimeError("no kernel for this")) is None
 
 
 def test_a_program_whose_cache_cant_be_made(tmp_path: Path) -> None:

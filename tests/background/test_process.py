@@ -147,8 +147,8 @@ def test_an_interrupt_at_the_terminal_is_for_the_program() -> None:
 def test_what_compiles_ends_with_a_program_that_is_killed() -> None:
     compiler = """
         import os, subprocess, sys, threading
-        from stator._fx import process
-        threading.Thread(target=process._end_with, args=(os.getppid(),)).start()
+        from stator._fx import compiler
+        threading.Thread(target=compiler._end_with, args=(os.getppid(),)).start()
         child = subprocess.Popen(["sleep", "987654"])
         print(os.getpid(), child.pid, flush=True)
         child.wait()

@@ -23,7 +23,7 @@ from torch._subclasses import FakeTensorMode
 import stator
 from background.slow import LONG
 from stator import stats
-from stator._fx import beside, process, training
+from stator._fx import beside, compiler, training
 from stator._fx.libraries import HopelessError
 from stator._fx.modes import Modes
 from stator._fx.tied import Pair, code_of_pair
@@ -399,7 +399,7 @@ def test_operators_that_fake_kernels_know_nothing_of(monkeypatch: pytest.MonkeyP
     weights = list(model.parameters())
     torch.testing.assert_close(gradients([found], weights), gradients([model(x)[0]], weights))
     assert stats(compiled).tiers == ["failed"] and not asked
-    assert process._hopeless(HopelessError("no")) == "no"
+    assert compiler._hopeless(HopelessError("no")) == "no"
 
 
 def test_a_module_with_an_optimizer(in_python: Any) -> None:

@@ -8,7 +8,6 @@ next start (`stator._fx.store`).
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import errno
 import json
@@ -18,10 +17,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -29,17 +26,15 @@ import torch
 import torch.fx
 
 from stator._fx.graphs import Code
-from stator._fx.libraries import HopelessError, Look, Made, code_of
+from stator._fx.libraries import Look, Made, code_of
 from stator._fx.modes import Modes
-from stator._fx.sent import pack, unpack
+from stator._fx.sent import pack
 from stator._fx.store import key_of, store
 from stator._fx.tied import Pair, code_of_pair
 from stator.errors import BackendError
 
-_PROGRAM = "from stator._fx.process import main; main()"
+_PROGRAM = "import os; os.nice(5); from stator._fx.compiler import main; main()"
 _WITHOUT = ("STATOR_INSTALL", "STATOR_LOGS")
-_LOOK = 0.5
-"""Seconds between two looks of the process whether the program is still there."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -171,7 +166,7 @@ def _check_cache() -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise BackendError(_unwritable(error.errno)) from error
+        raise BackendError(unwritable(error.errno)) from error
 
 
 def _ask(order: Order, folder: Path) -> Made | Pair:
@@ -220,54 +215,8 @@ def _end_of(done: subprocess.CompletedProcess[bytes]) -> str:
     return lines[-1] if lines else f"its exit status is {done.returncode}"
 
 
-def main() -> None:
-    """What the process does."""
-    order: Order = pickle.load(sys.stdin.buffer)
-    threading.Thread(target=_end_with, args=(order.parent,), daemon=True).start()
-    os.nice(5)
-    found: dict[str, Any]
-    try:
-        made = _compile(order)
-        found = {"pair" if isinstance(made, Pair) else "made": dataclasses.asdict(made)}
-    except Exception as error:
-        found = {"error": f"{type(error).__name__}: {error}"}
-        if (hopeless := _hopeless(error)) is not None:
-            found = {"hopeless": hopeless}
-    written = Path(order.answer + ".new")
-    written.write_text(json.dumps(found))
-    written.rename(order.answer)
-
-
-def _end_with(parent: int) -> None:
-    """Ends this process and the compilers that it has started, once the program is gone."""
-    while os.getppid() == parent:
-        time.sleep(_LOOK)
-    os.killpg(os.getpgrp(), signal.SIGKILL)
-
-
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-_UNWRITABLE = (*_FULL, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST)
-
-
-def _hopeless(error: BaseException) -> str | None:
-    """Why Inductor would fail in a call, too: mostly what it misses of the system. None: it may
-    not."""
-    text = str(error)
-    if isinstance(error, HopelessError):
-        return text
-    if any(type(each).__name__ == "InvalidCxxCompiler" for each in _chain(error)):
-        return "Inductor finds no C++ compiler that works: install g++, or name one in CXX"
-    for number in _UNWRITABLE:
-        is_raised = any(
-            isinstance(each, OSError) and each.errno == number for each in _chain(error)
-        )
-        # Compilers and linkers only print it.
-        if is_raised or (number in _FULL and os.strerror(number) in text):
-            return _unwritable(number)
-    return None
-
-
-def _unwritable(number: int | None) -> str:
+def unwritable(number: int | None) -> str:
+    """That Inductor can't write its files, in words."""
     what = os.strerror(number or errno.EIO)
     return (
         f"Inductor can't write to its cache, {cache_folder()}: {what}. TORCHINDUCTOR_CACHE_DIR "
@@ -282,38 +231,3 @@ def cache_folder() -> str:
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
     return default_cache_dir()
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and those behind it."""
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
-
-
-def _compile(order: Order) -> Made | Pair:
-    from torch._inductor import config as inductor
-
-    # What the program itself has no use for, and what takes seconds to import.
-    from stator._fx.ahead import compile_ahead
-    from stator._fx.training import compile_pair
-
-    torch.set_default_dtype(order.dtype)
-    torch.set_num_threads(order.threads)
-    torch.set_float32_matmul_precision(order.precision)
-    torch.use_deterministic_algorithms(order.is_deterministic)
-    if order.inductor is not None:
-        inductor.load_config(order.inductor)
-    # The same random numbers as the replay's.
-    inductor.fallback_random = True
-    # The pool of processes is for kernels of GPUs.
-    inductor.compile_threads = 1
-    assert isinstance(order.module, bytes)
-    module = unpack(order.module)
-    modes = dataclasses.replace(order.modes, inference=False)
-    with modes.applied():
-        if order.is_training:
-            pair = compile_pair(copy.deepcopy(module), order.looks, order.settings)
-            if pair is not None:
-                return pair
-        return compile_ahead(module, order.looks, order.sizes, order.settings)
