@@ -301,10 +301,9 @@ def test_buffers_that_are_written(
     make: Callable[[], nn.Module], dynamic: bool | None, in_python: Any
 ) -> None:
     torch.manual_seed(0)
-    model = make()
-    plain = copy.deepcopy(model)
+    made = make()
+    model, plain = copy.deepcopy(made), copy.deepcopy(made)
     compiled = stator.compile(model, backend="inductor", dynamic=dynamic)
-    versions: list[list[int]] = []
     with warnings.catch_warnings():
         warnings.simplefilter("error", stator.StatorWarning)
         for call in range(5):
@@ -316,14 +315,9 @@ def test_buffers_that_are_written(
             wanted = [value.grad for value in plain.parameters()]
             torch.testing.assert_close([value.grad for value in model.parameters()], wanted)
             torch.testing.assert_close(list(model.buffers()), list(plain.buffers()))
-            versions.append([value._version for value in (*model.buffers(), *plain.buffers())])
+            versions = [value._version for value in model.buffers()]
+            assert versions == [value._version for value in plain.buffers()]
             assert stator.wait(timeout=LONG)
-    own, others = zip(*((row[: len(row) // 2], row[len(row) // 2 :]) for row in versions))
-    # Copies begin with another one.
-    first, last = own[0], own[-1]
-    assert [b - a for a, b in zip(first, last, strict=True)] == [
-        b - a for a, b in zip(others[0], others[-1], strict=True)
-    ]
     assert stats(compiled).tiers[-1] == "compiled", stats(compiled).why
     assert "differ from the replay's" in str(stats(compiled).why[-1])
     assert in_python[0][0].ran > 2

@@ -92,23 +92,24 @@ def _depends(
 ) -> list[list[int]]:
     """For each input, the outputs through which eager computes gradients of it. AOTAutograd gives
     zeros of all others, and whoever looks at `.grad` or decays weights would know."""
-    found: list[list[int]] = [[] for _ in fakes]
-    wanted = [index for index, value in enumerate(fakes) if value.requires_grad]
     with mode, torch.enable_grad():
         outputs = module(*fakes)
-        for at, output in enumerate(outputs):
-            if not (isinstance(output, torch.Tensor) and output.requires_grad):
-                continue
-            given = torch.autograd.grad(
-                output,
-                [fakes[index] for index in wanted],
-                torch.ones_like(output),
-                retain_graph=True,
-                allow_unused=True,
-            )
-            for index, gradient in zip(wanted, given, strict=True):
-                if gradient is not None:
-                    found[index].append(at)
+    reached = [_leaves(output) if isinstance(output, torch.Tensor) else set() for output in outputs]
+    return [[at for at, leaves in enumerate(reached) if id(value) in leaves] for value in fakes]
+
+
+def _leaves(output: torch.Tensor) -> set[int]:
+    """The ids of the tensors that gradients of this one come to."""
+    found: set[int] = set()
+    known, left = set(), [output.grad_fn]
+    while left:
+        node: Any = left.pop()
+        if node is None or node in known:
+            continue
+        known.add(node)
+        if (leaf := getattr(node, "variable", None)) is not None:
+            found.add(id(leaf))
+        left.extend(following for following, _ in node.next_functions)
     return found
 
 
