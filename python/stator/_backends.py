@@ -304,7 +304,9 @@ class Prepared:
             compile_module = functools.partial(self._compile_module, description)
             return begin(compile_module, description, inputs)
 
-        why = unsuitable(self.name, description, inputs, may_write) if self.is_torch else None
+        why = None
+        if self.is_torch:
+            why = unsuitable(self.name, description, inputs, may_write, self.arguments)
         if why is None:
             begun = self._tried(description, task)
         elif is_told:

@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._inductor import config as inductor
 from torch._inductor.exc import InvalidCxxCompiler
 
 import stator
@@ -125,7 +126,7 @@ def stand_in(
     """Something quicker stands for Inductor in this process; it notes what it's asked."""
     asked: list[int] = []
 
-    def stands_for_inductor(graph: Any, inputs: Any) -> Any:
+    def stands_for_inductor(graph: Any, inputs: Any, **settings: Any) -> Any:
         asked.append(1)
         return make(graph)
 
@@ -226,7 +227,23 @@ def test_what_cant_go_to_a_process(
     ],
 )
 def test_inputs_of_a_library(value: Any, why: str | None) -> None:
-    assert beside.unsuitable("inductor", [], [X, value], False) == why
+    assert beside.unsuitable("inductor", [], [X, value], False, {}) == why
+
+
+def test_settings_that_hold_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process would do without it, and what is stored wouldn't tell it from other code."""
+    never, asked = Never(monkeypatch), stand_in(monkeypatch)
+    why = "Inductor's settings hold code of the program's own"
+    for options, changed in (({"post_grad_custom_pre_pass": print}, None), ({}, print)):
+        with inductor.patch(post_grad_custom_post_pass=changed):
+            compiled = stator.compile(lambda x: x * 3, backend="inductor", options=options)
+            for _ in range(3):
+                assert torch.equal(compiled(X), X * 3)
+        assert why in str(stats(compiled).why[0]) and len(asked) == 1 and not never.asked
+        asked.clear()
+    plain = {"max_autotune": True, "cpp.simdlen": 8, "cpu_backend": ["cpp", ("a", None)]}
+    with inductor.patch(epilogue_fusion=False):
+        assert beside.unsuitable("inductor", [], [X], False, {"config_patches": plain}) is None
 
 
 class Expired(Exception):

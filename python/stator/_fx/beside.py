@@ -9,7 +9,8 @@ time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -59,11 +60,17 @@ def begin_inductor(
 
 
 def unsuitable(
-    name: str, description: Sequence[Row], inputs: Sequence[Any], may_write: bool
+    name: str,
+    description: Sequence[Row],
+    inputs: Sequence[Any],
+    may_write: bool,
+    arguments: Mapping[str, Any],
 ) -> str | None:
     """Why a graph can't be compiled beside the program by a backend of PyTorch's; None: it can."""
     if name != "inductor":
         return "PyTorch's compilers change the process while they trace"
+    if not (_is_plain(arguments) and _is_plain(_changed_settings())):
+        return "Inductor's settings hold code of the program's own"
     for value in inputs:
         if type(value) is int and value >= 2:
             continue
@@ -82,6 +89,23 @@ def unsuitable(
         if op == "call_function" and not is_pytorchs(target):
             return "it calls code of the program's own"
     return None
+
+
+def _changed_settings() -> dict[str, Any]:
+    """Of Inductor's settings those that aren't as they were at first."""
+    # Where nobody has imported them, nobody has changed any.
+    settings: Any = sys.modules.get("torch._inductor.config")
+    found: dict[str, Any] = {} if settings is None else settings._get_dict(skip_default=True)
+    return found
+
+
+def _is_plain(value: object) -> bool:
+    """Whether this is data that another process gets as it is."""
+    if isinstance(value, dict):
+        return all(_is_plain(key) and _is_plain(item) for key, item in value.items())
+    if isinstance(value, list | tuple | set | frozenset):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float | str | bytes)
 
 
 def _is_training(description: Sequence[Row], inputs: Sequence[Any]) -> bool:
