@@ -308,6 +308,20 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return orders
 
 
+def test_what_holds_for_all_threads_is_that_of_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    orders = refusing(monkeypatch)
+    monkeypatch.setattr(_background, "QUIET", 1e6)
+    compiled = stator.compile(lambda x: x + torch.ones(6, 4), backend="inductor", when="background")
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        compiled(X)
+    finally:
+        torch.set_default_dtype(before)
+    assert stator.wait(timeout=LONG)
+    assert [order.modes.globals.dtype for order in orders] == [torch.float64]
+
+
 def test_the_call_that_waits_instead_is_told_of_what_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

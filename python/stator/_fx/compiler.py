@@ -19,7 +19,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch._inductor import config as inductor
 
 from stator._fx.ahead import compile_ahead
@@ -58,10 +57,7 @@ def _end_with(parent: int) -> None:
 
 
 def _compile(order: Order) -> Made | Pair:
-    torch.set_default_dtype(order.dtype)
-    torch.set_num_threads(order.threads)
-    torch.set_float32_matmul_precision(order.precision)
-    torch.use_deterministic_algorithms(order.is_deterministic)
+    order.modes.globals.set()
     if order.inductor is not None:
         inductor.load_config(order.inductor)
     # The same random numbers as the replay's.

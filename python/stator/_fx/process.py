@@ -50,10 +50,6 @@ class Order:
     is_training: bool
     inductor: dict[str, Any] | None
     """Its settings; None: nobody has imported them, so nobody has changed them."""
-    dtype: torch.dtype
-    threads: int
-    precision: str
-    is_deterministic: bool
     parent: int
     answer: str
 
@@ -83,10 +79,6 @@ def compile_in_process(
         settings=settings,
         is_training=is_training,
         inductor=None,
-        dtype=torch.get_default_dtype(),
-        threads=torch.get_num_threads(),
-        precision=torch.get_float32_matmul_precision(),
-        is_deterministic=torch.are_deterministic_algorithms_enabled(),
         parent=0,
         answer="",
     )
