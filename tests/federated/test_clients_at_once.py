@@ -48,6 +48,16 @@ def by_transformation(model, rows):
     return torch.func.grad(lambda model: loss_of(model["w"], model["b"], rows))(model)
 
 
+def by_an_optimizer(model, rows):
+    parameters = [model[name].clone().requires_grad_() for name in ("w", "b")]
+    optimizer = torch.optim.Adam(parameters, lr=0.01)
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss_of(*parameters, rows).backward()
+        optimizer.step()
+    return tuple(tensor.detach() for tensor in parameters)
+
+
 def twice(model, rows):
     w = model["w"].detach().requires_grad_()
     (first,) = torch.autograd.grad(loss_of(w, model["b"], rows), w, create_graph=True)
@@ -82,7 +92,7 @@ def writes(model, rows):
 
 TOGETHER = (
     *(by_grad, by_backward, by_transformation, twice, of_many_outputs, without_gradients),
-    *(of_itself_only, writes),
+    *(of_itself_only, writes, by_an_optimizer),
 )
 
 OUTSIDE = torch.tensor([1.0, 2.0], requires_grad=True)

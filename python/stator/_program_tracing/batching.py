@@ -7,15 +7,18 @@ the gradient of all losses together holds each client's own.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Sequence
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch._C import _functorch
 from torch.overrides import TorchFunctionMode
 
 __all__ = ["NotBatchableError", "run_together"]
+
+# Its types lack some of what it has.
+_functorch: Any = torch._C._functorch
 
 
 class NotBatchableError(Exception):
@@ -43,9 +46,7 @@ def run_together(
 
     with torch.no_grad():
         inputs = [_together(column, copies) for column in columns]
-    with torch.enable_grad(), warnings.catch_warnings():
-        # Of operations that PyTorch runs one by one.
-        warnings.simplefilter("ignore")
+    with torch.enable_grad(), _silence():
         return list(torch.vmap(batched)(*inputs))
 
 
@@ -55,6 +56,34 @@ def _together(column: Sequence[torch.Tensor], copies: bool) -> torch.Tensor:
     if not copies and not first.is_inference() and all(tensor is first for tensor in column):
         return first.detach().expand(len(column), *first.shape)
     return torch.stack(list(column))
+
+
+_LOCK = threading.Lock()
+_silent = 0
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Nobody has asked for `vmap`: nobody hears of operations that it does one by one, as long as
+    any thread is in here. PyTorch has one setting for all threads."""
+    global _silent
+    with _LOCK:
+        _silent += 1
+        _functorch._set_vmap_fallback_warning_enabled(False)
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _silent -= 1
+            _functorch._set_vmap_fallback_warning_enabled(_silent == 0)
+
+
+_APART: dict[Any, Callable[..., torch.Tensor]] = {
+    torch.Tensor.addcdiv_: torch.addcdiv,
+    torch.Tensor.addcmul_: torch.addcmul,
+    torch.Tensor.lerp_: torch.lerp,
+}
+"""What is done in place, and how it is done apart: `vmap` does the first for one by one only."""
 
 
 class _Gradients(TorchFunctionMode):
@@ -72,6 +101,8 @@ class _Gradients(TorchFunctionMode):
             return self._require(*args, **kwargs)
         if func is torch.autograd.grad:
             return self._gradients(*args, **kwargs)
+        if (apart := _APART.get(func)) is not None:
+            return args[0].copy_(apart(*args, **kwargs))
         return func(*args, **kwargs)
 
     def _require(self, tensor: torch.Tensor, requires_grad: bool = True) -> torch.Tensor:
@@ -135,11 +166,11 @@ class _Gradients(TorchFunctionMode):
         """The tensor beneath, with the clients first."""
         if not _functorch.is_batchedtensor(tensor):
             return tensor.expand(self._count, *tensor.shape)
-        dim = _functorch.maybe_get_bdim(tensor)
-        return _functorch.get_unwrapped(tensor).movedim(dim, 0)
+        return _beneath(tensor).movedim(_functorch.maybe_get_bdim(tensor), 0)
 
 
 def _beneath(tensor: torch.Tensor) -> torch.Tensor:
     if not _functorch.is_batchedtensor(tensor):
         raise NotBatchableError("it takes a gradient for a tensor that is the same for all clients")
-    return _functorch.get_unwrapped(tensor)
+    beneath: torch.Tensor = _functorch.get_unwrapped(tensor)
+    return beneath

@@ -317,6 +317,7 @@ class Tracing:
 
     def enter(self) -> None:
         """From here on operations run without data."""
+        _prepare_optimizers(torch.optim.Optimizer)
         self._copies = indexing.Copies()
         self._states.callback(indexing.end, indexing.begin(self._copies))
         self._states.callback(setattr, _QUIET, "depth", getattr(_QUIET, "depth", 0))
@@ -399,6 +400,15 @@ class Tracing:
             stack.append((code.co_filename, trace.tb_lineno, code.co_qualname))
             trace = trace.tb_next
         return isinstance(error, DynamicOutputShapeException), f"by {error.func}", stack
+
+
+def _prepare_optimizers(kind: Any) -> None:
+    """Does to the classes of optimizers what PyTorch does to each where it is first used: otherwise
+    something outside of the program would change."""
+    for each in kind.__subclasses__():
+        if not hasattr(each.step, "hooked"):
+            each._patch_step_function(each.__new__(each))
+        _prepare_optimizers(each)
 
 
 def described(stack: Sequence[tuple[str, int, str]]) -> str:

@@ -61,8 +61,10 @@ impl Recorder {
                 return Some(self.label(label, call));
             }
             Some(Mark::Label(Label::Made) | Mark::Hides | Mark::Hook) => {}
+            // A tensor program has no labels: what is traced has them.
             Some(Mark::Label(_)) => {
-                self.stop(frame, Reason::Machinery, machinery::name(function));
+                let _native = Suspended::new(frame.py());
+                return Some(call.natively());
             }
             Some(Mark::Break) => self.stop(frame, Reason::Requested, break_message(args)),
             Some(Mark::InGraph) => return Some(self.call_as_node(call)),

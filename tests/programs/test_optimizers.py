@@ -1,0 +1,125 @@
+"""Optimizers within programs: made, stepped and forgotten in the function that is traced."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from programs.common import I64, random, spec
+
+from stator.errors import ProgramError
+from stator.programs import TensorProgram
+
+SPECS = (spec(4, 3), spec(2, 3, dtype=torch.float32), spec(None, 4), spec(None, dtype=I64))
+
+OPTIMIZERS: dict[str, tuple[type, dict[str, Any]]] = {
+    "sgd": (torch.optim.SGD, {"lr": 0.1}),
+    "momentum": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
+    "decay": (torch.optim.SGD, {"lr": 0.1, "weight_decay": 0.1}),
+    "adam": (torch.optim.Adam, {"lr": 0.01}),
+    "amsgrad": (torch.optim.Adam, {"lr": 0.01, "amsgrad": True}),
+    "adamw": (torch.optim.AdamW, {"lr": 0.01}),
+    "nadam": (torch.optim.NAdam, {"lr": 0.01}),
+    "adamax": (torch.optim.Adamax, {"lr": 0.01}),
+    "adagrad": (torch.optim.Adagrad, {"lr": 0.1}),
+    "adadelta": (torch.optim.Adadelta, {"lr": 0.1}),
+    "rmsprop": (torch.optim.RMSprop, {"lr": 0.01, "momentum": 0.5, "centered": True}),
+    "rprop": (torch.optim.Rprop, {"lr": 0.01}),
+    "muon": (torch.optim.Muon, {"lr": 0.01}),
+}
+
+
+def training(kind: type, settings: dict[str, Any]) -> Callable[..., Any]:
+    def fn(w: Any, v: Any, x: Any, y: Any) -> Any:
+        w, v = w.clone().requires_grad_(), v.clone().requires_grad_()
+        optimizer = kind([w, v], **settings)
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(x @ w + v.sum(0), y)
+            loss.backward()
+            optimizer.step()
+        return w.detach(), v.detach(), loss.detach()
+
+    return fn
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_steps(name: str) -> None:
+    fn = training(*OPTIMIZERS[name])
+    program = TensorProgram.trace(fn, SPECS)
+    again = TensorProgram.from_bytes(program.to_bytes())
+    for size in (3, 5):
+        given = random(*SPECS, size=size)
+        expected = fn(*given)
+        for each in (program, again):
+            for found, want in zip(each(*given), expected, strict=True):
+                torch.testing.assert_close(found, want, rtol=1e-4, atol=1e-5)
+    # What it was given stays as it was.
+    assert all(map(torch.equal, given, random(*SPECS, size=size)))
+
+
+@pytest.mark.parametrize("kind", [torch.optim.ASGD, torch.optim.RAdam])
+def test_those_that_decide_by_numbers_are_errors(kind: type) -> None:
+    with pytest.raises(ProgramError, match="reads the data of a tensor") as raised:
+        TensorProgram.trace(training(kind, {"lr": 0.1}), SPECS)
+    assert "optimizer.step()" in str(raised.value)
+
+
+def test_inputs_are_not_stepped() -> None:
+    def fn(w: Any) -> Any:
+        w.requires_grad_()
+        optimizer = torch.optim.SGD([w], lr=0.1)
+        (w * 2).sum().backward()
+        optimizer.step()
+        return w.detach()
+
+    with pytest.raises(ProgramError, match="its input 0"):
+        TensorProgram.trace(fn, (spec(3),))
+
+
+def test_optimizers_of_the_program() -> None:
+    class Signs(torch.optim.Optimizer):
+        def __init__(self, params: Any, lr: float) -> None:
+            super().__init__(params, {"lr": lr})
+
+        @torch.no_grad()
+        def step(self, closure: Any = None) -> None:
+            for group in self.param_groups:
+                for parameter in group["params"]:
+                    parameter.sub_(parameter.grad.sign(), alpha=group["lr"])
+
+    fn = training(Signs, {"lr": 0.1})
+    program = TensorProgram.trace(fn, SPECS)
+    given = random(*SPECS)
+    for found, want in zip(program(*given), fn(*given), strict=True):
+        torch.testing.assert_close(found, want)
+
+
+FIRST = """
+import torch
+from stator.programs import TensorProgram, TensorSpec
+def fn(w):
+    w = w.clone().requires_grad_()
+    optimizer = torch.optim.{0}([w], lr=0.1)
+    (w * w).sum().backward()
+    optimizer.step()
+    return w.detach()
+program = TensorProgram.trace(fn, (TensorSpec(torch.float32, (3,)),))
+assert torch.allclose(program(torch.ones(3))[0], fn(torch.ones(3)))
+optimizer = torch.optim.{0}([torch.ones(3, requires_grad=True)], lr=0.1)
+calls = []
+optimizer.register_step_post_hook(lambda *_: calls.append(1))
+optimizer.step()
+assert calls == [1]
+"""
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam"])
+def test_the_first_optimizer_of_a_process(name: str) -> None:
+    """PyTorch changes a class where it is first used: that is no change of the program's."""
+    subprocess.run([sys.executable, "-c", FIRST.format(name)], check=True)
