@@ -23,6 +23,7 @@ from stator._fx.callables import is_pytorchs
     "target",
     [
         torch.ops.aten.add.Tensor,
+        torch.ops.aten.add,
         torch.conv2d,
         torch._C._nn.gelu,
         torch._C._set_grad_enabled,
@@ -50,7 +51,17 @@ def own(x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize(
     "target",
-    [own, in_disguise, {}.get, torch.ones(3).add, numpy.sum, numpy.ndarray.sum, Tensor, object()],
+    [
+        torch.ops.c10d.barrier,
+        own,
+        in_disguise,
+        {}.get,
+        torch.ones(3).add,
+        numpy.sum,
+        numpy.ndarray.sum,
+        Tensor,
+        object(),
+    ],
 )
 def test_others(target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not is_pytorchs(target)

@@ -16,6 +16,7 @@ import torch
 __all__ = ["is_pytorchs"]
 
 _PACKAGES = ("torch", "_operator", "math", "builtins")
+_NAMESPACES = ("aten", "prims")
 _DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 
 FOLDER = Path(torch.__file__).parent
@@ -24,7 +25,9 @@ FOLDER = Path(torch.__file__).parent
 def is_pytorchs(target: Any) -> bool:
     """Whether a callable's name says what it does, given the versions of PyTorch and CPython."""
     if isinstance(target, torch._ops.OpOverload):
-        return target.namespace in ("aten", "prims")
+        return target.namespace in _NAMESPACES
+    if isinstance(target, torch._ops.OpOverloadPacket):
+        return target._qualified_op_name.split("::")[0] in _NAMESPACES
     if isinstance(target, _DESCRIPTORS):
         return _is_in(target.__objclass__.__module__)
     if isinstance(target, types.BuiltinFunctionType):
