@@ -258,6 +258,29 @@ def test_inputs_of_other_outputs_get_no_gradients(used: tuple[int, ...], in_pyth
         torch.testing.assert_close(found, expected)
 
 
+def test_gradients_of_outputs_that_nobody_uses_spoil_none(in_python: Any) -> None:
+    def roots(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        return (x * y).sin(), x.sqrt()
+
+    inputs = [torch.zeros(3, requires_grad=True), leaf(3)]
+    compiled = swapped(roots, *(torch.ones(3, requires_grad=True) for _ in range(2)))
+    for used in ((0,), (1,), (0, 1)):
+        found, expected = (
+            torch.autograd.grad(
+                sum(call(*inputs)[at].sum() for at in used), inputs, allow_unused=True
+            )
+            for call in (compiled, roots)
+        )
+        torch.testing.assert_close(found, expected, equal_nan=True)
+    assert len(in_python) == 1
+    # What the graph was given must still be what it was.
+    first, _ = compiled(*inputs)
+    with torch.no_grad():
+        inputs[1].add_(1)
+    with pytest.raises(RuntimeError, match="written to before|modified by an inplace operation"):
+        first.sum().backward()
+
+
 def test_inputs_arent_kept_behind_the_gradients(in_python: Any) -> None:
     w = leaf(4, 6)
     compiled = swapped(lambda x, w: (x @ w.t()).sin().sum(), torch.ones(5, 6), w)
@@ -457,18 +480,21 @@ def test_libraries_of_inductors(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) 
     options = {"aot_inductor.compile_wrapper_opt_level": "O0"}
     inputs = [leaf(5, 6), leaf(4, 6), leaf(4)]
 
-    def mixed(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-        h = F.dropout(F.gelu(F.linear(x, w, b)), 0.5)
-        return h, h.sum(0)
+    def mixed(x: Tensor, w: Tensor, b: Tensor, mean: Tensor, var: Tensor) -> tuple[Tensor, ...]:
+        h = F.batch_norm(F.linear(x, w, b), mean, var, training=True)
+        h = F.dropout(F.gelu(h), 0.5)
+        return h, h.sum(0), b.exp()
 
     for _ in range(2):  # The second one finds what the first one has stored.
         compiled = stator.compile(mixed, backend="inductor", options=options)
+        statistics = [torch.zeros(4), torch.ones(4)]
+        others = [value.clone() for value in statistics]
         for call in range(4):
             torch.manual_seed(call)
-            found = compiled(*inputs)
+            found = compiled(*inputs, *statistics)
             torch.manual_seed(call)
-            expected = mixed(*inputs)
-            torch.testing.assert_close(found, expected)
+            expected = mixed(*inputs, *others)
+            torch.testing.assert_close((found, statistics), (expected, others))
             torch.testing.assert_close(gradients(found, inputs), gradients(expected, inputs))
             assert stator.wait(timeout=PATIENT)
         assert stats(compiled).tiers == ["compiled"], stats(compiled).why

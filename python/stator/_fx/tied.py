@@ -133,6 +133,8 @@ class _Tied(torch.autograd.Function):
         # The outputs of which there are gradients.
         given = {at for at, gradient in enumerate(gradients) if gradient is not None}
         is_reached = [not given.isdisjoint(outputs) for outputs in pair.depends]
+        if torch.is_grad_enabled():
+            return (None, *_again(ctx, code, inputs, gradients, create_graph=True))
         asked = [
             gradient for gradient, does in zip(gradients, pair.differentiable, strict=True) if does
         ]
@@ -140,12 +142,14 @@ class _Tied(torch.autograd.Function):
             _zeros(*look) if gradient is None else gradient
             for gradient, look in zip(asked, pair.tangents, strict=True)
         ]
-        if torch.is_grad_enabled():
-            found = _again(ctx, code, inputs, tangents)
-        else:
-            found = _backward(code, (*saved, *tangents))
-        reached = zip(found, is_reached, strict=True)
-        return (None, *(gradient if does else None for gradient, does in reached))
+        found = [
+            gradient if does else None
+            for gradient, does in zip(_backward(code, (*saved, *tangents)), is_reached, strict=True)
+        ]
+        if len(given) < len(asked) and not all(map(_is_finite, found)):
+            # Zero times infinity, from outputs of which eager computes no gradients.
+            found = _again(ctx, code, inputs, gradients, create_graph=False)
+        return (None, *found)
 
 
 def _backward(code: _Code, takes: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
@@ -170,14 +174,25 @@ def _restrided(value: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
     return made.copy_(value)
 
 
+def _is_finite(gradient: torch.Tensor | None) -> bool:
+    return gradient is None or bool(gradient.isfinite().all())
+
+
 def _again(
-    ctx: Any, code: _Code, inputs: Sequence[Any], tangents: Sequence[torch.Tensor]
+    ctx: Any,
+    code: _Code,
+    inputs: Sequence[Any],
+    gradients: Sequence[torch.Tensor | None],
+    *,
+    create_graph: bool,
 ) -> list[torch.Tensor | None]:
-    """The gradients, with a graph of their own (`create_graph=True`): the graph runs once more."""
+    """The gradients as eager computes them: the graph runs once more. `create_graph`: with a graph
+    of their own."""
     if _versions(inputs) != ctx.versions:
         raise RuntimeError(
-            "An input of compiled code was written to before gradients of gradients were computed "
-            "through it. stator.compile(backend='eager') computes them as PyTorch does."
+            "An input of compiled code was written to before its graph was run again, for "
+            "gradients of gradients or as some gradients aren't finite. "
+            "stator.compile(backend='eager') computes them as PyTorch does."
         )
     with contextlib.ExitStack() as stack:
         stack.enter_context(code.modes.applied())
@@ -187,11 +202,17 @@ def _again(
         written = _written(code.pair)
         given = [value.clone() if at in written else value for at, value in enumerate(inputs)]
         outputs = code.module(*given)
-    pairs = zip(outputs, code.pair.differentiable, strict=True)
-    roots = [output for output, does in pairs if does]
+    reached = [
+        (output, gradient)
+        for output, gradient in zip(outputs, gradients, strict=True)
+        if gradient is not None
+    ]
+    roots, tangents = zip(*reached, strict=True)
     wants = [isinstance(value, torch.Tensor) and value.requires_grad for value in inputs]
     wanted = [value for value, does in zip(inputs, wants, strict=True) if does]
-    found = torch.autograd.grad(roots, wanted, tangents, create_graph=True, allow_unused=True)
+    found = torch.autograd.grad(
+        roots, wanted, tangents, create_graph=create_graph, allow_unused=True
+    )
     by_input = iter(found)
     return [next(by_input) if does else None for does in wants]
 
