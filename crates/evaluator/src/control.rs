@@ -3,7 +3,6 @@
 use pyo3::types::PyNone;
 use stator_cpython::Result;
 use stator_cpython::hook::Evaluated;
-use stator_cpython::object::Object;
 use stator_cpython::ops;
 
 use super::{Done, Evaluation, Sites};
