@@ -25,7 +25,7 @@ def main() -> None:
     system, name, behind, most = sys.argv[1], sys.argv[2], float(sys.argv[3]), float(sys.argv[4])
     with tempfile.TemporaryDirectory(prefix="stator-bench-") as folder:
         # Nobody finds what another one has compiled.
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
+        os.environ.update(TORCHINDUCTOR_CACHE_DIR=folder, STATOR_CACHE="off")
         print(json.dumps(measure(system, name, behind, most)))
 
 

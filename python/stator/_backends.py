@@ -280,7 +280,7 @@ class Prepared:
         )
         if isinstance(made, Failed) and is_of_the_call:
             raise made.error
-        return self.settle(made, inputs, True)
+        return self._code(made)
 
     def beside(
         self,
@@ -289,12 +289,12 @@ class Prepared:
         is_new: bool,
         may_write: bool,
         is_told: bool,
-    ) -> Job | bool:
-        """Has the graph compiled beside the program. False: the process ends. True: this call is to
-        wait.
+    ) -> Job | str | None:
+        """Has the graph compiled beside the program. A text: that can't be, for this reason, and a
+        call is to wait, the second one of the graph; `is_new`: this is the first. None: the process
+        ends.
 
-        Where that can't be, it's an error if it was asked for (`is_told`). Else the second call of
-        the graph waits, as for other backends; `is_new`: this isn't one.
+        Where it was asked for (`is_told`), it's an error that it can't be.
         """
         from stator._fx.beside import begin, begin_inductor, unsuitable
 
@@ -304,36 +304,41 @@ class Prepared:
             compile_module = functools.partial(self._compile_module, description)
             return begin(compile_module, description, inputs)
 
-        why = unsuitable(self.name, description, inputs, may_write) if self.is_torch else None
+        why = None
+        if self.is_torch:
+            why = unsuitable(self.name, description, inputs, may_write, self.arguments)
         if why is None:
             begun = self._tried(description, task)
         elif is_told:
             begun = self._tried(description, lambda: _refuse(why))
-        elif is_new:
-            log.info(f"{_words(description)} isn't compiled beside the program: {why}")
-            return ended(None)
         else:
-            return True
+            return _say_wait(_words(description), why, "the next call" if is_new else "this call")
         if isinstance(begun, Failed):
             return ended(begun)
-        return submit(lambda: self._shown(description, begun)) or False
+        job = self._tried(description, lambda: submit(lambda: self._shown(description, begun)))
+        return ended(job) if isinstance(job, Failed) else job
 
     def settle(
         self, made: Made | Failed | BaseException, inputs: Sequence[Any], is_told: bool
-    ) -> Made | str:
-        """The code, or why there is none, which the user is told; raises if that is asked
-        for. A graph that couldn't be compiled beside the program is compiled here, for these
-        inputs, unless the program has told that no call is to wait."""
+    ) -> tuple[Made | str, str | None]:
+        """What was made beside the program: as when the backend is called. A graph that couldn't be
+        compiled there is compiled here, for these inputs, unless the program has told that no call
+        is to wait; why this one has waited comes second."""
         if isinstance(made, BaseException):
             # It has ended the thread that it ran in.
             made = Failed(BackendError(f"The backend has raised {made!r}."), None, 0, None)
+        if isinstance(made, Failed) and made.waits is not None and not is_told:
+            why = _say_wait(_words(made.waits), str(made.error), "this call")
+            return self(made.waits, inputs), why
+        return self._code(made), None
+
+    def _code(self, made: Made | Failed) -> Made | str:
+        """The code, or why there is none, which the user is told; raises if that is asked for."""
         if not isinstance(made, Failed):
             return made
         error = made.error
         if made.internal is not None:
             raise InternalError(made.internal) from error
-        if made.waits is not None and not is_told:
-            return self(made.waits, inputs)
         if config.strict:
             raise error
         backend_failed(self.name, error, made.operations, made.trace)
@@ -354,32 +359,34 @@ class Prepared:
             else f"its results differ from the replay's by {difference:.2g} at most, relative to "
             "the largest value"
         )
-        _, _, where = place_of(trace)
         log.info(
-            f"from call {call} on the code of {self.name} serves a graph of {operations} "
-            f"operations that begins in {where}: {checked}{_at_first()}"
+            f"from call {call} on the code of {self.name} serves {_words_of(operations, trace)}: "
+            f"{checked}{_at_first()}"
         )
         return checked
 
     def slower(self, operations: int, trace: str | None, measured: str) -> None:
         """The code isn't used any more, because the replay is as quick."""
-        _, _, where = place_of(trace)
         log.info(
-            f"the code of {self.name} for a graph of {operations} operations that begins in "
-            f"{where} isn't used any more, because the replay is as quick; {measured}. "
-            "stator.compile(tier='compiled') uses it all the same"
+            f"the code of {self.name} for {_words_of(operations, trace)} isn't used any more, "
+            f"because the replay is as quick; {measured}. stator.compile(tier='compiled') uses it "
+            "all the same"
         )
 
     def refuse_parts(self, operations: int, trace: str | None) -> str:
         """Says why parts of a graph can't be compiled beside the program: what they are given is
         there only when a call comes to them."""
         try:
-            _refuse("it's in parts, between which data is read or gradients are computed")
+            _refuse(_IN_PARTS)
         except BackendError as error:
             if config.strict:
                 raise
             backend_failed(self.name, error, operations, trace)
             return str(error)
+
+    def wait_for_parts(self, operations: int, trace: str | None) -> str:
+        """A call waits for the code of a graph's parts; who looks on is told why."""
+        return _say_wait(_words_of(operations, trace), _IN_PARTS, "this call")
 
     def differs(self, operations: int, trace: str | None, how: str) -> None:
         """The code isn't used, because it does something else than the graph."""
@@ -459,8 +466,24 @@ def _extent(description: Sequence[Row]) -> tuple[int, str | None]:
 
 def _words(description: Sequence[Row]) -> str:
     """A graph, as users are told of it."""
-    operations, trace = _extent(description)
+    return _words_of(*_extent(description))
+
+
+def _words_of(operations: int, trace: str | None) -> str:
     return f"a graph of {operations} operations that begins in {place_of(trace)[2]}"
+
+
+_IN_PARTS = "it's in parts, between which data is read or gradients are computed"
+
+
+def _say_wait(graph: str, why: str, which: str) -> str:
+    """A call waits for code, though others are compiled beside the program; who looks on is told
+    why."""
+    log.info(
+        f"{graph} isn't compiled beside the program: {why}. So {which} of it waits for its code; "
+        "with stator.compile(when='background') none does"
+    )
+    return why
 
 
 _has_swapped = False

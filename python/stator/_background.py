@@ -22,7 +22,7 @@ from typing import Any
 
 from stator import _stator
 from stator._stator import Job
-from stator.errors import ApiError
+from stator.errors import ApiError, BackendError
 
 __all__ = ["ended", "left", "submit", "wait"]
 
@@ -57,10 +57,11 @@ class _Queue:
             self.jobs.append(weakref.ref(job))
             self.last = time.monotonic()
             if self.thread is None:
-                self.thread = threading.Thread(
+                thread = threading.Thread(
                     target=_work, args=(self,), name="stator-background", daemon=True
                 )
-                self.thread.start()
+                thread.start()
+                self.thread = thread
             self.changed.notify_all()
 
     def next(self) -> Job | None:
@@ -100,12 +101,16 @@ def _is_wanted(job: Job | None) -> bool:
 
 
 def submit(task: Callable[[], Any]) -> Job | None:
-    """Has `task` called by the thread, some time. None: the process ends."""
-    if _queue.is_closed:
+    """Has `task` called by the thread, some time. None: the process ends. Raises BackendError where
+    no thread can be started."""
+    if _queue.is_closed or not _register():
         return None
-    _register()
     job = Job(task)
-    _queue.add(job)
+    try:
+        _queue.add(job)
+    except RuntimeError as error:
+        job.cancel()
+        raise BackendError(f"No thread can be started to compile in: {error}") from error
     return job
 
 
@@ -115,13 +120,10 @@ def left() -> int:
 
 
 def ended(made: Any) -> Job:
-    """A job that is done already; None: one that nobody wants any more."""
+    """A job that is done already."""
     job = Job(lambda: made)
     job.start()
-    if made is None:
-        job.cancel()
-    else:
-        job.finish(made)
+    job.finish(made)
     return job
 
 
@@ -182,16 +184,19 @@ def _do(queue: _Queue, job: Job) -> None:
 _registered = False
 
 
-def _register() -> None:
-    """Sees to the end of the process and to forks, from the first job on."""
+def _register() -> bool:
+    """Sees to the end of the process and to forks, from the first job on. False: it ends."""
     global _registered
-    if _registered:
-        return
-    _registered = True
-    os.register_at_fork(after_in_child=_forget)
-    # Before the interpreter waits for threads that the backend may have started.
-    register: Callable[..., Any] = getattr(threading, "_register_atexit", atexit.register)
-    register(_close)
+    if not _registered:
+        # Before the interpreter waits for threads that the backend may have started.
+        register: Callable[..., Any] = getattr(threading, "_register_atexit", atexit.register)
+        try:
+            register(_close)
+        except RuntimeError:
+            return False
+        os.register_at_fork(after_in_child=_forget)
+        _registered = True
+    return True
 
 
 def _forget() -> None:

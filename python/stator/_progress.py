@@ -53,13 +53,16 @@ def _line(what: str, left: Callable[[], int], began: float) -> Iterator[None]:
         name="stator-progress",
         daemon=True,
     )
-    thread.start()
+    # Where no thread can be started, there is no line.
+    with contextlib.suppress(RuntimeError):
+        thread.start()
     try:
         yield
     finally:
         ended.set()
-        # One that a terminal holds up goes on alone.
-        thread.join(STEP)
+        if thread.ident is not None:
+            # One that a terminal holds up goes on alone.
+            thread.join(STEP)
 
 
 def _write(

@@ -74,11 +74,91 @@ def test_other_dtypes(dtype: torch.dtype) -> None:
         assert torch.equal(wrong(x), x + x)
 
 
+def test_dtypes_of_eight_bits() -> None:
+    def narrowed(x: Tensor) -> Tensor:
+        return x.to(torch.float8_e4m3fn)
+
+    x = torch.tensor([1.0, 2.0, 4.0])
+    compiled, _ = made(narrowed, after(lambda out: out), x)
+    compiled(x)
+    assert "differ from the replay's by 0" in str(stats(compiled).why[0])
+    wrong, _ = made(narrowed, after(lambda out: ((x * 4).to(out[0].dtype),)), x)
+    with pytest.warns(stator.BackendDiffersWarning, match="output 0 differs in 3 of 3 elements"):
+        assert torch.equal(wrong(x).float(), x)
+
+
 def test_infinities_and_nans_are_themselves() -> None:
     x = torch.tensor([float("inf"), float("nan"), -1.0])
     right, _ = made(lambda x: x * 2, after(lambda out: out), x)
     torch.testing.assert_close(right(x), x * 2, rtol=0, atol=0, equal_nan=True)
     assert stats(right).tiers == ["compiled"]
+
+
+def test_values_are_compared_by_their_size() -> None:
+    """A tolerance for values around one says nothing of values that are all much smaller."""
+    small = X * 1e-7
+    right, _ = made(lambda x: x * 2, after(lambda out: (out[0] * (1 + 1e-7),)), small)
+    right(small)
+    assert stats(right).tiers == ["compiled"]
+    wrong, _ = made(lambda x: x * 2, after(lambda out: (out[0] * 0,)), small)
+    with pytest.warns(stator.BackendDiffersWarning, match="output 0 differs in"):
+        assert torch.equal(wrong(small), small * 2)
+
+
+def test_what_cancels_out_may_round() -> None:
+    def cancels(x: Tensor) -> Tensor:
+        return (x + 1) - 1 - x
+
+    for x in (X, X * 1e-7):
+        compiled, _ = made(cancels, after(lambda out: (out[0] + 1e-7,)), x)
+        compiled(x)
+        assert stats(compiled).tiers == ["compiled"], stats(compiled).why
+
+
+def test_small_gradients_that_differ() -> None:
+    """Those of a mean are as small as the mean is of many."""
+    x = X.repeat(1000, 1).requires_grad_()
+
+    def loss(x: Tensor) -> Tensor:
+        return x.sin().mean() / 1000
+
+    compiled, _ = made(loss, after(lambda out: (_Wrong.apply(out[0]),)), x)
+    with pytest.warns(stator.BackendDiffersWarning, match="the gradient of input 0 differs in"):
+        compiled(x)
+
+
+def test_a_gradient_that_eager_doesnt_compute() -> None:
+    x, y = X.clone().requires_grad_(), X.clone().requires_grad_()
+
+    def first(x: Tensor, y: Tensor) -> Tensor:
+        return x * y.detach()
+
+    def uses_both(graph: Any) -> Any:
+        return lambda x, y: (x * y.detach() + y * 0,)
+
+    compiled, _ = made(first, uses_both, x, y)
+    with pytest.warns(stator.BackendDiffersWarning, match=r"input \d is computed by one of th"):
+        compiled(x, y).sum().backward()
+    assert y.grad is None
+
+
+def test_gradients_where_buffers_are_written() -> None:
+    total = torch.zeros(4)
+    weight = torch.ones(4, requires_grad=True)
+
+    def step(x: Tensor) -> Tensor:
+        total.add_(x.sum(0))
+        return (x * weight).sum()
+
+    for change, tier in ((lambda out: out, "compiled"), (lambda out: (out[0] * 2,), "differs")):
+        compiled, _ = made(step, after(change), torch.ones(2, 4))
+        total.zero_()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", stator.BackendDiffersWarning)
+            compiled(torch.ones(2, 4)).backward()
+        assert stats(compiled).tiers == [tier] and torch.equal(total, torch.full((4,), 2.0))
+        assert torch.equal(weight.grad, torch.full((4,), 2.0))
+        weight.grad = None
 
 
 def test_outputs_that_share_memory() -> None:
@@ -206,7 +286,7 @@ def adds_to_shared(x: Tensor) -> Tensor:
     return FIRST.add_(1).sum() + SECOND.sum() + x.sum()
 
 
-WEIGHT = torch.ones(3, requires_grad=True)
+WEIGHT = torch.ones(3, requires_grad=True) * 2
 
 
 def adds_for_gradients(x: Tensor) -> Tensor:
@@ -217,7 +297,7 @@ def adds_for_gradients(x: Tensor) -> Tensor:
     ("function", "why"),
     [
         (adds_to_shared, "it writes to its inputs, and these share memory"),
-        (adds_for_gradients, "it writes to its inputs, and gradients may be computed through it"),
+        (adds_for_gradients, "it writes to its inputs, and gradients are computed through these"),
     ],
 )
 def test_what_isnt_compared(

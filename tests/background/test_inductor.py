@@ -11,6 +11,7 @@ import pickle
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -24,13 +25,16 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._inductor import config as inductor
 from torch._inductor.exc import InvalidCxxCompiler
 
 import stator
 from background.slow import LONG, no_compiler
 from stator import _backends, _background, stats
-from stator._fx import ahead, beside, process, sent
+from stator._fx import ahead, beside, compiler, process, sent
 from stator._fx.graphs import Code
+from stator._fx.libraries import Made
+from stator._fx.tied import Pair
 from stator.errors import BackendError
 
 X = torch.linspace(-1, 1, 24).view(6, 4)
@@ -72,6 +76,34 @@ def test_a_process_compiles_and_a_library_serves() -> None:
             assert [each.stride() for each in found] == [each.stride() for each in expected]
     assert stats(score).tiers == ["compiled"]
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def wants_executable_stacks(library: bytes) -> bool:
+    """What a 64-bit library of Linux says of stacks, in its headers of segments."""
+    (first,) = struct.unpack_from("<Q", library, 32)
+    size, count = struct.unpack_from("<HH", library, 54)
+    segments = [struct.unpack_from("<II", library, first + size * each) for each in range(count)]
+    (flags,) = [flags for kind, flags in segments if kind == 0x6474E551]
+    return bool(flags & 1)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems write it elsewhere")
+def test_a_library_leaves_stacks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where one doesn't, glibc 2.41 and later don't load it."""
+    bundle, found = process._bundle, []
+
+    def seen(made: Made | Pair, path: str) -> None:
+        found.extend(wants_executable_stacks(Path(each).read_bytes()) for each in made.libraries)
+        bundle(made, path)
+
+    monkeypatch.setattr(process, "_bundle", seen)
+    score = stator.compile(lambda x: (x * 2).sin() + 1, backend="inductor", options=QUICK)
+    expected = score(X)
+    assert stator.wait(timeout=PATIENT)
+    assert found == [False]
+    for _ in range(3):
+        torch.testing.assert_close(score(X), expected)
+    assert stats(score).tiers == ["compiled"], stats(score).why
 
 
 START = """
@@ -125,7 +157,7 @@ def stand_in(
     """Something quicker stands for Inductor in this process; it notes what it's asked."""
     asked: list[int] = []
 
-    def stands_for_inductor(graph: Any, inputs: Any) -> Any:
+    def stands_for_inductor(graph: Any, inputs: Any, **settings: Any) -> Any:
         asked.append(1)
         return make(graph)
 
@@ -175,45 +207,34 @@ def expands(x: Tensor) -> Tensor:
 EXPANDED = torch.ones(1).expand(4)
 
 
-def gradients(x: Tensor) -> Tensor:
-    return (x * PARAMETER).sum() * x.shape[0]
-
-
-PARAMETER = torch.nn.Parameter(torch.ones(4))
-
-
-def writes_for_gradients(x: Tensor) -> Tensor:
-    SUMS.add_(x.sum(0))
-    return (x * PARAMETER).sum()
-
-
-SUMS = torch.zeros(4)
-
-
 @pytest.mark.parametrize(
-    ("function", "dynamic", "why"),
+    ("function", "why"),
     [
-        (writes, None, "it writes to its inputs, and these share memory"),
-        (expands, None, "not all of its inputs are plain tensors"),
-        (gradients, True, "gradients are computed through it, and it has symbolic sizes"),
-        (writes_for_gradients, None, "gradients are computed through it, and it writes to its in"),
+        (writes, "it writes to its inputs, and these share memory"),
+        (expands, "not all of its inputs are plain tensors"),
     ],
 )
 def test_what_cant_go_to_a_process(
-    function: Any, dynamic: bool | None, why: str, monkeypatch: pytest.MonkeyPatch
+    function: Any, why: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     never, asked = Never(monkeypatch), stand_in(monkeypatch)
-    # By default the second call waits.
-    compiled = stator.compile(function, backend="inductor", dynamic=dynamic)
+    # By default the second call waits, and it is said why.
+    caplog.set_level(logging.INFO, "stator.background")
+    compiled = stator.compile(function, backend="inductor")
     for count in (0, 1, 1):
         before = MEMORY.clone()
         found = compiled(X.abs())
         MEMORY.copy_(before)
         torch.testing.assert_close(found, function(X.abs()))
         assert len(asked) == count
+        if count == 0:
+            assert stats(compiled).tiers == ["replay"]
+            assert f"its next call waits for code, because {why}" in str(stats(compiled).why[0])
+            assert f"isn't compiled beside the program: {why}. So the next call" in caplog.text
     assert stats(compiled).tiers == ["compiled"]
+    assert f"a call has waited for it, because {why}" in str(stats(compiled).why[0])
     # Who has asked for the background is told.
-    told = stator.compile(function, backend="inductor", dynamic=dynamic, when="background")
+    told = stator.compile(function, backend="inductor", when="background")
     with pytest.warns(stator.BackendFailedWarning, match=f"beside the program: {why}"):
         for _ in range(3):
             before = MEMORY.clone()
@@ -237,7 +258,23 @@ def test_what_cant_go_to_a_process(
     ],
 )
 def test_inputs_of_a_library(value: Any, why: str | None) -> None:
-    assert beside.unsuitable("inductor", [], [X, value], False) == why
+    assert beside.unsuitable("inductor", [], [X, value], False, {}) == why
+
+
+def test_settings_that_hold_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process would do without it, and what is stored wouldn't tell it from other code."""
+    never, asked = Never(monkeypatch), stand_in(monkeypatch)
+    why = "Inductor's settings hold code of the program's own"
+    for options, changed in (({"post_grad_custom_pre_pass": print}, None), ({}, print)):
+        with inductor.patch(post_grad_custom_post_pass=changed):
+            compiled = stator.compile(lambda x: x * 3, backend="inductor", options=options)
+            for _ in range(3):
+                assert torch.equal(compiled(X), X * 3)
+        assert why in str(stats(compiled).why[0]) and len(asked) == 1 and not never.asked
+        asked.clear()
+    plain = {"max_autotune": True, "cpp.simdlen": 8, "cpu_backend": ["cpp", ("a", None)]}
+    with inductor.patch(epilogue_fusion=False):
+        assert beside.unsuitable("inductor", [], [X], False, {"config_patches": plain}) is None
 
 
 class Expired(Exception):
@@ -302,6 +339,20 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return orders
 
 
+def test_what_holds_for_all_threads_is_that_of_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    orders = refusing(monkeypatch)
+    monkeypatch.setattr(_background, "QUIET", 1e6)
+    compiled = stator.compile(lambda x: x + torch.ones(6, 4), backend="inductor", when="background")
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        compiled(X)
+    finally:
+        torch.set_default_dtype(before)
+    assert stator.wait(timeout=LONG)
+    assert [order.modes.globals.dtype for order in orders] == [torch.float64]
+
+
 def test_the_call_that_waits_instead_is_told_of_what_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -330,6 +381,8 @@ def test_what_cant_be_compiled_ahead_of_time(monkeypatch: pytest.MonkeyPatch) ->
         assert transposed.data_ptr() == X.data_ptr() and torch.equal(doubled, X * 2)
         assert stator.wait(timeout=LONG) and len(asked) == (call > 0)
     assert stats(compiled).tiers == ["compiled"]
+    why = "a call has waited for it, because Inductor can't compile it ahead of time: a result shar"
+    assert why in str(stats(compiled).why[0])
     told = stator.compile(view, backend="inductor", when="background")
     told(X)
     assert stator.wait(timeout=LONG)
@@ -520,8 +573,8 @@ def test_what_is_missing_in_words(error: Exception, words: str) -> None:
     wrapped.__cause__ = error
     for each in (error, wrapped):
         if each is error or isinstance(error, OSError | InvalidCxxCompiler):
-            assert re.search(words, process._missing(each) or "")
-    assert process._missing(RuntimeError("no kernel for this")) is None
+            assert re.search(words, compiler._hopeless(each) or "")
+    assert compiler._hopeless(RuntimeError("no kernel for this")) is None
 
 
 def test_a_program_whose_cache_cant_be_made(tmp_path: Path) -> None:
@@ -550,7 +603,44 @@ def test_no_folder_for_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.warns(stator.BackendFailedWarning, match="No space left on device") as given:
         for _ in range(2):
             assert torch.equal(compiled(X), X * 3)
-    assert len(given) == 1 and "No process can be started" in str(given[0].message)
+    assert len(given) == 1 and "TMPDIR names another folder" in str(given[0].message)
+
+
+def test_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    compiled = stator.compile(lambda x: x * 3, backend="inductor")
+    compiled(X)
+    assert stator.wait(timeout=LONG)
+    with pytest.warns(stator.BackendFailedWarning, match="No process can be started for Inductor"):
+        assert torch.equal(compiled(X), X * 3)
+
+
+def test_a_library_that_this_program_cant_load(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As where files of the temporary folder may not be executed."""
+    library = tmp_path / "library.so"
+    library.write_text("none")
+    monkeypatch.setenv("STATOR_CACHE", "off")
+    monkeypatch.setattr(process, "_ask", lambda *order: process.Made([str(library)], [], []))
+    compiled = stator.compile(lambda x: x * 3, backend="inductor")
+    compiled(X)
+    assert stator.wait(timeout=LONG)
+    with pytest.warns(stator.BackendFailedWarning, match="can't be loaded: .*TMPDIR names"):
+        assert torch.equal(compiled(X), X * 3)
+
+
+def test_modules_of_the_folder_that_the_program_is_in(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "pickletools.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(process, "_PROGRAM", "import pickletools, sys; sys.stdin.buffer.read()")
+    compiled = stator.compile(lambda x: x * 3, backend="inductor")
+    compiled(X)
+    assert stator.wait(timeout=LONG)
+    with pytest.warns(stator.BackendFailedWarning, match="its exit status is 0"):
+        assert torch.equal(compiled(X), X * 3)
 
 
 def test_a_process_that_is_killed() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from stator._fx import modes
-from stator._fx.modes import Modes
+from stator._fx.modes import Globals, Modes
 
 
 def changed(device: str) -> torch.dtype:
@@ -46,6 +46,17 @@ def test_gradients_inference_and_the_default_device_are_taken_along() -> None:
         assert torch.is_inference_mode_enabled() and not torch.is_grad_enabled()
         assert torch.ones(1).device.type == "meta"
     assert Modes.here() == before
+
+
+def test_what_holds_for_all_threads() -> None:
+    before = Globals.here()
+    other = Globals(torch.float64, before.threads + 1, "medium", True, True)
+    try:
+        other.set()
+        assert Globals.here() == other == Modes.here().globals
+    finally:
+        before.set()
+    assert Globals.here() == before
 
 
 def test_no_device_is_left_out() -> None:

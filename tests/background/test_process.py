@@ -34,6 +34,11 @@ assert begun.wait(60)
 """
 
 
+HAS_CHILDREN = pytest.mark.skipif(
+    not Path("/proc/self/task").exists(), reason="the system tells no children"
+)
+
+
 def runs(process: int) -> bool:
     """Whether it does; one that nobody has asked for its result doesn't."""
     try:
@@ -77,7 +82,7 @@ def test_the_process_ends_with_an_error() -> None:
     assert done.returncode == 7
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="the system tells no children")
+@HAS_CHILDREN
 def test_no_compiler_is_left() -> None:
     wait = "import subprocess; subprocess.run(['sleep', '987654'])"
     rest = """
@@ -92,6 +97,78 @@ def test_no_compiler_is_left() -> None:
             return
         time.sleep(0.1)
     raise AssertionError("it goes on")
+
+
+def test_a_first_call_while_the_process_ends() -> None:
+    program = """
+        import atexit
+        import torch, stator
+
+        scaled = stator.compile(lambda x: x * 3, backend=lambda graph, inputs: graph, when="background")
+        atexit.register(lambda: print([scaled(torch.ones(1)).item() for _ in range(3)]))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert (done.stdout, done.stderr) == ("[3.0, 3.0, 3.0]\n", "")
+
+
+@HAS_CHILDREN
+def test_an_interrupt_at_the_terminal_is_for_the_program() -> None:
+    program = """
+        import os, signal, time
+        import torch, stator
+        from stator import _background
+
+        scaled = stator.compile(lambda x: x * 3, backend="inductor")
+        scaled(torch.ones(3))
+        thread = _background._queue.thread.native_id
+        while not (children := _background._children("self", thread)):
+            time.sleep(0.01)
+        try:
+            # What a terminal does: all processes of the group get it.
+            os.killpg(0, signal.SIGINT)
+            time.sleep(10)
+        except KeyboardInterrupt:
+            pass
+        time.sleep(1)
+        print(children == _background._children("self", thread))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**os.environ, "STATOR_CACHE": "off"},
+        start_new_session=True,
+    )
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
+def test_what_compiles_ends_with_a_program_that_is_killed() -> None:
+    compiler = """
+        import os, subprocess, sys, threading
+        from stator._fx import compiler
+        threading.Thread(target=compiler._end_with, args=(os.getppid(),)).start()
+        child = subprocess.Popen(["sleep", "987654"])
+        print(os.getpid(), child.pid, flush=True)
+        child.wait()
+    """
+    program = f"""
+        import subprocess, sys
+        subprocess.run([sys.executable, "-c", {textwrap.dedent(compiler)!r}], process_group=0)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    started = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert started.stdout is not None
+    both = list(map(int, started.stdout.readline().split()))
+    assert all(map(runs, both))
+    started.kill()
+    started.wait()
+    for _ in range(300):
+        if not any(map(runs, both)):
+            return
+        time.sleep(0.1)
+    raise AssertionError("they go on")
 
 
 @pytest.mark.parametrize("where", ["outside", "within a call"])

@@ -107,6 +107,20 @@ def test_nobody_looks(kind: str, quick: None, monkeypatch: pytest.MonkeyPatch) -
     assert terminal.getvalue() == "" and stator.stats(compiled).tiers == ["compiled"]
 
 
+def test_no_thread_for_a_line(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    compiled, backend = asked("slow_alone", when="second_call")
+    backend.go.set()
+    compiled(X)
+    monkeypatch.setattr(threading.Thread, "start", fails)
+    assert torch.equal(compiled(X), doubled(X))
+    assert stator.stats(compiled).tiers == ["compiled"] and terminal.getvalue() == ""
+
+
 def test_short_compilations_show_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)

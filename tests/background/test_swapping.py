@@ -458,3 +458,21 @@ def test_threads_that_end_leave_nothing_to_pytorch() -> None:
         assert torch.equal(swapped(compiled, backend, X), scaled(X))
         backend.threads[0].join(LONG)
         assert stats(compiled).tiers == ["compiled"]
+
+
+def test_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    x = torch.ones(3)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fails)
+        compiled = stator.compile(lambda x: x * 3, backend=Slow(), when="background")
+        with pytest.warns(stator.BackendFailedWarning, match="in: can't start new thread") as given:
+            for _ in range(3):
+                assert torch.equal(compiled(x), x * 3)
+    assert len(given) == 1 and stats(compiled).tiers == ["failed"]
+    # Others may be compiled later on.
+    other, _ = made(lambda x: x * 4, lambda graph: graph, x)
+    other(x)
+    assert stats(other).tiers == ["compiled"]

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import gc
 import json
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +23,8 @@ from torch._subclasses import FakeTensorMode
 import stator
 from background.slow import LONG
 from stator import stats
-from stator._fx import beside, training
+from stator._fx import beside, compiler, training
+from stator._fx.libraries import HopelessError
 from stator._fx.modes import Modes
 from stator._fx.tied import Pair, code_of_pair
 from stator.errors import BackendError
@@ -72,7 +75,7 @@ def in_python(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Library, Library]]:
         # As it comes from the process.
         pair = Pair(**json.loads(json.dumps(dataclasses.asdict(pair))))
         pairs.append((libraries[0], libraries[1]))
-        return code_of_pair(pair, libraries, module, modes)
+        return code_of_pair(pair, libraries, module, modes, looks, sizes)
 
     monkeypatch.setattr(beside, "compile_in_process", answers)
     return pairs
@@ -231,6 +234,191 @@ def test_gradients_that_differ_arent_used(in_python: Any, monkeypatch: pytest.Mo
     assert stats(compiled).tiers == ["differs"]
 
 
+def heads(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+    h = (x * 2).tanh()
+    return h @ w.t(), h.sum(0) * b[0], (w.detach() * b.sum()).sum()
+
+
+@pytest.mark.parametrize("used", [(0,), (1,), (2,), (0, 2)])
+def test_inputs_of_other_outputs_get_no_gradients(used: tuple[int, ...], in_python: Any) -> None:
+    """An optimizer decays a weight whose gradient is zero, and leaves one without alone."""
+    inputs = [leaf(5, 6), leaf(4, 6), leaf(4)]
+    compiled = swapped(heads, *inputs)
+    for create_graph in (False, True):
+        found, expected = (
+            torch.autograd.grad(
+                sum(call(*inputs)[at].sum() for at in used),
+                inputs,
+                allow_unused=True,
+                create_graph=create_graph,
+            )
+            for call in (compiled, heads)
+        )
+        assert [value is None for value in found] == [value is None for value in expected]
+        torch.testing.assert_close(found, expected)
+
+
+def test_gradients_of_outputs_that_nobody_uses_spoil_none(in_python: Any) -> None:
+    def roots(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        return (x * y).sin(), x.sqrt()
+
+    inputs = [torch.zeros(3, requires_grad=True), leaf(3)]
+    compiled = swapped(roots, *(torch.ones(3, requires_grad=True) for _ in range(2)))
+    for used in ((0,), (1,), (0, 1)):
+        found, expected = (
+            torch.autograd.grad(
+                sum(call(*inputs)[at].sum() for at in used), inputs, allow_unused=True
+            )
+            for call in (compiled, roots)
+        )
+        torch.testing.assert_close(found, expected, equal_nan=True)
+    assert len(in_python) == 1
+    # What the graph was given must still be what it was.
+    first, _ = compiled(*inputs)
+    with torch.no_grad():
+        inputs[1].add_(1)
+    with pytest.raises(RuntimeError, match="written to before|modified by an inplace operation"):
+        first.sum().backward()
+
+
+def test_inputs_arent_kept_behind_the_gradients(in_python: Any) -> None:
+    w = leaf(4, 6)
+    compiled = swapped(lambda x, w: (x @ w.t()).sin().sum(), torch.ones(5, 6), w)
+    for keeps in (False, True):
+        x = torch.ones(5, 6)
+        known = weakref.ref(x)
+        result = compiled(x, w)
+        result.backward(retain_graph=keeps)
+        del x
+        gc.collect()
+        assert (known() is not None) == keeps
+        if keeps:
+            [slope] = torch.autograd.grad(result, [w], create_graph=True)
+            assert torch.equal(slope, w.grad / 2) and slope.requires_grad
+    assert in_python[0][0].ran == 4
+
+
+def normalizes() -> nn.Module:
+    return nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Sigmoid())
+
+
+class Counts(nn.Module):
+    """Writes integers, reads what it writes, and keeps a mean without gradients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(6, 4)
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("mean", torch.zeros(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.inner(x)
+        self.steps += 1
+        self.mean.lerp_(y.detach().mean(0), 0.25)
+        return (y - self.mean) / self.steps
+
+
+@pytest.mark.parametrize("make", [normalizes, Counts])
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_buffers_that_are_written(
+    make: Callable[[], nn.Module], dynamic: bool | None, in_python: Any
+) -> None:
+    torch.manual_seed(0)
+    made = make()
+    model, plain = copy.deepcopy(made), copy.deepcopy(made)
+    compiled = stator.compile(model, backend="inductor", dynamic=dynamic)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", stator.StatorWarning)
+        for call in range(5):
+            x = torch.randn(7, 6)
+            x.requires_grad_(call > 3)
+            for each, network in ((compiled, model), (plain, plain)):
+                network.zero_grad()
+                each(x).square().sum().backward()
+            wanted = [value.grad for value in plain.parameters()]
+            torch.testing.assert_close([value.grad for value in model.parameters()], wanted)
+            torch.testing.assert_close(list(model.buffers()), list(plain.buffers()))
+            versions = [value._version for value in model.buffers()]
+            assert versions == [value._version for value in plain.buffers()]
+            assert stator.wait(timeout=LONG)
+    assert stats(compiled).tiers[-1] == "compiled", stats(compiled).why
+    assert "differ from the replay's" in str(stats(compiled).why[-1])
+    assert in_python[0][0].ran > 2
+
+
+def test_a_write_that_pytorch_doesnt_count(in_python: Any) -> None:
+    """Eager's BatchNorm saves its running statistics, and may write to them all the same."""
+    model = normalizes()
+    x = torch.linspace(-1, 1, 30).view(5, 6)
+    model.eval()
+    compiled = swapped(model.train(), x)
+    # Of another size: the replay serves, and saves them.
+    replayed = compiled(torch.cat([x, x]))
+    compiled(x).sum().backward()
+    replayed.sum().backward()
+    assert stats(compiled).tiers.count("compiled") == 1
+    assert stator.wait(timeout=LONG)
+
+
+def test_gradients_of_gradients_where_buffers_are_written(in_python: Any) -> None:
+    model = Counts()
+    x = leaf(5, 6)
+    compiled = swapped(model, x)
+    plain = copy.deepcopy(model)
+
+    def penalty(call: Callable[..., Any]) -> list[Tensor]:
+        [slope] = torch.autograd.grad(call(x).exp().sum(), [x], create_graph=True)
+        return list(torch.autograd.grad(slope.square().sum(), [x, *model.parameters()]))
+
+    compared = [penalty(compiled), list(model.buffers())]
+    model.load_state_dict(plain.state_dict())
+    torch.testing.assert_close(compared, [penalty(model), list(model.buffers())])
+
+
+def test_sizes_that_vary(in_python: Any) -> None:
+    """Code for each size that the graph meets; the replay serves until it is there."""
+
+    def scaled(x: Tensor, w: Tensor, n: int) -> Tensor:
+        return (x @ w.t()).tanh() * n / x.shape[0]
+
+    w = leaf(4, 6)
+    compiled = stator.compile(scaled, backend="inductor", dynamic=True)
+    for rows, n in [(5, 3), (5, 3), (7, 3), (7, 3), (5, 9), (5, 9), (7, 3), (5, 3)]:
+        x = leaf(rows, 6)
+        found, expected = compiled(x, w, n), scaled(x, w, n)
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(gradients([found], [x, w]), gradients([expected], [x, w]))
+        assert stator.wait(timeout=LONG)
+    assert stats(compiled).tiers == ["compiled"], stats(compiled).why
+    # Each was compared once, and has served twice or once.
+    assert [forward.ran for forward, _ in in_python] == [3, 3, 2]
+
+
+def test_operators_that_fake_kernels_know_nothing_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an LSTM saves for its gradients has no size for PyTorch's compilers."""
+
+    def answers(module: Any, looks: Any, sizes: Any, modes: Modes, *rest: Any) -> Any:
+        with modes.applied():
+            return training.compile_pair(copy.deepcopy(module), looks, {})
+
+    with FakeTensorMode():
+        pass
+    asked: list[Any] = []
+    monkeypatch.setattr(training, "compile_fx_aot", lambda *args, **settings: asked.append(args))
+    monkeypatch.setattr(beside, "compile_in_process", answers)
+    model = nn.LSTM(3, 4)
+    compiled = stator.compile(model, backend="inductor")
+    x = torch.ones(5, 2, 3)
+    compiled(x)
+    assert stator.wait(timeout=LONG)
+    with pytest.warns(stator.BackendFailedWarning, match="can't compute gradients through aten.mk"):
+        found = compiled(x)[0]
+    weights = list(model.parameters())
+    torch.testing.assert_close(gradients([found], weights), gradients([model(x)[0]], weights))
+    assert stats(compiled).tiers == ["failed"] and not asked
+    assert compiler._hopeless(HopelessError("no")) == "no"
+
+
 def test_a_module_with_an_optimizer(in_python: Any) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, 3))
@@ -292,18 +480,21 @@ def test_libraries_of_inductors(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) 
     options = {"aot_inductor.compile_wrapper_opt_level": "O0"}
     inputs = [leaf(5, 6), leaf(4, 6), leaf(4)]
 
-    def mixed(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-        h = F.dropout(F.gelu(F.linear(x, w, b)), 0.5)
-        return h, h.sum(0)
+    def mixed(x: Tensor, w: Tensor, b: Tensor, mean: Tensor, var: Tensor) -> tuple[Tensor, ...]:
+        h = F.batch_norm(F.linear(x, w, b), mean, var, training=True)
+        h = F.dropout(F.gelu(h), 0.5)
+        return h, h.sum(0), b.exp()
 
     for _ in range(2):  # The second one finds what the first one has stored.
         compiled = stator.compile(mixed, backend="inductor", options=options)
+        statistics = [torch.zeros(4), torch.ones(4)]
+        others = [value.clone() for value in statistics]
         for call in range(4):
             torch.manual_seed(call)
-            found = compiled(*inputs)
+            found = compiled(*inputs, *statistics)
             torch.manual_seed(call)
-            expected = mixed(*inputs)
-            torch.testing.assert_close(found, expected)
+            expected = mixed(*inputs, *others)
+            torch.testing.assert_close((found, statistics), (expected, others))
             torch.testing.assert_close(gradients(found, inputs), gradients(expected, inputs))
             assert stator.wait(timeout=PATIENT)
         assert stats(compiled).tiers == ["compiled"], stats(compiled).why

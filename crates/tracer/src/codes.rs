@@ -92,6 +92,8 @@ pub struct Codes {
     pending: Mutex<Option<Pending>>,
     /// Whether there is such.
     is_pending: AtomicBool,
+    /// Why a call waits for code that isn't compiled beside the program, though it would be.
+    waits: OnceLock<String>,
 }
 
 /// A job, and how the inputs share memory that it is for.
@@ -207,6 +209,11 @@ impl Codes {
         let _ = self.given_up.set((Stand::Cancelled.name(), None));
     }
 
+    /// A call waits for code, or has waited, because it can't be compiled beside the program.
+    pub fn say_waits(&self, why: String) {
+        let _ = self.waits.set(why);
+    }
+
     /// Keeps code, unless another thread was quicker; what to call for the inputs that it is for.
     pub fn add(&self, code: Code, inputs: &[Borrowed<'_, '_>]) -> Arc<Code> {
         if let Search::Found(known) = self.find(&code.sharing, inputs) {
@@ -266,14 +273,27 @@ impl Codes {
         let best = lock(&self.all).iter().min_by_key(|code| code.trust().rank()).cloned();
         let said = best.map(|code| (code.trust(), code.why()));
         if let Some((Trust::Trusted, why)) = said {
-            return (Trust::Trusted.name(), why);
+            return (Trust::Trusted.name(), self.told_of_waiting(why));
         }
         if let Some(pending) = lock(&self.pending).as_ref() {
             return (pending.job.get().stand().name(), None);
         }
-        match said {
-            Some((trust, why)) => (trust.name(), why),
-            None => self.given_up.get().cloned().unwrap_or((REPLAYED, None)),
+        if let Some((trust, why)) = said {
+            return (trust.name(), why);
+        }
+        if let Some(given_up) = self.given_up.get() {
+            return given_up.clone();
+        }
+        let waits = |why| format!("its next call waits for code, because {why}");
+        (REPLAYED, self.waits.get().map(waits))
+    }
+
+    /// What is known of code, and that a call has waited for it.
+    fn told_of_waiting(&self, why: Option<String>) -> Option<String> {
+        let waited = self.waits.get().map(|why| format!("a call has waited for it, because {why}"));
+        match (waited, why) {
+            (Some(waited), Some(why)) => Some(format!("{waited}; {why}")),
+            (waited, why) => waited.or(why),
         }
     }
 

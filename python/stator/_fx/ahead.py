@@ -16,7 +16,7 @@ from torch._inductor.compile_fx import compile_fx_aot
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from stator._fx.libraries import Look, Made, tensor_of
+from stator._fx.libraries import Look, Made, ask_for_sizes, tensor_of
 from stator._fx.symbolic import fake_inputs
 from stator.errors import BackendError
 
@@ -40,8 +40,7 @@ def compile_ahead(
         for name, value in zip(sizes, inputs, strict=True)
     ]
     examples = fake_inputs(environment, mode, names, tensors)
-    numbers = [index for index, value in enumerate(inputs) if not isinstance(value, torch.Tensor)]
-    _ask_for_sizes(module, numbers)
+    ask_for_sizes(module, inputs)
     with tracing(TracingContext(mode)):
         library = compile_fx_aot(module, examples, **settings)
     assert isinstance(library, str)
@@ -55,19 +54,6 @@ def _allocated(value: Look) -> Look:
         return value
     made: torch.Tensor = torch.empty_like(value, device="cpu", requires_grad=False)
     return made
-
-
-def _ask_for_sizes(module: torch.fx.GraphModule, numbers: Sequence[int]) -> None:
-    """Has a graph ask tensors for the integers that they stand for."""
-    placeholders = list(module.graph.find_nodes(op="placeholder"))
-    for index in numbers:
-        node = placeholders[index]
-        node.type = torch.Tensor
-        with module.graph.inserting_after(placeholders[-1]):
-            size = module.graph.call_function(torch.ops.aten.sym_size.int, (node, 0))
-        node.replace_all_uses_with(size, delete_user_cb=lambda user, own=size: user is not own)
-    module.graph.lint()  # type: ignore[no-untyped-call]
-    module.recompile()
 
 
 def _written(module: torch.fx.GraphModule, inputs: Sequence[Look]) -> list[int]:

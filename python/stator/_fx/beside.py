@@ -9,14 +9,16 @@ time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 import torch.fx
 from torch._subclasses import FakeTensorMode
 
-from stator._fx.graphs import Code, Row, graph_module, is_symbolic
+from stator._fx.callables import is_pytorchs
+from stator._fx.graphs import Code, Row, graph_module
 from stator._fx.libraries import look
 from stator._fx.modes import Modes
 from stator._fx.process import compile_in_process
@@ -58,11 +60,17 @@ def begin_inductor(
 
 
 def unsuitable(
-    name: str, description: Sequence[Row], inputs: Sequence[Any], may_write: bool
+    name: str,
+    description: Sequence[Row],
+    inputs: Sequence[Any],
+    may_write: bool,
+    arguments: Mapping[str, Any],
 ) -> str | None:
     """Why a graph can't be compiled beside the program by a backend of PyTorch's; None: it can."""
     if name != "inductor":
         return "PyTorch's compilers change the process while they trace"
+    if not (_is_plain(arguments) and _is_plain(_changed_settings())):
+        return "Inductor's settings hold code of the program's own"
     for value in inputs:
         if type(value) is int and value >= 2:
             continue
@@ -74,18 +82,30 @@ def unsuitable(
             return "not all of its inputs are plain tensors of the CPU"
         if value.is_conj() or value.is_neg() or not _is_dense(value):
             return "not all of its inputs are plain tensors"
-    if _is_training(description, inputs):
-        if is_symbolic(description):
-            return "gradients are computed through it, and it has symbolic sizes"
-        if may_write:
-            return "gradients are computed through it, and it writes to its inputs"
     tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
     if may_write and len({value.untyped_storage().data_ptr() for value in tensors}) < len(tensors):
         return "it writes to its inputs, and these share memory"
     for op, _, target, *_ in description:
-        if op == "call_function" and not _is_known(target):
+        if op == "call_function" and not is_pytorchs(target):
             return "it calls code of the program's own"
     return None
+
+
+def _changed_settings() -> dict[str, Any]:
+    """Of Inductor's settings those that aren't as they were at first."""
+    # Where nobody has imported them, nobody has changed any.
+    settings: Any = sys.modules.get("torch._inductor.config")
+    found: dict[str, Any] = {} if settings is None else settings._get_dict(skip_default=True)
+    return found
+
+
+def _is_plain(value: object) -> bool:
+    """Whether this is data that another process gets as it is."""
+    if isinstance(value, dict):
+        return all(_is_plain(key) and _is_plain(item) for key, item in value.items())
+    if isinstance(value, list | tuple | set | frozenset):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float | str | bytes)
 
 
 def _is_training(description: Sequence[Row], inputs: Sequence[Any]) -> bool:
@@ -108,13 +128,3 @@ def _computes_gradients(description: Sequence[Row]) -> bool:
 def _is_dense(value: torch.Tensor) -> bool:
     """Whether a tensor without data can have its sizes and strides."""
     return value.detach().to("meta").stride() == value.stride()
-
-
-_PREFIXES = ("torch", "_operator", "builtins")
-
-
-def _is_known(target: Any) -> bool:
-    if isinstance(target, torch._ops.OpOverload):
-        return target.namespace in ("aten", "prims")
-    module = getattr(target, "__module__", None) or type(target).__module__
-    return str(module).split(".")[0] in _PREFIXES

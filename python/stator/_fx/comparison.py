@@ -47,15 +47,14 @@ class Trial:
     def inputs(self) -> list[Any]:
         """The inputs for one run: the same memory, and leaves of its own where gradients are;
         copies where the graph may write to them."""
-        if self._may_write:
-            return [_copy(value) for value in self._inputs]
+        taken = [_copy(value) if self._may_write else value for value in self._inputs]
         if not self._modes.gradients or self._modes.inference:
-            return list(self._inputs)
+            return taken
         return [
             value.detach().requires_grad_()
-            if isinstance(value, torch.Tensor) and value.requires_grad
+            if isinstance(like, torch.Tensor) and like.requires_grad
             else value
-            for value in self._inputs
+            for like, value in zip(self._inputs, taken, strict=True)
         ]
 
     def put_back(self) -> None:
@@ -87,6 +86,7 @@ class Trial:
         theirs: Sequence[Any],
     ) -> float:
         gap = 0.0
+        scale = _Scale(self._factor, [*expected, *own], is_linear=False)
         for index, (left, right) in enumerate(zip(expected, found, strict=True)):
             name = f"output {index}"
             if not isinstance(left, torch.Tensor):
@@ -98,39 +98,60 @@ class Trial:
                 raise _DifferenceError(f"{name} shares memory with other inputs than it should")
             if _sharers(left, expected[:index]) != _sharers(right, found[:index]):
                 raise _DifferenceError(f"{name} shares memory with other outputs than it should")
-            gap = max(gap, self._gap(name, left.detach(), right.detach()))
+            gap = max(gap, scale.gap(name, left, right))
         if self._may_write:
             for index, (left, right) in enumerate(zip(own, theirs, strict=True)):
                 if isinstance(left, torch.Tensor):
                     name = f"input {index}, which may be written to,"
                     _compare_looks(name, left, right)
-                    gap = max(gap, self._gap(name, left, right))
+                    gap = max(gap, scale.gap(name, left, right))
         left_gradients = _gradients(expected, own)
         right_gradients = _gradients(found, theirs)
-        for index, left, right in zip(
-            range(len(own)), left_gradients, right_gradients, strict=True
-        ):
-            if left is not None or right is not None:
-                left, right = _filled(left, right), _filled(right, left)
-                gap = max(gap, self._gap(f"the gradient of input {index}", left, right))
+        scale = _Scale(self._factor, left_gradients, is_linear=True)
+        gradients = zip(left_gradients, right_gradients, strict=True)
+        for index, (left, right) in enumerate(gradients):
+            name = f"the gradient of input {index}"
+            if left is not None and right is not None:
+                gap = max(gap, scale.gap(name, left, right))
+            elif left is not None or right is not None:
+                raise _DifferenceError(f"{name} is computed by one of them alone")
         return gap
 
-    def _gap(self, name: str, left: torch.Tensor, right: torch.Tensor) -> float:
-        tolerances = _TOLERANCES.get(left.dtype)
+
+class _Scale:
+    """How far values may differ that are computed from one another.
+
+    One operation may round as `torch.testing.assert_close` lets it. Its absolute part is for
+    values around one; where all are smaller, the part is as much smaller.
+    """
+
+    def __init__(self, factor: float, values: Sequence[Any], *, is_linear: bool) -> None:
+        """factor: what many operations add up to. is_linear: nothing is added to the values that
+        isn't among them, as in gradients; else a graph's constants may be, which are around one."""
+        self._factor = factor
+        self._largest = 0.0
+        self._is_linear = is_linear
+        for value in values:
+            if self._largest < 1.0 and isinstance(value, torch.Tensor):
+                self._largest = max(self._largest, _largest(value))
+
+    def gap(self, name: str, left: torch.Tensor, right: torch.Tensor) -> float:
+        """The largest difference, relative to the largest value. Raises if it is too much."""
+        left, right = left.detach(), right.detach()
         if left.numel() == 0:
             return 0.0
-        if tolerances is None:
+        if not (left.is_floating_point() or left.is_complex()):
             if not torch.equal(left, right):
                 count = int((left != right).sum())
                 raise _DifferenceError(f"{name} differs in {count} of {left.numel()} elements")
             return 0.0
+        relative, absolute = self._tolerances(left.dtype)
         wide = torch.complex128 if left.is_complex() else torch.float64
         left, right = left.to(wide), right.to(wide)
         same = (left == right) | (left.isnan() & right.isnan())
         apart = torch.where(same, 0.0, (left - right).abs())
-        largest = float(torch.where(left.isfinite(), left.abs(), 0.0).max())
-        relative, absolute = tolerances
-        allowed = max(relative, min(relative * self._factor, _MOST)) * largest + absolute
+        largest = _largest(left)
+        allowed = relative * largest + absolute
         worst = float(apart.max())
         # What isn't a number differs from all numbers.
         if not worst <= allowed:
@@ -139,14 +160,35 @@ class Trial:
                 f"{name} differs in {count} of {left.numel()} elements, by up to {worst:.3g} where "
                 f"{allowed:.3g} is allowed and the largest value is {largest:.3g}"
             )
-        return worst / largest if largest > 0 else 0.0
+        # What cancels out is as far apart as all the values are that it's computed from.
+        base = largest if worst <= relative * largest else max(largest, self._largest)
+        return worst / base if base > 0 else 0.0
+
+    def _tolerances(self, dtype: torch.dtype) -> tuple[float, float]:
+        """Relative to a tensor's largest value, and besides that."""
+        rounding = torch.finfo(dtype).eps
+        # Dtypes of eight bits and less have rows nowhere: one operation rounds to a neighbour.
+        relative, absolute = _TOLERANCES.get(dtype, (2 * rounding, rounding))
+        least = 0.0 if self._is_linear else min(rounding * self._factor, absolute)
+        absolute = max(absolute * min(self._largest, 1.0), least)
+        return max(relative, min(relative * self._factor, _MOST)), absolute
+
+
+def _largest(value: torch.Tensor) -> float:
+    """The largest value that is finite; 0 where it has no numbers that are rounded."""
+    if value.numel() == 0 or not (value.is_floating_point() or value.is_complex()):
+        return 0.0
+    if value.dtype.itemsize == 1:
+        value = value.to(torch.float32)
+    sizes = value.detach().abs()
+    return float(torch.where(sizes.isfinite(), sizes, 0.0).max())
 
 
 def _uncopied(inputs: Sequence[Any]) -> str | None:
     """Why no copies are made of inputs that a graph may write to; None: they are."""
     tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
-    if any(value.requires_grad for value in tensors) and torch.is_grad_enabled():
-        return "it writes to its inputs, and gradients may be computed through it"
+    if any(value.requires_grad and not value.is_leaf for value in tensors):
+        return "it writes to its inputs, and gradients are computed through these"
     if not all(map(_is_plain, tensors)):
         return "it writes to its inputs, and not all of these are plain tensors"
     if len({value.untyped_storage().data_ptr() for value in tensors}) < len(tensors):
@@ -252,11 +294,3 @@ def _tangent(root: torch.Tensor) -> torch.Tensor:
     with torch.no_grad():
         places = torch.arange(root.numel(), dtype=torch.float32, device=root.device)
         return (places * 0.7 + 0.3).cos().reshape(root.shape).to(root.dtype)
-
-
-def _filled(gradient: torch.Tensor | None, other: torch.Tensor | None) -> torch.Tensor:
-    """A gradient; zeros where there is none, as for the other run."""
-    if gradient is not None:
-        return gradient
-    assert other is not None
-    return torch.zeros_like(other)

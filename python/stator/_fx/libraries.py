@@ -12,14 +12,20 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import torch
+import torch.fx
 
 from stator._fx.assumptions import Tree, assumption
 from stator._fx.graphs import Code
+from stator.errors import BackendError
 
-__all__ = ["Look", "Made", "code_of", "look", "tensor_of"]
+__all__ = ["HopelessError", "Look", "Made", "ask_for_sizes", "code_of", "look", "tensor_of"]
 
 Look: TypeAlias = "torch.Tensor | int"
 """What an input is like: a tensor without data, or an integer."""
+
+
+class HopelessError(BackendError):
+    """Inductor can't compile a graph, neither ahead of time nor in a call that waits for it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,3 +85,17 @@ def tensor_of(value: Any) -> torch.Tensor:
     if isinstance(value, torch.Tensor):
         return value
     return torch.empty((value, 0), dtype=torch.float32, device="cpu")
+
+
+def ask_for_sizes(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> None:
+    """Has a graph ask tensors for the integers that they stand for."""
+    placeholders = list(module.graph.find_nodes(op="placeholder"))
+    for node, value in zip(placeholders, inputs, strict=True):
+        if isinstance(value, torch.Tensor):
+            continue
+        node.type = torch.Tensor
+        with module.graph.inserting_after(placeholders[-1]):
+            size = module.graph.call_function(torch.ops.aten.sym_size.int, (node, 0))
+        node.replace_all_uses_with(size, delete_user_cb=lambda user, own=size: user is not own)
+    module.graph.lint()  # type: ignore[no-untyped-call]
+    module.recompile()

@@ -17,6 +17,35 @@ _DEVICES = ("cpu", "cuda", "maia", "xla", "xpu", "mps", "hpu", "ipu", "mtia", "p
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Globals:
+    """What compilers read that holds for all threads."""
+
+    dtype: torch.dtype
+    threads: int
+    precision: str
+    is_deterministic: bool
+    only_warns: bool
+
+    @classmethod
+    def here(cls) -> Globals:
+        """Those of this process."""
+        return cls(
+            dtype=torch.get_default_dtype(),
+            threads=torch.get_num_threads(),
+            precision=torch.get_float32_matmul_precision(),
+            is_deterministic=torch.are_deterministic_algorithms_enabled(),
+            only_warns=torch.is_deterministic_algorithms_warn_only_enabled(),
+        )
+
+    def set(self) -> None:
+        """Gives them to this process."""
+        torch.set_default_dtype(self.dtype)
+        torch.set_num_threads(self.threads)
+        torch.set_float32_matmul_precision(self.precision)
+        torch.use_deterministic_algorithms(self.is_deterministic, warn_only=self.only_warns)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Modes:
     """The modes of a thread at one moment."""
 
@@ -25,6 +54,8 @@ class Modes:
     autocast: tuple[tuple[str, bool, torch.dtype], ...]
     caches_casts: bool
     device: torch.device
+    globals: Globals
+    """What held for all threads then. It's for another process; here it isn't set."""
 
     @classmethod
     def here(cls) -> Modes:
@@ -38,6 +69,7 @@ class Modes:
             ),
             caches_casts=torch.is_autocast_cache_enabled(),
             device=torch.get_default_device(),
+            globals=Globals.here(),
         )
 
     def set(self) -> None:

@@ -8,7 +8,6 @@ next start (`stator._fx.store`).
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import errno
 import json
@@ -19,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -29,15 +28,13 @@ import torch.fx
 from stator._fx.graphs import Code
 from stator._fx.libraries import Look, Made, code_of
 from stator._fx.modes import Modes
-from stator._fx.sent import pack, unpack
+from stator._fx.sent import pack
 from stator._fx.store import key_of, store
 from stator._fx.tied import Pair, code_of_pair
 from stator.errors import BackendError
 
-_PROGRAM = "from stator._fx.process import main; main()"
+_PROGRAM = "import os; os.nice(5); from stator._fx.compiler import main; main()"
 _WITHOUT = ("STATOR_INSTALL", "STATOR_LOGS")
-_PARENT_DIES = 1
-"""`PR_SET_PDEATHSIG`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,10 +50,6 @@ class Order:
     is_training: bool
     inductor: dict[str, Any] | None
     """Its settings; None: nobody has imported them, so nobody has changed them."""
-    dtype: torch.dtype
-    threads: int
-    precision: str
-    is_deterministic: bool
     parent: int
     answer: str
 
@@ -86,19 +79,18 @@ def compile_in_process(
         settings=settings,
         is_training=is_training,
         inductor=None,
-        dtype=torch.get_default_dtype(),
-        threads=torch.get_num_threads(),
-        precision=torch.get_float32_matmul_precision(),
-        is_deterministic=torch.are_deterministic_algorithms_enabled(),
         parent=0,
         answer="",
     )
     try:
         made, libraries = _found_or_made(order, module)
     except OSError as error:
-        raise BackendError(f"No process can be started for Inductor: {error}") from error
+        raise BackendError(
+            f"Inductor's order or what it has made can't be written: {error}. TMPDIR names another "
+            "folder for that"
+        ) from error
     if isinstance(made, Pair):
-        return code_of_pair(made, libraries, module, modes)
+        return code_of_pair(made, libraries, module, modes, looks, sizes)
     return code_of(made, libraries[0], looks)
 
 
@@ -121,7 +113,13 @@ def _found_or_made(order: Order, module: torch.fx.GraphModule) -> Loaded:
         _bundle(_ask(order, Path(folder)), bundle)
         if stored is not None and key is not None:
             stored.keep(key, bundle)
-        return _load(bundle)
+        try:
+            return _load(bundle)
+        except RuntimeError as error:
+            raise BackendError(
+                f"What Inductor has made can't be loaded: {error}. Where files of "
+                f"{tempfile.gettempdir()} may not be executed, TMPDIR names another folder"
+            ) from error
 
 
 _FACTS = "facts.json"
@@ -160,7 +158,7 @@ def _check_cache() -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise BackendError(_unwritable(error.errno)) from error
+        raise BackendError(unwritable(error.errno)) from error
 
 
 def _ask(order: Order, folder: Path) -> Made | Pair:
@@ -175,20 +173,26 @@ def _ask(order: Order, folder: Path) -> Made | Pair:
         answer=str(answer),
     )
     environment = {key: value for key, value in os.environ.items() if key not in _WITHOUT}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM],
-        input=pickle.dumps(order),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env=environment,
-        check=False,
-    )
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, map(str, sys.path)))
+    try:
+        done = subprocess.run(
+            # Modules of the folder that the program happens to be in are none of its own.
+            [sys.executable, "-P", "-c", _PROGRAM],
+            input=pickle.dumps(order),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=environment,
+            check=False,
+            # An interrupt at the terminal is for the program.
+            process_group=0,
+        )
+    except OSError as error:
+        raise BackendError(f"No process can be started for Inductor: {error}") from error
     if not answer.exists():
         raise BackendError(f"Inductor's process has ended early: {_end_of(done)}")
     found = json.loads(answer.read_text())
-    if "missing" in found:
-        raise BackendError(found["missing"])
+    if "hopeless" in found:
+        raise BackendError(found["hopeless"])
     if "error" in found:
         raise AheadOfTimeError(f"Inductor can't compile it ahead of time: {found['error']}")
     return Pair(**found["pair"]) if "pair" in found else Made(**found["made"])
@@ -203,47 +207,8 @@ def _end_of(done: subprocess.CompletedProcess[bytes]) -> str:
     return lines[-1] if lines else f"its exit status is {done.returncode}"
 
 
-def main() -> None:
-    """What the process does."""
-    order: Order = pickle.load(sys.stdin.buffer)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PARENT_DIES, signal.SIGTERM)
-        if os.getppid() != order.parent:
-            return
-    os.nice(5)
-    found: dict[str, Any]
-    try:
-        made = _compile(order)
-        found = {"pair" if isinstance(made, Pair) else "made": dataclasses.asdict(made)}
-    except Exception as error:
-        found = {"error": f"{type(error).__name__}: {error}"}
-        if (missing := _missing(error)) is not None:
-            found = {"missing": missing}
-    written = Path(order.answer + ".new")
-    written.write_text(json.dumps(found))
-    written.rename(order.answer)
-
-
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-_UNWRITABLE = (*_FULL, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST)
-
-
-def _missing(error: BaseException) -> str | None:
-    """What of the system's Inductor has missed, in words; None: that isn't why it has failed."""
-    text = str(error)
-    if any(type(each).__name__ == "InvalidCxxCompiler" for each in _chain(error)):
-        return "Inductor finds no C++ compiler that works: install g++, or name one in CXX"
-    for number in _UNWRITABLE:
-        is_raised = any(
-            isinstance(each, OSError) and each.errno == number for each in _chain(error)
-        )
-        # Compilers and linkers only print it.
-        if is_raised or (number in _FULL and os.strerror(number) in text):
-            return _unwritable(number)
-    return None
-
-
-def _unwritable(number: int | None) -> str:
+def unwritable(number: int | None) -> str:
+    """That Inductor can't write its files, in words."""
     what = os.strerror(number or errno.EIO)
     return (
         f"Inductor can't write to its cache, {cache_folder()}: {what}. TORCHINDUCTOR_CACHE_DIR "
@@ -258,37 +223,3 @@ def cache_folder() -> str:
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
     return default_cache_dir()
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and those behind it."""
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
-
-
-def _compile(order: Order) -> Made | Pair:
-    from torch._inductor import config as inductor
-
-    # What the program itself has no use for, and what takes seconds to import.
-    from stator._fx.ahead import compile_ahead
-    from stator._fx.training import compile_pair
-
-    torch.set_default_dtype(order.dtype)
-    torch.set_num_threads(order.threads)
-    torch.set_float32_matmul_precision(order.precision)
-    torch.use_deterministic_algorithms(order.is_deterministic)
-    if order.inductor is not None:
-        inductor.load_config(order.inductor)
-    # The same random numbers as the replay's.
-    inductor.fallback_random = True
-    assert isinstance(order.module, bytes)
-    module = unpack(order.module)
-    modes = dataclasses.replace(order.modes, inference=False)
-    with modes.applied():
-        if order.is_training:
-            tensors = [value for value in order.looks if isinstance(value, torch.Tensor)]
-            pair = compile_pair(module, tensors, order.settings)
-            if pair is not None:
-                return pair
-        return compile_ahead(module, order.looks, order.sizes, order.settings)

@@ -29,12 +29,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import BuiltinFunctionType, FunctionType, MethodDescriptorType
 from typing import Any, TypeVar
 
 import torch
 import torch.fx
 
+from stator._fx.callables import FOLDER, is_pytorchs
 from stator._stator import __version__
 
 T = TypeVar("T")
@@ -118,9 +118,14 @@ class Store:
         path = self.folder / _SECRET
         if not path.exists():
             made = self._written(secrets.token_bytes(_CODE))
-            with contextlib.suppress(FileExistsError):
+            try:
                 os.link(made, path)
-            made.unlink()
+            except FileExistsError:
+                pass
+            except OSError:
+                # File systems without links. Of two that come first, one compiles again.
+                made.replace(path)
+            made.unlink(missing_ok=True)
         secret = path.read_bytes()
         if len(secret) != _CODE:
             path.unlink(missing_ok=True)
@@ -249,27 +254,7 @@ def _is_told(node: torch.fx.Node) -> bool:
         return _is_data(getattr(node.graph.owning_module, str(node.target)))
     if node.op != "call_function":
         return True
-    target: Any = node.target
-    if isinstance(target, torch._ops.OpOverload):
-        return target.namespace in ("aten", "prims")
-    if isinstance(target, BuiltinFunctionType | MethodDescriptorType):
-        # Functions of `torch._C` needn't say where they are.
-        module = getattr(target, "__module__", None) or type(target).__module__
-        return module.split(".")[0] in ("torch", "_operator", "math", "builtins")
-    # A function that says it is PyTorch's may be another one.
-    is_found = isinstance(target, FunctionType) and _found(target) is target
-    return is_found and Path(target.__code__.co_filename).is_relative_to(_torch())
-
-
-def _found(function: FunctionType) -> Any:
-    found: Any = sys.modules.get(function.__module__)
-    for name in function.__qualname__.split("."):
-        found = getattr(found, name, None)
-    return found
-
-
-def _torch() -> Path:
-    return Path(torch.__file__).parent
+    return is_pytorchs(node.target)
 
 
 _COMPILERS = ("CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "CPATH", "LIBRARY_PATH")
@@ -289,7 +274,7 @@ def _surroundings() -> Iterator[bytes]:
 
 @functools.cache
 def _of_this_process() -> bytes:
-    libraries = sorted((_torch() / "lib").glob("*torch*"))
+    libraries = sorted((FOLDER / "lib").glob("*torch*"))
     parts = [
         __version__,
         *(path.read_text() for path in sorted(Path(__file__).parent.glob("*.py"))),

@@ -21,6 +21,7 @@ from torch._inductor.compile_fx import compile_fx_aot
 from torch._inductor.decomposition import select_decomp_table
 from torch._subclasses import FakeTensorMode
 
+from stator._fx.libraries import HopelessError, Look, ask_for_sizes, tensor_of
 from stator._fx.tied import Pair, Place
 from stator.errors import BackendError
 
@@ -28,12 +29,15 @@ __all__ = ["compile_pair"]
 
 
 def compile_pair(
-    module: torch.fx.GraphModule, looks: Sequence[torch.Tensor], settings: dict[str, Any]
+    module: torch.fx.GraphModule, looks: Sequence[Look], settings: dict[str, Any]
 ) -> Pair | None:
-    """Has Inductor make the libraries; None: no result asks for gradients. Raises what Inductor
-    does, or BackendError where libraries would do something else than the graph."""
+    """Has Inductor make the libraries, for these sizes and numbers; None: no result asks for
+    gradients. Raises what Inductor does, or BackendError where libraries would do something else
+    than the graph."""
+    ask_for_sizes(module, looks)
     inputs = [
-        torch.empty_like(value, device="cpu").requires_grad_(value.requires_grad) for value in looks
+        torch.empty_like(value, device="cpu").requires_grad_(value.requires_grad)
+        for value in map(tensor_of, looks)
     ]
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     fakes = [mode.from_tensor(value, static_shapes=True) for value in inputs]
@@ -41,6 +45,8 @@ def compile_pair(
     if parts is None:
         return None
     first, second, facts = parts
+    _check_operators(first)
+    depends = _depends(module, fakes, mode)
     differentiable = [info.requires_grad for info in facts.output_info]
     takes = list(second.graph.find_nodes(op="placeholder"))
     tangents = [node for node in takes if node.name.startswith("tangents_")]
@@ -50,14 +56,20 @@ def compile_pair(
     if _draws(second):
         raise BackendError("its gradients draw random numbers")
     draws = _draws(first)
-    _save_bases(first, second, len(differentiable))
+    # AOTAutograd has the graph give what it leaves in its inputs, before its outputs.
+    mutated = list(facts.mutated_inp_runtime_indices)
+    own = len(mutated) + len(differentiable)
+    _save_bases(first, second, own)
     forward, results = _library(first, mode, settings)
-    outputs, saved = results[: len(differentiable)], results[len(differentiable) :]
+    left, outputs, saved = _all(results[: len(mutated)]), results[len(mutated) : own], results[own:]
     if len(saved) != count:
         raise BackendError("it saves something else than tensors")
     if any(place[0] != "result" for place in outputs if place is not None):
         raise BackendError("a result of it is an input")
+    if any(place is not None and place[0] == "input" and place[1] in mutated for place in saved):
+        raise BackendError("its gradients need an input that it writes to")
     backward, gradients = _library(second, mode, settings)
+    looks_of_tangents = [node.meta["val"] for node in tangents]
     return Pair(
         libraries=[forward, backward],
         outputs=_all(outputs),
@@ -65,8 +77,62 @@ def compile_pair(
         saved=_all(saved),
         strides=[list(node.meta["val"].stride()) for node in takes],
         gradients=gradients,
+        depends=depends,
+        tangents=[(list(look.shape), str(look.dtype).split(".")[1]) for look in looks_of_tangents],
+        written=[
+            (index, place, _counts(module, index))
+            for index, place in zip(mutated, left, strict=True)
+        ],
         draws=draws,
     )
+
+
+def _depends(
+    module: torch.fx.GraphModule, fakes: Sequence[torch.Tensor], mode: FakeTensorMode
+) -> list[list[int]]:
+    """For each input, the outputs through which eager computes gradients of it. AOTAutograd gives
+    zeros of all others, and whoever looks at `.grad` or decays weights would know."""
+    with mode, torch.enable_grad():
+        outputs = module(*fakes)
+    reached = [_leaves(output) if isinstance(output, torch.Tensor) else set() for output in outputs]
+    return [[at for at, leaves in enumerate(reached) if id(value) in leaves] for value in fakes]
+
+
+def _leaves(output: torch.Tensor) -> set[int]:
+    """The ids of the tensors that gradients of this one come to."""
+    found: set[int] = set()
+    known, left = set(), [output.grad_fn]
+    while left:
+        node: Any = left.pop()
+        if node is None or node in known:
+            continue
+        known.add(node)
+        if (leaf := getattr(node, "variable", None)) is not None:
+            found.add(id(leaf))
+        left.extend(following for following, _ in node.next_functions)
+    return found
+
+
+def _counts(module: torch.fx.GraphModule, index: int) -> bool:
+    """Whether PyTorch counts what a graph writes to an input: of running statistics it doesn't."""
+    placeholder = list(module.graph.find_nodes(op="placeholder"))[index]
+    names = [getattr(user.target, "__name__", str(user.target)) for user in placeholder.users]
+    norms = [name for name in names if name in ("batch_norm", "instance_norm")]
+    return not norms or any(name.endswith("_") for name in names)
+
+
+_UNKNOWN = ("aten::mkldnn_rnn_layer",)
+"""Operators that save memory for their gradients of which PyTorch's compilers don't know the size:
+their fake kernels say that there is none."""
+
+
+def _check_operators(module: torch.fx.GraphModule) -> None:
+    for node in module.graph.nodes:
+        if getattr(node.target, "_name", "").split(".")[0] in _UNKNOWN:
+            raise HopelessError(
+                f"Inductor can't compute gradients through {node.target}, by which LSTMs run on "
+                "the CPU"
+            )
 
 
 def _draws(module: torch.fx.GraphModule) -> bool:
@@ -109,8 +175,12 @@ def _parts(
     facts: Any = context.fw_metadata
     if not parts:
         return None
-    if any(info.mutates_data or info.mutates_metadata for info in facts.input_info):
-        raise BackendError("gradients are computed through it, and it writes to its inputs")
+    if any(info.mutates_metadata for info in facts.input_info):
+        raise BackendError(
+            "gradients are computed through it, and it changes what an input is like"
+        )
+    if any(info.mutates_data and info.requires_grad for info in facts.input_info):
+        raise BackendError("gradients are computed through it, and it writes to what asks for them")
     plain = (OutputType.non_alias, OutputType.unsafe_view_alias)
     if any(info.output_type not in plain for info in facts.output_info):
         raise BackendError("gradients are computed through it, and results share memory")

@@ -4,6 +4,7 @@ backward passes, what an optimizer does with numbers."""
 from __future__ import annotations
 
 import copy
+import logging
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -744,13 +745,17 @@ def test_beside_the_program_is_refused() -> None:
     assert "It can't be compiled beside the program: it's in parts" in told[0]
 
 
-def test_a_slow_backend_is_waited_for() -> None:
+def test_a_slow_backend_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "stator.background")
     backend = Backend("forward")
     stator.register_backend(backend, name="slow_parts", slow=True)
     compiled = stator.compile(halves, backend="slow_parts")
     for _ in range(3):
         assert same(compiled(torch.ones(3)), halves(torch.ones(3)))
     assert backend.asked == 2
+    why = "it's in parts, between which data is read or gradients are computed"
+    assert stator.stats(compiled).why == [f"a call has waited for it, because {why}"]
+    assert caplog.text.count(f"isn't compiled beside the program: {why}. So this call of it") == 1
 
 
 def test_a_compiler_that_is_interrupted() -> None:

@@ -94,8 +94,12 @@ impl Entry {
                 }
                 return Ok(None);
             }
-            if !begun.is_truthy()? {
+            let Ok(why) = begun.cast::<PyString>() else {
                 self.codes.cancel();
+                return Ok(None);
+            };
+            self.codes.say_waits(text(why.as_any().as_borrowed()));
+            if is_new {
                 return Ok(None);
             }
         }
@@ -157,12 +161,17 @@ impl Entry {
         // What the backend has raised is told of here, where the program is.
         let asked = (made, PyList::new(py, inputs)?, backend.said().is_some());
         let settled = backend.callable.bind(py).call_method1("settle", asked);
-        let made = settled.map_err(|error| {
-            if is_failure(py, &error) {
-                self.codes.fail(Some(error.to_string()));
-            }
-            as_raised(py, error)
-        })?;
+        let (made, waited) = settled
+            .and_then(|settled| settled.extract::<(Object<'py>, Option<String>)>())
+            .map_err(|error| {
+                if is_failure(py, &error) {
+                    self.codes.fail(Some(error.to_string()));
+                }
+                as_raised(py, error)
+            })?;
+        if let Some(why) = waited {
+            self.codes.say_waits(why);
+        }
         if let Some(code) = self.read(py, &made, sharing, inputs, backend.trust(false))? {
             self.codes.push(code);
         }

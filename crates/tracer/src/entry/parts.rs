@@ -229,7 +229,8 @@ impl Entry {
             parts.give_up(REPLAYED, Some(UNCOMPARED));
             return Ok(None);
         }
-        if backend.when() == When::Background && !backend.is_waited_for(py)? {
+        let is_beside = backend.when() == When::Background && !backend.is_waited_for(py)?;
+        if is_beside {
             if backend.said().is_some() {
                 let told = (self.graph_nodes(), self.beginning(py));
                 let why = backend.callable.bind(py).call_method1("refuse_parts", told)?;
@@ -245,6 +246,12 @@ impl Entry {
             return Ok(None);
         }
         let made = Made::new(py, &self.traced, self.readable(), cut, backend)?;
+        if is_beside {
+            let told = (self.graph_nodes(), self.beginning(py));
+            let why = backend.callable.bind(py).call_method1("wait_for_parts", told)?;
+            let why = why.extract::<String>()?;
+            made.parts.iter().for_each(|part| part.codes.say_waits(why.clone()));
+        }
         Ok(Some(parts.made.get_or_init(|| made)))
     }
 
