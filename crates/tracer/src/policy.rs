@@ -139,13 +139,15 @@ impl Policy {
         })
     }
 
-    /// Whether a list was found to be of another length before.
+    /// Whether a list has been found to be of two other lengths before: it grows, or shrinks.
     pub fn takes_length(&self, length: usize, source: impl FnOnce() -> String) -> bool {
         if self.dynamic == Some(false) || self.history.lengths.is_empty() {
             return false;
         }
-        let seen = self.history.lengths.get(&source());
-        seen.is_some_and(|seen| seen.iter().any(|before| *before != length))
+        let Some(seen) = self.history.lengths.get(&source()) else { return false };
+        let mut others = seen.iter().filter(|before| **before != length);
+        let Some(first) = others.next() else { return false };
+        others.any(|before| before != first)
     }
 
     /// Whether a number was a symbol of the trace before this one: its object is its own.

@@ -158,7 +158,7 @@ impl State {
     }
 
     /// Whether what a list holds may stay unguarded until somebody looks: it's found by who adds to it, or its length
-    /// has changed since another trace.
+    /// was another one in two traces.
     fn is_left_unread(&self, used: Use, source: SourceId, list: Borrowed<'_, '_>) -> bool {
         let changes = |length| self.policy.takes_length(length, || self.sources.print(source));
         self.is_found_to_change(used) || container::list_length(list).is_some_and(changes)

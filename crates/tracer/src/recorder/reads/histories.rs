@@ -404,6 +404,14 @@ impl State {
             self.leave_unread(source, list, Use::default());
         }
         let Some(unread) = self.unread.get(&address) else { return Ok(None) };
+        if unread.used.only_adds && !self.written.has(&slot) {
+            // Nobody has added to it: a guard is cheaper, until its length changes.
+            let length = unread.before.bind(list.py()).len();
+            let print = || self.sources.print(unread.source);
+            if !self.policy.takes_length(length, print) {
+                return Ok(None);
+            }
+        }
         let source = unread.source;
         let mut before = heap::tuple_items(unread.before.bind(list.py()).as_any().as_borrowed());
         let mut most = None;

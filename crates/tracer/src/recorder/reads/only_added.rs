@@ -60,7 +60,7 @@ impl State {
     }
 
     /// Whether the instruction that finds an object is followed by one that looks up a method that
-    /// only adds.
+    /// only adds, or that may take out the first element, which a node may ask for.
     pub fn is_found_to_change(&self, used: Use) -> bool {
         if used.only_adds {
             return true;
@@ -68,7 +68,10 @@ impl State {
         let (code, unit) = (self.frames.code_here(), self.frames.here().1);
         Python::attach(|py| {
             let code = code.and_then(|code| Code::of(code.bind_borrowed(py)));
-            code.is_some_and(|code| adds_next(&code, unit as usize))
+            code.is_some_and(|code| {
+                let changes = |name: &str| only_adds(None, name) || takes_out(name);
+                looks_up_next(&code, unit as usize, changes)
+            })
         })
     }
 
@@ -213,8 +216,7 @@ impl Recorder {
         }
         let text = heap::text(name);
         // What these take out in front may be asked by a node.
-        let takes_first = matches!(text.as_str(), "pop" | "popleft")
-            && state.unread.contains_key(&(owner.as_ptr() as usize));
+        let takes_first = takes_out(&text) && state.unread.contains_key(&(owner.as_ptr() as usize));
         if !takes_first && !state.is_blind(owner, &text) {
             return None;
         }
@@ -223,8 +225,18 @@ impl Recorder {
     }
 }
 
-/// Whether the instruction at a unit finds an object that the next one takes such a method of.
+/// Whether a method may take out the first element.
+fn takes_out(name: &str) -> bool {
+    matches!(name, "pop" | "popleft")
+}
+
+/// Whether the instruction at a unit finds an object that the next one takes a method of that only adds.
 fn adds_next(code: &Code<'_>, at: usize) -> bool {
+    looks_up_next(code, at, |name| only_adds(None, name))
+}
+
+/// Whether the instruction at a unit finds an object that the next one takes such a method of.
+fn looks_up_next(code: &Code<'_>, at: usize, wanted: impl Fn(&str) -> bool) -> bool {
     use Meaning::{Attribute, Call, Free, Global, Item, Local, Name};
     let Some(unit) = code.unit(at) else { return false };
     let finds = matches!(
@@ -239,7 +251,7 @@ fn adds_next(code: &Code<'_>, at: usize) -> bool {
     );
     match code.unit(unit.next).map(|next| next.meaning()) {
         Some(Attribute { name, is_method: true }) => {
-            finds && only_adds(None, &heap::text(code.name_at(name as usize)))
+            finds && wanted(&heap::text(code.name_at(name as usize)))
         }
         _ => false,
     }
