@@ -45,6 +45,7 @@ demo-federated: $(VENV)/built
 	$(BIN)/python -m examples.federated_statistics
 	$(BIN)/python -m examples.federated_linear_regression
 	$(BIN)/python -m examples.federated_averaging
+	$(BIN)/python -m examples.federated_learning
 
 # Measures what users install: built as wheels are.
 bench: profiled

@@ -11,6 +11,7 @@ import pickle
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,8 @@ from background.slow import LONG, no_compiler
 from stator import _backends, _background, stats
 from stator._fx import ahead, beside, compiler, process, sent
 from stator._fx.graphs import Code
+from stator._fx.libraries import Made
+from stator._fx.tied import Pair
 from stator.errors import BackendError
 
 X = torch.linspace(-1, 1, 24).view(6, 4)
@@ -73,6 +76,34 @@ def test_a_process_compiles_and_a_library_serves() -> None:
             assert [each.stride() for each in found] == [each.stride() for each in expected]
     assert stats(score).tiers == ["compiled"]
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def wants_executable_stacks(library: bytes) -> bool:
+    """What a 64-bit library of Linux says of stacks, in its headers of segments."""
+    (first,) = struct.unpack_from("<Q", library, 32)
+    size, count = struct.unpack_from("<HH", library, 54)
+    segments = [struct.unpack_from("<II", library, first + size * each) for each in range(count)]
+    (flags,) = [flags for kind, flags in segments if kind == 0x6474E551]
+    return bool(flags & 1)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems write it elsewhere")
+def test_a_library_leaves_stacks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where one doesn't, glibc 2.41 and later don't load it."""
+    bundle, found = process._bundle, []
+
+    def seen(made: Made | Pair, path: str) -> None:
+        found.extend(wants_executable_stacks(Path(each).read_bytes()) for each in made.libraries)
+        bundle(made, path)
+
+    monkeypatch.setattr(process, "_bundle", seen)
+    score = stator.compile(lambda x: (x * 2).sin() + 1, backend="inductor", options=QUICK)
+    expected = score(X)
+    assert stator.wait(timeout=PATIENT)
+    assert found == [False]
+    for _ in range(3):
+        torch.testing.assert_close(score(X), expected)
+    assert stats(score).tiers == ["compiled"], stats(score).why
 
 
 START = """

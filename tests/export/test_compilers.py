@@ -42,7 +42,12 @@ def test_aotinductor_compiles_them(module, program, tmp_path):
     path = torch._inductor.aoti_compile_and_package(
         program, package_path=str(tmp_path / "classifier.pt2")
     )
-    run = torch._inductor.aoti_load_package(path)
+    try:
+        run = torch._inductor.aoti_load_package(path)
+    except RuntimeError as error:
+        if "executable stack" in str(error):
+            pytest.skip("PyTorch's own library asks for executable stacks: glibc 2.41 refuses")
+        raise
     for batch in (2, 5):
         x = torch.randn(batch, 1, 8, 8)
         torch.testing.assert_close(run(x), module(x))

@@ -39,7 +39,9 @@ def by_grad(model, rows):
 
 
 def by_backward(model, rows):
-    w, b = (model[name].detach().requires_grad_() for name in ("w", "b"))
+    w, b = (model[name].detach() for name in ("w", "b"))
+    w.requires_grad = True
+    b.requires_grad_()
     loss_of(w, b, rows).backward()
     return w.grad, b.grad
 

@@ -8,7 +8,9 @@ import pytest
 pytest.importorskip("sklearn")
 pytest.importorskip("torch")
 
-from examples import federated_averaging, federated_linear_regression
+import torch
+
+from examples import federated_averaging, federated_learning, federated_linear_regression
 
 
 @pytest.mark.parametrize("clients", [1, 5])
@@ -28,3 +30,15 @@ def test_averaging(capsys: pytest.CaptureFixture[str]) -> None:
     assert "fc_train_round_symbol_0=federated_broadcast(train_round_arg[0])" in printed
     assert printed.count("round ") >= 6
     assert "another process read the round" in printed
+
+
+def test_learning(capsys: pytest.CaptureFixture[str]) -> None:
+    threads = torch.get_num_threads()
+    try:
+        accuracies = federated_learning.run(clients=8, rounds=10)
+    finally:
+        torch.set_num_threads(threads)
+    # One of ten digits is guessed.
+    assert accuracies.keys() == {"FedAvg", "FedProx", "FedAdam"}
+    assert min(accuracies.values()) > 0.6
+    assert "FedAdam  10 rounds of 8 clients" in capsys.readouterr().out

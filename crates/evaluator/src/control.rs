@@ -3,7 +3,6 @@
 use pyo3::types::PyNone;
 use stator_cpython::Result;
 use stator_cpython::hook::Evaluated;
-use stator_cpython::object::Object;
 use stator_cpython::ops;
 
 use super::{Done, Evaluation, Sites};
@@ -39,13 +38,9 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
 
     #[inline(always)]
     pub(super) fn return_value(&mut self) -> Evaluated<'py> {
+        // It lies on the stack as long as the trace may end before the instruction.
+        self.sites.returns(&self.frame, self.run.peek(1));
         let value = self.run.pop();
-        self.return_with(value)
-    }
-
-    #[inline(always)]
-    pub(super) fn return_with(&mut self, value: Object<'py>) -> Evaluated<'py> {
-        self.sites.returns(&self.frame, value.as_borrowed());
         self.sites.leaves(&self.frame);
         self.run.leave_with(value)
     }

@@ -21,8 +21,8 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
 
     #[inline(always)]
     pub(super) fn yield_value(&mut self, arg: u32) -> Evaluated<'py> {
+        self.sites.returns(&self.frame, self.run.peek(1));
         let value = self.run.pop();
-        self.sites.returns(&self.frame, value.as_borrowed());
         self.sites.leaves(&self.frame);
         self.run.leave_suspended(value, arg)
     }

@@ -209,6 +209,8 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     #[inline(always)]
     pub(super) fn return_const(&mut self, index: usize) -> Evaluated<'py> {
         let value = self.code().const_at(index).to_owned();
-        self.return_with(value)
+        self.sites.returns(&self.frame, value.as_borrowed());
+        self.sites.leaves(&self.frame);
+        self.run.leave_with(value)
     }
 }

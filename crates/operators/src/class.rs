@@ -162,6 +162,8 @@ pub enum Model {
     Clock,
     /// `torch.manual_seed` and such: a generator's state is made of a number.
     Seed,
+    /// `torch.Generator()`: a generator of the trace's own.
+    NewGenerator,
     /// `numpy.random.rand` and such: NumPy's generators.
     Numpy,
     /// `torch.Tensor.backward`: as any Python function where it can be a node.

@@ -17,7 +17,7 @@ use Model::{
     ContextSet, DeepCopy, DelAttr, DelItem, DictRead, DictSlotRead, Draw, GeneratorStep, GetAttr,
     GetItem, HasAttr, Hash, Id, IsInstance, IsSame, Iter, Len, LockGive, LockTake, New, Next,
     Nothing, ObjectDelAttr, ObjectGetAttr, ObjectSetAttr, RecursionLimit, Reduce, Repr, Scalar,
-    SequenceRead, SetAttr, SetItem, Substitute, Super, TypeCall, TypeOf, Unary, Vars,
+    Seed, SequenceRead, SetAttr, SetItem, Substitute, Super, TypeCall, TypeOf, Unary, Vars,
 };
 use Numeric::{
     Absolute, Float, FloatPower, Function, Greatest, Least, OfFloats, Place, Power, Product,
@@ -307,6 +307,7 @@ pub const PYTHON: &[Row] = &[
     row("_thread:RLock", "acquire __enter__", Modelled(LockTake), NONE),
     row("_thread:RLock", "release __exit__", Modelled(LockGive), NONE),
     row("_random:Random", "random getrandbits", Modelled(Draw), NONE),
+    row("_random:Random", "seed", Modelled(Seed), MOVES),
     row("bisect", "bisect bisect_right", Pure, NONE).of_numbers(Place { behind: true }),
     row("bisect", "bisect_left", Pure, NONE).of_numbers(Place { behind: false }),
     row("posix", "fspath", Pure, NONE),

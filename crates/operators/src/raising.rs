@@ -64,7 +64,7 @@ const RANDOM: &str = "rand_like randint randint_like randn randn_like randperm u
 const SWITCHES: &str = "set_grad_enabled set_autocast_enabled set_autocast_dtype set_autocast_cpu_dtype \
     set_autocast_cpu_enabled set_autocast_gpu_dtype set_autocast_cache_enabled autocast_increment_nesting \
     autocast_decrement_nesting clear_autocast_cache enter_inference_mode exit_inference_mode set delete \
-    backward grad record_function_enter record_function_exit item manual_seed \
+    backward grad record_function_enter record_function_exit item manual_seed Generator \
     allclose contains equal is_nonzero retain_grad";
 
 /// They raise if an index is out of range.

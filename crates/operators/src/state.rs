@@ -104,6 +104,7 @@ pub const STATE: &[Row] = &[
     // They switch state: nodes without tensors, in order.
     row("torch.random", "manual_seed", Class::Model(Model::Seed), Traits::MOVES),
     row("torch:Generator", "manual_seed", Class::Model(Model::Seed), Traits::MOVES),
+    row("torch", "Generator", Class::Model(Model::NewGenerator), NONE),
     row("torch._C", "_set_grad_enabled", SWITCH, NONE),
     row(
         "torch",

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 use stator_cpython::frame::Frame;
-use stator_cpython::hook::{self, Active, Evaluated, Suspended};
+use stator_cpython::hook::{self, Active, Evaluated, Evaluator, Suspended};
 use stator_cpython::shortcut;
 
 use crate::functions::{Class, Functions};
@@ -90,8 +90,18 @@ impl<'py> Native<'py> {
 
 /// Evaluates a frame natively. One that asks has the answer.
 pub fn pass_on<'py>(py: Python<'py>, frame: Frame<'py>, throw: bool) -> Evaluated<'py> {
+    pass_on_to(py, frame, throw, hook::pass_on)
+}
+
+/// As [`pass_on`], by an evaluator that does what CPython does.
+pub fn pass_on_to<'py>(
+    py: Python<'py>,
+    frame: Frame<'py>,
+    throw: bool,
+    evaluator: Evaluator,
+) -> Evaluated<'py> {
     if !answer() {
-        return hook::pass_on(py, frame, throw);
+        return evaluator(py, frame, throw);
     }
     let function = frame.function();
     if marks::disabled(function).is_some() {
@@ -102,7 +112,7 @@ pub fn pass_on<'py>(py: Python<'py>, frame: Frame<'py>, throw: bool) -> Evaluate
     let is_question = !throw
         && Functions::get(py)
             .is_ok_and(|known| matches!(known.class(function), Some(Class::IsCompiling)));
-    let result = hook::pass_on(py, frame, throw);
+    let result = evaluator(py, frame, throw);
     if is_question {
         return result.map(|_| PyBool::new(py, true).to_owned().into_any());
     }

@@ -27,6 +27,7 @@ use stator_cpython::{Raised, Result};
 use stator_evaluator::{Flow, Link, Plain, Resumed, resume};
 use stator_faults::{self as faults, Escape, Fault, Stage};
 
+use crate::check::Resolved;
 use crate::codes::Backend;
 use crate::compiling::{self, Native};
 use crate::entry::{Entry, FrameState, Replay, State};
@@ -46,6 +47,9 @@ enum Next<'py> {
     /// It stands at another break.
     Moved(FrameState),
 }
+
+/// A trace, what it was found by, and the exception that is being handled where it begins.
+type Behind<'py> = (Arc<Entry>, Resolved<'py>, Option<Object<'py>>);
 
 /// How the frames were left when a replay took over.
 enum Signal {
@@ -421,60 +425,9 @@ impl Driver {
         if let Some(evaluated) = self.record(resumed) {
             return Next::Left(evaluated);
         }
-        let found = loop {
-            if Thread::current(py).is_traced() {
-                // The program has set a trace or profile function: it sees the rest.
-                return Next::Left(natively(py, resumed));
-            }
-            if let Flow::Left(evaluated) = self.settle(resumed) {
-                return Next::Left(evaluated);
-            }
-            let Some(chain) = self.chain(resumed) else { return Next::Left(natively(py, resumed)) };
-            let handled = handled_beyond(py, self.handled_at_entry);
-            let key = Key::of(&chain, handled.is_some());
-            let point = self.points.get(&key);
-            let found = {
-                let values = roots(&chain, handled.as_ref());
-                let before = self.before.borrow().clone();
-                point.as_ref().and_then(|point| point.find_behind(py, &before, &values))
-            };
-            let code = resumed.frame().code().as_ptr() as usize;
-            let last = match (found, point) {
-                (Some((entry, resolved)), _) => {
-                    self.estimate.set(self.estimate.get() + entry.estimate());
-                    // Where nothing is gained by it, the frame isn't left.
-                    let is_small = entry.is_small();
-                    match entry.breaks_at(chain.len(), code).filter(|_| is_small) {
-                        Some(last) => last,
-                        None => break Ok((entry, resolved, handled)),
-                    }
-                }
-                // No more traces: natively to where others have broken.
-                (None, Some(point)) if !self.has_room(py, &point) => {
-                    match point.breaks_at(chain.len(), code) {
-                        Some(last) => last,
-                        None => return Next::Left(natively(py, resumed)),
-                    }
-                }
-                (None, _) => break Err(chain),
-            };
-            drop(chain);
-            let _native = Native::new(py);
-            if let Flow::Left(evaluated) = resumed.through(last) {
-                return Next::Left(evaluated);
-            }
-        };
-        let (entry, resolved, handled) = match found {
+        let (entry, resolved, handled) = match self.known_behind(resumed) {
             Ok(found) => found,
-            Err(chain) => {
-                if !self.begin(py, &chain) {
-                    return Next::Left(natively(py, resumed));
-                }
-                return Next::Left(match self.record(resumed) {
-                    Some(evaluated) => evaluated,
-                    None => natively(py, resumed),
-                });
-            }
+            Err(evaluated) => return Next::Left(evaluated),
         };
         let mut staged = Vec::new();
         let backend = self.owner.backend();
@@ -534,6 +487,62 @@ impl Driver {
         }
         *self.successor.borrow_mut() = Some(Successor { entry, left, depth });
         Next::Left(self.abandon(resumed))
+    }
+
+    /// The trace that goes on from where frames stand, with what it was found by, and what is being handled there;
+    /// `Err`: there is none, and the frame has been left in another way.
+    fn known_behind<'py>(
+        &self,
+        resumed: &mut Resumed<'_, 'py>,
+    ) -> std::result::Result<Behind<'py>, Evaluated<'py>> {
+        let py = resumed.frame().py();
+        let chain = loop {
+            if Thread::current(py).is_traced() {
+                // The program has set a trace or profile function: it sees the rest.
+                return Err(natively(py, resumed));
+            }
+            if let Flow::Left(evaluated) = self.settle(resumed) {
+                return Err(evaluated);
+            }
+            let Some(chain) = self.chain(resumed) else {
+                return Err(natively(py, resumed));
+            };
+            let handled = handled_beyond(py, self.handled_at_entry);
+            let key = Key::of(&chain, handled.is_some());
+            let point = self.points.get(&key);
+            let found = {
+                let values = roots(&chain, handled.as_ref());
+                let before = self.before.borrow().clone();
+                point.as_ref().and_then(|point| point.find_behind(py, &before, &values))
+            };
+            let code = resumed.frame().code().as_ptr() as usize;
+            let last = match (found, point) {
+                (Some((entry, resolved)), _) => {
+                    self.estimate.set(self.estimate.get() + entry.estimate());
+                    // Where nothing is gained by it, the frame isn't left.
+                    let is_small = entry.is_small();
+                    match entry.breaks_at(chain.len(), code).filter(|_| is_small) {
+                        Some(last) => last,
+                        None => return Ok((entry, resolved, handled)),
+                    }
+                }
+                // No more traces: natively to where others have broken.
+                (None, Some(point)) if !self.has_room(py, &point) => {
+                    match point.breaks_at(chain.len(), code) {
+                        Some(last) => last,
+                        None => return Err(natively(py, resumed)),
+                    }
+                }
+                (None, _) => break chain,
+            };
+            drop(chain);
+            let _native = Native::new(py);
+            if let Flow::Left(evaluated) = resumed.through(last) {
+                return Err(evaluated);
+            }
+        };
+        let recorded = if self.begin(py, &chain) { self.record(resumed) } else { None };
+        Err(recorded.unwrap_or_else(|| natively(py, resumed)))
     }
 
     /// Where the frames that there are stand as a replay's break says, the last of them is moved.

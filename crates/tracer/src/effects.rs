@@ -76,7 +76,10 @@ pub enum Part {
     /// All elements of a list; the value is a list of them.
     Elements,
     /// Elements at the end of a list; the value is a list of them.
-    Added,
+    Added {
+        /// How many in front are taken out.
+        dropped: u32,
+    },
     /// Calls of methods of a set, a deque or an iterator; the value is a list of tuples, name and arguments.
     Calls,
 }
@@ -178,11 +181,13 @@ impl<'py> Written<'py> {
                 let value = generic::class_value(&class, entry(name).as_borrowed());
                 Before::ClassAttribute { class: own(), name: entry(name), value }
             }
-            Part::Elements => {
+            Part::Elements | Part::Added { dropped: 1.. } => {
                 let list = object.cast::<PyList>()?;
                 Before::Elements { list: own(), elements: list.get_slice(0, list.len()).into_any() }
             }
-            Part::Added => Before::Length { list: own(), length: object.cast::<PyList>()?.len() },
+            Part::Added { .. } => {
+                Before::Length { list: own(), length: object.cast::<PyList>()?.len() }
+            }
             Part::Calls | Part::Reset => Before::Unknown,
         });
         Ok(())
@@ -234,7 +239,10 @@ pub fn replay<'py>(
             }
             Part::ClassAttribute(name) => set_class_attribute(object, entry(name), value)?,
             Part::Elements => set_elements(object, value.expect("a list of the elements"))?,
-            Part::Added => add_elements(object, value.expect("a list of the elements"))?,
+            Part::Added { dropped } => {
+                object.cast::<PyList>()?.del_slice(0, dropped as usize)?;
+                add_elements(object, value.expect("a list of the elements"))?;
+            }
             Part::Calls => call_methods(object, value.expect("a list of calls"))?,
         }
         written.done = index + 1;

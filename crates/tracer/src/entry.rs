@@ -226,6 +226,9 @@ impl Entry {
                     let dims = Dims { sizes, strides };
                     history.add_tensor(traced.sources.print(guard.source), dims);
                 }
+                GuardKind::Length(length) => {
+                    history.add_length(traced.sources.print(guard.source), *length);
+                }
                 GuardKind::Equals(id) => {
                     let Some(constant) = self.checker.constant(*id) else { continue };
                     let constant = constant.bind(py);

@@ -33,6 +33,7 @@ mod frames;
 mod functions;
 mod gauge;
 mod handlers;
+mod held;
 pub mod jobs;
 mod list_handlers;
 mod listeners;

@@ -22,6 +22,7 @@ pub struct Policy {
 pub struct History {
     numbers: FxHashMap<String, Vec<Seen>>,
     tensors: FxHashMap<String, Vec<Dims>>,
+    lengths: FxHashMap<String, Vec<usize>>,
     /// Whether one of the traces has symbols: what it took to be equal may differ.
     has_symbols: bool,
 }
@@ -63,6 +64,11 @@ impl History {
     pub fn add_number(&mut self, source: String, seen: Seen) {
         self.has_symbols |= matches!(seen, Seen::Symbol);
         self.numbers.entry(source).or_default().push(seen);
+    }
+
+    /// A trace guards that a container is so long.
+    pub fn add_length(&mut self, source: String, length: usize) {
+        self.lengths.entry(source).or_default().push(length);
     }
 
     /// A trace took a tensor so.
@@ -131,6 +137,15 @@ impl Policy {
             Seen::Integer(before) => before as f64 != value,
             Seen::Float(before) => before.to_bits() != value.to_bits(),
         })
+    }
+
+    /// Whether a list was found to be of another length before.
+    pub fn takes_length(&self, length: usize, source: impl FnOnce() -> String) -> bool {
+        if self.dynamic == Some(false) || self.history.lengths.is_empty() {
+            return false;
+        }
+        let seen = self.history.lengths.get(&source());
+        seen.is_some_and(|seen| seen.iter().any(|before| *before != length))
     }
 
     /// Whether a number was a symbol of the trace before this one: its object is its own.

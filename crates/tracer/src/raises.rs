@@ -14,6 +14,9 @@ pub const GRAD: &str = "through_python.grad";
 /// The name of nodes that are checkpoints.
 pub const CHECKPOINT: &str = "through_python.checkpoint";
 
+/// What the names of functions begin with that ask what a list or deque from outside holds.
+pub const HELD: &str = "held.";
+
 /// What the names of nodes begin with that make objects which others are given: functions, cells, handles.
 pub const MADE: &str = "made.";
 
@@ -73,17 +76,19 @@ impl<'a> NodeCall<'a> {
         }
     }
 
-    /// Whether it's a C function of Python's that makes a text of values (`recorder/numbers/texts.rs`), or a clock.
+    /// Whether it's a C function of Python's that makes a text of values (`recorder/numbers/texts.rs`), a clock, or asks
+    /// what a list holds.
     fn is_of_values(&self) -> bool {
         let Target::Function { name, .. } = self.target else { return false };
         let name = self.graph.text(name);
-        name.starts_with("builtins.") || name.starts_with("time.")
+        name.starts_with("builtins.") || name.starts_with("time.") || name.starts_with(HELD)
     }
 
-    /// Whether it's a function of NumPy's (`recorder/operations/arrays.rs`).
+    /// Whether it's a function of NumPy's (`recorder/operations/arrays.rs`), or draws from a generator of Python's.
     pub fn is_of_arrays(&self) -> bool {
         let Target::Function { name, .. } = self.target else { return false };
-        self.graph.text(name).starts_with("numpy.")
+        let name = self.graph.text(name);
+        name.starts_with("numpy.") || name.starts_with("random.")
     }
 
     /// Whether it may be code of the program's own: a function that the user had taken as one node, an

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use smallvec::SmallVec;
 use stator_cpython::generic::WithoutGc;
-use stator_cpython::heap::tensor;
+use stator_cpython::heap::{tensor, twister};
 use stator_cpython::modules;
 use stator_cpython::object::Borrowed;
 use stator_graph::{Arg, Graph, NodeId, NodeKind, Target};
@@ -74,7 +74,15 @@ fn state<'py>(generator: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         // A `numpy.random.Generator`.
         return bits.getattr(pyo3::intern!(generator.py(), "state"));
     }
+    if twister::is_known(generator.as_borrowed()) {
+        return twisters(generator.py())?.call_method1("getstate", (generator,));
+    }
     generator.call_method0(pyo3::intern!(generator.py(), "get_state"))
+}
+
+/// The class in C of Python's generators.
+fn twisters(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    modules::import(py, "_random")?.getattr("Random")
 }
 
 /// Those of `before` whose state has changed.
@@ -112,7 +120,9 @@ pub fn explicit(py: Python<'_>, objects: &[Py<PyAny>]) -> PyResult<Vec<Py<PyAny>
     // Where `torch` itself has it, a wrapper may stand.
     let seed = modules::import(py, "torch.random")?.getattr("manual_seed")?;
     let class = torch.getattr("Generator")?;
-    let found = objects.iter().filter(|object| object.bind(py).get_type().is(&class));
+    let is_one =
+        |object: &Borrowed<'_, '_>| object.get_type().is(&class) || twister::is_known(*object);
+    let found = objects.iter().filter(|object| is_one(&object.bind_borrowed(py)));
     let mut found: Vec<_> = found.map(|object| object.clone_ref(py)).collect();
     found.append(&mut numpy);
     if objects.iter().any(|object| object.is(&seed)) {
@@ -146,6 +156,10 @@ pub fn restore_generators(py: Python<'_>, saved: &Generators) -> PyResult<()> {
     for (generator, state) in saved {
         if let Some(bits) = generator.bind(py).getattr_opt(BITS)? {
             bits.setattr("state", state)?;
+            continue;
+        }
+        if twister::is_known(generator.bind_borrowed(py)) {
+            twisters(py)?.call_method1("setstate", (generator, state))?;
             continue;
         }
         generator.call_method1(py, "set_state", (state,))?;

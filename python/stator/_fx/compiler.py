@@ -23,6 +23,7 @@ from torch._inductor import config as inductor
 
 from stator._fx.ahead import compile_ahead
 from stator._fx.libraries import HopelessError, Made
+from stator._fx.linking import keep_stacks_data
 from stator._fx.process import Order, unwritable
 from stator._fx.sent import unpack
 from stator._fx.tied import Pair
@@ -57,6 +58,7 @@ def _end_with(parent: int) -> None:
 
 
 def _compile(order: Order) -> Made | Pair:
+    keep_stacks_data()
     order.modes.globals.set()
     if order.inductor is not None:
         inductor.load_config(order.inductor)

@@ -78,6 +78,9 @@ def _silence() -> Iterator[None]:
             _functorch._set_vmap_fallback_warning_enabled(_silent == 0)
 
 
+_ATTRIBUTE: Any = torch.Tensor.requires_grad
+_SET_REQUIRES_GRAD = _ATTRIBUTE.__set__
+
 _APART: dict[Any, Callable[..., torch.Tensor]] = {
     torch.Tensor.addcdiv_: torch.addcdiv,
     torch.Tensor.addcmul_: torch.addcmul,
@@ -97,7 +100,7 @@ class _Gradients(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func is torch.Tensor.requires_grad_:
+        if func is torch.Tensor.requires_grad_ or func == _SET_REQUIRES_GRAD:
             return self._require(*args, **kwargs)
         if func is torch.autograd.grad:
             return self._gradients(*args, **kwargs)

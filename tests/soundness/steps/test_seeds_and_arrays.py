@@ -185,18 +185,95 @@ def drawn_by_others(x: Tensor, i: int) -> Any:
     return (x * 2 + 1).sin() * np.random.rand(), x[np.random.permutation(3)], x[order]
 
 
+def python_seeded(x: Tensor, i: int) -> Any:
+    random.seed(i)
+    return x * random.random() + random.uniform(-1, 1), random.random() < 0.5
+
+
+def python_seeded_twice(x: Tensor, i: int) -> Any:
+    random.seed(3)
+    first = random.random()
+    if random.random() < 0.9:
+        x = x.neg()
+    random.seed(i + 1)
+    return x * first + random.random()
+
+
+def python_seeded_behind_draws(x: Tensor, i: int) -> Any:
+    first = random.random()
+    random.seed(i)
+    return x * first + random.random()
+
+
+def python_seeded_by_data(x: Tensor, i: int) -> Any:
+    random.seed(int(x.sum().item()))
+    return x + random.random(), random.getrandbits(20)
+
+
+def own_python_seeded(x: Tensor, i: int) -> Any:
+    PYTHONS.seed(i)
+    return x + PYTHONS.random() * random.random()
+
+
+def python_choices(x: Tensor, i: int) -> Any:
+    random.seed(i)
+    order = [0, 1, 2]
+    random.shuffle(order)
+    return x[order], random.choice(order), random.gauss(0, 1), random.randint(0, 9)
+
+
+def all_seeded(x: Tensor, i: int) -> Any:
+    random.seed(i)
+    np.random.seed(i)
+    torch.manual_seed(i)
+    return x + torch.rand(3) * np.random.rand() * random.random()
+
+
+def numpy_seeded_by_data(x: Tensor, i: int) -> Any:
+    np.random.seed(int(x.sum().item()) + 5)
+    return x + np.random.rand()
+
+
+def numpy_seeded_beyond(x: Tensor, i: int) -> Any:
+    try:
+        np.random.seed(6 - i)
+    except ValueError as error:
+        return str(error)
+    return x + np.random.rand()
+
+
+def new_generator(x: Tensor, i: int) -> Any:
+    own = torch.Generator()
+    own.manual_seed(40 + i)
+    return x[torch.randperm(3, generator=own)] + torch.rand(3, generator=own)
+
+
+def generator_handed_out(x: Tensor, i: int) -> Any:
+    own = torch.Generator(device="cpu").manual_seed(i)
+    first = torch.rand(3, generator=own)
+    return first + x, own.get_state()
+
+
+PYTHONS = random.Random(8)
 START = np.random.default_rng(9).bit_generator.state
 ORDER = np.arange(3)
 WHOLE = (
     *(seeded, seeded_by_data, returned, uniform, mixed, flipped, unused, picked, shuffled),
     *(shuffled_in_place, drawn_tensors, parts, seeded_by_step, own_generator, decided),
+    *(python_seeded, python_seeded_twice, python_seeded_by_data, own_python_seeded, all_seeded),
+    *(numpy_seeded_by_data, new_generator),
 )
-OTHERS = (*(numpy_seeded, items, gated, masked, outside_array, own_list, filled, chosen, layered),)
+OTHERS = (
+    *(python_seeded_behind_draws, python_choices, numpy_seeded_beyond, generator_handed_out),
+    *(numpy_seeded, items, gated, masked, outside_array, own_list, filled, chosen, layered),
+)
 
 
 def state_of_all() -> list[Any]:
     return [
         torch.get_rng_state(),
+        repr(random.getstate()),
+        repr(PYTHONS.getstate()),
         OWN.get_state(),
         repr(np.random.get_state()),
         repr(STATE.get_state()),
@@ -206,6 +283,7 @@ def state_of_all() -> list[Any]:
 
 def begin() -> None:
     random.seed(1)
+    PYTHONS.seed(1)
     torch.manual_seed(1)
     OWN.manual_seed(1)
     np.random.seed(1)
@@ -232,6 +310,7 @@ def play(fn: Callable[..., Any], calls: int = 14) -> list[Any]:
             # Others draw between the calls.
             np.random.rand(i)
             torch.rand(i)
+            random.random()
             RNG.random(3)
     return seen
 
@@ -265,12 +344,14 @@ def test_they_are_whole(
 def fails(x: Tensor, i: int) -> Any:
     torch.manual_seed(i)
     OWN.manual_seed(i)
+    random.seed(i)
+    PYTHONS.random()
     drawn = torch.rand(3) * np.random.rand() + RNG.random()
     order = torch.as_tensor(np.random.permutation(3)) + (5 if FAR[0] else 0)
     try:
         return x[order] + torch.rand(3, generator=OWN)
     except IndexError:
-        return drawn, np.random.rand(), torch.rand(2)
+        return drawn, np.random.rand(), torch.rand(2), random.random()
 
 
 FAR = torch.zeros(1)
@@ -293,7 +374,8 @@ def test_a_replay_that_raises_is_undone() -> None:
 
 def fails_at_once(x: Tensor, index: Tensor) -> Any:
     torch.manual_seed(4)
-    x = x * np.random.rand() + RNG.random()
+    PYTHONS.seed(4)
+    x = x * np.random.rand() + RNG.random() + PYTHONS.random()
     return x[index]
 
 

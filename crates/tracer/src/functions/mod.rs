@@ -19,6 +19,7 @@ mod torch;
 
 use std::sync::Arc;
 
+pub use numpy::REDUCTIONS;
 pub use python::KnownFunction;
 pub use reading::Reading;
 

@@ -14,6 +14,9 @@ const DRAWS: &str = "rand randn random random_sample randint integers uniform no
 /// Functions of the module.
 const FUNCTIONS: &str = "seed default_rng";
 
+/// Functions that make one number of a list of numbers.
+pub const REDUCTIONS: [&str; 6] = ["mean", "std", "var", "median", "max", "min"];
+
 /// Adds them to the table, if there is a NumPy.
 pub fn add(py: Python<'_>, functions: &mut Functions) -> PyResult<()> {
     let Ok(module) = modules::import(py, "numpy.random") else { return Ok(()) };
@@ -25,6 +28,9 @@ pub fn add(py: Python<'_>, functions: &mut Functions) -> PyResult<()> {
         }
     }
     found.push(modules::import(py, "numpy")?.getattr("ndarray")?.getattr("__getitem__")?);
+    for name in REDUCTIONS {
+        found.extend(modules::import(py, "numpy")?.getattr_opt(name)?);
+    }
     for name in FUNCTIONS.split_whitespace() {
         found.extend(module.getattr_opt(name)?);
     }

@@ -153,8 +153,11 @@ impl Traced {
             Part::Member(member) => format!("{}.{}", object(), name(member)),
             Part::ClassAttribute(attribute) => format!("{}.{}", object(), name(attribute)),
             Part::Elements => format!("{}[:]", object()),
-            Part::Added if items.len() == 1 => format!("{}.append()", object()),
-            Part::Added => format!("{}.extend({} elements)", object(), items.len()),
+            Part::Added { dropped: dropped @ 1.. } => {
+                format!("{}[:{dropped}] = [], .extend({} elements)", object(), items.len())
+            }
+            Part::Added { .. } if items.len() == 1 => format!("{}.append()", object()),
+            Part::Added { .. } => format!("{}.extend({} elements)", object(), items.len()),
             Part::Calls => {
                 let method = |call: &RecipeId| match self.recipes.get(*call) {
                     Recipe::Tuple(parts) => match self.recipes.get(parts[0]) {

@@ -41,6 +41,14 @@ impl Calls for Recorder {
             }
             Kind::Type => self.construct(call),
             Kind::Partial => self.call_partial(call),
+            // A function of NumPy's that others may override.
+            Kind::Object | Kind::Opaque
+                if let Some(class @ Class::Model(Model::Numpy)) =
+                    self.functions.class(callable) =>
+            {
+                self.note(frame, |state| state.know_for_good(callable));
+                self.call_class(class, call)
+            }
             Kind::Object | Kind::Module | Kind::Tuple | Kind::Dict | Kind::Singleton => {
                 match within::function(callable) {
                     // A compiled function within another: part of its trace.
@@ -353,6 +361,14 @@ impl Recorder {
         self.links.clear();
         if !matches!(class, Class::Operation(_)) {
             self.tally.call();
+        }
+        if let Some(result) = self.asks_history(class, call) {
+            return result;
+        }
+        if matches!(class, Class::Model(Model::ContainerWrite))
+            && let Some(result) = self.take_first(call)
+        {
+            return result;
         }
         if matches!(class, Class::StateRead) {
             self.refuse_numbers_of_state(frame, callable, args);

@@ -98,6 +98,7 @@ impl Recorder {
             (Model::Check, _) => self.check_tensor(call),
             (Model::Clock, _) => self.read_clock(call),
             (Model::Seed, [.., seed]) => self.seed(call, *seed),
+            (Model::NewGenerator, _) => self.new_generator(call),
             (Model::Numpy, _) => self.call_numpy(call),
             (Model::TensorBackward, _) => self.tensor_backward(call),
             (Model::Backward, [_, _, ..]) => self.run_backward(call),
@@ -460,6 +461,11 @@ impl Recorder {
             }
             return native();
         }
+        if let ("float", [scalar]) = (&*name, args)
+            && let Some(number) = self.float_of_scalar(frame, callable, *scalar)
+        {
+            return Ok(number);
+        }
         for arg in args {
             self.note(frame, |state| state.refuse_native_state(*arg));
             match self.kind(*arg) {
@@ -530,6 +536,7 @@ fn takes_keywords(model: Model) -> bool {
             | Model::Call
             | Model::Substitute
             | Model::Check
+            | Model::NewGenerator
             | Model::Numpy
             | Model::Backward
             | Model::TensorBackward

@@ -153,7 +153,11 @@ impl Recorder {
         }
         if is_insertion || asks_for_key(class, self.functions.writes(callable), args) {
             self.concrete(frame, second, "an index or key");
-        } else if !moves && !is_len && !self.hands_on(class, self.functions.writes(callable), args)
+        } else if !moves
+            && !is_len
+            // It fixes what it can't take.
+            && !matches!(class, Class::Model(Model::Numpy))
+            && !self.hands_on(class, self.functions.writes(callable), args)
         {
             let read = if is_record(class, names) { &args[..2] } else { args };
             self.concrete(frame, read, &format!("read by {name}"));

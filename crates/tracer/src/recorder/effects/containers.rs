@@ -19,6 +19,7 @@ use crate::recorder::notes::call::Call;
 use crate::recorder::notes::effects::{CONTENTS, MethodCall};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::reads::Use;
 use crate::recorder::notes::state::{Origin, State, Stop};
 use crate::recorder::numbers::tensors::holds_tensor;
 use crate::recorder::reads::identity::is_nan;
@@ -95,6 +96,32 @@ impl Recorder {
         }
         self.note(frame, |state| state.register(result.as_borrowed()));
         Ok(result)
+    }
+
+    /// `list.pop(0)` or `deque.popleft()` of what nobody has read: a replay takes out as many. `None`: it's something
+    /// else, or the list is to be read.
+    pub(in crate::recorder) fn take_first<'py>(
+        &self,
+        call: Call<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let Call { frame, args, .. } = call;
+        let first = match self.first_of_history(call)? {
+            Ok(first) => first,
+            Err(raised) => return Some(Err(raised)),
+        };
+        let list = args[0];
+        self.note(frame, |state| {
+            if heap::is_deque(list) {
+                let call = MethodCall { method: "popleft".into(), args: Vec::new() };
+                return state.write_call(list, call);
+            }
+            state.write_elements(list)?;
+            if let Some(unread) = state.unread.get_mut(&(list.as_ptr() as usize)) {
+                unread.dropped += 1;
+            }
+            Ok(())
+        });
+        Some(call.natively().map(|_| first))
     }
 
     /// Guards how the elements that a method compares do that.
@@ -251,7 +278,7 @@ impl State {
             // What it held before, should somebody look later.
             let source = self.source(deque).expect("asked before");
             if !self.unread.contains_key(&address) {
-                self.leave_unread(source, deque);
+                self.leave_unread(source, deque, Use::default());
             }
         }
         let args = self.written_arguments(writes, args)?;

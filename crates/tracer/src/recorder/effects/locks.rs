@@ -123,11 +123,6 @@ impl Recorder {
 }
 
 impl State {
-    /// Whether the trace holds a lock that it has taken, or is in a block with a device.
-    pub fn is_in_block(&self) -> bool {
-        self.claims.locks.iter().any(|taken| taken.depth > 0) || !self.claims.devices.is_empty()
-    }
-
     /// Whether a replay can hold a lock; if so, where it comes from.
     fn plan_lock(
         &mut self,

@@ -218,7 +218,8 @@ impl State {
             if let Part::Elements = effect.part
                 && let Some(unread) = self.unread.get(&(effect.object.as_ptr() as usize))
             {
-                effect.part = Part::Added(unread.before.bind(py).len());
+                let (before, dropped) = (unread.before.bind(py).len(), unread.dropped);
+                effect.part = Part::Added { kept: before - dropped, dropped };
             }
         }
         for (dict, first) in rekeyed {
@@ -243,6 +244,11 @@ impl State {
         }
         if groups.is_empty() {
             return;
+        }
+        // Nodes read what these hold.
+        if let Some(group) = groups.get_mut(&CONTENTS) {
+            let asked = self.unread.iter().filter(|(_, unread)| unread.is_asked);
+            group.extend(asked.map(|(object, _)| *object));
         }
         for &(object, slot) in self.reads.slots() {
             if let Some(group) = groups.get_mut(&slot) {

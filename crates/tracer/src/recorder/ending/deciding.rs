@@ -217,7 +217,7 @@ impl State {
         };
         has_room
             && self.exits.recipes.len() + self.exits.outputs < PARTS
-            && !self.is_in_block()
+            && !self.claims.is_in_block()
             && matches!(self.memo, Memo::None)
             && self.failure.is_none()
             && !self.has_refused()

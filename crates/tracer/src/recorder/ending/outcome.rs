@@ -11,7 +11,7 @@ use stator_cpython::hook::{Active, Evaluated, Suspended};
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::{Deferred, Thread};
 use stator_cpython::{Result, ops};
-use stator_evaluator::{Link, evaluate};
+use stator_evaluator::{Link, Plain, evaluate};
 use stator_faults as faults;
 use stator_faults::{Escape, Fault, Stage, contain};
 use stator_guards::{GlobalState, GuardKind, ObjectId, Source, SourceId};
@@ -119,7 +119,7 @@ pub fn record<'py>(
 enum By {
     /// CPython alone.
     Cpython,
-    /// CPython, and what it calls is asked for again.
+    /// Nobody takes notes, and each frame that it calls is asked for again.
     Between,
     /// The recorder.
     Recorder,
@@ -144,7 +144,7 @@ pub(in crate::recorder) fn evaluate_recorded<'py>(
         }
         Some(By::Between) => {
             recorder.between.borrow_mut().push(frame.id());
-            let result = compiling::pass_on(py, frame, throw);
+            let result = compiling::pass_on_to(py, frame, throw, evaluate_between);
             recorder.between.borrow_mut().pop();
             result
         }
@@ -158,6 +158,12 @@ pub(in crate::recorder) fn evaluate_recorded<'py>(
         }
         _ => compiling::pass_on(py, frame, throw),
     }
+}
+
+/// Evaluates a frame of PyTorch's own within a node. CPython's loop would enter the `__init__` of a class without asking
+/// who evaluates it (since 3.13, once a call is warm): nobody would see what the program's own code does in there.
+fn evaluate_between<'py>(py: Python<'py>, frame: Frame<'py>, throw: bool) -> Evaluated<'py> {
+    evaluate(py, frame, throw, &Plain)
 }
 
 impl Recorder {
@@ -426,7 +432,9 @@ impl<'s> Finish<'s> {
                     Part::ClassAttribute(self.keep(attribute.bind_borrowed(py)))
                 }
                 effects::Part::Elements => Part::Elements,
-                effects::Part::Added(_) => Part::Added,
+                effects::Part::Added { dropped, .. } => {
+                    Part::Added { dropped: u32::try_from(*dropped).unwrap_or(u32::MAX) }
+                }
                 effects::Part::Calls(_) => Part::Calls,
             };
             stores.push(Store { object, part, value, place: effect.place });

@@ -16,8 +16,17 @@ pub struct Claims {
     pub devices: Vec<Option<Spot>>,
     /// The random generator that the trace draws from, and what it draws.
     pub draws: Option<(Py<PyAny>, Draws)>,
+    /// Random generators of Python's that nodes have seeded: what they give is drawn by nodes, too.
+    pub seeded: Vec<Py<PyAny>>,
     /// What it has asked of the accelerator.
     pub asked: Asked,
+}
+
+impl Claims {
+    /// Whether the trace holds a lock that it has taken, or is in a block with a device.
+    pub fn is_in_block(&self) -> bool {
+        self.locks.iter().any(|taken| taken.depth > 0) || !self.devices.is_empty()
+    }
 }
 
 /// A lock from outside that the trace has taken.

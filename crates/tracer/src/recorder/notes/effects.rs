@@ -62,7 +62,12 @@ pub enum Part {
     /// The elements of a list.
     Elements,
     /// The elements of a list behind the first so many.
-    Added(usize),
+    Added {
+        /// How many it has kept of those that it held before.
+        kept: usize,
+        /// How many were taken out in front.
+        dropped: usize,
+    },
     /// A set, a deque or an iterator: the methods that changed it, which a replay calls again, because the order of a
     /// set depends on its history.
     Calls(Vec<MethodCall>),
@@ -106,7 +111,7 @@ impl Effect {
             Part::Member(name) => Part::Member(name.clone_ref(py)),
             Part::ClassAttribute(name) => Part::ClassAttribute(name.clone_ref(py)),
             Part::Elements => Part::Elements,
-            Part::Added(before) => Part::Added(*before),
+            Part::Added { kept, dropped } => Part::Added { kept: *kept, dropped: *dropped },
             Part::Calls(calls) => {
                 Part::Calls(calls.iter().map(|call| call.clone_ref(py)).collect())
             }
@@ -137,8 +142,8 @@ impl Effect {
                 stator_cpython::generic::class_value(&class, name.bind_borrowed(py))
             }
             Part::Elements => return Last::Elements(heap::list_items(object)),
-            Part::Added(before) => {
-                return Last::Elements(heap::list_items(object).split_off(*before));
+            Part::Added { kept, .. } => {
+                return Last::Elements(heap::list_items(object).split_off(*kept));
             }
             Part::Calls(calls) => return Last::Calls(calls),
         };

@@ -1,5 +1,5 @@
-//! Code of PyTorch's own that stands between a node and the program's code within it: it runs natively, as nothing that
-//! the rest of the trace relies on is decided there. What the program's own code does in it is looked at.
+//! Code of PyTorch's own that stands between a node and the program's code within it: nobody takes notes of it, as nothing
+//! that the rest of the trace relies on is decided there. What the program's own code does in it is looked at.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;

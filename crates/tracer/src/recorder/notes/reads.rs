@@ -78,6 +78,20 @@ pub struct Unread {
     pub(in crate::recorder) source: SourceId,
     /// A tuple of what it held when it was found.
     pub before: Py<PyTuple>,
+    /// What who found it does with it.
+    pub used: Use,
+    /// How many of these the trace has taken out in front, of a list.
+    pub dropped: usize,
+    /// Whether nodes ask what it holds.
+    pub is_asked: bool,
+}
+
+/// A part of an unread list that a node has taken, and whose contents nobody has looked at either.
+pub struct PartOf {
+    /// The part.
+    pub part: Py<PyAny>,
+    /// The list that it was taken from, or a part of it.
+    pub of: Py<PyAny>,
 }
 
 /// What who finds an object does with it.

@@ -33,7 +33,7 @@ use super::kinds::{Kind, Kinds};
 use super::lookups::Lookups;
 use super::members::Members;
 use super::objects::{Mark, Mortal, Objects};
-use super::reads::{Reads, Unread};
+use super::reads::{PartOf, Reads, Unread};
 use super::recent_globals::RecentGlobals;
 use super::roots::Roots;
 use super::written::Written;
@@ -138,6 +138,8 @@ pub struct State {
     pub members: Members,
     /// Containers from outside that were only added to so far.
     pub unread: FxHashMap<usize, Unread>,
+    /// Parts of such lists, by address.
+    pub parts: FxHashMap<usize, PartOf>,
     /// Its writes of context variables.
     pub context: ContextWrites,
     /// The memo of the copy that is being made.
@@ -196,6 +198,7 @@ impl State {
             members: Members::default(),
             signatures: Signatures::default(),
             unread: FxHashMap::default(),
+            parts: FxHashMap::default(),
             context: ContextWrites::default(),
             memo: Memo::None,
             inference: Vec::new(),
@@ -217,7 +220,7 @@ impl State {
     /// is read from here on.
     #[inline]
     pub fn kind(&mut self, object: Borrowed<'_, '_>) -> Kind {
-        if !self.unread.is_empty() {
+        if !self.unread.is_empty() || !self.parts.is_empty() {
             self.read_unread(object);
         }
         self.look_enclosed(object.as_ptr() as usize);

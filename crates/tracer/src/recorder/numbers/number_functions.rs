@@ -32,7 +32,7 @@ fn is_in_math(callable: Borrowed<'_, '_>) -> bool {
 }
 
 /// What C code iterates in a tuple, a list or a view of a dictionary.
-pub(super) fn elements<'py>(sequence: Borrowed<'_, 'py>) -> Option<Vec<Object<'py>>> {
+fn elements<'py>(sequence: Borrowed<'_, 'py>) -> Option<Vec<Object<'py>>> {
     let is_known = heap::is_plain_tuple(sequence)
         || heap::is_exact_list(sequence)
         || heap::is_named_tuple(sequence);
@@ -66,6 +66,12 @@ fn domain(numeric: Numeric, number: Number) -> Option<&'static [(CompareOp, f64)
 }
 
 impl Recorder {
+    /// What C code iterates in a tuple, a list or a view of a dictionary, guarded if it's from outside.
+    pub(super) fn elements<'py>(&self, sequence: Borrowed<'_, 'py>) -> Option<Vec<Object<'py>>> {
+        self.kind(sequence);
+        elements(sequence)
+    }
+
     /// Calls of functions whose row says what they make of symbolic numbers.
     pub(in crate::recorder) fn symbolic_function<'py>(
         &self,
@@ -230,7 +236,7 @@ impl Recorder {
         callable: Borrowed<'_, 'py>,
         sequence: Borrowed<'_, 'py>,
     ) -> Option<Result<Object<'py>>> {
-        let items = elements(sequence)?;
+        let items = self.elements(sequence)?;
         let integers: Option<Vec<i64>> = {
             let mut state = self.state.borrow_mut();
             if !items.iter().any(|item| state.number(item.as_borrowed()).is_some()) {
@@ -431,7 +437,7 @@ impl Recorder {
         numeric: Numeric,
         sequence: Borrowed<'_, 'py>,
     ) -> Option<Result<Object<'py>>> {
-        let items = elements(sequence)?;
+        let items = self.elements(sequence)?;
         let symbolic = {
             let mut state = self.state.borrow_mut();
             items.iter().any(|item| state.number(item.as_borrowed()).is_some())

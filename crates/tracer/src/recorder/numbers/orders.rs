@@ -13,7 +13,6 @@ use stator_cpython::{Result, modules, ops};
 use stator_graph::{Arg, TextId, Value};
 
 use super::arithmetic::Term;
-use super::number_functions::elements;
 use super::read_numbers::{are_read, own};
 use super::read_tensors::LONGEST;
 use crate::functions::{Class, Model, Numeric};
@@ -71,7 +70,7 @@ impl Recorder {
     }
 
     fn row<'py>(&self, sequence: Borrowed<'_, 'py>) -> Option<Row<'py>> {
-        let items = elements(sequence)?;
+        let items = self.elements(sequence)?;
         if items.len() < 2 || items.len() > LONGEST as usize {
             return None;
         }

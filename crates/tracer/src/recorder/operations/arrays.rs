@@ -7,16 +7,19 @@
 //! Where a replay is undone, the states of NumPy's generators are put back with those of PyTorch's (`rollback`).
 
 use pyo3::prelude::*;
-use pyo3::types::PyFloat;
+use pyo3::types::{PyFloat, PyInt};
 use stator_cpython::Result;
+use stator_cpython::frame::Frame;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::ops::CompareOp;
 use stator_cpython::thread::Deferred;
-use stator_graph::Value;
+use stator_graph::{Arg, Value};
 
 use crate::breaks::Reason;
+use crate::functions::REDUCTIONS;
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::Ends;
+use crate::recorder::notes::above::{Arguments, Ends};
 use crate::recorder::notes::call::{Call, RecordedArgs, argument};
 use crate::recorder::notes::heap::{self, array_kind, is_array, is_generator};
 use crate::recorder::notes::kinds::Kind;
@@ -27,12 +30,24 @@ impl Recorder {
     /// Calls a function of NumPy's that draws numbers, seeds a generator or makes an array of constants.
     pub(in crate::recorder) fn call_numpy<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
         let Call { frame, callable, args, names } = call;
-        self.concrete(frame, args, "read by NumPy");
+        let is_seed = self.is_seed(frame, call);
+        let numbers = self.reduced_numbers(call).transpose()?;
+        if !is_seed && numbers.is_none() {
+            self.concrete(frame, args, "read by NumPy");
+        }
         // Other backends would draw while they compile.
         let may_read = self.session.is_replayed() && self.may_read(frame);
         let given = self.note(frame, |state| {
             if !may_read || state.enclosed.is_on() {
                 return Err((Reason::OpaqueCall, heap::name_of(callable)));
+            }
+            if let Some(numbers) = numbers {
+                let mut given = RecordedArgs::of(state, &args[1..], names)?;
+                given.args.insert(0, numbers);
+                return Ok(given);
+            }
+            if is_seed {
+                return RecordedArgs::of(state, args, names);
             }
             state.given_to_numpy(callable, args, names)
         });
@@ -75,6 +90,76 @@ impl Recorder {
             Ok(())
         });
         Ok(number.unwrap_or(value))
+    }
+
+    /// The list that a function makes one number of, as the graph has it: floats of the trace's own, or those of a list
+    /// that nobody has read. `None`: it's something else.
+    fn reduced_numbers(&self, call: Call<'_, '_>) -> Option<Result<Arg>> {
+        let Call { frame, callable, args, names } = call;
+        let named = names.map_or(0, |names| heap::tuple_items(names).len());
+        let (list, others) = args.split_first().filter(|_| args.len() > named)?;
+        let is_plain = |arg: &Borrowed<'_, '_>| {
+            self.kind(*arg) == Kind::Constant && self.state.borrow_mut().number(*arg).is_none()
+        };
+        if !heap::is_named(callable, &REDUCTIONS)
+            || !self.session.is_replayed()
+            || !others.iter().all(is_plain)
+        {
+            return None;
+        }
+        if let Some(numbers) = self.numbers_of_history(frame, *list, true) {
+            return Some(numbers);
+        }
+        let is_list = self.kind(*list) == Kind::List && heap::is_exact_list(*list);
+        let items = if is_list { heap::list_items(*list) } else { Vec::new() };
+        let is_float = |item: &Object<'_>| item.is_exact_instance_of::<PyFloat>();
+        if items.is_empty() || !items.iter().all(is_float) {
+            return None;
+        }
+        let numbers = self.note(frame, |state| state.graph_arg(*list));
+        numbers.map(Ok)
+    }
+
+    /// `float` of a scalar of NumPy's that a node gives: a number that is carried.
+    pub(in crate::recorder) fn float_of_scalar<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        scalar: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        let Some(Origin::Handle(node)) = self.origin(scalar) else { return None };
+        if array_kind(scalar) != Some('f')
+            || !scalar.is_instance_of::<PyFloat>()
+            || !self.may_read(frame)
+        {
+            return None;
+        }
+        let value: f64 = scalar.extract().ok()?;
+        let number = PyFloat::new(frame.py(), value).into_any();
+        self.numbers_read.borrow_mut().extend(self.markable_spot(frame));
+        self.note(frame, |state| {
+            let target = state.function_target(callable, "builtins.float".into());
+            let stack = state.place(frame);
+            let float = state.graph.call(target, &[Arg::Node(node)], stack);
+            state.carry_read(&number, true, float, None);
+            Ok(())
+        })?;
+        Some(number)
+    }
+
+    /// Whether a call seeds NumPy's generator with a number that varies, within the bounds that NumPy asks for.
+    fn is_seed(&self, frame: &Frame<'_>, call: Call<'_, '_>) -> bool {
+        let Call { callable, args, names, .. } = call;
+        let ([seed], None) = (args, names) else { return false };
+        if !heap::is_named(callable, &["seed"]) || self.state.borrow_mut().number(*seed).is_none() {
+            return false;
+        }
+        let bounds = [(CompareOp::Ge, 0), (CompareOp::Lt, 1_i64 << 32)];
+        bounds.into_iter().all(|(op, bound)| {
+            let bound = PyInt::new(frame.py(), bound).into_any();
+            let found = self.symbolic_compare(frame, op, *seed, bound.as_borrowed());
+            found.is_some_and(|found| found.is_ok_and(|it| it.is_truthy().unwrap_or(false)))
+        })
     }
 }
 

@@ -35,6 +35,9 @@ impl Recorder {
         native: impl FnOnce() -> Result<Object<'py>>,
     ) -> Result<Object<'py>> {
         self.concrete(frame, args, "read by a random generator");
+        if self.state.borrow().is_seeded(generator) {
+            return self.draw_behind_seed(frame, callable, generator, args, native);
+        }
         let planned = self.note(frame, |state| state.plan_draw(callable, generator, args));
         let foretold = planned.as_ref().and_then(|planned| peek(generator, 0, planned.draw));
         let result = native()?;

@@ -351,6 +351,9 @@ impl Recorder {
         if let Some(answer) = self.symbolic_truth(frame, operand) {
             return Ok(answer);
         }
+        if let Some(answer) = self.truth_of_history(frame, operand) {
+            return Ok(answer);
+        }
         // That of a container is a question of its length.
         if !matches!(
             self.kind(operand),

@@ -1,20 +1,27 @@
-//! `torch.manual_seed` and `Generator.manual_seed`: a node, which makes a generator's state of a number.
+//! `torch.manual_seed`, `Generator.manual_seed` and `random.seed`: a node, which makes a generator's state of a number.
 //!
 //! What is drawn behind it is drawn by nodes, so a replay draws the same numbers. Where a replay is undone, the states
 //! of all generators that it may have seeded are put back (`rollback`).
 
 use pyo3::prelude::*;
-use pyo3::types::PyInt;
+use pyo3::types::{PyFloat, PyInt, PyString};
+use smallvec::SmallVec;
 use stator_cpython::Result;
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::twister;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Deferred;
-use stator_graph::Value;
+use stator_graph::{Arg, Value};
+use stator_guards::GuardKind;
 
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
+use crate::recorder::notes::above::{Arguments, Ends};
 use crate::recorder::notes::call::{Call, RecordedArgs};
 use crate::recorder::notes::heap;
+use crate::recorder::notes::state::{Origin, State};
+use crate::recorder::numbers::read_numbers::own;
 
 impl Recorder {
     /// Seeds a generator, or all of PyTorch's.
@@ -26,6 +33,11 @@ impl Recorder {
         let Call { frame, callable, args, .. } = call;
         // A number of 64 bits never raises.
         let is_fine = seed.is_exact_instance_of::<PyInt>() && seed.extract::<i64>().is_ok();
+        if let [generator, _] = *args
+            && twister::is_known(generator)
+        {
+            return self.seed_python(call, generator, seed, is_fine);
+        }
         let given = self.note(frame, |state| {
             if !is_fine || !self.session.is_replayed() || state.enclosed.is_on() {
                 return Err((Reason::OpaqueCall, heap::name_of(callable)));
@@ -51,5 +63,129 @@ impl Recorder {
             });
         }
         Ok(result)
+    }
+
+    /// Makes a generator of PyTorch's on the CPU: what a node gives, which others seed and draw from.
+    pub(in crate::recorder) fn new_generator<'py>(
+        &self,
+        call: Call<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        let Call { frame, callable, args, names } = call;
+        let given = self.note(frame, |state| {
+            let is_cpu = |arg: &Borrowed<'_, '_>| {
+                arg.is_exact_instance_of::<PyString>() && heap::text(*arg) == "cpu"
+            };
+            let may_be = self.session.is_replayed() && !state.enclosed.is_on();
+            if !may_be || !args.iter().all(is_cpu) {
+                return Err((Reason::OpaqueCall, "creation of a Generator".into()));
+            }
+            RecordedArgs::of(state, args, names)
+        });
+        let generator = {
+            let _native = Suspended::new(frame.py());
+            let _deferred = Deferred::new(frame.py());
+            call.natively()?
+        };
+        if let Some(given) = given {
+            self.note(frame, |state| {
+                let target = state.function_target(callable, "torch.Generator".into());
+                let stack = state.place(frame);
+                let node = state.graph.call_with_keywords(target, &given.args, &given.names, stack);
+                state.set_origin(generator.as_borrowed(), Origin::Handle(node));
+                Ok(())
+            });
+        }
+        Ok(generator)
+    }
+
+    /// Seeds a generator of the module `random`.
+    fn seed_python<'py>(
+        &self,
+        call: Call<'_, 'py>,
+        generator: Borrowed<'_, 'py>,
+        seed: Borrowed<'_, 'py>,
+        is_fine: bool,
+    ) -> Result<Object<'py>> {
+        let Call { frame, callable, .. } = call;
+        let may_read = self.session.is_replayed() && self.may_read(frame);
+        let given = self.note(frame, |state| {
+            // What a replay draws at its beginning would be drawn before it.
+            let is_refused = state.claims.draws.is_some() || state.enclosed.is_on();
+            let source = state.source(generator).filter(|_| is_fine && may_read && !is_refused);
+            let refused = || (Reason::OpaqueCall, heap::name_of(callable));
+            let source = source.ok_or_else(refused)?;
+            let seed = state.graph_arg(seed)?;
+            if !state.is_identity_guarded(generator) {
+                let id = state.object(generator);
+                state.guard(source, GuardKind::Is(id));
+            }
+            Ok([state.random_generator(generator), seed])
+        });
+        if given.is_none() {
+            // It may be read by C code.
+            self.concrete(frame, &[seed], "read by a random generator");
+        }
+        let result = call.natively()?;
+        if let Some(given) = given {
+            self.note(frame, |state| {
+                let target = state.function_target(callable, "random.seed".into());
+                let stack = state.place(frame);
+                let node = state.graph.call(target, &given, stack);
+                state.graph.set_value(node, Value::Nothing);
+                state.claims.seeded.push(generator.to_owned().unbind());
+                Ok(())
+            });
+        }
+        Ok(result)
+    }
+
+    /// What a generator gives that a node has seeded: a number that is carried.
+    pub(super) fn draw_behind_seed<'py>(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        generator: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        let may_read = self.may_read(frame);
+        let given = self.note(frame, |state| {
+            if !may_read || state.enclosed.is_on() {
+                return Err((Reason::RandomNumber, "where none can be carried".into()));
+            }
+            let mut given: SmallVec<[Arg; 2]> =
+                [state.random_generator(generator)].into_iter().collect();
+            for arg in args {
+                given.push(state.graph_arg(*arg)?);
+            }
+            Ok(given)
+        });
+        let value = native()?;
+        let Some(given) = given else { return Ok(value) };
+        let Some(number) = own(&value) else {
+            self.stop(frame, Reason::RandomNumber, "of more than 63 bits");
+            return Ok(value);
+        };
+        self.numbers_read.borrow_mut().extend(self.markable_spot(frame));
+        self.note(frame, |state| {
+            let target =
+                state.function_target(callable, format!("random.{}", heap::name_of(callable)));
+            let stack = state.place(frame);
+            let node = state.graph.call(target, &given, stack);
+            state.carry_read(&number, number.is_exact_instance_of::<PyFloat>(), node, None);
+            Ok(())
+        });
+        Ok(number)
+    }
+}
+
+impl State {
+    /// Whether a node has seeded a generator.
+    pub(super) fn is_seeded(&self, generator: Borrowed<'_, '_>) -> bool {
+        self.claims.seeded.iter().any(|seeded| generator.is(seeded))
+    }
+
+    fn random_generator(&mut self, generator: Borrowed<'_, '_>) -> Arg {
+        Arg::Object(self.graph_object(generator, || "random.Random".into()))
     }
 }

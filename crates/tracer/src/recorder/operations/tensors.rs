@@ -61,6 +61,13 @@ impl Arguments for State {
                 Ok(self.graph.dict(&items))
             }
             _ if let Some(Origin::Handle(node)) = self.origin(object) => Ok(Arg::Node(node)),
+            // PyTorch takes its elements as it takes a list's.
+            Kind::Object
+                if self.origin(object) == Some(Origin::Fresh) && heap::is_deque(object) =>
+            {
+                let items = self.graph_args(&heap::elements(object))?;
+                Ok(self.graph.list(&items))
+            }
             Kind::Type | Kind::Builtin | Kind::Singleton | Kind::TorchCallable | Kind::Module
                 if !self.is_own_method(object) =>
             {

@@ -6,7 +6,7 @@
 use pyo3::prelude::*;
 use stator_cpython::frame::Frame;
 use stator_cpython::generic;
-use stator_cpython::heap::twister;
+use stator_cpython::heap::{container, twister};
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::{GuardKind, ObjectId, Source, SourceId, Text};
 
@@ -107,8 +107,8 @@ impl State {
             }
             Kind::List => {
                 self.guard_type(source, object);
-                if self.is_found_to_change(used) && heap::is_exact_list(object) {
-                    self.leave_unread(source, object);
+                if heap::is_exact_list(object) && self.is_left_unread(used, source, object) {
+                    self.leave_unread(source, object, used);
                 } else {
                     self.read_elements(used, source, object, &heap::list_items(object))?;
                 }
@@ -129,7 +129,7 @@ impl State {
             Kind::Set | Kind::FrozenSet => {
                 self.guard_type(source, object);
                 if self.is_found_as_set(used, object) {
-                    self.leave_unread(source, object);
+                    self.leave_unread(source, object, Use::default());
                 } else {
                     self.read_elements(used, source, object, &heap::set_items(object))?;
                 }
@@ -155,6 +155,13 @@ impl State {
             }
         }
         Ok(())
+    }
+
+    /// Whether what a list holds may stay unguarded until somebody looks: it's found by who adds to it, or its length
+    /// has changed since another trace.
+    fn is_left_unread(&self, used: Use, source: SourceId, list: Borrowed<'_, '_>) -> bool {
+        let changes = |length| self.policy.takes_length(length, || self.sources.print(source));
+        self.is_found_to_change(used) || container::list_length(list).is_some_and(changes)
     }
 
     /// A number, a text or the like: guarded by its value.

@@ -28,6 +28,9 @@ impl Recorder {
         if self.is_stopped() {
             return ops::get_item(owner, key);
         }
+        if let Some(item) = self.item_of_history(frame, owner, key) {
+            return item;
+        }
         let kind = self.kind(owner);
         if kind != Kind::Tensor {
             self.concrete(frame, &[key], "an index or key");

@@ -6,7 +6,7 @@
 //!
 //! `found` guards an object by what it is. Lookups come in layers: `descriptors` find, `attributes`, `class_attributes`, `members` and
 //! `instance_dicts` read, `items`, `keys` and `protocols` take what Python's protocols give. `whole_containers`
-//! guards what C code is about to read, `only_added` puts that off for containers that are only added to. `patterns` reads what a class pattern asks,
+//! guards what C code is about to read, `only_added` puts that off for containers that are only added to, of which `histories` asks by nodes. `patterns` reads what a class pattern asks,
 //! `texts` what a text is made of, `gradients` the `grad` of tensors. `numbers_found` takes numbers that are found as symbols, `tensor_items` says which indices depend on data.
 
 pub(super) mod abstract_classes;
@@ -17,6 +17,7 @@ pub(super) mod descriptors;
 pub(super) mod found;
 pub(super) mod getters;
 pub(super) mod gradients;
+pub(super) mod histories;
 pub(super) mod identity;
 pub(super) mod instance_dicts;
 pub(super) mod items;

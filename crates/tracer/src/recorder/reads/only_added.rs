@@ -34,10 +34,16 @@ impl Looks for State {
 
     #[cold]
     fn read_unread(&mut self, object: Borrowed<'_, '_>) {
-        let Some(unread) = self.unread.remove(&(object.as_ptr() as usize)) else { return };
+        if !self.parts.is_empty() && self.read_part(object) {
+            return;
+        }
+        let address = object.as_ptr() as usize;
+        let Some(unread) = self.unread.remove(&address) else { return };
         let before = heap::tuple_items(unread.before.bind(object.py()).as_any().as_borrowed());
         // The trace may have moved them since: numbers among them are constants.
-        if let Err(stop) = self.read_elements(Use::default(), unread.source, object, &before) {
+        let is_found_now = !unread.is_asked && !self.written.has(&(address, CONTENTS));
+        let used = if is_found_now { unread.used } else { Use::default() };
+        if let Err(stop) = self.read_elements(used, unread.source, object, &before) {
             self.failure.get_or_insert(stop);
         }
     }
@@ -67,9 +73,9 @@ impl State {
     }
 
     /// Leaves the contents of a container unguarded until somebody looks at them.
-    pub fn leave_unread(&mut self, source: SourceId, object: Borrowed<'_, '_>) {
+    pub fn leave_unread(&mut self, source: SourceId, object: Borrowed<'_, '_>, used: Use) {
         let Ok(before) = PyTuple::new(object.py(), heap::elements(object)) else { return };
-        let unread = Unread { source, before: before.unbind() };
+        let unread = Unread { source, before: before.unbind(), used, dropped: 0, is_asked: false };
         self.unread.insert(object.as_ptr() as usize, unread);
     }
 
@@ -202,7 +208,14 @@ impl Recorder {
         name: Borrowed<'_, 'py>,
     ) -> Option<Object<'py>> {
         let mut state = self.state.borrow_mut();
-        if state.unread.is_empty() || !state.is_blind(owner, &heap::text(name)) {
+        if state.unread.is_empty() {
+            return None;
+        }
+        let text = heap::text(name);
+        // What these take out in front may be asked by a node.
+        let takes_first = matches!(text.as_str(), "pop" | "popleft")
+            && state.unread.contains_key(&(owner.as_ptr() as usize));
+        if !takes_first && !state.is_blind(owner, &text) {
             return None;
         }
         let ty = owner.get_type();

@@ -8,6 +8,9 @@ use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State, Stop};
 use crate::within;
 
+/// So many objects of a container are looked at that may stand where another one stood.
+const KNOWN: usize = 64;
+
 impl State {
     /// As [`Looks::adopt_deep`]; who `hands_on` what it finds doesn't look at what weak references refer to.
     pub fn adopt_whole(&mut self, object: Borrowed<'_, '_>, hands_on: bool) -> Result<(), Stop> {
@@ -48,8 +51,11 @@ impl State {
     pub fn register(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
         let kind = self.kind_alone(object);
         let is_known = match self.origin(object) {
-            // Another tuple of this trace may have stood there: what it held is known.
+            // Another container of this trace may have stood there: what that held is known.
             Some(Origin::Fresh) if kind == Kind::Tuple => self.knows_items(object),
+            Some(Origin::Fresh) if matches!(kind, Kind::Dict | Kind::List) => {
+                !self.holds_unknown_container(object, &mut { KNOWN })
+            }
             origin => origin.is_some(),
         };
         if kind == Kind::Constant || is_known {
@@ -111,6 +117,27 @@ impl State {
         heap::tuple_items(tuple).iter().all(|item| {
             let item = item.as_borrowed();
             self.origin(item).is_some() || self.kind_alone(item) == Kind::Constant
+        })
+    }
+
+    /// Whether a container holds lists, tuples or dictionaries that nobody knows, among so many objects of it.
+    fn holds_unknown_container(&mut self, container: Borrowed<'_, '_>, most: &mut usize) -> bool {
+        let items = match self.kind_alone(container) {
+            Kind::Dict => heap::dict_items(container).into_iter().map(|(_, value)| value).collect(),
+            Kind::List => heap::list_items(container),
+            _ => heap::tuple_items(container),
+        };
+        items.iter().any(|item| {
+            let Some(left) = most.checked_sub(1) else { return false };
+            *most = left;
+            let item = item.as_borrowed();
+            let is_container =
+                matches!(self.kind_alone(item), Kind::Dict | Kind::List | Kind::Tuple);
+            match self.origin(item) {
+                _ if !is_container => false,
+                Some(Origin::Fresh) => self.holds_unknown_container(item, most),
+                origin => origin.is_none(),
+            }
         })
     }
 

@@ -1,0 +1,118 @@
+//! What nodes ask of lists and deques from outside that a trace doesn't fix: functions of what they hold when the node runs.
+//!
+//! They run no code of the program's: classes are compared by identity, elements are handed on as they are.
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyList, PySlice, PyTuple, PyType};
+use stator_cpython::heap::container;
+use stator_cpython::object::{Borrowed, Object};
+
+use crate::raises::HELD;
+
+/// The functions, each made once.
+#[derive(Clone, Copy)]
+pub enum Held {
+    /// Whether all elements behind the first ones, of which there are so many at least, are of a class.
+    All,
+    /// Whether there is an element at an index, not among the first ones, of a class.
+    At,
+    /// A list of a part of the elements, with more behind them.
+    Part,
+}
+
+impl Held {
+    /// The function's name in graphs.
+    pub fn name(self) -> String {
+        let name = match self {
+            Self::All => "are_all",
+            Self::At => "is_at",
+            Self::Part => "part",
+        };
+        format!("{HELD}{name}")
+    }
+
+    /// The function.
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    pub fn function(self, py: Python<'_>) -> PyResult<Object<'_>> {
+        static MADE: [PyOnceLock<Py<PyAny>>; 3] = [const { PyOnceLock::new() }; 3];
+        let make = || {
+            let function = match self {
+                Self::All => wrap_pyfunction!(are_all, py),
+                Self::At => wrap_pyfunction!(is_at, py),
+                Self::Part => wrap_pyfunction!(part, py),
+            };
+            function.map(|function| function.into_any().unbind())
+        };
+        MADE[self as usize].get_or_try_init(py, make).map(|function| function.bind(py).clone())
+    }
+}
+
+fn elements<'py>(container: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
+    let list = || container.cast::<PyList>().map(|list| list.iter().collect()).unwrap_or_default();
+    container::deque_items(container).unwrap_or_else(list)
+}
+
+fn length(container: Borrowed<'_, '_>) -> usize {
+    let list = || container.cast::<PyList>().map_or(0, |list| list.len());
+    container::deque_length(container).unwrap_or_else(list)
+}
+
+#[pyfunction]
+fn are_all(
+    container: &Bound<'_, PyAny>,
+    first: usize,
+    least: usize,
+    class: &Bound<'_, PyType>,
+) -> bool {
+    let elements = elements(container.as_borrowed());
+    let elements = elements.get(first..).unwrap_or_default();
+    elements.len() >= least && elements.iter().all(|element| element.get_type().is(class))
+}
+
+#[pyfunction]
+fn is_at(
+    container: &Bound<'_, PyAny>,
+    first: usize,
+    index: isize,
+    class: &Bound<'_, PyType>,
+) -> PyResult<bool> {
+    let length = length(container.as_borrowed());
+    let at = if index < 0 { index + length.cast_signed() } else { index };
+    let at = at.cast_unsigned();
+    Ok((first..length).contains(&at) && container.get_item(at)?.get_type().is(class))
+}
+
+/// `first` is how many in front are left out, `most` how many the container holds at most: those in front make room.
+#[pyfunction]
+#[pyo3(signature = (container, first, most, slice, *added))]
+fn part<'py>(
+    container: &Bound<'py, PyAny>,
+    first: usize,
+    most: Option<usize>,
+    slice: Option<&Bound<'py, PySlice>>,
+    added: &Bound<'py, PyTuple>,
+) -> PyResult<Bound<'py, PyList>> {
+    let py = container.py();
+    let Some(slice) = slice else {
+        let mut all = elements(container.as_borrowed());
+        all.drain(..first.min(all.len()));
+        all.extend(added.iter());
+        let room = most.unwrap_or(all.len()).min(all.len());
+        return PyList::new(py, all.split_off(all.len() - room));
+    };
+    // Of a list, which nothing makes room in.
+    let before = length(container.as_borrowed()).saturating_sub(first);
+    let indices = slice.indices((before + added.len()).cast_signed())?;
+    let found = PyList::empty(py);
+    for step in 0..indices.slicelength {
+        let at = (indices.start + step.cast_signed() * indices.step).cast_unsigned();
+        found.append(match at.checked_sub(before) {
+            None => container.get_item(first + at)?,
+            Some(behind) => added.get_item(behind)?,
+        })?;
+    }
+    Ok(found)
+}

@@ -1,0 +1,503 @@
+//! What a trace asks of a list or deque from outside without fixing what that holds: how long it is, an element, a part, the
+//! sum, the least and the greatest of its numbers.
+//!
+//! `losses.append(loss); mean = sum(losses) / len(losses)` is another list in each call, so a trace that guards what the list
+//! holds serves no other. The list is an input of the graph, and what is asked of it a node, which is asked at its place: a
+//! replay writes behind its graph, so the node finds what the list held before, and is given what the trace has added.
+//! Numbers are carried, like those that are read from tensors. That they are of the type that they have in the recorded call is a decision.
+//!
+//! Only a list or deque that nobody has read is asked so ([`only_added`](super::only_added)). Who looks at it otherwise reads it whole.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyFloat, PyInt, PySlice};
+use smallvec::SmallVec;
+use stator_cpython::frame::Frame;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::ops::{self, BinaryOp};
+use stator_cpython::{Result, modules};
+use stator_graph::{Arg, NodeId, Operator, Target, Value};
+use stator_guards::SourceId;
+
+use crate::breaks::Reason;
+use crate::functions::{Class, Model, Numeric};
+use crate::held::Held;
+use crate::recorder::Recorder;
+use crate::recorder::notes::above::{Arguments, Decides};
+use crate::recorder::notes::call::Call;
+use crate::recorder::notes::effects::CONTENTS;
+use crate::recorder::notes::exits::Asks;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::reads::{PartOf, Use};
+use crate::recorder::notes::state::{Noted, Origin, State};
+use crate::recorder::numbers::read_numbers::own;
+
+/// A list or deque whose contents nothing guards.
+struct History<'py> {
+    base: Base,
+    /// How many the trace has taken out in front of what it held.
+    dropped: usize,
+    /// What it held before the trace wrote to it, behind those.
+    before: Vec<Object<'py>>,
+    /// What the trace has added behind that.
+    added: Vec<Object<'py>>,
+    /// How many it holds at most.
+    most: Option<usize>,
+}
+
+/// What the graph has of it.
+#[derive(Clone, Copy)]
+enum Base {
+    /// An object from outside.
+    Outside(SourceId),
+    /// What a node gives.
+    Part(NodeId),
+}
+
+impl<'py> History<'py> {
+    /// How many elements it holds now.
+    fn now_long(&self) -> usize {
+        let length = self.before.len() + self.added.len();
+        self.most.map_or(length, |most| most.min(length))
+    }
+
+    /// The elements that it holds now.
+    fn now(&self) -> impl Iterator<Item = &Object<'py>> {
+        let all = self.before.len() + self.added.len();
+        self.before.iter().chain(&self.added).skip(all - self.now_long())
+    }
+
+    /// The type of its numbers, if it holds floats alone, or integers alone.
+    fn class(&self, py: Python<'py>) -> Option<Object<'py>> {
+        let class = number_class(py, self.now().next()?)?;
+        let is_alike = |number: &Object<'py>| number.get_type().is(&class);
+        // What made room is asked, too.
+        self.before.iter().chain(&self.added).all(is_alike).then_some(class)
+    }
+}
+
+/// `float` or `int`, if a number is one of these.
+fn number_class<'py>(py: Python<'py>, number: &Object<'py>) -> Option<Object<'py>> {
+    if number.is_exact_instance_of::<PyFloat>() {
+        Some(py.get_type::<PyFloat>().into_any())
+    } else if number.is_exact_instance_of::<PyInt>() {
+        Some(py.get_type::<PyInt>().into_any())
+    } else {
+        None
+    }
+}
+
+impl Recorder {
+    /// What is asked of a list or deque by a function of builtins. `None`: it's something else, or the list is to be read.
+    pub(in crate::recorder) fn asks_history<'py>(
+        &self,
+        class: &Class,
+        call: Call<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable, args, names } = call;
+        let ([list], None) = (args, names) else { return None };
+        if matches!(class, Class::Model(Model::Len)) {
+            let history = self.history(frame, *list)?;
+            return self.history_length(frame, &history).map(Ok);
+        }
+        match self.functions.numeric(callable)? {
+            Numeric::Sum | Numeric::Least | Numeric::Greatest => self.folded_history(call, *list),
+            _ => None,
+        }
+    }
+
+    fn history<'py>(&self, frame: &Frame<'py>, list: Borrowed<'_, 'py>) -> Option<History<'py>> {
+        let may_be = heap::is_exact_list(list) || heap::is_deque(list);
+        if !may_be || self.is_stopped() || !self.session.is_replayed() || !self.may_read(frame) {
+            return None;
+        }
+        self.note(frame, |state| state.history(list)).flatten()
+    }
+
+    /// How long it is.
+    fn history_length<'py>(
+        &self,
+        frame: &Frame<'py>,
+        history: &History<'py>,
+    ) -> Option<Object<'py>> {
+        let py = frame.py();
+        let before = own(&PyInt::new(py, history.dropped + history.before.len()).into_any())?;
+        self.numbers_read.borrow_mut().extend(self.markable_spot(frame));
+        self.note(frame, |state| {
+            let target = state.builtin(py, "len")?;
+            let stack = state.place(frame);
+            let node = state.base_of(history);
+            let node = state.graph.call(target, &[Arg::Node(node)], stack);
+            state.carry_read(&before, false, node, None);
+            Ok(())
+        })?;
+        let mut length = before;
+        let changes = [
+            (history.dropped, BinaryOp::Subtract, Operator::Sub),
+            (history.added.len(), BinaryOp::Add, Operator::Add),
+        ];
+        for (number, op, operator) in changes.into_iter().filter(|(number, ..)| *number > 0) {
+            let number = PyInt::new(py, number).into_any();
+            let operands = [length.as_borrowed(), number.as_borrowed()];
+            length = self.symbolic_binary(frame, op, operator, &operands)?.ok()?;
+        }
+        if let Some(most) = history.most.filter(|_| !history.added.is_empty()) {
+            let most = PyInt::new(py, most).into_any();
+            let least = modules::import(py, "builtins").ok()?.getattr("min").ok()?;
+            let operands = [length.as_borrowed(), most.as_borrowed()];
+            let found =
+                self.symbolic_function(frame, least.as_borrowed(), Numeric::Least, &operands)?;
+            length = found.ok()?;
+        }
+        // To ask changes nothing: the instruction is as before, for who asks more.
+        self.baseline.set(ops::executed());
+        Some(length)
+    }
+
+    /// What `list.pop(0)` or `deque.popleft()` gives, of what it held before the trace, and before it's taken out. `None`: it's
+    /// something else, or the list is to be read.
+    pub(in crate::recorder) fn first_of_history<'py>(
+        &self,
+        call: Call<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable, args, names } = call;
+        let is_first = |index: Borrowed<'_, '_>| {
+            index.is_exact_instance_of::<PyInt>()
+                && index.extract::<i64>().is_ok_and(|index| index == 0)
+                && self.state.borrow_mut().number(index).is_none()
+        };
+        let list = match (args, names) {
+            ([list, index], None)
+                if heap::is_exact_list(*list)
+                    && heap::is_named(callable, &["pop"])
+                    && is_first(*index) =>
+            {
+                *list
+            }
+            ([deque], None) if heap::is_deque(*deque) && heap::is_named(callable, &["popleft"]) => {
+                *deque
+            }
+            _ => return None,
+        };
+        let history = self.history(frame, list)?;
+        if history.most.is_some() && !history.added.is_empty() {
+            return None;
+        }
+        let value = history.before.first()?;
+        let class = number_class(frame.py(), value)?;
+        self.number_at(frame, &history, history.dropped.cast_signed(), &class, own(value)?)
+    }
+
+    /// Whether it holds anything. `None`: it's something else, or to be read.
+    pub(in crate::recorder) fn truth_of_history<'py>(
+        &self,
+        frame: &Frame<'py>,
+        list: Borrowed<'_, 'py>,
+    ) -> Option<bool> {
+        let history = self.history(frame, list)?;
+        if !history.added.is_empty() && history.most != Some(0) {
+            return Some(true);
+        }
+        let asked = |state: &mut State| {
+            let base = Arg::Node(state.base_of(&history));
+            let target = state.builtin(frame.py(), "len")?;
+            let stack = state.place(frame);
+            let length = state.graph.call(target, &[base], stack);
+            state.graph.set_value(length, Value::Integer);
+            let args = [Arg::Node(length), Arg::int(history.dropped as i64)];
+            let target = Target::Operator(Operator::Gt);
+            Ok(Arg::Node(state.graph.call(target, &args, stack)))
+        };
+        let answer = !history.before.is_empty();
+        self.decided(frame, Asks::Program, asked, || Ok(answer))?.ok()
+    }
+
+    /// An element or a part of it. `None`: the list is to be read.
+    pub(in crate::recorder) fn item_of_history<'py>(
+        &self,
+        frame: &Frame<'py>,
+        list: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let is_index = key.is_exact_instance_of::<PyInt>();
+        if !is_index && !key.is_exact_instance_of::<PySlice>()
+            || self.state.borrow_mut().holds_numbers(key)
+            || !heap::is_constant(key)
+        {
+            return None;
+        }
+        let history = self.history(frame, list)?;
+        if !is_index {
+            return self.part_of_history(frame, &history, list, key);
+        }
+        let index: isize = key.extract().ok()?;
+        let (added, length) = (history.added.len().cast_signed(), history.now_long());
+        if index < 0 && -index <= added && -index <= length.cast_signed() {
+            // The trace has added it.
+            return Some(ops::get_item(list, key));
+        }
+        let index = match index {
+            // An index from the front depends on how many made room.
+            0.. if added > 0 && history.most.is_some() => return None,
+            0.. => index,
+            _ if -index > length.cast_signed() => return None,
+            _ => index + added,
+        };
+        let before = history.before.len().cast_signed();
+        let at = if index < 0 { index + before } else { index };
+        let value = history.before.get(usize::try_from(at).ok()?)?;
+        let class = number_class(frame.py(), value)?;
+        let number = own(value)?;
+        let index = if index < 0 { index } else { index + history.dropped.cast_signed() };
+        self.number_at(frame, &history, index, &class, number)
+    }
+
+    /// A number that it held, at an index. `None`: it can't be asked here of what type that is.
+    fn number_at<'py>(
+        &self,
+        frame: &Frame<'py>,
+        history: &History<'py>,
+        index: isize,
+        class: &Object<'py>,
+        number: Object<'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let base = Arg::Node(self.note(frame, |state| Ok(state.base_of(history)))?);
+        let asked = |state: &mut State| {
+            let class = state.graph_arg(class.as_borrowed())?;
+            let first = Arg::int(history.dropped as i64);
+            let args = [base, first, Arg::int(index as i64), class];
+            state.asks_held(frame, Held::At, &args).map(Arg::Node)
+        };
+        match self.decided(frame, Asks::Program, asked, || Ok(true))? {
+            Ok(_) => {}
+            Err(raised) => return Some(Err(raised)),
+        }
+        self.numbers_read.borrow_mut().extend(self.markable_spot(frame));
+        self.note(frame, |state| {
+            let stack = state.place(frame);
+            let target = Target::Operator(Operator::GetItem);
+            let node = state.graph.call(target, &[base, Arg::int(index as i64)], stack);
+            let is_float = number.is_exact_instance_of::<PyFloat>();
+            state.carry_read(&number, is_float, node, None);
+            Ok(())
+        })?;
+        Some(Ok(number))
+    }
+
+    /// A list of a part of it, of which nothing is fixed either.
+    fn part_of_history<'py>(
+        &self,
+        frame: &Frame<'py>,
+        history: &History<'py>,
+        list: Borrowed<'_, 'py>,
+        slice: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        if !heap::is_exact_list(list) {
+            return None;
+        }
+        let given = self.note(frame, |state| Ok(state.history_args(history, Some(slice))))??;
+        let part = match ops::get_item(list, slice) {
+            Ok(part) => part,
+            Err(raised) => return Some(Err(raised)),
+        };
+        self.note(frame, |state| {
+            let node = state.asks_held(frame, Held::Part, &given)?;
+            state.set_origin(part.as_borrowed(), Origin::Handle(node));
+            let kept = PartOf { part: part.clone().unbind(), of: list.to_owned().unbind() };
+            state.parts.insert(part.as_ptr() as usize, kept);
+            Ok(())
+        });
+        Some(Ok(part))
+    }
+
+    /// The sum, the least or the greatest of its numbers.
+    fn folded_history<'py>(
+        &self,
+        call: Call<'_, 'py>,
+        list: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable, .. } = call;
+        let numbers = match self.numbers_of_history(frame, list, false)? {
+            Ok(numbers) => numbers,
+            Err(raised) => return Some(Err(raised)),
+        };
+        let value = call.natively();
+        let number = value.as_ref().ok().and_then(own);
+        let Some(number) = number else {
+            self.concrete(frame, &[list], "a sum beyond 64 bits");
+            return Some(value);
+        };
+        self.numbers_read.borrow_mut().extend(self.markable_spot(frame));
+        self.note(frame, |state| {
+            let name = format!("builtins.{}", heap::callable_name(callable));
+            let target = state.function_target(callable, name);
+            let stack = state.place(frame);
+            let node = state.graph.call(target, &[numbers], stack);
+            let is_float = number.is_exact_instance_of::<PyFloat>();
+            state.carry_read(&number, is_float, node, None);
+            Ok(())
+        })?;
+        Some(Ok(number))
+    }
+
+    /// A list of all its numbers, or of its floats, as the graph has it: one at least. `None`: the list is to be read.
+    pub(in crate::recorder) fn numbers_of_history<'py>(
+        &self,
+        frame: &Frame<'py>,
+        list: Borrowed<'_, 'py>,
+        are_floats: bool,
+    ) -> Option<Result<Arg>> {
+        let history = self.history(frame, list)?;
+        let class = history.class(frame.py())?;
+        if are_floats && !class.is(frame.py().get_type::<PyFloat>()) {
+            return None;
+        }
+        let given = self.note(frame, |state| Ok(state.history_args(&history, None)))??;
+        let base = self.note(frame, |state| Ok(state.base_of(&history)))?;
+        let least = i64::from(history.added.is_empty());
+        let asked = |state: &mut State| {
+            let class = state.graph_arg(class.as_borrowed())?;
+            let first = Arg::int(history.dropped as i64);
+            let args = [Arg::Node(base), first, Arg::int(least), class];
+            state.asks_held(frame, Held::All, &args).map(Arg::Node)
+        };
+        match self.decided(frame, Asks::Program, asked, || Ok(true))? {
+            Ok(_) => {}
+            Err(raised) => return Some(Err(raised)),
+        }
+        if history.added.is_empty() && history.dropped == 0 {
+            return Some(Ok(Arg::Node(base)));
+        }
+        let all = self.note(frame, |state| state.asks_held(frame, Held::Part, &given))?;
+        Some(Ok(Arg::Node(all)))
+    }
+}
+
+impl State {
+    /// A list or deque that nobody has read, or a part of one.
+    fn history<'py>(&mut self, list: Borrowed<'_, 'py>) -> Noted<Option<History<'py>>> {
+        let address = list.as_ptr() as usize;
+        if self.enclosed.is_on() || self.enclosed.hides(address) || self.program.is_some() {
+            return Ok(None);
+        }
+        if self.claims.is_in_block() {
+            // Nothing can be decided there.
+            return Ok(None);
+        }
+        if self.parts.contains_key(&address)
+            && let Some(Origin::Handle(base)) = self.origin(list)
+        {
+            let before = heap::list_items(list);
+            let (base, added) = (Base::Part(base), Vec::new());
+            return Ok(Some(History { base, dropped: 0, before, added, most: None }));
+        }
+        let slot = (address, CONTENTS);
+        let is_deque = heap::is_deque(list);
+        if is_deque
+            && !self.unread.contains_key(&address)
+            && !self.reads.has(&slot)
+            && !self.written.has(&slot)
+            && let Some(source) = self.source(list)
+            && let Some(length) = stator_cpython::heap::container::deque_length(list)
+            && self.policy.takes_length(length, || self.sources.print(source))
+        {
+            // It's read by whoever looks at it.
+            self.leave_unread(source, list, Use::default());
+        }
+        let Some(unread) = self.unread.get(&address) else { return Ok(None) };
+        let source = unread.source;
+        let mut before = heap::tuple_items(unread.before.bind(list.py()).as_any().as_borrowed());
+        let mut most = None;
+        let changed = if is_deque {
+            self.read_max_length(list)?;
+            let length = stator_cpython::heap::container::deque_max_length(list);
+            most = length.and_then(|length| length.extract().ok());
+            self.changes_of_deque(list, most.is_some())
+        } else {
+            let (mut now, dropped) = (heap::list_items(list), unread.dropped);
+            let kept = before.len() - dropped;
+            (now.len() >= kept).then(|| (dropped, now.split_off(kept)))
+        };
+        let Some((dropped, added)) = changed else { return Ok(None) };
+        before.drain(..dropped);
+        Ok(Some(History { base: Base::Outside(source), dropped, before, added, most }))
+    }
+
+    /// The node that has what it held before the trace wrote to it.
+    fn base_of(&mut self, history: &History<'_>) -> NodeId {
+        match history.base {
+            Base::Part(node) => node,
+            Base::Outside(source) => {
+                let asked = self.unread.values_mut().find(|unread| unread.source == source);
+                if let Some(unread) = asked {
+                    unread.is_asked = true;
+                }
+                self.object_node(source)
+            }
+        }
+    }
+
+    /// How many elements the trace has taken out in front of what a deque held, and what it has added behind.
+    /// `None`: it has done something else, too.
+    fn changes_of_deque<'py>(
+        &mut self,
+        deque: Borrowed<'_, 'py>,
+        is_bounded: bool,
+    ) -> Option<(usize, Vec<Object<'py>>)> {
+        let py = deque.py();
+        let (mut dropped, mut added) = (0, Vec::new());
+        let Some(calls) = self.written.calls(&(deque.as_ptr() as usize, CONTENTS)) else {
+            return Some((dropped, added));
+        };
+        for call in calls.iter() {
+            match (&*call.method, call.args.as_slice()) {
+                ("append", [arg]) => added.push(arg.bind(py).clone()),
+                ("extend", [arg]) => added.extend(heap::list_items(arg.bind_borrowed(py))),
+                // In a bounded one others have made room before.
+                ("popleft", []) if !is_bounded || added.is_empty() => dropped += 1,
+                _ => return None,
+            }
+        }
+        Some((dropped, added))
+    }
+
+    /// What makes a list of a part of a history. `None`: the graph can't hold what was added.
+    fn history_args(
+        &mut self,
+        history: &History<'_>,
+        slice: Option<Borrowed<'_, '_>>,
+    ) -> Option<SmallVec<[Arg; 8]>> {
+        let most = history.most.map_or(Arg::NONE, |most| Arg::int(most as i64));
+        let slice = slice.map_or(Ok(Arg::NONE), |slice| self.graph_arg(slice)).ok()?;
+        let base = Arg::Node(self.base_of(history));
+        let first = Arg::int(history.dropped as i64);
+        let mut args: SmallVec<[Arg; 8]> = [base, first, most, slice].into_iter().collect();
+        for added in &history.added {
+            args.push(self.graph_arg(added.as_borrowed()).ok()?);
+        }
+        Some(args)
+    }
+
+    fn asks_held(&mut self, frame: &Frame<'_>, held: Held, args: &[Arg]) -> Noted<NodeId> {
+        let refused = |error: PyErr| (Reason::Unsupported, error.to_string());
+        let function = held.function(frame.py()).map_err(refused)?;
+        let target = self.function_target(function.as_borrowed(), held.name());
+        let stack = self.place(frame);
+        Ok(self.graph.call(target, args, stack))
+    }
+
+    fn builtin(&mut self, py: Python<'_>, name: &str) -> Noted<Target> {
+        let refused = |error: PyErr| (Reason::Unsupported, error.to_string());
+        let function = modules::import(py, "builtins").and_then(|module| module.getattr(name));
+        let function = function.map_err(refused)?;
+        Ok(self.function_target(function.as_borrowed(), format!("builtins.{name}")))
+    }
+
+    /// A part of a history is looked at: what it was taken from is read, and it's a list of the trace's own.
+    #[cold]
+    pub(super) fn read_part(&mut self, part: Borrowed<'_, '_>) -> bool {
+        let Some(known) = self.parts.remove(&(part.as_ptr() as usize)) else { return false };
+        self.set_fresh(part);
+        self.kind(known.of.bind_borrowed(part.py()));
+        true
+    }
+}

@@ -1,0 +1,45 @@
+"""Federated learning: processes that train a model over rounds, composed of computations.
+
+    model = learning.Model(net, F.cross_entropy, inputs=images, labels=digits)
+    process = learning.build_fed_avg(model, client_optimizer=..., steps=5)
+    state = process.initialize()
+    state, metrics = process.next(state, clients)
+
+Needs torch.
+"""
+
+from __future__ import annotations
+
+from stator.federated.learning._checkpoints import CheckpointError, load_state, save_state
+from stator.federated.learning._models import Model
+from stator.federated.learning._optimizers import ServerOptimizer, adagrad, adam, sgd, yogi
+from stator.federated.learning._processes import (
+    IterativeProcess,
+    build_evaluation,
+    build_fed_adagrad,
+    build_fed_adam,
+    build_fed_avg,
+    build_fed_prox,
+    build_fed_sgd,
+    build_fed_yogi,
+)
+
+__all__ = [
+    "CheckpointError",
+    "IterativeProcess",
+    "Model",
+    "ServerOptimizer",
+    "adagrad",
+    "adam",
+    "build_evaluation",
+    "build_fed_adagrad",
+    "build_fed_adam",
+    "build_fed_avg",
+    "build_fed_prox",
+    "build_fed_sgd",
+    "build_fed_yogi",
+    "load_state",
+    "save_state",
+    "sgd",
+    "yogi",
+]

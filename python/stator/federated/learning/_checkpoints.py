@@ -1,0 +1,91 @@
+"""States in files: written whole or not at all, and read only if they are of the process."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import stator.federated as fl
+from stator.federated.learning._processes import IterativeProcess
+
+
+class CheckpointError(Exception):
+    """A file has no state of the process."""
+
+
+def save_state(state: Any, path: str | os.PathLike[str]) -> None:
+    """Writes a state to a file. Whoever is killed meanwhile has left the file as it was."""
+    path = Path(path)
+    arrays = dict(_arrays(state))
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def load_state(process: IterativeProcess, path: str | os.PathLike[str]) -> Any:
+    """The state that was written to a file.
+
+    Raises `CheckpointError` if the file is damaged, or holds the state of another process;
+    `FileNotFoundError` if there is none.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise CheckpointError(
+            f"{os.fspath(path)} is no checkpoint, or is damaged: {error}"
+        ) from error
+    expected = dict(_types(process.state_type))
+    if missing := expected.keys() ^ arrays.keys():
+        names = ", ".join(sorted(missing))
+        raise CheckpointError(
+            f"{os.fspath(path)} holds the state of another process: these are in one of them only: "
+            f"{names}"
+        )
+    for name, of in expected.items():
+        found = arrays[name]
+        if found.dtype != of.dtype or found.shape != tuple(of.shape):
+            raise CheckpointError(
+                f"{os.fspath(path)} holds the state of another process: `{name}` is "
+                f"{found.dtype}{list(found.shape)}, where the process has {of}"
+            )
+    return _nested(process.state_type, iter([arrays[name] for name in expected]))
+
+
+def _arrays(state: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in state.items():
+        if isinstance(value, dict):
+            yield from _arrays(value, f"{prefix}{name}/")
+        else:
+            yield f"{prefix}{name}", np.asarray(value)
+
+
+def _types(of: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, field in of.items():
+        if isinstance(field, fl.StructType):
+            yield from _types(field, f"{prefix}{name}/")
+        else:
+            yield f"{prefix}{name}", field
+
+
+def _nested(of: Any, arrays: Iterator[Any]) -> Any:
+    return OrderedDict(
+        (name, _nested(field, arrays) if isinstance(field, fl.StructType) else next(arrays))
+        for name, field in of.items()
+    )

@@ -1,0 +1,105 @@
+"""What a server makes of the clients' mean update.
+
+The clients' update is what the server's weights are to be reduced by, so it takes the place of a
+gradient: Reddi et al., Adaptive Federated Optimization, 2021 (arXiv 2003.00295), algorithm 2.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+Moments = OrderedDict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class ServerOptimizer:
+    """A step from weights and an update to weights, with what it remembers of former ones.
+
+    initialize: what it remembers at first, given the weights; a dictionary of tensors.
+    step: given what it remembers, the weights and the update, both dictionaries of tensors, what it
+        remembers from then on and the new weights. Both run within local computations.
+    """
+
+    initialize: Callable[[Any], Moments]
+    step: Callable[[Any, Any, Any], tuple[Moments, Any]]
+
+
+def sgd(learning_rate: float = 1.0, momentum: float = 0.0) -> ServerOptimizer:
+    """Steps along the update. With a rate of 1 and no momentum the server's weights become the mean
+    of the clients'."""
+
+    def initialize(weights: Any) -> Moments:
+        return _zeros(weights, "momentum") if momentum else OrderedDict()
+
+    def step(moments: Any, weights: Any, update: Any) -> tuple[Moments, Any]:
+        if momentum:
+            moments = OrderedDict(
+                (f"momentum.{name}", momentum * moments[f"momentum.{name}"] + update[name])
+                for name in weights
+            )
+            update = {name: moments[f"momentum.{name}"] for name in weights}
+        return moments, _moved(weights, {name: learning_rate * update[name] for name in weights})
+
+    return ServerOptimizer(initialize, step)
+
+
+def adagrad(
+    learning_rate: float = 0.1, *, beta1: float = 0.0, tau: float = 1e-3
+) -> ServerOptimizer:
+    """FedAdagrad: steps divided by the root of the sum of all squares."""
+    return _adaptive(learning_rate, beta1, tau, lambda second, square: second + square)
+
+
+def adam(
+    learning_rate: float = 0.1, *, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3
+) -> ServerOptimizer:
+    """FedAdam: steps divided by the root of a running mean of squares."""
+    return _adaptive(
+        learning_rate, beta1, tau, lambda second, square: beta2 * second + (1 - beta2) * square
+    )
+
+
+def yogi(
+    learning_rate: float = 0.1, *, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3
+) -> ServerOptimizer:
+    """FedYogi: as FedAdam, but the squares' mean changes by no more than the square."""
+
+    def second_moment(second: Any, square: Any) -> Any:
+        return second - (1 - beta2) * square * torch.sign(second - square)
+
+    return _adaptive(learning_rate, beta1, tau, second_moment)
+
+
+def _adaptive(
+    learning_rate: float, beta1: float, tau: float, second_moment: Callable[[Any, Any], Any]
+) -> ServerOptimizer:
+    def initialize(weights: Any) -> Moments:
+        # As in the paper: the first steps aren't divided by nothing.
+        seconds = {f"second.{name}": torch.full_like(weights[name], tau**2) for name in weights}
+        return OrderedDict({**_zeros(weights, "first"), **seconds})
+
+    def step(moments: Any, weights: Any, update: Any) -> tuple[Moments, Any]:
+        made: Moments = OrderedDict()
+        steps = {}
+        for name in weights:
+            made[f"first.{name}"] = beta1 * moments[f"first.{name}"] + (1 - beta1) * update[name]
+        for name in weights:
+            second = second_moment(moments[f"second.{name}"], update[name] ** 2)
+            made[f"second.{name}"] = second
+            steps[name] = learning_rate * made[f"first.{name}"] / (torch.sqrt(second) + tau)
+        return made, _moved(weights, steps)
+
+    return ServerOptimizer(initialize, step)
+
+
+def _zeros(weights: Any, kind: str) -> Moments:
+    return OrderedDict((f"{kind}.{name}", torch.zeros_like(weights[name])) for name in weights)
+
+
+def _moved(weights: Any, steps: Any) -> Any:
+    return OrderedDict((name, weights[name] - steps[name]) for name in weights)

@@ -1,0 +1,248 @@
+"""Processes: a computation that makes the first state, and one that takes a round."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+
+import stator.federated as fl
+from stator.federated.learning import _optimizers
+from stator.federated.learning._models import Model
+from stator.federated.learning._optimizers import ServerOptimizer
+
+ClientOptimizer = Callable[[list[Any]], torch.optim.Optimizer]
+
+
+@dataclasses.dataclass(frozen=True)
+class IterativeProcess:
+    """Training by rounds. Both parts are computations: they print, are sent elsewhere, and run in
+    any context.
+
+    initialize: `( -> state@SERVER)`.
+    next: `(<state=state@SERVER,rows={rows}@CLIENTS> -> <state@SERVER,metrics@SERVER>)`. `rows` has
+        a pair of inputs and labels for each client; the metrics are the loss before the round
+        (`loss`), weighted by the clients' rows, and the number of these (`rows`).
+
+    The state is a dictionary of the `weights`, what the server's `optimizer` remembers, and the
+    number of rounds (`round`).
+    """
+
+    initialize: Any
+    next: Any
+
+    @property
+    def state_type(self) -> Any:
+        """The type of the state."""
+        return self.initialize.type_signature.result.member
+
+    def run(self, state: Any, rounds: Iterable[Any]) -> tuple[Any, list[Any]]:
+        """Takes a round with each of these rows of clients: the last state, and all metrics."""
+        metrics = []
+        for rows in rounds:
+            state, found = self.next(state, rows)
+            metrics.append(found)
+        return state, metrics
+
+
+def build_fed_avg(
+    model: Model,
+    *,
+    client_optimizer: ClientOptimizer | None = None,
+    server_optimizer: ServerOptimizer | None = None,
+    steps: int = 1,
+) -> IterativeProcess:
+    """Federated averaging: McMahan et al., Communication-Efficient Learning of Deep Networks from
+    Decentralized Data, 2017 (arXiv 1602.05629).
+
+    client_optimizer: given a list of parameters, an optimizer of PyTorch's that steps them; plain
+        SGD with a rate of 0.1 where nothing is said.
+    server_optimizer: what becomes of the clients' mean update; `sgd(1.0)`, so that the server has
+        the mean of the clients' weights, where nothing is said.
+    steps: how many steps a client takes in a round, each on all of its rows.
+    """
+    return _process(model, client_optimizer, server_optimizer, steps)
+
+
+def build_fed_prox(
+    model: Model,
+    *,
+    proximal_strength: float,
+    client_optimizer: ClientOptimizer | None = None,
+    server_optimizer: ServerOptimizer | None = None,
+    steps: int = 1,
+) -> IterativeProcess:
+    """FedProx: clients are held near the server's weights. Li et al., Federated Optimization in
+    Heterogeneous Networks, 2020 (arXiv 1812.06127).
+
+    proximal_strength: mu; half of it times the squared distance is added to a client's loss.
+    """
+    if proximal_strength < 0:
+        raise ValueError(f"`proximal_strength` is 0 or more, not {proximal_strength}.")
+    return _process(model, client_optimizer, server_optimizer, steps, proximal_strength)
+
+
+def build_fed_sgd(
+    model: Model, *, server_optimizer: ServerOptimizer | None = None
+) -> IterativeProcess:
+    """Federated SGD: the clients' mean gradient is the server's. By default a rate of 0.1."""
+    server_optimizer = server_optimizer or _optimizers.sgd(0.1)
+    return _process(model, _unit_steps, server_optimizer, 1)
+
+
+def build_fed_adagrad(
+    model: Model,
+    *,
+    client_optimizer: ClientOptimizer | None = None,
+    steps: int = 1,
+    learning_rate: float = 0.1,
+) -> IterativeProcess:
+    """Federated averaging with `adagrad` at the server."""
+    return _process(model, client_optimizer, _optimizers.adagrad(learning_rate), steps)
+
+
+def build_fed_adam(
+    model: Model,
+    *,
+    client_optimizer: ClientOptimizer | None = None,
+    steps: int = 1,
+    learning_rate: float = 0.1,
+) -> IterativeProcess:
+    """Federated averaging with `adam` at the server."""
+    return _process(model, client_optimizer, _optimizers.adam(learning_rate), steps)
+
+
+def build_fed_yogi(
+    model: Model,
+    *,
+    client_optimizer: ClientOptimizer | None = None,
+    steps: int = 1,
+    learning_rate: float = 0.1,
+) -> IterativeProcess:
+    """Federated averaging with `yogi` at the server."""
+    return _process(model, client_optimizer, _optimizers.yogi(learning_rate), steps)
+
+
+def build_evaluation(
+    model: Model, metrics: Mapping[str, Callable[[Any, Any], Any]] | None = None
+) -> Any:
+    """A computation of weights at the server and rows at clients: means over all rows.
+
+    metrics: functions of outputs and labels that give a scalar, the mean over the rows; the loss
+        comes in any case, as `loss`.
+    """
+    functions = {"loss": model.loss, **(metrics or {})}
+
+    def local(weights: Any, rows: Any) -> Any:
+        outputs, count = model.outputs(weights, rows["inputs"]), _count(rows)
+        found = OrderedDict(
+            (name, _if_any(count, function(outputs, rows["labels"]).to(torch.float32)))
+            for name, function in functions.items()
+        )
+        return found, count
+
+    measure = fl.local_computation(model.weights_type, model.rows_type)(local)
+
+    def evaluate(weights: Any, rows: Any) -> Any:
+        found = fl.federated_map(measure, (fl.federated_broadcast(weights), rows))
+        return fl.federated_mean(found[0], weight=found[1])
+
+    return fl.federated_computation(
+        evaluate,
+        fl.FederatedType(model.weights_type, fl.SERVER),
+        fl.FederatedType(model.rows_type, fl.CLIENTS),
+    )
+
+
+def _unit_steps(parameters: list[Any]) -> torch.optim.Optimizer:
+    """A step along the gradient: what a client's weights are reduced by is the gradient."""
+    return torch.optim.SGD(parameters, lr=1.0)
+
+
+def _usual(parameters: list[Any]) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=0.1)
+
+
+def _count(rows: Any) -> Any:
+    """The number of rows, as a weight."""
+    return torch.ones_like(rows["inputs"].flatten(1)[:, 0], dtype=torch.float32).sum()
+
+
+def _if_any(count: Any, value: Any) -> Any:
+    """The value where there are rows, otherwise zero."""
+    return torch.where(count > 0, value, torch.zeros_like(value))
+
+
+def _process(
+    model: Model,
+    client_optimizer: ClientOptimizer | None,
+    server_optimizer: ServerOptimizer | None,
+    steps: int,
+    proximal_strength: float = 0.0,
+) -> IterativeProcess:
+    if steps < 1:
+        raise ValueError(f"`steps` is 1 or more, not {steps}.")
+    make = client_optimizer or _usual
+    server = server_optimizer or _optimizers.sgd()
+
+    def local(weights: Any, rows: Any) -> Any:
+        parameters = {name: tensor.clone().requires_grad_() for name, tensor in weights.items()}
+        optimizer = make(list(parameters.values()))
+        first: Any = None
+        for _ in range(steps):
+            optimizer.zero_grad()
+            loss = model.loss(model.outputs(parameters, rows["inputs"]), rows["labels"])
+            first = loss.detach() if first is None else first
+            if proximal_strength:
+                away = [(parameters[name] - weights[name]).pow(2).sum() for name in weights]
+                loss = loss + proximal_strength / 2 * sum(away)
+            loss.backward()
+            optimizer.step()
+        count = _count(rows)
+        # Whoever has no rows has no loss, and changes nothing.
+        update = OrderedDict(
+            (name, _if_any(count, weights[name] - parameters[name].detach())) for name in weights
+        )
+        return update, _if_any(count, first.to(torch.float32)), count
+
+    def begin() -> Any:
+        # The module's parameters, as they are now, are constants of the program.
+        weights = OrderedDict(
+            (name, parameter.detach().clone())
+            for name, parameter in model.module.named_parameters()
+        )
+        moments = server.initialize(weights)
+        return OrderedDict(
+            weights=weights, optimizer=moments, round=torch.zeros((), dtype=torch.int32)
+        )
+
+    begin_locally = fl.local_computation(begin)
+    initialize = fl.federated_computation(lambda: fl.federated_eval(begin_locally, fl.SERVER))
+    of_state = begin_locally.type_signature.result
+    of_weights = model.weights_type
+    train = fl.local_computation(of_weights, model.rows_type)(local)
+
+    def advance(state: Any, update: Any) -> Any:
+        moments, weights = server.step(state["optimizer"], state["weights"], update)
+        return OrderedDict(weights=weights, optimizer=moments, round=state["round"] + 1)
+
+    advance_locally = fl.local_computation(of_state, of_weights)(advance)
+
+    def following(state: Any, rows: Any) -> Any:
+        weights = fl.federated_broadcast(state.weights)
+        trained = fl.federated_map(train, (weights, rows))
+        update = fl.federated_mean(trained[0], weight=trained[2])
+        metrics = fl.federated_zip(
+            OrderedDict(
+                loss=fl.federated_mean(trained[1], weight=trained[2]),
+                rows=fl.federated_sum(trained[2]),
+            )
+        )
+        return fl.federated_map(advance_locally, (state, update)), metrics
+
+    of_server = fl.FederatedType(of_state, fl.SERVER)
+    of_clients = fl.FederatedType(model.rows_type, fl.CLIENTS)
+    return IterativeProcess(initialize, fl.federated_computation(following, of_server, of_clients))
