@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import pickle
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -292,3 +293,11 @@ def test_code_that_gives_something_else_at_once_is_not_used(
             same(run(comp, model(), rows(6)), run(comp, model(), rows(6), exact=True), 0)
     assert len(caplog.records) == 1
     assert "at once it gives something else" in caplog.text
+
+
+def test_a_context_says_whether_it_is_exact() -> None:
+    context = LocalContext(3, threads=2, exact=True)
+    assert repr(context) == "LocalContext(3, threads=2, exact=True)"
+    again = pickle.loads(pickle.dumps(context))
+    assert (again.clients, again.threads, again.exact) == (3, 2, True)
+    assert not LocalContext().exact
