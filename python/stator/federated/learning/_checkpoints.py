@@ -23,7 +23,7 @@ class CheckpointError(Exception):
 def save_state(state: Any, path: str | os.PathLike[str]) -> None:
     """Writes a state to a file. Whoever is killed meanwhile has left the file as it was."""
     path = Path(path)
-    arrays = dict(_arrays(state))
+    arrays: dict[str, Any] = {name: np.asarray(value) for name, value in _flat(state, dict)}
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -51,7 +51,7 @@ def load_state(process: IterativeProcess, path: str | os.PathLike[str]) -> Any:
         raise CheckpointError(
             f"{os.fspath(path)} is no checkpoint, or is damaged: {error}"
         ) from error
-    expected = dict(_types(process.state_type))
+    expected = dict(_flat(process.state_type, fl.StructType))
     if missing := expected.keys() ^ arrays.keys():
         names = ", ".join(sorted(missing))
         raise CheckpointError(
@@ -68,20 +68,13 @@ def load_state(process: IterativeProcess, path: str | os.PathLike[str]) -> Any:
     return _nested(process.state_type, iter([arrays[name] for name in expected]))
 
 
-def _arrays(state: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in state.items():
-        if isinstance(value, dict):
-            yield from _arrays(value, f"{prefix}{name}/")
+def _flat(tree: Any, kind: type, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """What is in a state or its type, by paths; `kind` is the class of what holds others."""
+    for name, part in tree.items():
+        if isinstance(part, kind):
+            yield from _flat(part, kind, f"{prefix}{name}/")
         else:
-            yield f"{prefix}{name}", np.asarray(value)
-
-
-def _types(of: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, field in of.items():
-        if isinstance(field, fl.StructType):
-            yield from _types(field, f"{prefix}{name}/")
-        else:
-            yield f"{prefix}{name}", field
+            yield f"{prefix}{name}", part
 
 
 def _nested(of: Any, arrays: Iterator[Any]) -> Any:
