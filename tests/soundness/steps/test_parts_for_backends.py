@@ -758,25 +758,6 @@ def test_a_slow_backend_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.text.count(f"isn't compiled beside the program: {why}. So this call of it") == 1
 
 
-def test_a_compiler_that_is_interrupted() -> None:
-    """The call ends, and what it did is taken back."""
-    asked: list[int] = []
-
-    def interrupted(graph: Any, inputs: Any) -> Any:
-        asked.append(1)
-        if len(asked) == 2:
-            raise KeyboardInterrupt
-        return graph.forward
-
-    compiled = stator.compile(halves, backend=interrupted)
-    x = torch.ones(3)
-    compiled(x)
-    with pytest.raises(KeyboardInterrupt):
-        compiled(x)
-    assert same(compiled(x), halves(x))
-    assert len(asked) == 3
-
-
 def test_gradients_behind_the_call() -> None:
     """As with whole graphs: what the function gives can be gone back from."""
     for how in HOW:

@@ -90,15 +90,34 @@ def test_a_signal_within_a_part(at: int, size: int, bell: None) -> None:
     assert (a[0].item(), b[0].item()) == (2, 1)
 
 
-def test_a_compiler_that_is_interrupted_behind_large_writes() -> None:
-    """The call can't be taken back: it ends whole, and the interrupt comes behind it."""
-    asked: list[int] = []
+class Interrupted:
+    """Its code runs a part as it is; while it compiles the second one, an interrupt comes."""
 
-    def interrupted(graph: Any, inputs: Any) -> Any:
-        asked.append(1)
-        if len(asked) == 2:
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __call__(self, graph: torch.fx.GraphModule, inputs: Any) -> Callable[..., Any]:
+        self.asked += 1
+        if self.asked == 2:
             raise KeyboardInterrupt
         return graph.forward
+
+
+def test_a_compiler_that_is_interrupted() -> None:
+    """The call ends, and what it did is taken back."""
+    backend = Interrupted()
+    compiled = stator.compile(halves, backend=backend)
+    x = torch.ones(3)
+    compiled(x)
+    with pytest.raises(KeyboardInterrupt):
+        compiled(x)
+    assert same(compiled(x), halves(x))
+    assert backend.asked == 3
+
+
+def test_a_compiler_that_is_interrupted_behind_large_writes() -> None:
+    """The call can't be taken back: it ends whole, and the interrupt comes behind it."""
+    backend = Interrupted()
 
     def fn(x: Tensor, large: Tensor, log: list[str]) -> Tensor:
         log.append("begun")
@@ -108,7 +127,7 @@ def test_a_compiler_that_is_interrupted_behind_large_writes() -> None:
             return y
         return (y * y).exp() + 2
 
-    compiled = stator.compile(fn, backend=interrupted)
+    compiled = stator.compile(fn, backend=backend)
     x, large = torch.ones(3), torch.zeros(20_000_000)
     log: list[str] = []
     results, caught = [], 0
@@ -120,7 +139,7 @@ def test_a_compiler_that_is_interrupted_behind_large_writes() -> None:
             caught += 1
         assert log == ["begun"] * (call + 1)
         assert large[0].item() == large[-1].item() == call + 1
-    assert caught == 1 and len(asked) == 2
+    assert caught == 1 and backend.asked == 2
     assert all(same(result, fn(x, torch.zeros(3), [])) for result in results)
 
 
