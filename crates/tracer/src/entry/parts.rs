@@ -4,7 +4,6 @@
 //! force, and gradients lead where they lead. Until then, and where there is to be no code, it's run by a program of its own.
 //! A backend that fails on a part isn't asked for the others: the trace is replayed from then on.
 
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
@@ -42,14 +41,12 @@ pub(super) struct Parts {
 }
 
 /// A graph in parts.
-pub(super) struct Made {
+struct Made {
     /// The graph's program, with a step for each part.
-    pub(super) program: Program,
+    program: Program,
     parts: Box<[Part]>,
     /// What is told of code that gives something else than outputs.
     backend: Py<PyAny>,
-    /// Whether code isn't asked for any more.
-    is_complete: AtomicBool,
 }
 
 /// A part.
@@ -67,9 +64,6 @@ impl Parts {
     /// The backend isn't asked any more.
     fn give_up(&self, tier: &'static str, why: Option<&str>) {
         let _ = self.given_up.set((tier, why.map(String::from)));
-        if let Some(made) = self.made.get() {
-            made.is_complete.store(true, Relaxed);
-        }
     }
 
     /// What runs most of them, in a word, and why, if there is something to say; `None`: the graph has none.
@@ -99,6 +93,11 @@ impl Parts {
 
     fn made(&self) -> &Made {
         self.made.get().expect("they run")
+    }
+
+    /// The graph's program, with a step for each part.
+    pub(super) fn program(&self) -> &Program {
+        &self.made().program
     }
 
     /// Where one of them lies in the graph.
@@ -131,7 +130,6 @@ impl Made {
             program: Program::cut(py, graph, objects, cut)?,
             parts: cut.parts.iter().map(part).collect::<PyResult<_>>()?,
             backend: backend.callable.clone_ref(py),
-            is_complete: AtomicBool::new(false),
         })
     }
 
@@ -172,25 +170,26 @@ impl Part {
     }
 }
 
-impl replay::Parts for Made {
+impl replay::Parts for Parts {
     fn run<'py>(
         &self,
         py: Python<'py>,
         part: u32,
         inputs: &[Borrowed<'_, 'py>],
     ) -> Result<Object<'py>, Unrun> {
-        let part = &self.parts[part as usize];
+        let made = self.made();
+        let part = &made.parts[part as usize];
         let Some(sharing) = part.sharing(inputs) else { return part.replay(py, inputs) };
         match part.codes.find(&sharing, inputs) {
             Search::Found(code) if code.trust() == Trust::Trusted => {
                 let returned = run_code(py, &code, inputs).map_err(Unrun::Code)?;
                 match outputs_of(&returned, part.outputs, |_| true) {
                     Ok(Some(_)) => Ok(returned),
-                    Ok(None) => Err(Unrun::Code(refusal(&self.backend, part.outputs, &returned))),
+                    Ok(None) => Err(Unrun::Code(refusal(&made.backend, part.outputs, &returned))),
                     Err(error) => Err(Unrun::Code(error)),
                 }
             }
-            Search::Missing if !self.is_complete.load(Relaxed) => Err(Unrun::Missing),
+            Search::Missing if self.given_up.get().is_none() => Err(Unrun::Missing),
             _ => part.replay(py, inputs),
         }
     }
@@ -217,13 +216,13 @@ impl Entry {
         py: Python<'_>,
         cut: &Cut,
         backend: &Backend,
-    ) -> PyResult<Option<&Made>> {
+    ) -> PyResult<Option<&Parts>> {
         let parts = &self.parts;
         if cut.parts.is_empty() || parts.given_up.get().is_some() {
             return Ok(None);
         }
-        if let Some(made) = parts.made.get() {
-            return Ok(Some(made));
+        if parts.made.get().is_some() {
+            return Ok(Some(parts));
         }
         if backend.verifies == Some(true) {
             parts.give_up(REPLAYED, Some(UNCOMPARED));
@@ -252,7 +251,9 @@ impl Entry {
             let why = why.extract::<String>()?;
             made.parts.iter().for_each(|part| part.codes.say_waits(why.clone()));
         }
-        Ok(Some(parts.made.get_or_init(|| made)))
+        // Another thread may have been quicker.
+        let _ = parts.made.set(made);
+        Ok(Some(parts))
     }
 
     /// Whether sizes are symbols.

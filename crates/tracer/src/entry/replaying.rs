@@ -16,7 +16,7 @@ use stator_faults::{self as faults, Stage};
 use stator_graph::{Arg, Graph, NodeId, Value};
 
 use super::emissions;
-use super::parts::{Made, borrowed};
+use super::parts::{Parts, borrowed};
 use super::taken_back::{Before, Done, Ended, Ran};
 use super::{Entry, FrameState, Replay, State};
 use crate::accelerator;
@@ -304,7 +304,7 @@ impl Entry {
                 self.go_on(py, None, inputs, done)
             }
             Run::Parts(parts, backend) => {
-                let mut running = parts.program.start();
+                let mut running = parts.program().start();
                 running.set_parts(parts);
                 running.ask(done.deferred.as_ref().map(Asking::new));
                 done.running = Some(running);
@@ -537,7 +537,7 @@ struct Failed {
 enum Run<'e, 'a> {
     Program(&'e Program),
     /// The program, of which the backend is asked for code of parts.
-    Parts(&'e Made, &'a Backend),
+    Parts(&'e Parts, &'a Backend),
     /// The code, and the backend that made it.
     Backend(Arc<Code>, &'a Py<PyAny>),
 }
