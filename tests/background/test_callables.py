@@ -49,12 +49,19 @@ def own(x: Tensor) -> Tensor:
     return x
 
 
+@torch.no_grad()
+def decorated(x: Tensor) -> Tensor:
+    return x * 3
+
+
 @pytest.mark.parametrize(
     "target",
     [
         torch.ops.c10d.barrier,
         own,
         in_disguise,
+        decorated,
+        torch.no_grad()(in_disguise),
         {}.get,
         torch.ones(3).add,
         numpy.sum,

@@ -38,7 +38,17 @@ def is_pytorchs(target: Any) -> bool:
     is_found = any(
         _found(target, name) is target for name in (target.__qualname__, target.__name__)
     )
-    return is_found and Path(target.__code__.co_filename).is_relative_to(FOLDER)
+    return is_found and _is_written_there(target)
+
+
+def _is_written_there(function: Any) -> bool:
+    """Whether PyTorch has written a function: its decorators carry those of programs, too."""
+    while isinstance(function, types.FunctionType):
+        file = Path(function.__code__.co_filename)
+        if not _is_in(function.__module__ or "") or not file.is_relative_to(FOLDER):
+            return False
+        function = getattr(function, "__wrapped__", None)
+    return function is None or is_pytorchs(function)
 
 
 def _is_in(module: str) -> bool:
