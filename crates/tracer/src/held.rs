@@ -5,8 +5,7 @@
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PySlice, PyTuple, PyType};
-use stator_cpython::heap::container;
-use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::object::Object;
 
 use crate::raises::HELD;
 
@@ -50,26 +49,21 @@ impl Held {
     }
 }
 
-fn elements<'py>(container: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
-    let list = || container.cast::<PyList>().map(|list| list.iter().collect()).unwrap_or_default();
-    container::deque_items(container).unwrap_or_else(list)
-}
-
-fn length(container: Borrowed<'_, '_>) -> usize {
-    let list = || container.cast::<PyList>().map_or(0, |list| list.len());
-    container::deque_length(container).unwrap_or_else(list)
-}
-
 #[pyfunction]
 fn are_all(
     container: &Bound<'_, PyAny>,
     first: usize,
     least: usize,
     class: &Bound<'_, PyType>,
-) -> bool {
-    let elements = elements(container.as_borrowed());
-    let elements = elements.get(first..).unwrap_or_default();
-    elements.len() >= least && elements.iter().all(|element| element.get_type().is(class))
+) -> PyResult<bool> {
+    let mut found = 0;
+    for element in container.try_iter()?.skip(first) {
+        if !element?.get_type().is(class) {
+            return Ok(false);
+        }
+        found += 1;
+    }
+    Ok(found >= least)
 }
 
 #[pyfunction]
@@ -79,7 +73,7 @@ fn is_at(
     index: isize,
     class: &Bound<'_, PyType>,
 ) -> PyResult<bool> {
-    let length = length(container.as_borrowed());
+    let length = container.len()?;
     let at = if index < 0 { index + length.cast_signed() } else { index };
     let at = at.cast_unsigned();
     Ok((first..length).contains(&at) && container.get_item(at)?.get_type().is(class))
@@ -97,14 +91,13 @@ fn part<'py>(
 ) -> PyResult<Bound<'py, PyList>> {
     let py = container.py();
     let Some(slice) = slice else {
-        let mut all = elements(container.as_borrowed());
-        all.drain(..first.min(all.len()));
+        let mut all = container.try_iter()?.skip(first).collect::<PyResult<Vec<_>>>()?;
         all.extend(added.iter());
         let room = most.unwrap_or(all.len()).min(all.len());
         return PyList::new(py, all.split_off(all.len() - room));
     };
     // Of a list, which nothing makes room in.
-    let before = length(container.as_borrowed()).saturating_sub(first);
+    let before = container.len()?.saturating_sub(first);
     let indices = slice.indices((before + added.len()).cast_signed())?;
     let found = PyList::empty(py);
     for step in 0..indices.slicelength {
