@@ -18,7 +18,7 @@ import os
 import shutil
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from stator._background import ended, left, submit
 from stator._config import config
@@ -310,7 +310,7 @@ class Prepared:
         if why is None:
             begun = self._tried(description, task)
         elif is_told:
-            begun = self._tried(description, lambda: _refuse(why))
+            begun = Failed(_refused(why), None, *_extent(description))
         else:
             return _say_wait(_words(description), why, "the next call" if is_new else "this call")
         if isinstance(begun, Failed):
@@ -376,13 +376,11 @@ class Prepared:
     def refuse_parts(self, operations: int, trace: str | None) -> str:
         """Says why parts of a graph can't be compiled beside the program: what they are given is
         there only when a call comes to them."""
-        try:
-            _refuse(_IN_PARTS)
-        except BackendError as error:
-            if config.strict:
-                raise
-            backend_failed(self.name, error, operations, trace)
-            return str(error)
+        error = _refused(_IN_PARTS)
+        if config.strict:
+            raise error
+        backend_failed(self.name, error, operations, trace)
+        return str(error)
 
     def wait_for_parts(self, operations: int, trace: str | None) -> str:
         """A call waits for the code of a graph's parts; who looks on is told why."""
@@ -501,8 +499,8 @@ def _at_first() -> str:
     )
 
 
-def _refuse(why: str) -> NoReturn:
-    raise BackendError(
+def _refused(why: str) -> BackendError:
+    return BackendError(
         f"It can't be compiled beside the program: {why}. With when='second_call' a call waits."
     )
 

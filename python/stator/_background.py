@@ -110,7 +110,10 @@ def submit(task: Callable[[], Any]) -> Job | None:
         _queue.add(job)
     except RuntimeError as error:
         job.cancel()
-        raise BackendError(f"No thread can be started to compile in: {error}") from error
+        raise BackendError(
+            f"No thread can be started to compile in: {error}. With "
+            "when='second_call' a call waits while its own thread compiles"
+        ) from error
     return job
 
 

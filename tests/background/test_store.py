@@ -22,7 +22,7 @@ import torch._inductor.config as inductor
 import torch.fx
 
 from background.slow import LONG
-from stator._fx import libraries, process, store
+from stator._fx import beside, libraries, process, store
 from stator._fx.libraries import Made
 from stator._fx.modes import Modes
 from stator._fx.store import Store
@@ -329,8 +329,10 @@ class Given:
         is_training: bool = False,
     ) -> str | None:
         looks = [libraries.look(look)]
+        changed = beside.changed_settings()
+        modes = modes or Modes.here()
         process.compile_in_process(
-            module or graph(), looks, [sizes], modes or Modes.here(), settings or {}, is_training
+            module or graph(), looks, [sizes], modes, settings or {}, changed, is_training
         )
         return self.keys[-1]
 
@@ -461,8 +463,23 @@ def test_each_process_gives_the_same_name(tmp_path: Path) -> None:
 
 
 def test_settings_that_nobody_has_imported(name: Given, monkeypatch: pytest.MonkeyPatch) -> None:
-    unchanged = types.SimpleNamespace(codegen_config=lambda: "")
+    unchanged = types.SimpleNamespace(_get_dict=lambda skip_default: {})
     monkeypatch.setitem(sys.modules, "torch._inductor.config", unchanged)
     before = name()
     monkeypatch.delitem(sys.modules, "torch._inductor.config")
     assert name() == before
+
+
+def test_settings_are_those_of_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[dict[str, Any]] = []
+
+    def compile_in_process(*order: Any) -> None:
+        given.extend(part for part in order if isinstance(part, dict))
+
+    monkeypatch.setattr(beside, "compile_in_process", compile_in_process)
+    other = not inductor.epilogue_fusion
+    with inductor.patch(epilogue_fusion=other):
+        compile = beside.begin_inductor([], [], {"config_patches": {}})
+    compile()
+    patches, changed = given
+    assert patches == {"config_patches": {}} and changed["epilogue_fusion"] is other

@@ -51,10 +51,11 @@ def begin_inductor(
     looks = [look(value) for value in inputs]
     sizes = [args for op, _, _, args, *_ in description if op == "placeholder"]
     is_training = _is_training(description, inputs)
+    changed = changed_settings()
 
     def compile() -> Callable[..., Any] | Code:
         module = graph_module(description, looks)
-        return compile_in_process(module, looks, sizes, modes, settings, is_training)
+        return compile_in_process(module, looks, sizes, modes, settings, changed, is_training)
 
     return compile
 
@@ -69,7 +70,7 @@ def unsuitable(
     """Why a graph can't be compiled beside the program by a backend of PyTorch's; None: it can."""
     if name != "inductor":
         return "PyTorch's compilers change the process while they trace"
-    if not (_is_plain(arguments) and _is_plain(_changed_settings())):
+    if not (_is_plain(arguments) and _is_plain(changed_settings())):
         return "Inductor's settings hold code of the program's own"
     for value in inputs:
         if type(value) is int and value >= 2:
@@ -91,7 +92,7 @@ def unsuitable(
     return None
 
 
-def _changed_settings() -> dict[str, Any]:
+def changed_settings() -> dict[str, Any]:
     """Of Inductor's settings those that aren't as they were at first."""
     # Where nobody has imported them, nobody has changed any.
     settings: Any = sys.modules.get("torch._inductor.config")

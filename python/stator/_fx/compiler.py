@@ -60,8 +60,7 @@ def _end_with(parent: int) -> None:
 def _compile(order: Order) -> Made | Pair:
     keep_stacks_data()
     order.modes.globals.set()
-    if order.inductor is not None:
-        inductor.load_config(order.inductor)
+    inductor.load_config(order.changed)
     # The same random numbers as the replay's.
     inductor.fallback_random = True
     # The pool of processes is for kernels of GPUs.

@@ -47,9 +47,10 @@ class Order:
     sizes: Sequence[tuple[str | None, ...]]
     modes: Modes
     settings: dict[str, Any]
+    """Given to `stator.compile` for Inductor."""
+    changed: dict[str, Any]
+    """Inductor's settings that the program has changed."""
     is_training: bool
-    inductor: dict[str, Any] | None
-    """Its settings; None: nobody has imported them, so nobody has changed them."""
     parent: int
     answer: str
 
@@ -64,6 +65,7 @@ def compile_in_process(
     sizes: Sequence[tuple[str | None, ...]],
     modes: Modes,
     settings: dict[str, Any],
+    changed: dict[str, Any],
     is_training: bool,
 ) -> Callable[..., Any] | Code:
     """The code of a graph. Waits for the process, without the interpreter's lock.
@@ -77,8 +79,8 @@ def compile_in_process(
         sizes=sizes,
         modes=modes,
         settings=settings,
+        changed=changed,
         is_training=is_training,
-        inductor=None,
         parent=0,
         answer="",
     )
@@ -164,14 +166,8 @@ def _check_cache() -> None:
 def _ask(order: Order, folder: Path) -> Made | Pair:
     """What Inductor makes in a process, which answers in a file of the folder."""
     _check_cache()
-    inductor = sys.modules.get("torch._inductor.config")
     answer = folder / "answer.json"
-    order = dataclasses.replace(
-        order,
-        inductor=None if inductor is None else inductor.save_config_portable(),
-        parent=os.getpid(),
-        answer=str(answer),
-    )
+    order = dataclasses.replace(order, parent=os.getpid(), answer=str(answer))
     environment = {key: value for key, value in os.environ.items() if key not in _WITHOUT}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, map(str, sys.path)))
     try:
@@ -187,7 +183,10 @@ def _ask(order: Order, folder: Path) -> Made | Pair:
             process_group=0,
         )
     except OSError as error:
-        raise BackendError(f"No process can be started for Inductor: {error}") from error
+        raise BackendError(
+            f"No process can be started for Inductor: {error}. With when='second_call' a call "
+            "waits while it compiles in this one"
+        ) from error
     if not answer.exists():
         raise BackendError(f"Inductor's process has ended early: {_end_of(done)}")
     found = json.loads(answer.read_text())

@@ -99,7 +99,7 @@ class Store:
         except (OSError, _UnusableError) as error:
             _tell_once(
                 f"Code isn't kept in {self.folder} for the next start: {_why(error)}. "
-                f"{VARIABLE} names another folder, or is off."
+                f"Set {VARIABLE} to another folder, or to off."
             )
 
     def _check(self) -> None:
@@ -266,10 +266,6 @@ def _surroundings() -> Iterator[bytes]:
     for name in sorted(os.environ):
         if name in _COMPILERS or name.startswith(("TORCH", "CPLUS_", "OMP_")):
             yield f"{name}={os.environ[name]}".encode()
-    # Where nobody has imported them, which takes seconds, nobody has changed any.
-    settings = sys.modules.get("torch._inductor.config")
-    if settings is not None and (changes := settings.codegen_config()):
-        yield changes.encode()
 
 
 @functools.cache

@@ -106,16 +106,15 @@ class _Tied(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         # No library needs these: gradients of gradients do. Saved by PyTorch they would have to
         # stay as they are, which eager doesn't ask for.
-        written = _written(pair)
-        ctx.inputs = [value.clone() if at in written else value for at, value in enumerate(values)]
+        ctx.inputs = _apart(pair, values)
         ctx.versions = _versions(ctx.inputs)
         ctx.state = torch.get_rng_state() if pair.draws else None
         results = code.forward.run(inputs)
-        for at, (kind, place), counts in pair.written:
+        for at, place, counts in pair.written:
             with contextlib.nullcontext() if counts else _uncounted(inputs[at]):
-                inputs[at].copy_(inputs[place] if kind == "input" else results[place])
+                inputs[at].copy_(_at(place, inputs, results))
         outputs = tuple(results[at] for _, at in pair.outputs)
-        saved = [inputs[at] if kind == "input" else results[at] for kind, at in pair.saved]
+        saved = [_at(place, inputs, results) for place in pair.saved]
         ctx.code = code
         ctx.save_for_backward(*saved)
         constants = zip(outputs, pair.differentiable, strict=True)
@@ -160,8 +159,7 @@ def _backward(code: _Code, takes: Sequence[torch.Tensor]) -> list[torch.Tensor |
         for value, strides in zip(takes, pair.strides, strict=True)
     ]
     results = code.backward.run(given)
-    kinds = {"input": given, "result": results}
-    return [None if place is None else kinds[place[0]][place[1]] for place in pair.gradients]
+    return [None if place is None else _at(place, given, results) for place in pair.gradients]
 
 
 def _zeros(sizes: Sequence[int], dtype: str) -> torch.Tensor:
@@ -199,9 +197,7 @@ def _again(
         if ctx.state is not None:
             stack.enter_context(torch.random.fork_rng(devices=[]))
             torch.set_rng_state(ctx.state)
-        written = _written(code.pair)
-        given = [value.clone() if at in written else value for at, value in enumerate(inputs)]
-        outputs = code.module(*given)
+        outputs = code.module(*_apart(code.pair, inputs))
     reached = [
         (output, gradient)
         for output, gradient in zip(outputs, gradients, strict=True)
@@ -217,8 +213,17 @@ def _again(
     return [next(by_input) if does else None for does in wants]
 
 
-def _written(pair: Pair) -> set[int]:
-    return {at for at, _, _ in pair.written}
+def _at(
+    place: Place, inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]
+) -> torch.Tensor:
+    kind, at = place
+    return (inputs if kind == "input" else results)[at]
+
+
+def _apart(pair: Pair, inputs: Sequence[Any]) -> list[Any]:
+    """The inputs, with copies of those that the graph writes to."""
+    written = {at for at, _, _ in pair.written}
+    return [value.clone() if at in written else value for at, value in enumerate(inputs)]
 
 
 def _uncounted(value: torch.Tensor) -> contextlib.AbstractContextManager[None]:
