@@ -111,6 +111,35 @@ impl Tally {
         self.calls.set(before.calls.get());
     }
 
+    /// What was counted so far.
+    pub fn so_far(&self) -> Work {
+        self.clone().take()
+    }
+
+    /// What was counted since then.
+    pub fn since(&self, before: Work) -> Work {
+        let now = self.so_far();
+        let more = u64::saturating_sub;
+        Work {
+            instructions: more(now.instructions, before.instructions),
+            frames: more(now.frames, before.frames),
+            modules: more(now.modules, before.modules),
+            members: more(now.members, before.members),
+            calls: more(now.calls, before.calls),
+            is_steered: false,
+        }
+    }
+
+    /// As much is done once more.
+    pub fn repeat(&self, work: Work) {
+        let add = |cell: &Cell<u64>, more: u64| cell.set(cell.get() + more);
+        add(&self.instructions, work.instructions);
+        add(&self.frames, work.frames);
+        add(&self.modules, work.modules);
+        add(&self.members, work.members);
+        add(&self.calls, work.calls);
+    }
+
     /// What was counted, which begins anew.
     pub fn take(&self) -> Work {
         Work {

@@ -61,6 +61,12 @@ fn is_suspended(generator: Any<'_, '_>) -> bool {
     generator::look(generator, |_, place| place.started).unwrap_or(false)
 }
 
+/// Whether there is another reference to an object than its one owner's: it isn't new.
+#[must_use]
+pub fn is_shared(object: Any<'_, '_>) -> bool {
+    refcount(object.as_ptr()) > 1
+}
+
 fn refcount(object: *mut PyObject) -> isize {
     // SAFETY: a live object.
     unsafe { ffi::Py_REFCNT(object) }

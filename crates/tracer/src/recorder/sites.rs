@@ -628,6 +628,7 @@ impl Recorder {
                 _ => Caller::Known(None),
             };
             let code = state.frames.number(frame.code().object());
+            state.repeated.enter(frame.code().object());
             state.frames.enter(ActiveFrame {
                 id: frame.id(),
                 code,

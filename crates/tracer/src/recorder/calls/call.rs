@@ -16,6 +16,7 @@ use crate::functions::{Class, Model, Traits};
 use crate::recorder::notes::above::{Calls, Ends, Looks};
 use crate::recorder::notes::call::{Args, Call, with_receiver};
 use crate::recorder::notes::kinds::{Descriptor, Kind};
+use crate::recorder::notes::repeated::Watch;
 use crate::recorder::notes::state::Origin;
 use crate::recorder::notes::{heap, machinery};
 use crate::recorder::numbers::number_functions::boolean;
@@ -40,7 +41,10 @@ impl Calls for Recorder {
                 self.call_object(call.with(function.as_borrowed(), &all))
             }
             Kind::Type => self.construct(call),
-            Kind::Partial => self.call_partial(call),
+            Kind::Partial => {
+                self.sees_more();
+                self.call_partial(call)
+            }
             // A function of NumPy's that others may override.
             Kind::Object | Kind::Opaque
                 if let Some(class @ Class::Model(Model::Numpy)) =
@@ -50,6 +54,7 @@ impl Calls for Recorder {
                 self.call_class(class, call)
             }
             Kind::Object | Kind::Module | Kind::Tuple | Kind::Dict | Kind::Singleton => {
+                self.sees_more();
                 match within::function(callable) {
                     // A compiled function within another: part of its trace.
                     Some(function) => {
@@ -76,8 +81,15 @@ impl Calls for Recorder {
 
     fn call_python<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
         let Call { frame, callable, .. } = call;
+        let watch = match self.repeated(call) {
+            Ok(known) => return Ok(known),
+            Err(watch) => watch,
+        };
         let waits = self.links.wait(frame);
         let result = call.natively();
+        if let Some(watch) = watch {
+            self.watched(&watch, call, &result);
+        }
         self.behind(frame, || {
             self.links.returned(waits);
             if let Ok(value) = &result
@@ -214,6 +226,39 @@ impl Recorder {
         }
     }
 
+    /// What such a call gave before, which isn't made again; or a watch over this one.
+    fn repeated<'py>(
+        &self,
+        call: Call<'_, 'py>,
+    ) -> std::result::Result<Object<'py>, Option<Watch>> {
+        let Call { callable, args, names, .. } = call;
+        // Marks, and tests that break everywhere, speak of single instructions.
+        if names.is_some() || self.is_stopped() || self.has_marks || self.trace_log {
+            self.sees_more();
+            return Err(None);
+        }
+        let mut state = self.state.borrow_mut();
+        let (known, work) = state.repeated(callable, args, || self.tally.so_far())?;
+        drop(state);
+        self.tally.repeat(work);
+        self.links.clear();
+        Ok(known)
+    }
+
+    fn watched(&self, watch: &Watch, call: Call<'_, '_>, result: &Result<Object<'_>>) {
+        let Call { args, .. } = call;
+        let result = result.as_ref().ok().map(Bound::as_borrowed);
+        if !self.is_stopped() {
+            let mut state = self.state.borrow_mut();
+            state.watched(watch, args, result, |before| self.tally.since(before));
+        }
+    }
+
+    /// What is called may do more than read.
+    pub(in crate::recorder) fn sees_more(&self) {
+        self.state.borrow_mut().repeated.see();
+    }
+
     /// Calls a Python function: as one operation if the table says so, else its frame is traced.
     pub(in crate::recorder) fn call_function<'py>(
         &self,
@@ -224,9 +269,14 @@ impl Recorder {
             return result;
         }
         if let Some(result) = self.call_registered(call) {
+            self.sees_more();
             return result;
         }
-        match self.functions.class(callable) {
+        let class = self.functions.class(callable);
+        if class.is_some() {
+            self.sees_more();
+        }
+        match class {
             Some(Class::Instead(known)) => {
                 if let Some(function) = known.instead(callable) {
                     return self.call_instead(&function, call);
@@ -254,9 +304,11 @@ impl Recorder {
             Some(class) => return self.call_class(class, call),
         }
         if let Some(result) = self.call_marked(call) {
+            self.sees_more();
             return result;
         }
         if self.functions.signatures().is_some_and(|known| known.is(callable)) {
+            self.sees_more();
             return self.call_signature(call);
         }
         self.call_python(call)
@@ -302,11 +354,13 @@ impl Recorder {
             return self.call_builtin(call.with(descriptor.as_borrowed(), &all));
         }
         if let Some(result) = self.call_registered(call) {
+            self.sees_more();
             return result;
         }
         if let Some(class) = self.functions.class(callable) {
             return self.call_class(class, call);
         }
+        self.sees_more();
         if let Some(polyfill) = marks::substitute_of_torch(callable) {
             self.vouch(frame, polyfill.as_borrowed());
             return self.call_object(call.of(polyfill.as_borrowed()));
@@ -359,6 +413,7 @@ impl Recorder {
     ) -> Result<Object<'py>> {
         let Call { frame, callable, args, .. } = call;
         self.links.clear();
+        self.state.borrow_mut().calls_watched(class, args);
         if !matches!(class, Class::Operation(_)) {
             self.tally.call();
         }

@@ -28,6 +28,7 @@ impl Recorder {
         if let Some(known) = self.functions.class(class) {
             return self.call_class(known, call);
         }
+        self.sees_more();
         let ty = class.cast::<PyType>().expect("the kind says it is a class");
         let py = frame.py();
         let meta = ty.get_type();

@@ -5,7 +5,7 @@
 //! are the graph's; `reads` and `written` are what it has read and written, the latter by `effects`; `context` and `claims` are what
 //! it has done to context variables, locks and generators; `gradients` what it knows of them; `exits` the ways out of its middle;
 //! `capacity` remembers how large the tables become.
-//! `lookups`, `members`, `recent_globals`, `compared` and `calls` are what needn't be asked twice. `enclosed` is what
+//! `lookups`, `members`, `recent_globals`, `compared`, `calls` and `repeated` are what needn't be asked twice. `enclosed` is what
 //! is known of code within one node, `given` the functions of the trace that it is given, `passing` which code of PyTorch's stands
 //! between; `machinery` knows code that isn't followed, `copies` the frames of `copy.deepcopy`.
 //! `heap` reads objects without running anybody's code. `call` is a call as the rooms hand it on.
@@ -38,6 +38,7 @@ pub(super) mod objects;
 pub(super) mod passing;
 pub(super) mod reads;
 pub(super) mod recent_globals;
+pub(super) mod repeated;
 pub(super) mod roots;
 pub(super) mod state;
 pub(super) mod written;

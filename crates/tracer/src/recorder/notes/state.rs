@@ -35,6 +35,7 @@ use super::members::Members;
 use super::objects::{Mark, Mortal, Objects};
 use super::reads::{PartOf, Reads, Unread};
 use super::recent_globals::RecentGlobals;
+use super::repeated::Repeated;
 use super::roots::Roots;
 use super::written::Written;
 use crate::breaks::Reason;
@@ -126,6 +127,8 @@ pub struct State {
     pub lookups: Lookups,
     /// Global variables that were read more than once.
     pub recent_globals: RecentGlobals,
+    /// Calls that needn't be evaluated again.
+    pub repeated: Repeated,
     /// Objects that are guarded to differ.
     pub distinct: Distinct,
     /// What this trace has written so far.
@@ -192,6 +195,7 @@ impl State {
             reads: Reads::with_room(room.sources, room.read_slots),
             lookups: Lookups::with_room(room.lookups),
             recent_globals: RecentGlobals::default(),
+            repeated: Repeated::default(),
             written: Written::default(),
             distinct: Distinct::default(),
             module_calls: ModuleCalls::default(),
@@ -235,11 +239,15 @@ impl State {
     /// The kind of an object whose contents nobody looks at.
     #[inline]
     pub fn kind_alone(&mut self, object: Borrowed<'_, '_>) -> Kind {
-        if self.roots.carry_nothing() {
+        let kind = if self.roots.carry_nothing() {
             self.kinds.of(object)
         } else {
             self.kind_behind_break(object)
+        };
+        if self.repeated.is_watching() {
+            self.look_watched(object, kind);
         }
+        kind
     }
 
     /// The kind of an object where some can only be passed on.
