@@ -34,6 +34,7 @@ const LARGE_ONCE: u64 = 64 << 20;
 const LARGE_HANDLED: u64 = 64 << 20;
 
 /// What may have to be taken back.
+#[derive(Default)]
 pub struct Plan {
     /// Whether a replay may write to its inputs.
     pub may_write: bool,
@@ -126,6 +127,9 @@ fn handlers<'a, 'py>(py: Python<'py>, traced: &'a Traced) -> Handlers<'a, 'py> {
 impl Plan {
     /// What the replays of a trace may have to take back.
     pub fn of(py: Python<'_>, traced: &Traced) -> Self {
+        if traced.written.is_empty() && !writes::any(&traced.graph) {
+            return Self::default();
+        }
         let handlers = handlers(py, traced);
         let mut writes = Writes::default();
         let is_handled = |id: NodeId| handlers.may_handle(id);

@@ -287,6 +287,22 @@ fn writes_integers(call: NodeCall<'_>) -> bool {
     written.any_tensor(&|_, data| data != Data::Inexact)
 }
 
+/// Whether any node of a graph writes.
+pub fn any(graph: &Graph) -> bool {
+    // Most operations have names that say that they don't, whatever they are given.
+    let mut steady = FxHashSet::default();
+    graph.nodes().any(|(id, _)| {
+        let Some(call) = NodeCall::of(graph, id) else { return false };
+        let (Target::Function { name, .. } | Target::Method { name, .. }) = call.target else {
+            return write_of(call).is_some();
+        };
+        if !call.keywords.is_empty() || rollback::is_silent(call.operation()) {
+            return write_of(call).is_some();
+        }
+        !steady.contains(&name) && (write_of(call).is_some() || !steady.insert(name))
+    })
+}
+
 /// What the nodes up to one that raised may have written to inputs, if that isn't written again in the same
 /// way; all nodes, if that is `None`.
 pub fn up_to(graph: &Graph, failed: Option<NodeId>) -> FxHashMap<u32, Written> {
