@@ -88,11 +88,8 @@ TRACER = {
 }
 # The rooms of the recorder, from below to above.
 RECORDER = ("notes", "numbers", "reads", "effects", "ending", "operations", "calls")
-# What a room uses of rooms above it, by name: debts, whose list may only get shorter.
-UPWARD = {
-    # The table of symbols is numbers' own: a state has a box with it, and code within a node hands sizes on.
-    ("notes", "numbers"): "Sizes Symbols",
-}
+# The types that the rooms share: each room adds methods to them.
+SHARED = {"Finish", "Recorder", "State", "Symbols"}
 # What a room asks of rooms above it (`notes/above.rs`): each interface, the room that implements it, and the methods.
 # An attribute, an item, a number or an operator may be a function of the program's: Python's protocols call, and calls
 # read. What is looked at may be a container that nobody has read. And whoever can't go on ends the trace.
@@ -306,18 +303,12 @@ def test_rooms_of_the_tracer_use_rooms_below() -> None:
     assert all(f"| {room} |" in text for room in TRACER), "the map shows other rooms"
 
 
-def test_rooms_of_the_recorder_use_rooms_above_only_for_what_is_listed() -> None:
+def test_rooms_of_the_recorder_use_rooms_below() -> None:
     assert {path.name for path in RECORDER_ROOMS.iterdir() if path.is_dir()} == set(RECORDER)
-    used = rust_modules.room_edges(RECORDER_ROOMS, {"Recorder", "State", "Finish"}, RECORDER)
-    for pair, names in used.items():
-        room, other = map(RECORDER.index, pair)
-        if room < other:
-            listed = set(UPWARD.get(pair, "").split())
-            more = names - PYTHON_METHODS - listed
-            assert not more, f"{pair[0]} is below {pair[1]}, and uses {', '.join(sorted(more))}"
-            assert listed <= names, f"gone: {', '.join(sorted(listed - names))}"
-    gone = [pair for pair in UPWARD if pair not in used]
-    assert not gone, f"gone: {gone}"
+    used = rust_modules.room_edges(RECORDER_ROOMS, SHARED, RECORDER)
+    for (room, other), names in used.items():
+        up = names - PYTHON_METHODS if RECORDER.index(room) < RECORDER.index(other) else set()
+        assert not up, f"{room} is below {other}, and uses {', '.join(sorted(up))}"
 
 
 def test_rooms_of_the_recorder_ask_rooms_above_only_by_the_interfaces_that_are_listed() -> None:

@@ -17,10 +17,10 @@ use super::heap;
 use super::inputs::graph_meta;
 use super::kinds::Kind;
 use super::state::{Origin, Slot, State};
+use super::symbols::Sizes;
 use crate::breaks::Reason;
 use crate::raises::NodeCall;
 use crate::recorder::Recorder;
-use crate::recorder::numbers::symbols::Sizes;
 
 /// What is known of the code that runs within a node.
 #[derive(Default)]

@@ -4,7 +4,8 @@
 //! `kinds` what it is; `roots` are the slots that the trace began with; `frames` are those being evaluated; `inputs`
 //! are the graph's; `reads` and `written` are what it has read and written, the latter by `effects`; `context` and `claims` are what
 //! it has done to context variables, locks and generators; `gradients` what it knows of them; `exits` the ways out of its middle;
-//! `capacity` remembers how large the tables become.
+//! `symbols` are the numbers that may differ from call to call, `in_containers` lends outside containers what stands for them;
+//! `programs` is what only traces of tensor programs note; `capacity` remembers how large the tables become.
 //! `lookups`, `members`, `recent_globals`, `compared`, `calls` and `repeated` are what needn't be asked twice. `enclosed` is what
 //! is known of code within one node, `given` the functions of the trace that it is given, `passing` which code of PyTorch's stands
 //! between; `machinery` knows code that isn't followed, `copies` the frames of `copy.deepcopy`.
@@ -29,6 +30,7 @@ pub(super) mod frames;
 pub(super) mod given;
 pub(super) mod gradients;
 pub(super) mod heap;
+pub(super) mod in_containers;
 pub(super) mod inputs;
 pub(super) mod kinds;
 pub(super) mod lookups;
@@ -36,9 +38,11 @@ pub(super) mod machinery;
 pub(super) mod members;
 pub(super) mod objects;
 pub(super) mod passing;
+pub(super) mod programs;
 pub(super) mod reads;
 pub(super) mod recent_globals;
 pub(super) mod repeated;
 pub(super) mod roots;
 pub(super) mod state;
+pub(super) mod symbols;
 pub(super) mod written;

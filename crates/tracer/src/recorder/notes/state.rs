@@ -33,15 +33,15 @@ use super::kinds::{Kind, Kinds};
 use super::lookups::Lookups;
 use super::members::Members;
 use super::objects::{Mark, Mortal, Objects};
+use super::programs::Notes;
 use super::reads::{PartOf, Reads, Unread};
 use super::recent_globals::RecentGlobals;
 use super::repeated::Repeated;
 use super::roots::Roots;
+use super::symbols::Symbols;
 use super::written::Written;
 use crate::breaks::Reason;
 use crate::policy::Policy;
-use crate::recorder::numbers::symbols::Symbols;
-use crate::recorder::programs::Notes;
 use crate::writes::Writes;
 
 /// Where an object with identity came from.

@@ -12,13 +12,14 @@ use stator_shapes::{Cmp, CondId, Context, Error, ExprId, FloatId, FloatOp, Float
 
 use super::number_functions::boolean;
 use super::read_numbers::are_read;
-use super::symbols::{Made, Number, NumberId, Operand, comparison};
+use super::symbols::comparison;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::Ends;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::State;
+use crate::recorder::notes::symbols::{Made, Number, NumberId, Operand};
 
 /// What a symbolic operation's operands are.
 #[derive(Clone, Copy)]

@@ -9,7 +9,6 @@
 //! expression is known.
 
 use pyo3::prelude::*;
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor;
@@ -22,7 +21,7 @@ use stator_operators::torch::bare;
 use stator_shapes::{Cmp, CondId, Context, ExprId, SIZE_LIMIT, Symbol, SymbolId, Tree};
 
 use super::arithmetic::Term;
-use super::symbols::{Made, Number, NumberId, Operand, Sizes, Symbols, TensorKey, comparison};
+use super::symbols::comparison;
 use crate::breaks::Reason;
 use crate::functions::Operation;
 use crate::recorder::Recorder;
@@ -31,6 +30,7 @@ use crate::recorder::notes::exits::Asks;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{State, Stop};
+use crate::recorder::notes::symbols::{Made, Number, NumberId, Operand, Sizes, Symbols, TensorKey};
 use crate::symbolic::{Part, Slot};
 
 /// So often facts are looked for before an operation at most: making a way out may change what is known.
@@ -43,27 +43,6 @@ const RETURNING: &[&str] =
 
 /// Operations that raise for sizes of which their shape rules say nothing: what a tensor is written to, how it lies in memory.
 const REFUSING: &[&str] = &["setitem", "__setitem__", "view", "view_as", "unflatten", "as_strided"];
-
-/// What is known of sizes that data decides.
-#[derive(Default)]
-pub struct DataSizes {
-    /// The numbers that the symbols are.
-    numbers: FxHashMap<SymbolId, NumberId>,
-    /// The expressions of numbers that were read.
-    exprs: FxHashMap<NumberId, ExprId>,
-}
-
-impl DataSizes {
-    /// A symbol is this number.
-    pub(super) fn add(&mut self, symbol: SymbolId, number: NumberId) {
-        self.numbers.insert(symbol, number);
-    }
-
-    /// What a number is.
-    pub(super) fn set_expr(&mut self, number: NumberId, expr: ExprId) {
-        self.exprs.insert(number, expr);
-    }
-}
 
 /// Which sizes of an operation's results data decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,39 +75,6 @@ struct Facts {
 }
 
 impl Symbols {
-    /// Whether data decides an integer.
-    pub(in crate::recorder) fn is_data_sized(&self, expr: ExprId) -> bool {
-        !self.data_sizes.numbers.is_empty()
-            && self.context.symbols_of(expr).iter().any(|symbol| self.is_of_data(*symbol))
-    }
-
-    /// Whether a symbol is a size that data decides.
-    pub(in crate::recorder) fn is_of_data(&self, symbol: SymbolId) -> bool {
-        self.data_sizes.numbers.contains_key(&symbol)
-    }
-
-    /// Whether a condition speaks of sizes that data decides.
-    pub(in crate::recorder) fn asks_data(&self, context: &Context, condition: CondId) -> bool {
-        !self.data_sizes.numbers.is_empty()
-            && context.symbols_in(condition).iter().any(|symbol| self.is_of_data(*symbol))
-    }
-
-    /// The expression of a number that was read, as far as it has one.
-    pub(in crate::recorder) fn read_expr(&self, id: NumberId) -> Option<ExprId> {
-        self.data_sizes.exprs.get(&id).copied()
-    }
-
-    /// Whether data decides the number of anything in this trace.
-    pub(in crate::recorder) fn has_data_sizes(&self) -> bool {
-        !self.data_sizes.numbers.is_empty()
-    }
-
-    /// The sizes of a tensor in simpler terms; those that no data decides stay so.
-    pub(super) fn simple_size(&mut self, size: ExprId) -> ExprId {
-        let simple = self.context.simplify(size);
-        if self.is_data_sized(simple) && !self.is_data_sized(size) { size } else { simple }
-    }
-
     /// A number that was read is this one wherever the trace goes on.
     pub(super) fn learn_size(&mut self, id: NumberId, value: i64) {
         let Some(expr) = self.read_expr(id) else { return };

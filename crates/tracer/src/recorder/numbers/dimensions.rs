@@ -18,12 +18,14 @@ use stator_shapes::ExprId;
 use stator_shapes::rules::{self, Arg, Element};
 
 use super::data_sizes::has_no_result;
-use super::symbols::{Made, Number, Operand, Sizes};
 use crate::functions::Traits;
 use crate::recorder::Recorder;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::State;
-use crate::recorder::programs::GRADIENT;
+use crate::recorder::notes::symbols::{Made, Number, Operand, Sizes};
+
+/// The operation that gives gradients.
+const GRADIENT: &str = "torch.autograd.grad";
 
 /// Resets [`Recorder::consumer`], or [`Recorder::collecting`], when dropped.
 pub(in crate::recorder) struct Consuming<'a> {

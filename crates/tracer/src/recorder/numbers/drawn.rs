@@ -4,9 +4,9 @@ use stator_cpython::heap::twister::Draw;
 use stator_graph::{NodeId, Value};
 use stator_shapes::SymbolId;
 
-use super::symbols::Number;
 use crate::breaks::Reason;
 use crate::recorder::notes::state::State;
+use crate::recorder::notes::symbols::Number;
 use crate::symbolic::Part;
 
 /// So many bits a number has at most of which a decision says what it is.

@@ -8,10 +8,11 @@ use stator_cpython::object::Borrowed;
 use stator_guards::{SourceId, TensorGuard};
 use stator_shapes::SIZE_LIMIT;
 
-use super::symbols::{SIZES, Sizes, TensorKey};
+use super::symbols::SIZES;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Slot, State};
+use crate::recorder::notes::symbols::{Sizes, TensorKey};
 use crate::symbolic::Part;
 
 /// What a user said of a tensor's sizes: `stator.mark_dynamic` and such, or PyTorch's functions of these

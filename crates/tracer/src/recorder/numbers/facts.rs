@@ -5,8 +5,8 @@ use stator_graph::{NodeId, Value};
 use stator_guards::{Guard, GuardKind};
 use stator_shapes::{Style, SymbolId};
 
-use super::symbols::{Symbols, TensorKey};
 use crate::recorder::notes::state::State;
+use crate::recorder::notes::symbols::{Symbols, TensorKey};
 use crate::symbolic::{Fact, Part, Symbolic};
 
 impl State {

@@ -1,9 +1,9 @@
 //! Numbers that vary from call to call: symbols, and what is computed from them.
 //!
-//! A symbolic number is an int or float object of its own, known by its address. `symbols` and `facts` are the
-//! trace's table of them, `fact_log` tells what is assumed, `dynamic` decides which sizes become symbols, `in_containers`
-//! lends outside containers what stands for them, `drawn` are those that a random generator gave. `arithmetic`, `number_functions`, `dimensions` and `strides` compute with them: the
-//! result is an object of its own, too, and a node where the graph needs it.
+//! A symbolic number is an int or float object of its own, known by its address. The table of them is a note
+//! (`notes/symbols.rs`); `symbols` and `facts` fill it and end it, `fact_log` tells what is assumed, `dynamic` decides which sizes
+//! become symbols, `drawn` are those that a random generator gave. `arithmetic`, `number_functions`, `dimensions` and `strides`
+//! compute with them: the result is an object of its own, too, and a node where the graph needs it.
 //!
 //! Whoever reads a number natively says so; then its value is guarded. `read_tensors` takes
 //! numbers out of tensors, of which no guard can speak, `read_numbers` computes with those, `read_exprs` knows what sizes come of them, `orders` puts them in order, and `texts` makes texts of them; `tensor_texts` those of tensors with one element. `tensors` are their nodes, and what holds them.
@@ -16,7 +16,6 @@ pub(super) mod drawn;
 pub(super) mod dynamic;
 pub(super) mod fact_log;
 pub(super) mod facts;
-pub(super) mod in_containers;
 pub(super) mod number_functions;
 pub(super) mod orders;
 pub(super) mod read_exprs;

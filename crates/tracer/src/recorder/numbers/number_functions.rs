@@ -13,12 +13,12 @@ use stator_shapes::{ExprId, FloatOp, FloatUnary};
 use super::arithmetic::{Term, float};
 use super::orders::are_alike;
 use super::read_numbers::are_read;
-use super::symbols::{Number, Operand};
 use crate::functions::Numeric;
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::Looks;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::Origin;
+use crate::recorder::notes::symbols::{Number, Operand};
 
 /// `True` or `False`.
 pub(in crate::recorder) fn boolean(py: Python<'_>, value: bool) -> Object<'_> {

@@ -17,7 +17,6 @@ use stator_operators::{Determined, is_numbered};
 use stator_shapes::{Cmp, ExprId};
 
 use super::arithmetic::{Term, binary};
-use super::symbols::{Number, NumberId, Operand, Sizes, Symbols};
 use super::tensors::holds_tensor;
 use crate::functions::Operation;
 use crate::recorder::Recorder;
@@ -25,6 +24,7 @@ use crate::recorder::notes::call::argument;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{State, Stop};
+use crate::recorder::notes::symbols::{Number, NumberId, Operand, Sizes, Symbols};
 
 impl Symbols {
     /// A number that was read is a symbol of its own.

@@ -19,13 +19,13 @@ use stator_shapes::ExprId;
 
 use super::arithmetic::Term;
 use super::number_functions::boolean;
-use super::symbols::{Number, NumberId, Operand};
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::{Decides, Ends};
 use crate::recorder::notes::exits::Asks;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::{State, Stop};
+use crate::recorder::notes::symbols::{Number, NumberId, Operand};
 
 /// Whether one of the numbers was read.
 pub(super) fn are_read(terms: &[Term]) -> bool {

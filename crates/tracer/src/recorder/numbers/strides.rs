@@ -6,7 +6,7 @@
 //! the strides that the recorded call had. What can't be said is fixed: the sizes and strides that the
 //! tensor was made from.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor;
@@ -14,24 +14,11 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_graph::{Arg, Constant, NodeId, NodeKind, Value};
 use stator_shapes::{Cmp, Context, ExprId};
 
-use super::symbols::{Sizes, TensorKey};
 use crate::raises::NodeCall;
 use crate::recorder::Recorder;
 use crate::recorder::notes::state::{Origin, State};
+use crate::recorder::notes::symbols::{Sizes, TensorKey};
 use crate::recorder::numbers::number_functions::boolean;
-
-/// What is known of how tensors lie in memory.
-#[derive(Default)]
-pub struct Layouts {
-    /// Outside tensors' strides.
-    outside: FxHashMap<TensorKey, Sizes>,
-    /// Those of nodes, as far as somebody has asked.
-    computed: FxHashMap<NodeId, Option<Sizes>>,
-    /// The nodes before this one are known to leave the strides of their arguments alone.
-    scanned: usize,
-    /// An operation may have changed a tensor's strides in place: nothing is known any more.
-    lost: bool,
-}
 
 /// New tensors, contiguous whatever went in.
 const CONTIGUOUS: &str = "zeros ones full empty rand randn randint arange eye linspace new_zeros new_ones \
@@ -68,13 +55,6 @@ const SOMETIMES: &str = "contiguous flatten ravel reshape reshape_as to unflatte
 
 fn listed(names: &str, name: &str) -> bool {
     names.split_whitespace().any(|listed| listed == name)
-}
-
-impl Layouts {
-    /// Says what strides the result of a node has.
-    pub fn know(&mut self, node: NodeId, strides: Sizes) {
-        self.computed.insert(node, Some(strides));
-    }
 }
 
 impl State {

@@ -14,78 +14,14 @@ use smallvec::SmallVec;
 use stator_cpython::object::{Borrowed, Object};
 use stator_graph::{Arg, NodeId, StackId, Target, Value as NodeValue};
 use stator_guards::{GuardKind, SourceId};
-use stator_shapes::{Cmp, CondId, Context, Duck, ExprId, FloatId, SIZE_LIMIT, Style, SymbolId};
+use stator_shapes::{Cmp, CondId, Duck, ExprId, FloatId, SIZE_LIMIT, SymbolId};
 
-use super::data_sizes::DataSizes;
-use super::in_containers::Lending;
-use super::strides::Layouts;
-use super::texts::Text;
 use crate::recorder::notes::heap;
-use crate::recorder::notes::state::{Origin, Slot as FrameSlot, State};
+use crate::recorder::notes::state::{Origin, State};
+use crate::recorder::notes::symbols::{
+    Made, Marked, Number, NumberId, Operand, Sizes, Symbols, TensorKey,
+};
 use crate::symbolic::{Part, Slot};
-
-/// A number's expression.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Number {
-    /// An int's.
-    Integer(ExprId),
-    /// A float's.
-    Float(FloatId),
-    /// It was read from a tensor's data, or computed from such a number: nothing is known of it when a call
-    /// begins, so no guard can speak of it. Whether it's a float.
-    Read(bool),
-}
-
-/// A place in the table of numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NumberId(u32);
-
-/// How a number comes to be a node.
-#[derive(Clone, Debug)]
-pub enum Made {
-    /// It's an outside object.
-    Outside(SourceId),
-    /// It's drawn from a random generator: the number of its symbol.
-    Drawn(usize),
-    /// It's an element of what `size()` or `stride()` of a tensor gives.
-    Element {
-        /// The tensor.
-        tensor: NodeId,
-        /// The method.
-        method: &'static str,
-        /// Which.
-        index: u32,
-    },
-    /// It's what a node gives that is there already.
-    Node,
-    /// It's what a call gives.
-    Call {
-        /// What is called.
-        target: Target,
-        /// With what.
-        operands: SmallVec<[Operand; 2]>,
-    },
-}
-
-/// An operand of a call.
-#[derive(Clone, Copy, Debug)]
-pub enum Operand {
-    /// A symbolic number.
-    Number(NumberId),
-    /// Anything else.
-    Other(Arg),
-}
-
-pub(super) struct Entry {
-    number: Number,
-    pub(super) made: Made,
-    pub(super) node: Option<NodeId>,
-    stack: Option<StackId>,
-    /// The outside object that this one stands for.
-    outside: Option<Py<PyAny>>,
-    /// Kept, so that nothing else gets the address.
-    object: Py<PyAny>,
-}
 
 /// New lists with numbers of their own, and what is to stand there.
 #[derive(Default)]
@@ -103,69 +39,6 @@ impl PlainLists<'_> {
     pub fn settle(self) -> PyResult<()> {
         self.items.into_iter().try_for_each(|(list, index, plain)| list.set_item(index, plain))
     }
-}
-
-/// Sizes of a tensor.
-pub type Sizes = SmallVec<[ExprId; 5]>;
-
-/// A tensor that may have symbolic sizes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum TensorKey {
-    /// From outside.
-    Source(u32),
-    /// Made by a node.
-    Node(u32),
-}
-
-/// What a user's mark asks of a symbol.
-pub(super) struct Marked {
-    expr: ExprId,
-    /// How it prints.
-    name: String,
-    /// Where and why it was found to be fixed.
-    fixed: Option<String>,
-}
-
-/// The symbols of a trace.
-#[derive(Default)]
-pub struct Symbols {
-    /// The expressions, and what is assumed of them.
-    pub context: Context,
-    pub(in crate::recorder) slots: Vec<Slot>,
-    pub(in crate::recorder) names: Vec<String>,
-    /// The number in the names `s0`, `s1`, ... of symbols that no other one stands for.
-    numbers: Vec<Option<u32>>,
-    /// Where the graph takes sizes in: the placeholder's position, and the slot.
-    pub(in crate::recorder) inputs: Vec<(usize, usize)>,
-    pub(super) placeholders: FxHashMap<u32, NodeId>,
-    pub(super) entries: Vec<Entry>,
-    known: FxHashMap<usize, NumberId>,
-    /// What stands for outside numbers, by source.
-    pub(super) outside: FxHashMap<SourceId, NumberId>,
-    /// Objects that fast locals of the frame are to hold.
-    pub substitutes: Vec<(usize, Py<PyAny>)>,
-    pub(in crate::recorder) sizes: FxHashMap<TensorKey, Sizes>,
-    pub(in crate::recorder) layouts: Layouts,
-    pub(super) elements: FxHashMap<(NodeId, &'static str), NodeId>,
-    slot_sources: FxHashMap<FrameSlot, SourceId>,
-    /// What outside containers hold in place of numbers.
-    pub lending: Lending,
-    /// Tuples that stand for outside ones, by source.
-    pub copies: FxHashMap<SourceId, Py<PyAny>>,
-    /// What they stand for, by their addresses.
-    pub originals: FxHashMap<usize, Py<PyAny>>,
-    /// Texts that spell numbers, by address: who reads one reads those.
-    pub(super) texts: FxHashMap<usize, Text>,
-    pub(super) marked: Vec<Marked>,
-    pub(super) data_sizes: DataSizes,
-    /// Whether numbers were read from tensors.
-    pub(in crate::recorder) has_read: bool,
-    /// Integers among them aren't taken for tensors: it's asked what else an operation is given.
-    pub(super) passes_integers: bool,
-    /// Where one was asked that can't be fixed: only before this instruction the trace can end.
-    pub(in crate::recorder) refused_at: Option<(u32, u32)>,
-    /// Lines of the `dynamic` log.
-    pub log: Vec<String>,
 }
 
 impl State {
@@ -198,7 +71,7 @@ impl State {
             return Some(copy.bind(py).clone());
         }
         let id = symbols.outside.get(&source)?;
-        Some(symbols.entries[id.0 as usize].object.bind(py).clone())
+        Some(symbols.entry(*id).object.bind(py).clone())
     }
 
     /// Whether an object is one that this trace made for a number, fixed by now or not.
@@ -216,7 +89,7 @@ impl State {
             return original.as_ptr() as usize;
         }
         let id = symbols.and_then(|symbols| symbols.known.get(&address).map(|id| (symbols, *id)));
-        let outside = id.and_then(|(symbols, id)| symbols.entries[id.0 as usize].outside.as_ref());
+        let outside = id.and_then(|(symbols, id)| symbols.entry(id).outside.as_ref());
         outside.map_or(address, |outside| outside.as_ptr() as usize)
     }
 
@@ -228,7 +101,7 @@ impl State {
             return Some(original.bind(py).clone());
         }
         let id = *symbols.known.get(&(object.as_ptr() as usize))?;
-        let entry = &symbols.entries[id.0 as usize];
+        let entry = symbols.entry(id);
         match (&entry.outside, entry.number) {
             (Some(outside), _) => Some(outside.bind(py).clone()),
             (None, Number::Integer(expr)) => {
@@ -381,7 +254,7 @@ impl State {
         if !symbols.is_open(id) {
             return;
         }
-        let number = symbols.entries[id.0 as usize].number;
+        let number = symbols.entry(id).number;
         if self.refuses_to_fix(number, why) {
             return;
         }
@@ -444,13 +317,13 @@ impl State {
 
     /// The expression of a number.
     pub fn number_of(&self, id: NumberId) -> Number {
-        self.symbols.as_ref().expect("a number of this trace").entries[id.0 as usize].number
+        self.symbols.as_ref().expect("a number of this trace").entry(id).number
     }
 
     /// The node of a number.
     pub fn number_node(&mut self, id: NumberId) -> NodeId {
         let symbols = self.symbols.as_ref().expect("a number of this trace");
-        let entry = &symbols.entries[id.0 as usize];
+        let entry = symbols.entry(id);
         if let Some(node) = entry.node {
             return node;
         }
@@ -487,7 +360,7 @@ impl State {
             }
         };
         let symbols = self.symbols.as_mut().expect("a number of this trace");
-        symbols.entries[id.0 as usize].node = Some(node);
+        symbols.entry_mut(id).node = Some(node);
         node
     }
 
@@ -495,7 +368,7 @@ impl State {
     pub fn settle_elements(&mut self, of: NodeId) {
         for id in self.all_numbers() {
             let symbols = self.symbols.as_ref().expect("there are numbers");
-            let entry = &symbols.entries[id.0 as usize];
+            let entry = symbols.entry(id);
             let reads = match &entry.made {
                 Made::Element { tensor, .. } => *tensor == of,
                 Made::Call { operands, .. } => operands.iter().any(
@@ -543,13 +416,12 @@ impl State {
 
     /// All numbers so far.
     pub fn all_numbers(&self) -> Vec<NumberId> {
-        let count = self.symbols.as_ref().map_or(0, |symbols| symbols.entries.len());
-        (0..count as u32).map(NumberId).collect()
+        self.symbols.as_ref().map_or_else(Vec::new, |symbols| symbols.ids().collect())
     }
 
     /// Where the outside number comes from, if the number is one.
     pub fn outside_number(&self, id: NumberId) -> Option<SourceId> {
-        match self.symbols.as_ref()?.entries[id.0 as usize].made {
+        match self.symbols.as_ref()?.entry(id).made {
             Made::Outside(source) => Some(source),
             _ => None,
         }
@@ -632,153 +504,6 @@ impl State {
     pub(in crate::recorder) fn here_stack(&mut self) -> Option<StackId> {
         self.symbols.as_ref()?;
         self.frames.stack_here(&mut self.graph)
-    }
-}
-
-impl Symbols {
-    /// A new object of a number's value, which no other number has.
-    pub(in crate::recorder) fn own_object<'py>(
-        &self,
-        py: Python<'py>,
-        number: Number,
-    ) -> Object<'py> {
-        match number {
-            Number::Integer(expr) => stator_cpython::generic::own_int(py, self.context.hint(expr)),
-            Number::Float(float) => {
-                pyo3::types::PyFloat::new(py, self.context.float_hint(float)).into_any()
-            }
-            Number::Read(_) => unreachable!("it was read with its object"),
-        }
-    }
-
-    /// A number that a node gives, and the object that it is from here on.
-    pub(in crate::recorder) fn insert_read(
-        &mut self,
-        own: &Object<'_>,
-        is_float: bool,
-        node: NodeId,
-    ) -> NumberId {
-        let id = self.insert(own, Number::Read(is_float), Made::Node, None, None);
-        self.entries[id.0 as usize].node = Some(node);
-        self.has_read = true;
-        id
-    }
-
-    /// A number that was read is this one wherever the trace goes on.
-    pub(in crate::recorder) fn settle(&mut self, id: NumberId, value: i64) {
-        self.entries[id.0 as usize].number = Number::Integer(self.context.constant(value));
-    }
-
-    /// The object that a number is.
-    pub(in crate::recorder) fn object(&self, id: NumberId) -> &Py<PyAny> {
-        &self.entries[id.0 as usize].object
-    }
-
-    pub(in crate::recorder) fn insert(
-        &mut self,
-        object: &Object<'_>,
-        number: Number,
-        made: Made,
-        stack: Option<StackId>,
-        outside: Option<Py<PyAny>>,
-    ) -> NumberId {
-        let id = NumberId(u32::try_from(self.entries.len()).expect("fewer than 2^32 numbers"));
-        self.known.insert(object.as_ptr() as usize, id);
-        let object = object.clone().unbind();
-        self.entries.push(Entry { number, made, node: None, stack, outside, object });
-        id
-    }
-
-    /// The integer that a node stands for.
-    pub(in crate::recorder) fn integer_of(&self, node: NodeId) -> Option<ExprId> {
-        let entry = self.entries.iter().find(|entry| entry.node == Some(node))?;
-        match entry.number {
-            Number::Integer(expr) => Some(expr),
-            Number::Float(_) | Number::Read(_) => None,
-        }
-    }
-
-    /// Where each symbol is found.
-    pub fn slots(&self) -> &[Slot] {
-        &self.slots
-    }
-
-    /// Where the graph takes sizes in: the placeholder's position, and the symbol's.
-    pub fn inputs(&self) -> &[(usize, usize)] {
-        &self.inputs
-    }
-
-    pub(in crate::recorder) fn add_slot(&mut self, slot: Slot, name: String, is_named: bool) {
-        let number = self.numbers.iter().flatten().count() as u32;
-        self.slots.push(slot);
-        self.names.push(name);
-        self.numbers.push(is_named.then_some(number));
-    }
-
-    /// The source of the number that a dictionary's slot held at the start.
-    pub fn slot_source(&self, slot: FrameSlot) -> Option<SourceId> {
-        self.slot_sources.get(&slot).copied()
-    }
-
-    /// A dictionary's slot holds a number that is a symbol.
-    pub fn add_slot_source(&mut self, slot: FrameSlot, source: SourceId) {
-        self.slot_sources.insert(slot, source);
-    }
-
-    fn is_open(&mut self, id: NumberId) -> bool {
-        let number = match (self.entries[id.0 as usize].number, self.read_expr(id)) {
-            (Number::Read(_), Some(expr)) => Number::Integer(expr),
-            (number, _) => number,
-        };
-        self.is_open_number(number)
-    }
-
-    /// Whether facts leave more than one value.
-    pub fn is_open_number(&mut self, number: Number) -> bool {
-        match number {
-            Number::Integer(expr) => {
-                let expr = self.context.simplify(expr);
-                self.context.as_constant(expr).is_none()
-            }
-            Number::Float(float) => self.context.as_float_constant(float).is_none(),
-            Number::Read(_) => true,
-        }
-    }
-
-    /// A condition in terms of `s0`, `s1`, ...
-    pub(super) fn print(&self, condition: CondId) -> String {
-        self.context.display_cond(condition, Style::Math, &|symbol| self.short(symbol).into())
-    }
-
-    /// How a symbol prints in logs.
-    pub(in crate::recorder) fn short(&self, symbol: SymbolId) -> String {
-        self.short_name(symbol.index())
-    }
-
-    /// The same, of a slot's symbol.
-    pub(in crate::recorder) fn short_name(&self, slot: usize) -> String {
-        match self.numbers.get(slot).copied().flatten() {
-            Some(number) => format!("s{number}"),
-            None => self.names.get(slot).cloned().unwrap_or_default(),
-        }
-    }
-
-    /// Remembers which line fixed the symbols that users marked.
-    pub(super) fn note_fixed(&mut self, line: &str) {
-        for marked in &mut self.marked {
-            if marked.fixed.is_none() {
-                let expr = self.context.simplify(marked.expr);
-                if self.context.as_constant(expr).is_some() {
-                    marked.fixed = Some(line.to_string());
-                }
-            }
-        }
-    }
-
-    /// What of the marks wasn't kept: the size, and why.
-    pub fn broken_mark(&self) -> Option<(String, String)> {
-        let broken = self.marked.iter().find(|marked| marked.fixed.is_some())?;
-        Some((broken.name.clone(), broken.fixed.clone().unwrap_or_default()))
     }
 }
 

@@ -15,15 +15,15 @@ use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, BinaryOp};
 use stator_cpython::{Result, generic};
-use stator_graph::{Arg, NodeId, Operator, StackId, Target, TextId, Value};
+use stator_graph::{Arg, NodeId, Operator, Target, Value};
 
-use super::symbols::NumberId;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::Arguments;
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::{Origin, State, Stop};
+use crate::recorder::notes::symbols::{NumberId, Piece, Spelling, Text};
 
 /// How `FORMAT_VALUE` numbers what it begins with.
 const FORMAT: u32 = 0;
@@ -32,31 +32,6 @@ const REPR: u32 = 2;
 
 /// How deep lists and tuples of what makes a text are looked into.
 const DEPTH: usize = 4;
-
-/// A text that spells numbers.
-pub(in crate::recorder) struct Text {
-    numbers: Vec<NumberId>,
-    object: Py<PyAny>,
-    /// How it is made again. `None`: nobody knows, so the numbers are fixed where it's kept.
-    spelling: Option<Rc<Spelling>>,
-    node: Option<NodeId>,
-}
-
-/// What makes a text.
-struct Spelling {
-    target: Target,
-    pieces: Vec<Piece>,
-    keywords: SmallVec<[TextId; 2]>,
-    stack: Option<StackId>,
-}
-
-/// What a text is made of, as it was when it was made.
-enum Piece {
-    Number(NumberId),
-    Text(Py<PyAny>),
-    Plain(Arg),
-    Row { is_list: bool, pieces: Vec<Piece> },
-}
 
 impl Recorder {
     /// `format`, `str` or `repr` of a number that is carried or of such a number's text. `None`: nothing was executed.

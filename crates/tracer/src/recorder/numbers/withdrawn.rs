@@ -2,7 +2,7 @@
 
 use stator_graph::{Graph, NodeId};
 
-use super::symbols::{Made, Symbols};
+use crate::recorder::notes::symbols::{Made, Symbols};
 
 impl Symbols {
     /// Forgets the nodes from the one with this index on, unless they are inputs: who needs one makes another.

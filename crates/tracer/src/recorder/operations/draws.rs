@@ -14,7 +14,7 @@ use crate::raises::NodeCall;
 use crate::recorder::Recorder;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::{Noted, State};
-use crate::recorder::numbers::symbols::{Made, Number};
+use crate::recorder::notes::symbols::{Made, Number};
 use crate::symbolic::{Part, Slot};
 
 /// What is to be drawn.

@@ -17,7 +17,7 @@ use crate::recorder::notes::enclosed::{Begun, Others};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Noted, Origin, State};
-use crate::recorder::numbers::symbols::{Sizes, Symbols, TensorKey};
+use crate::recorder::notes::symbols::{Sizes, Symbols, TensorKey};
 
 impl Recorder {
     /// Runs the code of a node, `given` these objects: its frames are evaluated, but no part of the graph.

@@ -9,8 +9,8 @@ use stator_graph::Target;
 use stator_shapes::Cmp;
 
 use crate::recorder::notes::state::State;
+use crate::recorder::notes::symbols::Number;
 use crate::recorder::numbers::dimensions::Given;
-use crate::recorder::numbers::symbols::Number;
 
 impl State {
     /// From here on the trace is for numbers with which the operation returns its argument as it

@@ -6,10 +6,10 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_guards::{GuardKind, Source, SourceId};
 
 use crate::recorder::notes::heap;
+use crate::recorder::notes::in_containers::Place;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::reads::Use;
 use crate::recorder::notes::state::{Origin, Slot, State, Stop};
-use crate::recorder::numbers::in_containers::Place;
 
 impl State {
     /// As [`State::adopt`] of a value that a fast local of the frame holds, or a place on its stack, which

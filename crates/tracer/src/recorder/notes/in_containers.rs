@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use stator_cpython::object::{Borrowed, Object};
 
-use crate::recorder::notes::heap;
-use crate::recorder::notes::state::State;
+use super::heap;
+use super::state::State;
 
 /// What outside containers hold for the time of a trace.
 #[derive(Default)]
