@@ -316,6 +316,24 @@ def test_reads_and_writes_of_lists(name: str) -> None:
         assert same(plain, given), f"for {n}: {plain} != {given}"
 
 
+def test_numbers_that_are_taken_out_of_lists_stay_symbols() -> None:
+    """What takes an element out by its place looks at none."""
+
+    def taken(x: Any, c: Any, n: int) -> Any:
+        own = [n, n + 1, n + 2]
+        own.__delitem__(1)
+        del own[1]
+        return x * own.pop(), c.pop()
+
+    compiled = stator.compile(taken)
+    for n in (4, 5, 6, 7, 5, 9):
+        plain, given = [n, 3, n + 1], [n, 3, n + 1]
+        expected = taken(torch.ones(2), plain, n)
+        assert same(expected, compiled(torch.ones(2), given, n))
+        assert plain == given == [n, 3]
+    assert stator.stats(compiled).traces == 2
+
+
 @pytest.mark.parametrize("held", ["list", "tuple", "dict", "args", "closure", "attribute", "slot"])
 def test_native_reads_of_what_containers_hold(held: str) -> None:
     class Held:

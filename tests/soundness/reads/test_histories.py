@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -307,3 +308,39 @@ def test_told_by_a_method(again: int) -> None:
     """A replay leaves before the method's return instruction: what it returns lies on the stack."""
     with stator.config.patch(skip_unprofitable=False):
         agree(lambda: World(told_by_a_method, (Memory(),)), _by_data, replays=False, again=again)
+
+
+def emptied_by_pop(x: Tensor, h: Any, left: int) -> Any:
+    h.append(0.5)
+    while len(h) > left:
+        h.pop(0)
+    return x + 1
+
+
+def emptied_by_popleft(x: Tensor, h: Any, left: int) -> Any:
+    h.append(0.5)
+    while len(h) > left:
+        h.popleft()
+    return x + 1
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"), [(emptied_by_pop, list), (emptied_by_popleft, collections.deque)]
+)
+def test_a_long_one_is_emptied_in_time(
+    function: Callable[[Tensor, Any, int], Any], kind: Callable[[list[float]], Any]
+) -> None:
+    """What a question costs while recording doesn't grow with what the list holds."""
+
+    def spent(length: int) -> float:
+        compiled = api.compile(function, backend="eager")
+        history, x = kind([float(number) for number in range(length)]), torch.ones(2)
+        before = time.process_time()
+        result = compiled(x, history, length - 1000)
+        took = time.process_time() - before
+        assert torch.equal(result, x + 1)
+        assert list(history) == [*map(float, range(length)), 0.5][1001:]
+        return took
+
+    spent(1000)
+    assert spent(100_000) < 8 * spent(1500) + 0.5

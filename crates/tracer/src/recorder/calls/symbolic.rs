@@ -133,9 +133,9 @@ impl Recorder {
             return result;
         }
         let named = names.map_or(0, |names| heap::tuple_items(names).len());
-        // A place in a list, and what is put there.
-        let is_insertion = traits.has(Traits::STORES) && traits.has(Traits::COUNTS);
-        let moves = is_insertion || moves(traits, &name, args, args.len() - named);
+        // A place in a list, what is put there and what is taken out: no element is looked at.
+        let takes_place = traits.has(Traits::COUNTS);
+        let moves = takes_place || moves(traits, &name, args, args.len() - named);
         if moves {
             self.note(frame, |state| {
                 args.iter().try_for_each(|arg| match state.kind_alone(*arg) {
@@ -151,7 +151,7 @@ impl Recorder {
         if moves && name.ends_with("attr") {
             self.concrete(frame, second, "the name of an attribute");
         }
-        if is_insertion || asks_for_key(class, self.functions.writes(callable), args) {
+        if takes_place || asks_for_key(class, self.functions.writes(callable), args) {
             self.concrete(frame, second, "an index or key");
         } else if !moves
             && !is_len

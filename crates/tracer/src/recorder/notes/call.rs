@@ -1,14 +1,16 @@
 //! A call, as the rooms hand it on: what is called, where, and with what.
 
+use pyo3::prelude::*;
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{Result, ops};
-use stator_graph::{Arg, TextId};
+use stator_cpython::{Result, modules, ops};
+use stator_graph::{Arg, NodeId, TextId};
 
 use super::above::Arguments;
 use super::heap;
-use super::state::{State, Stop};
+use super::state::{Noted, State, Stop};
+use crate::breaks::Reason;
 
 /// One call.
 #[derive(Clone, Copy)]
@@ -107,5 +109,30 @@ impl RecordedArgs {
         let names = names.map_or_else(Vec::new, heap::tuple_items);
         let intern = |name: &Object<'_>| state.graph.intern(&heap::text(name.as_borrowed()));
         Ok(Self { args, names: names.iter().map(intern).collect() })
+    }
+}
+
+/// A function or class of the standard library.
+pub(in crate::recorder) fn library<'py>(
+    py: Python<'py>,
+    module: &str,
+    name: &str,
+) -> Noted<Object<'py>> {
+    let found = modules::import(py, module).and_then(|module| module.getattr(name));
+    found.map_err(|error| (Reason::Unsupported, error.to_string()))
+}
+
+impl State {
+    /// The node of a call of a function, which prints with this name.
+    pub(in crate::recorder) fn called(
+        &mut self,
+        frame: &Frame<'_>,
+        function: Borrowed<'_, '_>,
+        name: String,
+        args: &[Arg],
+    ) -> NodeId {
+        let target = self.function_target(function, name);
+        let stack = self.place(frame);
+        self.graph.call(target, args, stack)
     }
 }

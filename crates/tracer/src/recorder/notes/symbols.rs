@@ -9,6 +9,7 @@
 use std::rc::Rc;
 
 use pyo3::prelude::*;
+use pyo3::types::PyFloat;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use stator_cpython::object::Object;
@@ -232,15 +233,14 @@ impl Symbols {
     pub fn own_object<'py>(&self, py: Python<'py>, number: Number) -> Object<'py> {
         match number {
             Number::Integer(expr) => stator_cpython::generic::own_int(py, self.context.hint(expr)),
-            Number::Float(float) => {
-                pyo3::types::PyFloat::new(py, self.context.float_hint(float)).into_any()
-            }
+            Number::Float(float) => PyFloat::new(py, self.context.float_hint(float)).into_any(),
             Number::Read(_) => unreachable!("it was read with its object"),
         }
     }
 
     /// A number that a node gives, and the object that it is from here on.
-    pub fn insert_read(&mut self, own: &Object<'_>, is_float: bool, node: NodeId) -> NumberId {
+    pub fn insert_read(&mut self, own: &Object<'_>, node: NodeId) -> NumberId {
+        let is_float = own.is_exact_instance_of::<PyFloat>();
         let id = self.insert(own, Number::Read(is_float), Made::Node, None, None);
         self.entry_mut(id).node = Some(node);
         self.has_read = true;

@@ -524,13 +524,15 @@ impl Recorder {
     }
 
     /// C code is about to read these values: whatever is symbolic in them is fixed.
+    ///
+    /// Not when the trace has ended: what it ended with is noted, and what they hold may be long.
     pub(in crate::recorder) fn concrete(
         &self,
         frame: &Frame<'_>,
         objects: &[Borrowed<'_, '_>],
         why: &str,
     ) {
-        if !self.has_symbols() {
+        if self.stopped.get() || !self.has_symbols() {
             return;
         }
         self.settle_read(frame, objects);

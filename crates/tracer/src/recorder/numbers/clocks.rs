@@ -1,8 +1,6 @@
 //! Clocks: what `time.perf_counter()` gives is a number that is read, as from a tensor. A replay looks at the clock at
 //! the same place between its operations.
 
-use pyo3::prelude::*;
-use pyo3::types::PyFloat;
 use stator_cpython::Result;
 use stator_cpython::object::Object;
 
@@ -23,15 +21,9 @@ impl Recorder {
         }
         let value = call.natively()?;
         let Some(number) = own(&value) else { return Ok(value) };
-        self.numbers_read.borrow_mut().extend(self.markable_spot(frame));
-        self.note(frame, |state| {
+        self.carries(frame, &number, |state| {
             let name = format!("time.{}", heap::name_of(callable));
-            let target = state.function_target(callable, name);
-            let stack = state.place(frame);
-            let node = state.graph.call(target, &[], stack);
-            let is_float = number.is_exact_instance_of::<PyFloat>();
-            state.carry_read(&number, is_float, node, None);
-            Ok(())
+            Ok(state.called(frame, callable, name, &[]))
         });
         Ok(number)
     }

@@ -181,15 +181,14 @@ impl Recorder {
         let best = extreme.call1((&plain,)).ok()?;
         let place = own(&index.call1((&plain, best)).ok()?)?;
         self.note(frame, |state| {
-            let stack = state.place(frame);
             let is_float = items[0].is_exact_instance_of::<PyFloat>();
-            let target = state.function_target(extreme.as_borrowed(), format!("builtins.{name}"));
             let row = state.row_arg(&terms);
-            let best = state.graph.call(target, &[row], stack);
+            let function = extreme.as_borrowed();
+            let best = state.called(frame, function, format!("builtins.{name}"), &[row]);
             state.graph.set_value(best, if is_float { Value::Float } else { Value::Integer });
-            let target = state.function_target(index.as_borrowed(), "builtins.list.index".into());
-            let node = state.graph.call(target, &[row, Arg::Node(best)], stack);
-            state.carry_read(&place, false, node, None);
+            let (function, name) = (index.as_borrowed(), "builtins.list.index".into());
+            let node = state.called(frame, function, name, &[row, Arg::Node(best)]);
+            state.carry_read(&place, node, None);
             Ok(())
         })?;
         Some(Ok(place))

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::BinaryOp;
-use stator_graph::NodeId;
+use stator_graph::{NodeId, Value};
 use stator_operators::torch::bare;
 use stator_operators::{Determined, is_numbered};
 use stator_shapes::{Cmp, ExprId};
@@ -23,7 +23,7 @@ use crate::recorder::Recorder;
 use crate::recorder::notes::call::argument;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
-use crate::recorder::notes::state::{State, Stop};
+use crate::recorder::notes::state::{Noted, State, Stop};
 use crate::recorder::notes::symbols::{Number, NumberId, Operand, Sizes, Symbols};
 
 impl Symbols {
@@ -48,10 +48,10 @@ impl State {
     /// A node gives a list of these numbers.
     pub(super) fn carry_row(&mut self, node: NodeId, items: &[Object<'_>]) {
         let length = u32::try_from(items.len()).expect("a short list");
-        self.graph.set_value(node, stator_graph::Value::Structure(length));
+        self.graph.set_value(node, Value::Structure(length));
         for (index, item) in (0..length).zip(items) {
             let element = self.graph.get_item(node, index);
-            self.carry_read(item, item.is_exact_instance_of::<PyFloat>(), element, None);
+            self.carry_read(item, element, None);
         }
     }
 
@@ -59,15 +59,13 @@ impl State {
     pub(in crate::recorder) fn carry_read(
         &mut self,
         own: &Object<'_>,
-        is_float: bool,
         node: NodeId,
         expr: Option<ExprId>,
     ) -> NumberId {
-        let value =
-            if is_float { stator_graph::Value::Float } else { stator_graph::Value::Integer };
-        self.graph.set_value(node, value);
+        let is_float = own.is_exact_instance_of::<PyFloat>();
+        self.graph.set_value(node, if is_float { Value::Float } else { Value::Integer });
         let symbols = self.begin_symbols(own.py());
-        let id = symbols.insert_read(own, is_float, node);
+        let id = symbols.insert_read(own, node);
         match expr {
             Some(expr) => symbols.data_sizes.set_expr(id, expr),
             None if is_float => {}
@@ -139,6 +137,21 @@ impl State {
 }
 
 impl Recorder {
+    /// A number of the program's is what a node gives, and is carried from here on. `None`: the trace has ended.
+    pub(in crate::recorder) fn carries(
+        &self,
+        frame: &Frame<'_>,
+        number: &Object<'_>,
+        node: impl FnOnce(&mut State) -> Noted<NodeId>,
+    ) -> Option<()> {
+        self.numbers_read.borrow_mut().extend(self.markable_spot(frame));
+        self.note(frame, |state| {
+            let node = node(state)?;
+            state.carry_read(number, node, None);
+            Ok(())
+        })
+    }
+
     /// Whether an operation takes the integers among its arguments that were read as they come. `problem` says why it can't
     /// be a node.
     pub(in crate::recorder) fn takes_read<'py>(

@@ -148,11 +148,9 @@ impl Recorder {
         terms: &[Term],
     ) -> Option<Result<Object<'py>>> {
         let asked = |state: &mut State| {
-            let stack = state.place(frame);
             let name = format!("math.{}", heap::callable_name(callable));
-            let target = state.function_target(callable, name);
             let args = state.term_args(terms);
-            Ok(Arg::Node(state.graph.call(target, &args, stack)))
+            Ok(Arg::Node(state.called(frame, callable, name, &args)))
         };
         let native =
             || ops::call(callable, &[number], None).map(|it| it.is_truthy().unwrap_or(false));
@@ -268,12 +266,11 @@ impl Recorder {
             self.stop(frame, Reason::DataRead, "an integer beyond 64 bits that depends on it");
             return Some(value.clone());
         };
-        let is_float = own.is_exact_instance_of::<PyFloat>();
         let noted = self.note(frame, |state| {
             let stack = state.place(frame);
             let args = state.term_args(terms);
             let node = state.graph.call(target, &args, stack);
-            state.carry_read(&own, is_float, node, expr);
+            state.carry_read(&own, node, expr);
             Ok(())
         });
         Some(if noted.is_some() { own } else { value.clone() })

@@ -3,7 +3,7 @@
 //! A number is carried (`read_numbers.rs`); whether it's true is a decision (`ending/deciding.rs`).
 
 use pyo3::prelude::*;
-use pyo3::types::{PyFloat, PyInt, PyList, PySlice, PyString, PyTuple};
+use pyo3::types::{PyInt, PyList, PySlice, PyString, PyTuple};
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor::{self, TensorInfo};
 use stator_cpython::hook::Suspended;
@@ -22,7 +22,7 @@ use crate::recorder::notes::call::{Call, RecordedArgs};
 use crate::recorder::notes::exits::Asks;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
-use crate::recorder::notes::state::{State, Stop};
+use crate::recorder::notes::state::{Noted, State};
 
 /// Longer lists aren't carried number by number.
 pub(super) const LONGEST: i64 = 64;
@@ -270,13 +270,7 @@ impl Recorder {
             return None;
         }
         let own = own(&native().ok()?)?;
-        self.numbers_read.borrow_mut().extend(self.markable_spot(frame));
-        let is_float = own.is_exact_instance_of::<PyFloat>();
-        self.note(frame, |state| {
-            let node = state.asked_of(frame, method, tensor)?;
-            state.carry_read(&own, is_float, node, None);
-            Ok(())
-        });
+        self.carries(frame, &own, |state| state.asked_of(frame, method, tensor));
         Some(own)
     }
 }
@@ -288,7 +282,7 @@ impl State {
         frame: &Frame<'_>,
         method: &str,
         tensor: Borrowed<'_, '_>,
-    ) -> std::result::Result<NodeId, Stop> {
+    ) -> Noted<NodeId> {
         let asked = self.graph_arg(tensor)?;
         let stack = self.place(frame);
         let descriptor = tensor.get_type().getattr(method).ok();

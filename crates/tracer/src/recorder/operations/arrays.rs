@@ -61,20 +61,18 @@ impl Recorder {
             self.stop(frame, Reason::OperationRaised, heap::name_of(callable));
         }
         let value = value?;
-        let number = own(&value);
-        if number.is_some() {
-            self.numbers_read.borrow_mut().extend(self.markable_spot(frame));
-        }
-        self.note(frame, |state| {
+        let node = |state: &mut State| {
             let name = format!("numpy.{}", heap::name_of(callable));
             let target = state.function_target(callable, name);
             let stack = state.place(frame);
-            let node = state.graph.call_with_keywords(target, &given.args, &given.names, stack);
-            if let Some(number) = &number {
-                let is_float = number.is_exact_instance_of::<PyFloat>();
-                state.carry_read(number, is_float, node, None);
-                return Ok(());
-            }
+            state.graph.call_with_keywords(target, &given.args, &given.names, stack)
+        };
+        if let Some(number) = own(&value) {
+            self.carries(frame, &number, |state| Ok(node(state)));
+            return Ok(number);
+        }
+        self.note(frame, |state| {
+            let node = node(state);
             if value.is_none() {
                 state.graph.set_value(node, Value::Nothing);
                 return Ok(());
@@ -89,7 +87,7 @@ impl Recorder {
             state.set_origin(value.as_borrowed(), Origin::Handle(node));
             Ok(())
         });
-        Ok(number.unwrap_or(value))
+        Ok(value)
     }
 
     /// The list that a function makes one number of, as the graph has it: floats of the trace's own, or those of a list
@@ -136,13 +134,8 @@ impl Recorder {
         }
         let value: f64 = scalar.extract().ok()?;
         let number = PyFloat::new(frame.py(), value).into_any();
-        self.numbers_read.borrow_mut().extend(self.markable_spot(frame));
-        self.note(frame, |state| {
-            let target = state.function_target(callable, "builtins.float".into());
-            let stack = state.place(frame);
-            let float = state.graph.call(target, &[Arg::Node(node)], stack);
-            state.carry_read(&number, true, float, None);
-            Ok(())
+        self.carries(frame, &number, |state| {
+            Ok(state.called(frame, callable, "builtins.float".into(), &[Arg::Node(node)]))
         })?;
         Some(number)
     }

@@ -7,25 +7,20 @@ use stator_cpython::frame::Frame;
 use stator_cpython::heap::dict::{self, Peek};
 use stator_cpython::heap::tensor::{Memory, memory};
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{modules, ops};
+use stator_cpython::ops;
 use stator_graph::{Arg, NodeId, Operator, Target, Value};
 use stator_guards::SourceId;
 
 use crate::breaks::Reason;
 use crate::raises::MADE;
 use crate::recorder::notes::above::Arguments;
+use crate::recorder::notes::call::library;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Noted, Origin, State};
 
 /// What a function has that its constructor is given neither.
 const TOLD: [&str; 3] = ["__qualname__", "__doc__", "__module__"];
-
-/// A function or class of the standard library.
-fn library<'py>(py: Python<'py>, module: &str, name: &str) -> Noted<Object<'py>> {
-    let found = modules::import(py, module).and_then(|module| module.getattr(name));
-    found.map_err(|error| (Reason::Unsupported, error.to_string()))
-}
 
 impl State {
     /// An object as a node is given it that runs code: functions of the trace's own are made by nodes.
@@ -173,9 +168,7 @@ impl State {
         args: &[Arg],
         frame: &Frame<'_>,
     ) -> NodeId {
-        let target = self.function_target(function, format!("{MADE}{name}"));
-        let stack = self.place(frame);
-        self.graph.call(target, args, stack)
+        self.called(frame, function, format!("{MADE}{name}"), args)
     }
 
     fn give_own<'py>(&mut self, object: Borrowed<'_, 'py>, frame: &Frame<'_>) -> Noted<Arg> {

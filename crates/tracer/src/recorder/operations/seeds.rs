@@ -4,7 +4,7 @@
 //! of all generators that it may have seeded are put back (`rollback`).
 
 use pyo3::prelude::*;
-use pyo3::types::{PyFloat, PyInt, PyString};
+use pyo3::types::{PyInt, PyString};
 use smallvec::SmallVec;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
@@ -55,9 +55,8 @@ impl Recorder {
                     state.anchor(result.as_borrowed());
                 }
                 let name = if args.len() == 1 { "torch" } else { "torch.Generator" };
-                let target = state.function_target(callable, format!("{name}.manual_seed"));
-                let stack = state.place(frame);
-                let node = state.graph.call(target, &given.args, stack);
+                let name = format!("{name}.manual_seed");
+                let node = state.called(frame, callable, name, &given.args);
                 state.graph.set_value(node, Value::Nothing);
                 Ok(())
             });
@@ -128,9 +127,7 @@ impl Recorder {
         let result = call.natively()?;
         if let Some(given) = given {
             self.note(frame, |state| {
-                let target = state.function_target(callable, "random.seed".into());
-                let stack = state.place(frame);
-                let node = state.graph.call(target, &given, stack);
+                let node = state.called(frame, callable, "random.seed".into(), &given);
                 state.graph.set_value(node, Value::Nothing);
                 state.claims.seeded.push(generator.to_owned().unbind());
                 Ok(())
@@ -166,14 +163,9 @@ impl Recorder {
             self.stop(frame, Reason::RandomNumber, "of more than 63 bits");
             return Ok(value);
         };
-        self.numbers_read.borrow_mut().extend(self.markable_spot(frame));
-        self.note(frame, |state| {
-            let target =
-                state.function_target(callable, format!("random.{}", heap::name_of(callable)));
-            let stack = state.place(frame);
-            let node = state.graph.call(target, &given, stack);
-            state.carry_read(&number, number.is_exact_instance_of::<PyFloat>(), node, None);
-            Ok(())
+        self.carries(frame, &number, |state| {
+            let name = format!("random.{}", heap::name_of(callable));
+            Ok(state.called(frame, callable, name, &given))
         });
         Ok(number)
     }

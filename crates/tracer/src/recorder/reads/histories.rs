@@ -11,10 +11,12 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt, PySlice};
 use smallvec::SmallVec;
+use stator_cpython::Result;
 use stator_cpython::frame::Frame;
+use stator_cpython::heap::container;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, BinaryOp};
-use stator_cpython::{Result, modules};
+
 use stator_graph::{Arg, NodeId, Operator, Target, Value};
 use stator_guards::SourceId;
 
@@ -23,7 +25,7 @@ use crate::functions::{Class, Model, Numeric};
 use crate::held::Held;
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::{Arguments, Decides};
-use crate::recorder::notes::call::Call;
+use crate::recorder::notes::call::{Call, library};
 use crate::recorder::notes::effects::CONTENTS;
 use crate::recorder::notes::exits::Asks;
 use crate::recorder::notes::heap;
@@ -34,11 +36,11 @@ use crate::recorder::numbers::read_numbers::own;
 /// A list or deque whose contents nothing guards.
 struct History<'py> {
     base: Base,
-    /// How many the trace has taken out in front of what it held.
+    /// A tuple or list of what it held before the trace wrote to it.
+    held: Object<'py>,
+    /// How many of these the trace has taken out in front.
     dropped: usize,
-    /// What it held before the trace wrote to it, behind those.
-    before: Vec<Object<'py>>,
-    /// What the trace has added behind that.
+    /// What the trace has added behind.
     added: Vec<Object<'py>>,
     /// How many it holds at most.
     most: Option<usize>,
@@ -54,35 +56,43 @@ enum Base {
 }
 
 impl<'py> History<'py> {
+    /// How many it held before the trace wrote to it.
+    fn held_long(&self) -> usize {
+        let held = self.held.as_borrowed();
+        container::tuple_length(held).or_else(|| container::list_length(held)).unwrap_or(0)
+    }
+
+    /// How many of these it still holds, if nothing made room.
+    fn left_long(&self) -> usize {
+        self.held_long() - self.dropped
+    }
+
+    /// One of these.
+    fn left(&self, index: usize) -> Option<Object<'py>> {
+        let (held, index) = (self.held.as_borrowed(), self.dropped + index);
+        container::tuple_item(held, index).or_else(|| container::list_item(held, index))
+    }
+
     /// How many elements it holds now.
     fn now_long(&self) -> usize {
-        let length = self.before.len() + self.added.len();
+        let length = self.left_long() + self.added.len();
         self.most.map_or(length, |most| most.min(length))
     }
 
-    /// The elements that it holds now.
-    fn now(&self) -> impl Iterator<Item = &Object<'py>> {
-        let all = self.before.len() + self.added.len();
-        self.before.iter().chain(&self.added).skip(all - self.now_long())
+    /// The first element that it holds now.
+    fn first_now(&self) -> Option<Object<'py>> {
+        let (left, added) = (self.left_long(), &self.added);
+        let at = left + added.len() - self.now_long();
+        if at < left { self.left(at) } else { added.get(at - left).cloned() }
     }
 
     /// The type of its numbers, if it holds floats alone, or integers alone.
-    fn class(&self, py: Python<'py>) -> Option<Object<'py>> {
-        let class = number_class(py, self.now().next()?)?;
+    fn class(&self) -> Option<Object<'py>> {
+        let class = own(&self.first_now()?)?.get_type().into_any();
         let is_alike = |number: &Object<'py>| number.get_type().is(&class);
         // What made room is asked, too.
-        self.before.iter().chain(&self.added).all(is_alike).then_some(class)
-    }
-}
-
-/// `float` or `int`, if a number is one of these.
-fn number_class<'py>(py: Python<'py>, number: &Object<'py>) -> Option<Object<'py>> {
-    if number.is_exact_instance_of::<PyFloat>() {
-        Some(py.get_type::<PyFloat>().into_any())
-    } else if number.is_exact_instance_of::<PyInt>() {
-        Some(py.get_type::<PyInt>().into_any())
-    } else {
-        None
+        let mut left = (0..self.left_long()).filter_map(|index| self.left(index));
+        (left.all(|number| is_alike(&number)) && self.added.iter().all(is_alike)).then_some(class)
     }
 }
 
@@ -120,16 +130,8 @@ impl Recorder {
         history: &History<'py>,
     ) -> Option<Object<'py>> {
         let py = frame.py();
-        let before = own(&PyInt::new(py, history.dropped + history.before.len()).into_any())?;
-        self.numbers_read.borrow_mut().extend(self.markable_spot(frame));
-        self.note(frame, |state| {
-            let target = state.builtin(py, "len")?;
-            let stack = state.place(frame);
-            let node = state.base_of(history);
-            let node = state.graph.call(target, &[Arg::Node(node)], stack);
-            state.carry_read(&before, false, node, None);
-            Ok(())
-        })?;
+        let before = own(&PyInt::new(py, history.held_long()).into_any())?;
+        self.carries(frame, &before, |state| state.length_of(frame, history))?;
         let mut length = before;
         let changes = [
             (history.dropped, BinaryOp::Subtract, Operator::Sub),
@@ -142,7 +144,7 @@ impl Recorder {
         }
         if let Some(most) = history.most.filter(|_| !history.added.is_empty()) {
             let most = PyInt::new(py, most).into_any();
-            let least = modules::import(py, "builtins").ok()?.getattr("min").ok()?;
+            let least = library(py, "builtins", "min").ok()?;
             let operands = [length.as_borrowed(), most.as_borrowed()];
             let found =
                 self.symbolic_function(frame, least.as_borrowed(), Numeric::Least, &operands)?;
@@ -182,9 +184,8 @@ impl Recorder {
         if history.most.is_some() && !history.added.is_empty() {
             return None;
         }
-        let value = history.before.first()?;
-        let class = number_class(frame.py(), value)?;
-        self.number_at(frame, &history, history.dropped.cast_signed(), &class, own(value)?)
+        let number = own(&history.left(0)?)?;
+        self.number_at(frame, &history, history.dropped.cast_signed(), number)
     }
 
     /// Whether it holds anything. `None`: it's something else, or to be read.
@@ -198,16 +199,14 @@ impl Recorder {
             return Some(true);
         }
         let asked = |state: &mut State| {
-            let base = Arg::Node(state.base_of(&history));
-            let target = state.builtin(frame.py(), "len")?;
-            let stack = state.place(frame);
-            let length = state.graph.call(target, &[base], stack);
+            let length = state.length_of(frame, &history)?;
             state.graph.set_value(length, Value::Integer);
+            let stack = state.place(frame);
             let args = [Arg::Node(length), Arg::int(history.dropped as i64)];
             let target = Target::Operator(Operator::Gt);
             Ok(Arg::Node(state.graph.call(target, &args, stack)))
         };
-        let answer = !history.before.is_empty();
+        let answer = history.left_long() > 0;
         self.decided(frame, Asks::Program, asked, || Ok(answer))?.ok()
     }
 
@@ -242,13 +241,10 @@ impl Recorder {
             _ if -index > length.cast_signed() => return None,
             _ => index + added,
         };
-        let before = history.before.len().cast_signed();
-        let at = if index < 0 { index + before } else { index };
-        let value = history.before.get(usize::try_from(at).ok()?)?;
-        let class = number_class(frame.py(), value)?;
-        let number = own(value)?;
+        let at = if index < 0 { index + history.left_long().cast_signed() } else { index };
+        let number = own(&history.left(usize::try_from(at).ok()?)?)?;
         let index = if index < 0 { index } else { index + history.dropped.cast_signed() };
-        self.number_at(frame, &history, index, &class, number)
+        self.number_at(frame, &history, index, number)
     }
 
     /// A number that it held, at an index. `None`: it can't be asked here of what type that is.
@@ -257,9 +253,9 @@ impl Recorder {
         frame: &Frame<'py>,
         history: &History<'py>,
         index: isize,
-        class: &Object<'py>,
         number: Object<'py>,
     ) -> Option<Result<Object<'py>>> {
+        let class = number.get_type().into_any();
         let base = Arg::Node(self.note(frame, |state| Ok(state.base_of(history)))?);
         let asked = |state: &mut State| {
             let class = state.graph_arg(class.as_borrowed())?;
@@ -271,14 +267,10 @@ impl Recorder {
             Ok(_) => {}
             Err(raised) => return Some(Err(raised)),
         }
-        self.numbers_read.borrow_mut().extend(self.markable_spot(frame));
-        self.note(frame, |state| {
+        self.carries(frame, &number, |state| {
             let stack = state.place(frame);
             let target = Target::Operator(Operator::GetItem);
-            let node = state.graph.call(target, &[base, Arg::int(index as i64)], stack);
-            let is_float = number.is_exact_instance_of::<PyFloat>();
-            state.carry_read(&number, is_float, node, None);
-            Ok(())
+            Ok(state.graph.call(target, &[base, Arg::int(index as i64)], stack))
         })?;
         Some(Ok(number))
     }
@@ -326,15 +318,9 @@ impl Recorder {
             self.concrete(frame, &[list], "a sum beyond 64 bits");
             return Some(value);
         };
-        self.numbers_read.borrow_mut().extend(self.markable_spot(frame));
-        self.note(frame, |state| {
+        self.carries(frame, &number, |state| {
             let name = format!("builtins.{}", heap::callable_name(callable));
-            let target = state.function_target(callable, name);
-            let stack = state.place(frame);
-            let node = state.graph.call(target, &[numbers], stack);
-            let is_float = number.is_exact_instance_of::<PyFloat>();
-            state.carry_read(&number, is_float, node, None);
-            Ok(())
+            Ok(state.called(frame, callable, name, &[numbers]))
         })?;
         Some(Ok(number))
     }
@@ -347,17 +333,17 @@ impl Recorder {
         are_floats: bool,
     ) -> Option<Result<Arg>> {
         let history = self.history(frame, list)?;
-        let class = history.class(frame.py())?;
+        let class = history.class()?;
         if are_floats && !class.is(frame.py().get_type::<PyFloat>()) {
             return None;
         }
         let given = self.note(frame, |state| Ok(state.history_args(&history, None)))??;
-        let base = self.note(frame, |state| Ok(state.base_of(&history)))?;
+        let base = given[0];
         let least = i64::from(history.added.is_empty());
         let asked = |state: &mut State| {
             let class = state.graph_arg(class.as_borrowed())?;
             let first = Arg::int(history.dropped as i64);
-            let args = [Arg::Node(base), first, Arg::int(least), class];
+            let args = [base, first, Arg::int(least), class];
             state.asks_held(frame, Held::All, &args).map(Arg::Node)
         };
         match self.decided(frame, Asks::Program, asked, || Ok(true))? {
@@ -365,7 +351,7 @@ impl Recorder {
             Err(raised) => return Some(Err(raised)),
         }
         if history.added.is_empty() && history.dropped == 0 {
-            return Some(Ok(Arg::Node(base)));
+            return Some(Ok(base));
         }
         let all = self.note(frame, |state| state.asks_held(frame, Held::Part, &given))?;
         Some(Ok(Arg::Node(all)))
@@ -386,9 +372,8 @@ impl State {
         if self.parts.contains_key(&address)
             && let Some(Origin::Handle(base)) = self.origin(list)
         {
-            let before = heap::list_items(list);
-            let (base, added) = (Base::Part(base), Vec::new());
-            return Ok(Some(History { base, dropped: 0, before, added, most: None }));
+            let (base, held, added) = (Base::Part(base), (*list).clone(), Vec::new());
+            return Ok(Some(History { base, held, dropped: 0, added, most: None }));
         }
         let slot = (address, CONTENTS);
         let is_deque = heap::is_deque(list);
@@ -397,7 +382,7 @@ impl State {
             && !self.reads.has(&slot)
             && !self.written.has(&slot)
             && let Some(source) = self.source(list)
-            && let Some(length) = stator_cpython::heap::container::deque_length(list)
+            && let Some(length) = container::deque_length(list)
             && self.policy.takes_length(length, || self.sources.print(source))
         {
             // It's read by whoever looks at it.
@@ -413,21 +398,22 @@ impl State {
             }
         }
         let source = unread.source;
-        let mut before = heap::tuple_items(unread.before.bind(list.py()).as_any().as_borrowed());
+        let held = unread.before.bind(list.py()).clone();
         let mut most = None;
         let changed = if is_deque {
             self.read_max_length(list)?;
-            let length = stator_cpython::heap::container::deque_max_length(list);
+            let length = container::deque_max_length(list);
             most = length.and_then(|length| length.extract().ok());
             self.changes_of_deque(list, most.is_some())
         } else {
-            let (mut now, dropped) = (heap::list_items(list), unread.dropped);
-            let kept = before.len() - dropped;
-            (now.len() >= kept).then(|| (dropped, now.split_off(kept)))
+            let (kept, dropped) = (held.len() - unread.dropped, unread.dropped);
+            let now = container::list_length(list).filter(|now| *now >= kept);
+            let items = |now| (kept..now).filter_map(|at| container::list_item(list, at)).collect();
+            now.map(|now| (dropped, items(now)))
         };
         let Some((dropped, added)) = changed else { return Ok(None) };
-        before.drain(..dropped);
-        Ok(Some(History { base: Base::Outside(source), dropped, before, added, most }))
+        let (base, held) = (Base::Outside(source), held.into_any());
+        Ok(Some(History { base, held, dropped, added, most }))
     }
 
     /// The node that has what it held before the trace wrote to it.
@@ -488,16 +474,14 @@ impl State {
     fn asks_held(&mut self, frame: &Frame<'_>, held: Held, args: &[Arg]) -> Noted<NodeId> {
         let refused = |error: PyErr| (Reason::Unsupported, error.to_string());
         let function = held.function(frame.py()).map_err(refused)?;
-        let target = self.function_target(function.as_borrowed(), held.name());
-        let stack = self.place(frame);
-        Ok(self.graph.call(target, args, stack))
+        Ok(self.called(frame, function.as_borrowed(), held.name(), args))
     }
 
-    fn builtin(&mut self, py: Python<'_>, name: &str) -> Noted<Target> {
-        let refused = |error: PyErr| (Reason::Unsupported, error.to_string());
-        let function = modules::import(py, "builtins").and_then(|module| module.getattr(name));
-        let function = function.map_err(refused)?;
-        Ok(self.function_target(function.as_borrowed(), format!("builtins.{name}")))
+    /// The node of how long it was before the trace wrote to it.
+    fn length_of(&mut self, frame: &Frame<'_>, history: &History<'_>) -> Noted<NodeId> {
+        let len = library(frame.py(), "builtins", "len")?;
+        let base = Arg::Node(self.base_of(history));
+        Ok(self.called(frame, len.as_borrowed(), "builtins.len".into(), &[base]))
     }
 
     /// A part of a history is looked at: what it was taken from is read, and it's a list of the trace's own.

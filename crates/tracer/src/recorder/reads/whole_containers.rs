@@ -122,12 +122,7 @@ impl State {
 
     /// Whether a container holds lists, tuples or dictionaries that nobody knows, among so many objects of it.
     fn holds_unknown_container(&mut self, container: Borrowed<'_, '_>, most: &mut usize) -> bool {
-        let items = match self.kind_alone(container) {
-            Kind::Dict => heap::dict_items(container).into_iter().map(|(_, value)| value).collect(),
-            Kind::List => heap::list_items(container),
-            _ => heap::tuple_items(container),
-        };
-        items.iter().any(|item| {
+        heap::children(container).iter().any(|item| {
             let Some(left) = most.checked_sub(1) else { return false };
             *most = left;
             let item = item.as_borrowed();
