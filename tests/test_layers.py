@@ -51,7 +51,6 @@ CRATES = {
 # Modules of a crate that reach each other, by path or by methods that one adds to another's types: debts. A list may only
 # get shorter.
 CIRCLES = {
-    "bytecode": [{"error", "instruction"}],
     # The layer over the interpreter: objects and code look at each other, as they do in CPython.
     "cpython": [
         {

@@ -5,9 +5,10 @@
 //! and variable tables aren't here: they hold Python objects.
 
 use crate::assemble::assemble;
+use crate::decode::decode;
 use crate::error::Error;
 use crate::exception_table;
-use crate::instruction::{InstrId, Instruction, decode, instruction_at};
+use crate::instruction::{InstrId, Instruction, instruction_at};
 use crate::line_table::{self, Location};
 use crate::version::Version;
 

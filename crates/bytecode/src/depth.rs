@@ -5,8 +5,9 @@
 //! equal wherever ways meet; code for which they differ is refused.
 
 use crate::code::{Region, decode_regions};
+use crate::decode::decode;
 use crate::error::Error;
-use crate::instruction::{InstrId, Instruction, decode};
+use crate::instruction::{InstrId, Instruction};
 use crate::opcode::Opcode;
 use crate::table::{Flow, OpInfo};
 use crate::version::Version;

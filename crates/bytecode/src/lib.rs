@@ -21,6 +21,7 @@
 
 mod assemble;
 mod code;
+mod decode;
 mod depth;
 mod error;
 pub mod exception_table;
@@ -40,10 +41,11 @@ mod version;
 
 pub use assemble::{Assembly, assemble};
 pub use code::{Assembled, Code, Parts, Region};
+pub use decode::decode;
 pub use depth::{Depths, depths, max_depth};
 pub use error::{Error, Unencodable};
 pub use exception_table::{Handler, find_handler};
-pub use instruction::{InstrId, Instruction, decode, instruction_covering};
+pub use instruction::{InstrId, Instruction, instruction_covering};
 pub use line_table::{Location, line_of, location_of};
 pub use live::Liveness;
 pub use meaning::{Meaning, Truth};

@@ -180,7 +180,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::instruction::decode;
+    use crate::decode::decode;
 
     const RESUME: u8 = 151;
     const LOAD_FAST: u8 = 124;
