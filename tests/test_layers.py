@@ -58,8 +58,6 @@ CIRCLES = {
             *("ops", "thread"),
         }
     ],
-    # The generated table holds sets of facts, and these are looked up there.
-    "operators": [{"aten", "facts"}],
     # One type, `Context`, whose methods are grouped by what they decide.
     "shapes": [
         {

@@ -1,11 +1,5 @@
 //! What PyTorch says of its operators: their schemas, tags and kernels, over all their overloads.
 
-use std::sync::OnceLock;
-
-use rustc_hash::FxHashMap;
-
-use crate::aten::ATEN;
-
 /// A set of facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts(u16);
@@ -42,11 +36,4 @@ impl Facts {
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
-}
-
-/// What PyTorch says of an operator of `torch.ops.aten`; `None`: it has none of this name.
-#[must_use]
-pub fn facts(name: &str) -> Option<Facts> {
-    static INDEX: OnceLock<FxHashMap<&str, Facts>> = OnceLock::new();
-    INDEX.get_or_init(|| ATEN.iter().copied().collect()).get(name).copied()
 }

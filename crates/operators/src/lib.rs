@@ -34,7 +34,7 @@ mod versions;
 
 pub use class::{Class, Determined, Emitter, Model, Why, Writes};
 pub use data::{Data, DataOrigin, Uniform, data, data_rows};
-pub use facts::{Facts, facts};
+pub use facts::Facts;
 pub use fills::{Filled, fits, type_of_number};
 pub use numbered::is_numbered;
 pub use numeric::Numeric;

@@ -4,8 +4,9 @@ use std::sync::OnceLock;
 
 use rustc_hash::FxHashMap;
 
+use crate::aten;
 use crate::class::{Class, Determined};
-use crate::facts::{Facts, facts};
+use crate::facts::Facts;
 use crate::row::{Row, Traits};
 pub use crate::rows::OPERATIONS;
 use crate::versions;
@@ -84,4 +85,10 @@ pub fn writes_silently(printed: &str) -> bool {
 #[must_use]
 pub fn returns_argument(printed: &str) -> bool {
     traits(bare(printed)).has(Traits::RETURNS_ARGUMENT)
+}
+
+/// What PyTorch says of an operator of `torch.ops.aten`; `None`: it has none of this name.
+fn facts(name: &str) -> Option<Facts> {
+    static INDEX: OnceLock<FxHashMap<&str, Facts>> = OnceLock::new();
+    INDEX.get_or_init(|| aten::ATEN.iter().copied().collect()).get(name).copied()
 }
