@@ -182,15 +182,14 @@ impl Recorder {
     /// that are called for its sake are the function's.
     pub(in crate::recorder) fn calling(
         &self,
-        frame: &Frame<'_>,
         model: Model,
-        callable: Borrowed<'_, '_>,
-        args: &[Borrowed<'_, '_>],
+        call: Call<'_, '_>,
     ) -> Option<Calling<'_>> {
+        let Call { frame, callable, args, .. } = call;
         if !calls_methods(model) {
             return None;
         }
-        let is_plain = !self.is_stopped() && is_plain_call(frame, callable, args);
+        let is_plain = !self.is_stopped() && is_plain_call(call);
         let builtin = is_plain.then(|| Builtin {
             frame: frame.id(),
             model,
@@ -309,7 +308,8 @@ fn is_call(frame: &Frame<'_>) -> bool {
 }
 
 /// Whether the instruction that `frame` stands at calls this very function with these very arguments.
-fn is_plain_call(frame: &Frame<'_>, callable: Borrowed<'_, '_>, args: &[Borrowed<'_, '_>]) -> bool {
+fn is_plain_call(call: Call<'_, '_>) -> bool {
+    let Call { frame, callable, args, .. } = call;
     let above = match meaning_at(frame) {
         Meaning::Call { .. } => 0,
         Meaning::CallNamed { .. } => 1,

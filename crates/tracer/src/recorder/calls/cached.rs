@@ -23,11 +23,10 @@ use crate::recorder::notes::state::{State, Stop};
 impl Recorder {
     /// Calls a cached function.
     pub(in crate::recorder) fn cached_call<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
-        let Call { frame, callable, args, names } = call;
+        let Call { frame, callable, args, .. } = call;
         // Its key is made of their values, and a miss runs natively.
         self.concrete(frame, args, "the key of a cache");
-        let names = names.map(heap::tuple_items).unwrap_or_default();
-        let key = self.note(frame, |state| state.cache_key(callable, args, &names));
+        let key = self.note(frame, |state| state.cache_key(call));
         let result = {
             let _native = stator_cpython::hook::Suspended::new(frame.py());
             call.natively()?
@@ -43,15 +42,12 @@ impl Recorder {
 
 impl State {
     /// The key that `functools.lru_cache` makes of arguments; the last ones have names.
-    fn cache_key<'py>(
-        &mut self,
-        function: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        names: &[Object<'py>],
-    ) -> std::result::Result<Object<'py>, Stop> {
+    fn cache_key<'py>(&mut self, call: Call<'_, 'py>) -> std::result::Result<Object<'py>, Stop> {
+        let Call { callable: function, args, names, .. } = call;
+        let names = names.map(heap::tuple_items).unwrap_or_default();
         let py = function.py();
         let refuse = || (Reason::OpaqueCall, "a cached function of objects".to_string());
-        if let ([only], []) = (args, names)
+        if let ([only], []) = (args, &names[..])
             && (only.is_exact_instance_of::<PyInt>() || only.is_exact_instance_of::<PyString>())
         {
             return Ok((*only).to_owned());

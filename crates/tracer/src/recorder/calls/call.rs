@@ -28,7 +28,7 @@ use crate::{compiling, disabled, marks, within};
 impl Calls for Recorder {
     fn call_object<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
         let Call { frame, callable, args, .. } = call;
-        self.guard_memo(frame, callable, args);
+        self.guard_memo(call);
         if self.is_stopped() {
             return call.natively();
         }
@@ -180,7 +180,7 @@ impl Recorder {
             // What it makes only holds a callable: calls of that are met where they happen.
             Class::Constructor => self.transparent_call(call),
             Class::Model(model) => {
-                let _calling = self.calling(frame, *model, callable, args);
+                let _calling = self.calling(*model, call);
                 self.model_call(*model, call)
             }
             Class::IsCompiling => self.call_is_compiling(call),
@@ -264,7 +264,7 @@ impl Recorder {
         &self,
         call: Call<'_, 'py>,
     ) -> Result<Object<'py>> {
-        let Call { frame, callable, args, names } = call;
+        let Call { frame, callable, .. } = call;
         if let Some(result) = self.call_in_program(call) {
             return result;
         }
@@ -292,9 +292,7 @@ impl Recorder {
             Some(class @ Class::Model(Model::DeepCopy)) => {
                 return self.call_deep_copy(class, call);
             }
-            Some(Class::Operation(operation))
-                if self.is_looked_into(operation, callable, args, names) =>
-            {
+            Some(Class::Operation(operation)) if self.is_looked_into(operation, call) => {
                 self.vouch(frame, callable);
             }
             Some(Class::IsCompiling) => {
@@ -411,9 +409,8 @@ impl Recorder {
         class: &Class,
         call: Call<'_, 'py>,
     ) -> Result<Object<'py>> {
-        let Call { frame, callable, args, .. } = call;
         self.links.clear();
-        self.state.borrow_mut().calls_watched(class, args);
+        self.state.borrow_mut().calls_watched(class, call.args);
         if !matches!(class, Class::Operation(_)) {
             self.tally.call();
         }
@@ -426,7 +423,7 @@ impl Recorder {
             return result;
         }
         if matches!(class, Class::StateRead) {
-            self.refuse_numbers_of_state(frame, callable, args);
+            self.refuse_numbers_of_state(call);
         }
         let is_plain =
             matches!(class, Class::Operation(_) | Class::GraphBreak | Class::IsCompiling);
@@ -469,7 +466,7 @@ impl Recorder {
             return self.pure_call(Call { args: &args, ..call });
         }
         if names.is_none()
-            && let Some(numbers) = self.format_numbers(frame, callable, args)
+            && let Some(numbers) = self.format_numbers(call)
         {
             let args: Args<'_, 'py> = numbers.iter().map(Bound::as_borrowed).collect();
             return self.symbolic_call(&Class::Pure, Call { args: &args, ..call });
@@ -672,7 +669,7 @@ impl Recorder {
             return self.call_weakref(frame, callable);
         }
         if names.is_none()
-            && let Some(result) = self.call_getter(frame, callable, args)
+            && let Some(result) = self.call_getter(call)
         {
             return result;
         }

@@ -23,7 +23,7 @@ use crate::recorder::notes::state::Origin;
 impl Recorder {
     /// A class: `type.__call__` is followed to `__new__` and `__init__`.
     pub(in crate::recorder) fn construct<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
-        let Call { frame, callable: class, args, names } = call;
+        let Call { frame, callable: class, args, .. } = call;
         self.links.clear();
         if let Some(known) = self.functions.class(class) {
             return self.call_class(known, call);
@@ -46,17 +46,16 @@ impl Recorder {
                 _ => {}
             }
         }
-        self.instantiate(frame, &ty, args, names)
+        self.instantiate(call, &ty)
     }
 
     /// What `type.__call__` does.
     pub(in crate::recorder) fn instantiate<'py>(
         &self,
-        frame: &Frame<'py>,
+        call: Call<'_, 'py>,
         ty: &Bound<'py, PyType>,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
+        let Call { frame, args, names, .. } = call;
         let py = frame.py();
         let class = ty.as_any().as_borrowed();
         let new = self.lookup(frame, ty, pyo3::intern!(py, "__new__").as_any().as_borrowed());

@@ -113,12 +113,8 @@ impl Recorder {
 
     /// Ends the trace before the memo gets into other hands.
     #[inline]
-    pub(in crate::recorder) fn guard_memo(
-        &self,
-        frame: &Frame<'_>,
-        callable: Borrowed<'_, '_>,
-        args: &[Borrowed<'_, '_>],
-    ) {
+    pub(in crate::recorder) fn guard_memo(&self, call: Call<'_, '_>) {
+        let Call { frame, callable, args, .. } = call;
         let Ok(memo) = self.state.try_borrow().map(|state| state.memo) else { return };
         let Memo::At(_) = memo else { return };
         let is_handed = args.iter().any(|arg| memo.is(*arg));
@@ -173,12 +169,8 @@ impl Recorder {
     }
 
     /// `copy.deepcopy` in one piece.
-    pub(in crate::recorder) fn deep_copy<'py>(
-        &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-    ) -> Result<Object<'py>> {
+    pub(in crate::recorder) fn deep_copy<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
+        let Call { frame, callable, args, .. } = call;
         let object = args[0];
         if self.kind(object) == Kind::Tensor {
             // What a program adds to a tensor is copied with it.
@@ -188,17 +180,17 @@ impl Recorder {
             });
             let name = "copy.deepcopy".into();
             let operation = Operation { name, is_method: false, determined: Determined::EagerOnly };
-            return self.tensor_call(&operation, Call::new(frame, callable, args));
+            return self.tensor_call(&operation, call);
         }
         let mut copied = FxHashSet::default();
         self.guard_copied(frame, object, &mut copied);
         self.tally.instructions(COPYING * copied.len() as u64);
-        let memo = self.copy_tensors(frame, callable, object)?;
+        let memo = self.copy_tensors(call, object)?;
         let copy = {
             let _native = Suspended::new(frame.py());
             match &memo {
                 Some(memo) => ops::call(callable, &[object, memo.as_borrowed()], None)?,
-                None => ops::call(callable, args, None)?,
+                None => call.natively()?,
             }
         };
         self.note(frame, |state| {
@@ -210,10 +202,10 @@ impl Recorder {
     /// Copies the tensors in an object by one node; a memo that has the copies. `None`: there are none.
     fn copy_tensors<'py>(
         &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
+        call: Call<'_, 'py>,
         object: Borrowed<'_, 'py>,
     ) -> Result<Option<Object<'py>>> {
+        let Call { frame, callable, .. } = call;
         let py = frame.py();
         let raised = |error| stator_cpython::Raised::set(py, error);
         let mut searched = Searched::default();

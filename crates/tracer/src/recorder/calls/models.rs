@@ -38,7 +38,7 @@ impl Recorder {
             (Model::Len, [object]) => self.length(frame, *object, native),
             (Model::Id, [object]) => self.identity_of(frame, *object, native),
             (Model::Hash, [object]) => self.hash_of(frame, *object, native),
-            (Model::IsInstance, _) => self.is_instance(frame, callable, args, native),
+            (Model::IsInstance, _) => self.is_instance(call, native),
             (
                 Model::GetAttr
                 | Model::HasAttr
@@ -62,12 +62,12 @@ impl Recorder {
             // `inspect.unwrap` refuses longer chains of wrappers than that, of which a trace has followed
             // this one. Elsewhere it's a setting that nothing guards.
             (Model::RecursionLimit, []) if is_unwrap(frame) => native(),
-            (Model::Repr, [object]) => self.text_call(call, *object, None, native),
+            (Model::Repr, [object]) => self.text_call(call, *object, None),
             (Model::Repr, [object, spec]) if is_str(*spec) => {
-                self.text_call(call, *object, Some(*spec), native)
+                self.text_call(call, *object, Some(*spec))
             }
             (Model::Super, _) => self.fresh(call),
-            (Model::Scalar, _) => self.scalar(frame, callable, args, native),
+            (Model::Scalar, _) => self.scalar(call),
             (Model::Binary(BinaryOp::InPlaceAdd), [left, right])
                 if heap::is_named(callable, &["iconcat"]) && !heap::are_joined(*left, *right) =>
             {
@@ -92,9 +92,7 @@ impl Recorder {
             (Model::SequenceRead, _) => self.read_sequences(call),
             (Model::ContainerWrite, [_, ..]) => self.container_write(call),
             (Model::New, [class, given @ ..]) => self.new_object(call, *class, given),
-            (Model::Draw, [generator, args @ ..]) => {
-                self.draw(frame, callable, *generator, args, native)
-            }
+            (Model::Draw, [generator, args @ ..]) => self.draw(call, *generator, args),
             (Model::Check, _) => self.check_tensor(call),
             (Model::Clock, _) => self.read_clock(call),
             (Model::Seed, [.., seed]) => self.seed(call, *seed),
@@ -111,11 +109,11 @@ impl Recorder {
             }
             (Model::LockTake, [lock, args @ ..]) => self.take_lock(frame, *lock, args, native),
             (Model::LockGive, [lock, ..]) => self.give_lock(frame, *lock, native),
-            (Model::DeepCopy, _) => self.deep_copy(frame, callable, args),
+            (Model::DeepCopy, _) => self.deep_copy(call),
             (Model::Nothing, _) => native(),
             (Model::TypeCall, [class, rest @ ..]) if self.kind(*class) == Kind::Type => {
                 let ty = class.cast::<PyType>().expect("the kind says it is a class").to_owned();
-                self.instantiate(frame, &ty, rest, names)
+                self.instantiate(call.with(*class, rest), &ty)
             }
             (Model::GeneratorStep, [generator, ..]) => {
                 self.generator_step(frame, *generator, native)
@@ -127,11 +125,9 @@ impl Recorder {
                 Ok(boolean(py, self.same(frame, *left, *right) != inverted))
             }
             (Model::Reduce, [object, ..]) => self.reduce(frame, *object, args, native),
-            (Model::StateSwitch, _) => self.state_switch(frame, callable, args, native),
-            (Model::InferenceEnter, [mode]) => self.enter_inference(frame, callable, *mode, native),
-            (Model::InferenceExit, [handle]) => {
-                self.exit_inference(frame, callable, *handle, native)
-            }
+            (Model::StateSwitch, _) => self.state_switch(call),
+            (Model::InferenceEnter, [mode]) => self.enter_inference(call, *mode),
+            (Model::InferenceExit, [handle]) => self.exit_inference(call, *handle),
             (Model::ContextGet, [variable] | [variable, _]) => {
                 self.context_get(frame, *variable, args.len() == 2, native)
             }
@@ -140,7 +136,7 @@ impl Recorder {
                 self.context_reset(frame, *variable, *token, native)
             }
             (Model::ContextCopy, []) if self.session.takes_steps() && is_engine(frame) => {
-                self.copy_context(frame, callable, native)
+                self.copy_context(call)
             }
             _ => self.unknown(call),
         }
@@ -348,11 +344,10 @@ impl Recorder {
     /// `isinstance`, `issubclass`, `callable`: functions of types, which are guarded.
     pub(in crate::recorder) fn is_instance<'py>(
         &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
+        call: Call<'_, 'py>,
         native: impl FnOnce() -> Result<Object<'py>>,
     ) -> Result<Object<'py>> {
+        let Call { frame, callable, args, .. } = call;
         self.note(frame, |state| {
             args.iter().enumerate().try_for_each(|(index, arg)| {
                 if index > 0 {
@@ -417,7 +412,6 @@ impl Recorder {
         call: Call<'_, 'py>,
         object: Borrowed<'_, 'py>,
         spec: Option<Borrowed<'_, 'py>>,
-        native: impl FnOnce() -> Result<Object<'py>>,
     ) -> Result<Object<'py>> {
         let Call { frame, callable, .. } = call;
         let conversion = conversion_of(callable);
@@ -426,40 +420,39 @@ impl Recorder {
             let text = self.python_text(frame, object, conversion, spec);
             text.or_else(|| self.carried_format(frame, object, conversion, spec))
         });
-        text.flatten().unwrap_or_else(|| self.text_of(frame, object, native))
+        text.flatten().unwrap_or_else(|| self.text_of(frame, object, || call.natively()))
     }
 
     /// Functions that read a number: of constants they're pure, of tensors they read data.
-    fn scalar<'py>(
-        &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        native: impl FnOnce() -> Result<Object<'py>>,
-    ) -> Result<Object<'py>> {
+    fn scalar<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
+        let Call { frame, callable, args, names } = call;
         let name = heap::callable_name(callable);
         if args.iter().any(|arg| self.kind(*arg) == Kind::Tensor) {
-            if matches!(&*name, "abs" | "pow") {
+            if matches!(&*name, "abs" | "pow") && names.is_none() {
                 let operation = Operation {
                     name: name.as_ref().into(),
                     is_method: false,
                     determined: Determined::Always,
                 };
                 let target = |state: &mut State| operation.target(state, callable);
-                return self.operation(frame, target, args, None, native);
+                return self.operation(frame, target, args, None, || call.natively());
             }
             if !matches!(args, [tensor] if self.is_constant_data(*tensor)) {
-                if let [tensor] = *args {
-                    let native = || stator_cpython::ops::call(callable, args, None);
+                if let ([tensor], None) = (args, names) {
+                    let native = || call.natively();
                     if let Some(read) = TensorRead::by_type(&name)
-                        && let Some(found) = self.converted(frame, read, tensor, native)
+                        && let Some(found) = self.converted(frame, read, *tensor, native)
                     {
                         return found;
                     }
                 }
                 self.stop(frame, Reason::DataRead, format!("{name}() of a tensor"));
             }
-            return native();
+            return call.natively();
+        }
+        if names.is_some() && args.iter().any(|arg| self.kind(*arg) == Kind::Object) {
+            // The argument in front may be another one than the number.
+            return self.unknown(call);
         }
         if let ("float", [scalar]) = (&*name, args)
             && let Some(number) = self.float_of_scalar(frame, callable, *scalar)
@@ -510,7 +503,7 @@ impl Recorder {
             self.note(frame, |state| state.register(result.as_borrowed()));
             return Ok(result);
         }
-        self.registered(frame, native)
+        self.registered(frame, || call.natively())
     }
 }
 

@@ -99,21 +99,21 @@ impl Recorder {
         }
         if names.is_none()
             && let Some(numeric) = numeric
-            && let Some(result) = self.symbolic_function(frame, callable, numeric, args)
+            && let Some(result) = self.symbolic_function(numeric, call)
         {
             return result;
         }
         if matches!(class, Class::Pure)
             && names.is_none()
             && name == "Size"
-            && let Some(size) = self.symbolic_size(frame, callable, args)
+            && let Some(size) = self.symbolic_size(call)
         {
             return size;
         }
         let is_len = matches!(class, Class::Model(Model::Len)) && args.len() == 1;
         let known = match class {
             Class::StateRead => {
-                let found = self.symbolic_metadata(frame, traits, &name, args, names);
+                let found = self.symbolic_metadata(traits, &name, call);
                 Some(found.unwrap_or_else(|| self.call_known(class, call)))
             }
             // What has been read is looked at where its text is made.
@@ -209,12 +209,8 @@ impl Recorder {
     }
 
     /// `torch.Size` of a tuple or list with symbolic numbers: it holds these very objects.
-    fn symbolic_size<'py>(
-        &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-    ) -> Option<Result<Object<'py>>> {
+    fn symbolic_size<'py>(&self, call: Call<'_, 'py>) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable, args, .. } = call;
         let [items] = *args else { return None };
         if !heap::is_plain_tuple(items) && !heap::is_exact_list(items) {
             return None;

@@ -55,7 +55,7 @@ impl Recorder {
         call: Call<'_, 'py>,
     ) -> Result<Object<'py>> {
         let Call { frame, callable, args, names } = call;
-        let plan = self.plan(frame, emitter, args, names);
+        let plan = self.plan(emitter, call);
         let result = {
             let _native = Suspended::new(frame.py());
             call.natively()
@@ -97,13 +97,8 @@ impl Recorder {
     }
 
     /// Whether a replay can give it as a side effect; otherwise the trace has ended.
-    fn plan<'py>(
-        &self,
-        frame: &Frame<'py>,
-        emitter: Emitter,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
-    ) -> Option<Plan<'py>> {
+    fn plan<'py>(&self, emitter: Emitter, call: Call<'_, 'py>) -> Option<Plan<'py>> {
+        let Call { frame, args, names, .. } = call;
         if self.is_stopped() {
             return None;
         }

@@ -20,6 +20,7 @@ use stator_shapes::rules::{self, Arg, Element};
 use super::data_sizes::has_no_result;
 use crate::functions::Traits;
 use crate::recorder::Recorder;
+use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::State;
 use crate::recorder::notes::symbols::{Made, Number, Operand, Sizes};
@@ -164,17 +165,16 @@ impl Recorder {
     /// A call that reads the metadata of tensors.
     pub(in crate::recorder) fn symbolic_metadata<'py>(
         &self,
-        frame: &Frame<'py>,
         traits: Traits,
         name: &str,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
+        call: Call<'_, 'py>,
     ) -> Option<Result<Object<'py>>> {
+        let Call { frame, args, names, .. } = call;
         if traits.has(Traits::SIZELESS) {
             return None;
         }
         if matches!(name, "stride" | "is_contiguous" | "dim_order") {
-            return self.symbolic_layout(frame, name, args, names);
+            return self.symbolic_layout(name, call);
         }
         let sizes = args.first().and_then(|first| self.state.borrow_mut().symbolic_sizes(*first));
         let (Some(sizes), None) = (sizes, names) else {

@@ -16,6 +16,7 @@ use super::read_numbers::are_read;
 use crate::functions::Numeric;
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::Looks;
+use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::Origin;
 use crate::recorder::notes::symbols::{Number, Operand};
@@ -75,11 +76,10 @@ impl Recorder {
     /// Calls of functions whose row says what they make of symbolic numbers.
     pub(in crate::recorder) fn symbolic_function<'py>(
         &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
         numeric: Numeric,
-        args: &[Borrowed<'_, 'py>],
+        call: Call<'_, 'py>,
     ) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable, args, .. } = call;
         if let [sequence] = *args {
             match numeric {
                 Numeric::Sum | Numeric::Product | Numeric::Least | Numeric::Greatest => {
@@ -120,7 +120,7 @@ impl Recorder {
             }
             (Numeric::FloatPower, _) if are_read(&terms) => return None,
             (Numeric::FloatPower, _) if args.len() == 2 => {
-                return self.float_power(frame, callable, args, &terms);
+                return self.float_power(call, &terms);
             }
             (Numeric::QuotientAndRest, _) if args.len() == 2 => return self.divided(frame, args),
             (Numeric::Least | Numeric::Greatest, _) => {
@@ -136,7 +136,7 @@ impl Recorder {
             }
             _ => {}
         }
-        let value = match ops::call(callable, args, None) {
+        let value = match call.natively() {
             Ok(value) => value,
             Err(raised) => {
                 self.concrete(frame, args, "an error");
@@ -175,14 +175,9 @@ impl Recorder {
     }
 
     /// `math.pow(a, b)`, which is a float.
-    fn float_power<'py>(
-        &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        terms: &[Term],
-    ) -> Option<Result<Object<'py>>> {
-        let Ok(value) = ops::call(callable, args, None) else { return None };
+    fn float_power<'py>(&self, call: Call<'_, 'py>, terms: &[Term]) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable, args, .. } = call;
+        let Ok(value) = call.natively() else { return None };
         let target = self.state.borrow_mut().function_target(callable, "math.pow".to_string());
         self.computed(frame, args, value, target, terms, |context| {
             let base = float(context, terms[0].number);

@@ -20,7 +20,7 @@ use super::arithmetic::{Term, binary};
 use super::tensors::holds_tensor;
 use crate::functions::Operation;
 use crate::recorder::Recorder;
-use crate::recorder::notes::call::argument;
+use crate::recorder::notes::call::{Call, argument};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Noted, State, Stop};
@@ -156,12 +156,11 @@ impl Recorder {
     /// be a node.
     pub(in crate::recorder) fn takes_read<'py>(
         &self,
-        frame: &Frame<'py>,
         operation: &Operation,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
+        call: Call<'_, 'py>,
         problem: impl FnOnce() -> Option<Stop>,
     ) -> bool {
+        let Call { frame, args, names, .. } = call;
         // What it writes into has other sizes then.
         let has_out = || {
             let names = names.map_or_else(Vec::new, heap::tuple_items);
@@ -169,7 +168,7 @@ impl Recorder {
         };
         is_numbered(bare(&operation.name))
             && !has_out()
-            && !self.fills_with_read(operation, args, names)
+            && !self.fills_with_read(operation, call)
             && self.is_numbered(frame, args, problem)
     }
 
@@ -219,15 +218,10 @@ impl Recorder {
     }
 
     /// Whether what an operation fills its result with was read: a type may not hold it.
-    fn fills_with_read(
-        &self,
-        operation: &Operation,
-        args: &[Borrowed<'_, '_>],
-        names: Option<Borrowed<'_, '_>>,
-    ) -> bool {
+    fn fills_with_read(&self, operation: &Operation, call: Call<'_, '_>) -> bool {
         let Determined::Filled(_, places) = operation.determined else { return false };
         places.iter().any(|(place, name)| {
-            let given = argument(args, names, *place, name);
+            let given = argument(call.args, call.names, *place, name);
             given.is_some_and(|given| self.state.borrow_mut().holds_read(given))
         })
     }

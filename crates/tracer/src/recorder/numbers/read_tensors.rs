@@ -255,7 +255,8 @@ impl Recorder {
         self.baseline.set(ops::executed());
         let int = frame.py().get_type::<PyInt>();
         let rounding = Numeric::Rounded(Rounding::Trunc);
-        self.symbolic_function(frame, int.as_any().as_borrowed(), rounding, &[float.as_borrowed()])
+        let args = [float.as_borrowed()];
+        self.symbolic_function(rounding, Call::new(frame, int.as_any().as_borrowed(), &args))
     }
 
     /// A number that is carried. `None`: the instruction is to end the trace.

@@ -8,7 +8,6 @@
 
 use rustc_hash::FxHashSet;
 use stator_cpython::Result;
-use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor;
 use stator_cpython::object::{Borrowed, Object};
 use stator_graph::{Arg, Constant, NodeId, NodeKind, Value};
@@ -16,6 +15,7 @@ use stator_shapes::{Cmp, Context, ExprId};
 
 use crate::raises::NodeCall;
 use crate::recorder::Recorder;
+use crate::recorder::notes::call::Call;
 use crate::recorder::notes::state::{Origin, State};
 use crate::recorder::notes::symbols::{Sizes, TensorKey};
 use crate::recorder::numbers::number_functions::boolean;
@@ -690,11 +690,10 @@ impl Recorder {
     /// A call that asks how a tensor lies in memory.
     pub(in crate::recorder) fn symbolic_layout<'py>(
         &self,
-        frame: &Frame<'py>,
         name: &str,
-        args: &[Borrowed<'_, 'py>],
-        names: Option<Borrowed<'_, 'py>>,
+        call: Call<'_, 'py>,
     ) -> Option<Result<Object<'py>>> {
+        let Call { frame, args, names, .. } = call;
         let tensor = *args.first()?;
         self.concrete(frame, &args[1..], "the number of a dimension");
         let known = {

@@ -13,6 +13,7 @@ use stator_cpython::ops;
 
 use super::read_tensors::TensorRead;
 use crate::recorder::Recorder;
+use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 
@@ -78,10 +79,9 @@ impl Recorder {
     /// or a field asks for something else than its text.
     pub(in crate::recorder) fn format_numbers<'py>(
         &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
+        call: Call<'_, 'py>,
     ) -> Option<Vec<Object<'py>>> {
+        let Call { frame, callable, args, .. } = call;
         let [text, rest @ ..] = args else { return None };
         if !rest.iter().any(|arg| self.kind(*arg) == Kind::Tensor)
             || !text.is_exact_instance_of::<PyString>()

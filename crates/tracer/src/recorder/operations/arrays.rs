@@ -49,7 +49,7 @@ impl Recorder {
             if is_seed {
                 return RecordedArgs::of(state, args, names);
             }
-            state.given_to_numpy(callable, args, names)
+            state.given_to_numpy(call)
         });
         let value = {
             let _native = Suspended::new(frame.py());
@@ -158,12 +158,8 @@ impl Recorder {
 
 impl State {
     /// What a function of NumPy's is given, if it's nothing but a generator, constants and arrays of the trace's own.
-    fn given_to_numpy(
-        &mut self,
-        callable: Borrowed<'_, '_>,
-        args: &[Borrowed<'_, '_>],
-        names: Option<Borrowed<'_, '_>>,
-    ) -> Noted<RecordedArgs> {
+    fn given_to_numpy(&mut self, call: Call<'_, '_>) -> Noted<RecordedArgs> {
+        let Call { callable, args, names, .. } = call;
         let name = heap::name_of(callable);
         let writes = name == "shuffle";
         if argument(args, names, usize::MAX, "out").is_some() {

@@ -32,7 +32,7 @@ impl Recorder {
         &self,
         call: Call<'_, 'py>,
     ) -> Result<Object<'py>> {
-        let Call { frame, callable, args, names } = call;
+        let Call { frame, callable, .. } = call;
         let operation = {
             let _native = Suspended::new(frame.py());
             aten_operation(callable)
@@ -46,7 +46,7 @@ impl Recorder {
         }
         let foretold = {
             let _native = Suspended::new(frame.py());
-            foretell(callable, args, names)
+            foretell(call)
         };
         let foretold = match foretold {
             Ok(Ok(foretold)) => foretold,
@@ -87,11 +87,8 @@ fn is_operator(callable: Borrowed<'_, '_>) -> bool {
 }
 
 /// What the operator's fake kernel says; why it says nothing, if so.
-fn foretell<'py>(
-    callable: Borrowed<'_, 'py>,
-    args: &[Borrowed<'_, 'py>],
-    names: Option<Borrowed<'_, 'py>>,
-) -> PyResult<std::result::Result<Foretold<'py>, String>> {
+fn foretell<'py>(call: Call<'_, 'py>) -> PyResult<std::result::Result<Foretold<'py>, String>> {
+    let Call { callable, args, names, .. } = call;
     let py = callable.py();
     let module = modules::import(py, "stator._fx.custom_operators")?;
     let keywords = PyDict::new(py);

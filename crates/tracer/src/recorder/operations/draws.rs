@@ -12,6 +12,7 @@ use crate::breaks::Reason;
 use crate::draws::Draws;
 use crate::raises::NodeCall;
 use crate::recorder::Recorder;
+use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::{Noted, State};
 use crate::recorder::notes::symbols::{Made, Number};
@@ -28,19 +29,18 @@ impl Recorder {
     /// `random()` or `getrandbits()` of a generator.
     pub(in crate::recorder) fn draw<'py>(
         &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
+        call: Call<'_, 'py>,
         generator: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        native: impl FnOnce() -> Result<Object<'py>>,
+        given: &[Borrowed<'_, 'py>],
     ) -> Result<Object<'py>> {
-        self.concrete(frame, args, "read by a random generator");
+        let Call { frame, callable, .. } = call;
+        self.concrete(frame, given, "read by a random generator");
         if self.state.borrow().is_seeded(generator) {
-            return self.draw_behind_seed(frame, callable, generator, args, native);
+            return self.draw_behind_seed(call, generator, given);
         }
-        let planned = self.note(frame, |state| state.plan_draw(callable, generator, args));
+        let planned = self.note(frame, |state| state.plan_draw(callable, generator, given));
         let foretold = planned.as_ref().and_then(|planned| peek(generator, 0, planned.draw));
-        let result = native()?;
+        let result = call.natively()?;
         let Some(planned) = planned else { return Ok(result) };
         let own = self.note(frame, |state| {
             let number = match foretold {
@@ -80,13 +80,13 @@ impl State {
         &mut self,
         callable: Borrowed<'_, '_>,
         generator: Borrowed<'_, '_>,
-        args: &[Borrowed<'_, '_>],
+        given: &[Borrowed<'_, '_>],
     ) -> Noted<Planned> {
         let refuse = |what: &str| Err((Reason::RandomNumber, what.to_string()));
         let bits = |bits: &Borrowed<'_, '_>| bits.extract().ok().filter(|it| (1..=32).contains(it));
-        let draw = match args {
+        let draw = match given {
             [] => Some(Draw::Float),
-            [given] => bits(given).map(Draw::Bits),
+            [number] => bits(number).map(Draw::Bits),
             _ => None,
         };
         let Some(draw) = draw else { return refuse("of more than 32 bits") };

@@ -16,6 +16,7 @@ use crate::breaks::Reason;
 use crate::functions::{Operation, Reading};
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::Ends;
+use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{State, Stop};
@@ -26,10 +27,9 @@ impl Recorder {
     pub(in crate::recorder) fn use_of_tensors(
         &self,
         operation: &Operation,
-        callable: Borrowed<'_, '_>,
-        args: &[Borrowed<'_, '_>],
-        names: Option<Borrowed<'_, '_>>,
+        call: Call<'_, '_>,
     ) -> Use {
+        let Call { callable, args, names, .. } = call;
         let mut state = self.state.borrow_mut();
         // A method's receiver is a tensor.
         let first = usize::from(operation.is_method);
@@ -146,12 +146,8 @@ impl Recorder {
     }
 
     /// Ends the trace before a read of metadata that is told by a tensor what to read: `x.size(t)`.
-    pub(in crate::recorder) fn refuse_numbers_of_state(
-        &self,
-        frame: &Frame<'_>,
-        callable: Borrowed<'_, '_>,
-        args: &[Borrowed<'_, '_>],
-    ) {
+    pub(in crate::recorder) fn refuse_numbers_of_state(&self, call: Call<'_, '_>) {
+        let Call { frame, callable, args, .. } = call;
         let mut state = self.state.borrow_mut();
         let is_read = args.iter().enumerate().any(|(place, arg)| {
             (place > 0 || state.kind(*arg) != Kind::Tensor) && holds_tensor(&mut state, *arg)
@@ -172,10 +168,9 @@ impl Recorder {
     pub(in crate::recorder) fn is_looked_into(
         &self,
         operation: &Operation,
-        callable: Borrowed<'_, '_>,
-        args: &[Borrowed<'_, '_>],
-        names: Option<Borrowed<'_, '_>>,
+        call: Call<'_, '_>,
     ) -> bool {
+        let Call { callable, args, names, .. } = call;
         if self.session.program.is_some()
             || self.kind(callable) != Kind::Function
             // Those are read, or made, as a whole.

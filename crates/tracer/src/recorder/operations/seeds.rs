@@ -7,7 +7,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyString};
 use smallvec::SmallVec;
 use stator_cpython::Result;
-use stator_cpython::frame::Frame;
 use stator_cpython::heap::twister;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
@@ -139,33 +138,32 @@ impl Recorder {
     /// What a generator gives that a node has seeded: a number that is carried.
     pub(super) fn draw_behind_seed<'py>(
         &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
+        call: Call<'_, 'py>,
         generator: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        native: impl FnOnce() -> Result<Object<'py>>,
+        given: &[Borrowed<'_, 'py>],
     ) -> Result<Object<'py>> {
+        let Call { frame, callable, .. } = call;
         let may_read = self.may_read(frame);
-        let given = self.note(frame, |state| {
+        let args = self.note(frame, |state| {
             if !may_read || state.enclosed.is_on() {
                 return Err((Reason::RandomNumber, "where none can be carried".into()));
             }
-            let mut given: SmallVec<[Arg; 2]> =
+            let mut args: SmallVec<[Arg; 2]> =
                 [state.random_generator(generator)].into_iter().collect();
-            for arg in args {
-                given.push(state.graph_arg(*arg)?);
+            for arg in given {
+                args.push(state.graph_arg(*arg)?);
             }
-            Ok(given)
+            Ok(args)
         });
-        let value = native()?;
-        let Some(given) = given else { return Ok(value) };
+        let value = call.natively()?;
+        let Some(args) = args else { return Ok(value) };
         let Some(number) = own(&value) else {
             self.stop(frame, Reason::RandomNumber, "of more than 63 bits");
             return Ok(value);
         };
         self.carries(frame, &number, |state| {
             let name = format!("random.{}", heap::name_of(callable));
-            Ok(state.called(frame, callable, name, &given))
+            Ok(state.called(frame, callable, name, &args))
         });
         Ok(number)
     }

@@ -1,7 +1,6 @@
 //! Switches of PyTorch's modes: nodes without tensors, executed for real and kept in order.
 
 use pyo3::prelude::*;
-use stator_cpython::frame::Frame;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, modules};
@@ -21,12 +20,10 @@ impl Recorder {
     /// A switch of grad mode or autocast.
     pub(in crate::recorder) fn state_switch<'py>(
         &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
-        native: impl FnOnce() -> Result<Object<'py>>,
+        call: Call<'_, 'py>,
     ) -> Result<Object<'py>> {
-        let result = native()?;
+        let Call { frame, callable, args, .. } = call;
+        let result = call.natively()?;
         self.note(frame, |state| {
             let args = args
                 .iter()
@@ -46,11 +43,10 @@ impl Recorder {
     /// A copy of the context, which PyTorch's engine gives its threads from 2.15 on: the node's value is the copy.
     pub(in crate::recorder) fn copy_context<'py>(
         &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        native: impl FnOnce() -> Result<Object<'py>>,
+        call: Call<'_, 'py>,
     ) -> Result<Object<'py>> {
-        let copy = native()?;
+        let Call { frame, callable, .. } = call;
+        let copy = call.natively()?;
         self.note(frame, |state| {
             if state.context.is_written() {
                 // A replay writes them at its end.
@@ -67,14 +63,13 @@ impl Recorder {
     /// Inference mode begins, or is interrupted: the node's value is the handle.
     pub(in crate::recorder) fn enter_inference<'py>(
         &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
+        call: Call<'_, 'py>,
         mode: Borrowed<'_, 'py>,
-        native: impl FnOnce() -> Result<Object<'py>>,
     ) -> Result<Object<'py>> {
+        let Call { frame, callable, .. } = call;
         let handle = {
             let _native = Suspended::new(frame.py());
-            native()?
+            call.natively()?
         };
         self.note(frame, |state| {
             let mode = state.graph_arg(mode)?;
@@ -90,14 +85,13 @@ impl Recorder {
     /// Inference mode ends, or goes on.
     pub(in crate::recorder) fn exit_inference<'py>(
         &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
+        call: Call<'_, 'py>,
         handle: Borrowed<'_, 'py>,
-        native: impl FnOnce() -> Result<Object<'py>>,
     ) -> Result<Object<'py>> {
+        let Call { frame, callable, .. } = call;
         self.note(frame, |state| state.leave_inference(callable, handle));
         let _native = Suspended::new(frame.py());
-        native()
+        call.natively()
     }
 }
 

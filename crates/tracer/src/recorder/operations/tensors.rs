@@ -3,12 +3,12 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PySlice, PyString};
 use smallvec::SmallVec;
+use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor::{info, is_tensor};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Deferred;
-use stator_cpython::{Result, ops};
 use stator_graph::{Arg, Constant, NodeId, Operator, Target, Value};
 use stator_operators::Use;
 
@@ -323,19 +323,18 @@ impl Recorder {
             && let ([tensor], None) = (args, names)
             && self.is_constant_data(*tensor)
         {
-            return ops::call(callable, args, None);
+            return call.natively();
         }
         if operation.is_method
             && let ([tensor], None) = (args, names)
             && let Some(read) = TensorRead::by_method(&operation.name)
-            && let Some(found) =
-                self.converted(frame, read, *tensor, || ops::call(callable, args, None))
+            && let Some(found) = self.converted(frame, read, *tensor, || call.natively())
         {
             return found;
         }
         if &*operation.name == "tolist"
             && let ([tensor], None) = (args, names)
-            && let Some(list) = self.read_list(frame, *tensor, || ops::call(callable, args, None))
+            && let Some(list) = self.read_list(frame, *tensor, || call.natively())
         {
             return Ok(list);
         }
@@ -354,14 +353,14 @@ impl Recorder {
         let mut tensors = Use::Data;
         let mut problem = || {
             self.depends_on_data(operation, args, names).or_else(|| {
-                tensors = self.use_of_tensors(operation, callable, args, names);
+                tensors = self.use_of_tensors(operation, call);
                 (tensors == Use::Read).then(|| {
                     let detail = format!("a tensor as a number that {} is given", operation.name);
                     (Reason::DataRead, detail)
                 })
             })
         };
-        let problem = if self.takes_read(frame, operation, args, names, &mut problem) {
+        let problem = if self.takes_read(operation, call, &mut problem) {
             None
         } else {
             self.problem_of(frame, args, problem)
@@ -374,7 +373,7 @@ impl Recorder {
         }
         if let Some(problem) = problem
             // Numbers that are tensors may say more than sizes.
-            && (self.use_of_tensors(operation, callable, args, names) == Use::Read
+            && (self.use_of_tensors(operation, call) == Use::Read
                 || !self.call_goes_on(frame, &problem, operation))
         {
             self.stop(frame, problem.0, problem.1);

@@ -17,10 +17,9 @@ impl Recorder {
     /// Calls such an object; `None` if it is none, or one whose parts nobody guards.
     pub(in crate::recorder) fn call_getter<'py>(
         &self,
-        frame: &Frame<'py>,
-        callable: Borrowed<'_, 'py>,
-        args: &[Borrowed<'_, 'py>],
+        call: Call<'_, 'py>,
     ) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable, args, .. } = call;
         let [object] = args else { return None };
         let ty = callable.get_type();
         if self.origin(callable) != Some(Origin::Fresh)

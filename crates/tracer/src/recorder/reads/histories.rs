@@ -146,8 +146,10 @@ impl Recorder {
             let most = PyInt::new(py, most).into_any();
             let least = library(py, "builtins", "min").ok()?;
             let operands = [length.as_borrowed(), most.as_borrowed()];
-            let found =
-                self.symbolic_function(frame, least.as_borrowed(), Numeric::Least, &operands)?;
+            let found = self.symbolic_function(
+                Numeric::Least,
+                Call::new(frame, least.as_borrowed(), &operands),
+            )?;
             length = found.ok()?;
         }
         // To ask changes nothing: the instruction is as before, for who asks more.

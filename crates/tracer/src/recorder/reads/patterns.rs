@@ -16,6 +16,7 @@ use super::abstract_classes::is_library_metaclass;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::Ends;
+use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::{Descriptor, Kind};
 
@@ -203,7 +204,9 @@ impl Recorder {
         let isinstance = modules::import(py, "builtins")
             .and_then(|builtins| builtins.getattr("isinstance"))
             .map_err(|error| Raised::set(py, error))?;
-        let found = self.is_instance(frame, isinstance.as_borrowed(), &[subject, class], native)?;
+        let args = [subject, class];
+        let call = Call::new(frame, isinstance.as_borrowed(), &args);
+        let found = self.is_instance(call, native)?;
         Ok(found.is(PyBool::new(py, true)))
     }
 }
