@@ -121,28 +121,37 @@ impl Type {
                 _ => return mismatch("another kind of type"),
             }
         }
-        for (name, used) in others {
-            match &labels[&name].defined {
-                Some(defined) if used.is_assignable_from(defined)? => {}
-                Some(defined) => {
-                    return Err(failed(
-                        Class::UnassignableConcreteTypes,
-                        format!(
-                            "`{name}` is {}, which {} doesn't accept",
-                            defined.brief(),
-                            used.brief()
-                        ),
-                    ));
-                }
-                None if labels[&name].uses == 1 => {}
-                None => {
-                    return Err(failed(
-                        Class::MissingDefiningUsage,
-                        format!("nothing says what `{name}` is: no parameter takes it"),
-                    ));
-                }
+        check_uses(&labels, &others, failed)
+    }
+}
+
+/// Checks that uses which don't say what their labels are go together with those that do.
+fn check_uses(
+    labels: &FxHashMap<Name, Label>,
+    others: &[(Name, Type)],
+    failed: impl Fn(Class, String) -> Error,
+) -> Result<()> {
+    for (name, used) in others {
+        match &labels[name].defined {
+            Some(defined) if used.is_assignable_from(defined)? => {}
+            Some(defined) => {
+                return Err(failed(
+                    Class::UnassignableConcreteTypes,
+                    format!(
+                        "`{name}` is {}, which {} doesn't accept",
+                        defined.brief(),
+                        used.brief()
+                    ),
+                ));
+            }
+            None if labels[name].uses == 1 => {}
+            None => {
+                return Err(failed(
+                    Class::MissingDefiningUsage,
+                    format!("nothing says what `{name}` is: no parameter takes it"),
+                ));
             }
         }
-        Ok(())
     }
+    Ok(())
 }

@@ -99,39 +99,7 @@ pub fn build<'py>(
             }
         });
     }
-    let sources: FxHashMap<_, _> = inputs
-        .iter()
-        .enumerate()
-        .filter_map(|(at, input)| Some((state.source(input.as_borrowed())?, at)))
-        .collect();
-    let mut requirements = Vec::new();
-    if let Some(symbols) = state.symbols.as_mut() {
-        let slots: Vec<Option<(usize, usize)>> = symbols
-            .slots()
-            .iter()
-            .map(|slot| match slot.part {
-                Part::Size(dim) => sources.get(&slot.source).map(|input| (*input, dim)),
-                _ => None,
-            })
-            .collect();
-        for &(position, slot) in symbols.inputs() {
-            found[position] = slots[slot].map(|(input, dim)| Found::Size(input, dim));
-        }
-        let name = |symbol: SymbolId| match slots[symbol.index()] {
-            Some((input, dim)) => format!("%{input}.size({dim})").into(),
-            None => "?".into(),
-        };
-        for fact in symbols.context.facts() {
-            let text = symbols.context.display_cond(fact.cond, Style::Python, &name);
-            if fact.implicit || is_plain(&text) {
-                continue;
-            }
-            match Requirement::parse(&text) {
-                Ok(requirement) => requirements.push(requirement),
-                Err(_) => return Err((Reason::VaryingSize, text).into()),
-            }
-        }
-    }
+    let requirements = requirements(&mut state, &inputs, &mut found)?;
     let constant_types = constants
         .iter()
         .map(|constant| constant_type(constant.bind(py)))
@@ -166,6 +134,48 @@ pub fn build<'py>(
         gives,
     };
     Ok(Built { program, constants, places })
+}
+
+/// What a program asks of its inputs' sizes; and which placeholders are sizes.
+fn requirements(
+    state: &mut State,
+    inputs: &[Bound<'_, PyAny>],
+    found: &mut [Option<Found>],
+) -> Made<Vec<Requirement>> {
+    let sources: FxHashMap<_, _> = inputs
+        .iter()
+        .enumerate()
+        .filter_map(|(at, input)| Some((state.source(input.as_borrowed())?, at)))
+        .collect();
+    let mut requirements = Vec::new();
+    if let Some(symbols) = state.symbols.as_mut() {
+        let slots: Vec<Option<(usize, usize)>> = symbols
+            .slots()
+            .iter()
+            .map(|slot| match slot.part {
+                Part::Size(dim) => sources.get(&slot.source).map(|input| (*input, dim)),
+                _ => None,
+            })
+            .collect();
+        for &(position, slot) in symbols.inputs() {
+            found[position] = slots[slot].map(|(input, dim)| Found::Size(input, dim));
+        }
+        let name = |symbol: SymbolId| match slots[symbol.index()] {
+            Some((input, dim)) => format!("%{input}.size({dim})").into(),
+            None => "?".into(),
+        };
+        for fact in symbols.context.facts() {
+            let text = symbols.context.display_cond(fact.cond, Style::Python, &name);
+            if fact.implicit || is_plain(&text) {
+                continue;
+            }
+            match Requirement::parse(&text) {
+                Ok(requirement) => requirements.push(requirement),
+                Err(_) => return Err((Reason::VaryingSize, text).into()),
+            }
+        }
+    }
+    Ok(requirements)
 }
 
 /// What a placeholder of the trace is.

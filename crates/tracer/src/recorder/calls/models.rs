@@ -77,20 +77,17 @@ impl Recorder {
             (Model::Binary(op), [left, right]) => self.binary_op(frame, op, *left, *right),
             (Model::Unary(op), [operand]) => self.unary_op(frame, op, *operand),
             (Model::Compare(op), [left, right]) => self.compare_op(frame, op, *left, *right),
-            (Model::GetItem, [owner, key]) => self.get_item(frame, *owner, *key),
-            (Model::SetItem, [owner, key, value]) => {
-                self.set_item(frame, *owner, *key, Some(*value)).map(|()| none(py))
-            }
-            (Model::DelItem, [owner, key]) => {
-                self.set_item(frame, *owner, *key, None).map(|()| none(py))
-            }
-            (Model::Contains, [container, item]) => {
-                self.contains_item(frame, *container, *item).map(|found| boolean(py, found))
-            }
-            (Model::DictSlotRead, [dict, key, ..]) => self.read_dict_key(call, *dict, *key),
-            (Model::DictRead, [dict, others @ ..]) => self.read_dict(call, *dict, others),
-            (Model::SequenceRead, _) => self.read_sequences(call),
-            (Model::ContainerWrite, [_, ..]) => self.container_write(call),
+            (
+                Model::GetItem
+                | Model::SetItem
+                | Model::DelItem
+                | Model::Contains
+                | Model::DictSlotRead
+                | Model::DictRead
+                | Model::SequenceRead
+                | Model::ContainerWrite,
+                _,
+            ) => self.container_call(model, call),
             (Model::New, [class, given @ ..]) => self.new_object(call, *class, given),
             (Model::Draw, [generator, args @ ..]) => self.draw(call, *generator, args),
             (Model::Check, _) => self.check_tensor(call),
@@ -128,16 +125,10 @@ impl Recorder {
             (Model::StateSwitch, _) => self.state_switch(call),
             (Model::InferenceEnter, [mode]) => self.enter_inference(call, *mode),
             (Model::InferenceExit, [handle]) => self.exit_inference(call, *handle),
-            (Model::ContextGet, [variable] | [variable, _]) => {
-                self.context_get(frame, *variable, args.len() == 2, native)
-            }
-            (Model::ContextSet, [variable, _]) => self.context_set(frame, *variable, native),
-            (Model::ContextReset, [variable, token]) => {
-                self.context_reset(frame, *variable, *token, native)
-            }
-            (Model::ContextCopy, []) if self.session.takes_steps() && is_engine(frame) => {
-                self.copy_context(call)
-            }
+            (
+                Model::ContextGet | Model::ContextSet | Model::ContextReset | Model::ContextCopy,
+                _,
+            ) => self.context_call(model, call),
             _ => self.unknown(call),
         }
     }
@@ -190,6 +181,48 @@ impl Recorder {
             }
             (Model::ObjectDelAttr, []) => {
                 self.generic_set_attr(frame, owner, name, None).map(|()| none(py))
+            }
+            _ => self.unknown(call),
+        }
+    }
+
+    /// What containers hold is read or written.
+    fn container_call<'py>(&self, model: Model, call: Call<'_, 'py>) -> Result<Object<'py>> {
+        let Call { frame, args, .. } = call;
+        let py = frame.py();
+        match (model, args) {
+            (Model::GetItem, [owner, key]) => self.get_item(frame, *owner, *key),
+            (Model::SetItem, [owner, key, value]) => {
+                self.set_item(frame, *owner, *key, Some(*value)).map(|()| none(py))
+            }
+            (Model::DelItem, [owner, key]) => {
+                self.set_item(frame, *owner, *key, None).map(|()| none(py))
+            }
+            (Model::Contains, [container, item]) => {
+                self.contains_item(frame, *container, *item).map(|found| boolean(py, found))
+            }
+            (Model::DictSlotRead, [dict, key, ..]) => self.read_dict_key(call, *dict, *key),
+            (Model::DictRead, [dict, others @ ..]) => self.read_dict(call, *dict, others),
+            (Model::SequenceRead, _) => self.read_sequences(call),
+            (Model::ContainerWrite, [_, ..]) => self.container_write(call),
+            _ => self.unknown(call),
+        }
+    }
+
+    /// What is done with context variables, and with contexts.
+    fn context_call<'py>(&self, model: Model, call: Call<'_, 'py>) -> Result<Object<'py>> {
+        let Call { frame, args, .. } = call;
+        let native = || call.natively();
+        match (model, args) {
+            (Model::ContextGet, [variable] | [variable, _]) => {
+                self.context_get(frame, *variable, args.len() == 2, native)
+            }
+            (Model::ContextSet, [variable, _]) => self.context_set(frame, *variable, native),
+            (Model::ContextReset, [variable, token]) => {
+                self.context_reset(frame, *variable, *token, native)
+            }
+            (Model::ContextCopy, []) if self.session.takes_steps() && is_engine(frame) => {
+                self.copy_context(call)
             }
             _ => self.unknown(call),
         }

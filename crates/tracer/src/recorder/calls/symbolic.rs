@@ -147,11 +147,30 @@ impl Recorder {
         if is_len || moves && traits.has(Traits::ITERATES) {
             self.reads_texts(frame, args, &name);
         }
+        self.fix_what_is_read(class, call, &name, moves);
+        let _consuming = (!moves).then(|| self.consuming(frame));
+        let result = self.call_known(class, call)?;
+        let mut state = self.state.borrow_mut();
+        if !moves && state.reads_later(result.as_borrowed()) {
+            // It goes on reading: what it iterates, and what it calls.
+            state.frames.locate(frame);
+            state.fix_all(frame.py(), &format!("read by {name}"));
+        }
+        drop(state);
+        Ok(result)
+    }
+
+    /// The numbers among a call's arguments that it looks at are fixed.
+    fn fix_what_is_read(&self, class: &Class, call: Call<'_, '_>, name: &str, moves: bool) {
+        let Call { frame, callable, args, names } = call;
+        let is_len = matches!(class, Class::Model(Model::Len)) && args.len() == 1;
+        let traits = self.functions.traits(callable);
         let second = args.get(1..2).unwrap_or_default();
         if moves && name.ends_with("attr") {
             self.concrete(frame, second, "the name of an attribute");
         }
-        if takes_place || asks_for_key(class, self.functions.writes(callable), args) {
+        if traits.has(Traits::COUNTS) || asks_for_key(class, self.functions.writes(callable), args)
+        {
             self.concrete(frame, second, "an index or key");
         } else if !moves
             && !is_len
@@ -165,16 +184,6 @@ impl Recorder {
         if name == "islice" {
             self.concrete(frame, args.get(1..).unwrap_or_default(), "read by islice");
         }
-        let _consuming = (!moves).then(|| self.consuming(frame));
-        let result = self.call_known(class, call)?;
-        let mut state = self.state.borrow_mut();
-        if !moves && state.reads_later(result.as_borrowed()) {
-            // It goes on reading: what it iterates, and what it calls.
-            state.frames.locate(frame);
-            state.fix_all(frame.py(), &format!("read by {name}"));
-        }
-        drop(state);
-        Ok(result)
     }
 
     /// Whether a call puts the values of new dictionaries into another one, and looks at none of them.

@@ -36,27 +36,7 @@ impl Finish<'_> {
         if let Some(&id) = self.made.get(&address) {
             return Ok(id);
         }
-        if let Some(number) = self.state.number(object) {
-            let id = match self.state.outside_number(number) {
-                Some(source) => self.source(source),
-                None => {
-                    let node = self.state.number_node(number);
-                    let recipe = self.outputs.recipe(node);
-                    self.recipes.push(recipe)
-                }
-            };
-            self.insert(address, id);
-            return Ok(id);
-        }
-        if let Some(node) = self.state.text_node(object) {
-            let recipe = self.outputs.recipe(node);
-            let id = self.recipes.push(recipe);
-            self.insert(address, id);
-            return Ok(id);
-        }
-        if let Some(node) = self.state.given.node(object) {
-            let recipe = self.outputs.recipe(node);
-            let id = self.recipes.push(recipe);
+        if let Some(id) = self.node_recipe(object) {
             self.insert(address, id);
             return Ok(id);
         }
@@ -67,23 +47,7 @@ impl Finish<'_> {
             self.state.set_fresh(object);
         }
         if kind == Kind::Constant {
-            let source = self.state.outside_of(object);
-            if let Some(source) = source.or_else(|| self.state.roots.constant(object)) {
-                let id = self.source(source);
-                self.insert(address, id);
-                return Ok(id);
-            }
-            if is_nan(object) {
-                if self.state.is_new_nan(object) {
-                    return self.new_nan(object);
-                }
-                // It's this one that is found again later.
-                self.state.guard_one_constant(object);
-            }
-            // A number of the trace's own that is fixed by now: there is one object for a small int.
-            let plain = self.state.plain(&object.to_owned());
-            let id = self.keep(plain.as_ref().map_or(object, |plain| plain.as_borrowed()));
-            return Ok(self.recipes.push(Recipe::Constant(id)));
+            return self.constant_recipe(object);
         }
         match self.state.origin(object) {
             Some(Origin::Source(source)) => {
@@ -147,6 +111,41 @@ impl Finish<'_> {
                 }
             },
         }
+    }
+
+    /// A number, a text or a function that a node gives; or a number that is found where it was.
+    fn node_recipe(&mut self, object: Borrowed<'_, '_>) -> Option<RecipeId> {
+        let node = if let Some(number) = self.state.number(object) {
+            match self.state.outside_number(number) {
+                Some(source) => return Some(self.source(source)),
+                None => self.state.number_node(number),
+            }
+        } else {
+            self.state.text_node(object).or_else(|| self.state.given.node(object))?
+        };
+        let recipe = self.outputs.recipe(node);
+        Some(self.recipes.push(recipe))
+    }
+
+    /// A constant: the object that it is, or that is found where it was.
+    fn constant_recipe(&mut self, object: Borrowed<'_, '_>) -> Made<RecipeId> {
+        let source = self.state.outside_of(object);
+        if let Some(source) = source.or_else(|| self.state.roots.constant(object)) {
+            let id = self.source(source);
+            self.insert(object.as_ptr() as usize, id);
+            return Ok(id);
+        }
+        if is_nan(object) {
+            if self.state.is_new_nan(object) {
+                return self.new_nan(object);
+            }
+            // It's this one that is found again later.
+            self.state.guard_one_constant(object);
+        }
+        // A number of the trace's own that is fixed by now: there is one object for a small int.
+        let plain = self.state.plain(&object.to_owned());
+        let id = self.keep(plain.as_ref().map_or(object, |plain| plain.as_borrowed()));
+        Ok(self.recipes.push(Recipe::Constant(id)))
     }
 
     /// The recipe of a list of objects from outside, which is the same at each exit until the list changes: those

@@ -86,44 +86,7 @@ impl Recorder {
             }
         }
         if let Some(found) = self.lookup(frame, &class, name) {
-            self.guard_protocol(frame, found.as_borrowed(), DESCRIPTOR);
-            return Ok(match self.descriptor(found.as_borrowed()) {
-                kind @ (Descriptor::StaticMethod | Descriptor::ClassMethod) => {
-                    Found::Value(self.bind_on(frame, found.as_borrowed(), kind, &class)?)
-                }
-                Descriptor::User | Descriptor::UserData => {
-                    let getter = pyo3::intern!(py, "__get__").as_any().as_borrowed();
-                    let getter = self.lookup(frame, &found.get_type(), getter);
-                    match getter {
-                        Some(getter) if self.kind(getter.as_borrowed()) == Kind::Function => {
-                            let none = py.None().into_bound(py);
-                            let args = [found.as_borrowed(), none.as_borrowed(), owner];
-                            Found::Value(self.call_object(Call::new(
-                                frame,
-                                getter.as_borrowed(),
-                                &args,
-                            ))?)
-                        }
-                        _ => {
-                            self.stop(
-                                frame,
-                                Reason::Unsupported,
-                                format!("descriptor {text} of a class"),
-                            );
-                            Found::Value(ops::get_attr(owner, name)?)
-                        }
-                    }
-                }
-                Descriptor::Function if heap::is_class_method_descriptor(found.as_borrowed()) => {
-                    let value = ops::get_attr(owner, name)?;
-                    self.note(frame, |state| {
-                        state.set_fresh(value.as_borrowed());
-                        Ok(())
-                    });
-                    Found::Value(value)
-                }
-                _ => Found::Value(found),
-            });
+            return self.found_on_class(frame, &class, found, name);
         }
         if let Some(found) = on_meta {
             return match self.descriptor(found.as_borrowed()) {
@@ -137,6 +100,56 @@ impl Recorder {
         }
         self.call_getattr(frame, owner, &meta, name)
             .unwrap_or_else(|| ops::get_attr(owner, name).map(Found::Value))
+    }
+
+    /// What the lookup of an attribute on a class itself has found, as the class gives it.
+    fn found_on_class<'py>(
+        &self,
+        frame: &Frame<'py>,
+        class: &Bound<'py, PyType>,
+        found: Object<'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Found<'py>> {
+        let py = frame.py();
+        let owner = class.as_any().as_borrowed();
+        self.guard_protocol(frame, found.as_borrowed(), DESCRIPTOR);
+        Ok(match self.descriptor(found.as_borrowed()) {
+            kind @ (Descriptor::StaticMethod | Descriptor::ClassMethod) => {
+                Found::Value(self.bind_on(frame, found.as_borrowed(), kind, class)?)
+            }
+            Descriptor::User | Descriptor::UserData => {
+                let getter = pyo3::intern!(py, "__get__").as_any().as_borrowed();
+                let getter = self.lookup(frame, &found.get_type(), getter);
+                match getter {
+                    Some(getter) if self.kind(getter.as_borrowed()) == Kind::Function => {
+                        let none = py.None().into_bound(py);
+                        let args = [found.as_borrowed(), none.as_borrowed(), owner];
+                        Found::Value(self.call_object(Call::new(
+                            frame,
+                            getter.as_borrowed(),
+                            &args,
+                        ))?)
+                    }
+                    _ => {
+                        self.stop(
+                            frame,
+                            Reason::Unsupported,
+                            format!("descriptor {} of a class", heap::text(name)),
+                        );
+                        Found::Value(ops::get_attr(owner, name)?)
+                    }
+                }
+            }
+            Descriptor::Function if heap::is_class_method_descriptor(found.as_borrowed()) => {
+                let value = ops::get_attr(owner, name)?;
+                self.note(frame, |state| {
+                    state.set_fresh(value.as_borrowed());
+                    Ok(())
+                });
+                Found::Value(value)
+            }
+            _ => Found::Value(found),
+        })
     }
 
     /// `cls[key]`: a metaclass's own `__getitem__`, or a generic alias.

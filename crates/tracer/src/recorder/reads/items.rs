@@ -46,30 +46,7 @@ impl Recorder {
             return ops::get_item(owner, key);
         }
         match kind {
-            Kind::Tensor => {
-                if let Some(function) = self.item_by_number(frame.py(), key, false) {
-                    self.vouch(frame, function.as_borrowed());
-                    let args = [owner, key];
-                    let (role, function) = (Role::Item, function.as_borrowed());
-                    return self.call_linked(role, None, Call::new(frame, function, &args));
-                }
-                let problem = || index_depends_on_data(&mut self.state.borrow_mut(), key);
-                let problem = if self.index_takes_read(frame, key, problem) {
-                    None
-                } else {
-                    self.problem_of(frame, &[key], problem)
-                };
-                if let Some(problem) = problem
-                    && !self.item_goes_on(frame, &problem, key)
-                {
-                    if let Some(key) = self.settled_bounds(frame, key) {
-                        return self.get_item(frame, owner, key.as_borrowed());
-                    }
-                    self.stop(frame, problem.0, problem.1);
-                }
-                let target = |_: &mut State| Target::Operator(Operator::GetItem);
-                self.operation(frame, target, &[owner, key], None, || ops::get_item(owner, key))
-            }
+            Kind::Tensor => self.tensor_item(frame, owner, key),
             // Lists and tuples are guarded as a whole when they are found.
             Kind::List | Kind::Tuple | Kind::Constant => {
                 self.guard_protocol(frame, key, &["__index__"]);
@@ -77,45 +54,7 @@ impl Recorder {
                 self.note(frame, |state| state.register(value.as_borrowed()));
                 Ok(value)
             }
-            Kind::Dict => {
-                let found = heap::dict_get(owner, key);
-                let is_plain = self.reads_items_plainly(frame, owner);
-                let own = self.note(frame, |state| {
-                    match &found {
-                        Some(value)
-                            if is_plain
-                                && state.takes_stand_ins(owner)
-                                && state.is_plain_key(key) =>
-                        {
-                            let own = state.read_slot_value(owner, key, value.as_borrowed())?;
-                            if own.is_some() {
-                                return Ok(own);
-                            }
-                        }
-                        _ => {}
-                    }
-                    state.read_key(owner, key, found.clone()).map(|()| None)
-                });
-                if let Some(Some(own)) = own {
-                    return Ok(own);
-                }
-                if found.is_none()
-                    && self.origin(owner) != Some(Origin::Fresh)
-                    && !owner.get_type().is(frame.py().get_type::<pyo3::types::PyDict>())
-                {
-                    if let Some(value) = self.missing_item(frame, owner, key) {
-                        return value;
-                    }
-                    self.stop(
-                        frame,
-                        Reason::OutsideWrite,
-                        "a missing key of a dictionary's subclass",
-                    );
-                }
-                let value = self.subclass_item(frame, owner, key)?;
-                self.note(frame, |state| state.register(value.as_borrowed()));
-                Ok(value)
-            }
+            Kind::Dict => self.dict_item(frame, owner, key),
             Kind::Type => self.class_item(frame, owner, key),
             Kind::Object | Kind::Module => self.subclass_item(frame, owner, key),
             // A mapping proxy: what it shows was guarded when it was made.
@@ -143,6 +82,77 @@ impl Recorder {
                 ops::get_item(owner, key)
             }
         }
+    }
+
+    /// An item of a tensor: an operation.
+    fn tensor_item<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        if let Some(function) = self.item_by_number(frame.py(), key, false) {
+            self.vouch(frame, function.as_borrowed());
+            let args = [owner, key];
+            let (role, function) = (Role::Item, function.as_borrowed());
+            return self.call_linked(role, None, Call::new(frame, function, &args));
+        }
+        let problem = || index_depends_on_data(&mut self.state.borrow_mut(), key);
+        let problem = if self.index_takes_read(frame, key, problem) {
+            None
+        } else {
+            self.problem_of(frame, &[key], problem)
+        };
+        if let Some(problem) = problem
+            && !self.item_goes_on(frame, &problem, key)
+        {
+            if let Some(key) = self.settled_bounds(frame, key) {
+                return self.get_item(frame, owner, key.as_borrowed());
+            }
+            self.stop(frame, problem.0, problem.1);
+        }
+        let target = |_: &mut State| Target::Operator(Operator::GetItem);
+        self.operation(frame, target, &[owner, key], None, || ops::get_item(owner, key))
+    }
+
+    /// An item of a dictionary: one slot is read.
+    fn dict_item<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        let found = heap::dict_get(owner, key);
+        let is_plain = self.reads_items_plainly(frame, owner);
+        let own = self.note(frame, |state| {
+            match &found {
+                Some(value)
+                    if is_plain && state.takes_stand_ins(owner) && state.is_plain_key(key) =>
+                {
+                    let own = state.read_slot_value(owner, key, value.as_borrowed())?;
+                    if own.is_some() {
+                        return Ok(own);
+                    }
+                }
+                _ => {}
+            }
+            state.read_key(owner, key, found.clone()).map(|()| None)
+        });
+        if let Some(Some(own)) = own {
+            return Ok(own);
+        }
+        if found.is_none()
+            && self.origin(owner) != Some(Origin::Fresh)
+            && !owner.get_type().is(frame.py().get_type::<pyo3::types::PyDict>())
+        {
+            if let Some(value) = self.missing_item(frame, owner, key) {
+                return value;
+            }
+            self.stop(frame, Reason::OutsideWrite, "a missing key of a dictionary's subclass");
+        }
+        let value = self.subclass_item(frame, owner, key)?;
+        self.note(frame, |state| state.register(value.as_borrowed()));
+        Ok(value)
     }
 
     /// Whether a dictionary gives what its own storage holds.
