@@ -74,7 +74,7 @@ pub enum Determined {
     Indexing,
 }
 
-/// Callables whose reads and writes are modelled one by one (`recorder/models.rs`).
+/// Callables whose reads and writes are modelled one by one (`recorder/calls/models.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Model {
@@ -111,6 +111,8 @@ pub enum Model {
     SequenceRead,
     /// Changes its receiver.
     ContainerWrite,
+    /// `bisect.insort` and such: puts an object into a list that is in order.
+    Insort,
     /// `object.__new__` and such: makes an instance of its first argument.
     New,
     /// `object.__init__`: does nothing.
@@ -158,7 +160,7 @@ pub enum Model {
     Draw,
     /// `torch._check_tensor_all` and such.
     Check,
-    /// `time.perf_counter` and such: a float that no two calls have in common.
+    /// `time.perf_counter` and such: a number that no two calls have in common.
     Clock,
     /// `torch.manual_seed` and such: a generator's state is made of a number.
     Seed,

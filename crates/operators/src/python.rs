@@ -15,9 +15,9 @@ use Emitter::{Log, Warn, WarnExplicit};
 use Model::{
     Binary, Call, Clock, Compare, ContainerWrite, Contains, ContextCopy, ContextGet, ContextReset,
     ContextSet, DeepCopy, DelAttr, DelItem, DictRead, DictSlotRead, Draw, GeneratorStep, GetAttr,
-    GetItem, HasAttr, Hash, Id, IsInstance, IsSame, Iter, Len, LockGive, LockTake, New, Next,
-    Nothing, ObjectDelAttr, ObjectGetAttr, ObjectSetAttr, RecursionLimit, Reduce, Repr, Scalar,
-    Seed, SequenceRead, SetAttr, SetItem, Substitute, Super, TypeCall, TypeOf, Unary, Vars,
+    GetItem, HasAttr, Hash, Id, Insort, IsInstance, IsSame, Iter, Len, LockGive, LockTake, New,
+    Next, Nothing, ObjectDelAttr, ObjectGetAttr, ObjectSetAttr, RecursionLimit, Reduce, Repr,
+    Scalar, Seed, SequenceRead, SetAttr, SetItem, Substitute, Super, TypeCall, TypeOf, Unary, Vars,
 };
 use Numeric::{
     Absolute, Float, FloatPower, Function, Greatest, Least, OfFloats, Place, Power, Product,
@@ -62,6 +62,10 @@ pub const PYTHON: &[Row] = &[
     row("cmath", "*", Pure, NONE),
     row("struct", "calcsize pack unpack", Pure, NONE),
     row("binascii", "a2b_base64 a2b_hex b2a_base64 b2a_hex crc32 hexlify unhexlify", Pure, NONE),
+    row("zlib", "adler32 crc32", Pure, NONE),
+    row("unicodedata", "bidirectional category combining decimal decomposition digit", Pure, NONE),
+    row("unicodedata", "east_asian_width is_normalized lookup mirrored name", Pure, NONE),
+    row("unicodedata", "normalize numeric", Pure, NONE),
     row("builtins", "abs", Modelled(Scalar), NONE).of_numbers(Absolute),
     row("builtins", "round", Modelled(Scalar), NONE).of_numbers(Rounded(Rounding::Round)),
     row("builtins", "divmod", Modelled(Scalar), NONE).of_numbers(QuotientAndRest),
@@ -310,6 +314,7 @@ pub const PYTHON: &[Row] = &[
     row("_random:Random", "seed", Modelled(Seed), MOVES),
     row("bisect", "bisect bisect_right", Pure, NONE).of_numbers(Place { behind: true }),
     row("bisect", "bisect_left", Pure, NONE).of_numbers(Place { behind: false }),
+    row("bisect", "insort insort_left insort_right", Modelled(Insort), ORDERS),
     row("posix", "fspath", Pure, NONE),
     row("re:Pattern", "split findall", Pure, NONE),
     row("re:Pattern", "sub", Modelled(Substitute), MOVES),
@@ -349,6 +354,8 @@ pub const PYTHON: &[Row] = &[
     row("sys", "getrecursionlimit", Modelled(RecursionLimit), NONE),
     row("sys", "exc_info _getframe", Untraceable(Why::Frames), NONE),
     row("time", "time perf_counter monotonic process_time thread_time", Modelled(Clock), NONE),
+    row("time", "time_ns perf_counter_ns monotonic_ns", Modelled(Clock), NONE),
+    row("time", "process_time_ns thread_time_ns", Modelled(Clock), NONE),
     row("time", "sleep", Untraceable(Why::Opaque), NONE),
 ];
 

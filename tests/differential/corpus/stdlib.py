@@ -20,6 +20,8 @@ import re
 import struct
 import types
 import typing
+import unicodedata
+import zlib
 from collections import ChainMap, Counter, OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -628,6 +630,27 @@ def unpacked_numbers(x: Tensor) -> Any:
 def texts_of_bytes(x: Tensor) -> Any:
     text = base64.b64encode(RECORD[0])
     return x * len(text), text, base64.b64decode(text), binascii.hexlify(RECORD[0], "-")
+
+
+@case(one, change=_new_record)
+def checksums(x: Tensor) -> Any:
+    return x * (zlib.crc32(RECORD[0]) % 7), zlib.adler32(RECORD[0], 5)
+
+
+LETTERS = ["e\u0301", "5"]
+
+
+def _new_letters() -> None:
+    LETTERS[:] = ["A\u0308b", "\u00bd"]
+
+
+@case(one, change=_new_letters)
+def characters(x: Tensor) -> Any:
+    text, digit = LETTERS
+    composed = unicodedata.normalize("NFC", text)
+    kinds = [unicodedata.category(letter) for letter in text]
+    value = unicodedata.numeric(digit)
+    return x * value, composed, kinds, unicodedata.name(digit), unicodedata.decimal(digit, None)
 
 
 @case(lambda: (t(3), bytearray(b"\x03\x00\x01")), again=lambda: (t(3), bytearray(b"\x04\x00\x01")))

@@ -285,6 +285,30 @@ def test_steps_are_plain_ones(name: str) -> None:
         assert api.traces(compiled) <= TRACES[name]
 
 
+@pytest.mark.parametrize("name", ["time_ns", "perf_counter_ns", "monotonic_ns"])
+def test_clocks_of_whole_numbers(name: str) -> None:
+    clock = getattr(time, name)
+    spent: list[int] = []
+
+    def step(x: Tensor) -> Any:
+        began = clock()
+        x = x @ x.T
+        took = clock() - began
+        spent.append(took)
+        return x.sum() * 0 + took, f"{took / 1e6:.6f} ms", clock() // 1_000_000_000
+
+    compiled = api.compile(step, backend="eager")
+    for _ in range(4):
+        number, text, second = compiled(torch.ones(50, 50))
+        assert number == torch.tensor(float(spent[-1]))
+        assert text == f"{spent[-1] / 1e6:.6f} ms"
+        assert 0 <= clock() // 1_000_000_000 - second <= 1
+    assert all(took > 0 for took in spent)
+    assert len(set(spent)) > 1
+    if not api.PLAIN:
+        assert (api.breaks(compiled), api.traces(compiled)) == (0, 1), api.reason(compiled)
+
+
 def test_clocks_are_looked_at_in_each_call() -> None:
     spent: list[float] = []
 

@@ -88,6 +88,7 @@ impl Recorder {
                 | Model::ContainerWrite,
                 _,
             ) => self.container_call(model, call),
+            (Model::Insort, [list, ..]) => self.insort(call, *list),
             (Model::New, [class, given @ ..]) => self.new_object(call, *class, given),
             (Model::Draw, [generator, args @ ..]) => self.draw(call, *generator, args),
             (Model::Check, _) => self.check_tensor(call),
@@ -225,6 +226,17 @@ impl Recorder {
                 self.copy_context(call)
             }
             _ => self.unknown(call),
+        }
+    }
+
+    /// `bisect.insort` into a list; of others it calls methods.
+    fn insort<'py>(&self, call: Call<'_, 'py>, list: Borrowed<'_, 'py>) -> Result<Object<'py>> {
+        let is_first =
+            call.names.map_or(0, |names| heap::tuple_items(names).len()) < call.args.len();
+        if is_first && heap::is_exact_list(list) {
+            self.container_write(call)
+        } else {
+            self.unknown(call)
         }
     }
 
@@ -555,6 +567,7 @@ fn takes_keywords(model: Model) -> bool {
         model,
         Model::TypeCall
             | Model::ContainerWrite
+            | Model::Insort
             | Model::New
             | Model::Nothing
             | Model::Scalar
