@@ -131,6 +131,24 @@ def room_edges(
     return {pair: names - {"self"} for pair, names in used.items() if pair[0] != pair[1]}
 
 
+def used_files(folder: Path, types: set[str], rooms: Sequence[str]) -> set[str]:
+    """The files at the top of a module that its rooms use, by path or by methods that these add to the shared types."""
+    base = "crate::" + "::".join(folder.relative_to(folder.parents[1] / "src").parts)
+    code = {
+        path: without_tests(path)
+        for room in rooms
+        for path in sorted((folder / room).rglob("*.rs"))
+    }
+    owned = {method for text in code.values() for _, method in methods(text)}
+    used = set()
+    for path in sorted(folder.glob("*.rs")):
+        added = {name for of, name in methods(without_tests(path)) if of in types} - owned
+        named = rf"\b{base}::{path.stem}\b|(?:\.|\b(?:Self|Recorder|State)::)(?:{'|'.join(added) or '-'})\("
+        if any(re.search(named, text) for text in code.values()):
+            used.add(path.stem)
+    return used
+
+
 def interfaces(code: str) -> dict[str, set[str]]:
     """The methods of each trait that a file declares."""
     found = {}

@@ -85,6 +85,8 @@ TRACER = {
 }
 # The rooms of the recorder, from below to above.
 RECORDER = ("notes", "numbers", "reads", "effects", "ending", "operations", "calls")
+# The files beside the rooms that these may use; the others are the ways in, above all rooms.
+GROUND = {"contained", "links", "mod", "mode", "places"}
 # The types that the rooms share: each room adds methods to them.
 SHARED = {"Finish", "Recorder", "State", "Symbols"}
 # What a room asks of rooms above it (`notes/above.rs`): each interface, the room that implements it, and the methods.
@@ -308,11 +310,15 @@ def test_rooms_of_the_recorder_use_rooms_below() -> None:
         assert not up, f"{room} is below {other}, and uses {', '.join(sorted(up))}"
 
 
+def test_rooms_of_the_recorder_use_no_way_in() -> None:
+    assert rust_modules.used_files(RECORDER_ROOMS, SHARED, RECORDER) == GROUND
+
+
 def test_rooms_of_the_recorder_ask_rooms_above_only_by_the_interfaces_that_are_listed() -> None:
     code = rust_modules.without_tests(RECORDER_ROOMS / "notes" / "above.rs")
     listed = {name: set(methods.split()) for name, (_, methods) in ASKED.items()}
     assert rust_modules.interfaces(code) == listed
-    implemented = rust_modules.implementations(RECORDER_ROOMS, {"Recorder", "State"}, RECORDER)
+    implemented = rust_modules.implementations(RECORDER_ROOMS, SHARED, RECORDER)
     assert {name: {room} for name, (room, _) in ASKED.items()} == implemented
 
 

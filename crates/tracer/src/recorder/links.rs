@@ -8,14 +8,25 @@ use stator_bytecode::Meaning;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::Object;
 use stator_cpython::{Result, ops};
-use stator_evaluator::{Link, Role};
+use stator_evaluator::{End, Link, Role};
 
 use crate::frames::anatomy::Anatomy;
+use crate::functions::Model;
 use crate::recorder::Recorder;
-use crate::recorder::calls::builtins::Builtin;
 use crate::recorder::notes::above::Calls;
 use crate::recorder::notes::call::Call;
 use crate::resume::point::Waiting;
+
+/// A builtin function that an instruction calls.
+#[derive(Clone, Copy)]
+pub(super) struct Builtin {
+    /// The instruction's frame, by address.
+    pub frame: usize,
+    pub model: Model,
+    /// How many arguments it has.
+    pub count: usize,
+    pub inverted: bool,
+}
 
 /// The links between the frames of a recording.
 #[derive(Default)]
@@ -156,4 +167,45 @@ impl Recorder {
         drop(unused);
         result
     }
+}
+
+impl Builtin {
+    /// What a method is to the function that an instruction of `frame` calls.
+    fn role(current: Option<Self>, frame: &Frame<'_>, role: Role) -> Option<Role> {
+        let own = current.filter(|builtin| builtin.frame == frame.id());
+        match (own, role) {
+            (Some(_), Role::Builtin(_)) => Some(role),
+            (Some(builtin), _) => end_of(builtin, role).map(Role::Builtin),
+            // Reached through `partial` and such, whose arguments are others.
+            (None, Role::Builtin(_)) if is_call(frame) => None,
+            (None, _) => Some(role),
+        }
+    }
+}
+
+/// How a call ends, by the function and what it has called.
+fn end_of(Builtin { model, count, inverted, .. }: Builtin, role: Role) -> Option<End> {
+    Some(match (model, role, count) {
+        (Model::GetAttr, Role::Getter { next }, 2) => End::Attribute { next },
+        (Model::GetAttr, Role::Getter { next }, 3) => End::AttributeOr { next },
+        (Model::HasAttr, Role::Getter { next }, 2) => End::HasAttribute { next },
+        (Model::SetAttr | Model::DelAttr, Role::Setter, _) => End::Nothing,
+        (Model::SetItem, Role::SetItem, _) => End::Nothing,
+        (Model::GetItem, Role::Item, _) => End::Value,
+        (Model::Contains, Role::Contains, _) => End::Truth,
+        (Model::Iter, Role::Iter, 1) => End::Iterator,
+        (Model::Next, Role::Next, 1) => End::Value,
+        (Model::Next, Role::Next, 2) => End::NextOr,
+        (Model::Scalar, Role::Bool, 1) => End::Bool { inverted },
+        (Model::Scalar, Role::Length, 1) => End::LengthTruth { inverted },
+        (Model::Binary(op), Role::Operator(asked), 2) => End::Binary(op, asked),
+        (Model::Compare(op), Role::Operator(asked), 2) => End::Compare(op, asked),
+        (Model::Unary(_), Role::Operator(_), 1) => End::Value,
+        _ => return None,
+    })
+}
+
+/// Whether the instruction that `frame` stands at is a call without `*args` and `**kwargs`.
+fn is_call(frame: &Frame<'_>) -> bool {
+    matches!(meaning_at(frame), Meaning::Call { .. } | Meaning::CallNamed { .. })
 }

@@ -9,8 +9,9 @@
 //! `operations`, `numbers` and `effects` are what the evaluator's sites ask for, `ending` makes a trace of the
 //! notes ([`crate::trace`]). Here are the recorder of a thread and its ways in: `sites` implements the
 //! evaluator's trait and `steps` what comes before each instruction, `links` knows what waits for a function's
-//! result, `places` where the frames stand, `mode` hears operations that C code calls, `programs` records tensor programs,
-//! `contained` catches Stator's own errors, `trace_log` tells the log `trace`.
+//! result, `places` where the frames stand, `mode` hears operations that C code calls, `programs` records tensor programs (what
+//! a room does otherwise there stands in its own `programs`), `contained` catches Stator's own errors, `trace_log` tells the log
+//! `trace`. Rooms use `contained`, `links`, `mode` and `places` of these; the others are ways in, which use the rooms.
 
 mod calls;
 mod contained;

@@ -19,23 +19,12 @@ use stator_evaluator::{End, Role, format_text};
 use crate::breaks::Reason;
 use crate::functions::Model;
 use crate::recorder::Recorder;
-use crate::recorder::links::meaning_at;
+use crate::recorder::links::{Builtin, meaning_at};
 use crate::recorder::notes::above::{Conversions, Ends, Protocols};
 use crate::recorder::notes::call::{Call, with_receiver};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::numbers::number_functions::boolean;
-
-/// A builtin function that an instruction calls.
-#[derive(Clone, Copy)]
-pub(in crate::recorder) struct Builtin {
-    /// The instruction's frame, by address.
-    frame: usize,
-    model: Model,
-    /// How many arguments it has.
-    count: usize,
-    inverted: bool,
-}
 
 /// Resets the current builtin function when dropped.
 pub(in crate::recorder) struct Calling<'a> {
@@ -47,46 +36,6 @@ impl Drop for Calling<'_> {
     fn drop(&mut self) {
         self.current.set(self.before);
     }
-}
-
-impl Builtin {
-    /// What a method is to the function that an instruction of `frame` calls.
-    pub(in crate::recorder) fn role(
-        current: Option<Self>,
-        frame: &Frame<'_>,
-        role: Role,
-    ) -> Option<Role> {
-        let own = current.filter(|builtin| builtin.frame == frame.id());
-        match (own, role) {
-            (Some(_), Role::Builtin(_)) => Some(role),
-            (Some(builtin), _) => end_of(builtin, role).map(Role::Builtin),
-            // Reached through `partial` and such, whose arguments are others.
-            (None, Role::Builtin(_)) if is_call(frame) => None,
-            (None, _) => Some(role),
-        }
-    }
-}
-
-/// How a call ends, by the function and what it has called.
-fn end_of(Builtin { model, count, inverted, .. }: Builtin, role: Role) -> Option<End> {
-    Some(match (model, role, count) {
-        (Model::GetAttr, Role::Getter { next }, 2) => End::Attribute { next },
-        (Model::GetAttr, Role::Getter { next }, 3) => End::AttributeOr { next },
-        (Model::HasAttr, Role::Getter { next }, 2) => End::HasAttribute { next },
-        (Model::SetAttr | Model::DelAttr, Role::Setter, _) => End::Nothing,
-        (Model::SetItem, Role::SetItem, _) => End::Nothing,
-        (Model::GetItem, Role::Item, _) => End::Value,
-        (Model::Contains, Role::Contains, _) => End::Truth,
-        (Model::Iter, Role::Iter, 1) => End::Iterator,
-        (Model::Next, Role::Next, 1) => End::Value,
-        (Model::Next, Role::Next, 2) => End::NextOr,
-        (Model::Scalar, Role::Bool, 1) => End::Bool { inverted },
-        (Model::Scalar, Role::Length, 1) => End::LengthTruth { inverted },
-        (Model::Binary(op), Role::Operator(asked), 2) => End::Binary(op, asked),
-        (Model::Compare(op), Role::Operator(asked), 2) => End::Compare(op, asked),
-        (Model::Unary(_), Role::Operator(_), 1) => End::Value,
-        _ => return None,
-    })
 }
 
 /// Functions that call methods.
@@ -300,11 +249,6 @@ impl Recorder {
         let interrupts = |what: &'static str| self.stop(frame, Reason::OpaqueCall, what);
         Some(End::Truth.finish(&[object], result, interrupts))
     }
-}
-
-/// Whether the instruction that `frame` stands at is a call without `*args` and `**kwargs`.
-fn is_call(frame: &Frame<'_>) -> bool {
-    matches!(meaning_at(frame), Meaning::Call { .. } | Meaning::CallNamed { .. })
 }
 
 /// Whether the instruction that `frame` stands at calls this very function with these very arguments.

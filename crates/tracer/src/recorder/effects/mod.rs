@@ -3,7 +3,7 @@
 //! A write is executed at once. `writes` notes the last value of each part that was written, `stores`, `items`,
 //! `containers` and `dictionaries` are its ways in; `emissions` are warnings and log records, `context` the
 //! `with` blocks, `locks` those that are held, `missing_keys` what a `defaultdict` makes, `iterators` those from outside that
-//! are advanced, `finalizers` objects whose death would be noticed.
+//! are advanced, `finalizers` objects whose death would be noticed, `programs` what tensor programs write.
 //!
 //! What a replay couldn't repeat ends the trace before it.
 
@@ -16,5 +16,6 @@ pub(super) mod items;
 pub(super) mod iterators;
 pub(super) mod locks;
 pub(super) mod missing_keys;
+pub(super) mod programs;
 pub(super) mod stores;
 pub(super) mod writes;

@@ -167,6 +167,13 @@ fn evaluate_between<'py>(py: Python<'py>, frame: Frame<'py>, throw: bool) -> Eva
 }
 
 impl Recorder {
+    /// Runs a frame natively that weak references have entered from somewhere: it is no part of the
+    /// program, but tensors without data stand in such dictionaries of PyTorch's.
+    fn is_weak_callback(&self, frame: &Frame<'_>) -> bool {
+        let Some(rules) = &self.session.program else { return false };
+        rules.is_weak_callback(frame.code().as_ptr() as usize)
+    }
+
     /// Runs code whose frames are to be recorded.
     pub fn evaluating<'py, T>(self: &Rc<Self>, py: Python<'py>, run: impl FnOnce() -> T) -> T {
         let _recording = Recording::start(self.clone());

@@ -22,6 +22,7 @@ use crate::functions::Traits;
 use crate::recorder::Recorder;
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::State;
 use crate::recorder::notes::symbols::{Made, Number, Operand, Sizes};
 
@@ -262,6 +263,36 @@ pub struct Given<'py> {
 }
 
 impl State {
+    /// Gradients have the sizes of what they are asked for.
+    fn gradient_sizes(
+        &mut self,
+        inputs: Borrowed<'_, '_>,
+        result: Borrowed<'_, '_>,
+    ) -> Option<Vec<Sizes>> {
+        let inputs = match self.kind(inputs) {
+            Kind::Tensor => vec![(*inputs).clone()],
+            Kind::List | Kind::Tuple => heap::children(inputs),
+            _ => return None,
+        };
+        let results = heap::tuple_items(result);
+        let mut all = Vec::with_capacity(inputs.len());
+        for (input, result) in inputs.iter().zip(&results) {
+            if result.is_none() {
+                continue;
+            }
+            let info = tensor::info(input.as_borrowed())?;
+            let sizes = match self.symbolic_sizes(input.as_borrowed()) {
+                Some(sizes) => sizes,
+                None => {
+                    let context = &mut self.symbols.as_mut()?.context;
+                    info.sizes.iter().map(|size| context.constant(*size)).collect()
+                }
+            };
+            all.push(sizes);
+        }
+        Some(all)
+    }
+
     /// Notes what an operation is given, if symbols are in it. It's `numbered` if integers that were read are among them.
     pub fn given<'py>(
         &mut self,

@@ -4,6 +4,7 @@
 //! `numbers_given` of numbers that are given as tensors; `checks` and `custom_operators` are operators that
 //! only look. `arrays` are NumPy's. `switches` and `devices` are PyTorch's modes, `draws` random numbers, `seeds` where they begin.
 //! `backward` computes gradients. `enclosing` runs nodes that are code of the program's own, `given` makes what these are given, `hooks` are such code.
+//! `programs` says what an operation may write to in a tensor program.
 //!
 //! An operation is executed once, on the program's own tensors. What its result's shape depends on decides
 //! whether it is a node at all: see `stator_operators`.
@@ -20,6 +21,7 @@ pub(super) mod given;
 pub(super) mod hooks;
 pub(super) mod numbers_given;
 pub(super) mod operators;
+pub(super) mod programs;
 pub(super) mod returned;
 pub(super) mod seeds;
 pub(super) mod switches;
