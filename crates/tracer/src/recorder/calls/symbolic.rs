@@ -148,7 +148,8 @@ impl Recorder {
             self.reads_texts(frame, args, &name);
         }
         self.fix_what_is_read(class, call, &name, moves);
-        let _consuming = (!moves).then(|| self.consuming(frame));
+        // What says its place may be Python code.
+        let _consuming = (!moves || takes_place).then(|| self.consuming(frame));
         let result = self.call_known(class, call)?;
         let mut state = self.state.borrow_mut();
         if !moves && state.reads_later(result.as_borrowed()) {
