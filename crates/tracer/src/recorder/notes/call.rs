@@ -1,4 +1,4 @@
-//! A call, as the rooms hand it on: what is called, where, and with what.
+//! A call, as the rooms hand it on: what is called, where, and with what; and as the graph has it.
 
 use pyo3::prelude::*;
 use smallvec::SmallVec;
