@@ -13,6 +13,7 @@ mod call;
 mod convolution;
 mod creation;
 mod decompositions;
+mod each;
 mod fourier;
 mod indexing;
 mod joining;

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::call::Call;
 use super::{
-    Arg, Outcome, convolution, creation, decompositions, fourier, indexing, joining, layers,
+    Arg, Outcome, convolution, creation, decompositions, each, fourier, indexing, joining, layers,
     linear, losses, normalization, pointwise, reduction, refuse, resampling, selecting, views,
     windows,
 };
@@ -41,6 +41,7 @@ const FAMILIES: &[&[Row]] = &[
     fourier::ROWS,
     layers::ROWS,
     windows::ROWS,
+    each::ROWS,
 ];
 
 /// A row's parameters, taken apart.
