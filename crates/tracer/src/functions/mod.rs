@@ -30,7 +30,7 @@ use stator_cpython::modules;
 use stator_cpython::object::Borrowed;
 use stator_operators::Row;
 
-pub use copying::Copying;
+pub use copying::{Copying, ModuleCopying};
 pub use module_call::ModuleCall;
 pub use signature::Signatures;
 pub use stator_operators::{Determined, Emitter, Model, Numeric, Traits, Writes};
@@ -119,6 +119,7 @@ pub struct Functions {
     module_call: Option<ModuleCall>,
     signatures: Option<Signatures>,
     copying: Option<Copying>,
+    module_copying: Option<ModuleCopying>,
 }
 
 impl Functions {
@@ -140,6 +141,7 @@ impl Functions {
                     module_call: None,
                     signatures: Signatures::find(py)?,
                     copying: Copying::find(py)?,
+                    module_copying: None,
                 };
                 rows::add(py, &mut table)?;
                 numpy::add(py, &mut table)?;
@@ -154,6 +156,7 @@ impl Functions {
                     table.module_member = python::KnownFunction::module_member(&torch)?;
                     table.tensor_hash = python::KnownFunction::tensor_hash(&torch)?;
                     table.module_call = ModuleCall::find(&torch)?;
+                    table.module_copying = Some(ModuleCopying::find(&torch)?);
                 }
                 Ok(table)
             })
@@ -214,6 +217,12 @@ impl Functions {
     #[must_use]
     pub fn copying(&self) -> Option<&Copying> {
         self.copying.as_ref()
+    }
+
+    /// The methods by which PyTorch's modules are copied.
+    #[must_use]
+    pub fn module_copying(&self) -> Option<&ModuleCopying> {
+        self.module_copying.as_ref()
     }
 
     fn insert(&mut self, callable: &Bound<'_, PyAny>, class: Class) {

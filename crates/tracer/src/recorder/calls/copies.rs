@@ -3,6 +3,9 @@
 //! read their attributes in Python, its functions are followed, and the addresses left out: they are
 //! keys of the memo, which nobody but these functions sees.
 //!
+//! Modules of `torch.nn` read their members and set their state in Python. What these methods do is known, so such a
+//! module is copied like any object (`modules_copied`).
+//!
 //! Tensors in what is copied are copied first, all by one node, which keeps what memory they share. The rest is
 //! copied with a memo in which they stand.
 
@@ -31,7 +34,7 @@ use crate::recorder::notes::state::{Origin, State, Stop};
 const REDUCED: &[&str] = &["__reduce__", "__getstate__", "__getnewargs__", "__getnewargs_ex__"];
 
 /// What of a class `copy.deepcopy` asks, apart from how it reads attributes.
-const ASKED: &[&str] = &[
+pub(super) const ASKED: &[&str] = &[
     "__deepcopy__",
     "__reduce_ex__",
     "__reduce__",
@@ -155,7 +158,7 @@ impl Recorder {
             }
             Kind::Set if exact => heap::set_items(object),
             Kind::Object => {
-                manner = manner_of_instance(object)?;
+                manner = self.manner_of_instance(object)?;
                 own_attributes(object)
             }
             _ => return None,
@@ -166,6 +169,25 @@ impl Recorder {
             }
         }
         Some(manner)
+    }
+
+    /// How `copy.deepcopy` copies an instance, if it makes it by `object.__new__` and copies its dictionary.
+    fn manner_of_instance(&self, object: Borrowed<'_, '_>) -> Option<Manner> {
+        let ty = object.get_type();
+        let reads = stator_cpython::heap::types::slot(ty.as_borrowed(), SlotName::GetAttribute);
+        let is_module = reads == Slot::Python && self.is_copied_module(object);
+        let manner = match reads {
+            _ if is_module => Manner::InOnePiece,
+            Slot::Default => Manner::InOnePiece,
+            Slot::Python => Manner::InSteps,
+            _ => return None,
+        };
+        let is_plain = stator_cpython::heap::types::is_heap(ty.as_borrowed())
+            && !stator_cpython::heap::types::has_native_state(ty.as_borrowed())
+            && !has_members(object)
+            && !has_registered_copier(&ty)
+            && (is_module || !overrides_any(object, ASKED));
+        is_plain.then_some(manner)
     }
 
     /// `copy.deepcopy` in one piece.
@@ -329,6 +351,9 @@ impl Recorder {
         self.guard_protocol(frame, object, READS);
         let class = object.get_type();
         let kind = self.kind(object);
+        if kind == Kind::Object && self.is_copied_module(object) {
+            self.guard_copied_module(frame, object);
+        }
         let is_new_class = seen.insert(class.as_ptr() as usize);
         if is_new_class && !matches!(kind, Kind::Constant | Kind::Function | Kind::Type) {
             self.guard_registered_copier(frame, &class);
@@ -403,22 +428,6 @@ impl State {
     }
 }
 
-/// How `copy.deepcopy` copies an instance, if it makes it by `object.__new__` and copies its dictionary.
-fn manner_of_instance(object: Borrowed<'_, '_>) -> Option<Manner> {
-    let ty = object.get_type();
-    let manner = match stator_cpython::heap::types::slot(ty.as_borrowed(), SlotName::GetAttribute) {
-        Slot::Default => Manner::InOnePiece,
-        Slot::Python => Manner::InSteps,
-        _ => return None,
-    };
-    let is_plain = stator_cpython::heap::types::is_heap(ty.as_borrowed())
-        && !stator_cpython::heap::types::has_native_state(ty.as_borrowed())
-        && !has_members(object)
-        && !has_registered_copier(&ty)
-        && !overrides_any(object, ASKED);
-    is_plain.then_some(manner)
-}
-
 /// Whether the class of an object has `__slots__` with names.
 fn has_members(object: Borrowed<'_, '_>) -> bool {
     let class = object.get_type();
@@ -436,7 +445,7 @@ fn has_members(object: Borrowed<'_, '_>) -> bool {
 }
 
 /// Whether the class of an object has one of these methods of its own.
-fn overrides_any(object: Borrowed<'_, '_>, names: &[&str]) -> bool {
+pub(super) fn overrides_any(object: Borrowed<'_, '_>, names: &[&str]) -> bool {
     let ty = object.get_type();
     let own = |name: &&str| {
         let name = pyo3::types::PyString::intern(object.py(), name);

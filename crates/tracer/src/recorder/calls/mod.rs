@@ -19,6 +19,7 @@ pub(super) mod hidden;
 pub(super) mod marked;
 pub(super) mod models;
 pub(super) mod module_calls;
+mod modules_copied;
 pub(super) mod programs;
 pub(super) mod signatures;
 pub(super) mod special;
