@@ -33,7 +33,7 @@ pub const OPERATIONS: &[Row] = &[
         "",
         Never,
         NONE,
-        "coalesce combinations ctc_loss embedding_bag from_numpy histogramdd linalg_lstsq lstsq \
+        "coalesce combinations ctc_loss from_numpy histogramdd linalg_lstsq lstsq \
          nonzero_static segment_reduce sparse_mask to_padded_tensor",
     ),
     row(
@@ -267,7 +267,7 @@ pub const OPERATIONS: &[Row] = &[
          adaptive_max_pool1d_with_indices adaptive_max_pool2d adaptive_max_pool2d_with_indices \
          adaptive_max_pool3d adaptive_max_pool3d_with_indices affine_grid avg_pool2d avg_pool3d \
          binary_cross_entropy binary_cross_entropy_with_logits celu cosine_embedding_loss \
-         cross_entropy elu embedding fractional_max_pool2d fractional_max_pool2d_with_indices \
+         cross_entropy elu embedding embedding_bag fractional_max_pool2d fractional_max_pool2d_with_indices \
          fractional_max_pool3d fractional_max_pool3d_with_indices gelu glu grid_sample group_norm \
          gumbel_softmax hardtanh hinge_embedding_loss huber_loss kl_div l1_loss layer_norm \
          leaky_relu linear local_response_norm log_softmax logsigmoid lp_pool1d lp_pool2d lp_pool3d \
@@ -286,7 +286,7 @@ pub const OPERATIONS: &[Row] = &[
         DROPS,
         "alpha_dropout dropout dropout1d dropout2d dropout3d feature_alpha_dropout",
     ),
-    row("torch.nn.functional", Never, NONE, "ctc_loss embedding_bag"),
+    row("torch.nn.functional", Never, NONE, "ctc_loss"),
     row("torch.nn.functional", ReadsData, NONE, "gaussian_nll_loss"),
     row("torch.nn.functional", UnlessTensorBeyond(1), NONE, "fold interpolate unfold"),
     row("torch.nn.functional", IfGiven(1, "num_classes"), NONE, "one_hot"),

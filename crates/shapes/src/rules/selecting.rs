@@ -47,6 +47,12 @@ pub(super) const ROWS: &[Row] = &[
         parameters: "weight, input|indices, padding_idx, scale_grad_by_freq, sparse",
         rule: embedding,
     },
+    Row {
+        names: "torch.nn.functional.embedding_bag",
+        parameters: "input, weight, offsets, max_norm, norm_type, scale_grad_by_freq, mode, sparse, \
+            per_sample_weights, include_last_offset, padding_idx",
+        rule: embedding_bag,
+    },
 ];
 
 /// An index that is no larger than the input, except along one dimension.
@@ -161,6 +167,30 @@ fn embedding(call: &mut Call<'_>) -> Outcome {
     let [_, width] = weight[..] else { return refuse("a table of two dimensions is expected") };
     sizes.push(width);
     Ok(vec![sizes])
+}
+
+/// A row of the table for each bag: bags are the rows of the indices, or begin where the offsets say.
+fn embedding_bag(call: &mut Call<'_>) -> Outcome {
+    let (indices, weight) = (call.tensor("input")?, call.tensor("weight")?);
+    let [_, width] = weight[..] else { return refuse("a table of two dimensions is expected") };
+    if let Some(weights) = call.optional_tensor("per_sample_weights") {
+        call.unify_all(&indices, &weights)?;
+    }
+    let bags = match (&indices[..], call.optional_tensor("offsets")) {
+        ([bags, _], None) => *bags,
+        ([_], Some(offsets)) => {
+            let [offsets] = offsets[..] else { return refuse("offsets have one dimension") };
+            if call.flag_or("include_last_offset", false)? {
+                let one = call.constant(1);
+                call.require(Cmp::Ge, offsets, one, "the last offset is missing")?;
+                call.ctx.sub(offsets, one)?
+            } else {
+                offsets
+            }
+        }
+        _ => return refuse("either two dimensions or offsets are expected"),
+    };
+    Ok(vec![[bags, width].into_iter().collect()])
 }
 
 fn multinomial(call: &mut Call<'_>) -> Outcome {
