@@ -97,6 +97,34 @@ def nobody_raises(x, i, rate, logs):
     return x + i
 
 
+def progress_bar(x, i, rate, logs):
+    full = int(20 * (i + 1) / 10)
+    bar = "=" * full + ">" + (10 + i) * "."
+    logs.append(f"\r[{bar:<30}] {i + 1}/10 - {bar * 2}")
+    return x + 1
+
+
+def once_or_more(x, i, rate, logs):
+    """As often as not, the text is the one that is repeated, or padded."""
+    text = f"{i + 1}" * (i + 1)
+    logs.append(text.rjust(3) + text.zfill(2) + text.strip() + text.center(5, "*"))
+    return text, text.ljust(2), x + 1
+
+
+def by_steady_methods(x, i, rate, logs):
+    text = f" Step {i} at {rate:e} "
+    logs.append(text.upper() + text.lower() + text.title() + text.capitalize())
+    logs.append(text.lstrip() + text.rstrip("+0 ") + text.replace("Step", "step").replace("1", ""))
+    return text.strip(), x + 1
+
+
+def of_generators(x, i, rate, logs):
+    told = {"step": i + 0.5, "rate": rate, "loss": x.sum().item()}
+    logs.append(" | ".join(f"{name}: {value:.4f}" for name, value in told.items()))
+    logs.append("".join(str(number) for number in (i, i + 1)))
+    return x + 1
+
+
 KEPT = [
     f_string,
     without_data,
@@ -112,6 +140,10 @@ KEPT = [
     over_a_break,
     unread,
     nobody_raises,
+    progress_bar,
+    once_or_more,
+    by_steady_methods,
+    of_generators,
 ]
 
 
@@ -156,6 +188,29 @@ def of_containers(x, i, rate, logs):
     return f"{[i]}", str({"a": i}), repr((rate, 1)), "%s" % [i], "{}".format([i]), x + 1
 
 
+def empty_or_not(x, i, rate, logs):
+    text = "ab" * (i % 3)
+    return ("none" if not text else text), text * 2, [0] * (i % 3), x + 1
+
+
+def repeated_reads(x, i, rate, logs):
+    count = int(x.max().item()) - 4
+    bar = "#" * count
+    return f"[{bar:<4}]", bar.upper() or "none", x + 1
+
+
+def wrong_pads(x, i, rate, logs):
+    return f"{i}".center(5, "ab" if i == 4 else "*"), x
+
+
+def joined_numbers(x, i, rate, logs):
+    return ", ".join(f"{n}" if n < 6 else n for n in (i, i + 1)), x
+
+
+def of_raising_generators(x, i, rate, logs):
+    return "/".join(f"{6 / (5 - n):.1f}" for n in (i, i + 1)), x
+
+
 def of_widths(x, i, rate, logs):
     return f"{rate:.{i}f}", "%*d" % (i + 1, 5), "{:{}}".format(7, i + 1), chr(i + 65), x + 1
 
@@ -169,6 +224,11 @@ READ = [
     fixed_behind_it,
     raised,
     of_containers,
+    empty_or_not,
+    repeated_reads,
+    wrong_pads,
+    joined_numbers,
+    of_raising_generators,
     of_widths,
 ]
 

@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFunction, PyInt, PyList, PyString, PyTuple};
+use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor;
 use stator_cpython::hook::Suspended;
@@ -57,6 +58,13 @@ fn asks_for_key(class: &Class, writes: Option<Writes>, args: &[Borrowed<'_, '_>]
     }
 }
 
+/// Whether a call is that of `str.join`.
+fn joins(callable: Borrowed<'_, '_>, separator: Borrowed<'_, '_>) -> bool {
+    separator.is_exact_instance_of::<PyString>()
+        && heap::is_named(callable, &["join"])
+        && separator.get_type().getattr("join").is_ok_and(|join| join.is(callable))
+}
+
 /// Whether a call makes a log record of a message and its arguments, at which a replay's own record looks.
 fn is_record(class: &Class, names: Option<Borrowed<'_, '_>>) -> bool {
     matches!(class, Class::Emitter(Emitter::Log)) && names.is_none()
@@ -78,6 +86,9 @@ impl Recorder {
             ([generator], None) if folds => {
                 self.collected(frame, *generator, numeric == Some(Numeric::Sum))?
             }
+            ([separator, texts], None) if joins(callable, *separator) => {
+                self.collected(frame, *texts, false)?
+            }
             _ => None,
         };
         if let ([generator], Some(list), Some(Numeric::Sum)) = (args, &collected, numeric)
@@ -88,7 +99,10 @@ impl Recorder {
             let begun = self.call_object(Call { args: &[list.as_borrowed()], ..call })?;
             return self.call_object(Call { args: &[*generator, begun.as_borrowed()], ..call });
         }
-        let collected = collected.as_ref().map(|list| [list.as_borrowed()]);
+        let collected: Option<SmallVec<[_; 2]>> = collected.as_ref().map(|list| {
+            let before = args[..args.len() - 1].iter().copied();
+            before.chain([list.as_borrowed()]).collect()
+        });
         let args = collected.as_ref().map_or(args, |args| &args[..]);
         let call = Call { args, ..call };
         if collected.is_some() && self.is_stopped() {
@@ -245,15 +259,20 @@ impl Recorder {
         Some(size)
     }
 
-    /// Whether a call makes one number of those that a generator yields, which may read them from tensors.
+    /// Whether a call makes one number or text of those that a generator yields, which may read them from tensors.
     pub(in crate::recorder) fn folds_generator(&self, call: Call<'_, '_>) -> bool {
         let Call { callable, args, names, .. } = call;
-        let ([generator], None) = (args, names) else { return false };
-        ops::is_generator(generator)
-            && matches!(
-                self.functions.numeric(callable),
-                Some(Numeric::Sum | Numeric::Least | Numeric::Greatest)
-            )
+        match (args, names) {
+            ([generator], None) => {
+                ops::is_generator(generator)
+                    && matches!(
+                        self.functions.numeric(callable),
+                        Some(Numeric::Sum | Numeric::Least | Numeric::Greatest)
+                    )
+            }
+            ([separator, texts], None) => ops::is_generator(texts) && joins(callable, *separator),
+            _ => false,
+        }
     }
 
     /// A list of what a generator yields, for a function that reads it to its end; `to_tensor`: up to the first tensor.

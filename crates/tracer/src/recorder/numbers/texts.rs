@@ -12,8 +12,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
+use stator_cpython::heap::types;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::ops::{self, BinaryOp};
+use stator_cpython::ops::{self, BinaryOp, CompareOp};
 use stator_cpython::{Result, generic};
 use stator_graph::{Arg, NodeId, Operator, Target, Value};
 
@@ -32,6 +33,25 @@ const REPR: u32 = 2;
 
 /// How deep lists and tuples of what makes a text are looked into.
 const DEPTH: usize = 4;
+
+/// Methods of texts that raise for no text, if they raise for none.
+const STEADY: [&str; 12] = [
+    "capitalize",
+    "center",
+    "ljust",
+    "lower",
+    "lstrip",
+    "replace",
+    "rjust",
+    "rstrip",
+    "strip",
+    "title",
+    "upper",
+    "zfill",
+];
+
+/// How often a text may be repeated without a look at its length.
+const MOST_REPEATED: i64 = 1 << 20;
 
 impl Recorder {
     /// `format`, `str` or `repr` of a number that is carried or of such a number's text. `None`: nothing was executed.
@@ -132,7 +152,46 @@ impl Recorder {
         self.spelt(frame, |_| Target::Operator(Operator::Add), &operands, None, native)
     }
 
-    /// Calls of `str.join` and `str.format`.
+    /// A text that is repeated, or is carried itself: `"=" * n`.
+    pub(in crate::recorder) fn carried_times<'py>(
+        &self,
+        frame: &Frame<'py>,
+        op: BinaryOp,
+        operands: [Borrowed<'_, 'py>; 2],
+    ) -> Option<Result<Object<'py>>> {
+        if !matches!(op, BinaryOp::Multiply | BinaryOp::InPlaceMultiply) || !self.has_symbols() {
+            return None;
+        }
+        let [left, right] = operands;
+        let is_count = |object: Borrowed<'_, '_>| object.is_exact_instance_of::<PyInt>();
+        let (text, count) = match is_text(&left.to_owned()) {
+            true => (left, right),
+            false => (right, left),
+        };
+        let is_repeated = is_text(&text.to_owned()) && is_count(count);
+        if !is_repeated
+            || !self.session.takes_steps()
+            || !operands.iter().any(|it| self.is_carried(*it))
+        {
+            return None;
+        }
+        if self.is_carried(count) {
+            // No text of its own is empty. A longer one may be too long.
+            if count.extract::<i64>().is_ok_and(|count| count < 1) {
+                return None;
+            }
+            let most = PyInt::new(frame.py(), MOST_REPEATED).into_any();
+            match self.symbolic_compare(frame, CompareOp::Le, count, most.as_borrowed()) {
+                Some(Ok(found)) if found.is_truthy().unwrap_or(false) => {}
+                Some(Err(raised)) => return Some(Err(raised)),
+                _ => return None,
+            }
+        }
+        let native = || Ok(apart(ops::binary(op, left, right)?, text));
+        self.spelt(frame, |_| Target::Operator(Operator::Mul), &operands, None, native)
+    }
+
+    /// Calls of methods of texts that raise for no text.
     pub(in crate::recorder) fn carried_method<'py>(
         &self,
         call: Call<'_, 'py>,
@@ -145,6 +204,7 @@ impl Recorder {
         let name = heap::callable_name(callable);
         let own = match &*name {
             "join" | "format" => receiver.get_type().getattr(&*name).ok()?,
+            _ if STEADY.contains(&&*name) => receiver.get_type().getattr(&*name).ok()?,
             _ => return None,
         };
         if !own.is(callable) {
@@ -152,9 +212,40 @@ impl Recorder {
         }
         let may_be = match &*name {
             "join" => rest.len() == 1 && heap::children(rest[0]).iter().all(is_text),
+            name if STEADY.contains(&name) => {
+                return if self.is_carried(*receiver) {
+                    self.carried_by_method(call)
+                } else {
+                    None
+                };
+            }
             _ => !self.is_carried(*receiver) && are_fields_plain(&heap::text(*receiver)),
         };
         if may_be { self.spelt_by(call) } else { None }
+    }
+
+    /// A method of a text that is carried: what calls it looks at the text, finding it doesn't.
+    pub(in crate::recorder) fn method_of_text<'py>(
+        &self,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        if !self.has_symbols() || !is_text(&owner.to_owned()) || !self.is_carried(owner) {
+            return None;
+        }
+        let is_steady = STEADY.contains(&&*heap::text(name));
+        is_steady.then(|| types::lookup(owner.get_type().as_borrowed(), name)).flatten()
+    }
+
+    /// A call of a method of a text that is carried, given plain arguments.
+    fn carried_by_method<'py>(&self, call: Call<'_, 'py>) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable, args, names } = call;
+        let (receiver, rest) = args.split_first()?;
+        if names.is_some() || rest.iter().any(|arg| self.is_carried(*arg)) {
+            return None;
+        }
+        let native = || Ok(apart(call.natively()?, *receiver));
+        self.spelt(frame, |state| state.value_function(callable), args, None, native)
     }
 
     /// The parts of an f-string have become this text: the object that it is from here on, if it's carried.
@@ -293,6 +384,12 @@ impl Recorder {
             && self.state.borrow().spelt(spec).is_empty()
             && is_steady(&heap::text(spec))
     }
+}
+
+/// A text that may be its operand itself, for this operand: for another it may be a new one.
+fn apart<'py>(text: Object<'py>, operand: Borrowed<'_, 'py>) -> Object<'py> {
+    let own = text.is(&*operand).then(|| text.cast_exact::<PyString>().ok()).flatten();
+    own.and_then(|text| generic::own_text(text)).unwrap_or(text)
 }
 
 impl State {

@@ -103,6 +103,9 @@ impl Recorder {
         if let Some(text) = self.carried_percent(frame, op, [left, right]) {
             return text;
         }
+        if let Some(text) = self.carried_times(frame, op, [left, right]) {
+            return text;
+        }
         if let Some(result) =
             self.symbolic_binary(frame, op, plain(names, operator), &[left, right])
         {

@@ -87,6 +87,9 @@ impl Recorder {
         if let Some(method) = self.blind_method(owner, name) {
             return Ok(Method::Function(method));
         }
+        if let Some(method) = self.method_of_text(owner, name) {
+            return Ok(Method::Function(method));
+        }
         Ok(match self.find_attr(frame, owner, name)? {
             Found::Value(value) => Method::Attribute(value),
             Found::Function(function) => Method::Function(function),
