@@ -110,6 +110,9 @@ const ALIASES: &[(&str, &str)] = &[
     ("keepdims", "keepdim"),
 ];
 
+/// Further overloads that only TorchScript has. Python makes a tensor of a number that `copy_` is given.
+const OF_TORCHSCRIPT: [&str; 2] = ["aten::copy_.int", "aten::copy_.float"];
+
 /// Operators whose `Scalar`s decide shapes.
 const DECIDING_SCALARS: &[&str] = &["arange", "range"];
 
@@ -251,6 +254,9 @@ fn fits(slot: Slot, given: Given, numbers_too: bool) -> bool {
 /// An overload from its printed form; `None` of those that make no tensor.
 fn overload(printed: &str) -> Option<Overload> {
     let open = printed.find('(')?;
+    if OF_TORCHSCRIPT.contains(&&printed[..open]) {
+        return None;
+    }
     let close = open + end(&printed[open..])?;
     let results = printed[close + 1..].trim_start().strip_prefix("->")?.trim();
     if !(results.contains("Tensor") || results == "()") {
@@ -372,6 +378,16 @@ mod tests {
         assert_eq!(tensors("add", ADD, &[Given::Integer, SINGLE], &[]), Use::Data);
         assert_eq!(tensors("add", ADD, &[LARGE, LARGE, SINGLE], &["alpha"]), Use::Scalar);
         assert_eq!(tensors("add", ADD, &[LARGE, Given::Number, SINGLE], &["alpha"]), Use::Scalar);
+    }
+
+    #[test]
+    fn copies_take_tensors_as_data() {
+        const COPY: [&str; 3] = [
+            "aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)",
+            "aten::copy_.int(Tensor(a!) self, int other) -> Tensor(a!)",
+            "aten::copy_.float(Tensor(a!) self, float other) -> Tensor(a!)",
+        ];
+        assert_eq!(tensors("copy_", &COPY, &[SINGLE, SINGLE], &[]), Use::Data);
     }
 
     #[test]

@@ -20,6 +20,8 @@ import torch.nn.functional as F
 from differential.support import api
 from torch import Tensor, nn
 
+import stator
+
 Program = Callable[[Tensor], Any]
 PROGRAMS: list[tuple[Program, tuple[Any, ...]]] = []
 
@@ -377,3 +379,24 @@ def test_a_number_decides_which_object_is_returned() -> None:
         found, is_same = compiled(x, torch.tensor(number))
         assert (found is x) == is_same == (number == 0)
         assert torch.equal(found, (1 - number) * x)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float32, torch.bool])
+def test_copies_of_single_elements_are_no_reads(dtype: torch.dtype) -> None:
+    """As `num_batches_tracked` is copied from model to model."""
+
+    def fn(source: Tensor, kept: Tensor, x: Tensor) -> Any:
+        kept.detach().copy_(source.detach())
+        x.copy_(source)
+        x[0].copy_(source.sum())
+        return kept + 1, x
+
+    compiled = api.compile(fn)
+    with stator.config.patch(skip_unprofitable=False, strict=True):
+        for value in (1, 0, 3, 5):
+            given = [torch.tensor(value).to(dtype), torch.zeros((), dtype=torch.int64)]
+            left = fn(*given, torch.zeros(2))
+            right = compiled(given[0], torch.zeros((), dtype=torch.int64), torch.zeros(2))
+            assert all(map(torch.equal, left, right))
+    if not api.PLAIN:
+        assert (stator.stats(compiled).breaks, stator.stats(compiled).traces) == (0, 1)
