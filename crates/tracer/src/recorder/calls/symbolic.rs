@@ -191,7 +191,7 @@ impl Recorder {
             && !is_len
             // It fixes what it can't take.
             && !matches!(class, Class::Model(Model::Numpy))
-            && !self.hands_on(class, self.functions.writes(callable), args)
+            && !self.hands_on(class, self.functions.writes(callable), &args[..args.len() - named])
         {
             let read = if is_record(class, names) { &args[..2] } else { args };
             self.concrete(frame, read, &format!("read by {name}"));
@@ -201,7 +201,8 @@ impl Recorder {
         }
     }
 
-    /// Whether a call puts the values of new dictionaries into another one, and looks at none of them.
+    /// Whether a call puts values that have names, or those of new dictionaries, into a dictionary, and looks at none of
+    /// them. `args`: those without names.
     fn hands_on(&self, class: &Class, writes: Option<Writes>, args: &[Borrowed<'_, '_>]) -> bool {
         let is_new = |object: &Borrowed<'_, '_>| {
             heap::is_exact_dict(*object) && self.origin(*object) == Some(Origin::Fresh)
