@@ -5,6 +5,7 @@ use stator_cpython::frame::Running;
 use stator_cpython::object::Object;
 use stator_cpython::ops;
 
+use super::iteration::is_lazy;
 use super::{Done, Evaluation, Sites};
 
 impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
@@ -94,7 +95,11 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
         self.sites.grows(&self.frame, self.run.peek(depth + 1));
         self.consume()?;
         let extend = || ops::list_extend(self.run.peek(depth + 1), self.run.peek(1));
-        let result = self.read_whole(extend);
+        let result = if is_lazy(self.run.peek(1)) {
+            self.sites.collects(&self.frame, self.run.peek(1), extend)
+        } else {
+            extend()
+        };
         self.finish_extending(1, depth, result)
     }
 

@@ -380,6 +380,15 @@ pub trait Sites<'py>: Sized {
     fn calls_back<T>(&self, frame: &Frame<'py>, run: impl FnOnce() -> Result<T>) -> Result<T> {
         run()
     }
+    /// As [`Sites::calls_back`], of C code that only keeps what the operand gives (`LIST_EXTEND`).
+    fn collects<T>(
+        &self,
+        frame: &Frame<'py>,
+        operand: Borrowed<'_, 'py>,
+        run: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        self.calls_back(frame, run)
+    }
     /// `MATCH_SEQUENCE`, `MATCH_MAPPING` and `GET_LEN`: a pattern asks what a subject is, which stays where it is.
     fn matches(&self, frame: &Frame<'py>, subject: Borrowed<'_, 'py>) {}
     /// `MATCH_KEYS` is about to ask a subject for values.

@@ -61,6 +61,14 @@ struct Enumerated {
     iterator: *mut ffi::PyObject,
 }
 
+/// `itertools.islice`. What follows are numbers.
+#[repr(C)]
+struct Sliced {
+    head: ffi::PyObject,
+    /// Null behind the last item.
+    iterator: *mut ffi::PyObject,
+}
+
 #[repr(C)]
 struct Zipped {
     head: ffi::PyObject,
@@ -109,7 +117,7 @@ impl Layout {
             Self::Enumerate
         } else if is(&raw mut ffi::PyZip_Type) {
             Self::Zip
-        } else if repeat_type(iterator.py()) == Some(ty) {
+        } else if itertools_type(iterator.py(), "repeat") == Some(ty) {
             Self::Repeat
         } else {
             return None;
@@ -117,16 +125,18 @@ impl Layout {
     }
 }
 
-/// The address of `itertools.repeat`, which no header names.
-fn repeat_type(py: Python<'_>) -> Option<usize> {
-    static TYPE: PyOnceLock<Option<Py<PyAny>>> = PyOnceLock::new();
-    let find = || Some(modules::import(py, "itertools").ok()?.getattr("repeat").ok()?.unbind());
-    TYPE.get_or_init(py, find).as_ref().map(|found| found.as_ptr() as usize)
+/// The addresses of `itertools.repeat` and `itertools.islice`, which no header names.
+fn itertools_type(py: Python<'_>, name: &str) -> Option<usize> {
+    static TYPES: PyOnceLock<[Option<Py<PyAny>>; 2]> = PyOnceLock::new();
+    let find = |name| Some(modules::import(py, "itertools").ok()?.getattr(name).ok()?.unbind());
+    let [repeat, islice] = TYPES.get_or_init(py, || ["repeat", "islice"].map(find));
+    let found = if name == "repeat" { repeat } else { islice };
+    found.as_ref().map(|found| found.as_ptr() as usize)
 }
 
 /// Learns what is learned once for a process, by an import.
 pub fn warm_up(py: Python<'_>) {
-    repeat_type(py);
+    itertools_type(py, "repeat");
 }
 
 /// How far an iterator has come; `None`: it's of another type, has ended, or can't go on.
@@ -231,6 +241,39 @@ pub fn over<'py>(iterator: Any<'_, 'py>, number: usize) -> Option<Bound<'py, PyA
 #[must_use]
 pub fn repeats(iterator: Any<'_, '_>) -> bool {
     matches!(Layout::of(iterator), Some(Layout::Repeat))
+}
+
+/// Whether an object is `enumerate` itself.
+#[must_use]
+pub fn is_enumerate(object: Any<'_, '_>) -> bool {
+    object.as_ptr() as usize == &raw mut ffi::PyEnum_Type as usize
+}
+
+/// Whether C code that advances an iterator only hands on what it gives: a generator, an object of a Python class, an
+/// iterator over a builtin container, and `enumerate`, `zip` and `itertools.islice` over such.
+#[must_use]
+pub fn hands_on(iterator: Any<'_, '_>) -> bool {
+    let py = iterator.py();
+    if types::address_of(iterator) == &raw mut ffi::PyGen_Type as usize {
+        return true;
+    }
+    if itertools_type(py, "islice") == Some(types::address_of(iterator)) {
+        let at = iterator.as_ptr();
+        // SAFETY: a live object of the exact type that the layout is for; the pointer is null or to a live object.
+        let over = unsafe { Bound::from_borrowed_ptr_or_opt(py, (*at.cast::<Sliced>()).iterator) };
+        return over.is_some_and(|over| hands_on(over.as_borrowed()));
+    }
+    let Some(layout) = Layout::of(iterator) else {
+        let ty = iterator.get_type();
+        return types::is_heap(ty.as_borrowed()) && !types::has_native_state(ty.as_borrowed());
+    };
+    match layout {
+        Layout::Enumerate | Layout::Zip => {
+            let mut parts = (0..).map_while(|number| over(iterator, number));
+            parts.all(|part| hands_on(part.as_borrowed()))
+        }
+        _ => true,
+    }
 }
 
 /// Whether an iterator is of a type whose state is read here.

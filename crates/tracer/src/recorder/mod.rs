@@ -110,7 +110,7 @@ pub struct Recorder {
     /// The frame that waits for C code which reads what Python code called from there returns.
     consumer: Cell<usize>,
     /// The frame that waits for C code which only keeps what a generator yields.
-    collecting: Cell<usize>,
+    collecting: RefCell<Vec<usize>>,
     /// The exception that the compiled function's caller is handling, by address.
     handled_at_entry: usize,
     generators: RefCell<Generators>,
@@ -360,7 +360,7 @@ impl Recorder {
             links: links::Links::default(),
             carried: RefCell::default(),
             consumer: Cell::new(0),
-            collecting: Cell::new(0),
+            collecting: RefCell::default(),
             handled_at_entry,
             generators: RefCell::default(),
             selected: RefCell::default(),

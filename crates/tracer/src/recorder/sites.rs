@@ -471,6 +471,16 @@ impl<'py> Sites<'py> for Recorder {
         self.with_mode(frame, run)
     }
 
+    fn collects<T>(
+        &self,
+        frame: &Frame<'py>,
+        operand: Borrowed<'_, 'py>,
+        run: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let _collecting = self.collecting_all(frame, operand);
+        self.with_mode(frame, run)
+    }
+
     fn matches(&self, frame: &Frame<'py>, subject: Borrowed<'_, 'py>) {
         self.guarded(frame.py(), || self.matches_pattern(frame, subject));
     }

@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyRange, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
+use stator_cpython::heap::iterator;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Deferred;
@@ -537,12 +538,21 @@ impl Recorder {
             }
         }
         let native = || call.natively();
-        let result = if collects_generator(callable, args) {
-            let _collecting = self.collecting(frame);
+        let collected = collected_by(callable, args);
+        // Of an object it asks for an iterator.
+        let is_kept = iterator::is_enumerate(callable) && args.len() == 1;
+        let _collecting = match collected {
+            Some(iterable) => self.collecting_all(frame, iterable),
+            None => is_kept.then(|| self.collecting(frame)),
+        };
+        let result = if collected.is_some_and(|it| ops::is_generator(&it.to_owned())) {
             native()?
         } else {
             self.with_mode(frame, native)?
         };
+        if is_kept && let Some(over) = iterator::over(result.as_borrowed(), 0) {
+            self.guard_protocol(frame, over.as_borrowed(), &["__next__"]);
+        }
         self.note(frame, |state| state.register(result.as_borrowed()));
         Ok(result)
     }
@@ -694,12 +704,18 @@ impl Recorder {
     }
 }
 
-/// Whether a call only makes a list or a tuple of what a generator yields: whoever makes that is a Python
-/// frame, so C code calls no operation itself.
-fn collects_generator(callable: Borrowed<'_, '_>, args: &[Borrowed<'_, '_>]) -> bool {
+/// What a call makes a list or a tuple of. If that is a generator, whoever makes what it yields is a Python frame, so C
+/// code calls no operation itself.
+fn collected_by<'a, 'py>(
+    callable: Borrowed<'_, 'py>,
+    args: &[Borrowed<'a, 'py>],
+) -> Option<Borrowed<'a, 'py>> {
     let py = callable.py();
-    matches!(args, [generator] if ops::is_generator(generator))
-        && (callable.is(py.get_type::<PyTuple>()) || callable.is(py.get_type::<PyList>()))
+    let keeps = callable.is(py.get_type::<PyTuple>()) || callable.is(py.get_type::<PyList>());
+    match args {
+        [iterator] if keeps => Some(*iterator),
+        _ => None,
+    }
 }
 
 /// The special methods that C functions of the table's transparent class call back.

@@ -43,7 +43,10 @@ impl Recorder {
         if self.is_stopped() {
             return ops::set_item(owner, key, value);
         }
-        if self.kind(owner) != Kind::Tensor {
+        let is_python = self.kind(owner) == Kind::Object
+            && self.python_set_item(frame, owner, value.is_some()).is_some();
+        // A method in Python looks at the key itself.
+        if self.kind(owner) != Kind::Tensor && !is_python {
             self.concrete(frame, &[key], "an index or key");
             self.guard_key(frame, &[key]);
         }

@@ -1,14 +1,14 @@
 //! Sizes of tensors as symbolic numbers: reading them, and what operations make of them; and who is
 //! waiting for numbers.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PySlice, PyString, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
-use stator_cpython::heap::tensor;
+use stator_cpython::heap::{iterator, tensor, types};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, BinaryOp};
@@ -29,7 +29,16 @@ use crate::recorder::notes::symbols::{Made, Number, Operand, Sizes};
 /// The operation that gives gradients.
 const GRADIENT: &str = "torch.autograd.grad";
 
-/// Resets [`Recorder::consumer`], or [`Recorder::collecting`], when dropped.
+/// Takes a frame from [`Recorder::collecting`] when dropped.
+pub(in crate::recorder) struct Collecting<'a>(&'a RefCell<Vec<usize>>);
+
+impl Drop for Collecting<'_> {
+    fn drop(&mut self) {
+        self.0.borrow_mut().pop();
+    }
+}
+
+/// Resets [`Recorder::consumer`] when dropped.
 pub(in crate::recorder) struct Consuming<'a> {
     consumer: &'a Cell<usize>,
     before: usize,
@@ -43,23 +52,43 @@ impl Drop for Consuming<'_> {
 
 impl Recorder {
     /// C code that `frame` waits for keeps what a generator yields, and does nothing else with it.
-    pub(in crate::recorder) fn collecting(&self, frame: &Frame<'_>) -> Consuming<'_> {
-        Consuming { consumer: &self.collecting, before: self.collecting.replace(frame.id()) }
+    pub(in crate::recorder) fn collecting(&self, frame: &Frame<'_>) -> Collecting<'_> {
+        self.collecting.borrow_mut().push(frame.id());
+        Collecting(&self.collecting)
     }
 
-    /// Whether a frame is that of a generator whose items are only kept.
+    /// As [`Recorder::collecting`], if what `iterator` gives is only handed on.
+    pub(in crate::recorder) fn collecting_from(
+        &self,
+        frame: &Frame<'_>,
+        iterator: Borrowed<'_, '_>,
+    ) -> Option<Collecting<'_>> {
+        iterator::hands_on(iterator).then(|| self.collecting(frame))
+    }
+
+    /// As [`Recorder::collecting_from`], of C code that asks `iterable` for an iterator first: who knows what an object
+    /// gives.
+    pub(in crate::recorder) fn collecting_all(
+        &self,
+        frame: &Frame<'_>,
+        iterable: Borrowed<'_, '_>,
+    ) -> Option<Collecting<'_>> {
+        let is_object = types::is_heap(iterable.get_type().as_borrowed());
+        if is_object { None } else { self.collecting_from(frame, iterable) }
+    }
+
+    /// Whether the frames around one wait for it, or for C code that only keeps what those that it calls give.
     pub(in crate::recorder) fn is_collected(&self, frame: &Frame<'_>) -> bool {
-        let waits = self.collecting.get();
-        waits != 0
-            && ops::executed() == self.baseline.get()
-            && frame.previous().is_some_and(|caller| caller.id() == waits)
-            && self.state.try_borrow().is_ok_and(|state| {
-                let active = state.frames.active();
-                let [callers @ .., own] = active else { return false };
-                own.id == frame.id()
-                    && callers.last().is_some_and(|caller| caller.id == waits)
-                    && callers.iter().all(|caller| caller.is_direct)
-            })
+        let waiting = self.collecting.borrow();
+        if waiting.is_empty() || ops::executed() != self.baseline.get() {
+            return false;
+        }
+        let Ok(state) = self.state.try_borrow() else { return false };
+        let active = state.frames.active();
+        let mut frames = std::iter::successors(Some(*frame), Frame::previous);
+        let mut is_next = |id: usize| frames.next().is_some_and(|frame| frame.id() == id);
+        active.iter().rev().all(|active| is_next(active.id))
+            && active.windows(2).all(|pair| pair[1].is_direct || waiting.contains(&pair[0].id))
     }
 
     pub(in crate::recorder) fn consuming(&self, frame: &Frame<'_>) -> Consuming<'_> {
@@ -349,9 +378,14 @@ impl State {
             None => format!("{name} has no shape rule"),
         };
         self.log_facts(py);
+        self.fix_given(given, &why);
+    }
+
+    /// What an operation was given is fixed.
+    pub fn fix_given(&mut self, given: &Given<'_>, why: &str) {
         for arg in &given.args {
-            self.fix_sizes_in(arg.as_borrowed(), &why, 0);
-            self.fix(arg.as_borrowed(), &why, 0);
+            self.fix_sizes_in(arg.as_borrowed(), why, 0);
+            self.fix(arg.as_borrowed(), why, 0);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyString};
+use smallvec::SmallVec;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::types;
@@ -154,8 +155,15 @@ impl Recorder {
             }
             Operands::Others => {
                 // Sequences are joined as they are; numbers that repeat them are read.
+                let repeats = matches!(op, BinaryOp::Multiply | BinaryOp::InPlaceMultiply);
+                let read: SmallVec<[_; 2]> = [left, right]
+                    .into_iter()
+                    .filter(|operand| {
+                        !repeats || !matches!(self.kind(*operand), Kind::List | Kind::Tuple)
+                    })
+                    .collect();
                 if !matches!(op, BinaryOp::Add | BinaryOp::InPlaceAdd) {
-                    self.concrete(frame, &[left, right], "an operator of containers");
+                    self.concrete(frame, &read, "an operator of containers");
                 }
                 self.guard_operands(frame, &[left, right], names);
                 let in_place = names.len() == 3;

@@ -288,7 +288,12 @@ impl Operations for Recorder {
                     && !state.take_sizes(object.as_borrowed())
                 {
                     let name = state.operation_name(target);
-                    state.infer(&name, given, object.as_borrowed());
+                    // PyTorch's compilers keep the numbers that they see in a list.
+                    if !self.session.is_eager && is_for_each(&name) {
+                        state.fix_given(given, &format!("{name} for this backend"));
+                    } else {
+                        state.infer(&name, given, object.as_borrowed());
+                    }
                     state.keep_returned(target, given, object.as_borrowed());
                 }
                 Ok(())
@@ -489,6 +494,11 @@ impl Operation {
         }
         Target::Function { name, object: state.graph_object(callable, || self.name.to_string()) }
     }
+}
+
+/// Whether an operation is one on lists of tensors, of PyTorch's optimizers.
+fn is_for_each(name: &str) -> bool {
+    name.contains("._foreach_") || name.contains("._fused_")
 }
 
 /// Whether an argument says sizes by itself: integers, none of them a -1 that asks for what is in the data.

@@ -32,6 +32,10 @@ impl Recorder {
             return item;
         }
         let kind = self.kind(owner);
+        if kind == Kind::Object && self.python_item(frame, owner).is_some() {
+            // That looks at the key.
+            return self.subclass_item(frame, owner, key);
+        }
         if kind != Kind::Tensor {
             self.concrete(frame, &[key], "an index or key");
             self.guard_key(frame, &[key]);
@@ -167,6 +171,21 @@ impl Recorder {
         found.zip(plain).is_some_and(|(found, plain)| found.is(&plain))
     }
 
+    /// The class's own `__getitem__`, if it's Python.
+    fn python_item<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        let ty = owner.get_type();
+        if stator_cpython::heap::types::is_immutable(ty.as_borrowed()) {
+            return None;
+        }
+        let name = pyo3::intern!(frame.py(), "__getitem__").as_any().as_borrowed();
+        let method = self.lookup(frame, &ty, name)?;
+        (self.kind(method.as_borrowed()) == Kind::Function).then_some(method)
+    }
+
     /// An item by the class's own `__getitem__`, if it's Python; natively otherwise.
     fn subclass_item<'py>(
         &self,
@@ -189,10 +208,7 @@ impl Recorder {
             }
             return ops::get_item(owner, key);
         }
-        let name = pyo3::intern!(frame.py(), "__getitem__").as_any().as_borrowed();
-        if let Some(method) = self.lookup(frame, &ty, name)
-            && self.kind(method.as_borrowed()) == Kind::Function
-        {
+        if let Some(method) = self.python_item(frame, owner) {
             let args = [owner, key];
             return self.call_linked(
                 Role::Item,
@@ -456,6 +472,7 @@ impl Recorder {
             return item;
         }
         self.check_advanced(frame, iterator);
+        let _collecting = self.collecting_from(frame, iterator);
         let item = if is_plain_iterator(&iterator.get_type()) {
             ops::next(iterator)?
         } else {
@@ -484,6 +501,7 @@ impl Recorder {
             );
         }
         self.check_advanced(frame, iterator);
+        let _collecting = self.collecting_from(frame, iterator);
         let is_plain = is_plain_iterator(&iterator.get_type());
         let item = if is_plain { native()? } else { self.with_mode(frame, native)? };
         self.note(frame, |state| state.register(item.as_borrowed()));
