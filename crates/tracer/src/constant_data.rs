@@ -135,9 +135,12 @@ fn ancestors(
 
 /// Whether something may have written to one of these tensors since the first was made. Memory is shared only by
 /// what was made of one another.
-fn is_written(graph: &Graph, first: NodeId, tensors: &FxHashSet<NodeId>) -> bool {
+pub fn is_written(graph: &Graph, first: NodeId, tensors: &FxHashSet<NodeId>) -> bool {
     graph.nodes().skip(first.index()).any(|(id, _)| {
         let Some(call) = NodeCall::of(graph, id) else { return false };
+        if matches!(call.operation(), "item" | "tolist") && !call.is_users() {
+            return false;
+        }
         let targets = match write_of(call) {
             Some((Written::DATA, targets)) => targets,
             // It may get the memory of any other tensor.

@@ -35,6 +35,7 @@ mod gauge;
 mod handlers;
 mod held;
 pub mod jobs;
+mod known_ranges;
 mod list_handlers;
 mod listeners;
 mod locate;

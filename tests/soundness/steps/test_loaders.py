@@ -74,14 +74,8 @@ LOADERS: dict[str, Callable[[], Any]] = {
     "checked": lambda: DataLoader(Checked(), 5, shuffle=True),
 }
 
-WHOLE = {
-    (total, "in order"),
-    (total, "in order, whole batches"),
-    (total, "windows"),
-    (total, "named"),
-    (numbered, "in order"),
-    (numbered, "in order, whole batches"),
-}
+# What a dataset asks of an index is decided, or ends the trace.
+PARTLY = {"checked"}
 
 
 @pytest.mark.parametrize("name", LOADERS)
@@ -99,7 +93,7 @@ def test_loops_over_loaders(fn: Callable[[Any, Tensor], Any], name: str) -> None
                 found = copied(wrapped(loader, torch.tensor(call + 0.5)))
                 seen.append((found, torch.get_rng_state()))
             assert same(*seen), call
-    if (fn, name) in WHOLE and not api.PLAIN:
+    if name not in PARTLY and not api.PLAIN:
         stats = stator.stats(compiled)
         assert (stats.traces, stats.breaks, stats.native) == (1, 0, 0)
 
@@ -267,3 +261,76 @@ def test_iterators_in_python_are_asked_once() -> None:
             assert same(copied(compiled(x, found)), copied(fn(x, plain)))
         finally:
             Steps.__next__ = before  # type: ignore[method-assign]
+
+
+def drawn_as_indices(x: Tensor) -> Any:
+    order = torch.randperm(len(x)).tolist()
+    place = torch.randint(len(x), (1,)).item()
+    part = torch.randint(1, 3, (4,)).tolist()
+    return x[order[0]], x[order[-1]] - x[place], [x[index] for index in part], order, place
+
+
+def drawn_around_zero(x: Tensor) -> Any:
+    part = torch.randint(-2, 3, (4,)).tolist()
+    return [x[index] for index in part]
+
+
+def written_between(x: Tensor) -> Any:
+    order = torch.randperm(3)
+    order.add_(1)
+    order[0] = 1
+    return x[order.tolist()[0]], [number < 3 for number in order.tolist()]
+
+
+def written_through_a_view(x: Tensor) -> Any:
+    order = torch.randperm(3)
+    order.view(3, 1)[1:].mul_(2)
+    return [number < 3 for number in order.tolist()], x + 1
+
+
+def written_later(x: Tensor) -> Any:
+    order = torch.randint(0, 4, (2,))
+    before = [number < 4 for number in order.tolist()]
+    order -= 10
+    return before, [number >= 0 for number in order.tolist()], x[order[0].item() + 10]
+
+
+def out_of_range(x: Tensor) -> Any:
+    return x[torch.randint(3, 9, (1,)).item()]
+
+
+def compared_to_bounds(x: Tensor) -> Any:
+    numbers = torch.randint(2, 7, (3,)).tolist()
+    return [(n >= 2, n < 7, n == 4, n > 3) for n in numbers], x * numbers[0]
+
+
+def outcome(fn: Callable[[Tensor], Any], x: Tensor, seed: int) -> Any:
+    torch.manual_seed(seed)
+    try:
+        found = copied(fn(x))
+    except IndexError as error:
+        found = str(error)
+    return found, torch.get_rng_state()
+
+
+DRAWN = [
+    drawn_as_indices,
+    drawn_around_zero,
+    written_between,
+    written_through_a_view,
+    written_later,
+    out_of_range,
+    compared_to_bounds,
+]
+
+
+@pytest.mark.parametrize("fn", DRAWN, ids=lambda fn: fn.__name__)
+def test_bounds_of_what_is_drawn(fn: Callable[[Tensor], Any]) -> None:
+    compiled = api.compile(fn)
+    with stator.config.patch(skip_unprofitable=False, strict=True):
+        for seed in range(12):
+            x = torch.arange(5.0) + seed
+            assert same(outcome(compiled, x, seed), outcome(fn, x, seed)), seed
+    if fn is drawn_as_indices and not api.PLAIN:
+        stats = stator.stats(compiled)
+        assert (stats.breaks, stats.native) == (0, 0) and stats.traces <= 4

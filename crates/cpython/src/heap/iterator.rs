@@ -246,7 +246,7 @@ pub fn repeats(iterator: Any<'_, '_>) -> bool {
 /// Whether an object is `enumerate` itself.
 #[must_use]
 pub fn is_enumerate(object: Any<'_, '_>) -> bool {
-    object.as_ptr() as usize == &raw mut ffi::PyEnum_Type as usize
+    std::ptr::eq(object.as_ptr().cast(), &raw mut ffi::PyEnum_Type)
 }
 
 /// Whether C code that advances an iterator only hands on what it gives: a generator, an object of a Python class, an

@@ -19,6 +19,7 @@ use stator_shapes::{Cmp, ExprId};
 use super::arithmetic::{Term, binary};
 use super::tensors::holds_tensor;
 use crate::functions::Operation;
+use crate::known_ranges;
 use crate::recorder::Recorder;
 use crate::recorder::notes::call::{Call, argument};
 use crate::recorder::notes::heap;
@@ -28,8 +29,8 @@ use crate::recorder::notes::symbols::{Number, NumberId, Operand, Sizes, Symbols}
 
 impl Symbols {
     /// A number that was read is a symbol of its own.
-    fn begin_read(&mut self, id: NumberId, hint: i64) {
-        let symbol = self.middle_symbol(hint, (i64::MIN, i64::MAX));
+    fn begin_read(&mut self, id: NumberId, hint: i64, range: (i64, i64)) {
+        let symbol = self.middle_symbol(hint, range);
         self.data_sizes.add(symbol.id, id);
         self.data_sizes.set_expr(id, symbol.expr);
     }
@@ -49,9 +50,10 @@ impl State {
     pub(super) fn carry_row(&mut self, node: NodeId, items: &[Object<'_>]) {
         let length = u32::try_from(items.len()).expect("a short list");
         self.graph.set_value(node, Value::Structure(length));
+        let range = known_ranges::of_reads(&self.graph, node);
         for (index, item) in (0..length).zip(items) {
             let element = self.graph.get_item(node, index);
-            self.carry_read(item, element, None);
+            self.carry_between(item, element, None, range);
         }
     }
 
@@ -62,6 +64,19 @@ impl State {
         node: NodeId,
         expr: Option<ExprId>,
     ) -> NumberId {
+        let is_symbol = expr.is_none() && !own.is_exact_instance_of::<PyFloat>();
+        let range = if is_symbol { known_ranges::of_reads(&self.graph, node) } else { None };
+        self.carry_between(own, node, expr, range)
+    }
+
+    /// As [`State::carry_read`], of a number of which bounds may be known.
+    fn carry_between(
+        &mut self,
+        own: &Object<'_>,
+        node: NodeId,
+        expr: Option<ExprId>,
+        range: Option<(i64, i64)>,
+    ) -> NumberId {
         let is_float = own.is_exact_instance_of::<PyFloat>();
         self.graph.set_value(node, if is_float { Value::Float } else { Value::Integer });
         let symbols = self.begin_symbols(own.py());
@@ -69,7 +84,11 @@ impl State {
         match expr {
             Some(expr) => symbols.data_sizes.set_expr(id, expr),
             None if is_float => {}
-            None => symbols.begin_read(id, own.extract().expect("an integer of 64 bits")),
+            None => {
+                let hint = own.extract().expect("an integer of 64 bits");
+                let range = range.filter(|(low, high)| (*low..=*high).contains(&hint));
+                symbols.begin_read(id, hint, range.unwrap_or((i64::MIN, i64::MAX)));
+            }
         }
         id
     }
