@@ -121,7 +121,7 @@ pub const OPERATIONS: &[Row] = &[
          conv_depthwise3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d copy_ \
          cosine_embedding_loss cosine_similarity cpu cross cross_entropy_loss cuda cummax cummin \
          cumprod cumprod_ cumsum cumsum_ cumulative_trapezoid det detach detach_copy diag diagflat \
-         diff divide divide_ double dropout_ dstack einsum expand_as \
+         diff divide divide_ double dropout_ dstack einsum embedding_bag expand_as \
          fake_quantize_per_channel_affine fake_quantize_per_tensor_affine feature_alpha_dropout_ \
          feature_dropout_ fill_diagonal_ fix fix_ flatten_dense_tensors fliplr flipud float \
          float_power float_power_ frobenius_norm gather geqrf ger gradient greater \
