@@ -22,10 +22,8 @@ pub fn of_elements(graph: &Graph, node: NodeId) -> Option<(i64, i64)> {
         "torch.randperm" => (0, number(0)?),
         // Sizes come behind the bounds.
         "torch.randint" if is_given("low") || is_given("high") => return None,
-        "torch.randint" => match number(1) {
-            Some(high) => (number(0)?, high),
-            None => (0, number(0)?),
-        },
+        "torch.randint" if positional.get(1)?.elements().is_some() => (0, number(0)?),
+        "torch.randint" => (number(0)?, number(1)?),
         _ => return None,
     };
     let tensors = FxHashSet::from_iter([node]);

@@ -275,6 +275,11 @@ def drawn_around_zero(x: Tensor) -> Any:
     return [x[index] for index in part]
 
 
+def drawn_below_a_size(x: Tensor) -> Any:
+    first, count = torch.randint(2, len(x), (1,)).item(), torch.randint(len(x), (2,)).tolist()
+    return first < 2, [number < 2 for number in count], x[first]
+
+
 def written_between(x: Tensor) -> Any:
     order = torch.randperm(3)
     order.add_(1)
@@ -316,6 +321,7 @@ def outcome(fn: Callable[[Tensor], Any], x: Tensor, seed: int) -> Any:
 DRAWN = [
     drawn_as_indices,
     drawn_around_zero,
+    drawn_below_a_size,
     written_between,
     written_through_a_view,
     written_later,
@@ -329,7 +335,7 @@ def test_bounds_of_what_is_drawn(fn: Callable[[Tensor], Any]) -> None:
     compiled = api.compile(fn)
     with stator.config.patch(skip_unprofitable=False, strict=True):
         for seed in range(12):
-            x = torch.arange(5.0) + seed
+            x = torch.arange(5.0 + seed % 3) + seed
             assert same(outcome(compiled, x, seed), outcome(fn, x, seed)), seed
     if fn is drawn_as_indices and not api.PLAIN:
         stats = stator.stats(compiled)
