@@ -181,6 +181,7 @@ impl Recorder {
         let is_len = matches!(class, Class::Model(Model::Len)) && args.len() == 1;
         let traits = self.functions.traits(callable);
         let second = args.get(1..2).unwrap_or_default();
+        let named = names.map_or(0, |names| heap::tuple_items(names).len());
         if moves && name.ends_with("attr") {
             self.concrete(frame, second, "the name of an attribute");
         }
