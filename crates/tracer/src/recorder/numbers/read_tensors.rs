@@ -27,6 +27,9 @@ use crate::recorder::notes::state::{Noted, State};
 /// Longer lists aren't carried number by number.
 pub(super) const LONGEST: i64 = 64;
 
+/// `c10::ScalarType::Bool`.
+const BOOL: i32 = 11;
+
 /// What Python asks a tensor for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::recorder) enum TensorRead {
@@ -83,7 +86,6 @@ impl Recorder {
             (matches!(info.dtype, 0..=4), matches!(info.dtype, 5..=7 | 15));
         let is_number = match read {
             TensorRead::Truth => false,
-            TensorRead::Item if info.dtype == 11 => false,
             TensorRead::Item | TensorRead::Float => is_integer || is_float,
             TensorRead::Integer => is_integer,
         };
@@ -93,7 +95,13 @@ impl Recorder {
         if read == TensorRead::Integer && is_float {
             return self.read_rounded(frame, tensor);
         }
-        if !matches!(read, TensorRead::Truth | TensorRead::Item) {
+        // `item()` of other dtypes (complex, unsigned, eight bits) gives a number that isn't carried.
+        let is_truth = match read {
+            TensorRead::Truth => true,
+            TensorRead::Item => info.dtype == BOOL,
+            TensorRead::Float | TensorRead::Integer => false,
+        };
+        if !is_truth {
             return None;
         }
         let truth = || native().map(|it| it.is_truthy().unwrap_or(false));
