@@ -45,3 +45,27 @@ def test_right_outputs(container: Callable[[Any], Any]) -> None:
     for value in 1.0, 2.0, 3.0:
         x = torch.full((2,), value)
         assert all(map(torch.equal, compiled(x), (x * 2, x + 1)))
+
+
+def test_handled_errors_of_a_module_are_not_reported(capfd: pytest.CaptureFixture[str]) -> None:
+    """`GraphModule.__call__` prints where its code raises, though the program handles it."""
+
+    def picked(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        try:
+            return x[index] * 2
+        except IndexError:
+            return x.sum()
+
+    calls = []
+
+    def watched(module: torch.fx.GraphModule, inputs: list[Any]) -> Code:
+        module.register_forward_hook(lambda *call: calls.append(len(call)))
+        return module
+
+    compiled = stator.compile(picked, backend=watched)
+    x = torch.arange(3.0)
+    for index in 0, 1, 2, 5, 1, -7:
+        given = torch.tensor(index)
+        assert torch.equal(compiled(x, given), picked(x, given))
+    assert capfd.readouterr().err == ""
+    assert set(calls) == {3}  # Hooks of the module still run.
