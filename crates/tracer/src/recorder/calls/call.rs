@@ -533,7 +533,11 @@ impl Recorder {
                     heap::children(*arg)
                 };
                 for item in items {
-                    self.guard_protocol(frame, item.as_borrowed(), CALLED_BACK);
+                    if traits.has(Traits::MOVES) {
+                        self.guard_protocol(frame, item.as_borrowed(), CALLED_BACK);
+                    } else {
+                        self.guard_answers(frame, item.as_borrowed(), CALLED_BACK);
+                    }
                 }
             }
         }

@@ -55,6 +55,10 @@ impl Recorder {
                 Ok(self.advance(frame, *iterator)?.unwrap_or_else(|| (*default).to_owned()))
             }
             (Model::TypeOf, [object]) => Ok(self.type_of(frame, *object)),
+            (Model::Vars, [class]) if self.kind(*class) == Kind::Type => {
+                self.stop(frame, Reason::Unsupported, "attribute __dict__ of a class");
+                native()
+            }
             (Model::Vars, [object]) => {
                 let dict = self.note(frame, |state| Ok(state.instance_dict(*object)));
                 dict.flatten().map_or_else(native, Ok)
@@ -273,13 +277,18 @@ impl Recorder {
         dict: Borrowed<'_, 'py>,
         key: Borrowed<'_, 'py>,
     ) -> Result<Object<'py>> {
-        let gets = heap::callable_name(call.callable) != "__contains__";
+        let name = heap::callable_name(call.callable);
+        let gets = name != "__contains__";
+        // With others it raises.
+        let is_whole = call.args.len() == 2 || (name == "get" && call.args.len() == 3);
         let own = self.note(call.frame, |state| {
             let value = heap::dict_get(dict, key);
             if !gets {
                 return state.asks_key(dict, key, value).map(|()| None);
             }
             if let Some(value) = &value
+                && is_whole
+                && call.names.is_none()
                 && state.takes_stand_ins(dict)
                 && state.is_plain_key(key)
                 && let Some(own) = state.read_slot_value(dict, key, value.as_borrowed())?
@@ -504,6 +513,7 @@ impl Recorder {
         {
             return Ok(number);
         }
+        let is_truth = matches!(&*name, "bool" | "not_" | "truth");
         for arg in args {
             self.note(frame, |state| state.refuse_native_state(*arg));
             match self.kind(*arg) {
@@ -512,7 +522,7 @@ impl Recorder {
                     self.guard_length(frame, *arg);
                     self.guard_protocol(frame, *arg, &["__bool__"]);
                 }
-                Kind::Object if name == "bool" || name == "not_" || name == "truth" => {
+                Kind::Object if is_truth => {
                     self.guard_protocol(frame, *arg, &["__bool__", "__len__"]);
                 }
                 Kind::Object => {
@@ -535,7 +545,10 @@ impl Recorder {
                 Kind::Iterator if self.origin(*arg) != Some(Origin::Fresh) => {
                     self.stop(frame, Reason::OutsideIterator, heap::type_name(*arg));
                 }
-                _ if name == "bool" => {}
+                Kind::Opaque | Kind::Type if is_truth => {
+                    self.guard_operands(frame, &[*arg], &["__bool__", "__len__"]);
+                }
+                _ if is_truth => {}
                 _ => self.stop(
                     frame,
                     Reason::Unsupported,

@@ -138,10 +138,10 @@ impl Recorder {
         let names: &[&'static str] =
             if traits.has(Traits::ORDERS) { &["__lt__", "__gt__"] } else { &["__eq__"] };
         for item in heap::list_items(receiver) {
-            self.guard_protocol(frame, item.as_borrowed(), names);
+            self.guard_answers(frame, item.as_borrowed(), names);
         }
         for arg in args {
-            self.guard_protocol(frame, *arg, names);
+            self.guard_answers(frame, *arg, names);
         }
     }
 

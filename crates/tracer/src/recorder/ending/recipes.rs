@@ -290,7 +290,12 @@ impl Finish<'_> {
                     let inner = self.recipes.push(Recipe::Tuple(items));
                     return Ok(Recipe::Call { callable: id, args: Box::new([inner]) });
                 }
-                Ok(Recipe::TupleOf { class: id, items })
+                let tuple = Recipe::TupleOf { class: id, items };
+                let attributes = self.attributes(object)?;
+                if attributes.is_empty() {
+                    return Ok(tuple);
+                }
+                Ok(Recipe::Attributed { object: self.recipes.push(tuple), attributes })
             }
             Kind::Dict if self.state.memo.is(object) => {
                 Err((Reason::Identity, "the memo of copy.deepcopy".into()))

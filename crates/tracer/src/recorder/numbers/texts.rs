@@ -351,9 +351,7 @@ impl Recorder {
         operands: &[Borrowed<'_, 'py>],
         text: &Object<'py>,
     ) -> Object<'py> {
-        if self.is_carried(text.as_borrowed()) {
-            return text.clone();
-        }
+        // Also where it's an operand's own object, as of a format that pads nothing here.
         let own = text.cast_exact::<PyString>().ok().and_then(|text| generic::own_text(text));
         let noted = self.note(frame, |state| {
             let numbers = state.numbers_of(operands);

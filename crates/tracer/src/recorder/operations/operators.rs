@@ -307,7 +307,7 @@ impl Recorder {
     }
 
     /// Guards the special methods that an operator looks up, and refuses what can't be read.
-    fn guard_operands(
+    pub(in crate::recorder) fn guard_operands(
         &self,
         frame: &Frame<'_>,
         operands: &[Borrowed<'_, '_>],

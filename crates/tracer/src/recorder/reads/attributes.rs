@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::thread_local;
-use stator_cpython::heap::types::{Slot, SlotName};
+use stator_cpython::heap::types::{self, Slot, SlotName};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, Method};
@@ -139,6 +139,8 @@ impl Recorder {
         let ty = owner.get_type();
         if let Some(found) = stator_cpython::heap::types::lookup(ty.as_borrowed(), name)
             && self.kind(found.as_borrowed()) == Kind::Builtin
+            // `__new__` is one that isn't bound.
+            && types::slot(found.get_type().as_borrowed(), SlotName::DescriptorGet) != Slot::Empty
         {
             return self.found_function(frame, found, owner);
         }

@@ -53,7 +53,7 @@ impl Recorder {
             Kind::Tensor => self.tensor_item(frame, owner, key),
             // Lists and tuples are guarded as a whole when they are found.
             Kind::List | Kind::Tuple | Kind::Constant => {
-                self.guard_protocol(frame, key, &["__index__"]);
+                self.guard_answers(frame, key, &["__index__"]);
                 let value = self.subclass_item(frame, owner, key)?;
                 self.note(frame, |state| state.register(value.as_borrowed()));
                 Ok(value)

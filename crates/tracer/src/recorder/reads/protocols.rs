@@ -10,6 +10,7 @@ use stator_guards::GuardKind;
 
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
+use crate::recorder::notes::above::Ends;
 use crate::recorder::notes::effects::KEYS;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
@@ -32,6 +33,24 @@ impl Recorder {
         if !self.is_stopped() && has_methods() {
             self.guard_protocol_of(frame, object, names);
         }
+    }
+
+    /// As `guard_protocol`, where the result depends on what the object answers: an opaque one answers by a state that
+    /// nothing guards.
+    pub(in crate::recorder) fn guard_answers(
+        &self,
+        frame: &Frame<'_>,
+        object: Borrowed<'_, '_>,
+        names: &[&'static str],
+    ) {
+        if !self.is_stopped() && self.kind(object) == Kind::Opaque {
+            let ty = object.get_type();
+            if let Some(name) = names.iter().find(|name| answers_by_itself(&ty, name)) {
+                let detail = format!("{name} of a {}", heap::type_name(object));
+                self.stop(frame, Reason::Unsupported, detail);
+            }
+        }
+        self.guard_protocol(frame, object, names);
     }
 
     /// Whether a special method of a type is asked for the first time in this trace.
@@ -75,7 +94,7 @@ impl Recorder {
     /// Guards by which methods keys are found.
     pub(in crate::recorder) fn guard_key(&self, frame: &Frame<'_>, keys: &[Borrowed<'_, '_>]) {
         for key in keys {
-            self.guard_protocol(frame, *key, &["__hash__", "__eq__"]);
+            self.guard_answers(frame, *key, &["__hash__", "__eq__"]);
         }
     }
 
@@ -128,4 +147,15 @@ impl Recorder {
         let hook = pyo3::intern!(ty.py(), "__getattr__").as_any().as_borrowed();
         Role::Getter { next: types::lookup(ty.as_borrowed(), hook).is_some() }
     }
+}
+
+/// Whether a type has a special method that isn't `object`'s.
+fn answers_by_itself(ty: &Bound<'_, PyType>, name: &str) -> bool {
+    let py = ty.py();
+    let name = PyString::intern(py, name);
+    let name = name.as_any().as_borrowed();
+    let object = py.get_type::<PyAny>();
+    let default = types::lookup(object.as_borrowed(), name);
+    types::lookup(ty.as_borrowed(), name)
+        .is_some_and(|own| !default.is_some_and(|default| own.is(&default)))
 }
