@@ -432,6 +432,8 @@ class Prepared:
 
     def _called(self, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         """What the backend makes of a module."""
+        from stator._fx.graphs import without_report
+
         try:
             compiled = self.fn(module, inputs, **self.arguments)
         except Exception as error:
@@ -442,7 +444,7 @@ class Prepared:
                 "torch.fx.GraphModule and example inputs, and returns a callable that takes the "
                 "graph's inputs."
             )
-        return _without_report(compiled)
+        return without_report(compiled)
 
     def _compile(self, description: Sequence[Row], inputs: Sequence[Any]) -> Made:
         from stator._fx.graphs import graph_module, is_symbolic
@@ -454,18 +456,6 @@ class Prepared:
             return compile_symbolic(self.name, compile_module, description, inputs)
         module = _while_signals_wait(graph_module, description, inputs)
         return self._compile_module(description, module, inputs)
-
-
-def _without_report(compiled: Callable[..., Any]) -> Callable[..., Any]:
-    """What a backend has returned; a graph module as its hooks and its code alone. Called as itself it writes to the
-    standard error stream where its code raises, also what the program handles."""
-    import torch
-
-    if not isinstance(compiled, torch.fx.GraphModule):
-        return compiled
-    wrapped = getattr(type(compiled), "_wrapped_call", None)
-    has_own_call = getattr(wrapped, "cls_call", None) is not None
-    return compiled if has_own_call else functools.partial(torch.nn.Module.__call__, compiled)
 
 
 def _extent(description: Sequence[Row]) -> tuple[int, str | None]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import keyword
 import re
 from collections.abc import Callable, Sequence
@@ -167,3 +168,14 @@ class _Builder:
         target = self._attributes.setdefault(id(value), f"_constant_{len(self._attributes)}")
         setattr(self.root, target, value)
         return self.graph.create_node("get_attr", target, (), {})
+
+
+def without_report(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """What a backend has returned. A graph module becomes its hooks and its code alone: called as
+    itself, it writes to the standard error stream where its code raises, also what the program
+    handles."""
+    if not isinstance(compiled, torch.fx.GraphModule):
+        return compiled
+    wrapped = getattr(type(compiled), "_wrapped_call", None)
+    has_own_call = getattr(wrapped, "cls_call", None) is not None
+    return compiled if has_own_call else functools.partial(torch.nn.Module.__call__, compiled)

@@ -304,6 +304,29 @@ def test_other_backends_fix_the_numbers(function):
         assert found == plain
 
 
+def padded(x, i, rate, log):
+    return (
+        f"{i!r:>4}|{i!s:5}|{rate!s:>4}",
+        "{!s:>4}".format(i),
+        "{:>4}".format(str(i)),
+        "%4s" % str(i),
+    )
+
+
+def shortened(x, i, rate, log):
+    return f"{i!r:.3}|{rate!s:.4}", "{:.2}".format(str(i)), "%.2s" % i
+
+
+@pytest.mark.parametrize("function", [padded, shortened])
+def test_texts_that_a_format_leaves_as_they_are(function):
+    """A number as wide as its field is the text that the format gets; another one is padded or cut."""
+    compiled = stator.compile(function)
+    for i in (1, 10**18, 2, 0, -7, 12345, 10**18, 12):
+        for rate in (0.5, i * 1.0):
+            args = (torch.ones(3), i, rate, None)
+            assert compiled(*args) == function(*args)
+
+
 def test_log_records(caplog):
     def train(x, i):
         LOG.info(f"step {i}: {x.sum().item():.2f}")

@@ -318,6 +318,7 @@ impl Recorder {
     fn read_sequences<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
         self.note(call.frame, |state| {
             call.args.iter().try_for_each(|arg| {
+                state.refuse_own_equality(*arg)?;
                 state.adopt_deep(*arg)?;
                 if holds_tensor(state, *arg) {
                     let detail = format!("{} with tensors", heap::name_of(call.callable));

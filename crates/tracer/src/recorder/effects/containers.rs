@@ -40,6 +40,9 @@ impl Recorder {
             let kind = state.kind_alone(receiver);
             if matches!(kind, Kind::Set | Kind::Dict) {
                 args.iter().for_each(|arg| state.note_hashed(*arg));
+                if let Some(key) = args.first() {
+                    state.refuse_own_answers(*key, &["__hash__", "__eq__"])?;
+                }
             } else {
                 let all: SmallVec<[_; 4]> = args.iter().copied().chain([receiver]).collect();
                 state.note_searched(self.functions, callable, &all);
@@ -63,6 +66,10 @@ impl Recorder {
             let tensors = |state: &mut State, object| compares && holds_tensor(state, object);
             if tensors(state, receiver) || args.iter().any(|arg| tensors(state, *arg)) {
                 return Err((Reason::DataRead, format!("{name} of a list of tensors")));
+            }
+            if compares {
+                state.refuse_own_equality(receiver)?;
+                args.iter().try_for_each(|arg| state.refuse_own_equality(*arg))?;
             }
             if state.origin(receiver) == Some(Origin::Fresh) {
                 return state.write_own(receiver);
@@ -138,10 +145,10 @@ impl Recorder {
         let names: &[&'static str] =
             if traits.has(Traits::ORDERS) { &["__lt__", "__gt__"] } else { &["__eq__"] };
         for item in heap::list_items(receiver) {
-            self.guard_answers(frame, item.as_borrowed(), names);
+            self.guard_protocol(frame, item.as_borrowed(), names);
         }
         for arg in args {
-            self.guard_answers(frame, *arg, names);
+            self.guard_protocol(frame, *arg, names);
         }
     }
 

@@ -351,7 +351,11 @@ impl Recorder {
         operands: &[Borrowed<'_, 'py>],
         text: &Object<'py>,
     ) -> Object<'py> {
-        // Also where it's an operand's own object, as of a format that pads nothing here.
+        // A sum with an empty text is the other one. What a format has left as it was, it may pad in another call.
+        let is_sum = matches!(spelling.target, Target::Operator(Operator::Add));
+        if is_sum && self.is_carried(text.as_borrowed()) {
+            return text.clone();
+        }
         let own = text.cast_exact::<PyString>().ok().and_then(|text| generic::own_text(text));
         let noted = self.note(frame, |state| {
             let numbers = state.numbers_of(operands);

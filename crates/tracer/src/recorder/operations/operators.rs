@@ -283,6 +283,8 @@ impl Recorder {
                             "comparison of containers of tensors".into(),
                         ));
                     }
+                    state.refuse_own_equality(left)?;
+                    state.refuse_own_equality(right)?;
                     state.adopt_deep(left)?;
                     state.adopt_deep(right)?;
                     // The default equality is identity.

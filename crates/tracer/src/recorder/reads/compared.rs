@@ -16,7 +16,7 @@ use super::identity::is_nan;
 use crate::functions::{Functions, Traits};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
-use crate::recorder::notes::state::State;
+use crate::recorder::notes::state::{State, Stop};
 
 impl State {
     /// Takes note of an object that is hashed, or of the members of a container that are.
@@ -52,6 +52,20 @@ impl State {
                 }
             }
         }
+    }
+
+    /// Fails if an object is or holds one that decides what it equals by a state that nothing guards.
+    pub fn refuse_own_equality(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
+        let parts = match self.kind_alone(object) {
+            Kind::Opaque | Kind::Object => return self.refuse_own_answers(object, &["__eq__"]),
+            Kind::List | Kind::Tuple => heap::children(object),
+            Kind::Dict => heap::dict_items(object).into_iter().map(|(_, value)| value).collect(),
+            _ => return Ok(()),
+        };
+        let mut parts = parts.iter();
+        self.once(object, Ok(()), |state| {
+            parts.try_for_each(|part| state.refuse_own_equality(part.as_borrowed()))
+        })
     }
 
     fn note_compared(&mut self, object: Borrowed<'_, '_>, values: bool) {

@@ -330,6 +330,7 @@ impl Recorder {
                 if holds_tensor(state, container) || holds_tensor(state, item) {
                     return Err((Reason::DataRead, "membership of a tensor".into()));
                 }
+                state.refuse_own_equality(container)?;
                 state.adopt_deep(container)
             }
             Kind::Set | Kind::FrozenSet => match state.kind(item) {

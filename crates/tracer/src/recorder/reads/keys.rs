@@ -41,6 +41,7 @@ impl State {
         stands_in: bool,
     ) -> Result<(), Stop> {
         self.note_hashed(key);
+        self.refuse_own_answers(key, &["__hash__", "__eq__"])?;
         if self.source(dict).is_some() {
             self.know_tensor_key(key, value.is_some())?;
             if !self.is_plain_key(key) {

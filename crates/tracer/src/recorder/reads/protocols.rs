@@ -10,11 +10,10 @@ use stator_guards::GuardKind;
 
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::Ends;
 use crate::recorder::notes::effects::KEYS;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
-use crate::recorder::notes::state::Origin;
+use crate::recorder::notes::state::{Origin, State, Stop};
 
 impl Recorder {
     /// Guards what C code finds on the type of a user's object before it calls it back.
@@ -43,12 +42,8 @@ impl Recorder {
         object: Borrowed<'_, '_>,
         names: &[&'static str],
     ) {
-        if !self.is_stopped() && self.kind(object) == Kind::Opaque {
-            let ty = object.get_type();
-            if let Some(name) = names.iter().find(|name| answers_by_itself(&ty, name)) {
-                let detail = format!("{name} of a {}", heap::type_name(object));
-                self.stop(frame, Reason::Unsupported, detail);
-            }
+        if !self.is_stopped() {
+            self.note(frame, |state| state.refuse_own_answers(object, names));
         }
         self.guard_protocol(frame, object, names);
     }
@@ -146,6 +141,28 @@ impl Recorder {
     pub(in crate::recorder) fn getter(&self, ty: &Bound<'_, PyType>) -> Role {
         let hook = pyo3::intern!(ty.py(), "__getattr__").as_any().as_borrowed();
         Role::Getter { next: types::lookup(ty.as_borrowed(), hook).is_some() }
+    }
+}
+
+impl State {
+    /// Fails if an object answers one of these by a state that nothing guards.
+    pub fn refuse_own_answers(
+        &mut self,
+        object: Borrowed<'_, '_>,
+        names: &[&'static str],
+    ) -> Result<(), Stop> {
+        let kind = self.kind(object);
+        if !matches!(kind, Kind::Opaque | Kind::Object) {
+            return Ok(());
+        }
+        let ty = object.get_type();
+        match names.iter().find(|name| answers_by_itself(&ty, name)) {
+            Some(name) if kind == Kind::Opaque => {
+                Err((Reason::Unsupported, format!("{name} of a {}", heap::type_name(object))))
+            }
+            Some(_) => self.refuse_native_state(object),
+            None => Ok(()),
+        }
     }
 }
 
