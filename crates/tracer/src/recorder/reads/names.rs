@@ -1,7 +1,7 @@
 //! Names: globals, builtins, cells and imports.
 
 use pyo3::prelude::*;
-use pyo3::types::PyCFunction;
+use pyo3::types::{PyCFunction, PyString};
 use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
@@ -88,6 +88,40 @@ impl Recorder {
         own.flatten().or(value)
     }
 
+    /// What `from ..name import` names, by the package that the frame's globals name; its reads are guarded.
+    /// `None`: CPython would ask for more than that name.
+    fn absolute_name(&self, frame: &Frame<'_>, name: &str, level: usize) -> Result<Option<String>> {
+        let py = frame.py();
+        let [package, spec] = ["__package__", "__spec__"].map(|name| PyString::intern(py, name));
+        let (package, spec) = (package.as_any().as_borrowed(), spec.as_any().as_borrowed());
+        let is_known =
+            [package, spec].iter().all(|name| heap::dict_get(frame.globals(), *name).is_some());
+        if !is_known {
+            return Ok(None);
+        }
+        let (package, spec) = (self.global(frame, package)?, self.global(frame, spec)?);
+        let parent = {
+            let _native = stator_cpython::hook::Suspended::new(py);
+            let is_plain = heap::type_name(spec.as_borrowed()) == "ModuleSpec";
+            is_plain.then(|| spec.getattr("parent").ok()).flatten()
+        };
+        let agrees = parent.is_some_and(|parent| {
+            parent.is_exact_instance_of::<PyString>()
+                && package.is_exact_instance_of::<PyString>()
+                && heap::text(parent.as_borrowed()) == heap::text(package.as_borrowed())
+        });
+        if !agrees {
+            return Ok(None);
+        }
+        let package = heap::text(package.as_borrowed());
+        let Some(base) = (1..level).try_fold(&*package, |base, _| Some(base.rsplit_once('.')?.0))
+        else {
+            return Ok(None);
+        };
+        let absolute = if name.is_empty() { base.to_owned() } else { format!("{base}.{name}") };
+        Ok((!base.is_empty()).then_some(absolute))
+    }
+
     /// `IMPORT_NAME` of a module that is loaded already.
     pub(in crate::recorder) fn import<'py>(
         &self,
@@ -99,13 +133,20 @@ impl Recorder {
         if self.is_stopped() {
             return ops::import_name(frame, name, from, level);
         }
-        let text = heap::text(name);
+        let text = match level.extract::<usize>() {
+            Ok(0) => Some(heap::text(name)),
+            Ok(level) => self.absolute_name(frame, &heap::text(name), level)?,
+            Err(_) => None,
+        };
+        let Some(text) = text else {
+            self.stop(frame, Reason::OpaqueCall, format!("import of {}", heap::text(name)));
+            return ops::import_name(frame, name, from, level);
+        };
         let loaded = heap::loaded_module(frame.py(), &text);
-        let is_absolute = level.extract::<i64>().is_ok_and(|level| level == 0);
         // A part of PyTorch that is loaded late: `torch._check` has such a line.
         let is_torch =
             || text.starts_with("torch.") && heap::loaded_module(frame.py(), "torch").is_some();
-        if !is_absolute || (loaded.is_none() && !is_torch()) {
+        if loaded.is_none() && !is_torch() {
             self.stop(frame, Reason::OpaqueCall, format!("import of {text}"));
             return ops::import_name(frame, name, from, level);
         }
@@ -114,7 +155,7 @@ impl Recorder {
             ops::import_name(frame, name, from, level)?
         };
         // `import a.b` gives `a`; `from a.b import c` gives `a.b`.
-        let found = if from.is_none() { text.split('.').next().unwrap_or(&text) } else { &text };
+        let found = if from.is_none() { text.split('.').next().unwrap_or(&text) } else { &*text };
         self.note(frame, |state| {
             let source = state.sources.intern(Source::SysModule { name: found.into() });
             state.adopt(source, module.as_borrowed())
