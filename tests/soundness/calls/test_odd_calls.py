@@ -83,3 +83,18 @@ def test_truth_of_a_class() -> None:
         Meta.size = size
         for owner in (Sized, int):
             assert compiled(owner)[:3] == program(owner)[:3]
+
+
+def test_words_of_divmod() -> None:
+    """A division by zero: `divmod` of floats words it otherwise than `//`."""
+
+    def program(a: float, b: float) -> Any:
+        try:
+            return divmod(a, b), X + 1
+        except ZeroDivisionError as error:
+            return str(error), X
+
+    compiled = api.compile(program)
+    pairs = [(7, 2), (7, 3), (8, 0), (9, 0), (1.5, 0.5), (2.5, 0.25), (2.5, 0.0), (1.5, 0), (-7, 2)]
+    for a, b in pairs + pairs[::-1]:
+        assert repr(compiled(a, b)[0]) == repr(program(a, b)[0])

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, BinaryOp, CompareOp};
-use stator_cpython::{Result, modules};
+use stator_cpython::{Raised, Result, modules};
 use stator_graph::{Arg, Constant, Operator};
 use stator_shapes::{ExprId, FloatOp, FloatUnary};
 
@@ -340,7 +340,12 @@ impl Recorder {
             };
             match part {
                 Ok(part) => parts.push(part),
-                Err(raised) => return Some(Err(raised)),
+                Err(raised) => {
+                    // `divmod` says it in words of its own.
+                    drop(raised.take(frame.py()));
+                    let both = operands[0].divmod(operands[1]);
+                    return Some(both.map_err(|error| Raised::set(frame.py(), error)));
+                }
             }
         }
         let pair = pyo3::types::PyTuple::new(frame.py(), parts).ok()?.into_any();
