@@ -155,7 +155,7 @@ impl Recorder {
             ops::import_name(frame, name, from, level)?
         };
         // `import a.b` gives `a`; `from a.b import c` gives `a.b`.
-        let found = if from.is_none() { text.split('.').next().unwrap_or(&text) } else { &*text };
+        let found = if from.is_none() { text.split('.').next().unwrap_or(&text) } else { &text };
         self.note(frame, |state| {
             let source = state.sources.intern(Source::SysModule { name: found.into() });
             state.adopt(source, module.as_borrowed())
