@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
+import textwrap
 from collections.abc import Callable
 from types import MethodType
 from typing import Any
@@ -38,6 +41,16 @@ class Net(nn.Module):
         self.seen += 1
         found = self.activation(self.first(x) + self.second(x)) * self.config.scale
         return self.act(self.norm(found)) + self.seen
+
+
+@pytest.fixture(autouse=True)
+def as_pytorch_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the first `torch.compile` of a process on, its compiler has a function of its own in this place. Then objects
+    are copied one by one."""
+    found = nn.Module.__setstate__
+    if found.__module__.startswith("torch._dynamo"):
+        (cell,) = found.__closure__ or ()
+        monkeypatch.setattr(nn.Module, "__setstate__", cell.cell_contents)
 
 
 def net(make: Callable[[], nn.Module] = Net) -> nn.Module:
@@ -250,3 +263,24 @@ def test_modules_that_copy_themselves(name: str) -> None:
     with stator.config.patch(skip_unprofitable=False, strict=True):
         found, _ = played(copied, OTHERS[name], evaluates, api.compile)
     assert (found, Counting.copies) == (expected, copies)
+
+
+def test_a_method_that_was_replaced_before_stator_is_used() -> None:
+    """The function in its place is the program's own."""
+    program = """
+        import copy, torch, stator
+        from torch import nn
+
+        def counts(self, state):
+            counted.append(len(state))
+            self.__dict__.update(state)
+
+        counted = []
+        nn.Module.__setstate__ = counts
+        module = nn.Linear(2, 2)
+        compiled = stator.compile(lambda it, x: copy.deepcopy(it)(x))
+        for call in range(4):
+            assert torch.equal(compiled(module, torch.ones(2)), module(torch.ones(2)))
+            assert len(counted) == call + 1, counted
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)

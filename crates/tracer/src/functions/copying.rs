@@ -96,6 +96,10 @@ impl ModuleCopying {
             let Some(function) = nn.getattr(class)?.getattr_opt(name)? else { continue };
             let Some(code) = function.getattr_opt("__code__")? else { continue };
             let module = function.getattr("__module__")?.extract::<String>()?;
+            // What stands in a method's place may be anybody's.
+            if !module.starts_with("torch.nn.") {
+                continue;
+            }
             let file = modules::import(py, &module)?.getattr("__file__")?;
             if code.getattr("co_filename")?.eq(&file)? {
                 methods.push((KnownFunction::new(&function, &code), *set));
