@@ -158,6 +158,8 @@ pub fn compares_by_identity(object: Any<'_, '_>) -> bool {
 
 /// Whether instances hold state of a C class (other than `object`), which C code reads without
 /// asking a special method: a `deque`, a `datetime`, an exception.
+///
+/// A C class whose instances are no larger than `object`'s adds none: `typing.Generic`, from CPython 3.12 on.
 #[must_use]
 pub fn has_native_state(ty: Type<'_, '_>) -> bool {
     static PYTHON: pyo3::sync::PyOnceLock<Option<usize>> = pyo3::sync::PyOnceLock::new();
@@ -172,11 +174,18 @@ pub fn has_native_state(ty: Type<'_, '_>) -> bool {
         let class = modules::import(py, "abc").and_then(|abc| abc.getattr("ABC")).ok()?;
         Some(dealloc(class.as_ptr()))
     });
-    let object = py.get_type::<PyAny>();
+    let adds = |ty: *mut ffi::PyObject| {
+        // SAFETY: a live type.
+        let (size, item) = unsafe {
+            let ty = ty.cast::<ffi::PyTypeObject>();
+            ((*ty).tp_basicsize, (*ty).tp_itemsize)
+        };
+        item != 0 || size.cast_unsigned() > size_of::<ffi::PyObject>()
+    };
     let Some(mro) = mro(ty) else { return true };
     (0..super::container::tuple_length(mro.as_borrowed()).unwrap_or(0))
         .filter_map(|index| super::container::tuple_item(mro.as_borrowed(), index))
-        .any(|base| !base.is(&object) && Some(dealloc(base.as_ptr())) != *python)
+        .any(|base| adds(base.as_ptr()) && Some(dealloc(base.as_ptr())) != *python)
 }
 
 fn flag(ty: Type<'_, '_>, flag: u64) -> bool {

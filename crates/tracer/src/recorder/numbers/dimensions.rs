@@ -73,7 +73,9 @@ impl Recorder {
         frame: &Frame<'_>,
         iterable: Borrowed<'_, '_>,
     ) -> Option<Collecting<'_>> {
-        let is_object = types::is_heap(iterable.get_type().as_borrowed());
+        let ty = iterable.get_type();
+        // From CPython 3.12 on `itertools` makes its types as classes are made; nobody changes them.
+        let is_object = types::is_heap(ty.as_borrowed()) && !types::is_immutable(ty.as_borrowed());
         if is_object { None } else { self.collecting_from(frame, iterable) }
     }
 
