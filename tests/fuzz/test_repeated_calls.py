@@ -78,16 +78,22 @@ settings, part, dynamic, row = Settings(), Part(5), Dynamic({"q": 1}), Sequence(
 get, put = closure(1)
 """
 
-READS = """
+
+def parts(text: str) -> list[str]:
+    """The statements or expressions of such a text."""
+    return [part.strip() for line in text.strip().splitlines() for part in line.split(";")]
+
+
+READS = parts("""
 settings.size; settings.alias; settings.other; settings.part.n; settings.part.get(); settings.text; settings.row[0]
 part.get(); part.item(); part.entry("a"); part.shared(); part.property; dynamic.q; len(row); row[0]; 2 in row
 variable(); of_module(); of(part); of(settings.part); first(part); named(part, "n"); named(settings, "alias")
 has(part, "extra"); look(part.table, "z"); look(part.table, "a"); size(part); is_same(settings.part, part)
 is_part(settings.part); is_part(settings.row); deep(settings); get(); len(either(part)); text(part)
 len(settings.row); of(fresh); first(fresh); fresh.get(); size(fresh); settings.part.items[-1]
-"""
+""")
 
-WRITES = """
+WRITES = parts("""
 settings.size += 1; settings.other = settings.other + 1; settings.part.n += 1; settings.part = Part(it)
 part.items.append(it); part.items[0] = it + 7; part.table["a"] += 1; part.table["z"] = it; part.table.pop("z", None)
 Part.common = Part.common + 1; dynamic.values["q"] = it; row.values = row.values + [it]; row.values.append(2)
@@ -98,12 +104,7 @@ fresh.n += 1; fresh.items[0] = it; fresh = Part(it); settings.part = fresh; fres
 settings.part.items = fresh.items; part.items = [it + 1]; del part.items[1:]; settings.text = "k" + str(it % 2)
 part, settings.part = settings.part, part; object.__setattr__(settings, "size", it); settings.part.table.clear()
 part.table = {"a": it}; x = x * 2; x = x + settings.size; x = x + fresh.n
-"""
-
-
-def parts(text: str) -> list[str]:
-    """The statements or expressions of such a text."""
-    return [part.strip() for line in text.strip().splitlines() for part in line.split(";")]
+""")
 
 
 def program(chance: random.Random) -> str:
@@ -111,7 +112,7 @@ def program(chance: random.Random) -> str:
 
     def body() -> Iterator[str]:
         for _ in range(chance.randint(6, 22)):
-            kind, read, write = chance.random(), chance.choice(parts(READS)), parts(WRITES)
+            kind, read = chance.random(), chance.choice(READS)
             if kind < 0.35:
                 yield f"    found.append({read})"
             elif kind < 0.6:
@@ -122,9 +123,9 @@ def program(chance: random.Random) -> str:
                 yield f"    for _ in range({chance.randint(2, 3)}):"
                 yield f"        found.append({read})"
                 if chance.random() < 0.5:
-                    yield f"        {chance.choice(write)}"
+                    yield f"        {chance.choice(WRITES)}"
             else:
-                yield f"    {chance.choice(write)}"
+                yield f"    {chance.choice(WRITES)}"
 
     lines = ["def run(x, it):", "    global G, part", "    found, fresh = [], Part(2)", *body()]
     return "\n".join([SETUP, *lines, "    return x, found, fresh.n"])

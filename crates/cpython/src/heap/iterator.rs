@@ -117,7 +117,7 @@ impl Layout {
             Self::Enumerate
         } else if is(&raw mut ffi::PyZip_Type) {
             Self::Zip
-        } else if itertools_type(iterator.py(), "repeat") == Some(ty) {
+        } else if Itertools::get(iterator.py()).is_repeat(ty) {
             Self::Repeat
         } else {
             return None;
@@ -125,18 +125,31 @@ impl Layout {
     }
 }
 
-/// The addresses of `itertools.repeat` and `itertools.islice`, which no header names.
-fn itertools_type(py: Python<'_>, name: &str) -> Option<usize> {
-    static TYPES: PyOnceLock<[Option<Py<PyAny>>; 2]> = PyOnceLock::new();
-    let find = |name| Some(modules::import(py, "itertools").ok()?.getattr(name).ok()?.unbind());
-    let [repeat, islice] = TYPES.get_or_init(py, || ["repeat", "islice"].map(find));
-    let found = if name == "repeat" { repeat } else { islice };
-    found.as_ref().map(|found| found.as_ptr() as usize)
+/// Types of `itertools`, which no header names.
+struct Itertools {
+    repeat: Option<Py<PyAny>>,
+    islice: Option<Py<PyAny>>,
+}
+
+impl Itertools {
+    fn get(py: Python<'_>) -> &'static Self {
+        static TYPES: PyOnceLock<Itertools> = PyOnceLock::new();
+        let find = |name| Some(modules::import(py, "itertools").ok()?.getattr(name).ok()?.unbind());
+        TYPES.get_or_init(py, || Self { repeat: find("repeat"), islice: find("islice") })
+    }
+
+    fn is_repeat(&self, ty: usize) -> bool {
+        self.repeat.as_ref().is_some_and(|repeat| repeat.as_ptr() as usize == ty)
+    }
+
+    fn is_islice(&self, ty: usize) -> bool {
+        self.islice.as_ref().is_some_and(|islice| islice.as_ptr() as usize == ty)
+    }
 }
 
 /// Learns what is learned once for a process, by an import.
 pub fn warm_up(py: Python<'_>) {
-    itertools_type(py, "repeat");
+    Itertools::get(py);
 }
 
 /// How far an iterator has come; `None`: it's of another type, has ended, or can't go on.
@@ -257,7 +270,7 @@ pub fn hands_on(iterator: Any<'_, '_>) -> bool {
     if types::address_of(iterator) == &raw mut ffi::PyGen_Type as usize {
         return true;
     }
-    if itertools_type(py, "islice") == Some(types::address_of(iterator)) {
+    if Itertools::get(py).is_islice(types::address_of(iterator)) {
         let at = iterator.as_ptr();
         // SAFETY: a live object of the exact type that the layout is for; the pointer is null or to a live object.
         let over = unsafe { Bound::from_borrowed_ptr_or_opt(py, (*at.cast::<Sliced>()).iterator) };

@@ -49,6 +49,12 @@ pub fn lookup<'py>(ty: Type<'_, 'py>, name: Any<'_, 'py>) -> Option<Bound<'py, P
     }
 }
 
+/// As [`lookup`], by a name of Stator's.
+pub fn lookup_named<'py>(ty: &Bound<'py, PyType>, name: &str) -> Option<Bound<'py, PyAny>> {
+    let name = PyString::intern(ty.py(), name);
+    lookup(ty.as_borrowed(), name.as_any().as_borrowed())
+}
+
 /// As [`lookup`], only in the classes behind `after` in `ty`'s method resolution order.
 pub fn lookup_after<'py>(
     ty: Type<'_, 'py>,

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyType};
+use pyo3::types::PyString;
 use stator_bytecode::Meaning;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
@@ -90,7 +90,8 @@ impl Conversions for Recorder {
         let py = frame.py();
         let ty = object.get_type();
         let is_default = |name| {
-            let [own, default] = [&ty, &py.get_type::<PyAny>()].map(|ty| find(ty, name));
+            let [own, default] =
+                [&ty, &py.get_type::<PyAny>()].map(|ty| types::lookup_named(ty, name));
             own.zip(default).is_some_and(|(own, default)| own.is(&default))
         };
         let empty = PyString::new(py, "");
@@ -216,7 +217,8 @@ impl Recorder {
             _ => return None,
         };
         let ty = object.get_type();
-        let (name, end) = methods.iter().find(|(name, _)| has(&ty, name))?;
+        let (name, end) =
+            methods.iter().find(|(name, _)| types::lookup_named(&ty, name).is_some())?;
         let method = self.method(frame, object, name)?;
         Some(self.call_method(frame, *end, object, &method, more))
     }
@@ -264,15 +266,6 @@ fn is_plain_call(call: Call<'_, '_>) -> bool {
             && operands.callable.as_ptr() == callable.as_ptr()
             && operands.are(args)
     })
-}
-
-fn find<'py>(ty: &Bound<'py, PyType>, name: &str) -> Option<Object<'py>> {
-    let name = PyString::intern(ty.py(), name);
-    types::lookup(ty.as_borrowed(), name.as_any().as_borrowed())
-}
-
-fn has(ty: &Bound<'_, PyType>, name: &str) -> bool {
-    find(ty, name).is_some()
 }
 
 /// Whether a method is the wrapper that keeps `__repr__` of a dataclass from recursion: what it asks for

@@ -448,11 +448,9 @@ fn has_members(object: Borrowed<'_, '_>) -> bool {
 pub(super) fn overrides_any(object: Borrowed<'_, '_>, names: &[&str]) -> bool {
     let ty = object.get_type();
     let own = |name: &&str| {
-        let name = pyo3::types::PyString::intern(object.py(), name);
-        let name = name.as_any().as_borrowed();
-        let found = stator_cpython::heap::types::lookup(ty.as_borrowed(), name);
+        let found = stator_cpython::heap::types::lookup_named(&ty, name);
         let object = object.py().get_type::<PyAny>();
-        let default = stator_cpython::heap::types::lookup(object.as_borrowed(), name);
+        let default = stator_cpython::heap::types::lookup_named(&object, name);
         match (found, default) {
             (Some(found), Some(default)) => !found.is(&default),
             (found, None) => found.is_some(),

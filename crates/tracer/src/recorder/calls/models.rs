@@ -235,9 +235,7 @@ impl Recorder {
 
     /// `bisect.insort` into a list; of others it calls methods.
     fn insort<'py>(&self, call: Call<'_, 'py>, list: Borrowed<'_, 'py>) -> Result<Object<'py>> {
-        let is_first =
-            call.names.map_or(0, |names| heap::tuple_items(names).len()) < call.args.len();
-        if is_first && heap::is_exact_list(list) {
+        if !call.positional().is_empty() && heap::is_exact_list(list) {
             self.container_write(call)
         } else {
             self.unknown(call)

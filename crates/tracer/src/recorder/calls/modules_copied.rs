@@ -34,7 +34,8 @@ impl Recorder {
         let is_member =
             |name: &str| members.iter().any(|dict| get(dict.as_borrowed(), name).is_some());
         let is_there = |name: &str| get(own.as_borrowed(), name).is_some() || is_member(name);
-        let method = |name: &str| lookup(object, name);
+        let ty = object.get_type();
+        let method = |name: &str| types::lookup_named(&ty, name);
         let is_known = |name: &&str| {
             method(name).is_some_and(|method| copying.has(method.as_borrowed(), is_there))
         };
@@ -71,9 +72,4 @@ impl Recorder {
 fn get<'py>(dict: Borrowed<'_, 'py>, name: &str) -> Option<Object<'py>> {
     let name = PyString::intern(dict.py(), name);
     heap::dict_get(dict, name.as_any().as_borrowed())
-}
-
-fn lookup<'py>(object: Borrowed<'_, 'py>, name: &str) -> Option<Object<'py>> {
-    let name = PyString::intern(object.py(), name);
-    types::lookup(object.get_type().as_borrowed(), name.as_any().as_borrowed())
 }

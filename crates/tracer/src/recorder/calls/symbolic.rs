@@ -146,10 +146,9 @@ impl Recorder {
         if let Some(result) = known {
             return result;
         }
-        let named = names.map_or(0, |names| heap::tuple_items(names).len());
         // A place in a list, what is put there and what is taken out: no element is looked at.
         let takes_place = traits.has(Traits::COUNTS);
-        let moves = takes_place || moves(traits, &name, args, args.len() - named);
+        let moves = takes_place || moves(traits, &name, args, call.positional().len());
         if moves {
             self.note(frame, |state| {
                 args.iter().try_for_each(|arg| match state.kind_alone(*arg) {
@@ -181,7 +180,6 @@ impl Recorder {
         let is_len = matches!(class, Class::Model(Model::Len)) && args.len() == 1;
         let traits = self.functions.traits(callable);
         let second = args.get(1..2).unwrap_or_default();
-        let named = names.map_or(0, |names| heap::tuple_items(names).len());
         if moves && name.ends_with("attr") {
             self.concrete(frame, second, "the name of an attribute");
         }
@@ -192,7 +190,7 @@ impl Recorder {
             && !is_len
             // It fixes what it can't take.
             && !matches!(class, Class::Model(Model::Numpy))
-            && !self.hands_on(class, self.functions.writes(callable), &args[..args.len() - named])
+            && !self.hands_on(class, self.functions.writes(callable), call.positional())
         {
             let read = if is_record(class, names) { &args[..2] } else { args };
             self.concrete(frame, read, &format!("read by {name}"));

@@ -1,6 +1,5 @@
 //! Items that are set and deleted: `STORE_SUBSCR` and `DELETE_SUBSCR`.
 
-use pyo3::prelude::*;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, ops};
@@ -43,14 +42,17 @@ impl Recorder {
         if self.is_stopped() {
             return ops::set_item(owner, key, value);
         }
-        let is_python = self.kind(owner) == Kind::Object
-            && self.python_set_item(frame, owner, value.is_some()).is_some();
+        let kind = self.kind(owner);
+        let method = match kind {
+            Kind::Tensor => None,
+            _ => self.python_set_item(frame, owner, value.is_some()),
+        };
         // A method in Python looks at the key itself.
-        if self.kind(owner) != Kind::Tensor && !is_python {
+        if kind != Kind::Tensor && !(kind == Kind::Object && method.is_some()) {
             self.concrete(frame, &[key], "an index or key");
             self.guard_key(frame, &[key]);
         }
-        if let (Kind::Tensor, Some(value)) = (self.kind(owner), value) {
+        if let (Kind::Tensor, Some(value)) = (kind, value) {
             if let Some(function) = self.item_by_number(frame.py(), key, true) {
                 self.vouch(frame, function.as_borrowed());
                 let args = [owner, key, value];
@@ -75,7 +77,7 @@ impl Recorder {
                 || ops::set_item(owner, key, Some(value)).map(|()| py.None().into_bound(py));
             return self.operation(frame, target, &[owner, key, value], None, execute).map(drop);
         }
-        if let Some(method) = self.python_set_item(frame, owner, value.is_some()) {
+        if let Some(method) = method {
             let none = frame.py().None().into_bound(frame.py());
             let args = [owner, key, value.unwrap_or(none.as_borrowed())];
             let arity = if value.is_some() { 3 } else { 2 };
@@ -122,14 +124,9 @@ impl Recorder {
         owner: Borrowed<'_, 'py>,
         sets: bool,
     ) -> Option<Object<'py>> {
-        let ty = owner.get_type();
-        if stator_cpython::heap::types::is_immutable(ty.as_borrowed()) {
-            return None;
-        }
         let py = frame.py();
         let name =
             if sets { pyo3::intern!(py, "__setitem__") } else { pyo3::intern!(py, "__delitem__") };
-        let method = self.lookup(frame, &ty, name.as_any().as_borrowed())?;
-        (self.kind(method.as_borrowed()) == Kind::Function).then_some(method)
+        self.special_of_any(frame, owner, name)
     }
 }

@@ -48,6 +48,11 @@ impl<'a, 'py> Call<'a, 'py> {
         Self { callable, args, ..self }
     }
 
+    /// The arguments that have no names.
+    pub fn positional(&self) -> &'a [Borrowed<'a, 'py>] {
+        &self.args[..self.args.len() - self.names.map_or(0, |names| heap::tuple_items(names).len())]
+    }
+
     /// As CPython executes it.
     ///
     /// # Errors

@@ -32,9 +32,12 @@ impl Recorder {
             return item;
         }
         let kind = self.kind(owner);
-        if kind == Kind::Object && self.python_item(frame, owner).is_some() {
+        if kind == Kind::Object
+            && let Some(method) = self.python_item(frame, owner)
+        {
             // That looks at the key.
-            return self.subclass_item(frame, owner, key);
+            self.note(frame, |state| state.refuse_native_state(owner));
+            return self.item_by(frame, method.as_borrowed(), owner, key);
         }
         if kind != Kind::Tensor {
             self.concrete(frame, &[key], "an index or key");
@@ -97,9 +100,7 @@ impl Recorder {
     ) -> Result<Object<'py>> {
         if let Some(function) = self.item_by_number(frame.py(), key, false) {
             self.vouch(frame, function.as_borrowed());
-            let args = [owner, key];
-            let (role, function) = (Role::Item, function.as_borrowed());
-            return self.call_linked(role, None, Call::new(frame, function, &args));
+            return self.item_by(frame, function.as_borrowed(), owner, key);
         }
         let problem = || index_depends_on_data(&mut self.state.borrow_mut(), key);
         let problem = if self.index_takes_read(frame, key, problem) {
@@ -177,13 +178,17 @@ impl Recorder {
         frame: &Frame<'py>,
         owner: Borrowed<'_, 'py>,
     ) -> Option<Object<'py>> {
-        let ty = owner.get_type();
-        if stator_cpython::heap::types::is_immutable(ty.as_borrowed()) {
-            return None;
-        }
-        let name = pyo3::intern!(frame.py(), "__getitem__").as_any().as_borrowed();
-        let method = self.lookup(frame, &ty, name)?;
-        (self.kind(method.as_borrowed()) == Kind::Function).then_some(method)
+        self.special_of_any(frame, owner, pyo3::intern!(frame.py(), "__getitem__"))
+    }
+
+    fn item_by<'py>(
+        &self,
+        frame: &Frame<'py>,
+        method: Borrowed<'_, 'py>,
+        owner: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        self.call_linked(Role::Item, None, Call::new(frame, method, &[owner, key]))
     }
 
     /// An item by the class's own `__getitem__`, if it's Python; natively otherwise.
@@ -209,12 +214,7 @@ impl Recorder {
             return ops::get_item(owner, key);
         }
         if let Some(method) = self.python_item(frame, owner) {
-            let args = [owner, key];
-            return self.call_linked(
-                Role::Item,
-                None,
-                Call::new(frame, method.as_borrowed(), &args),
-            );
+            return self.item_by(frame, method.as_borrowed(), owner, key);
         }
         if self.kind(owner) == Kind::Dict {
             self.guard_protocol_of(frame, owner, &["__missing__"]);

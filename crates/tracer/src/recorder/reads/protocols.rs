@@ -42,9 +42,7 @@ impl Recorder {
         object: Borrowed<'_, '_>,
         names: &[&'static str],
     ) {
-        if !self.is_stopped() {
-            self.note(frame, |state| state.refuse_own_answers(object, names));
-        }
+        self.note(frame, |state| state.refuse_own_answers(object, names));
         self.guard_protocol(frame, object, names);
     }
 
@@ -128,13 +126,23 @@ impl Recorder {
         if self.is_stopped() || self.kind(object) != Kind::Object {
             return None;
         }
+        let method = self.special_of_any(frame, object, &PyString::intern(frame.py(), name))?;
+        (!self.is_stopped()).then_some(method)
+    }
+
+    /// As [`Recorder::special`], of an object of any kind.
+    pub(in crate::recorder) fn special_of_any<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+        name: &Bound<'py, PyString>,
+    ) -> Option<Object<'py>> {
         let ty = object.get_type();
         if types::is_immutable(ty.as_borrowed()) {
             return None;
         }
-        let name = PyString::intern(frame.py(), name);
         let method = self.lookup(frame, &ty, name.as_any().as_borrowed())?;
-        (self.kind(method.as_borrowed()) == Kind::Function && !self.is_stopped()).then_some(method)
+        (self.kind(method.as_borrowed()) == Kind::Function).then_some(method)
     }
 
     /// The role of what gives an attribute of a type's instances, before `__getattr__` does.
@@ -168,11 +176,7 @@ impl State {
 
 /// Whether a type has a special method that isn't `object`'s.
 fn answers_by_itself(ty: &Bound<'_, PyType>, name: &str) -> bool {
-    let py = ty.py();
-    let name = PyString::intern(py, name);
-    let name = name.as_any().as_borrowed();
-    let object = py.get_type::<PyAny>();
-    let default = types::lookup(object.as_borrowed(), name);
-    types::lookup(ty.as_borrowed(), name)
+    let default = types::lookup_named(&ty.py().get_type::<PyAny>(), name);
+    types::lookup_named(ty, name)
         .is_some_and(|own| !default.is_some_and(|default| own.is(&default)))
 }
