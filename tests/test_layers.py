@@ -147,7 +147,7 @@ MODULES = {
     "_fx.graphs": {"_fx", "errors"},
     "_fx.metadata": {"_fx.graphs"},
     "_fx.assumptions": set(),
-    "_fx.symbolic": {"_fx.assumptions", "_fx.graphs"},
+    "_fx.symbolic": {"_fx.assumptions", "_fx.graphs", "_internal"},
     "_fx.custom_operators": set(),
     "_fx.linking": set(),
     "_fx.modes": set(),

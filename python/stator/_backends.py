@@ -16,15 +16,16 @@ import importlib.util
 import inspect
 import os
 import shutil
+import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from stator._background import ended, left, submit
 from stator._config import config
-from stator._internal import is_from_handler, own_error
+from stator._internal import from_handler, own_error
 from stator._progress import log, shown
-from stator._stator import Job, _while_signals_wait
+from stator._stator import Job, _while_signals_come
 from stator._suggest import suggest
 from stator._warnings import backend_differs, backend_failed, code_failed, error_text, place_of
 from stator.errors import BackendError, InternalError, OptionError
@@ -271,15 +272,14 @@ class Prepared:
         return any(self.fn is _registered.get(name) for name in _slow)
 
     def __call__(self, description: Sequence[Row], inputs: Sequence[Any]) -> Made | str:
+        handled = sys.exception()
         made = self._shown(description, lambda: self._compile(description, inputs))
-        # These came to the call that waits.
-        is_of_the_call = (
-            isinstance(made, Failed)
-            and made.internal is None
-            and (isinstance(made.error, MemoryError) or is_from_handler(made.error))
-        )
-        if isinstance(made, Failed) and is_of_the_call:
-            raise made.error
+        if isinstance(made, Failed):
+            # These came to the call that waits.
+            if (raised := from_handler(made.error, handled)) is not None:
+                raise raised
+            if made.internal is None and isinstance(made.error, MemoryError):
+                raise made.error
         return self._code(made)
 
     def beside(
@@ -427,7 +427,7 @@ class Prepared:
         # Without a context, Inductor makes such a one, and AOTAutograd the other.
         takes_constants = self.name == "inductor" and self.is_torch
         with compilation(compile_id, takes_constants=takes_constants):
-            _while_signals_wait(add_metadata, module, description, inputs, compile_id)
+            add_metadata(module, description, inputs, compile_id)
             return self._called(module, inputs)
 
     def _called(self, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -435,7 +435,7 @@ class Prepared:
         from stator._fx.graphs import without_report
 
         try:
-            compiled = self.fn(module, inputs, **self.arguments)
+            compiled = _while_signals_come(self.fn, module, inputs, **self.arguments)
         except Exception as error:
             raise _TheirError(error) from error
         if not callable(compiled):
@@ -454,7 +454,7 @@ class Prepared:
 
             compile_module = functools.partial(self._compile_module, description)
             return compile_symbolic(self.name, compile_module, description, inputs)
-        module = _while_signals_wait(graph_module, description, inputs)
+        module = graph_module(description, inputs)
         return self._compile_module(description, module, inputs)
 
 

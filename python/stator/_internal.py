@@ -65,6 +65,20 @@ def is_from_handler(error: BaseException) -> bool:
     return any(frame.f_code in handlers for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
+def from_handler(error: BaseException, handled: BaseException | None) -> BaseException | None:
+    """What a signal handler has raised: this error, or one that it was raised for, as code does
+    that takes every exception for one of its own.
+
+    handled: what was being handled before, which everything raised since has for its context.
+    """
+    raised: BaseException | None = error
+    while raised is not None and raised is not handled:
+        if is_from_handler(raised):
+            return raised
+        raised = raised.__cause__ or raised.__context__
+    return None
+
+
 def _is_ours(tb: TracebackType) -> bool:
     while tb.tb_next is not None:
         tb = tb.tb_next

@@ -37,6 +37,11 @@ PyObject *stator_stand_in(PyThreadState *thread, PyObject *code, PyObject *globa
 
 /* -- signals -------------------------------------------------------------------------------------- */
 
+/* Whether this is the main thread, which stator_defer_signals has given, and signals wait for it. */
+int stator_do_signals_wait(unsigned long main_thread) {
+    return _PyRuntime.main_thread == 0 && PyThread_get_thread_ident() == main_thread;
+}
+
 /* Whether another thread has sent this one an exception. */
 int stator_has_async_exc(PyThreadState *thread) { return thread->async_exc != NULL; }
 

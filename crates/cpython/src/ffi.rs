@@ -41,6 +41,7 @@ unsafe extern "C" {
     pub fn stator_eval_breaker(thread: *mut PyThreadState) -> *const c_void;
     pub fn stator_handle_pending(thread: *mut PyThreadState) -> c_int;
     pub fn stator_defer_signals() -> c_ulong;
+    pub fn stator_do_signals_wait(main_thread: c_ulong) -> c_int;
     pub fn stator_is_timer_running() -> c_int;
     pub fn stator_signals_pending() -> *const c_int;
     pub fn stator_has_async_exc(thread: *mut PyThreadState) -> c_int;

@@ -9,8 +9,8 @@ mod steering;
 mod testing;
 
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
-use stator_cpython::thread::Deferred;
+use pyo3::types::{PyDict, PyTuple};
+use stator_cpython::thread::Heard;
 use stator_tracer::breaks::{self, Reason};
 use stator_tracer::compiled::{self, Compiled, Stats};
 use stator_tracer::logs;
@@ -64,15 +64,16 @@ fn _set_when(number: Option<u32>) {
     stator_tracer::config::set_when(number);
 }
 
-/// Calls a function of Stator's own while signals wait: what a handler raises isn't the function's.
+/// Calls a function of others within one of Stator's own: signal handlers run meanwhile.
 #[pyfunction]
-#[pyo3(signature = (function, *args))]
-fn _while_signals_wait<'py>(
+#[pyo3(signature = (function, *args, **kwargs))]
+fn _while_signals_come<'py>(
     function: &Bound<'py, PyAny>,
     args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let _deferred = Deferred::new(function.py());
-    function.call1(args)
+    let _heard = Heard::new(function.py());
+    function.call(args, kwargs)
 }
 
 #[pymodule]
@@ -89,7 +90,7 @@ fn _stator(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_set_when, module)?)?;
     module.add_function(wrap_pyfunction!(_breaks, module)?)?;
     module.add_function(wrap_pyfunction!(_breaks_page, module)?)?;
-    module.add_function(wrap_pyfunction!(_while_signals_wait, module)?)?;
+    module.add_function(wrap_pyfunction!(_while_signals_come, module)?)?;
     background::register(module)?;
     bytecode::register(module)?;
     operators::register(module)?;

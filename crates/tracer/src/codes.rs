@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
 use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::thread::Deferred;
 
 use crate::assumptions::{Assumptions, Names};
 use crate::config::{self, When};
@@ -35,6 +37,21 @@ pub struct Backend {
 }
 
 impl Backend {
+    /// Asks the `Prepared`. Signals wait meanwhile; where the backend itself is at work, which may take long, the
+    /// program's handlers run.
+    ///
+    /// # Errors
+    /// What the call is to end with.
+    pub fn ask<'py>(
+        &self,
+        py: Python<'py>,
+        method: &str,
+        args: impl PyCallArgs<'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let _deferred = Deferred::new(py);
+        self.callable.bind(py).call_method1(method, args)
+    }
+
     /// When the program has said that it is asked.
     pub fn said(&self) -> Option<When> {
         self.told.or_else(config::when)

@@ -9,6 +9,7 @@ again, from the same graph, where a call meets sizes that it doesn't serve.
 from __future__ import annotations
 
 import enum
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ from torch.fx.experimental.symbolic_shapes import (
 
 from stator._fx.assumptions import Tree, assumption
 from stator._fx.graphs import Code, Row, graph_module
+from stator._internal import from_handler
 
 __all__ = ["compile_symbolic", "fake_inputs"]
 
@@ -36,11 +38,13 @@ def compile_symbolic(
 ) -> Code:
     """The code that a backend of PyTorch makes of a graph for sizes like those of `inputs`."""
     if any(isinstance(value, float) for value in inputs):
+        handled = sys.exception()
         try:
             return _compile(name, compile_module, description, inputs, _Floats.SYMBOLS)
-        except Exception:
+        except Exception as error:
             # Not all that is done with floats can be said of tensors.
-            pass
+            if from_handler(error, handled) is not None:
+                raise
     return _compile(name, compile_module, description, inputs, _Floats.CONSTANTS)
 
 

@@ -6,13 +6,17 @@
 //! asks gets them.
 
 use std::ffi::c_ulong;
-use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::{Breaker, Thread};
 use crate::ffi as shim;
+
+/// The main thread, once signals have waited for it.
+static MAIN_THREAD: AtomicU64 = AtomicU64::new(0);
 
 /// While it lives, no signal handler runs. Nothing of the program's that takes long may run either.
 #[must_use]
@@ -28,6 +32,9 @@ impl<'py> Deferred<'py> {
     pub fn new(py: Python<'py>) -> Self {
         // SAFETY: the GIL is held; the runtime's field is put back when the guard is dropped.
         let main_thread = unsafe { shim::stator_defer_signals() };
+        if main_thread != 0 {
+            MAIN_THREAD.store(main_thread, Relaxed);
+        }
         Self { main_thread, py }
     }
 
@@ -37,6 +44,39 @@ impl<'py> Deferred<'py> {
     pub fn is_timed(&self) -> bool {
         // SAFETY: no precondition.
         self.main_thread != 0 && unsafe { shim::stator_is_timer_running() } != 0
+    }
+}
+
+/// While it lives, signal handlers run in spite of the [`Deferred`]s below: for code of others, which may take
+/// long, within Stator's own.
+#[must_use]
+pub struct Heard<'py> {
+    /// The main thread, if this is the one and signals waited for it.
+    main_thread: c_ulong,
+    py: PhantomData<Python<'py>>,
+}
+
+impl<'py> Heard<'py> {
+    /// Begins. The next instruction that asks gets what has come until now.
+    pub fn new(py: Python<'py>) -> Self {
+        let main_thread = MAIN_THREAD.load(Relaxed);
+        // SAFETY: the GIL is held.
+        let waited = main_thread != 0 && unsafe { shim::stator_do_signals_wait(main_thread) != 0 };
+        if waited {
+            let thread = Thread::current(py).as_ptr();
+            // SAFETY: the current thread's state; what `stator_defer_signals` gave the guard below.
+            unsafe { shim::stator_allow_signals(thread, main_thread) };
+        }
+        Self { main_thread: if waited { main_thread } else { 0 }, py: PhantomData }
+    }
+}
+
+impl Drop for Heard<'_> {
+    fn drop(&mut self) {
+        if self.main_thread != 0 {
+            // SAFETY: the GIL is held; the guard below puts back what this gives, once more.
+            unsafe { shim::stator_defer_signals() };
+        }
     }
 }
 

@@ -22,7 +22,7 @@ mod deferred;
 #[cfg_attr(Py_3_13, path = "v313.rs")]
 pub(crate) mod layout;
 
-pub use deferred::{Asking, Deferred, trip};
+pub use deferred::{Asking, Deferred, Heard, trip};
 use layout::{CFrame, EVENTS, ThreadState, Watch};
 
 /// Nanoseconds of processor time that the current thread has had; 0: the system doesn't say.

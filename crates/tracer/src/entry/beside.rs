@@ -84,7 +84,7 @@ impl Entry {
         if !is_waited_for {
             let is_new = self.served.load(Relaxed) < 2;
             let asked = (&description, &example, is_new, may_write, backend.said().is_some());
-            let begun = backend.callable.bind(py).call_method1("beside", asked);
+            let begun = backend.ask(py, "beside", asked);
             let begun = begun.map_err(|error| as_raised(py, error))?;
             if let Ok(job) = begun.cast::<Job>() {
                 self.codes.wait_for(job.clone().unbind(), sharing);
@@ -103,7 +103,7 @@ impl Entry {
                 return Ok(None);
             }
         }
-        let made = backend.callable.bind(py).call1((description, example));
+        let made = backend.ask(py, "__call__", (description, example));
         let made = made.map_err(|error| as_raised(py, error))?;
         let trust = backend.trust(is_waited_for);
         let Some(code) = self.read(py, &made, sharing, inputs, trust)? else { return Ok(None) };
@@ -160,7 +160,7 @@ impl Entry {
         let Some((made, sharing)) = self.codes.take_ended() else { return Ok(()) };
         // What the backend has raised is told of here, where the program is.
         let asked = (made, PyList::new(py, inputs)?, backend.said().is_some());
-        let settled = backend.callable.bind(py).call_method1("settle", asked);
+        let settled = backend.ask(py, "settle", asked);
         let (made, waited) = settled
             .and_then(|settled| settled.extract::<(Object<'py>, Option<String>)>())
             .map_err(|error| {
@@ -198,7 +198,6 @@ impl Entry {
                 None => return Ok(false),
             },
         };
-        let prepared = backend.callable.bind(py);
         let trace = self.beginning(py);
         let operations = self.graph_nodes();
         let (difference, untold) = match compared {
@@ -207,7 +206,7 @@ impl Entry {
             Compared::Differs(how) => {
                 if code.settle(Trust::Differs) {
                     code.say(how.clone());
-                    let told = prepared.call_method1("differs", (operations, trace, how));
+                    let told = backend.ask(py, "differs", (operations, trace, how));
                     told.map_err(|error| as_raised(py, error))?;
                 }
                 return Ok(false);
@@ -219,7 +218,7 @@ impl Entry {
         };
         if code.settle(Trust::Trusted) {
             let told = (operations, trace, self.served.load(Relaxed), difference, untold);
-            let why = prepared.call_method1("swapped", told);
+            let why = backend.ask(py, "swapped", told);
             let why = why.and_then(|why| why.extract::<String>());
             code.say(why.map_err(|error| as_raised(py, error))?);
         }
@@ -247,7 +246,7 @@ impl Entry {
             Turn::Slower(measured) => {
                 if code.settle(Trust::Slower) {
                     let told = (self.graph_nodes(), self.beginning(py), measured.to_string());
-                    let told = backend.callable.bind(py).call_method1("slower", told);
+                    let told = backend.ask(py, "slower", told);
                     told.map_err(|error| as_raised(py, error))?;
                 }
                 (None, None)
@@ -386,7 +385,7 @@ impl Entry {
             code.say(error.to_string());
         }
         let told = (error.into_value(py), self.graph_nodes(), self.beginning(py));
-        backend.callable.bind(py).call_method1("code_failed", told).map(drop)
+        backend.ask(py, "code_failed", told).map(drop)
     }
 
     /// Where the graph's first operation stands, as in a traceback.

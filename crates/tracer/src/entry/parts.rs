@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 use smallvec::SmallVec;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::thread::{Asking, Deferred, Thread};
+use stator_cpython::thread::Thread;
 use stator_faults::{self as faults, Stage};
 use stator_graph::{Graph, NodeId};
 
@@ -232,7 +232,7 @@ impl Entry {
         if is_beside {
             if backend.said().is_some() {
                 let told = (self.graph_nodes(), self.beginning(py));
-                let why = backend.callable.bind(py).call_method1("refuse_parts", told)?;
+                let why = backend.ask(py, "refuse_parts", told)?;
                 parts.give_up(REPLAYED, Some(&why.extract::<String>()?));
                 return Ok(None);
             }
@@ -247,7 +247,7 @@ impl Entry {
         let made = Made::new(py, &self.traced, self.readable(), cut, backend)?;
         if is_beside {
             let told = (self.graph_nodes(), self.beginning(py));
-            let why = backend.callable.bind(py).call_method1("wait_for_parts", told)?;
+            let why = backend.ask(py, "wait_for_parts", told)?;
             let why = why.extract::<String>()?;
             made.parts.iter().for_each(|part| part.codes.say_waits(why.clone()));
         }
@@ -287,14 +287,7 @@ impl Entry {
         let Some(sharing) = part.sharing(inputs) else { return Ok(()) };
         let description = self.describe(py, &part_of(self.readable(), place))?;
         let example = PyList::new(py, inputs)?;
-        // It may compile for long, and the program's handlers are to run.
-        drop(done.deferred.take());
-        let made = backend.callable.bind(py).call1((description, example));
-        let deferred = done.deferred.insert(Deferred::new(py));
-        if let Some(running) = &mut done.running {
-            running.ask(Some(Asking::new(deferred)));
-        }
-        match made {
+        match backend.ask(py, "__call__", (description, example)) {
             Err(error) => self.stopped_by(py, NodeId::new(place.nodes.start), error, done),
             Ok(made) if made.is_instance_of::<PyString>() => {
                 self.parts.give_up(Trust::FAILED, made.extract().ok());
