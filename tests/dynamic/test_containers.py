@@ -69,6 +69,9 @@ DICT: list[Callable[[Any, Any], Any]] = [
     lambda x, c: x * {**c, "more": 1}["n"],
     lambda x, c: x * dict(c)["n"],
     lambda x, c: (x, dict(c)),
+    lambda x, c: x * c["n"] if "n" in c else x,
+    lambda x, c: x if "n" not in c or "k" in c else x * c.get("n"),
+    lambda x, c: (x * c.setdefault("n", 1), c.__contains__("n")),
     items,
 ]
 MAKERS: dict[str, tuple[Callable[[int], Any], list[Callable[[Any, Any], Any]]]] = {

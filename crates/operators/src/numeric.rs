@@ -42,3 +42,15 @@ pub enum Numeric {
         behind: bool,
     },
 }
+
+impl Numeric {
+    /// Whether a function of `math` asks its arguments for their `__float__`, where they are no numbers.
+    #[must_use]
+    pub fn takes_floats(self) -> bool {
+        use Rounding::{Ceil, Floor};
+        matches!(
+            self,
+            Self::Function(_) | Self::FloatPower | Self::OfFloats(_) | Self::Rounded(Floor | Ceil)
+        )
+    }
+}

@@ -4,8 +4,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::call::PyCallArgs;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};

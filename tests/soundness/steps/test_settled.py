@@ -73,6 +73,9 @@ FUNCTIONS: dict[str, Callable[[float], Any]] = {
     "int": int,
     "log": math.log,
     "log2": math.log2,
+    "pow": lambda v: math.pow(v, 0.5),
+    "pow, inverse": lambda v: math.pow(v, -2),
+    "pow, of a constant": lambda v: (math.pow(0.5, v), math.pow(3, v)),
     "root": lambda v: v**0.5,
     "round": round,
     "sin": math.sin,
@@ -127,3 +130,62 @@ def test_functions_of_numbers_raise_where_plain_python_does(name: str) -> None:
     numbers = [1.0, 1, 2, -9, 1, math.inf, 1, math.nan, -1, 1e30, 0, 300, 1, -math.inf, -0.4]
     values = [[number] * 3 for number in numbers]
     assert same(play(api.compile(step, backend="eager"), values), play(step, values))
+
+
+OF_TENSORS: dict[str, Callable[[Tensor], Any]] = {
+    "ceil": math.ceil,
+    "exp": math.exp,
+    "floor": math.floor,
+    "isfinite": lambda v: 1 if math.isfinite(v) else 2,
+    "isnan": lambda v: 1 if math.isnan(v) else 2,
+    "log": math.log,
+    "pow": lambda v: math.pow(v + 1, 0.5),
+    "pow, both": lambda v: math.pow(v, v),
+    "sqrt": math.sqrt,
+    "tanh": math.tanh,
+}
+
+
+@pytest.mark.parametrize("name", OF_TENSORS)
+def test_functions_of_math_are_given_tensors(name: str) -> None:
+    """They ask tensors for their floats, and raise as they do."""
+
+    def step(x: Tensor, log: list[Any]) -> Any:
+        x += 1
+        log.append(OF_TENSORS[name](x.sum()))
+        x *= 2
+        number = OF_TENSORS[name](x[:1])
+        log.append(number)
+        return x * number
+
+    numbers = [1.0, 1, 2, -9, 1, math.inf, 1, math.nan, -1, 1e30, 0, 300, 1, -math.inf, -0.4]
+    values = [[number] * 3 for number in numbers]
+    compiled = api.compile(step, backend="eager")
+    assert same(play(compiled, values), play(step, values))
+    first = api.compile(step, backend="eager")
+    play(first, [values[0], values[0]])
+    if not api.PLAIN and name != "pow, both":
+        assert (api.traces(first), api.breaks(first)) == (1, 0), "the trace goes on"
+
+
+@pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad=True")
+def test_functions_of_math_are_given_tensors_of_other_types() -> None:
+    """Integers and truths are floats, too; what has several elements isn't one, nor is a complex number."""
+
+    def step(v: Tensor) -> Any:
+        return math.sqrt(v), v + 1
+
+    def outcome(call: Callable[[Tensor], Any], v: Tensor) -> str:
+        try:
+            return repr(call(v))
+        except (RuntimeError, TypeError, ValueError) as raised:
+            return repr(raised)
+
+    compiled = api.compile(step, backend="eager", recompile_limit=99)
+    values = [
+        *(torch.tensor(4), torch.tensor(True), torch.tensor([[2.0]]), torch.tensor(2 + 1j)),
+        *(torch.tensor([1.0, 2]), torch.tensor(1.5, dtype=torch.bfloat16), torch.tensor([])),
+        *(torch.tensor(9, dtype=torch.uint8), torch.tensor(2.0, requires_grad=True)),
+    ]
+    for value in [*values, *values]:
+        assert outcome(compiled, value) == outcome(step, value)

@@ -282,7 +282,7 @@ impl Recorder {
         let own = self.note(call.frame, |state| {
             let value = heap::dict_get(dict, key);
             if !gets {
-                return state.asks_key(dict, key, value).map(|()| None);
+                return state.asks_membership(dict, key, value).map(|()| None);
             }
             if let Some(value) = &value
                 && is_whole

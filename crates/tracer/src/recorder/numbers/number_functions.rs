@@ -27,7 +27,7 @@ pub(in crate::recorder) fn boolean(py: Python<'_>, value: bool) -> Object<'_> {
 }
 
 /// Whether a callable is a function of the module `math`.
-fn is_in_math(callable: Borrowed<'_, '_>) -> bool {
+pub(super) fn is_in_math(callable: Borrowed<'_, '_>) -> bool {
     let module = callable.getattr("__module__");
     module.is_ok_and(|module| module.extract::<&str>().is_ok_and(|module| module == "math"))
 }
@@ -46,6 +46,9 @@ fn has_digits(terms: &[Term]) -> bool {
     matches!(digits, Some(Operand::Other(Arg::Constant(Constant::Int(0..)))))
 }
 
+/// `exp` of it is a float: somewhat less than the logarithm of the largest one.
+const LARGEST_EXPONENT: f64 = 709.0;
+
 /// The floats for which a function of a number that was read raises nothing; `None`: it asks what the number is.
 fn domain(numeric: Numeric, number: Number) -> Option<&'static [(CompareOp, f64)]> {
     use CompareOp::{Ge, Gt, Lt};
@@ -58,12 +61,34 @@ fn domain(numeric: Numeric, number: Number) -> Option<&'static [(CompareOp, f64)
             FloatUnary::Neg | FloatUnary::Abs | FloatUnary::Tanh => &[],
             FloatUnary::Sqrt => &[(Ge, 0.0)],
             FloatUnary::Log | FloatUnary::Log2 | FloatUnary::Log10 => &[(Gt, 0.0)],
-            // Its logarithm is that of the largest float.
-            FloatUnary::Exp => &[(Lt, 709.0)],
+            FloatUnary::Exp => &[(Lt, LARGEST_EXPONENT)],
             FloatUnary::Sin | FloatUnary::Cos => FINITE,
         },
         _ => return None,
     })
+}
+
+/// Which operand of a power of floats was read, where the other one is a constant, and for which floats in its place
+/// the power is one, too.
+fn power_domain(terms: &[Term]) -> Option<(usize, [(CompareOp, f64); 2])> {
+    let constant = |term: &Term| match term.operand {
+        Operand::Other(Arg::Constant(Constant::Int(value))) => Some(value as f64),
+        Operand::Other(Arg::Constant(Constant::Float(value))) => Some(value),
+        _ => None,
+    };
+    let [base, exponent] = terms else { return None };
+    match (constant(base), constant(exponent)) {
+        (None, Some(exponent)) if exponent != 0.0 && exponent.is_finite() => {
+            let bound = (LARGEST_EXPONENT / exponent).exp();
+            let (least, greatest) = if exponent > 0.0 { (0.0, bound) } else { (bound, f64::MAX) };
+            Some((0, [(CompareOp::Ge, least), (CompareOp::Le, greatest)]))
+        }
+        (Some(base), None) if base > 0.0 && base != 1.0 && base.is_finite() => {
+            let bound = LARGEST_EXPONENT / base.ln().abs();
+            Some((1, [(CompareOp::Ge, -bound), (CompareOp::Le, bound)]))
+        }
+        _ => None,
+    }
 }
 
 impl Recorder {
@@ -118,7 +143,6 @@ impl Recorder {
                 let operands = args.try_into().ok()?;
                 return self.symbolic_binary(frame, BinaryOp::Power, Operator::Pow, operands);
             }
-            (Numeric::FloatPower, _) if are_read(&terms) => return None,
             (Numeric::FloatPower, _) if args.len() == 2 => {
                 return self.float_power(call, &terms);
             }
@@ -177,8 +201,17 @@ impl Recorder {
     /// `math.pow(a, b)`, which is a float.
     fn float_power<'py>(&self, call: Call<'_, 'py>, terms: &[Term]) -> Option<Result<Object<'py>>> {
         let Call { frame, callable, args, .. } = call;
+        if are_read(terms) {
+            let (read, bounds) = power_domain(terms)?;
+            if !self.is_within(frame, args[read], &terms[read], &bounds) {
+                return None;
+            }
+        }
         let Ok(value) = call.natively() else { return None };
         let target = self.state.borrow_mut().function_target(callable, "math.pow".to_string());
+        if are_read(terms) {
+            return self.computed_by_node(frame, target, terms, &value, None).map(Ok);
+        }
         self.computed(frame, args, value, target, terms, |context| {
             let base = float(context, terms[0].number);
             let exponent = float(context, terms[1].number);

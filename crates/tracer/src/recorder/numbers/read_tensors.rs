@@ -4,6 +4,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyList, PySlice, PyString, PyTuple};
+use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor::{self, TensorInfo};
 use stator_cpython::hook::Suspended;
@@ -13,7 +14,7 @@ use stator_graph::{Arg, NodeId, Target};
 use stator_operators::Numeric;
 use stator_shapes::Rounding;
 
-use super::number_functions::boolean;
+use super::number_functions::{boolean, is_in_math};
 use super::read_numbers::own;
 use crate::functions::Operation;
 use crate::recorder::Recorder;
@@ -247,6 +248,38 @@ impl Recorder {
         };
         let answer = self.decided(frame, Asks::Program, asked, native)?;
         Some(answer.map(|answer| boolean(frame.py(), answer)))
+    }
+
+    /// What a function of `math` computes with in place of tensors: it asks each for its `__float__`. `None`: it's given
+    /// no tensor, or another function, or one of them isn't carried.
+    pub(in crate::recorder) fn floats_of_tensors<'py>(
+        &self,
+        call: Call<'_, 'py>,
+    ) -> Option<SmallVec<[Object<'py>; 2]>> {
+        let Call { frame, callable, args, names } = call;
+        let is_tensor = |arg: &Borrowed<'_, '_>| self.kind(*arg) == Kind::Tensor;
+        let takes_floats = || {
+            let numeric = self.functions.numeric(callable);
+            numeric.is_some_and(Numeric::takes_floats) && is_in_math(callable)
+        };
+        if names.is_some() || !args.iter().any(is_tensor) || !takes_floats() {
+            return None;
+        }
+        let read = TensorRead::Float;
+        let floats = args.iter().map(|arg| -> Option<Object<'py>> {
+            if !is_tensor(arg) {
+                return Some((*arg).to_owned());
+            }
+            let method = pyo3::intern!(frame.py(), "__float__").as_any().as_borrowed();
+            let native = || {
+                ops::get_attr(*arg, method).and_then(|it| ops::call(it.as_borrowed(), &[], None))
+            };
+            let float = self.converted(frame, read, *arg, native)?.ok()?;
+            // To read changes nothing: the instruction is as before.
+            self.baseline.set(ops::executed());
+            Some(float)
+        });
+        floats.collect()
     }
 
     /// `int(t)` of a float, in two steps: the float, and what it's rounded to.

@@ -324,7 +324,7 @@ impl Recorder {
             Kind::Constant => Ok(()),
             Kind::Dict => {
                 let value = heap::dict_get(container, item);
-                state.asks_key(container, item, value)
+                state.asks_membership(container, item, value)
             }
             Kind::List | Kind::Tuple => {
                 if holds_tensor(state, container) || holds_tensor(state, item) {

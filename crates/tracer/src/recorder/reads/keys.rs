@@ -19,7 +19,7 @@ impl State {
         key: Borrowed<'_, '_>,
         value: Option<Object<'_>>,
     ) -> Result<(), Stop> {
-        self.read_any_key(dict, key, value, false)
+        self.read_any_key(Use::default(), dict, key, value, false)
     }
 
     /// As [`State::read_key`], for who only asks whether the key is there.
@@ -30,11 +30,23 @@ impl State {
         value: Option<Object<'_>>,
     ) -> Result<(), Stop> {
         let stands_in = self.takes_stand_ins(dict);
-        self.read_any_key(dict, key, value, stands_in)
+        self.read_any_key(Use::default(), dict, key, value, stands_in)
+    }
+
+    /// As [`State::asks_key`], where nobody gets the value: it stays a number that may be a symbol.
+    pub fn asks_membership(
+        &mut self,
+        dict: Borrowed<'_, '_>,
+        key: Borrowed<'_, '_>,
+        value: Option<Object<'_>>,
+    ) -> Result<(), Stop> {
+        let stands_in = self.takes_stand_ins(dict);
+        self.read_any_key(self.moving(), dict, key, value, stands_in)
     }
 
     fn read_any_key(
         &mut self,
+        used: Use,
         dict: Borrowed<'_, '_>,
         key: Borrowed<'_, '_>,
         value: Option<Object<'_>>,
@@ -48,13 +60,7 @@ impl State {
                 self.adopt_dict(dict)?;
             }
         }
-        self.read_slot(
-            Use::default(),
-            dict,
-            key,
-            value.as_ref().map(|value| value.as_borrowed()),
-            stands_in,
-        )
+        self.read_slot(used, dict, key, value.as_ref().map(|value| value.as_borrowed()), stands_in)
     }
 
     /// A tensor that is a key is guarded to be this very one: dictionaries know tensors by identity. The entry
