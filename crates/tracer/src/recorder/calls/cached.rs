@@ -10,15 +10,18 @@ use stator_cpython::Result;
 use stator_cpython::heap::cached::keyword_mark;
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::object::{Borrowed, Object};
-use stator_guards::Source;
+use stator_guards::{GuardKind, Source};
 
 use crate::breaks::Reason;
 use crate::listeners;
 use crate::recorder::Recorder;
+use crate::recorder::notes::above::Looks;
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::objects::Mark;
 use crate::recorder::notes::state::{State, Stop};
+use crate::recorder::reads::protocols::answers_by_itself;
 
 impl Recorder {
     /// Calls a cached function.
@@ -26,6 +29,7 @@ impl Recorder {
         let Call { frame, callable, args, .. } = call;
         // Its key is made of their values, and a miss runs natively.
         self.concrete(frame, args, "the key of a cache");
+        self.guard_key(frame, args);
         let key = self.note(frame, |state| state.cache_key(call));
         let result = {
             let _native = stator_cpython::hook::Suspended::new(frame.py());
@@ -61,7 +65,7 @@ impl State {
         }
         let key = PyTuple::new(py, parts).map_err(|_| refuse())?.into_any();
         for arg in args {
-            if self.kind(*arg) == Kind::Constant && heap::is_constant(*arg) {
+            if self.is_key_by_value(*arg)? || self.is_key_by_identity(*arg) {
                 continue;
             }
             if !listeners::is_logger(*arg) {
@@ -74,6 +78,45 @@ impl State {
             }
         }
         Ok(key)
+    }
+
+    /// Whether a cache finds a part of a key by its value: a constant, or a tuple of such, which is guarded.
+    fn is_key_by_value(&mut self, part: Borrowed<'_, '_>) -> std::result::Result<bool, Stop> {
+        if !heap::is_plain_tuple(part) {
+            return Ok(self.kind(part) == Kind::Constant && heap::is_constant(part));
+        }
+        self.adopt_deep(part)?;
+        for item in heap::tuple_items(part) {
+            if !self.is_key_by_value(item.as_borrowed())? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether a cache finds a part of a key as the object that it is, which is guarded. Only what has come out of a
+    /// cache: an entry keeps its keys alive, as caches do.
+    fn is_key_by_identity(&mut self, part: Borrowed<'_, '_>) -> bool {
+        let Some(source) = self.source(part).filter(|_| self.kind(part) == Kind::Object) else {
+            return false;
+        };
+        let is_cached = match *self.sources.get(source) {
+            Source::CachedResult(_) => true,
+            Source::DictItem { parent, .. } => matches!(self.sources.get(parent), Source::Cache(_)),
+            _ => false,
+        };
+        if !is_cached
+            || answers_by_itself(&part.get_type(), "__hash__")
+            || answers_by_itself(&part.get_type(), "__eq__")
+        {
+            return false;
+        }
+        if !self.is_identity_guarded(part) {
+            let id = self.object(part);
+            self.guard(source, GuardKind::Is(id));
+            self.objects.mark(part, Mark::ByIdentity);
+        }
+        true
     }
 
     /// Gives the result the source it has in the cache.
@@ -114,14 +157,20 @@ impl State {
 fn stored_key<'py>(function: Borrowed<'_, 'py>, key: Borrowed<'_, 'py>) -> Option<Object<'py>> {
     let cache = value(function, Field::Cache)?;
     let items = heap::tuple_items(key);
-    let is_same = |stored: &Object<'py>| {
-        let others = heap::tuple_items(stored.as_borrowed());
-        others.len() == items.len()
-            && others
-                .iter()
-                .zip(&items)
-                .all(|(stored, item)| heap::equal_keys(stored.as_borrowed(), item.as_borrowed()))
-    };
+    let is_same =
+        |stored: &Object<'py>| are_equal(&heap::tuple_items(stored.as_borrowed()), &items);
     let keys = heap::dict_items(cache.as_borrowed()).into_iter().map(|(stored, _)| stored);
     keys.filter(|stored| stored.is_exact_instance_of::<PyTuple>()).find(is_same)
+}
+
+/// Whether parts of two keys are equal, one by one.
+fn are_equal(left: &[Object<'_>], right: &[Object<'_>]) -> bool {
+    let equal = |(left, right): (&Object<'_>, &Object<'_>)| {
+        let (left, right) = (left.as_borrowed(), right.as_borrowed());
+        heap::equal_keys(left, right)
+            || heap::is_plain_tuple(left)
+                && heap::is_plain_tuple(right)
+                && are_equal(&heap::tuple_items(left), &heap::tuple_items(right))
+    };
+    left.len() == right.len() && left.iter().zip(right).all(equal)
 }

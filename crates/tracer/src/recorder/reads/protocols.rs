@@ -175,7 +175,7 @@ impl State {
 }
 
 /// Whether a type has a special method that isn't `object`'s.
-fn answers_by_itself(ty: &Bound<'_, PyType>, name: &str) -> bool {
+pub(in crate::recorder) fn answers_by_itself(ty: &Bound<'_, PyType>, name: &str) -> bool {
     let default = types::lookup_named(&ty.py().get_type::<PyAny>(), name);
     types::lookup_named(ty, name)
         .is_some_and(|own| !default.is_some_and(|default| own.is(&default)))

@@ -1,0 +1,138 @@
+"""`functools.lru_cache` with keys of several parts: tuples, sizes, names, and objects that came out of a cache.
+
+Patterns of axes (`einops`) are read once and kept by such functions: the recipe that one gives is the key of the next.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import stator
+
+CALLS: list[Any] = []
+
+
+class Recipe:
+    """Equal to itself alone."""
+
+    def __init__(self, pattern: str, names: tuple[str, ...]) -> None:
+        self.order = [pattern.index(letter) for letter in sorted(pattern)]
+        self.names = names
+
+
+@functools.lru_cache(256)
+def recipe_of(pattern: str, *, names: tuple[str, ...]) -> Recipe:
+    CALLS.append((pattern, names))
+    return Recipe(pattern, names)
+
+
+@functools.lru_cache(1024)
+def cooked(recipe: Recipe, shape: tuple[int, ...], lengths: tuple[tuple[str, int], ...]) -> Any:
+    CALLS.append((shape, lengths))
+    return [shape[at] for at in recipe.order], dict(lengths)
+
+
+def arranged(x: Tensor, pattern: str, **lengths: int) -> Tensor:
+    recipe = recipe_of(pattern, names=tuple(lengths))
+    shape, known = cooked(recipe, x.shape, tuple(lengths.items()))
+    return x.permute(recipe.order).reshape(shape) * sum(known.values(), 1) + len(recipe.names)
+
+
+def forget() -> None:
+    recipe_of.cache_clear()
+    cooked.cache_clear()
+    CALLS.clear()
+
+
+def play(call: Callable[..., Tensor]) -> list[Any]:
+    forget()
+    played: list[Any] = []
+    for pattern, lengths in [
+        *[("bca", {"h": 2}), ("bca", {"h": 2}), ("bca", {"h": 3}), ("cab", {}), ("cab", {})],
+        *[("bca", {"h": 2, "w": 2}), ("bca", {"h": 2})],
+    ]:
+        for size in (2, 2, 5):
+            x = torch.arange(size * 12.0).reshape(size, 3, 4)
+            played.append((call(x, pattern, **lengths).tolist(), list(CALLS)))
+    return played
+
+
+def test_keys_of_several_parts() -> None:
+    compiled = stator.compile(arranged, recompile_limit=99)
+    expected = play(arranged)
+    assert play(compiled) == expected
+    assert stator.stats(compiled).breaks == 0, stator.stats(compiled).reason
+    # The caches have been cleared in between: the recipes are others.
+    assert play(compiled) == expected
+    assert play(compiled) == expected
+
+
+def test_a_pattern_read_once_is_one_trace() -> None:
+    forget()
+    compiled = stator.compile(arranged)
+    x = torch.ones(2, 3, 4)
+    for _ in range(5):
+        compiled(x, "bca", h=2)
+    stats = stator.stats(compiled)
+    assert (stats.traces, stats.hits, stats.breaks) == (1, 4, 0), stats.reason
+
+
+class Settings:
+    def __init__(self, scale: int) -> None:
+        self.scale = scale
+
+
+@functools.cache
+def settings_of(name: str) -> Settings:
+    return Settings(len(name))
+
+
+@functools.cache
+def scale_of(settings: Settings) -> int:
+    return settings.scale
+
+
+def test_a_class_that_is_given_its_own_equality() -> None:
+    def scaled(x: Tensor, name: str) -> Tensor:
+        return x * scale_of(settings_of(name))
+
+    compiled = stator.compile(scaled)
+    x = torch.ones(2)
+    for _ in range(3):
+        assert torch.equal(compiled(x, "abc"), x * 3)
+    try:
+        # All settings are one from now on, and the cache has that of the first.
+        Settings.__eq__ = lambda self, other: True  # type: ignore[method-assign, assignment]
+        Settings.__hash__ = lambda self: 1  # type: ignore[method-assign, assignment]
+        scale_of.cache_clear()
+        for name in ("ab", "abc", "abcd", "abc"):
+            assert torch.equal(compiled(x, name), x * 2)
+    finally:
+        del Settings.__eq__, Settings.__hash__
+        scale_of.cache_clear()
+        settings_of.cache_clear()
+
+
+def test_what_a_program_hands_in_is_not_kept_alive() -> None:
+    """The cache is the program's to clear."""
+
+    @stator.compile
+    def scaled(x: Tensor, settings: Settings) -> Tensor:
+        return x * scale_of(settings)
+
+    settings = Settings(3)
+    x = torch.ones(2)
+    for _ in range(3):
+        assert torch.equal(scaled(x, settings), x * 3)
+    alive = weakref.ref(settings)
+    scale_of.cache_clear()
+    del settings
+    gc.collect()
+    assert alive() is None
