@@ -9,6 +9,7 @@ from __future__ import annotations
 import cmath
 import collections
 import dataclasses
+import enum
 import functools
 import itertools
 import math
@@ -25,6 +26,50 @@ import stator
 from .test_programs import same
 
 RANGE = [1, 2, 3, 4, 5, 6, 7]
+
+
+class Level(enum.IntEnum):
+    """Members that C code adds to numbers."""
+
+    LOW = 1
+    HIGH = 3
+
+
+class Bits(enum.IntFlag):
+    """The same for bits."""
+
+    A = 1
+    B = 2
+
+
+class Whole(int):
+    """An integer of another class."""
+
+
+class Half(float):
+    """A float of another class."""
+
+
+NUMBERS_OF_CLASSES = [Level.HIGH, Bits.B, Whole(3), Half(1.5), True, 3]
+OF_NUMBERS: list[Callable[[Any, Any], Any]] = [
+    operator.add,
+    operator.sub,
+    operator.mul,
+    operator.truediv,
+    operator.floordiv,
+    operator.mod,
+    operator.pow,
+    operator.iadd,
+    operator.eq,
+    operator.lt,
+    divmod,
+    max,
+    lambda a, b: a + b,
+    lambda a, b: sum([a, b]),
+    lambda a, b: a.__add__(b),
+    lambda a, b: (a, 1) == (b, 1),
+    lambda a, b: sorted([a, b]),
+]
 
 
 def an_own_length(x: Any, n: int) -> Any:
@@ -186,6 +231,21 @@ def test_equals_plain_python(name: str, dynamic: bool | None) -> None:
                 x = torch.arange(rows * 3.0).reshape(rows, 3)
                 expected, found = outcome(function, x, n), outcome(compiled, x.clone(), n)
                 assert same(expected, found), f"n = {n}, {rows} rows: {expected} != {found}"
+
+
+@pytest.mark.parametrize("given", NUMBERS_OF_CLASSES, ids=lambda given: type(given).__name__)
+@pytest.mark.parametrize("turned", [False, True])
+def test_numbers_of_other_classes(given: Any, turned: bool) -> None:
+    for function in OF_NUMBERS:
+
+        def fn(x: torch.Tensor, n: int, function: Callable[..., Any] = function) -> Any:
+            return x * 2, function(n, given) if turned else function(given, n)
+
+        compiled = stator.compile(fn, dynamic=True, recompile_limit=40)
+        for n in (1, 5, 7, 9, 2, 5):
+            x = torch.ones(3)
+            expected, found = fn(x, n)[1], compiled(x, n)[1]
+            assert repr(found) == repr(expected) and type(found) is type(expected)
 
 
 def test_functions_of_other_modules_are_told_by_what_they_are_not_by_name() -> None:

@@ -102,7 +102,7 @@ pub enum GuardKind {
     NoDefaults,
     /// A function has no keyword-only defaults.
     NoKwDefaults,
-    /// The object has no instance dictionary.
+    /// The object has no instance dictionary, be it that none was made so far.
     NoInstanceDict,
     /// Metadata of a tensor.
     Tensor(Arc<TensorGuard>),

@@ -80,12 +80,17 @@ pub enum Part {
         /// How many in front are taken out.
         dropped: u32,
     },
-    /// Calls of methods of a set, a deque or an iterator; the value is a list of tuples, name and arguments.
+    /// Calls of methods of a set, a deque or an iterator, or of a cached function; the value is a list of tuples, name
+    /// and arguments.
     Calls,
 }
 
 /// The method that advances an iterator.
 pub const NEXT: &str = "__next__";
+
+/// A call of a cached function that finds its result in the cache: a tuple of arguments, and a dictionary if some have
+/// names.
+pub const HIT: &str = "__call__";
 
 /// What a part of an object was before a replay wrote to it.
 enum Before<'py> {
@@ -333,7 +338,7 @@ fn add_elements<'py>(list: Borrowed<'_, 'py>, elements: &Object<'py>) -> PyResul
     elements.cast::<PyList>()?.iter().try_for_each(|element| list.append(element))
 }
 
-/// The object is of a C type, by its exact type: its methods are that type's.
+/// The object is of a C type, by its exact type: its methods are that type's. The guards have found what hits ask for.
 fn call_methods<'py>(object: Borrowed<'_, 'py>, calls: &Object<'py>) -> PyResult<()> {
     for call in calls.cast::<PyList>()?.iter() {
         let call = call.cast_into::<PyTuple>()?;
@@ -341,6 +346,13 @@ fn call_methods<'py>(object: Borrowed<'_, 'py>, calls: &Object<'py>) -> PyResult
         if name == NEXT {
             // Behind the last item a loop has ended, too.
             drop(ops::next(object).map_err(|raised| raised.take(object.py()))?);
+            continue;
+        }
+        if name == HIT {
+            let args = call.get_item(1)?.cast_into::<PyTuple>()?;
+            let named = call.get_item(2).ok();
+            let named = named.as_ref().map(|named| named.cast::<PyDict>()).transpose()?;
+            drop(object.call(args, named)?);
             continue;
         }
         object.call_method1(name, call.get_slice(1, call.len()))?;

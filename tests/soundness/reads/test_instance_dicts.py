@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
 import torch
+from differential.support import api
 from torch import Tensor
 
 import stator
@@ -53,3 +60,25 @@ def test_beside_their_instance() -> Steps:
     yield (lambda x, d, n: d["value"] + n.value * 2), (X, node.__dict__, node)
     yield X, {"value": X * 10}, node
     yield X, node.__dict__, node
+
+
+@pytest.mark.parametrize("make", [lambda: functools.partial(max, 1), lambda: ValueError(1)])
+def test_a_read_makes_no_dictionary(make: Callable[[], Any]) -> None:
+    """A partial or an exception says when it's pickled whether it has one."""
+
+    def program(x: torch.Tensor, given: Any) -> Any:
+        return x + getattr(given, "factor", 2), hasattr(given, "other"), type(given).__name__
+
+    plain, ours = make(), make()
+    compiled = api.compile(program)
+    x = torch.ones(2)
+    for at in range(8):
+        assert str(compiled(x, ours)) == str(program(x, plain)), at
+        assert ours.__reduce__() == plain.__reduce__() or at > 3
+        assert pickle.dumps(ours) == pickle.dumps(plain)
+        if at == 3:
+            plain.factor = ours.factor = 5
+        if at == 5:
+            del plain.factor, ours.factor
+    if not api.PLAIN:
+        assert compiled.stats.hits >= 3

@@ -230,6 +230,13 @@ pub fn keys<'py>(dict: Any<'_, 'py>) -> Option<Vec<Bound<'py, PyAny>>> {
     Some(keys)
 }
 
+/// The keys in the order of the table: that of an `OrderedDict` is seen through `dict`'s own methods alone.
+pub fn stored_keys<'py>(dict: Any<'_, 'py>) -> Vec<Bound<'py, PyAny>> {
+    let mut keys = Vec::with_capacity(length(dict).unwrap_or(0));
+    for_each_stored(dict, |key, _| keys.push(key.to_owned()));
+    keys
+}
+
 /// Keys and values in iteration order; see [`keys`].
 pub fn items<'py>(dict: Any<'_, 'py>) -> Option<Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
     if is_ordered_dict(dict) {

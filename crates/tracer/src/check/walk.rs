@@ -165,7 +165,7 @@ impl<'py> Walk<'_, '_, 'py> {
             TestKind::MethodOf(descriptor) => generic::made_from(object) == Some(*descriptor),
             TestKind::NoTensorHooks => tensor::has_hooks(object) == Some(false),
             TestKind::NoInstanceDict => {
-                matches!(dict::peek_instance_dict(object), dict::Peek::NoPlace)
+                !matches!(dict::peek_instance_dict(object), dict::Peek::Dict(_))
             }
             _ => test.holds_alone(object),
         }

@@ -3,9 +3,12 @@
 //! A miss runs the function natively, as a part of C code that this call alone has: what it leaves
 //! in the cache is what a replay must find there, so the guard speaks of the state behind it. If
 //! the cache was cleared since, the guard fails and the next trace fills it again.
+//!
+//! A hit is counted, and moves the result to the end of those that a bounded cache may drop. So a replay, which finds
+//! all its results in the caches, calls the functions again behind its graph.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyInt, PyString, PyTuple};
+use pyo3::types::{PyDict, PyInt, PyString, PyTuple};
 use stator_cpython::Result;
 use stator_cpython::heap::cached::keyword_mark;
 use stator_cpython::heap::function::{Field, value};
@@ -13,10 +16,12 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_guards::{GuardKind, Source};
 
 use crate::breaks::Reason;
+use crate::effects::HIT;
 use crate::listeners;
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::Looks;
+use crate::recorder::notes::above::{Ends, Looks};
 use crate::recorder::notes::call::Call;
+use crate::recorder::notes::effects::{HITS, MethodCall};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::objects::Mark;
@@ -33,11 +38,17 @@ impl Recorder {
         let key = self.note(frame, |state| state.cache_key(call));
         let result = {
             let _native = stator_cpython::hook::Suspended::new(frame.py());
-            call.natively()?
+            call.natively()
         };
+        if result.is_err() {
+            // Nothing was kept: the next call runs the function again.
+            self.stop(frame, Reason::OpaqueCall, "a cached function that raised");
+        }
+        let result = result?;
         if let Some(key) = key {
             self.note(frame, |state| {
-                state.adopt_cached(callable, key.as_borrowed(), result.as_borrowed())
+                state.adopt_cached(callable, key.as_borrowed(), result.as_borrowed())?;
+                state.note_hit(call)
             });
         }
         Ok(result)
@@ -151,6 +162,41 @@ impl State {
         }
         self.adopt(source, result)
     }
+
+    /// Takes note of the call that a replay makes in the place of this one.
+    fn note_hit(&mut self, call: Call<'_, '_>) -> std::result::Result<(), Stop> {
+        let Call { callable: function, args, names, .. } = call;
+        let py = function.py();
+        let is_bounded = is_bounded(function);
+        // Code within a node makes its calls itself; where the last use doesn't matter, their order doesn't either.
+        if self.program.is_some() || (self.enclosed.is_on() && !is_bounded) {
+            return Ok(());
+        }
+        let refuse = |_| (Reason::OpaqueCall, "a cached function of objects".to_string());
+        let unknown = || (Reason::UnknownOrigin, "a cached function".to_string());
+        let source = self.source(function).ok_or_else(unknown)?;
+        let names = names.map(heap::tuple_items).unwrap_or_default();
+        let (positional, named) = args.split_at(args.len() - names.len());
+        let mut given = vec![PyTuple::new(py, positional).map_err(refuse)?.into_any()];
+        if !names.is_empty() {
+            let by_name = PyDict::new(py);
+            for (name, value) in names.iter().zip(named) {
+                by_name.set_item(name, *value).map_err(refuse)?;
+            }
+            given.push(by_name.into_any());
+        }
+        given.iter().for_each(|container| self.set_fresh(container.as_borrowed()));
+        let args = given.into_iter().map(Bound::unbind).collect();
+        self.note_call(function, source, HITS, MethodCall { method: HIT.into(), args });
+        Ok(())
+    }
+}
+
+/// Whether a cached function drops results.
+fn is_bounded(function: Borrowed<'_, '_>) -> bool {
+    let cache = value(function, Field::Cache);
+    let mut items = cache.iter().flat_map(|cache| heap::dict_items(cache.as_borrowed()));
+    items.next().is_none_or(|(_, found)| value(found.as_borrowed(), Field::CachedResult).is_some())
 }
 
 /// The key in a function's cache that is made of the same objects, or of equal constants.

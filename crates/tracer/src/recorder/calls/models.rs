@@ -306,6 +306,10 @@ impl Recorder {
         others: &[Borrowed<'_, 'py>],
     ) -> Result<Object<'py>> {
         self.note(call.frame, |state| {
+            if heap::passes_order(call.callable, dict) {
+                let name = heap::callable_name(call.callable);
+                return Err((Reason::Unsupported, format!("dict.{name} of an OrderedDict")));
+            }
             state.adopt_dict_for(state.moving(), dict)?;
             others.iter().try_for_each(|other| state.adopt_deep(*other))
         });

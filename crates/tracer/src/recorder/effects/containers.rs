@@ -38,6 +38,9 @@ impl Recorder {
         let given = self.note(frame, |state| state.given_value(writes, receiver, args)).flatten();
         self.note(frame, |state| {
             let kind = state.kind_alone(receiver);
+            if heap::passes_order(callable, receiver) {
+                return Err(refuse(&format!("dict.{name}"), receiver));
+            }
             if matches!(kind, Kind::Set | Kind::Dict) {
                 args.iter().for_each(|arg| state.note_hashed(*arg));
                 if let Some(key) = args.first() {

@@ -160,19 +160,19 @@ impl State {
         keys.iter().try_for_each(|key| self.write_key(dict, key.bind_borrowed(py), false))
     }
 
-    /// `move_to_end`: the entries whose place changes are written anew.
+    /// `move_to_end`: the entries whose place changes are read.
     fn move_key(
         &mut self,
         dict: Borrowed<'_, '_>,
         key: Borrowed<'_, '_>,
         last: bool,
     ) -> Result<(), Stop> {
-        self.adopt_keys(dict)?;
+        self.rekey(dict)?;
         for (other, value) in heap::dict_items(dict) {
             // What goes to the front makes all others move behind it.
             if !last || heap::equal_keys(other.as_borrowed(), key) {
                 self.read_key(dict, other.as_borrowed(), Some(value))?;
-                self.write_key(dict, other.as_borrowed(), true)?;
+                self.write_key(dict, other.as_borrowed(), false)?;
             }
         }
         Ok(())
@@ -182,16 +182,16 @@ impl State {
         &mut self,
         dict: Borrowed<'_, '_>,
         key: Borrowed<'_, '_>,
-        moves: bool,
+        deletes: bool,
     ) -> Result<(), Stop> {
         let unknown = || (Reason::UnknownOrigin, format!("a {}", heap::type_name(dict)));
         let source = self.source(dict).ok_or_else(unknown)?;
         match key.cast_exact::<PyString>() {
             Ok(_) => {
                 let key = heap::interned(key);
-                self.write_slot(dict, source, key.as_borrowed(), moves)
+                self.write_slot(dict, source, key.as_borrowed(), deletes)
             }
-            Err(_) => self.write_slot(dict, source, key, moves),
+            Err(_) => self.write_slot(dict, source, key, deletes),
         }
     }
 }

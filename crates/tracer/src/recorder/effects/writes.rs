@@ -7,7 +7,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PySlice;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::member::{Member, Read};
 use stator_cpython::object::Borrowed;
@@ -20,6 +20,7 @@ use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::reads::Use;
 use crate::recorder::notes::state::{State, Stop};
+use crate::recorder::notes::written::Keys;
 use crate::recorder::reads::identity::is_nan;
 
 impl State {
@@ -43,14 +44,13 @@ impl State {
         }
     }
 
-    /// Takes note of a write to an outside dictionary's slot, before it happens. `moves`: it's deleted,
-    /// or goes elsewhere in the order.
+    /// Takes note of a write to an outside dictionary's slot, before it happens, or of its deletion.
     pub fn write_slot(
         &mut self,
         dict: Borrowed<'_, '_>,
         source: SourceId,
         key: Borrowed<'_, '_>,
-        moves: bool,
+        deletes: bool,
     ) -> Result<(), Stop> {
         if !matches!(self.kind(key), Kind::Constant | Kind::Tuple) || !heap::is_constant(key) {
             self.know_written_key(dict, key)?;
@@ -63,18 +63,27 @@ impl State {
         }
         let key = self.objects.canonical(key);
         let present = heap::dict_get(dict, key.as_borrowed()).is_some();
-        if !present || moves {
-            // The keys, or their order, change: what it was is read now or never.
-            self.adopt_keys(dict)?;
-            self.written.rekey(dict.as_ptr() as usize, || {
-                let keys = heap::dict_items(dict).into_iter().map(|(key, _)| key.unbind());
-                keys.collect()
-            });
+        if !present || deletes {
+            self.rekey(dict)?;
         }
         self.objects.intern(key.as_borrowed());
         self.written.add_dict(dict.as_ptr() as usize);
         let slot = key.as_ptr() as usize;
+        if deletes {
+            self.written.delete_key(&(dict.as_ptr() as usize, slot));
+        }
         self.wrote(dict, source, slot, || Part::Item { key: key.unbind(), moves: false });
+        Ok(())
+    }
+
+    /// The keys of a dictionary, or their order, are about to change: what it was is read now or never.
+    pub(super) fn rekey(&mut self, dict: Borrowed<'_, '_>) -> Result<(), Stop> {
+        self.adopt_keys(dict)?;
+        self.written.rekey(dict.as_ptr() as usize, || Keys {
+            stored: heap::stored_keys(dict).into_iter().map(Bound::unbind).collect(),
+            ordered: heap::is_ordered_dict(dict).then(|| ordered_keys(dict)),
+            deleted: FxHashSet::default(),
+        });
         Ok(())
     }
 
@@ -170,7 +179,7 @@ impl State {
     }
 
     /// Takes note of a method of a part that is called. From here on the instruction can't be broken before.
-    pub(super) fn note_call(
+    pub(in crate::recorder) fn note_call(
         &mut self,
         object: Borrowed<'_, '_>,
         source: SourceId,
@@ -212,7 +221,7 @@ impl State {
         &self,
         py: Python<'_>,
         mut effects: Vec<Effect>,
-        rekeyed: &FxHashMap<usize, Vec<Py<PyAny>>>,
+        rekeyed: &FxHashMap<usize, Keys>,
     ) -> Vec<Effect> {
         for effect in &mut effects {
             if let Part::Elements = effect.part
@@ -224,6 +233,9 @@ impl State {
         }
         for (dict, first) in rekeyed {
             order_items(py, &mut effects, *dict, first);
+            if let Some(ordered) = &first.ordered {
+                effects.extend(moves_to_end(py, &effects, *dict, ordered));
+            }
         }
         effects
     }
@@ -286,7 +298,8 @@ impl State {
 /// Puts a dictionary's effects in the order of its entries. Entries that keep their place come first
 /// in the dictionary and in their old order; behind them stand new ones, and old ones that were
 /// deleted in between: those move.
-fn order_items(py: Python<'_>, effects: &mut Vec<Effect>, dict: usize, first: &[Py<PyAny>]) {
+fn order_items(py: Python<'_>, effects: &mut Vec<Effect>, dict: usize, keys: &Keys) {
+    let first = &keys.stored;
     let at: Vec<usize> = (0..effects.len())
         .filter(|index| {
             let effect = &effects[*index];
@@ -294,10 +307,7 @@ fn order_items(py: Python<'_>, effects: &mut Vec<Effect>, dict: usize, first: &[
         })
         .collect();
     let Some(&some) = at.first() else { return };
-    let now: Vec<_> = {
-        let dict = effects[some].object.bind_borrowed(py);
-        heap::dict_items(dict).into_iter().map(|(key, _)| key).collect()
-    };
+    let now = heap::stored_keys(effects[some].object.bind_borrowed(py));
     let same = |left: Borrowed<'_, '_>, right: Borrowed<'_, '_>| heap::equal_keys(left, right);
     // How many entries, from the front, have kept their place.
     let mut old = first.iter();
@@ -319,12 +329,63 @@ fn order_items(py: Python<'_>, effects: &mut Vec<Effect>, dict: usize, first: &[
             *key = now[at].clone().unbind();
         }
         let was = first.iter().any(|old| same(old.bind_borrowed(py), key.bind_borrowed(py)));
-        *moves = *rank > kept && was;
+        // Which order the table of an `OrderedDict` has isn't guarded.
+        *moves = was
+            && match keys.ordered {
+                Some(_) => keys.deleted.contains(&effect.slot),
+                None => *rank > kept,
+            };
     }
     ranked.sort_by_key(|(rank, _)| *rank);
     for (&index, (_, effect)) in at.iter().zip(ranked) {
         effects.insert(index, effect);
     }
+}
+
+fn ordered_keys(dict: Borrowed<'_, '_>) -> Vec<Py<PyAny>> {
+    heap::dict_items(dict).into_iter().map(|(key, _)| key.unbind()).collect()
+}
+
+/// The calls of `move_to_end` that give an `OrderedDict` its own order, where the effects leave another one. `first` is its
+/// order before them.
+fn moves_to_end(
+    py: Python<'_>,
+    effects: &[Effect],
+    dict: usize,
+    first: &[Py<PyAny>],
+) -> Option<Effect> {
+    let same = |left: &Py<PyAny>, right: &Py<PyAny>| {
+        heap::equal_keys(left.bind_borrowed(py), right.bind_borrowed(py))
+    };
+    let some = effects.iter().find(|effect| effect.object.as_ptr() as usize == dict)?;
+    let now = ordered_keys(some.object.bind_borrowed(py));
+    let mut left: Vec<_> = first.iter().collect();
+    for effect in effects.iter().filter(|effect| effect.object.as_ptr() as usize == dict) {
+        let Part::Item { key, moves } = &effect.part else { continue };
+        let at = left.iter().position(|known| same(known, key));
+        let is_there = now.iter().any(|known| same(known, key));
+        if let Some(at) = at.filter(|_| *moves || !is_there) {
+            left.remove(at);
+        }
+        if is_there && (*moves || at.is_none()) {
+            left.push(key);
+        }
+    }
+    let kept = left.iter().zip(&now).take_while(|(left, now)| same(left, now)).count();
+    if kept == now.len() {
+        return None;
+    }
+    let moved = |key: &Py<PyAny>| MethodCall {
+        method: "move_to_end".into(),
+        args: vec![key.clone_ref(py)],
+    };
+    Some(Effect {
+        object: some.object.clone_ref(py),
+        source: some.source,
+        part: Part::Calls(now[kept..].iter().map(moved).collect()),
+        slot: CONTENTS,
+        place: some.place,
+    })
 }
 
 impl Recorder {

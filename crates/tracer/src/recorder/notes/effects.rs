@@ -25,6 +25,8 @@ pub const CELL: usize = 5;
 pub const CONTEXT: usize = 7;
 /// As [`CONTENTS`], for how far an iterator has come.
 pub const POSITION: usize = 9;
+/// As [`CONTENTS`], for how often the results of a cached function were found, and which was used last.
+pub const HITS: usize = 11;
 
 /// A part of an outside object that was written.
 pub struct Effect {
@@ -69,7 +71,7 @@ pub enum Part {
         dropped: usize,
     },
     /// A set, a deque or an iterator: the methods that changed it, which a replay calls again, because the order of a
-    /// set depends on its history.
+    /// set depends on its history. Or a cached function: the calls that found a result.
     Calls(Vec<MethodCall>),
 }
 

@@ -1,6 +1,7 @@
 //! Reading objects without running anybody's code: short names for what the recorder needs of
 //! `stator_cpython`.
 
+use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::types::{
     PyBytes, PyCFunction, PyComplex, PyDict, PyFloat, PyFrozenSet, PyFunction, PyInt, PyList,
@@ -93,6 +94,20 @@ pub fn sequence_items<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
     }
 }
 
+/// The keys of a dictionary in the order of its table: of an `OrderedDict`, not that in which it's iterated over.
+pub fn stored_keys<'py>(dict: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
+    dict::stored_keys(dict)
+}
+
+/// Whether a method of `dict` passes by the order that an `OrderedDict` keeps beside the table.
+pub fn passes_order(method: Borrowed<'_, '_>, receiver: Borrowed<'_, '_>) -> bool {
+    is_ordered_dict(receiver)
+        && loaded_module(method.py(), "collections")
+            .and_then(|module| module.getattr("OrderedDict").ok())
+            .and_then(|class| class.getattr(callable_name(method)).ok())
+            .is_none_or(|own| !own.is(&*method))
+}
+
 /// Whether an object is an `OrderedDict`, or an instance of a subclass.
 pub fn is_ordered_dict(object: Borrowed<'_, '_>) -> bool {
     dict::is_ordered_dict(object)
@@ -112,6 +127,11 @@ pub fn instance_dict<'py>(object: Borrowed<'_, 'py>) -> Option<Object<'py>> {
         InstanceDict::Dict(dict) => Some(dict),
         InstanceDict::None | InstanceDict::Failed => None,
     }
+}
+
+/// Whether pickling an object tells whether it has an instance dictionary: a partial or an exception.
+pub fn tells_of_dict(object: Borrowed<'_, '_>) -> bool {
+    object.is_instance_of::<PyBaseException>() || value(object, Field::PartialFunc).is_some()
 }
 
 /// The parts of a slice.

@@ -12,6 +12,16 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::effects::{Effect, Emitted, MethodCall, Part};
 use super::state::Slot;
 
+/// The keys of a dictionary, in order.
+pub struct Keys {
+    /// As its table has them.
+    pub stored: Vec<Py<PyAny>>,
+    /// As an `OrderedDict` gives them.
+    pub ordered: Option<Vec<Py<PyAny>>>,
+    /// What stands in slots for the keys that were deleted since.
+    pub deleted: FxHashSet<usize>,
+}
+
 /// The writes of a trace.
 #[derive(Default)]
 pub struct Written {
@@ -20,7 +30,7 @@ pub struct Written {
     effects: Vec<Effect>,
     classes: Vec<Slot>,
     dicts: FxHashSet<usize>,
-    rekeyed: FxHashMap<usize, Vec<Py<PyAny>>>,
+    rekeyed: FxHashMap<usize, Keys>,
     emissions: Vec<Emitted>,
     first: Option<usize>,
     count: u64,
@@ -131,8 +141,15 @@ impl Written {
     }
 
     /// The keys of a dictionary change, or their order; `keys` says what they were before.
-    pub fn rekey(&mut self, address: usize, keys: impl FnOnce() -> Vec<Py<PyAny>>) {
+    pub fn rekey(&mut self, address: usize, keys: impl FnOnce() -> Keys) {
         self.rekeyed.entry(address).or_insert_with(keys);
+    }
+
+    /// A key of such a dictionary is deleted.
+    pub fn delete_key(&mut self, slot: &Slot) {
+        if let Some(keys) = self.rekeyed.get_mut(&slot.0) {
+            keys.deleted.insert(slot.1);
+        }
     }
 
     /// An attribute of a class is written: class and name.
@@ -163,13 +180,13 @@ impl Written {
     }
 
     /// The dictionaries whose keys have changed so far, with the keys before that.
-    pub fn rekeyed(&self) -> &FxHashMap<usize, Vec<Py<PyAny>>> {
+    pub fn rekeyed(&self) -> &FxHashMap<usize, Keys> {
         &self.rekeyed
     }
 
     /// The effects, in the order of the first write to each part, and the dictionaries whose keys have changed,
     /// with the keys before that.
-    pub fn take_effects(&mut self) -> (Vec<Effect>, FxHashMap<usize, Vec<Py<PyAny>>>) {
+    pub fn take_effects(&mut self) -> (Vec<Effect>, FxHashMap<usize, Keys>) {
         (std::mem::take(&mut self.effects), std::mem::take(&mut self.rekeyed))
     }
 

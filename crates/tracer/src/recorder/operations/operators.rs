@@ -180,6 +180,14 @@ impl Recorder {
                 if let Some(result) = self.python_binary(frame, op, names, [left, right]) {
                     return result;
                 }
+                // Where no sequences are joined, C code adds a number to something: to a member of an `IntEnum`, say.
+                let is_joined = |operand| {
+                    matches!(self.kind(operand), Kind::List | Kind::Tuple)
+                        || heap::is_deque(operand)
+                };
+                if !is_joined(left) || !is_joined(right) {
+                    self.concrete(frame, &[left, right], "an operator of objects");
+                }
                 let result = self.with_mode(frame, || ops::binary(op, left, right))?;
                 self.note(frame, |state| state.register(result.as_borrowed()));
                 Ok(result)

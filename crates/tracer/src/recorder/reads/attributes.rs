@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 use stator_cpython::frame::Frame;
+use stator_cpython::heap::dict::{Peek, peek_instance_dict};
 use stator_cpython::heap::thread_local;
 use stator_cpython::heap::types::{self, Slot, SlotName};
 use stator_cpython::hook::Suspended;
@@ -387,9 +388,28 @@ impl Recorder {
         owner: Borrowed<'_, 'py>,
         name: Borrowed<'_, 'py>,
     ) -> Option<Object<'py>> {
+        if self.has_no_dict_yet(frame, owner) {
+            return None;
+        }
         let dict = heap::instance_dict(owner)?;
         let value = heap::dict_get(dict.as_borrowed(), name);
         self.note_instance_value(frame, owner, dict.as_borrowed(), name, value)
+    }
+
+    /// Whether an object that tells when it's pickled has no instance dictionary so far, which is guarded: a read
+    /// doesn't make one.
+    fn has_no_dict_yet(&self, frame: &Frame<'_>, owner: Borrowed<'_, '_>) -> bool {
+        let has_none =
+            heap::tells_of_dict(owner) && matches!(peek_instance_dict(owner), Peek::NotYet);
+        if has_none {
+            self.note(frame, |state| {
+                if let Some(source) = state.source(owner) {
+                    state.guard(source, GuardKind::NoInstanceDict);
+                }
+                Ok(())
+            });
+        }
+        has_none
     }
 
     /// Takes note of what the instance dictionary holds at a key, or what stands for it.
@@ -447,7 +467,9 @@ impl Recorder {
                 kind => bind = Some(kind),
             }
         }
-        if let Some(dict) = heap::instance_dict(owner) {
+        if !self.has_no_dict_yet(frame, owner)
+            && let Some(dict) = heap::instance_dict(owner)
+        {
             let dict = dict.as_borrowed();
             let value = heap::dict_get(dict, name);
             if reads == Reads::Members
