@@ -44,7 +44,21 @@ def _spec(ty: Any, whole: Any, declared: str) -> Any:
         names = [name for name, _ in ty.items()]
         inner = [_spec(field, whole, declared) for _, field in ty.items()]
         return _container(ty.python_container, names, inner)
-    raise TypeError(_wrong("tensors and structs of tensors", ty, declared))
+    if isinstance(ty, _federated.SequenceType):
+        return _elements(ty.element, ty, declared)
+    raise TypeError(_wrong("tensors, structs and sequences of tensors", ty, declared))
+
+
+def _elements(ty: Any, whole: Any, declared: str) -> Any:
+    """The specification of a sequence's elements: stacked, in containers as an element has them."""
+    if isinstance(ty, _federated.TensorType) and ty.shape is not None and None not in ty.shape:
+        spec = _spec(ty, whole, declared)
+        return TensorSpec(spec.dtype, (None, *spec.shape))
+    if isinstance(ty, _federated.StructType):
+        names = [name for name, _ in ty.items()]
+        inner = [_elements(field, whole, declared) for _, field in ty.items()]
+        return _container(ty.python_container, names, inner)
+    raise TypeError(_wrong("a sequence of tensors whose sizes are known", whole, declared))
 
 
 def _wrong(expected: str, found: Any, declared: str) -> str:
@@ -192,7 +206,9 @@ def load(data: bytes) -> _Runner:
 
 def _leaves(value: Any) -> Iterator[Any]:
     """The tensors in containers, in the order of their type's fields."""
-    if isinstance(value, (tuple, list)):
+    if isinstance(value, _ListIterator):
+        yield from _stacked(list(value))
+    elif isinstance(value, (tuple, list)):
         for item in value:
             yield from _leaves(item)
     elif isinstance(value, dict):
@@ -209,6 +225,21 @@ def _leaves(value: Any) -> Iterator[Any]:
             yield from _leaves(getattr(value, attribute.name))
     else:
         yield value
+
+
+_ListIterator = type(iter([]))
+
+
+def _stacked(elements: list[Any]) -> Iterator[torch.Tensor]:
+    """The tensors of a sequence's elements, those of all elements in one."""
+    if not elements:
+        raise ValueError(
+            "a sequence without elements is given to PyTorch code, which gets elements stacked\n"
+            "  expected: at least one element\n"
+            "  hint:     what is collected has an element for each client: there is to be one"
+        )
+    for column in zip(*(_leaves(element) for element in elements), strict=True):
+        yield torch.stack([_tensor(leaf) for leaf in column])
 
 
 def _tensor(leaf: Any) -> torch.Tensor:

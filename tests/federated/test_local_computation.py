@@ -269,7 +269,11 @@ def test_errors_of_the_function() -> None:
 
 
 def test_types_that_pytorch_has_not() -> None:
-    for ty in (np.str_, ff.SequenceType(np.int32), ff.TensorType(np.int32, None)):
+    for ty in (
+        np.str_,
+        ff.SequenceType(ff.TensorType(np.int32, [None])),
+        ff.TensorType(np.int32, None),
+    ):
         with pytest.raises(TypeError, match="can't be traced for a parameter of this type") as met:
             ff.local_computation(lambda x: x, ty)
         assert names(met.value) == ["test_types_that_pytorch_has_not"]

@@ -69,6 +69,8 @@ intrinsics! {
         "(<(T -> U),T@SERVER> -> U@SERVER)", NONE, None;
     FEDERATED_BROADCAST "federated_broadcast"
         "(T@SERVER -> T@CLIENTS)", NONE, Some(BroadcastKind::Default);
+    FEDERATED_COLLECT "federated_collect"
+        "({T}@CLIENTS -> T*@SERVER)", SHOWN, None;
     FEDERATED_EVAL_AT_CLIENTS "federated_eval_at_clients"
         "(( -> T) -> {T}@CLIENTS)", NONE, None;
     FEDERATED_EVAL_AT_SERVER "federated_eval_at_server"
@@ -166,7 +168,7 @@ mod tests {
 
     #[test]
     fn each_is_found_by_its_uri() {
-        assert_eq!(all().len(), 27);
+        assert_eq!(all().len(), 28);
         assert!(all().is_sorted_by_key(|def| def.uri));
         for def in all() {
             assert_eq!(by_uri(def.uri).unwrap().uri, def.uri);

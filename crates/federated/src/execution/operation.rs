@@ -33,6 +33,7 @@ operations! {
     Aggregate FEDERATED_AGGREGATE;
     Apply FEDERATED_APPLY;
     Broadcast FEDERATED_BROADCAST;
+    Collect FEDERATED_COLLECT;
     EvalAtClients FEDERATED_EVAL_AT_CLIENTS;
     EvalAtServer FEDERATED_EVAL_AT_SERVER;
     Map FEDERATED_MAP;

@@ -63,6 +63,7 @@ impl<K: Kernels> Interpreter<K> {
                 let then = Then::Report(function(report)?);
                 return self.fold(frames, function(accumulate)?, zero.clone(), members, 0, then);
             }
+            Op::Collect => Value::everywhere(Value::Sequence(self.members(&argument)?)),
             Op::Sum => Value::everywhere(self.sum(Sum::default(), result, &argument)?),
             Op::Min => Value::everywhere(self.end(Combine::Min, result, &argument)?),
             Op::Max => Value::everywhere(self.end(Combine::Max, result, &argument)?),

@@ -35,6 +35,15 @@ pub fn federated_aggregate(
     apply_many("federated_aggregate", result, arguments)
 }
 
+/// `federated_collect`: the sequence of the clients' values.
+///
+/// # Errors
+/// `Class::Type`: the value isn't one at clients.
+pub fn federated_collect(value: BuildingBlock) -> Result<BuildingBlock> {
+    let result = at_server(Type::sequence(federated_type(&value)?.member.clone())?)?;
+    apply("federated_collect", value.ty().not_all_equal(), result, value)
+}
+
 /// `federated_sum`.
 ///
 /// # Errors

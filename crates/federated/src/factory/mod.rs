@@ -10,8 +10,8 @@ mod sequence;
 mod zip;
 
 pub use aggregate::{
-    federated_aggregate, federated_max, federated_mean, federated_min, federated_secure_sum,
-    federated_secure_sum_bitwidth, federated_select, federated_sum,
+    federated_aggregate, federated_collect, federated_max, federated_mean, federated_min,
+    federated_secure_sum, federated_secure_sum_bitwidth, federated_select, federated_sum,
 };
 pub use fields::{federated_field, federated_fields};
 pub use functions::{

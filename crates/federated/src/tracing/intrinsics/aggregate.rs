@@ -65,6 +65,19 @@ pub fn aggregate(
     factory::federated_aggregate(value, zero, accumulate, merge, report)
 }
 
+/// `federated_collect(value)`.
+///
+/// # Errors
+/// `Class::Type`: it isn't a value at clients.
+pub fn collect(value: BuildingBlock) -> Result<BuildingBlock> {
+    factory::federated_collect(federated(
+        "federated_collect",
+        "value",
+        value,
+        Some(Placement::Clients),
+    )?)
+}
+
 /// `federated_sum(value)`.
 ///
 /// # Errors

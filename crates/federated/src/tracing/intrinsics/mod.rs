@@ -11,8 +11,8 @@ mod select;
 mod sequence;
 
 pub use aggregate::{
-    accumulate_hint, aggregate, bound, max, mean, merge_hint, min, secure_sum, secure_sum_bitwidth,
-    spread_bound, sum,
+    accumulate_hint, aggregate, bound, collect, max, mean, merge_hint, min, secure_sum,
+    secure_sum_bitwidth, spread_bound, sum,
 };
 pub use place::{broadcast, eval, map, map_all_equal, value, zip};
 pub use select::{select, select_hint};

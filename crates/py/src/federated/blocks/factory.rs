@@ -51,6 +51,7 @@ calls! {
         "`federated_aggregate(<value,zero,accumulate,merge,report>)`.";
     create_federated_apply federated_apply(r#fn, arg) "`federated_apply(<fn,arg>)`.";
     create_federated_broadcast federated_broadcast(value) "`federated_broadcast(value)`.";
+    create_federated_collect federated_collect(value) "`federated_collect(value)`.";
     create_federated_map federated_map(r#fn, arg) "`federated_map(<fn,arg>)`.";
     create_federated_map_all_equal federated_map_all_equal(r#fn, arg)
         "`federated_map_all_equal(<fn,arg>)`.";

@@ -17,7 +17,8 @@ use crate::federated::types::{containers, dtypes, placements};
 /// What tensors come as.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Tensors {
-    /// As they are: for what doesn't write to them.
+    /// As they are: for what doesn't write to them. A sequence is an iterator, which no container of
+    /// a struct's is, so that a program knows it from its value.
     Kept,
     /// NumPy's arrays as they are, but so that they can't be written to: several clients may get the
     /// same one at the same time, and it may be the caller's. PyTorch's tensors with memory of their
@@ -31,6 +32,7 @@ enum Todo<'a> {
     Convert(Value<Leaf>, &'a Type),
     Struct(&'a StructType),
     List(usize),
+    Iterator(usize),
 }
 
 /// The object that a value of type `ty` is.
@@ -50,6 +52,9 @@ pub fn to_python<'py>(
                 container(py, structure, values)?
             }
             Todo::List(count) => PyList::new(py, done.split_off(done.len() - count))?.into_any(),
+            Todo::Iterator(count) => {
+                PyList::new(py, done.split_off(done.len() - count))?.try_iter()?.into_any()
+            }
             Todo::Convert(value, ty) => match (value, ty.kind()) {
                 (Value::Leaf(leaf), _) => object(py, leaf, tensors)?,
                 (Value::Struct(fields), TypeKind::Struct(structure)) => {
@@ -59,11 +64,13 @@ pub fn to_python<'py>(
                     continue;
                 }
                 (Value::Sequence(items), TypeKind::Sequence(element)) => {
-                    list(&mut todo, items, element);
+                    let made: fn(usize) -> Todo<'static> =
+                        if tensors == Tensors::Kept { Todo::Iterator } else { Todo::List };
+                    list(&mut todo, made, items, element);
                     continue;
                 }
                 (Value::Each(items), TypeKind::Federated(federated)) => {
-                    list(&mut todo, items, &federated.member);
+                    list(&mut todo, Todo::List, items, &federated.member);
                     continue;
                 }
                 (Value::Everywhere(member), TypeKind::Federated(federated)) => {
@@ -83,9 +90,14 @@ pub fn to_python<'py>(
     Ok(done.pop().expect("the root is left"))
 }
 
-fn list<'a>(todo: &mut Vec<Todo<'a>>, items: Items<Leaf>, ty: &'a Type) {
+fn list<'a>(
+    todo: &mut Vec<Todo<'a>>,
+    made: fn(usize) -> Todo<'a>,
+    items: Items<Leaf>,
+    ty: &'a Type,
+) {
     let items = items.into_values();
-    todo.push(Todo::List(items.len()));
+    todo.push(made(items.len()));
     todo.extend(items.into_iter().rev().map(|item| Todo::Convert(item, ty)));
 }
 

@@ -149,6 +149,14 @@ fn federated_min(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Value> {
     bound(py, "federated_min", intrinsics::min(value))
 }
 
+/// The sequence of the clients' values, at the server, in the order of the clients: as much memory as
+/// all of them take.
+#[pyfunction]
+fn federated_collect(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Value> {
+    let value = argument("federated_collect", "value", value, None)?;
+    bound(py, "federated_collect", intrinsics::collect(value))
+}
+
 /// The sum of the clients' values, at the server.
 #[pyfunction]
 fn federated_sum(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Value> {
@@ -346,6 +354,7 @@ fn get_curried(py: Python<'_>, r#fn: &Bound<'_, PyAny>) -> PyResult<Value> {
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(federated_aggregate, module)?)?;
     module.add_function(wrap_pyfunction!(federated_broadcast, module)?)?;
+    module.add_function(wrap_pyfunction!(federated_collect, module)?)?;
     module.add_function(wrap_pyfunction!(federated_eval, module)?)?;
     module.add_function(wrap_pyfunction!(federated_map, module)?)?;
     module.add_function(wrap_pyfunction!(federated_map_all_equal, module)?)?;
