@@ -227,7 +227,7 @@ def _leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-_ListIterator = type(iter([]))
+_ListIterator: type[Iterator[Any]] = type(iter([]))
 
 
 def _stacked(elements: list[Any]) -> Iterator[torch.Tensor]:

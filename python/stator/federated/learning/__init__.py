@@ -11,6 +11,7 @@ Needs torch.
 from __future__ import annotations
 
 from stator.federated.learning._checkpoints import CheckpointError, load_state, save_state
+from stator.federated.learning._checks import ClientError
 from stator.federated.learning._models import Model
 from stator.federated.learning._optimizers import ServerOptimizer, adagrad, adam, sgd, yogi
 from stator.federated.learning._processes import (
@@ -26,6 +27,7 @@ from stator.federated.learning._processes import (
 
 __all__ = [
     "CheckpointError",
+    "ClientError",
     "IterativeProcess",
     "Model",
     "ServerOptimizer",

@@ -7,10 +7,18 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 import stator.federated as fl
+from stator.federated.aggregators import (
+    AggregationFactory,
+    AggregationProcess,
+    MeanFactory,
+)
+from stator.federated.aggregators._factories import expect_factory
 from stator.federated.learning import _optimizers
+from stator.federated.learning._checks import checked
 from stator.federated.learning._models import Model
 from stator.federated.learning._optimizers import ServerOptimizer
 
@@ -25,10 +33,12 @@ class IterativeProcess:
     initialize: `( -> state@SERVER)`.
     next: `(<state=state@SERVER,rows={rows}@CLIENTS> -> <state@SERVER,metrics@SERVER>)`. `rows` has
         a pair of inputs and labels for each client; the metrics are the loss before the round
-        (`loss`), weighted by the clients' rows, and the number of these (`rows`).
+        (`loss`), weighted by the clients' rows, the number of these (`rows`), and what the
+        aggregator measures, if it does (`aggregator`). Raises `ClientError` if the new weights
+        aren't finite.
 
-    The state is a dictionary of the `weights`, what the server's `optimizer` remembers, and the
-    number of rounds (`round`).
+    The state is a dictionary of the `weights`, what the server's `optimizer` and the `aggregator`
+    remember, and the number of rounds (`round`).
     """
 
     initialize: Any
@@ -54,6 +64,7 @@ def build_fed_avg(
     client_optimizer: ClientOptimizer | None = None,
     server_optimizer: ServerOptimizer | None = None,
     steps: int = 1,
+    model_aggregator: AggregationFactory | None = None,
 ) -> IterativeProcess:
     """Federated averaging: McMahan et al., Communication-Efficient Learning of Deep Networks from
     Decentralized Data, 2017 (arXiv 1602.05629).
@@ -63,8 +74,10 @@ def build_fed_avg(
     server_optimizer: what becomes of the clients' mean update; `sgd(1.0)`, so that the server has
         the mean of the clients' weights, where nothing is said.
     steps: how many steps a client takes in a round, each on all of its rows.
+    model_aggregator: what is made of the clients' updates, by `stator.federated.aggregators`; their
+        mean, weighted by the clients' rows, where nothing is said.
     """
-    return _process(model, client_optimizer, server_optimizer, steps)
+    return _process(model, client_optimizer, server_optimizer, steps, model_aggregator)
 
 
 def build_fed_prox(
@@ -74,6 +87,7 @@ def build_fed_prox(
     client_optimizer: ClientOptimizer | None = None,
     server_optimizer: ServerOptimizer | None = None,
     steps: int = 1,
+    model_aggregator: AggregationFactory | None = None,
 ) -> IterativeProcess:
     """FedProx: clients are held near the server's weights. Li et al., Federated Optimization in
     Heterogeneous Networks, 2020 (arXiv 1812.06127).
@@ -82,15 +96,20 @@ def build_fed_prox(
     """
     if proximal_strength < 0:
         raise ValueError(f"`proximal_strength` is 0 or more, not {proximal_strength}.")
-    return _process(model, client_optimizer, server_optimizer, steps, proximal_strength)
+    return _process(
+        model, client_optimizer, server_optimizer, steps, model_aggregator, proximal_strength
+    )
 
 
 def build_fed_sgd(
-    model: Model, *, server_optimizer: ServerOptimizer | None = None
+    model: Model,
+    *,
+    server_optimizer: ServerOptimizer | None = None,
+    model_aggregator: AggregationFactory | None = None,
 ) -> IterativeProcess:
     """Federated SGD: the clients' mean gradient is the server's. By default a rate of 0.1."""
     server_optimizer = server_optimizer or _optimizers.sgd(0.1)
-    return _process(model, _unit_steps, server_optimizer, 1)
+    return _process(model, _unit_steps, server_optimizer, 1, model_aggregator)
 
 
 def build_fed_adagrad(
@@ -99,9 +118,11 @@ def build_fed_adagrad(
     client_optimizer: ClientOptimizer | None = None,
     steps: int = 1,
     learning_rate: float = 0.1,
+    model_aggregator: AggregationFactory | None = None,
 ) -> IterativeProcess:
     """Federated averaging with `adagrad` at the server."""
-    return _process(model, client_optimizer, _optimizers.adagrad(learning_rate), steps)
+    server_optimizer = _optimizers.adagrad(learning_rate)
+    return _process(model, client_optimizer, server_optimizer, steps, model_aggregator)
 
 
 def build_fed_adam(
@@ -110,9 +131,11 @@ def build_fed_adam(
     client_optimizer: ClientOptimizer | None = None,
     steps: int = 1,
     learning_rate: float = 0.1,
+    model_aggregator: AggregationFactory | None = None,
 ) -> IterativeProcess:
     """Federated averaging with `adam` at the server."""
-    return _process(model, client_optimizer, _optimizers.adam(learning_rate), steps)
+    server_optimizer = _optimizers.adam(learning_rate)
+    return _process(model, client_optimizer, server_optimizer, steps, model_aggregator)
 
 
 def build_fed_yogi(
@@ -121,9 +144,11 @@ def build_fed_yogi(
     client_optimizer: ClientOptimizer | None = None,
     steps: int = 1,
     learning_rate: float = 0.1,
+    model_aggregator: AggregationFactory | None = None,
 ) -> IterativeProcess:
     """Federated averaging with `yogi` at the server."""
-    return _process(model, client_optimizer, _optimizers.yogi(learning_rate), steps)
+    server_optimizer = _optimizers.yogi(learning_rate)
+    return _process(model, client_optimizer, server_optimizer, steps, model_aggregator)
 
 
 def build_evaluation(
@@ -181,10 +206,13 @@ def _process(
     client_optimizer: ClientOptimizer | None,
     server_optimizer: ServerOptimizer | None,
     steps: int,
+    model_aggregator: AggregationFactory | None,
     proximal_strength: float = 0.0,
 ) -> IterativeProcess:
     if steps < 1:
         raise ValueError(f"`steps` is 1 or more, not {steps}.")
+    factory = MeanFactory() if model_aggregator is None else model_aggregator
+    aggregator = created(factory, model.weights_type, np.float32)
     make = client_optimizer or _usual
     server = server_optimizer or _optimizers.sgd()
 
@@ -220,29 +248,64 @@ def _process(
         )
 
     begin_locally = fl.local_computation(begin)
-    initialize = fl.federated_computation(lambda: fl.federated_eval(begin_locally, fl.SERVER))
-    of_state = begin_locally.type_signature.result
+
+    def initialize() -> Any:
+        started = fl.federated_eval(begin_locally, fl.SERVER)
+        return _with_aggregator(started, aggregator.initialize())
+
+    initially = fl.federated_computation(initialize)
     of_weights = model.weights_type
     train = fl.local_computation(of_weights, model.rows_type)(local)
 
-    def advance(state: Any, update: Any) -> Any:
-        moments, weights = server.step(state["optimizer"], state["weights"], update)
-        return OrderedDict(weights=weights, optimizer=moments, round=state["round"] + 1)
+    def advance(weights: Any, moments: Any, number: Any, update: Any) -> Any:
+        moments, weights = server.step(moments, weights, update)
+        return OrderedDict(weights=weights, optimizer=moments, round=number + 1)
 
-    advance_locally = fl.local_computation(of_state, of_weights)(advance)
+    started = begin_locally.type_signature.result
+    advance_locally = fl.local_computation(
+        of_weights, started["optimizer"], started["round"], of_weights
+    )(advance)
 
     def following(state: Any, rows: Any) -> Any:
         weights = fl.federated_broadcast(state.weights)
         trained = fl.federated_map(train, (weights, rows))
-        update = fl.federated_mean(trained[0], weight=trained[2])
-        metrics = fl.federated_zip(
-            OrderedDict(
-                loss=fl.federated_mean(trained[1], weight=trained[2]),
-                rows=fl.federated_sum(trained[2]),
-            )
+        weight = (trained[2],) if aggregator.is_weighted else ()
+        aggregated = aggregator.next(state.aggregator, trained[0], *weight)
+        metrics = OrderedDict(
+            loss=fl.federated_mean(trained[1], weight=trained[2]),
+            rows=fl.federated_sum(trained[2]),
         )
-        return fl.federated_map(advance_locally, (state, update)), metrics
+        if aggregator.measures:
+            metrics["aggregator"] = aggregated.measurements
+        advanced = fl.federated_map(
+            advance_locally, (state.weights, state.optimizer, state.round, aggregated.result)
+        )
+        return _with_aggregator(advanced, aggregated.state), fl.federated_zip(metrics)
 
-    of_server = fl.FederatedType(of_state, fl.SERVER)
     of_clients = fl.FederatedType(model.rows_type, fl.CLIENTS)
-    return IterativeProcess(initialize, fl.federated_computation(following, of_server, of_clients))
+    following_round = fl.federated_computation(
+        following, initially.type_signature.result, of_clients
+    )
+
+    def update_of(state: Any, rows: Any) -> Any:
+        return train(state["weights"], rows)[0]
+
+    return IterativeProcess(initially, checked(following_round, factory, update_of))
+
+
+def created(given: Any, value_type: Any, weight_type: Any) -> AggregationProcess:
+    """The process of an aggregator of updates."""
+    factory = expect_factory(given, "model_aggregator")
+    return factory.create(value_type, weight_type if factory.is_weighted else None)
+
+
+def _with_aggregator(state: Any, remembered: Any) -> Any:
+    """A state at the server, with what the aggregator remembers."""
+    return fl.federated_zip(
+        OrderedDict(
+            weights=state.weights,
+            optimizer=state.optimizer,
+            round=state.round,
+            aggregator=remembered,
+        )
+    )

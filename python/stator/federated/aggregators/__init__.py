@@ -1,0 +1,40 @@
+"""Aggregators: what a server makes of the clients' values, composed of factories.
+
+    factory = aggregators.clipping_factory(1.0, aggregators.MeanFactory())
+    process = factory.create(value_type, weight_type)
+    state = process.initialize()
+    state, result, measurements = process.next(state, values, weights)
+
+A factory may be given another one, which goes on with what it makes of the values. Needs torch.
+"""
+
+from __future__ import annotations
+
+from stator.federated.aggregators._factories import AggregationFactory, AggregationProcess
+from stator.federated.aggregators._norms import (
+    QuantileEstimation,
+    clipping_factory,
+    zeroing_factory,
+)
+from stator.federated.aggregators._quantization import (
+    DeterministicDiscretizationFactory,
+    StochasticDiscretizationFactory,
+)
+from stator.federated.aggregators._robust import KrumFactory, MedianFactory, TrimmedMeanFactory
+from stator.federated.aggregators._sums import MeanFactory, SumFactory, UnweightedMeanFactory
+
+__all__ = [
+    "AggregationFactory",
+    "AggregationProcess",
+    "DeterministicDiscretizationFactory",
+    "KrumFactory",
+    "MeanFactory",
+    "MedianFactory",
+    "QuantileEstimation",
+    "StochasticDiscretizationFactory",
+    "SumFactory",
+    "TrimmedMeanFactory",
+    "UnweightedMeanFactory",
+    "clipping_factory",
+    "zeroing_factory",
+]

@@ -1,0 +1,113 @@
+"""What is wrong with a round is said: which client it is, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stator.federated import framework
+from stator.federated.aggregators import AggregationFactory
+
+
+class ClientError(ValueError):
+    """A round that can't be taken. The state before it is as it was.
+
+    client: the client with which something is wrong, counted from 0 in the order of the round;
+        `None` if it isn't one.
+    """
+
+    def __init__(self, message: str, client: int | None = None) -> None:
+        super().__init__(message)
+        self.client = client
+
+
+def checked(
+    following: Any, aggregator: AggregationFactory, train: Callable[[Any, Any], Any]
+) -> Any:
+    """A round that raises `ClientError` rather than giving weights that aren't finite.
+
+    following: a computation of a state and the clients' rows, whose first result is a state.
+    train: given a state and the rows of one client, what this client sends.
+    """
+
+    def around(state: Any, rows: Any) -> Iterator[Any]:
+        # While it is traced as part of another computation, or run elsewhere, there are no rows.
+        if isinstance(rows, (list, tuple)):
+            _check_rows(rows, aggregator)
+        result = yield None
+        if not isinstance(result, tuple) or not isinstance(result[0], Mapping):
+            return
+        if not is_finite(result[0]["weights"]):
+            raise _explained(state, rows, train)
+
+    return framework.around(around)(following)
+
+
+def _check_rows(rows: Sequence[Any], aggregator: AggregationFactory) -> None:
+    name = aggregator.name
+    if not rows:
+        raise ClientError("the round has no clients: give it the rows of at least one.")
+    if len(rows) < aggregator.least_clients:
+        raise ClientError(
+            f"the round has {len(rows)} clients, where {name} needs at least "
+            f"{aggregator.least_clients}: give it more, or lower what the aggregator is asked for."
+        )
+    if not aggregator.counts_clients:
+        return
+    for client, of in enumerate(rows):
+        if _count(of) == 0:
+            raise ClientError(
+                f"client {client} has no rows, and {name} counts each client the same: leave it "
+                "out of the round, or use an aggregator that weighs clients by their rows.",
+                client,
+            )
+
+
+def _explained(state: Any, rows: Any, train: Callable[[Any, Any], Any]) -> ClientError:
+    """Why a round has given weights that aren't finite."""
+    if not is_finite(state["weights"]):
+        return ClientError("the state's weights aren't finite: go on from an earlier state.")
+    for client, of in enumerate(rows):
+        for name in ("inputs", "labels"):
+            if not is_finite(_field(of, name)):
+                return ClientError(
+                    f"client {client}: its `{name}` hold NaN or infinity; remove or replace them, "
+                    "or leave the client out of the round.",
+                    client,
+                )
+    if all(_count(of) == 0 for of in rows):
+        return ClientError("no client of the round has rows: leave the round out.")
+    for client, of in enumerate(rows):
+        if not is_finite(train(state, of)):
+            return ClientError(
+                f"client {client}: what it sends isn't finite, though its rows are; take a smaller "
+                "learning rate, or leave it out by `aggregators.zeroing_factory`.",
+                client,
+            )
+    return ClientError(
+        "the server's step gives weights that aren't finite, though all that clients send is: look "
+        "at the aggregator and at the server's optimizer."
+    )
+
+
+def is_finite(value: Any) -> bool:
+    """Whether all numbers in containers are."""
+    if isinstance(value, Mapping):
+        return all(is_finite(part) for part in value.values())
+    if isinstance(value, (tuple, list)):
+        return all(is_finite(part) for part in value)
+    array = np.asarray(value)
+    return array.dtype.kind not in "fc" or bool(np.isfinite(array).all())
+
+
+def _field(of: Any, name: str) -> Any:
+    """The inputs or labels of a client, in whichever container they are."""
+    if isinstance(of, Mapping):
+        return of[name]
+    return getattr(of, name) if hasattr(of, name) else of[("inputs", "labels").index(name)]
+
+
+def _count(of: Any) -> int:
+    return len(_field(of, "labels"))
