@@ -24,6 +24,7 @@ from stator.federated.learning._processes import (
     build_fed_sgd,
     build_fed_yogi,
 )
+from stator.federated.learning._scaffold import build_scaffold
 
 __all__ = [
     "CheckpointError",
@@ -40,6 +41,7 @@ __all__ = [
     "build_fed_prox",
     "build_fed_sgd",
     "build_fed_yogi",
+    "build_scaffold",
     "load_state",
     "save_state",
     "sgd",

@@ -24,18 +24,25 @@ class ClientError(ValueError):
 
 
 def checked(
-    following: Any, aggregator: AggregationFactory, train: Callable[[Any, Any], Any]
+    following: Any,
+    aggregator: AggregationFactory,
+    train: Callable[[Any, Any], Any],
+    *,
+    clients: int | None = None,
 ) -> Any:
     """A round that raises `ClientError` rather than giving weights that aren't finite.
 
     following: a computation of a state and the clients' rows, whose first result is a state.
     train: given a state and the rows of one client, what this client sends.
+    clients: how many there are, where they have numbers (`client`).
     """
 
     def around(state: Any, rows: Any) -> Iterator[Any]:
         # While it is traced as part of another computation, or run elsewhere, there are no rows.
         if isinstance(rows, (list, tuple)):
             _check_rows(rows, aggregator)
+            if clients is not None:
+                _check_numbers([field(of, "client") for of in rows], clients)
         result = yield None
         if not isinstance(result, tuple) or not isinstance(result[0], Mapping):
             return
@@ -65,13 +72,35 @@ def _check_rows(rows: Sequence[Any], aggregator: AggregationFactory) -> None:
             )
 
 
+def _check_numbers(given: list[Any], count: int) -> None:
+    seen: dict[int, int] = {}
+    for client, number in enumerate(given):
+        if np.asarray(number).dtype.kind not in "iu" or np.ndim(number):
+            # What isn't of the type is the computation's to say.
+            return
+        number = int(number)
+        if not 0 <= number < count:
+            raise ClientError(
+                f"client {client}: its number (`client`) is {number}, where there are {count} "
+                "clients: numbers are from 0 on, and the process is built for a number of clients.",
+                client,
+            )
+        if number in seen:
+            raise ClientError(
+                f"client {client} has the number {number} (`client`), as client {seen[number]} "
+                "has: a client is in a round once.",
+                client,
+            )
+        seen[number] = client
+
+
 def _explained(state: Any, rows: Any, train: Callable[[Any, Any], Any]) -> ClientError:
     """Why a round has given weights that aren't finite."""
     if not is_finite(state["weights"]):
         return ClientError("the state's weights aren't finite: go on from an earlier state.")
     for client, of in enumerate(rows):
         for name in ("inputs", "labels"):
-            if not is_finite(_field(of, name)):
+            if not is_finite(field(of, name)):
                 return ClientError(
                     f"client {client}: its `{name}` hold NaN or infinity; remove or replace them, "
                     "or leave the client out of the round.",
@@ -102,12 +131,21 @@ def is_finite(value: Any) -> bool:
     return array.dtype.kind not in "fc" or bool(np.isfinite(array).all())
 
 
-def _field(of: Any, name: str) -> Any:
-    """The inputs or labels of a client, in whichever container they are."""
-    if isinstance(of, Mapping):
-        return of[name]
-    return getattr(of, name) if hasattr(of, name) else of[("inputs", "labels").index(name)]
+def field(of: Any, name: str) -> Any:
+    """What a client has of this name, in whichever container; `None` if that isn't there, which is
+    the computation's to say."""
+    try:
+        if isinstance(of, Mapping):
+            return of.get(name)
+        return getattr(of, name) if hasattr(of, name) else of[_FIELDS.index(name)]
+    except (LookupError, TypeError):
+        return None
+
+
+_FIELDS = ("inputs", "labels", "client")
 
 
 def _count(of: Any) -> int:
-    return len(_field(of, "labels"))
+    """How many rows a client has; -1 if that can't be told."""
+    labels = field(of, "labels")
+    return len(labels) if hasattr(labels, "__len__") else -1

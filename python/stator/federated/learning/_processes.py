@@ -162,9 +162,9 @@ def build_evaluation(
     functions = {"loss": model.loss, **(metrics or {})}
 
     def local(weights: Any, rows: Any) -> Any:
-        outputs, count = model.outputs(weights, rows["inputs"]), _count(rows)
+        outputs, count = model.outputs(weights, rows["inputs"]), count_rows(rows)
         found = OrderedDict(
-            (name, _if_any(count, function(outputs, rows["labels"]).to(torch.float32)))
+            (name, if_any(count, function(outputs, rows["labels"]).to(torch.float32)))
             for name, function in functions.items()
         )
         return found, count
@@ -191,12 +191,12 @@ def _usual(parameters: list[Any]) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=0.1)
 
 
-def _count(rows: Any) -> Any:
+def count_rows(rows: Any) -> Any:
     """The number of rows, as a weight."""
     return torch.ones_like(rows["inputs"].flatten(1)[:, 0], dtype=torch.float32).sum()
 
 
-def _if_any(count: Any, value: Any) -> Any:
+def if_any(count: Any, value: Any) -> Any:
     """The value where there are rows, otherwise zero."""
     return torch.where(count > 0, value, torch.zeros_like(value))
 
@@ -229,12 +229,12 @@ def _process(
                 loss = loss + proximal_strength / 2 * sum(away)
             loss.backward()
             optimizer.step()
-        count = _count(rows)
+        count = count_rows(rows)
         # Whoever has no rows has no loss, and changes nothing.
         update = OrderedDict(
-            (name, _if_any(count, weights[name] - parameters[name].detach())) for name in weights
+            (name, if_any(count, weights[name] - parameters[name].detach())) for name in weights
         )
-        return update, _if_any(count, first.to(torch.float32)), count
+        return update, if_any(count, first.to(torch.float32)), count
 
     def begin() -> Any:
         # The module's parameters, as they are now, are constants of the program.
