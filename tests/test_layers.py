@@ -237,6 +237,7 @@ LATE_IMPORTS = {
     ("_install.py", "torch"): "Stator can be imported without it",
     ("_dynamic.py", "torch"): "Stator can be imported without it",
     ("_local_computations.py", "ml_dtypes"): "brings types that few need",
+    ("_privacy.py", "dp_accounting"): "brings what few need",
     ("_backends.py", "torch._dynamo.backends.registry"): "needs torch; seconds to import",
     ("_backends.py", "torch._inductor"): "needs torch; seconds to import",
     (

@@ -16,6 +16,7 @@ from stator.federated.aggregators._norms import (
     clipping_factory,
     zeroing_factory,
 )
+from stator.federated.aggregators._privacy import DifferentiallyPrivateFactory, charged
 from stator.federated.aggregators._quantization import (
     DeterministicDiscretizationFactory,
     StochasticDiscretizationFactory,
@@ -27,6 +28,7 @@ __all__ = [
     "AggregationFactory",
     "AggregationProcess",
     "DeterministicDiscretizationFactory",
+    "DifferentiallyPrivateFactory",
     "KrumFactory",
     "MeanFactory",
     "MedianFactory",
@@ -35,6 +37,7 @@ __all__ = [
     "SumFactory",
     "TrimmedMeanFactory",
     "UnweightedMeanFactory",
+    "charged",
     "clipping_factory",
     "zeroing_factory",
 ]

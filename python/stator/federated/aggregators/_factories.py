@@ -58,9 +58,14 @@ class AggregationFactory(abc.ABC):
         return False
 
     @property
+    def is_private(self) -> bool:
+        """Whether what it gives may be seen, and nothing else of the clients."""
+        return False
+
+    @property
     def least_clients(self) -> int:
         """How many clients a round has at least."""
-        return 1 if self.counts_clients else 0
+        return 1
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
@@ -96,6 +101,11 @@ class Wrapping(AggregationFactory):
 
     def __init__(self, inner: AggregationFactory) -> None:
         self._inner = expect_factory(inner, "inner")
+        if self._inner.is_private:
+            raise TypeError(
+                f"{self._inner!r} is to stand outermost: what is around it would tell exactly what "
+                "clients have."
+            )
 
     @property
     def is_weighted(self) -> bool:
@@ -147,6 +157,8 @@ def leaves(of: Any, path: str = "") -> list[tuple[str, Any]]:
     """The types in a type that aren't structs, with their places."""
     if not isinstance(of, fl.StructType):
         return [(path, of)]
+    if len({name is None for name, _ in of.items()}) > 1:
+        raise TypeError(f"either all fields of a struct have names or none has: {of}.")
     found = []
     for index, (name, field) in enumerate(of.items()):
         part = name if name is not None else str(index)

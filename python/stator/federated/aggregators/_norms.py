@@ -59,7 +59,7 @@ def clipping_factory(
     """Scales values down whose norm is above `clipping_norm`, so that it is that. What isn't finite
     becomes zero. Measures the bound (`clipping_norm`) and how many values were above it
     (`clipped`)."""
-    return _Bounded("clipping_norm", "clipped", clipping_norm, inner, _clipped)
+    return _Bounded("clipping_norm", "clipped", clipping_norm, inner, clipped)
 
 
 def zeroing_factory(
@@ -77,7 +77,7 @@ def norm(value: Any) -> Any:
     return torch.where(torch.isfinite(found), found, torch.full_like(found, float("inf")))
 
 
-def _clipped(value: Any, size: Any, bound: Any) -> Any:
+def clipped(value: Any, size: Any, bound: Any) -> Any:
     # The one where the norm is at most the bound: such values stay as they are, to the bit.
     scale = torch.where(size > bound, bound / size, torch.ones_like(size))
     scaled = mapped(lambda tensor: (tensor * scale).to(tensor.dtype), value)

@@ -98,7 +98,7 @@ def _sum_factory(factory: AggregationFactory | None) -> AggregationFactory | Non
     if factory is None or type(factory) is SumFactory:
         return None
     factory = expect_factory(factory, "value_sum_factory")
-    if factory.is_weighted or factory.counts_clients:
+    if factory.is_weighted or factory.counts_clients or factory.is_private:
         raise TypeError(f"`value_sum_factory` is to be a factory of sums, not {factory!r}.")
     return factory
 

@@ -54,7 +54,7 @@ def checked(
 
 def _check_rows(rows: Sequence[Any], aggregator: AggregationFactory) -> None:
     name = aggregator.name
-    if not rows:
+    if not rows and aggregator.least_clients:
         raise ClientError("the round has no clients: give it the rows of at least one.")
     if len(rows) < aggregator.least_clients:
         raise ClientError(

@@ -16,7 +16,7 @@ from stator.federated.aggregators import (
     AggregationProcess,
     MeanFactory,
 )
-from stator.federated.aggregators._factories import expect_factory
+from stator.federated.aggregators._factories import expect_factory, nothing
 from stator.federated.learning import _optimizers
 from stator.federated.learning._checks import checked
 from stator.federated.learning._models import Model
@@ -75,7 +75,8 @@ def build_fed_avg(
         the mean of the clients' weights, where nothing is said.
     steps: how many steps a client takes in a round, each on all of its rows.
     model_aggregator: what is made of the clients' updates, by `stator.federated.aggregators`; their
-        mean, weighted by the clients' rows, where nothing is said.
+        mean, weighted by the clients' rows, where nothing is said. With a private one the metrics
+        are what that measures, and nothing else.
     """
     return _process(model, client_optimizer, server_optimizer, steps, model_aggregator)
 
@@ -271,16 +272,17 @@ def _process(
         trained = fl.federated_map(train, (weights, rows))
         weight = (trained[2],) if aggregator.is_weighted else ()
         aggregated = aggregator.next(state.aggregator, trained[0], *weight)
-        metrics = OrderedDict(
-            loss=fl.federated_mean(trained[1], weight=trained[2]),
-            rows=fl.federated_sum(trained[2]),
-        )
+        metrics: OrderedDict[str, Any] = OrderedDict()
+        if not factory.is_private:
+            metrics["loss"] = fl.federated_mean(trained[1], weight=trained[2])
+            metrics["rows"] = fl.federated_sum(trained[2])
         if aggregator.measures:
             metrics["aggregator"] = aggregated.measurements
         advanced = fl.federated_map(
             advance_locally, (state.weights, state.optimizer, state.round, aggregated.result)
         )
-        return _with_aggregator(advanced, aggregated.state), fl.federated_zip(metrics)
+        told = fl.federated_zip(metrics) if metrics else nothing()
+        return _with_aggregator(advanced, aggregated.state), told
 
     of_clients = fl.FederatedType(model.rows_type, fl.CLIENTS)
     following_round = fl.federated_computation(

@@ -54,6 +54,11 @@ def build_scaffold(
     steps = expect_count(steps, "steps", least=1)
     server = server_optimizer or _optimizers.sgd()
     factory = UnweightedMeanFactory() if model_aggregator is None else model_aggregator
+    if isinstance(factory, AggregationFactory) and factory.is_private:
+        raise TypeError(
+            "SCAFFOLD can't be private: the server sees the clients' control variates, and "
+            f"{factory!r} makes noise for updates alone. Use `build_fed_avg`."
+        )
     aggregator = created(factory, model.weights_type, np.float32)
     of_weights = model.weights_type
     of_rows = fl.StructWithPythonType([*model.rows_type.items(), ("client", _ID)], OrderedDict)
