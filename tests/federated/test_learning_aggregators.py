@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
@@ -156,6 +157,19 @@ def test_a_round_is_part_of_other_computations() -> None:
     found = twice(process.initialize(), clients())
     for name, weights in state["weights"].items():
         np.testing.assert_allclose(found["weights"][name], weights, rtol=1e-5)
+
+
+def test_processes_are_pickled() -> None:
+    factory = aggregators.clipping_factory(0.5, aggregators.MedianFactory())
+    process = learning.build_fed_avg(model(), model_aggregator=factory)
+    again = pickle.loads(pickle.dumps(process))
+    assert isinstance(again.next, fl.Computation) and again.next == process.next
+    state = process.initialize()
+    expected, _ = process.next(state, clients())
+    found, _ = again.next(rows=clients(), state=state)
+    for name, weights in expected["weights"].items():
+        assert (found["weights"][name] == weights).all()
+    kept(again, clients((5, 6, 0)), "client 2 has no rows", 2)
 
 
 def kept(process: Any, rows: Any, text: str, client: int | None) -> None:

@@ -175,6 +175,15 @@ def test_servers_and_aggregators() -> None:
     assert state["optimizer"]
 
 
+def test_robust_aggregators_go_on_without_a_client_that_is_not_finite() -> None:
+    process, rows = scaffold(model_aggregator=aggregators.MedianFactory()), split()
+    rows[5] = {**rows[5], "inputs": np.full_like(rows[5]["inputs"], np.nan)}
+    state, _ = process.run(process.initialize(), [rows[:7]] * 2)
+    for part in ("weights", "control", "controls"):
+        assert all(np.isfinite(array).all() for array in state[part].values())
+    assert not any(table[5].any() for table in state["controls"].values())
+
+
 def test_what_is_wrong_is_said() -> None:
     with pytest.raises(ValueError, match="`clients` is to be an integer, 1 or more"):
         scaffold(clients=0)

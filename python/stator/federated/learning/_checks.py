@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,33 +23,50 @@ class ClientError(ValueError):
         self.client = client
 
 
-def checked(
-    following: Any,
-    aggregator: AggregationFactory,
-    train: Callable[[Any, Any], Any],
-    *,
-    clients: int | None = None,
-) -> Any:
-    """A round that raises `ClientError` rather than giving weights that aren't finite.
+class Round(framework.ConcreteComputation):
+    """A round that raises `ClientError` rather than giving weights that aren't finite: a
+    computation of a state and the clients' rows, whose first result is a state.
 
-    following: a computation of a state and the clients' rows, whose first result is a state.
-    train: given a state and the rows of one client, what this client sends.
+    train: the part of it that clients do; the first result is what a client sends.
+    given: what `train` is given, of the state and the rows of one client. A function of a module.
+    aggregator: of what clients send.
     clients: how many there are, where they have numbers (`client`).
     """
 
-    def around(state: Any, rows: Any) -> Iterator[Any]:
-        # While it is traced as part of another computation, or run elsewhere, there are no rows.
+    def __init__(
+        self,
+        computation: Any,
+        train: Any,
+        given: Callable[[Any, Any], tuple[Any, ...]],
+        aggregator: AggregationFactory,
+        clients: int | None = None,
+    ) -> None:
+        super().__init__(
+            computation_proto=computation.to_compiled_building_block(),
+            context_stack=framework.get_context_stack(),
+            annotated_type=computation.type_signature,
+        )
+        self._parts = computation, train, given, aggregator, clients
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        _, train, given, aggregator, clients = self._parts
+        named = {**dict(zip(("state", "rows"), args, strict=False)), **kwargs}
+        rows = named.get("rows")
+        # While it is traced as part of another computation, there are no rows.
         if isinstance(rows, (list, tuple)):
             _check_rows(rows, aggregator)
             if clients is not None:
                 _check_numbers([field(of, "client") for of in rows], clients)
-        result = yield None
+        result = super().__call__(*args, **kwargs)
         if not isinstance(result, tuple) or not isinstance(result[0], Mapping):
-            return
-        if not is_finite(result[0]["weights"]):
-            raise _explained(state, rows, train)
+            return result
+        if isinstance(rows, (list, tuple)) and not is_finite(result[0]["weights"]):
+            state = named["state"]
+            raise _explained(state, rows, lambda of: train(*given(state, of))[0])
+        return result
 
-    return framework.around(around)(following)
+    def __reduce__(self) -> Any:
+        return Round, self._parts
 
 
 def _check_rows(rows: Sequence[Any], aggregator: AggregationFactory) -> None:
@@ -94,7 +111,7 @@ def _check_numbers(given: list[Any], count: int) -> None:
         seen[number] = client
 
 
-def _explained(state: Any, rows: Any, train: Callable[[Any, Any], Any]) -> ClientError:
+def _explained(state: Any, rows: Any, sent_by: Callable[[Any], Any]) -> ClientError:
     """Why a round has given weights that aren't finite."""
     if not is_finite(state["weights"]):
         return ClientError("the state's weights aren't finite: go on from an earlier state.")
@@ -109,7 +126,7 @@ def _explained(state: Any, rows: Any, train: Callable[[Any, Any], Any]) -> Clien
     if all(_count(of) == 0 for of in rows):
         return ClientError("no client of the round has rows: leave the round out.")
     for client, of in enumerate(rows):
-        if not is_finite(train(state, of)):
+        if not is_finite(sent_by(of)):
             return ClientError(
                 f"client {client}: what it sends isn't finite, though its rows are; take a smaller "
                 "learning rate, or leave it out by `aggregators.zeroing_factory`.",

@@ -18,7 +18,7 @@ from stator.federated.aggregators import (
 )
 from stator.federated.aggregators._factories import expect_factory, nothing
 from stator.federated.learning import _optimizers
-from stator.federated.learning._checks import checked
+from stator.federated.learning._checks import Round
 from stator.federated.learning._models import Model
 from stator.federated.learning._optimizers import ServerOptimizer
 
@@ -289,10 +289,11 @@ def _process(
         following, initially.type_signature.result, of_clients
     )
 
-    def update_of(state: Any, rows: Any) -> Any:
-        return train(state["weights"], rows)[0]
+    return IterativeProcess(initially, Round(following_round, train, _given, factory))
 
-    return IterativeProcess(initially, checked(following_round, factory, update_of))
+
+def _given(state: Any, rows: Any) -> tuple[Any, ...]:
+    return state["weights"], rows
 
 
 def created(given: Any, value_type: Any, weight_type: Any) -> AggregationProcess:

@@ -16,7 +16,7 @@ import stator.federated as fl
 from stator.federated.aggregators import AggregationFactory, UnweightedMeanFactory
 from stator.federated.aggregators._factories import expect_count, expect_number
 from stator.federated.learning import _optimizers
-from stator.federated.learning._checks import checked, field
+from stator.federated.learning._checks import Round, field
 from stator.federated.learning._models import Model
 from stator.federated.learning._optimizers import ServerOptimizer
 from stator.federated.learning._processes import IterativeProcess, count_rows, created, if_any
@@ -130,11 +130,12 @@ def build_scaffold(
         following, initially.type_signature.result, of_clients
     )
 
-    def update_of(state: Any, rows: Any) -> Any:
-        own = _mapped(lambda table: table[int(field(rows, "client"))], state["controls"])
-        return train(state["weights"], state["control"], own, rows)[:2]
+    return IterativeProcess(initially, Round(following_round, train, _given, factory, count))
 
-    return IterativeProcess(initially, checked(following_round, factory, update_of, clients=count))
+
+def _given(state: Any, rows: Any) -> tuple[Any, ...]:
+    own = _mapped(lambda table: table[int(field(rows, "client"))], state["controls"])
+    return state["weights"], state["control"], own, rows
 
 
 def _training(model: Model, rate: float, steps: int) -> Any:
@@ -160,6 +161,9 @@ def _training(model: Model, rate: float, steps: int) -> Any:
         change = OrderedDict(
             (name, if_any(count, update[name] / (steps * rate) - control[name])) for name in weights
         )
+        # An aggregator may put up with an update that isn't finite; sums of changes don't.
+        fit = torch.stack([torch.isfinite(tensor).all() for tensor in change.values()]).all()
+        change = _mapped(lambda tensor: torch.where(fit, tensor, torch.zeros_like(tensor)), change)
         return update, change, if_any(count, first.to(torch.float32)), count
 
     return local
