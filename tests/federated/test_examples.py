@@ -39,6 +39,9 @@ def test_learning(capsys: pytest.CaptureFixture[str]) -> None:
     finally:
         torch.set_num_threads(threads)
     # One of ten digits is guessed.
-    assert accuracies.keys() == {"FedAvg", "FedProx", "FedAdam"}
+    private = accuracies.pop("DP-FedAvg")
+    assert accuracies.keys() == {"FedAvg", "FedProx", "FedAdam", "SCAFFOLD"}
     assert min(accuracies.values()) > 0.6
-    assert "FedAdam  10 rounds of 8 clients" in capsys.readouterr().out
+    # Noise for eight clients leaves little.
+    assert 0 <= private <= 1
+    assert "FedAdam   10 rounds of 8 clients" in capsys.readouterr().out
