@@ -168,6 +168,8 @@ pub enum Model {
     NewGenerator,
     /// `numpy.random.rand` and such: NumPy's generators.
     Numpy,
+    /// `numpy.sqrt` and such: functions and methods of arrays and of NumPy's scalars.
+    Arrays(ArrayUse),
     /// `torch.Tensor.backward`: as any Python function where it can be a node.
     TensorBackward,
     /// `run_backward` of PyTorch's engine: what `backward()` and `torch.autograd.grad` come to.
@@ -186,6 +188,21 @@ pub enum Model {
     LockGive,
     /// `copy.deepcopy`: as one piece, or followed as any Python function is.
     DeepCopy,
+}
+
+/// What a function of NumPy's does with what it is given. That of its result says how large that is and of what type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArrayUse {
+    /// Elements are computed from elements: numbers may vary.
+    Elements,
+    /// As that, and floats come of it whatever integers go in.
+    Floats,
+    /// Integers among its arguments say sizes, dimensions or types.
+    Sizes,
+    /// One number is taken out.
+    Number,
+    /// It writes to an array.
+    Writes,
 }
 
 /// What a method that changes a set, a deque or a dictionary writes.

@@ -32,7 +32,7 @@ mod state;
 pub mod torch;
 mod versions;
 
-pub use class::{Class, Determined, Emitter, Model, Why, Writes};
+pub use class::{ArrayUse, Class, Determined, Emitter, Model, Why, Writes};
 pub use data::{Data, DataOrigin, Uniform, data, data_rows};
 pub use facts::Facts;
 pub use fills::{Filled, fits, type_of_number};

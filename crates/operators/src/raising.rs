@@ -98,6 +98,8 @@ pub enum Raising {
     Indexed,
     /// Integers divided by zero, or with negative powers.
     Division,
+    /// Anything. It writes to nothing.
+    Refusing,
     /// Anything.
     Unknown,
 }

@@ -47,7 +47,11 @@ pub fn is_known(graph: &Graph, node: NodeId) -> bool {
 
 fn fact_of(graph: &Graph, node: NodeId, known: &FxHashMap<NodeId, Known>) -> Option<Known> {
     let call = NodeCall::of(graph, node)?;
-    if call.is_users() || call.is_of_arrays() || write_of(call).is_some() {
+    if call.is_users()
+        || call.is_of_arrays()
+        || call.is_of_array_values()
+        || write_of(call).is_some()
+    {
         return None;
     }
     let data = data(call.operation())?;

@@ -18,6 +18,8 @@ pub enum Held {
     At,
     /// A list of a part of the elements, with more behind them.
     Part,
+    /// Whether an array of NumPy's has this type, these sizes and strides, and may be written.
+    Array,
 }
 
 impl Held {
@@ -27,6 +29,7 @@ impl Held {
             Self::All => "are_all",
             Self::At => "is_at",
             Self::Part => "part",
+            Self::Array => "is_array",
         };
         format!("{HELD}{name}")
     }
@@ -36,12 +39,13 @@ impl Held {
     /// # Errors
     /// If there is no memory for it.
     pub fn function(self, py: Python<'_>) -> PyResult<Object<'_>> {
-        static MADE: [PyOnceLock<Py<PyAny>>; 3] = [const { PyOnceLock::new() }; 3];
+        static MADE: [PyOnceLock<Py<PyAny>>; 4] = [const { PyOnceLock::new() }; 4];
         let make = || {
             let function = match self {
                 Self::All => wrap_pyfunction!(are_all, py),
                 Self::At => wrap_pyfunction!(is_at, py),
                 Self::Part => wrap_pyfunction!(part, py),
+                Self::Array => wrap_pyfunction!(is_array, py),
             };
             function.map(|function| function.into_any().unbind())
         };
@@ -108,4 +112,34 @@ fn part<'py>(
         })?;
     }
     Ok(found)
+}
+
+/// The facts of an array that the results of NumPy's functions follow from; its type is guarded.
+///
+/// # Errors
+/// If there is no memory for them.
+pub fn array_facts<'py>(array: &Bound<'py, PyAny>) -> PyResult<[Object<'py>; 4]> {
+    let py = array.py();
+    let flags = array.getattr(pyo3::intern!(py, "flags"))?;
+    Ok([
+        array.getattr(pyo3::intern!(py, "dtype"))?,
+        array.getattr(pyo3::intern!(py, "shape"))?,
+        array.getattr(pyo3::intern!(py, "strides"))?,
+        flags.getattr(pyo3::intern!(py, "writeable"))?,
+    ])
+}
+
+#[pyfunction]
+fn is_array(
+    array: &Bound<'_, PyAny>,
+    dtype: &Bound<'_, PyAny>,
+    shape: &Bound<'_, PyTuple>,
+    strides: &Bound<'_, PyTuple>,
+    is_writable: &Bound<'_, PyAny>,
+) -> PyResult<bool> {
+    let [own_dtype, own_shape, own_strides, own_writable] = array_facts(array)?;
+    Ok(own_dtype.is(dtype)
+        && own_shape.eq(shape)?
+        && own_strides.eq(strides)?
+        && own_writable.is(is_writable))
 }

@@ -17,6 +17,12 @@ pub const CHECKPOINT: &str = "through_python.checkpoint";
 /// What the names of functions begin with that ask what a list or deque from outside holds.
 pub const HELD: &str = "held.";
 
+/// What the names of NumPy's functions begin with that compute arrays and scalars (`recorder/operations/array_values.rs`).
+pub const ARRAYS: &str = "np.";
+
+/// As [`ARRAYS`], of those that write to an array: they aren't called again, as code of the program's own isn't.
+pub const ARRAY_WRITES: &str = "array.put_";
+
 /// What the names of nodes begin with that make objects which others are given: functions, cells, handles.
 pub const MADE: &str = "made.";
 
@@ -91,6 +97,11 @@ impl<'a> NodeCall<'a> {
         name.starts_with("numpy.") || name.starts_with("random.")
     }
 
+    /// Whether it computes arrays or scalars of NumPy's.
+    pub fn is_of_array_values(&self) -> bool {
+        matches!(self.target, Target::Function { name, .. } if self.graph.text(name).starts_with(ARRAYS))
+    }
+
     /// Whether it may be code of the program's own: a function that the user had taken as one node, an
     /// operator that a library added.
     pub fn is_users(&self) -> bool {
@@ -104,6 +115,7 @@ impl<'a> NodeCall<'a> {
                     && !matches!(name, "abs" | "pow")
                     && !self.is_of_values()
                     && !self.is_of_arrays()
+                    && !self.is_of_array_values()
             }
         }
     }
@@ -123,6 +135,9 @@ impl<'a> NodeCall<'a> {
         if self.is_of_arrays() {
             // It draws; what it may refuse is an index or weights that were drawn.
             return Raising::Random;
+        }
+        if self.is_of_array_values() {
+            return Raising::Refusing;
         }
         if self.name().starts_with(MADE) {
             // It holds what it is given.
@@ -146,8 +161,10 @@ impl<'a> NodeCall<'a> {
 
     /// Whether what it gives is new memory.
     pub fn makes_memory(&self) -> bool {
-        !matches!(self.class(), Raising::View | Raising::Unknown | Raising::Switch)
-            && self.operation().trim_matches('_') != "getitem"
+        !matches!(
+            self.class(),
+            Raising::View | Raising::Unknown | Raising::Refusing | Raising::Switch
+        ) && self.operation().trim_matches('_') != "getitem"
     }
 
     /// Whether what it gives shares memory with its first argument at most.
@@ -175,7 +192,7 @@ impl<'a> NodeCall<'a> {
                 self.any_tensor(&|_, data| data != Data::Inexact)
                     && !self.any_tensor(&|_, data| data == Data::Inexact)
             }
-            Raising::Unknown => true,
+            Raising::Unknown | Raising::Refusing => true,
         }
     }
 

@@ -1,10 +1,10 @@
 //! The functions of NumPy's that are nodes: those of its generators, which draw, those that seed them, and
-//! what takes a part of an array.
+//! those that compute arrays and scalars.
 
 use pyo3::prelude::*;
 use stator_cpython::modules;
 
-use super::{Class, Functions, Model};
+use super::{ArrayUse, Class, Functions, Model};
 
 /// Methods of both kinds of generators. How many numbers they draw their arguments say.
 const DRAWS: &str = "rand randn random random_sample randint integers uniform normal standard_normal beta binomial \
@@ -17,6 +17,27 @@ const FUNCTIONS: &str = "seed default_rng";
 /// Functions that make one number of a list of numbers.
 pub const REDUCTIONS: [&str; 6] = ["mean", "std", "var", "median", "max", "min"];
 
+/// Universal functions that give floats, whatever integers they are given.
+const FLOATS: &str = "sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh \
+    true_divide divide arctan2 hypot deg2rad rad2deg degrees radians";
+
+/// Functions of the module that compute elements of elements. Constants among their arguments say where.
+const ELEMENTS: &str =
+    "clip round around where interp nan_to_num full_like array asarray ascontiguousarray copy";
+
+/// As [`ELEMENTS`]; integers among their arguments say sizes, dimensions or places.
+const SIZES: &str = "sum prod amax amin argmax argmin all any ptp cumsum cumprod diff sort argsort dot inner outer \
+    trace diag diagonal average zeros ones full zeros_like ones_like arange linspace eye identity concatenate stack \
+    vstack hstack column_stack transpose swapaxes reshape ravel squeeze expand_dims flip fliplr flipud roll tile \
+    broadcast_to take searchsorted triu tril";
+
+/// Methods of arrays and of scalars, as [`SIZES`].
+const METHODS: &str = "mean std var sum prod max min argmax argmin all any cumsum cumprod dot trace diagonal round clip \
+    astype copy reshape ravel flatten transpose swapaxes squeeze argsort take __abs__ __neg__";
+
+/// Methods that write to their array.
+const WRITERS: &str = "fill sort __setitem__";
+
 /// Adds them to the table, if there is a NumPy.
 pub fn add(py: Python<'_>, functions: &mut Functions) -> PyResult<()> {
     let Ok(module) = modules::import(py, "numpy.random") else { return Ok(()) };
@@ -27,7 +48,6 @@ pub fn add(py: Python<'_>, functions: &mut Functions) -> PyResult<()> {
             found.extend(class.getattr_opt(name)?);
         }
     }
-    found.push(modules::import(py, "numpy")?.getattr("ndarray")?.getattr("__getitem__")?);
     for name in REDUCTIONS {
         found.extend(modules::import(py, "numpy")?.getattr_opt(name)?);
     }
@@ -37,5 +57,40 @@ pub fn add(py: Python<'_>, functions: &mut Functions) -> PyResult<()> {
     for function in found {
         functions.insert(&function, Class::Model(Model::Numpy));
     }
-    Ok(())
+    add_array_functions(py, functions)
+}
+
+fn add_array_functions(py: Python<'_>, functions: &mut Functions) -> PyResult<()> {
+    let numpy = modules::import(py, "numpy")?;
+    let mut add = |owner: &Bound<'_, PyAny>, names: &str, what| -> PyResult<()> {
+        for name in names.split_whitespace() {
+            if let Some(function) = owner.getattr_opt(name)? {
+                functions.insert_new(&function, Class::Model(Model::Arrays(what)));
+            }
+        }
+        Ok(())
+    };
+    let ufunc = numpy.getattr("ufunc")?;
+    add(&ufunc, "at", ArrayUse::Writes)?;
+    for (name, function) in numpy.dict() {
+        let is_one = function.get_type().is(&ufunc)
+            && function.getattr("nout")?.extract::<usize>()? == 1
+            && function.getattr("nin")?.extract::<usize>()? <= 2;
+        if is_one {
+            let is_float = FLOATS.split_whitespace().any(|float| name.eq(float).unwrap_or(false));
+            let what = if is_float { ArrayUse::Floats } else { ArrayUse::Elements };
+            let name = name.extract::<String>()?;
+            add(&numpy, &name, what)?;
+        }
+    }
+    add(&numpy, ELEMENTS, ArrayUse::Elements)?;
+    add(&numpy, SIZES, ArrayUse::Sizes)?;
+    add(&numpy, "float64 float32 float16", ArrayUse::Floats)?;
+    add(&numpy, "int8 int16 int32 int64 uint8 uint16 uint32 uint64", ArrayUse::Elements)?;
+    for owner in ["ndarray", "generic"] {
+        let owner = numpy.getattr(owner)?;
+        add(&owner, METHODS, ArrayUse::Sizes)?;
+        add(&owner, "item", ArrayUse::Number)?;
+    }
+    add(&numpy.getattr("ndarray")?, WRITERS, ArrayUse::Writes)
 }

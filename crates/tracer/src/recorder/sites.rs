@@ -463,6 +463,9 @@ impl<'py> Sites<'py> for Recorder {
             }
             return self.tensor_parts(frame, operand).map(Some);
         }
+        if let Some(rows) = self.rows_of_array(frame, operand) {
+            return rows.map(Some);
+        }
         self.take_elements(frame, operand);
         Ok(None)
     }

@@ -48,7 +48,7 @@ impl Calls for Recorder {
             }
             // A function of NumPy's that others may override.
             Kind::Object | Kind::Opaque
-                if let Some(class @ Class::Model(Model::Numpy)) =
+                if let Some(class @ Class::Model(Model::Numpy | Model::Arrays(_))) =
                     self.functions.class(callable) =>
             {
                 self.note(frame, |state| state.know_for_good(callable));
@@ -418,6 +418,9 @@ impl Recorder {
         if let Some(result) = self.asks_history(class, call) {
             return result;
         }
+        if let Some(result) = self.call_with_plain_numbers(class, call) {
+            return result;
+        }
         if matches!(class, Class::Model(Model::ContainerWrite))
             && let Some(result) = self.take_first(call)
         {
@@ -664,7 +667,9 @@ impl Recorder {
     /// An instance of a class with `__call__`.
     fn call_instance<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
         let Call { frame, callable, args, names } = call;
-        if let Some(class @ Class::Model(Model::Numpy)) = self.functions.class(callable) {
+        if let Some(class @ Class::Model(Model::Numpy | Model::Arrays(_))) =
+            self.functions.class(callable)
+        {
             return self.call_class(class, call);
         }
         let ty = callable.get_type();

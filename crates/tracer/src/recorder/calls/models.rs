@@ -100,6 +100,7 @@ impl Recorder {
             (Model::Seed, [.., seed]) => self.seed(call, *seed),
             (Model::NewGenerator, _) => self.new_generator(call),
             (Model::Numpy, _) => self.call_numpy(call),
+            (Model::Arrays(what), _) => self.call_arrays(what, call),
             (Model::TensorBackward, _) => self.tensor_backward(call),
             (Model::Backward, [_, _, ..]) => self.run_backward(call),
             (Model::SelectedDevice, _) => self.ask_selected_device(call),
@@ -389,6 +390,9 @@ impl Recorder {
         object: Borrowed<'_, 'py>,
         native: impl FnOnce() -> Result<Object<'py>>,
     ) -> Result<Object<'py>> {
+        if self.length_of_array(frame, object) {
+            return native();
+        }
         self.guard_length(frame, object);
         if self.kind(object) == Kind::Tensor {
             let _native = Suspended::new(frame.py());
@@ -411,7 +415,9 @@ impl Recorder {
                     state.adopt_deep(*arg)?;
                 }
                 match state.kind(*arg) {
-                    Kind::Opaque => Err((Reason::Unsupported, heap::type_name(*arg))),
+                    Kind::Opaque if !state.is_array_value(*arg) => {
+                        Err((Reason::Unsupported, heap::type_name(*arg)))
+                    }
                     _ => Ok(()),
                 }
             })
@@ -516,6 +522,13 @@ impl Recorder {
         {
             return Ok(number);
         }
+        if matches!(&*name, "abs" | "round")
+            && args.first().is_some_and(|arg| self.is_array_value(*arg))
+            && args.iter().skip(1).all(|arg| self.kind(*arg) == Kind::Constant)
+        {
+            self.concrete(frame, &args[1..], "read by NumPy");
+            return self.array_node(call, &name, false);
+        }
         let is_truth = matches!(&*name, "bool" | "not_" | "truth");
         for arg in args {
             self.note(frame, |state| state.refuse_native_state(*arg));
@@ -593,6 +606,7 @@ fn takes_keywords(model: Model) -> bool {
             | Model::Check
             | Model::NewGenerator
             | Model::Numpy
+            | Model::Arrays(_)
             | Model::Backward
             | Model::TensorBackward
     )

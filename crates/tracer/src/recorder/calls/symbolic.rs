@@ -189,7 +189,7 @@ impl Recorder {
         } else if !moves
             && !is_len
             // It fixes what it can't take.
-            && !matches!(class, Class::Model(Model::Numpy))
+            && !matches!(class, Class::Model(Model::Numpy | Model::Arrays(_)))
             && !self.hands_on(class, self.functions.writes(callable), call.positional())
         {
             let read = if is_record(class, names) { &args[..2] } else { args };

@@ -43,6 +43,21 @@ impl Recorder {
             return ops::set_item(owner, key, value);
         }
         let kind = self.kind(owner);
+        if let (Kind::Opaque, Some(value)) = (kind, value)
+            && let Some(done) = self.set_item_of_array(frame, owner, key, value)
+        {
+            return done;
+        }
+        if matches!(kind, Kind::Tensor | Kind::List)
+            && let Some(key) = self.with_plain_numbers(frame, key)
+        {
+            return self.set_item(frame, owner, key.as_borrowed(), value);
+        }
+        if kind == Kind::Tensor
+            && let Some(plain) = value.and_then(|value| self.with_plain_numbers(frame, value))
+        {
+            return self.set_item(frame, owner, key, Some(plain.as_borrowed()));
+        }
         let method = match kind {
             Kind::Tensor => None,
             _ => self.python_set_item(frame, owner, value.is_some()),

@@ -16,6 +16,7 @@
 //! Nothing here executes anything of the program's: the other rooms do, and note here what they did.
 
 pub(super) mod above;
+pub(super) mod arrays;
 pub(super) mod call;
 pub(super) mod calls;
 pub(super) mod capacity;

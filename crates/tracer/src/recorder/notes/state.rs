@@ -16,6 +16,7 @@ use stator_graph::{Graph, NodeId, StackId, Target};
 use stator_guards::{Guard, GuardKind, ObjectId, SourceId, Sources, grow_in_leaps};
 
 use super::above::Looks;
+use super::arrays::Arrays;
 use super::calls::{ModuleCalls, Signatures};
 use super::capacity::Room;
 use super::claims::Claims;
@@ -170,6 +171,8 @@ pub struct State {
     pub enclosed: Enclosed,
     /// What it has made for such code.
     pub given: Given,
+    /// What is known of NumPy's arrays.
+    pub arrays: Arrays,
     /// Where a tensor program is traced: what that takes note of.
     pub program: Option<Box<Notes>>,
 }
@@ -216,6 +219,7 @@ impl State {
             writes: Writes::default(),
             enclosed: Enclosed::default(),
             given: Given::default(),
+            arrays: Arrays::default(),
             program: None,
         })
     }

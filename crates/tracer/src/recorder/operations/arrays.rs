@@ -17,7 +17,7 @@ use stator_cpython::thread::Deferred;
 use stator_graph::{Arg, Value};
 
 use crate::breaks::Reason;
-use crate::functions::REDUCTIONS;
+use crate::functions::{ArrayUse, REDUCTIONS};
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::{Arguments, Ends};
 use crate::recorder::notes::call::{Call, RecordedArgs, argument};
@@ -32,6 +32,9 @@ impl Recorder {
         let Call { frame, callable, args, names } = call;
         let is_seed = self.is_seed(frame, call);
         let numbers = self.reduced_numbers(call).transpose()?;
+        if numbers.is_none() && heap::is_named(callable, &REDUCTIONS) {
+            return self.call_arrays(ArrayUse::Sizes, call);
+        }
         if !is_seed && numbers.is_none() {
             self.concrete(frame, args, "read by NumPy");
         }
@@ -84,6 +87,7 @@ impl Recorder {
                     format!("{} that gives a {of}", heap::name_of(callable)),
                 ));
             }
+            state.arrays.kept.push(value.clone().unbind());
             state.set_origin(value.as_borrowed(), Origin::Handle(node));
             Ok(())
         });

@@ -107,6 +107,9 @@ impl Recorder {
         if let Some(text) = self.carried_times(frame, op, [left, right]) {
             return text;
         }
+        if let Some(result) = self.array_operator(frame, names, &[left, right]) {
+            return result;
+        }
         if let Some(result) =
             self.symbolic_binary(frame, op, plain(names, operator), &[left, right])
         {
@@ -132,6 +135,12 @@ impl Recorder {
             }
             Operands::Tensors => {
                 let other = if self.kind(left) == Kind::Tensor { right } else { left };
+                if let Some(number) = self.number_of_scalar(frame, other) {
+                    let number = number.as_borrowed();
+                    let (left, right) =
+                        if other.is(&left) { (number, right) } else { (left, number) };
+                    return self.binary_op(frame, op, left, right);
+                }
                 if matches!(self.kind(other), Kind::Object | Kind::Opaque) {
                     self.stop(
                         frame,
@@ -210,6 +219,9 @@ impl Recorder {
             UnaryOp::Positive => ("__pos__", Operator::Pos),
             UnaryOp::Invert => ("__invert__", Operator::Invert),
         };
+        if let Some(result) = self.array_operator(frame, &[name], &[operand]) {
+            return result;
+        }
         if let Some(result) = self.symbolic_unary(frame, op, operator, operand) {
             return result;
         }
@@ -250,6 +262,9 @@ impl Recorder {
             CompareOp::Gt => (&["__gt__", "__lt__"], Operator::Gt),
             CompareOp::Ge => (&["__ge__", "__le__"], Operator::Ge),
         };
+        if let Some(result) = self.array_operator(frame, &names[..1], &[left, right]) {
+            return result;
+        }
         if let Some(result) = self.symbolic_compare(frame, op, left, right) {
             return result;
         }
@@ -260,6 +275,12 @@ impl Recorder {
             }
             Operands::Tensors => {
                 let other = if self.kind(left) == Kind::Tensor { right } else { left };
+                if let Some(number) = self.number_of_scalar(frame, other) {
+                    let number = number.as_borrowed();
+                    let (left, right) =
+                        if other.is(&left) { (number, right) } else { (left, number) };
+                    return self.compare_op(frame, op, left, right);
+                }
                 let number = self.kind(other) == Kind::Tensor || heap::is_number(other);
                 if !number
                     && self.kind(other) == Kind::Constant
@@ -374,6 +395,9 @@ impl Recorder {
         }
         if let Some(answer) = self.truth_of_history(frame, operand) {
             return Ok(answer);
+        }
+        if let Some(answer) = self.truth_of_array(frame, operand) {
+            return answer;
         }
         // That of a container is a question of its length.
         if !matches!(

@@ -350,6 +350,15 @@ impl Recorder {
         {
             return result;
         }
+        if operation.is_method
+            && &*operation.name == "numpy"
+            && let Some(array) = self.array_of_tensor(call)
+        {
+            return array;
+        }
+        if let Some(tensor) = self.tensor_of_outside_array(&operation.name, call) {
+            return tensor;
+        }
         if operation.determined == Determined::Answer
             && let Some(answer) = self.answered(operation, call)
         {

@@ -118,6 +118,12 @@ impl Recorder {
                 let _native = Suspended::new(frame.py());
                 self.read_natively(frame, owner, name)
             }
+            Kind::Opaque if let Some(value) = self.attribute_of_array(frame, owner, name) => {
+                value.map(Found::Value)
+            }
+            Kind::Opaque if let Some(method) = self.method_of_array(owner, name) => {
+                Ok(Found::Function(method))
+            }
             Kind::Opaque => {
                 self.stop(
                     frame,

@@ -10,7 +10,7 @@ use stator_graph::{Operator, Target};
 use super::tensor_items::{index_depends_on_data, slice_problem};
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::{Calls, Changes, Ends, Looks, Operations, Protocols};
+use crate::recorder::notes::above::{Changes, Ends, Looks, Operations, Protocols};
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::{Kind, is_plain_iterator};
@@ -38,6 +38,16 @@ impl Recorder {
             // That looks at the key.
             self.note(frame, |state| state.refuse_native_state(owner));
             return self.item_by(frame, method.as_borrowed(), owner, key);
+        }
+        if kind == Kind::Opaque
+            && let Some(item) = self.item_of_array(frame, owner, key)
+        {
+            return item;
+        }
+        if matches!(kind, Kind::Tensor | Kind::List | Kind::Tuple | Kind::Constant)
+            && let Some(key) = self.with_plain_numbers(frame, key)
+        {
+            return self.get_item(frame, owner, key.as_borrowed());
         }
         if kind != Kind::Tensor {
             self.concrete(frame, &[key], "an index or key");
@@ -69,16 +79,6 @@ impl Recorder {
                 let value = self.with_mode(frame, || ops::get_item(owner, key))?;
                 self.note(frame, |state| state.register(value.as_borrowed()));
                 Ok(value)
-            }
-            // An array of NumPy's: a function of the table's.
-            Kind::Opaque if matches!(self.origin(owner), Some(Origin::Handle(_))) => {
-                let name = pyo3::intern!(frame.py(), "__getitem__").as_any().as_borrowed();
-                match stator_cpython::heap::types::lookup(owner.get_type().as_borrowed(), name) {
-                    Some(method) => {
-                        self.call_object(Call::new(frame, method.as_borrowed(), &[owner, key]))
-                    }
-                    None => ops::get_item(owner, key),
-                }
             }
             _ => {
                 self.stop(
@@ -408,6 +408,9 @@ impl Recorder {
         }
         if self.kind(iterable) == Kind::Tensor {
             return self.iterate_tensor(frame, iterable);
+        }
+        if let Some(rows) = self.rows_of_array(frame, iterable) {
+            return self.iterate(frame, rows?.as_borrowed());
         }
         self.take_elements(frame, iterable);
         if let Some(iterator) = self.python_iter(frame, iterable) {

@@ -1,0 +1,14 @@
+//! What a trace knows of NumPy's arrays.
+
+use pyo3::prelude::*;
+use rustc_hash::FxHashSet;
+use stator_guards::SourceId;
+
+/// What a trace knows of arrays and scalars of NumPy's.
+#[derive(Default)]
+pub struct Arrays {
+    /// Those that nodes gave: nothing else comes to their addresses.
+    pub(in crate::recorder) kept: Vec<Py<PyAny>>,
+    /// Those from outside whose facts were decided.
+    pub(in crate::recorder) known: FxHashSet<SourceId>,
+}

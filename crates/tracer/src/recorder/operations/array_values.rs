@@ -1,0 +1,766 @@
+//! NumPy's arrays and scalars as values of the graph: what functions, methods and operators make of them are nodes.
+//!
+//! An array is what a node gives, or an object from outside, which is an input of the graph. Its data is never looked at: of
+//! an array from outside a decision says that it is of the same type, sizes and strides as the recorded one. So all that
+//! follows from these is the same in each replay: the type and the sizes of what the functions of the table give. A number
+//! that is taken out is carried, and a truth value decided.
+//!
+//! What writes to an array is a node at its place. Nobody can take that back, so it counts as code of the program's own
+//! (`raises::ARRAY_WRITES`): what raises behind it leaves by an exit, or the trace ends before it.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PySlice, PyTuple};
+use smallvec::SmallVec;
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::tensor;
+use stator_cpython::hook::Suspended;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::thread::Deferred;
+use stator_cpython::{Result, ops};
+use stator_graph::{Arg, Value};
+
+use crate::breaks::Reason;
+use crate::functions::{ArrayUse, Class, Model};
+use crate::held::{self, Held};
+use crate::raises::{ARRAY_WRITES, ARRAYS};
+use crate::recorder::Recorder;
+use crate::recorder::ending::risks::Risk;
+use crate::recorder::notes::above::{Arguments, Decides, Ends, Operations};
+use crate::recorder::notes::call::{Args, Call, RecordedArgs, argument, library};
+use crate::recorder::notes::exits::Asks;
+use crate::recorder::notes::heap::{self, array_kind};
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::{Noted, Origin, State};
+use crate::recorder::numbers::number_functions::boolean;
+use crate::recorder::numbers::read_numbers::own;
+
+/// Arrays of more rows aren't iterated.
+const MOST_ROWS: usize = 64;
+
+/// Functions of PyTorch's to which a scalar of NumPy's says its type.
+const TYPED: [&str; 6] =
+    ["tensor", "as_tensor", "asarray", "from_numpy", "new_tensor", "scalar_tensor"];
+
+impl State {
+    /// Whether an object is an array or a scalar of NumPy's that the graph may have.
+    pub fn is_array_value(&mut self, object: Borrowed<'_, '_>) -> bool {
+        self.kind(object) == Kind::Opaque
+            && matches!(self.origin(object), Some(Origin::Handle(_) | Origin::Source(_)))
+            && heap::is_array(object)
+    }
+
+    /// What stands in an object or is it: the parts of tuples, lists and slices.
+    fn array_leaves<'py>(&mut self, object: Borrowed<'_, 'py>, found: &mut Vec<Object<'py>>) {
+        if heap::is_plain_tuple(object)
+            || heap::is_exact_list(object)
+            || object.is_exact_instance_of::<PySlice>()
+        {
+            self.kind(object);
+            for part in heap::plain_parts(object) {
+                self.array_leaves(part.as_borrowed(), found);
+            }
+        } else {
+            found.push(object.to_owned());
+        }
+    }
+
+    fn leaves_of<'py>(&mut self, objects: &[Borrowed<'_, 'py>]) -> Vec<Object<'py>> {
+        let mut found = Vec::new();
+        objects.iter().for_each(|object| self.array_leaves(*object, &mut found));
+        found
+    }
+
+    /// Whether a function of NumPy's may be given this.
+    fn may_be_given(&mut self, leaf: Borrowed<'_, '_>, is_index: bool) -> bool {
+        match self.kind(leaf) {
+            Kind::Constant => true,
+            Kind::Type => stator_cpython::heap::types::is_immutable(
+                leaf.cast::<pyo3::types::PyType>().expect("the kind says so"),
+            ),
+            Kind::Tensor => {
+                // `c10::ScalarType`: integers.
+                let info = tensor::info(leaf);
+                let is_place = |info: &tensor::TensorInfo| {
+                    info.sizes.is_empty() && matches!(info.dtype, 1..=4) && !info.requires_grad
+                };
+                is_index && info.as_ref().is_some_and(is_place)
+            }
+            _ => self.is_array_value(leaf) || self.is_universal(leaf),
+        }
+    }
+
+    /// Whether an object is a universal function: `np.add` of `np.add.at`.
+    fn is_universal(&self, object: Borrowed<'_, '_>) -> bool {
+        heap::type_name(object) == "ufunc" && self.is_identity_guarded(object)
+    }
+}
+
+/// Whether an object is a scalar of NumPy's, rather than an array.
+fn is_scalar(object: Borrowed<'_, '_>) -> bool {
+    object.get_type().name().is_ok_and(|name| name != "ndarray")
+}
+
+fn is_number(object: Borrowed<'_, '_>) -> bool {
+    object.is_exact_instance_of::<PyFloat>()
+        || object.is_exact_instance_of::<PyInt>()
+        || object.is_exact_instance_of::<PyBool>()
+}
+
+impl Recorder {
+    pub(in crate::recorder) fn is_array_value(&self, object: Borrowed<'_, '_>) -> bool {
+        self.kind(object) == Kind::Opaque && self.state.borrow_mut().is_array_value(object)
+    }
+
+    /// Whether the facts of an array are those of the recorded call: a decision, if it's from outside.
+    fn knows_array(&self, frame: &Frame<'_>, array: Borrowed<'_, '_>) -> bool {
+        let Some(Origin::Source(source)) = self.origin(array) else { return true };
+        let is_known = self.state.borrow().arrays.known.contains(&source);
+        if is_known || is_scalar(array) {
+            let node = |state: &mut State| {
+                state.object_node(source);
+                Ok(())
+            };
+            return self.note(frame, node).is_some();
+        }
+        let Ok([dtype, shape, strides, is_writable]) = held::array_facts(&array) else {
+            return false;
+        };
+        let py = frame.py();
+        let asked = |state: &mut State| {
+            let array = Arg::Node(state.object_node(source));
+            let dtype = Arg::Object(state.graph_object(dtype.as_borrowed(), || {
+                dtype.str().map_or_else(|_| "dtype".into(), |text| text.to_string())
+            }));
+            let shape = state.graph_arg(shape.as_borrowed())?;
+            let strides = state.graph_arg(strides.as_borrowed())?;
+            let is_writable = state.graph_arg(is_writable.as_borrowed())?;
+            let function = Held::Array
+                .function(py)
+                .map_err(|error| (Reason::Unsupported, error.to_string()))?;
+            let args = [array, dtype, shape, strides, is_writable];
+            let node = state.called(frame, function.as_borrowed(), Held::Array.name(), &args);
+            Ok(Arg::Node(node))
+        };
+        let decided = self.decided(frame, Asks::Operation, asked, || Ok(true));
+        if !matches!(decided, Some(Ok(true))) || self.is_stopped() {
+            return false;
+        }
+        self.state.borrow_mut().arrays.known.insert(source);
+        true
+    }
+
+    /// Whether arrays may be computed with here.
+    fn may_compute_arrays(&self, frame: &Frame<'_>) -> bool {
+        if self.is_stopped() || !self.session.is_replayed() || !self.may_read(frame) {
+            return false;
+        }
+        let state = self.state.borrow();
+        // NumPy asks a context variable what to do about errors; a replay sets such ones at its end.
+        !state.enclosed.is_on() && !state.context.is_written() && state.program.is_none()
+    }
+
+    /// Calls a function or a method of NumPy's of the table.
+    pub(in crate::recorder) fn call_arrays<'py>(
+        &self,
+        what: ArrayUse,
+        call: Call<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        let Call { frame, callable, args, names } = call;
+        let name = heap::callable_name(callable).into_owned();
+        if what == ArrayUse::Number
+            && let ([array], None) = (args, names)
+            && let Some(number) = self.number_of_array(frame, *array)
+        {
+            return Ok(number);
+        }
+        let refused = self.refuses_arrays(what, &name, call);
+        if let Some(detail) = refused {
+            self.stop(frame, Reason::OpaqueCall, detail);
+            return call.natively();
+        }
+        let writes = what == ArrayUse::Writes;
+        if !writes {
+            self.settle_given(what, &name, call);
+        }
+        self.array_node(call, &name, writes)
+    }
+
+    /// Why a call of such a function can't be a node.
+    fn refuses_arrays(&self, what: ArrayUse, name: &str, call: Call<'_, '_>) -> Option<String> {
+        let Call { callable, args, names, .. } = call;
+        let mut state = self.state.borrow_mut();
+        let refused = |detail: &str| Some(format!("{name} {detail}"));
+        for keyword in ["out", "where", "like", "casting", "order", "subok", "signature"] {
+            let given = argument(args, names, usize::MAX, keyword);
+            if given.is_some_and(|given| !given.is_none()) {
+                return refused(&format!("with {keyword}="));
+            }
+        }
+        let is_universal = heap::type_name(callable) == "ufunc";
+        if is_universal {
+            let arity = callable.getattr("nin").and_then(|nin| nin.extract::<usize>());
+            if arity.is_ok_and(|arity| call.positional().len() != arity) {
+                return refused("into an array");
+            }
+        }
+        if what == ArrayUse::Number {
+            return refused("of an array");
+        }
+        if name == "where" && args.len() != 3 {
+            return refused("without values");
+        }
+        let leaves = state.leaves_of(args);
+        let is_index = what == ArrayUse::Writes;
+        if let Some(leaf) =
+            leaves.iter().find(|leaf| !state.may_be_given(leaf.as_borrowed(), is_index))
+        {
+            return refused(&format!("of a {}", heap::type_name(leaf.as_borrowed())));
+        }
+        // Where an array may be written into, or says which elements count.
+        let takes_more = is_universal
+            || matches!(what, ArrayUse::Elements | ArrayUse::Floats | ArrayUse::Writes)
+            || matches!(
+                name,
+                "dot"
+                    | "inner"
+                    | "outer"
+                    | "concatenate"
+                    | "stack"
+                    | "vstack"
+                    | "hstack"
+                    | "column_stack"
+                    | "take"
+                    | "searchsorted"
+            );
+        let more = state.leaves_of(args.get(1..).unwrap_or_default());
+        if !takes_more && more.iter().any(|leaf| state.is_array_value(leaf.as_borrowed())) {
+            return refused("into an array");
+        }
+        if what == ArrayUse::Writes && !state.is_own_memory(args, name) {
+            return refused("to the memory of a tensor");
+        }
+        None
+    }
+
+    /// Integers that say sizes are decided as a whole.
+    fn settle_given(&self, what: ArrayUse, name: &str, call: Call<'_, '_>) {
+        let Call { frame, args, .. } = call;
+        let leaves = self.state.borrow_mut().leaves_of(args);
+        let mut state = self.state.borrow_mut();
+        let has_array = leaves.iter().any(|leaf| state.is_array_value(leaf.as_borrowed()));
+        drop(state);
+        let says_sizes = match what {
+            ArrayUse::Floats => false,
+            ArrayUse::Elements => !has_array || matches!(name, "round" | "around"),
+            _ => true,
+        };
+        if !says_sizes && !matches!(name, "array" | "asarray") {
+            return;
+        }
+        let is_settled = |leaf: &&Object<'_>| {
+            leaf.is_exact_instance_of::<PyInt>() || matches!(name, "arange" | "linspace")
+        };
+        let settled: Vec<_> = leaves.iter().filter(is_settled).map(Bound::as_borrowed).collect();
+        self.concrete(frame, &settled, "read by NumPy");
+    }
+
+    /// Executes a call of NumPy's, and appends its node.
+    pub(in crate::recorder) fn array_node<'py>(
+        &self,
+        call: Call<'_, 'py>,
+        name: &str,
+        writes: bool,
+    ) -> Result<Object<'py>> {
+        let Call { frame, callable, args, names } = call;
+        self.sees_more();
+        let leaves = self.state.borrow_mut().leaves_of(args);
+        let is_fine = self.may_compute_arrays(frame)
+            && leaves.iter().all(|leaf| {
+                !self.is_array_value(leaf.as_borrowed())
+                    || self.knows_array(frame, leaf.as_borrowed())
+            });
+        if !is_fine {
+            self.stop(frame, Reason::OpaqueCall, format!("{name}, of arrays"));
+            return call.natively();
+        }
+        // Its name isn't that of an operation on tensors.
+        let prefix = if writes { ARRAY_WRITES } else { ARRAYS };
+        let mut noted = self.note(frame, |state| {
+            let mut recorded = RecordedArgs::default();
+            for arg in args {
+                let arg = match state.is_universal(*arg) {
+                    true => Arg::Object(state.graph_object(*arg, || heap::name_of(*arg))),
+                    false => state.graph_arg(*arg)?,
+                };
+                recorded.args.push(arg);
+            }
+            let names = RecordedArgs::of(state, &[], names)?.names;
+            recorded.names = names;
+            let target = state.function_target(callable, format!("{prefix}{name}"));
+            let (given, keywords) = (&recorded.args, &recorded.names);
+            let risk = self.risk(state, frame, target, given, keywords, false);
+            Ok((target, recorded, risk))
+        });
+        let risk = noted.as_mut().and_then(|(.., risk)| risk.take());
+        let way_out = risk.as_ref().and_then(|_| self.catch(frame));
+        if way_out.is_none()
+            && let Some(Risk(Some((reason, detail)))) = risk
+        {
+            self.stop(frame, reason, detail);
+            noted = None;
+        }
+        let value = {
+            let _native = Suspended::new(frame.py());
+            let _deferred = Deferred::new(frame.py());
+            call.natively()
+        };
+        if value.is_err() {
+            self.stop(frame, Reason::OperationRaised, name.to_owned());
+        }
+        let value = value?;
+        let Some((target, recorded, _)) = noted else { return Ok(value) };
+        self.note(frame, |state| {
+            let stack = state.place(frame);
+            let node =
+                state.graph.call_with_keywords(target, &recorded.args, &recorded.names, stack);
+            state.bind_array(node, &value, name)?;
+            if let Some(way_out) = way_out {
+                state.add_catch(way_out, stack);
+            }
+            Ok(())
+        });
+        Ok(value)
+    }
+
+    /// An operator of which an operand is an array or a scalar of NumPy's. `None`: it's something else.
+    pub(in crate::recorder) fn array_operator<'py>(
+        &self,
+        frame: &Frame<'py>,
+        names: &[&'static str],
+        operands: &[Borrowed<'_, 'py>],
+    ) -> Option<Result<Object<'py>>> {
+        if !operands.iter().any(|operand| self.kind(*operand) == Kind::Opaque) {
+            return None;
+        }
+        let is_fine =
+            |operand: &Borrowed<'_, '_>| is_number(*operand) || self.is_array_value(*operand);
+        if !operands.iter().any(|operand| self.is_array_value(*operand))
+            || !operands.iter().all(is_fine)
+        {
+            return None;
+        }
+        // In place: scalars have no such operators.
+        let writes =
+            names.len() == 3 && self.is_array_value(operands[0]) && !is_scalar(operands[0]);
+        let name = if writes || names.len() < 3 { names[0] } else { names[1] };
+        let function = library(frame.py(), "operator", name).ok()?;
+        let call = Call::new(frame, function.as_borrowed(), operands);
+        if writes {
+            let is_own = self.state.borrow_mut().is_own_memory(operands, name);
+            if !is_own {
+                return None;
+            }
+        }
+        Some(self.array_node(call, name.trim_matches('_'), writes))
+    }
+
+    /// An item of an array. `None`: data says how large it is, or it isn't an array.
+    pub(in crate::recorder) fn item_of_array<'py>(
+        &self,
+        frame: &Frame<'py>,
+        array: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        if !self.is_array_value(array) || is_scalar(array) {
+            return None;
+        }
+        let (leaves, bounds) = {
+            let mut state = self.state.borrow_mut();
+            let leaves = state.leaves_of(&[key]);
+            let parts = if heap::is_plain_tuple(key) {
+                heap::plain_parts(key)
+            } else {
+                vec![key.to_owned()]
+            };
+            let slices: Vec<_> =
+                parts.into_iter().filter(|part| part.is_exact_instance_of::<PySlice>()).collect();
+            let slices: Vec<_> = slices.iter().map(Bound::as_borrowed).collect();
+            (leaves, state.leaves_of(&slices))
+        };
+        let is_fine = |leaf: &Object<'py>| {
+            let leaf = leaf.as_borrowed();
+            self.state.borrow_mut().may_be_given(leaf, true)
+                && array_kind(leaf).is_none_or(|kind| kind != 'b')
+        };
+        if !leaves.iter().all(is_fine) {
+            return None;
+        }
+        if bounds.iter().any(|bound| !self.kind(bound.as_borrowed()).eq(&Kind::Constant)) {
+            return None;
+        }
+        let bounds: Vec<_> = bounds.iter().map(Bound::as_borrowed).collect();
+        self.concrete(frame, &bounds, "a bound of an array's slice");
+        let function = library(frame.py(), "operator", "getitem").ok()?;
+        let args = [array, key];
+        let call = Call::new(frame, function.as_borrowed(), &args);
+        Some(self.array_node(call, "getitem", false))
+    }
+
+    /// `array[key] = value`. `None`: it can't be a node.
+    pub(in crate::recorder) fn set_item_of_array<'py>(
+        &self,
+        frame: &Frame<'py>,
+        array: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+        value: Borrowed<'_, 'py>,
+    ) -> Option<Result<()>> {
+        if !self.is_array_value(array) || is_scalar(array) {
+            return None;
+        }
+        {
+            let mut state = self.state.borrow_mut();
+            let keys = state.leaves_of(&[key]);
+            let values = state.leaves_of(&[value]);
+            let is_fine = keys.iter().all(|leaf| state.may_be_given(leaf.as_borrowed(), true))
+                && values.iter().all(|leaf| state.may_be_given(leaf.as_borrowed(), false))
+                && state.is_own_memory(&[array], "setitem");
+            if !is_fine {
+                return None;
+            }
+        }
+        let function = library(frame.py(), "operator", "setitem").ok()?;
+        let args = [array, key, value];
+        let call = Call::new(frame, function.as_borrowed(), &args);
+        Some(self.array_node(call, "setitem", true).map(drop))
+    }
+
+    /// The items along an array's first dimension, as a tuple.
+    pub(in crate::recorder) fn rows_of_array<'py>(
+        &self,
+        frame: &Frame<'py>,
+        array: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        if !self.is_array_value(array) || is_scalar(array) {
+            return None;
+        }
+        let length = array.len().ok().filter(|length| *length <= MOST_ROWS)?;
+        let py = frame.py();
+        let mut rows = Vec::with_capacity(length);
+        for row in 0..length {
+            let key = PyInt::new(py, row).into_any();
+            match self.item_of_array(frame, array, key.as_borrowed())? {
+                Ok(row) => rows.push(row),
+                Err(raised) => return Some(Err(raised)),
+            }
+            if self.is_stopped() {
+                return None;
+            }
+            self.baseline.set(ops::executed());
+        }
+        let rows = PyTuple::new(py, rows).ok()?.into_any();
+        self.note(frame, |state| {
+            state.set_fresh(rows.as_borrowed());
+            Ok(())
+        });
+        Some(Ok(rows))
+    }
+
+    /// What an attribute of an array is, if it follows from what is known of it.
+    pub(in crate::recorder) fn attribute_of_array<'py>(
+        &self,
+        frame: &Frame<'py>,
+        array: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        if !self.is_array_value(array) {
+            return None;
+        }
+        match &*heap::text(name) {
+            "shape" | "ndim" | "size" | "itemsize" | "nbytes" | "strides" => {
+                (self.may_compute_arrays(frame) && self.knows_array(frame, array))
+                    .then(|| ops::get_attr(array, name))
+            }
+            "T" if !is_scalar(array) => {
+                let numpy = library(frame.py(), "numpy", "transpose").ok()?;
+                Some(self.array_node(
+                    Call::new(frame, numpy.as_borrowed(), &[array]),
+                    "transpose",
+                    false,
+                ))
+            }
+            _ => None,
+        }
+    }
+
+    /// A method of an array that the table has.
+    pub(in crate::recorder) fn method_of_array<'py>(
+        &self,
+        array: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        if !self.is_array_value(array) {
+            return None;
+        }
+        let found = stator_cpython::heap::types::lookup(array.get_type().as_borrowed(), name)?;
+        let class = self.functions.class(found.as_borrowed());
+        matches!(class, Some(Class::Model(Model::Arrays(_)))).then_some(found)
+    }
+
+    /// The length of an array.
+    pub(in crate::recorder) fn length_of_array(
+        &self,
+        frame: &Frame<'_>,
+        array: Borrowed<'_, '_>,
+    ) -> bool {
+        self.is_array_value(array)
+            && !is_scalar(array)
+            && self.may_compute_arrays(frame)
+            && self.knows_array(frame, array)
+    }
+
+    /// The truth of an array with one element, or of a scalar: a decision.
+    pub(in crate::recorder) fn truth_of_array(
+        &self,
+        frame: &Frame<'_>,
+        array: Borrowed<'_, '_>,
+    ) -> Option<Result<bool>> {
+        let is_one = self.is_array_value(array)
+            && (is_scalar(array) || array.len().is_ok_and(|length| length == 1));
+        if !is_one || !self.may_compute_arrays(frame) || !self.knows_array(frame, array) {
+            return None;
+        }
+        let class = frame.py().get_type::<PyBool>().into_any();
+        let asked = |state: &mut State| {
+            let array = state.graph_arg(array)?;
+            let node = state.called(frame, class.as_borrowed(), "builtins.bool".into(), &[array]);
+            Ok(Arg::Node(node))
+        };
+        self.decided(frame, Asks::Program, asked, || ops::truth(array))
+    }
+
+    /// Python's number of a scalar, or of an array with one element: a number that is carried; a truth value is decided.
+    /// `None`: it can't be.
+    pub(in crate::recorder) fn number_of_array<'py>(
+        &self,
+        frame: &Frame<'py>,
+        array: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        if !self.is_array_value(array)
+            || !self.may_compute_arrays(frame)
+            || !self.knows_array(frame, array)
+        {
+            return None;
+        }
+        let py = frame.py();
+        if array_kind(array) == Some('b') {
+            let answer = self.truth_of_array(frame, array)?.ok()?;
+            return Some(boolean(py, answer));
+        }
+        let value = array.call_method0("item").ok()?;
+        let number = own(&value)?;
+        let name = pyo3::intern!(py, "item").as_any().as_borrowed();
+        let method = stator_cpython::heap::types::lookup(array.get_type().as_borrowed(), name)?;
+        self.sees_more();
+        self.carries(frame, &number, |state| {
+            let array = state.graph_arg(array)?;
+            let node = state.called(frame, method.as_borrowed(), "builtins.item".into(), &[array]);
+            let is_float = number.is_exact_instance_of::<PyFloat>();
+            state.graph.set_value(node, if is_float { Value::Float } else { Value::Integer });
+            Ok(node)
+        })?;
+        self.baseline.set(ops::executed());
+        Some(number)
+    }
+
+    /// As [`Recorder::number_of_array`], of a scalar.
+    pub(in crate::recorder) fn number_of_scalar<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        let is_scalar = self.is_array_value(object) && is_scalar(object);
+        if is_scalar { self.number_of_array(frame, object) } else { None }
+    }
+
+    /// The array over a tensor's memory. `None`: it isn't wholly described, or its sizes vary.
+    pub(in crate::recorder) fn array_of_tensor<'py>(
+        &self,
+        call: Call<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let ([tensor], None) = (call.args, call.names) else { return None };
+        let info = tensor::info(*tensor)?;
+        // `c10::ScalarType`: what NumPy has, too.
+        let is_plain = matches!(info.dtype, 0..=7 | 11) && !info.requires_grad;
+        if !is_plain || !self.may_compute_arrays(call.frame) || self.are_data_sized(call.args) {
+            return None;
+        }
+        self.note(call.frame, |state| {
+            let given = state.given(call.args, None, false);
+            if let Some(given) = given {
+                state.fix_given(&given, "read by NumPy");
+            }
+            Ok(())
+        })?;
+        Some(self.array_node(call, "numpy", false))
+    }
+
+    /// A tensor over the memory of an array that isn't the trace's own alone: who writes to it writes to that. `None`: it's
+    /// something else.
+    pub(in crate::recorder) fn tensor_of_outside_array<'py>(
+        &self,
+        name: &str,
+        call: Call<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let name = name.rsplit('.').next().unwrap_or(name);
+        let Call { frame, callable, args, .. } = call;
+        let array = *args.first()?;
+        if !matches!(name, "from_numpy" | "as_tensor" | "asarray") || !self.is_array_value(array) {
+            return None;
+        }
+        if !self.may_compute_arrays(frame) || !self.knows_array(frame, array) {
+            return None;
+        }
+        let is_own = !matches!(self.origin(array), Some(Origin::Source(_)))
+            && array.getattr("base").is_ok_and(|base| base.is_none());
+        if is_own {
+            return None;
+        }
+        let target =
+            |state: &mut State| state.function_target(callable, format!("{ARRAY_WRITES}{name}"));
+        Some(self.operation(frame, target, args, call.names, || call.natively()))
+    }
+
+    /// An object with Python's numbers where this one has scalars of NumPy's. `None`: it has none, or not all can be read.
+    pub(in crate::recorder) fn with_plain_numbers<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        let py = frame.py();
+        if self.is_array_value(object) {
+            return if is_scalar(object) { self.number_of_array(frame, object) } else { None };
+        }
+        let holds = |part: Borrowed<'_, 'py>| {
+            let mut state = self.state.borrow_mut();
+            let leaves = state.leaves_of(&[part]);
+            leaves.iter().any(|leaf| {
+                state.is_array_value(leaf.as_borrowed()) && is_scalar(leaf.as_borrowed())
+            })
+        };
+        let changed = |parts: &[Object<'py>]| -> Option<Vec<Object<'py>>> {
+            let change = |part: &Object<'py>| match holds(part.as_borrowed()) {
+                true => self.with_plain_numbers(frame, part.as_borrowed()),
+                false => Some(part.clone()),
+            };
+            parts.iter().map(change).collect()
+        };
+        let is_slice = object.is_exact_instance_of::<PySlice>();
+        let is_tuple = object.is_exact_instance_of::<PyTuple>();
+        if !is_slice && !is_tuple && !heap::is_exact_list(object) || !holds(object) {
+            return None;
+        }
+        let parts = changed(&heap::plain_parts(object))?;
+        if is_slice {
+            let [start, stop, step] = <[_; 3]>::try_from(parts).ok()?;
+            return py.get_type::<PySlice>().call1((start, stop, step)).ok();
+        }
+        if is_tuple {
+            return Some(PyTuple::new(py, parts).ok()?.into_any());
+        }
+        Some(PyList::new(py, parts).ok()?.into_any())
+    }
+
+    /// A call of C code that takes scalars of NumPy's as Python's numbers, with those. `None`: it's given none.
+    pub(in crate::recorder) fn call_with_plain_numbers<'py>(
+        &self,
+        class: &Class,
+        call: Call<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable, args, .. } = call;
+        let takes = match class {
+            Class::Operation(operation) => {
+                let name = operation.name.rsplit('.').next().unwrap_or(&operation.name);
+                !TYPED.contains(&name)
+            }
+            Class::Pure => {
+                let is_whole = heap::is_named(callable, &["floor", "ceil", "trunc"]);
+                let is_of = |module: &str| heap::qualified_name_of(callable).starts_with(module);
+                let are_floats =
+                    || args.iter().all(|arg| array_kind(*arg).is_none_or(|kind| kind == 'f'));
+                is_of("math.") && (!is_whole || are_floats())
+                    || heap::is_named(callable, &["range", "slice"])
+            }
+            Class::Model(Model::Scalar) => {
+                heap::is_named(callable, &["int", "float", "bool"])
+                    || heap::is_named(callable, &["round"]) && args.len() == 1
+            }
+            _ => false,
+        };
+        if !takes || self.is_stopped() {
+            return None;
+        }
+        let plain: SmallVec<[Option<Object<'py>>; 8]> =
+            args.iter().map(|arg| self.with_plain_numbers(frame, *arg)).collect();
+        if plain.iter().all(Option::is_none) {
+            return None;
+        }
+        let args: Args<'_, 'py> = args
+            .iter()
+            .zip(&plain)
+            .map(|(arg, plain)| plain.as_ref().map_or(*arg, |plain| plain.as_borrowed()))
+            .collect();
+        Some(self.call_class(class, Call { args: &args, ..call }))
+    }
+}
+
+impl State {
+    /// Says that an object is the value of a node, if it's an array or a scalar.
+    pub(in crate::recorder) fn bind_array(
+        &mut self,
+        node: stator_graph::NodeId,
+        value: &Object<'_>,
+        name: &str,
+    ) -> Noted<()> {
+        if value.is_none() {
+            self.graph.set_value(node, Value::Nothing);
+            return Ok(());
+        }
+        let array = value.as_borrowed();
+        // What writes in place gives its array back.
+        if self.is_array_value(array) && self.arrays.kept.iter().any(|kept| kept.is(value))
+            || matches!(self.origin(array), Some(Origin::Source(_)))
+        {
+            return Ok(());
+        }
+        if !heap::is_array(array) {
+            let of = heap::type_name(array);
+            return Err((Reason::OpaqueCall, format!("{name} that gives a {of}")));
+        }
+        self.arrays.kept.push(value.clone().unbind());
+        self.set_origin(array, Origin::Handle(node));
+        Ok(())
+    }
+
+    /// Whether the memory of an array isn't that of a tensor of the trace's own: what is known of a tensor's data stays so.
+    fn is_own_memory(&mut self, args: &[Borrowed<'_, '_>], name: &str) -> bool {
+        let at = usize::from(name == "at");
+        let Some(array) = args.get(at) else { return false };
+        if is_scalar(*array) || !self.is_array_value(*array) {
+            return false;
+        }
+        let mut base: Object<'_> = (**array).clone();
+        loop {
+            match base.getattr("base") {
+                Ok(next) if next.is_none() => return true,
+                Ok(next) if !heap::is_array(next.as_borrowed()) => {
+                    return matches!(
+                        self.origin(next.as_borrowed()),
+                        None | Some(Origin::Source(_))
+                    ) && self.source(*array).is_some();
+                }
+                Ok(next) => base = next,
+                Err(_) => return false,
+            }
+        }
+    }
+}

@@ -1,0 +1,273 @@
+"""NumPy's arrays and scalars as values: calls give what plain ones give, and leave arrays as plain ones do."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from differential.support import api
+from torch import Tensor
+
+import stator
+
+from .results import copied, same
+
+TABLE = np.linspace(0.0, 1.0, 32)
+COUNTS = np.zeros((4, 4), dtype=np.int64)
+ROW = np.arange(6, dtype=np.float32)
+SCALE = np.float64(0.5)
+BEST: dict[str, Any] = {"loss": np.inf, "step": 0}
+
+
+def constants(x: Tensor, i: int) -> Any:
+    return x * np.sqrt(16) + np.log(2.0), np.floor(7 / 2), int(np.ceil(np.log2(9)))
+
+
+def numbers(x: Tensor, i: int) -> Any:
+    loss = x.sum().item()
+    return np.exp(loss), np.log(abs(loss) + 1), np.clip(loss, 0.0, 2.0), np.float32(loss) * 2
+
+
+def mixed(x: Tensor, i: int) -> Any:
+    loss = np.float64(x.sum().item())
+    return loss / 3, 2 * loss, loss**2, -loss, abs(loss), round(loss, 2), loss + np.float32(0.1)
+
+
+def scheduled(x: Tensor, i: int) -> Any:
+    return x * TABLE[i], TABLE[i] * 2
+
+
+def decided(x: Tensor, i: int) -> Any:
+    loss = np.mean([x.sum().item(), 1.0])
+    if loss > 2.5:
+        x = x + 1
+    if np.isnan(loss):
+        x = x * 0
+    return x * loss
+
+
+def best(x: Tensor, i: int) -> Any:
+    loss = np.float64(x.sum().item()) + (i % 3)
+    if loss < BEST["loss"]:
+        BEST["loss"] = loss
+        BEST["step"] = i
+    return BEST["loss"]
+
+
+def counted(x: Tensor, i: int) -> Any:
+    for t, p in zip(x.long(), (x * 2).long() % 4, strict=True):
+        COUNTS[t % 4, p] += 1
+    return COUNTS.sum()
+
+
+def counted_at_once(x: Tensor, i: int) -> Any:
+    rows = x.long().numpy() % 4
+    np.add.at(COUNTS, (rows, rows[::-1]), 1)
+    return float(COUNTS.diagonal().sum() / max(int(COUNTS.sum()), 1))
+
+
+def written(x: Tensor, i: int) -> Any:
+    ROW[i % 6] = x[0].item()
+    ROW[2:4] += 1
+    own = np.zeros(3)
+    own[1] = i
+    own *= 2
+    return own, ROW.mean(), ROW[::2].max(), torch.from_numpy(ROW) + 0
+
+
+def written_through(x: Tensor, i: int) -> Any:
+    tensor = torch.from_numpy(ROW)
+    tensor.add_(1)
+    ROW[0] = 7
+    return tensor + x.sum(), ROW.sum()
+
+
+def of_tensor(x: Tensor, i: int) -> Any:
+    array = (x * 2).numpy()
+    total = 0.0
+    for item in array:
+        total += item
+    first, *rest = array
+    return total, first, rest, array.shape, len(array), array.T, array.astype(np.int64)
+
+
+def shared(x: Tensor, i: int) -> Any:
+    tensor = torch.arange(4)
+    array = tensor.numpy()
+    array[1] = i
+    if tensor[1] > 3:
+        return x + 1
+    return x, tensor
+
+
+def joined(x: Tensor, i: int) -> Any:
+    parts = [(x + k).numpy() for k in range(3)]
+    whole = np.concatenate(parts)
+    return np.stack(parts).mean(axis=0), whole.argmax(), whole.reshape(3, -1).std(), np.array(parts)
+
+
+def built(x: Tensor, i: int) -> Any:
+    a, b = x[0].item(), x[1].item()
+    state = np.array([a, b, a - b, 0.5 * i])
+    return state, torch.from_numpy(state.astype(np.float32)) * 2, torch.tensor(state)
+
+
+def physics(x: Tensor, i: int) -> Any:
+    a, b = np.array([x[0].item(), 0.5])
+    return math.sin(a) + math.cos(b) * a, np.sin(a) * 2, bool(abs(a) > 1.5), a > b
+
+
+def sized(x: Tensor, i: int) -> Any:
+    n = np.int64(i % 3 + 1)
+    return torch.zeros(n, 2), x[:n], torch.full((int(n),), np.float32(0.5)), list(range(n))
+
+
+def boxed(x: Tensor, i: int) -> Any:
+    lam = np.sqrt(1.0 - 1 / (i % 4 + 2))
+    width = int(3 * lam)
+    low, high = np.clip(1 - width // 2, 0, 3), np.clip(1 + width // 2, 0, 3)
+    x = x.clone()
+    x[low:high] = 0
+    return x, high - low
+
+
+def given(x: Tensor, i: int) -> Any:
+    rate = SCALE * (1 + np.cos(np.pi * i / 20))
+    y = x.clone()
+    y.add_(x, alpha=-rate)
+    return y * rate, rate * x, rate < x, torch.tensor(np.float32(rate)), x + rate
+
+
+def integers(x: Tensor, i: int) -> Any:
+    small = np.array([1, 2, 3], dtype=np.uint8)
+    n = int(x[0].item()) + 250
+    try:
+        return small + n
+    except OverflowError as error:
+        return str(error)
+
+
+def places(x: Tensor, i: int) -> Any:
+    names = ["a", "b", "c"]
+    place = np.argmax((x * (1 if i % 2 else -1)).numpy())
+    return names[place], x[place]
+
+
+def refused(x: Tensor, i: int) -> Any:
+    x = x + 1
+    BEST["step"] += 1
+    try:
+        return ROW[int(x[0].item()) + i]
+    except IndexError as error:
+        return str(error), BEST["step"]
+
+
+def silent(x: Tensor, i: int) -> Any:
+    with np.errstate(all="raise"):
+        try:
+            return np.float64(1.0) / (x[0].item() - 2)
+        except FloatingPointError as error:
+            return str(error)
+
+
+def warned(x: Tensor, i: int) -> Any:
+    with warnings.catch_warnings(record=True) as met:
+        warnings.simplefilter("always")
+        value = np.log(np.float64(x[0].item() - 2))
+    return str(value), len(met)
+
+
+def masked(x: Tensor, i: int) -> Any:
+    array = x.numpy().copy()
+    array[array > 1.5] = 0
+    return array, array[array > 0.5]
+
+
+def spelt(x: Tensor, i: int) -> Any:
+    acc = np.mean([x[0].item(), 1.0])
+    return f"{acc:.3f}", "%.2f" % acc, "{:.1f}".format(acc), str(acc), f"{np.float32(acc)}"
+
+
+def keyed(x: Tensor, i: int) -> Any:
+    counts: dict[Any, int] = {}
+    for item in (x * 2).long().numpy():
+        counts[item] = counts.get(item, 0) + 1
+    return [(int(key), count) for key, count in counts.items()]
+
+
+ALL = (
+    *(constants, numbers, mixed, scheduled, decided, best, counted, counted_at_once, written),
+    *(written_through, of_tensor, shared, joined, built, physics, sized, boxed, given, integers),
+    *(places, refused, silent, warned, masked, spelt, keyed),
+)
+WHOLE = (
+    *(constants, numbers, mixed, scheduled, decided, counted, counted_at_once, written, built),
+    *(joined, physics, boxed, given, of_tensor),
+)
+
+
+def as_told(result: Any) -> Any:
+    if isinstance(result, (np.ndarray, np.generic)):
+        return [type(result).__name__, str(result.dtype), result.tolist()]
+    if isinstance(result, (list, tuple)):
+        return type(result)(map(as_told, result))
+    return copied(result)
+
+
+def begin() -> None:
+    global ROW, TABLE, SCALE
+    COUNTS[:] = 0
+    ROW = np.arange(6, dtype=np.float32)
+    TABLE = np.linspace(0.0, 1.0, 32)
+    SCALE = np.float64(0.5)
+    BEST.update(loss=np.inf, step=0)
+
+
+def change(i: int) -> None:
+    """What stands outside is another array, of another type, or holds something else."""
+    global ROW, TABLE, SCALE
+    if i == 5:
+        TABLE = TABLE[::-1]
+        ROW = ROW.astype(np.float64)
+        SCALE = np.float32(0.25)
+    if i == 9:
+        TABLE *= 2
+        ROW = np.arange(8, dtype=np.float32)
+        SCALE = 1
+    if i == 12:
+        COUNTS[0, 0] = 9
+        BEST["loss"] = 100.0
+
+
+def play(fn: Callable[..., Any], calls: int = 16) -> list[Any]:
+    begin()
+    seen = []
+    for i in range(calls):
+        x = torch.tensor([1.0, 2.0, 0.5]) * (1 + i % 3)
+        result = fn(x, i)
+        seen.append([as_told(result), as_told([COUNTS, ROW, TABLE, *BEST.values()])])
+        change(i)
+    return seen
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("fn", ALL)
+def test_calls_are_plain_ones(fn: Callable[..., Any], backend: str) -> None:
+    compiled = api.compile(fn, backend=backend)
+    for call, (expected, found) in enumerate(zip(play(fn), play(compiled), strict=True)):
+        assert same(expected, found), f"call {call}: {expected} {found}"
+
+
+@pytest.mark.skipif(api.PLAIN, reason="plain mode has no statistics")
+@pytest.mark.parametrize("fn", WHOLE)
+def test_they_are_whole(fn: Callable[..., Any]) -> None:
+    with stator.config.patch(skip_unprofitable=False):
+        compiled = stator.compile(fn, backend="eager")
+        play(compiled)
+    stats = stator.stats(compiled)
+    assert stats.breaks == 0 and stats.hits > 0 and stats.native == 0
