@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use stator_graph::{Arg, Graph, NodeId, NodeKind, Target, Value};
 
-use crate::raises::{Data, NodeCall};
+use crate::raises::{ARRAY_WRITES, Data, NodeCall};
 use crate::rollback;
 
 /// What of an input is written.
@@ -166,6 +166,11 @@ impl Writes {
             if !self.passed.is_empty() && writes_integers(call) {
                 self.passed.clear();
             }
+        }
+        if call.name().starts_with(ARRAY_WRITES) {
+            // It may be a tensor's memory.
+            self.known.fill(false);
+            self.passed.clear();
         }
         let shared = if is_write || call.is_view() {
             self.inputs_of(call.graph, &call.args[..call.args.len().min(1)])

@@ -136,6 +136,32 @@ def boxed(x: Tensor, i: int) -> Any:
     return x, high - low
 
 
+def two_truths(x: Tensor, i: int) -> Any:
+    """`np.True_` is one object, whichever comparison gives it."""
+    loss = np.float64(x.sum().item())
+    is_large, is_late = loss > 4, loss + i > 9
+    found = bool(is_large or is_late), is_large, is_late, is_large & is_late, not is_late
+    return (*found, x + 1) if is_large else (*found, x)
+
+
+def refused_types(x: Tensor, i: int) -> Any:
+    found = []
+    for index in (np.float64(1), np.float32(0)):
+        for ask in (lambda k: [1, 2][k], range, lambda k: x[k], lambda k: torch.zeros(k)):
+            try:
+                found.append(ask(index))
+            except (TypeError, IndexError) as error:
+                found.append(str(error))
+    return found
+
+
+def spread(x: Tensor, i: int) -> Any:
+    array = (x * i).numpy()
+    found: list[Any] = []
+    found.extend(array)
+    return found, list(array), np.array(found), [a * b for a, b in zip(array, x, strict=True)]
+
+
 def given(x: Tensor, i: int) -> Any:
     rate = SCALE * (1 + np.cos(np.pi * i / 20))
     y = x.clone()
@@ -203,11 +229,11 @@ def keyed(x: Tensor, i: int) -> Any:
 ALL = (
     *(constants, numbers, mixed, scheduled, decided, best, counted, counted_at_once, written),
     *(written_through, of_tensor, shared, joined, built, physics, sized, boxed, given, integers),
-    *(places, refused, silent, warned, masked, spelt, keyed),
+    *(places, refused, silent, warned, masked, spelt, keyed, two_truths, refused_types, spread),
 )
 WHOLE = (
     *(constants, numbers, mixed, scheduled, decided, counted, counted_at_once, written, built),
-    *(joined, physics, boxed, given, of_tensor),
+    *(joined, physics, boxed, given, of_tensor, two_truths),
 )
 
 

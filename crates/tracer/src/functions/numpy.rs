@@ -12,7 +12,7 @@ const DRAWS: &str = "rand randn random random_sample randint integers uniform no
     permuted poisson shuffle standard_exponential standard_gamma triangular";
 
 /// Functions of the module.
-const FUNCTIONS: &str = "seed default_rng";
+const FUNCTIONS: &str = "seed default_rng RandomState";
 
 /// Functions that make one number of a list of numbers.
 pub const REDUCTIONS: [&str; 6] = ["mean", "std", "var", "median", "max", "min"];
@@ -29,7 +29,7 @@ const ELEMENTS: &str =
 const SIZES: &str = "sum prod amax amin argmax argmin all any ptp cumsum cumprod diff sort argsort dot inner outer \
     trace diag diagonal average zeros ones full zeros_like ones_like arange linspace eye identity concatenate stack \
     vstack hstack column_stack transpose swapaxes reshape ravel squeeze expand_dims flip fliplr flipud roll tile \
-    broadcast_to take searchsorted triu tril";
+    broadcast_to take searchsorted triu tril split array_split hsplit vsplit";
 
 /// Methods of arrays and of scalars, as [`SIZES`].
 const METHODS: &str = "mean std var sum prod max min argmax argmin all any cumsum cumprod dot trace diagonal round clip \

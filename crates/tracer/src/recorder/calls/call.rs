@@ -421,6 +421,9 @@ impl Recorder {
         if let Some(result) = self.call_with_plain_numbers(class, call) {
             return result;
         }
+        if let Some(result) = self.call_with_rows(class, call) {
+            return result;
+        }
         if matches!(class, Class::Model(Model::ContainerWrite))
             && let Some(result) = self.take_first(call)
         {

@@ -529,6 +529,12 @@ impl Recorder {
             self.concrete(frame, &args[1..], "read by NumPy");
             return self.array_node(call, &name, false);
         }
+        if let [arg] = args
+            && self.kind(*arg) == Kind::Singleton
+            && heap::is_truth_of_numpy(*arg)
+        {
+            return call.natively();
+        }
         let is_truth = matches!(&*name, "bool" | "not_" | "truth");
         for arg in args {
             self.note(frame, |state| state.refuse_native_state(*arg));

@@ -49,7 +49,7 @@ impl Recorder {
             return done;
         }
         if matches!(kind, Kind::Tensor | Kind::List)
-            && let Some(key) = self.with_plain_numbers(frame, key)
+            && let Some(key) = self.with_plain_places(frame, key)
         {
             return self.set_item(frame, owner, key.as_borrowed(), value);
         }
@@ -74,6 +74,7 @@ impl Recorder {
                 let (role, function) = (Role::SetItem, function.as_borrowed());
                 return self.call_linked(role, None, Call::new(frame, function, &args)).map(drop);
             }
+            self.know_arrays(frame, &[key, value]);
             let problem = || store_depends_on_data(&mut self.state.borrow_mut(), key);
             let problem = if self.index_takes_read(frame, key, problem) {
                 None

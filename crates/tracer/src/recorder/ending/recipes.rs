@@ -90,6 +90,7 @@ impl Finish<'_> {
             }
             None if heap::is_constant(object)
                 || kind == Kind::Code
+                || kind == Kind::Singleton && heap::is_truth_of_numpy(object)
                 || generic::is_fixed_method(object) =>
             {
                 let id = self.keep(object);

@@ -9,6 +9,8 @@ use stator_guards::SourceId;
 pub struct Arrays {
     /// Those that nodes gave: nothing else comes to their addresses.
     pub(in crate::recorder) kept: Vec<Py<PyAny>>,
+    /// Universal functions that are guarded by identity: `np.add` of `np.add.at`.
+    pub(in crate::recorder) universal: FxHashSet<usize>,
     /// Those from outside whose facts were decided.
     pub(in crate::recorder) known: FxHashSet<SourceId>,
 }

@@ -623,6 +623,12 @@ pub fn array_kind(object: Borrowed<'_, '_>) -> Option<char> {
     dtype.getattr("kind").ok()?.extract().ok()
 }
 
+/// Whether an object is `numpy.True_` or `numpy.False_`.
+pub fn is_truth_of_numpy(object: Borrowed<'_, '_>) -> bool {
+    let name = types::static_name(object.get_type().as_any().as_borrowed());
+    matches!(name, Some("bool" | "bool_")) && array_kind(object) == Some('b')
+}
+
 /// Whether an object is one of NumPy's random generators.
 pub fn is_generator(object: Borrowed<'_, '_>) -> bool {
     let ty = object.get_type();

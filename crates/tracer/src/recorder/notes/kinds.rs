@@ -190,6 +190,8 @@ impl Bases {
             for name in ["ndarray", "generic"] {
                 bases.opaque.push(numpy.getattr(name)?.cast_into()?.unbind());
             }
+            // There are two of them for good; `numpy.bool_` in its first version.
+            bases.exact.insert(numpy.getattr("bool_")?.as_ptr() as usize, Kind::Singleton);
             let random = modules::import(py, "numpy.random")?;
             for name in ["RandomState", "Generator"] {
                 bases.exact.insert(random.getattr(name)?.as_ptr() as usize, Kind::Singleton);

@@ -9,15 +9,14 @@
 //! (`raises::ARRAY_WRITES`): what raises behind it leaves by an exit, or the trace ends before it.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PySlice, PyTuple};
-use smallvec::SmallVec;
+use pyo3::types::{PyBool, PyFloat, PyInt, PySlice, PyTuple};
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Deferred;
 use stator_cpython::{Result, ops};
-use stator_graph::{Arg, Value};
+use stator_graph::{Arg, NodeId, Value};
 
 use crate::breaks::Reason;
 use crate::functions::{ArrayUse, Class, Model};
@@ -26,20 +25,14 @@ use crate::raises::{ARRAY_WRITES, ARRAYS};
 use crate::recorder::Recorder;
 use crate::recorder::ending::risks::Risk;
 use crate::recorder::notes::above::{Arguments, Decides, Ends, Operations};
-use crate::recorder::notes::call::{Args, Call, RecordedArgs, argument, library};
+use crate::recorder::notes::call::{Call, RecordedArgs, argument, library};
 use crate::recorder::notes::exits::Asks;
 use crate::recorder::notes::heap::{self, array_kind};
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Noted, Origin, State};
-use crate::recorder::numbers::number_functions::boolean;
-use crate::recorder::numbers::read_numbers::own;
 
 /// Arrays of more rows aren't iterated.
 const MOST_ROWS: usize = 64;
-
-/// Functions of PyTorch's to which a scalar of NumPy's says its type.
-const TYPED: [&str; 6] =
-    ["tensor", "as_tensor", "asarray", "from_numpy", "new_tensor", "scalar_tensor"];
 
 impl State {
     /// Whether an object is an array or a scalar of NumPy's that the graph may have.
@@ -64,7 +57,7 @@ impl State {
         }
     }
 
-    fn leaves_of<'py>(&mut self, objects: &[Borrowed<'_, 'py>]) -> Vec<Object<'py>> {
+    pub(super) fn leaves_of<'py>(&mut self, objects: &[Borrowed<'_, 'py>]) -> Vec<Object<'py>> {
         let mut found = Vec::new();
         objects.iter().for_each(|object| self.array_leaves(*object, &mut found));
         found
@@ -74,6 +67,7 @@ impl State {
     fn may_be_given(&mut self, leaf: Borrowed<'_, '_>, is_index: bool) -> bool {
         match self.kind(leaf) {
             Kind::Constant => true,
+            Kind::Singleton => heap::is_truth_of_numpy(leaf),
             Kind::Type => stator_cpython::heap::types::is_immutable(
                 leaf.cast::<pyo3::types::PyType>().expect("the kind says so"),
             ),
@@ -91,12 +85,13 @@ impl State {
 
     /// Whether an object is a universal function: `np.add` of `np.add.at`.
     fn is_universal(&self, object: Borrowed<'_, '_>) -> bool {
-        heap::type_name(object) == "ufunc" && self.is_identity_guarded(object)
+        heap::type_name(object) == "ufunc"
+            && self.arrays.universal.contains(&(object.as_ptr() as usize))
     }
 }
 
 /// Whether an object is a scalar of NumPy's, rather than an array.
-fn is_scalar(object: Borrowed<'_, '_>) -> bool {
+pub(super) fn is_scalar(object: Borrowed<'_, '_>) -> bool {
     object.get_type().name().is_ok_and(|name| name != "ndarray")
 }
 
@@ -112,7 +107,7 @@ impl Recorder {
     }
 
     /// Whether the facts of an array are those of the recorded call: a decision, if it's from outside.
-    fn knows_array(&self, frame: &Frame<'_>, array: Borrowed<'_, '_>) -> bool {
+    pub(super) fn knows_array(&self, frame: &Frame<'_>, array: Borrowed<'_, '_>) -> bool {
         let Some(Origin::Source(source)) = self.origin(array) else { return true };
         let is_known = self.state.borrow().arrays.known.contains(&source);
         if is_known || is_scalar(array) {
@@ -126,11 +121,11 @@ impl Recorder {
             return false;
         };
         let py = frame.py();
+        // `str` of a type is code in Python.
+        let text = dtype.getattr("str").map_or_else(|_| "dtype".into(), |text| text.to_string());
         let asked = |state: &mut State| {
             let array = Arg::Node(state.object_node(source));
-            let dtype = Arg::Object(state.graph_object(dtype.as_borrowed(), || {
-                dtype.str().map_or_else(|_| "dtype".into(), |text| text.to_string())
-            }));
+            let dtype = Arg::Object(state.graph_object(dtype.as_borrowed(), || text));
             let shape = state.graph_arg(shape.as_borrowed())?;
             let strides = state.graph_arg(strides.as_borrowed())?;
             let is_writable = state.graph_arg(is_writable.as_borrowed())?;
@@ -150,7 +145,7 @@ impl Recorder {
     }
 
     /// Whether arrays may be computed with here.
-    fn may_compute_arrays(&self, frame: &Frame<'_>) -> bool {
+    pub(super) fn may_compute_arrays(&self, frame: &Frame<'_>) -> bool {
         if self.is_stopped() || !self.session.is_replayed() || !self.may_read(frame) {
             return false;
         }
@@ -172,6 +167,15 @@ impl Recorder {
             && let Some(number) = self.number_of_array(frame, *array)
         {
             return Ok(number);
+        }
+        let of_universal = args.first().filter(|_| name == "at");
+        if let Some(function) = of_universal
+            && self.functions.class(*function).is_some()
+        {
+            self.note(frame, |state| {
+                state.arrays.universal.insert(function.as_ptr() as usize);
+                state.know_for_good(*function)
+            });
         }
         let refused = self.refuses_arrays(what, &name, call);
         if let Some(detail) = refused {
@@ -319,7 +323,7 @@ impl Recorder {
         }
         let value = value?;
         let Some((target, recorded, _)) = noted else { return Ok(value) };
-        self.note(frame, |state| {
+        let node = self.note(frame, |state| {
             let stack = state.place(frame);
             let node =
                 state.graph.call_with_keywords(target, &recorded.args, &recorded.names, stack);
@@ -327,9 +331,31 @@ impl Recorder {
             if let Some(way_out) = way_out {
                 state.add_catch(way_out, stack);
             }
-            Ok(())
+            Ok(node)
         });
+        if let Some(node) = node
+            && heap::is_truth_of_numpy(value.as_borrowed())
+        {
+            self.decide_truth(frame, node, &value);
+        }
         Ok(value)
+    }
+
+    /// A truth value of NumPy's: which of the two objects it is, is decided where it's made, as nothing else tells them from
+    /// those of other nodes.
+    fn decide_truth<'py>(&self, frame: &Frame<'py>, node: NodeId, value: &Object<'py>) {
+        // What was computed can be again.
+        self.baseline.set(ops::executed());
+        let class = frame.py().get_type::<PyBool>().into_any();
+        let asked = |state: &mut State| {
+            let name = "builtins.bool".into();
+            let asked = state.called(frame, class.as_borrowed(), name, &[Arg::Node(node)]);
+            Ok(Arg::Node(asked))
+        };
+        let native = || ops::truth(value.as_borrowed());
+        if !matches!(self.decided(frame, Asks::Program, asked, native), Some(Ok(_))) {
+            self.stop(frame, Reason::DataRead, "a truth value of NumPy's");
+        }
     }
 
     /// An operator of which an operand is an array or a scalar of NumPy's. `None`: it's something else.
@@ -339,14 +365,13 @@ impl Recorder {
         names: &[&'static str],
         operands: &[Borrowed<'_, 'py>],
     ) -> Option<Result<Object<'py>>> {
-        if !operands.iter().any(|operand| self.kind(*operand) == Kind::Opaque) {
-            return None;
-        }
-        let is_fine =
-            |operand: &Borrowed<'_, '_>| is_number(*operand) || self.is_array_value(*operand);
-        if !operands.iter().any(|operand| self.is_array_value(*operand))
-            || !operands.iter().all(is_fine)
-        {
+        let may_be = |operand: &Borrowed<'_, '_>| match self.kind(*operand) {
+            Kind::Opaque => self.is_array_value(*operand),
+            Kind::Singleton => heap::is_truth_of_numpy(*operand),
+            _ => false,
+        };
+        let is_fine = |operand: &Borrowed<'_, '_>| may_be(operand) || is_number(*operand);
+        if !operands.iter().any(may_be) || !operands.iter().all(is_fine) {
             return None;
         }
         // In place: scalars have no such operators.
@@ -355,11 +380,8 @@ impl Recorder {
         let name = if writes || names.len() < 3 { names[0] } else { names[1] };
         let function = library(frame.py(), "operator", name).ok()?;
         let call = Call::new(frame, function.as_borrowed(), operands);
-        if writes {
-            let is_own = self.state.borrow_mut().is_own_memory(operands, name);
-            if !is_own {
-                return None;
-            }
+        if writes && !self.state.borrow_mut().is_own_memory(operands, name) {
+            return None;
         }
         Some(self.array_node(call, name.trim_matches('_'), writes))
     }
@@ -465,6 +487,20 @@ impl Recorder {
         Some(Ok(rows))
     }
 
+    /// Arrays of NumPy's that an operation on tensors is given: those from outside are inputs from here on.
+    pub(in crate::recorder) fn know_arrays(&self, frame: &Frame<'_>, objects: &[Borrowed<'_, '_>]) {
+        let found: Vec<_> = {
+            let mut state = self.state.borrow_mut();
+            let leaves = state.leaves_of(objects);
+            leaves.into_iter().filter(|leaf| state.is_array_value(leaf.as_borrowed())).collect()
+        };
+        for array in found {
+            if !self.may_compute_arrays(frame) || !self.knows_array(frame, array.as_borrowed()) {
+                self.stop(frame, Reason::Unsupported, "an array of NumPy's among its arguments");
+            }
+        }
+    }
+
     /// What an attribute of an array is, if it follows from what is known of it.
     pub(in crate::recorder) fn attribute_of_array<'py>(
         &self,
@@ -518,70 +554,6 @@ impl Recorder {
             && self.knows_array(frame, array)
     }
 
-    /// The truth of an array with one element, or of a scalar: a decision.
-    pub(in crate::recorder) fn truth_of_array(
-        &self,
-        frame: &Frame<'_>,
-        array: Borrowed<'_, '_>,
-    ) -> Option<Result<bool>> {
-        let is_one = self.is_array_value(array)
-            && (is_scalar(array) || array.len().is_ok_and(|length| length == 1));
-        if !is_one || !self.may_compute_arrays(frame) || !self.knows_array(frame, array) {
-            return None;
-        }
-        let class = frame.py().get_type::<PyBool>().into_any();
-        let asked = |state: &mut State| {
-            let array = state.graph_arg(array)?;
-            let node = state.called(frame, class.as_borrowed(), "builtins.bool".into(), &[array]);
-            Ok(Arg::Node(node))
-        };
-        self.decided(frame, Asks::Program, asked, || ops::truth(array))
-    }
-
-    /// Python's number of a scalar, or of an array with one element: a number that is carried; a truth value is decided.
-    /// `None`: it can't be.
-    pub(in crate::recorder) fn number_of_array<'py>(
-        &self,
-        frame: &Frame<'py>,
-        array: Borrowed<'_, 'py>,
-    ) -> Option<Object<'py>> {
-        if !self.is_array_value(array)
-            || !self.may_compute_arrays(frame)
-            || !self.knows_array(frame, array)
-        {
-            return None;
-        }
-        let py = frame.py();
-        if array_kind(array) == Some('b') {
-            let answer = self.truth_of_array(frame, array)?.ok()?;
-            return Some(boolean(py, answer));
-        }
-        let value = array.call_method0("item").ok()?;
-        let number = own(&value)?;
-        let name = pyo3::intern!(py, "item").as_any().as_borrowed();
-        let method = stator_cpython::heap::types::lookup(array.get_type().as_borrowed(), name)?;
-        self.sees_more();
-        self.carries(frame, &number, |state| {
-            let array = state.graph_arg(array)?;
-            let node = state.called(frame, method.as_borrowed(), "builtins.item".into(), &[array]);
-            let is_float = number.is_exact_instance_of::<PyFloat>();
-            state.graph.set_value(node, if is_float { Value::Float } else { Value::Integer });
-            Ok(node)
-        })?;
-        self.baseline.set(ops::executed());
-        Some(number)
-    }
-
-    /// As [`Recorder::number_of_array`], of a scalar.
-    pub(in crate::recorder) fn number_of_scalar<'py>(
-        &self,
-        frame: &Frame<'py>,
-        object: Borrowed<'_, 'py>,
-    ) -> Option<Object<'py>> {
-        let is_scalar = self.is_array_value(object) && is_scalar(object);
-        if is_scalar { self.number_of_array(frame, object) } else { None }
-    }
-
     /// The array over a tensor's memory. `None`: it isn't wholly described, or its sizes vary.
     pub(in crate::recorder) fn array_of_tensor<'py>(
         &self,
@@ -629,95 +601,13 @@ impl Recorder {
             |state: &mut State| state.function_target(callable, format!("{ARRAY_WRITES}{name}"));
         Some(self.operation(frame, target, args, call.names, || call.natively()))
     }
-
-    /// An object with Python's numbers where this one has scalars of NumPy's. `None`: it has none, or not all can be read.
-    pub(in crate::recorder) fn with_plain_numbers<'py>(
-        &self,
-        frame: &Frame<'py>,
-        object: Borrowed<'_, 'py>,
-    ) -> Option<Object<'py>> {
-        let py = frame.py();
-        if self.is_array_value(object) {
-            return if is_scalar(object) { self.number_of_array(frame, object) } else { None };
-        }
-        let holds = |part: Borrowed<'_, 'py>| {
-            let mut state = self.state.borrow_mut();
-            let leaves = state.leaves_of(&[part]);
-            leaves.iter().any(|leaf| {
-                state.is_array_value(leaf.as_borrowed()) && is_scalar(leaf.as_borrowed())
-            })
-        };
-        let changed = |parts: &[Object<'py>]| -> Option<Vec<Object<'py>>> {
-            let change = |part: &Object<'py>| match holds(part.as_borrowed()) {
-                true => self.with_plain_numbers(frame, part.as_borrowed()),
-                false => Some(part.clone()),
-            };
-            parts.iter().map(change).collect()
-        };
-        let is_slice = object.is_exact_instance_of::<PySlice>();
-        let is_tuple = object.is_exact_instance_of::<PyTuple>();
-        if !is_slice && !is_tuple && !heap::is_exact_list(object) || !holds(object) {
-            return None;
-        }
-        let parts = changed(&heap::plain_parts(object))?;
-        if is_slice {
-            let [start, stop, step] = <[_; 3]>::try_from(parts).ok()?;
-            return py.get_type::<PySlice>().call1((start, stop, step)).ok();
-        }
-        if is_tuple {
-            return Some(PyTuple::new(py, parts).ok()?.into_any());
-        }
-        Some(PyList::new(py, parts).ok()?.into_any())
-    }
-
-    /// A call of C code that takes scalars of NumPy's as Python's numbers, with those. `None`: it's given none.
-    pub(in crate::recorder) fn call_with_plain_numbers<'py>(
-        &self,
-        class: &Class,
-        call: Call<'_, 'py>,
-    ) -> Option<Result<Object<'py>>> {
-        let Call { frame, callable, args, .. } = call;
-        let takes = match class {
-            Class::Operation(operation) => {
-                let name = operation.name.rsplit('.').next().unwrap_or(&operation.name);
-                !TYPED.contains(&name)
-            }
-            Class::Pure => {
-                let is_whole = heap::is_named(callable, &["floor", "ceil", "trunc"]);
-                let is_of = |module: &str| heap::qualified_name_of(callable).starts_with(module);
-                let are_floats =
-                    || args.iter().all(|arg| array_kind(*arg).is_none_or(|kind| kind == 'f'));
-                is_of("math.") && (!is_whole || are_floats())
-                    || heap::is_named(callable, &["range", "slice"])
-            }
-            Class::Model(Model::Scalar) => {
-                heap::is_named(callable, &["int", "float", "bool"])
-                    || heap::is_named(callable, &["round"]) && args.len() == 1
-            }
-            _ => false,
-        };
-        if !takes || self.is_stopped() {
-            return None;
-        }
-        let plain: SmallVec<[Option<Object<'py>>; 8]> =
-            args.iter().map(|arg| self.with_plain_numbers(frame, *arg)).collect();
-        if plain.iter().all(Option::is_none) {
-            return None;
-        }
-        let args: Args<'_, 'py> = args
-            .iter()
-            .zip(&plain)
-            .map(|(arg, plain)| plain.as_ref().map_or(*arg, |plain| plain.as_borrowed()))
-            .collect();
-        Some(self.call_class(class, Call { args: &args, ..call }))
-    }
 }
 
 impl State {
     /// Says that an object is the value of a node, if it's an array or a scalar.
     pub(in crate::recorder) fn bind_array(
         &mut self,
-        node: stator_graph::NodeId,
+        node: NodeId,
         value: &Object<'_>,
         name: &str,
     ) -> Noted<()> {
@@ -726,11 +616,24 @@ impl State {
             return Ok(());
         }
         let array = value.as_borrowed();
+        if heap::is_truth_of_numpy(array) {
+            return Ok(());
+        }
         // What writes in place gives its array back.
         if self.is_array_value(array) && self.arrays.kept.iter().any(|kept| kept.is(value))
             || matches!(self.origin(array), Some(Origin::Source(_)))
         {
             return Ok(());
+        }
+        let parts = if heap::is_exact_list(array) { heap::list_items(array) } else { Vec::new() };
+        if !parts.is_empty() && parts.iter().all(|part| heap::is_array(part.as_borrowed())) {
+            let length = u32::try_from(parts.len()).expect("fewer than 2^32 parts");
+            self.graph.set_value(node, Value::Structure(length));
+            self.set_fresh(array);
+            return (0..length).zip(&parts).try_for_each(|(index, part)| {
+                let part_node = self.graph.get_item(node, index);
+                self.bind_array(part_node, part, name)
+            });
         }
         if !heap::is_array(array) {
             let of = heap::type_name(array);

@@ -175,6 +175,11 @@ impl State {
             if is_own && name == "__getitem__" && array_kind(*arg) == Some('b') {
                 return Err((Reason::DynamicOutput, "indexing with a boolean mask".into()));
             }
+            // It may be a part of an array from outside, or of a tensor.
+            let is_part = || arg.getattr("base").is_ok_and(|base| !base.is_none());
+            if writes && is_own && !is_generator && is_part() {
+                return Err((Reason::OpaqueCall, format!("{name} of a part of an array")));
+            }
             if !(is_own && (is_generator || is_array(*arg))
                 || is_generator && self.source(*arg).is_some()
                 || !writes && self.is_plain_given(*arg))

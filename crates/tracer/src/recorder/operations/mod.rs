@@ -9,6 +9,7 @@
 //! An operation is executed once, on the program's own tensors. What its result's shape depends on decides
 //! whether it is a node at all: see `stator_operators`.
 
+pub(super) mod array_numbers;
 pub(super) mod array_values;
 pub(super) mod arrays;
 pub(super) mod backward;

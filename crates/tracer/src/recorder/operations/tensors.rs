@@ -12,6 +12,7 @@ use stator_cpython::thread::Deferred;
 use stator_graph::{Arg, Constant, NodeId, Operator, Target, Value};
 use stator_operators::Use;
 
+use super::array_numbers::is_typed;
 use crate::breaks::Reason;
 use crate::compiling::Native;
 use crate::constant_data;
@@ -355,6 +356,9 @@ impl Recorder {
             && let Some(array) = self.array_of_tensor(call)
         {
             return array;
+        }
+        if is_typed(&operation.name) {
+            self.know_arrays(frame, args);
         }
         if let Some(tensor) = self.tensor_of_outside_array(&operation.name, call) {
             return tensor;

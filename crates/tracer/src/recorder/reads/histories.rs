@@ -86,9 +86,13 @@ impl<'py> History<'py> {
         if at < left { self.left(at) } else { added.get(at - left).cloned() }
     }
 
-    /// The type of its numbers, if it holds floats alone, or integers alone.
+    /// The type of its numbers, if it holds floats alone, integers alone, or NumPy's floats alone.
     fn class(&self) -> Option<Object<'py>> {
-        let class = own(&self.first_now()?)?.get_type().into_any();
+        let first = self.first_now()?;
+        if own(&first).is_none() && !is_scalar_of_numpy(&first) {
+            return None;
+        }
+        let class = first.get_type().into_any();
         let is_alike = |number: &Object<'py>| number.get_type().is(&class);
         // What made room is asked, too.
         let mut left = (0..self.left_long()).filter_map(|index| self.left(index));
@@ -336,7 +340,10 @@ impl Recorder {
     ) -> Option<Result<Arg>> {
         let history = self.history(frame, list)?;
         let class = history.class()?;
-        if are_floats && !class.is(frame.py().get_type::<PyFloat>()) {
+        let is_numpys = is_scalar_of_numpy(&history.first_now()?);
+        if are_floats && !class.is(frame.py().get_type::<PyFloat>()) && !is_numpys
+            || is_numpys && !are_floats
+        {
             return None;
         }
         let given = self.note(frame, |state| Ok(state.history_args(&history, None)))??;
@@ -358,6 +365,11 @@ impl Recorder {
         let all = self.note(frame, |state| state.asks_held(frame, Held::Part, &given))?;
         Some(Ok(Arg::Node(all)))
     }
+}
+
+/// Whether it's a `numpy.float64`, as `np.mean` gives one.
+fn is_scalar_of_numpy(object: &Object<'_>) -> bool {
+    object.is_instance_of::<PyFloat>() && heap::array_kind(object.as_borrowed()) == Some('f')
 }
 
 impl State {

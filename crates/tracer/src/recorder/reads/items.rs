@@ -45,7 +45,7 @@ impl Recorder {
             return item;
         }
         if matches!(kind, Kind::Tensor | Kind::List | Kind::Tuple | Kind::Constant)
-            && let Some(key) = self.with_plain_numbers(frame, key)
+            && let Some(key) = self.with_plain_places(frame, key)
         {
             return self.get_item(frame, owner, key.as_borrowed());
         }
@@ -102,6 +102,7 @@ impl Recorder {
             self.vouch(frame, function.as_borrowed());
             return self.item_by(frame, function.as_borrowed(), owner, key);
         }
+        self.know_arrays(frame, &[key]);
         let problem = || index_depends_on_data(&mut self.state.borrow_mut(), key);
         let problem = if self.index_takes_read(frame, key, problem) {
             None
@@ -145,6 +146,14 @@ impl Recorder {
         });
         if let Some(Some(own)) = own {
             return Ok(own);
+        }
+        if found.is_none()
+            && is_plain
+            && self.origin(owner) != Some(Origin::Fresh)
+            && let Some(method) =
+                self.special_of_any(frame, owner, pyo3::intern!(frame.py(), "__missing__"))
+        {
+            return self.item_by(frame, method.as_borrowed(), owner, key);
         }
         if found.is_none()
             && self.origin(owner) != Some(Origin::Fresh)

@@ -13,7 +13,7 @@ use crate::recorder::Recorder;
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
-use crate::recorder::notes::state::{Origin, State, Stop};
+use crate::recorder::notes::state::{State, Stop};
 use crate::recorder::numbers::tensors::holds_tensor;
 
 /// Why indexing a tensor with `index` depends on data: boolean masks do, and tensors in slices.
@@ -55,14 +55,12 @@ fn index_problem(state: &mut State, index: Borrowed<'_, '_>, stores: bool) -> Op
             .find_map(|item| index_problem(state, item.as_borrowed(), stores)),
         Kind::Constant => None,
         Kind::Slice => Some(slice_problem(state, index)),
-        Kind::Opaque if matches!(state.origin(index), Some(Origin::Handle(_))) => {
-            match heap::array_kind(index) {
-                Some('i' | 'u') => None,
-                Some('b') if stores => None,
-                Some('b') => mask(),
-                _ => Some((Reason::Unsupported, "an index of an unknown type".into())),
-            }
-        }
+        Kind::Opaque if state.is_array_value(index) => match heap::array_kind(index) {
+            Some('i' | 'u') => None,
+            Some('b') if stores => None,
+            Some('b') => mask(),
+            _ => Some((Reason::Unsupported, "an index of an unknown type".into())),
+        },
         _ => Some((Reason::Unsupported, "an index of an unknown type".into())),
     }
 }

@@ -1,0 +1,240 @@
+//! Scalars of NumPy's where C code asks for numbers: they are taken as Python's, which are carried or decided.
+//!
+//! PyTorch takes `np.float64(0.5)` as it takes `0.5` (where a scalar says the type of a new tensor, it's handed over as it is), and
+//! so do `math`, `range` and places in lists. What `bool`, `if` and `while` ask is a decision.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyFloat, PyList, PySlice, PyTuple};
+use smallvec::SmallVec;
+use stator_cpython::frame::Frame;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{Result, ops};
+use stator_graph::{Arg, Value};
+
+use super::array_values::is_scalar;
+use crate::breaks::Reason;
+use crate::functions::{Class, Model, Traits};
+use crate::recorder::Recorder;
+use crate::recorder::notes::above::{Arguments, Decides, Ends};
+use crate::recorder::notes::call::{Args, Call};
+use crate::recorder::notes::exits::Asks;
+use crate::recorder::notes::heap::{self, array_kind};
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::State;
+use crate::recorder::numbers::number_functions::boolean;
+use crate::recorder::numbers::read_numbers::own;
+
+/// Whether an array or a scalar holds integers of 64 bits without a sign.
+fn is_wide(array: Borrowed<'_, '_>) -> bool {
+    let size = || array.getattr("itemsize").and_then(|size| size.extract::<usize>());
+    array_kind(array) == Some('u') && size().is_ok_and(|size| size == 8)
+}
+
+/// Functions of PyTorch's to which a scalar of NumPy's says its type.
+const TYPED: [&str; 6] =
+    ["tensor", "as_tensor", "asarray", "from_numpy", "new_tensor", "scalar_tensor"];
+
+/// Whether such a scalar says the type of what an operation gives.
+pub(super) fn is_typed(operation: &str) -> bool {
+    let name = operation.rsplit('.').next().unwrap_or(operation);
+    TYPED.contains(&name)
+}
+
+impl Recorder {
+    /// The arguments of a call that iterates them, with the rows of arrays in place of these.
+    pub(in crate::recorder) fn call_with_rows<'py>(
+        &self,
+        class: &Class,
+        call: Call<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable, args, .. } = call;
+        if !self.functions.traits(callable).has(Traits::ITERATES)
+            || !args.iter().any(|arg| self.kind(*arg) == Kind::Opaque)
+        {
+            return None;
+        }
+        let mut rows: SmallVec<[Option<Object<'py>>; 8]> = SmallVec::new();
+        for arg in args {
+            match self.rows_of_array(frame, *arg) {
+                Some(Err(raised)) => return Some(Err(raised)),
+                found => rows.push(found.and_then(std::result::Result::ok)),
+            }
+        }
+        if rows.iter().all(Option::is_none) {
+            return None;
+        }
+        let args: Args<'_, 'py> = args
+            .iter()
+            .zip(&rows)
+            .map(|(arg, rows)| rows.as_ref().map_or(*arg, |rows| rows.as_borrowed()))
+            .collect();
+        Some(self.call_class(class, Call { args: &args, ..call }))
+    }
+
+    /// The truth of an array with one element, or of a scalar: a decision.
+    pub(in crate::recorder) fn truth_of_array(
+        &self,
+        frame: &Frame<'_>,
+        array: Borrowed<'_, '_>,
+    ) -> Option<Result<bool>> {
+        let is_one = self.is_array_value(array)
+            && (is_scalar(array) || array.len().is_ok_and(|length| length == 1));
+        if !is_one || !self.may_compute_arrays(frame) || !self.knows_array(frame, array) {
+            return None;
+        }
+        let class = frame.py().get_type::<PyBool>().into_any();
+        let asked = |state: &mut State| {
+            let array = state.graph_arg(array)?;
+            let node = state.called(frame, class.as_borrowed(), "builtins.bool".into(), &[array]);
+            Ok(Arg::Node(node))
+        };
+        self.decided(frame, Asks::Program, asked, || ops::truth(array))
+    }
+
+    /// Python's number of a scalar, or of an array with one element: a number that is carried; a truth value is decided.
+    /// `None`: it can't be.
+    pub(in crate::recorder) fn number_of_array<'py>(
+        &self,
+        frame: &Frame<'py>,
+        array: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        if !self.is_array_value(array)
+            || !self.may_compute_arrays(frame)
+            || !self.knows_array(frame, array)
+        {
+            return None;
+        }
+        let py = frame.py();
+        // One of 64 bits without a sign may be beyond what is carried.
+        if is_wide(array) {
+            return None;
+        }
+        if array_kind(array) == Some('b') {
+            let answer = self.truth_of_array(frame, array)?.ok()?;
+            return Some(boolean(py, answer));
+        }
+        let value = array.call_method0("item").ok()?;
+        let number = own(&value)?;
+        let name = pyo3::intern!(py, "item").as_any().as_borrowed();
+        let method = stator_cpython::heap::types::lookup(array.get_type().as_borrowed(), name)?;
+        self.sees_more();
+        self.carries(frame, &number, |state| {
+            let array = state.graph_arg(array)?;
+            let node = state.called(frame, method.as_borrowed(), "builtins.item".into(), &[array]);
+            let is_float = number.is_exact_instance_of::<PyFloat>();
+            state.graph.set_value(node, if is_float { Value::Float } else { Value::Integer });
+            Ok(node)
+        })?;
+        self.baseline.set(ops::executed());
+        Some(number)
+    }
+
+    /// As [`Recorder::number_of_array`], of a scalar.
+    pub(in crate::recorder) fn number_of_scalar<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        let is_scalar = self.is_array_value(object) && is_scalar(object);
+        if is_scalar { self.number_of_array(frame, object) } else { None }
+    }
+
+    /// As [`Recorder::with_plain_numbers`], of an index: other scalars than integers are none, and errors name their types.
+    pub(in crate::recorder) fn with_plain_places<'py>(
+        &self,
+        frame: &Frame<'py>,
+        index: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        let are_places = {
+            let mut state = self.state.borrow_mut();
+            let leaves = state.leaves_of(&[index]);
+            leaves
+                .iter()
+                .all(|leaf| matches!(array_kind(leaf.as_borrowed()), None | Some('i' | 'u')))
+        };
+        if are_places { self.with_plain_numbers(frame, index) } else { None }
+    }
+
+    /// An object with Python's numbers where this one has scalars of NumPy's. `None`: it has none, or not all can be read.
+    pub(in crate::recorder) fn with_plain_numbers<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        let py = frame.py();
+        if self.is_array_value(object) {
+            return if is_scalar(object) { self.number_of_array(frame, object) } else { None };
+        }
+        let holds = |part: Borrowed<'_, 'py>| {
+            let mut state = self.state.borrow_mut();
+            let leaves = state.leaves_of(&[part]);
+            leaves.iter().any(|leaf| {
+                state.is_array_value(leaf.as_borrowed()) && is_scalar(leaf.as_borrowed())
+            })
+        };
+        let changed = |parts: &[Object<'py>]| -> Option<Vec<Object<'py>>> {
+            let change = |part: &Object<'py>| match holds(part.as_borrowed()) {
+                true => self.with_plain_numbers(frame, part.as_borrowed()),
+                false => Some(part.clone()),
+            };
+            parts.iter().map(change).collect()
+        };
+        let is_slice = object.is_exact_instance_of::<PySlice>();
+        let is_tuple = object.is_exact_instance_of::<PyTuple>();
+        if !is_slice && !is_tuple && !heap::is_exact_list(object) || !holds(object) {
+            return None;
+        }
+        let parts = changed(&heap::plain_parts(object))?;
+        if is_slice {
+            let [start, stop, step] = <[_; 3]>::try_from(parts).ok()?;
+            return py.get_type::<PySlice>().call1((start, stop, step)).ok();
+        }
+        if is_tuple {
+            return Some(PyTuple::new(py, parts).ok()?.into_any());
+        }
+        Some(PyList::new(py, parts).ok()?.into_any())
+    }
+
+    /// A call of C code that takes scalars of NumPy's as Python's numbers, with those. `None`: it's given none.
+    pub(in crate::recorder) fn call_with_plain_numbers<'py>(
+        &self,
+        class: &Class,
+        call: Call<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable, args, .. } = call;
+        let takes = match class {
+            Class::Operation(operation) => !is_typed(&operation.name),
+            Class::Pure => {
+                let is_whole = heap::is_named(callable, &["floor", "ceil", "trunc"]);
+                let is_of = |module: &str| heap::qualified_name_of(callable).starts_with(module);
+                let are_floats =
+                    || args.iter().all(|arg| array_kind(*arg).is_none_or(|kind| kind == 'f'));
+                is_of("math.") && (!is_whole || are_floats())
+                    || heap::is_named(callable, &["range", "slice"])
+            }
+            Class::Model(Model::Scalar) => {
+                heap::is_named(callable, &["int", "float", "bool"])
+                    || heap::is_named(callable, &["round"]) && args.len() == 1
+            }
+            _ => false,
+        };
+        if !takes || self.is_stopped() {
+            return None;
+        }
+        let plain: SmallVec<[Option<Object<'py>>; 8]> =
+            args.iter().map(|arg| self.with_plain_numbers(frame, *arg)).collect();
+        if plain.iter().all(Option::is_none) {
+            return None;
+        }
+        let args: Args<'_, 'py> = args
+            .iter()
+            .zip(&plain)
+            .map(|(arg, plain)| plain.as_ref().map_or(*arg, |plain| plain.as_borrowed()))
+            .collect();
+        Some(self.call_class(class, Call { args: &args, ..call }).or_else(|_| {
+            // What is raised names the types of what was given.
+            self.stop(frame, Reason::OperationRaised, heap::name_of(callable));
+            call.natively()
+        }))
+    }
+}
