@@ -1,8 +1,7 @@
 //! NumPy's generators, and the arrays that they fill: nodes.
 //!
 //! What `np.random.rand()` gives is a number that is read, as from a tensor. An array is the value of a node that
-//! others are given: tensors take it as an index or as their data, and slices of it are arrays. Constants say how large
-//! it is and of what type. Nobody else looks into one: that ends the trace.
+//! others are given ([`array_values`](super::array_values)). Constants say how large it is and of what type.
 //!
 //! Where a replay is undone, the states of NumPy's generators are put back with those of PyTorch's (`rollback`).
 

@@ -2,7 +2,7 @@
 //!
 //! `tensors` and `operators` execute an operation and note its node; `extremes` are `min` and `max`; `returned` says what is known of a result,
 //! `numbers_given` of numbers that are given as tensors; `checks` and `custom_operators` are operators that
-//! only look. `arrays` are NumPy's. `switches` and `devices` are PyTorch's modes, `draws` random numbers, `seeds` where they begin.
+//! only look. `arrays` are NumPy's generators, `array_values` its arrays and scalars, `array_numbers` scalars that are taken as Python's. `switches` and `devices` are PyTorch's modes, `draws` random numbers, `seeds` where they begin.
 //! `backward` computes gradients. `enclosing` runs nodes that are code of the program's own, `given` makes what these are given, `hooks` are such code.
 //! `programs` says what an operation may write to in a tensor program.
 //!
