@@ -162,6 +162,16 @@ def spread(x: Tensor, i: int) -> Any:
     return found, list(array), np.array(found), [a * b for a, b in zip(array, x, strict=True)]
 
 
+def drawn_below(x: Tensor, i: int) -> Any:
+    np.random.seed(3)
+    places = np.random.randint(0, i % 7 + 1, size=4)
+    try:
+        last = np.random.randint(i % 5, 4)
+    except ValueError as error:
+        return places, str(error)
+    return places, last, np.power(0.97, max(0, i - 4)), np.minimum(1.0, (i + 1) / 8)
+
+
 def given(x: Tensor, i: int) -> Any:
     rate = SCALE * (1 + np.cos(np.pi * i / 20))
     y = x.clone()
@@ -230,6 +240,7 @@ ALL = (
     *(constants, numbers, mixed, scheduled, decided, best, counted, counted_at_once, written),
     *(written_through, of_tensor, shared, joined, built, physics, sized, boxed, given, integers),
     *(places, refused, silent, warned, masked, spelt, keyed, two_truths, refused_types, spread),
+    drawn_below,
 )
 WHOLE = (
     *(constants, numbers, mixed, scheduled, decided, counted, counted_at_once, written, built),

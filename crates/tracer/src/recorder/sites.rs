@@ -296,6 +296,13 @@ impl<'py> Sites<'py> for Recorder {
         conversion: u32,
         spec: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
+        // With a spec NumPy's scalars are spelt as Python's numbers.
+        if let (0, Some(spec)) = (conversion, spec)
+            && spec.len().is_ok_and(|length| length > 0)
+            && let Some(number) = self.number_of_scalar(frame, value)
+        {
+            return self.format_value(frame, number.as_borrowed(), conversion, Some(spec));
+        }
         self.format_value(frame, value, conversion, spec)
     }
 

@@ -255,7 +255,11 @@ impl Recorder {
         drop(state);
         let says_sizes = match what {
             ArrayUse::Floats => false,
-            ArrayUse::Elements => !has_array || matches!(name, "round" | "around"),
+            // With a float among them floats come of them, too.
+            ArrayUse::Elements => {
+                let has_float = || leaves.iter().any(|leaf| leaf.is_exact_instance_of::<PyFloat>());
+                !has_array && !has_float() || matches!(name, "round" | "around")
+            }
             _ => true,
         };
         if !says_sizes && !matches!(name, "array" | "asarray") {

@@ -34,8 +34,9 @@ impl Recorder {
         if numbers.is_none() && heap::is_named(callable, &REDUCTIONS) {
             return self.call_arrays(ArrayUse::Sizes, call);
         }
+        let bounds = if self.draws_between(frame, call) { 3 } else { 0 };
         if !is_seed && numbers.is_none() {
-            self.concrete(frame, args, "read by NumPy");
+            self.concrete(frame, args.get(bounds..).unwrap_or_default(), "read by NumPy");
         }
         // Other backends would draw while they compile.
         let may_read = self.session.is_replayed() && self.may_read(frame);
@@ -51,7 +52,7 @@ impl Recorder {
             if is_seed {
                 return RecordedArgs::of(state, args, names);
             }
-            state.given_to_numpy(call)
+            state.given_to_numpy(call, bounds)
         });
         let value = {
             let _native = Suspended::new(frame.py());
@@ -143,6 +144,21 @@ impl Recorder {
         Some(number)
     }
 
+    /// Whether a call draws integers between two bounds that vary, the lower one below the other: else it raises.
+    fn draws_between(&self, frame: &Frame<'_>, call: Call<'_, '_>) -> bool {
+        let Call { callable, .. } = call;
+        let [_, low, high, ..] = *call.positional() else { return false };
+        let bounds = [low, high];
+        if !heap::is_named(callable, &["randint", "integers"])
+            || !bounds.iter().all(|bound| bound.is_exact_instance_of::<PyInt>())
+            || !bounds.iter().any(|bound| self.state.borrow_mut().number(*bound).is_some())
+        {
+            return false;
+        }
+        let found = self.symbolic_compare(frame, CompareOp::Lt, low, high);
+        found.is_some_and(|found| found.is_ok_and(|it| it.is_truthy().unwrap_or(false)))
+    }
+
     /// Whether a call seeds NumPy's generator with a number that varies, within the bounds that NumPy asks for.
     fn is_seed(&self, frame: &Frame<'_>, call: Call<'_, '_>) -> bool {
         let Call { callable, args, names, .. } = call;
@@ -161,14 +177,18 @@ impl Recorder {
 
 impl State {
     /// What a function of NumPy's is given, if it's nothing but a generator, constants and arrays of the trace's own.
-    fn given_to_numpy(&mut self, call: Call<'_, '_>) -> Noted<RecordedArgs> {
+    /// `bounds`: so many in front are its generator and integers that may vary.
+    fn given_to_numpy(&mut self, call: Call<'_, '_>, bounds: usize) -> Noted<RecordedArgs> {
         let Call { callable, args, names, .. } = call;
         let name = heap::name_of(callable);
         let writes = name == "shuffle";
         if argument(args, names, usize::MAX, "out").is_some() {
             return Err((Reason::OpaqueCall, format!("{name} with out=")));
         }
-        for arg in args {
+        for (at, arg) in args.iter().enumerate() {
+            if (1..bounds).contains(&at) {
+                continue;
+            }
             let is_own = matches!(self.origin(*arg), Some(Origin::Handle(_)));
             let is_generator = is_generator(*arg);
             if is_own && name == "__getitem__" && array_kind(*arg) == Some('b') {
