@@ -23,7 +23,7 @@ use crate::functions::{Class, Model};
 use crate::handlers::is_plain_manager;
 use crate::recorder::Recorder;
 use crate::recorder::ending::breaking::EXECUTED;
-use crate::recorder::notes::above::{Calls, Ends};
+use crate::recorder::notes::above::{ArrayValues, Calls, Ends};
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::frames::{ActiveFrame, Caller, unit};
 use crate::recorder::notes::heap;

@@ -523,7 +523,7 @@ impl Recorder {
             return Ok(number);
         }
         if matches!(&*name, "abs" | "round")
-            && args.first().is_some_and(|arg| self.is_array_value(*arg))
+            && args.first().is_some_and(|arg| self.holds_array(*arg))
             && args.iter().skip(1).all(|arg| self.kind(*arg) == Kind::Constant)
         {
             self.concrete(frame, &args[1..], "read by NumPy");

@@ -8,7 +8,7 @@ use stator_graph::{Operator, Target};
 
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::{Changes, Ends, Operations};
+use crate::recorder::notes::above::{ArrayValues, Changes, Ends, Operations};
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;

@@ -77,6 +77,49 @@ pub(in crate::recorder) trait Operations {
     ) -> Result<Object<'py>>;
 }
 
+/// Of `operations`: what is asked of NumPy's arrays and scalars. `None`: it's something else, or the trace can't go on so.
+pub(in crate::recorder) trait ArrayValues {
+    /// An item of an array whose size doesn't depend on data.
+    fn item_of_array<'py>(
+        &self,
+        frame: &Frame<'py>,
+        array: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>>;
+
+    /// The items along an array's first dimension, as a tuple.
+    fn rows_of_array<'py>(
+        &self,
+        frame: &Frame<'py>,
+        array: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>>;
+
+    /// Arrays that an operation on tensors is given: those from outside are inputs of the graph from here on.
+    fn know_arrays(&self, frame: &Frame<'_>, objects: &[Borrowed<'_, '_>]);
+
+    /// What an attribute of an array is, if it follows from what is known of it.
+    fn attribute_of_array<'py>(
+        &self,
+        frame: &Frame<'py>,
+        array: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>>;
+
+    /// A method of an array that the table has.
+    fn method_of_array<'py>(
+        &self,
+        array: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>>;
+
+    /// An index with Python's integers where this one has scalars. Other scalars are none, and errors name their types.
+    fn with_plain_places<'py>(
+        &self,
+        frame: &Frame<'py>,
+        index: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>>;
+}
+
 /// Of `calls`: calls of the program's objects.
 pub(in crate::recorder) trait Calls {
     /// Calls any object.

@@ -2,7 +2,12 @@
 
 use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
+use stator_cpython::object::Borrowed;
 use stator_guards::SourceId;
+
+use super::heap;
+use super::kinds::Kind;
+use super::state::{Origin, State};
 
 /// What a trace knows of arrays and scalars of NumPy's.
 #[derive(Default)]
@@ -13,4 +18,13 @@ pub struct Arrays {
     pub(in crate::recorder) universal: FxHashSet<usize>,
     /// Those from outside whose facts were decided.
     pub(in crate::recorder) known: FxHashSet<SourceId>,
+}
+
+impl State {
+    /// Whether an object is an array or a scalar of NumPy's that the graph may have.
+    pub fn is_array_value(&mut self, object: Borrowed<'_, '_>) -> bool {
+        self.kind(object) == Kind::Opaque
+            && matches!(self.origin(object), Some(Origin::Handle(_) | Origin::Source(_)))
+            && heap::is_array(object)
+    }
 }

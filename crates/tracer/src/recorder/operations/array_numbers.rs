@@ -15,7 +15,7 @@ use super::array_values::is_scalar;
 use crate::breaks::Reason;
 use crate::functions::{Class, Model, Traits};
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::{Arguments, Decides, Ends};
+use crate::recorder::notes::above::{Arguments, ArrayValues, Decides, Ends};
 use crate::recorder::notes::call::{Args, Call};
 use crate::recorder::notes::exits::Asks;
 use crate::recorder::notes::heap::{self, array_kind};
@@ -77,7 +77,7 @@ impl Recorder {
         frame: &Frame<'_>,
         array: Borrowed<'_, '_>,
     ) -> Option<Result<bool>> {
-        let is_one = self.is_array_value(array)
+        let is_one = self.holds_array(array)
             && (is_scalar(array) || array.len().is_ok_and(|length| length == 1));
         if !is_one || !self.may_compute_arrays(frame) || !self.knows_array(frame, array) {
             return None;
@@ -98,7 +98,7 @@ impl Recorder {
         frame: &Frame<'py>,
         array: Borrowed<'_, 'py>,
     ) -> Option<Object<'py>> {
-        if !self.is_array_value(array)
+        if !self.holds_array(array)
             || !self.may_compute_arrays(frame)
             || !self.knows_array(frame, array)
         {
@@ -135,12 +135,12 @@ impl Recorder {
         frame: &Frame<'py>,
         object: Borrowed<'_, 'py>,
     ) -> Option<Object<'py>> {
-        let is_scalar = self.is_array_value(object) && is_scalar(object);
+        let is_scalar = self.holds_array(object) && is_scalar(object);
         if is_scalar { self.number_of_array(frame, object) } else { None }
     }
 
     /// As [`Recorder::with_plain_numbers`], of an index: other scalars than integers are none, and errors name their types.
-    pub(in crate::recorder) fn with_plain_places<'py>(
+    pub(super) fn plain_places<'py>(
         &self,
         frame: &Frame<'py>,
         index: Borrowed<'_, 'py>,
@@ -162,7 +162,7 @@ impl Recorder {
         object: Borrowed<'_, 'py>,
     ) -> Option<Object<'py>> {
         let py = frame.py();
-        if self.is_array_value(object) {
+        if self.holds_array(object) {
             return if is_scalar(object) { self.number_of_array(frame, object) } else { None };
         }
         let holds = |part: Borrowed<'_, 'py>| {

@@ -24,7 +24,7 @@ use crate::held::{self, Held};
 use crate::raises::{ARRAY_WRITES, ARRAYS};
 use crate::recorder::Recorder;
 use crate::recorder::ending::risks::Risk;
-use crate::recorder::notes::above::{Arguments, Decides, Ends, Operations};
+use crate::recorder::notes::above::{Arguments, ArrayValues, Decides, Ends, Operations};
 use crate::recorder::notes::call::{Call, RecordedArgs, argument, library};
 use crate::recorder::notes::exits::Asks;
 use crate::recorder::notes::heap::{self, array_kind};
@@ -35,13 +35,6 @@ use crate::recorder::notes::state::{Noted, Origin, State};
 const MOST_ROWS: usize = 64;
 
 impl State {
-    /// Whether an object is an array or a scalar of NumPy's that the graph may have.
-    pub fn is_array_value(&mut self, object: Borrowed<'_, '_>) -> bool {
-        self.kind(object) == Kind::Opaque
-            && matches!(self.origin(object), Some(Origin::Handle(_) | Origin::Source(_)))
-            && heap::is_array(object)
-    }
-
     /// What stands in an object or is it: the parts of tuples, lists and slices.
     fn array_leaves<'py>(&mut self, object: Borrowed<'_, 'py>, found: &mut Vec<Object<'py>>) {
         if heap::is_plain_tuple(object)
@@ -102,7 +95,8 @@ fn is_number(object: Borrowed<'_, '_>) -> bool {
 }
 
 impl Recorder {
-    pub(in crate::recorder) fn is_array_value(&self, object: Borrowed<'_, '_>) -> bool {
+    /// As [`State::is_array_value`].
+    pub(in crate::recorder) fn holds_array(&self, object: Borrowed<'_, '_>) -> bool {
         self.kind(object) == Kind::Opaque && self.state.borrow_mut().is_array_value(object)
     }
 
@@ -284,8 +278,7 @@ impl Recorder {
         let leaves = self.state.borrow_mut().leaves_of(args);
         let is_fine = self.may_compute_arrays(frame)
             && leaves.iter().all(|leaf| {
-                !self.is_array_value(leaf.as_borrowed())
-                    || self.knows_array(frame, leaf.as_borrowed())
+                !self.holds_array(leaf.as_borrowed()) || self.knows_array(frame, leaf.as_borrowed())
             });
         if !is_fine {
             self.stop(frame, Reason::OpaqueCall, format!("{name}, of arrays"));
@@ -370,7 +363,7 @@ impl Recorder {
         operands: &[Borrowed<'_, 'py>],
     ) -> Option<Result<Object<'py>>> {
         let may_be = |operand: &Borrowed<'_, '_>| match self.kind(*operand) {
-            Kind::Opaque => self.is_array_value(*operand),
+            Kind::Opaque => self.holds_array(*operand),
             Kind::Singleton => heap::is_truth_of_numpy(*operand),
             _ => false,
         };
@@ -379,8 +372,7 @@ impl Recorder {
             return None;
         }
         // In place: scalars have no such operators.
-        let writes =
-            names.len() == 3 && self.is_array_value(operands[0]) && !is_scalar(operands[0]);
+        let writes = names.len() == 3 && self.holds_array(operands[0]) && !is_scalar(operands[0]);
         let name = if writes || names.len() < 3 { names[0] } else { names[1] };
         let function = library(frame.py(), "operator", name).ok()?;
         let call = Call::new(frame, function.as_borrowed(), operands);
@@ -388,48 +380,6 @@ impl Recorder {
             return None;
         }
         Some(self.array_node(call, name.trim_matches('_'), writes))
-    }
-
-    /// An item of an array. `None`: data says how large it is, or it isn't an array.
-    pub(in crate::recorder) fn item_of_array<'py>(
-        &self,
-        frame: &Frame<'py>,
-        array: Borrowed<'_, 'py>,
-        key: Borrowed<'_, 'py>,
-    ) -> Option<Result<Object<'py>>> {
-        if !self.is_array_value(array) || is_scalar(array) {
-            return None;
-        }
-        let (leaves, bounds) = {
-            let mut state = self.state.borrow_mut();
-            let leaves = state.leaves_of(&[key]);
-            let parts = if heap::is_plain_tuple(key) {
-                heap::plain_parts(key)
-            } else {
-                vec![key.to_owned()]
-            };
-            let slices: Vec<_> =
-                parts.into_iter().filter(|part| part.is_exact_instance_of::<PySlice>()).collect();
-            let slices: Vec<_> = slices.iter().map(Bound::as_borrowed).collect();
-            (leaves, state.leaves_of(&slices))
-        };
-        let is_fine = |leaf: &Object<'py>| {
-            let leaf = leaf.as_borrowed();
-            self.state.borrow_mut().may_be_given(leaf, true)
-                && array_kind(leaf).is_none_or(|kind| kind != 'b')
-        };
-        if !leaves.iter().all(is_fine) {
-            return None;
-        }
-        if bounds.iter().any(|bound| !self.kind(bound.as_borrowed()).eq(&Kind::Constant)) {
-            return None;
-        }
-        let bounds: Vec<_> = bounds.iter().map(Bound::as_borrowed).collect();
-        self.concrete(frame, &bounds, "a bound of an array's slice");
-        let function = library(frame.py(), "operator", "getitem").ok()?;
-        let args = [array, key];
-        let call = Call::new(frame, function.as_borrowed(), &args);
-        Some(self.array_node(call, "getitem", false))
     }
 
     /// `array[key] = value`. `None`: it can't be a node.
@@ -440,7 +390,7 @@ impl Recorder {
         key: Borrowed<'_, 'py>,
         value: Borrowed<'_, 'py>,
     ) -> Option<Result<()>> {
-        if !self.is_array_value(array) || is_scalar(array) {
+        if !self.holds_array(array) || is_scalar(array) {
             return None;
         }
         {
@@ -460,99 +410,13 @@ impl Recorder {
         Some(self.array_node(call, "setitem", true).map(drop))
     }
 
-    /// The items along an array's first dimension, as a tuple.
-    pub(in crate::recorder) fn rows_of_array<'py>(
-        &self,
-        frame: &Frame<'py>,
-        array: Borrowed<'_, 'py>,
-    ) -> Option<Result<Object<'py>>> {
-        if !self.is_array_value(array) || is_scalar(array) {
-            return None;
-        }
-        let length = array.len().ok().filter(|length| *length <= MOST_ROWS)?;
-        let py = frame.py();
-        let mut rows = Vec::with_capacity(length);
-        for row in 0..length {
-            let key = PyInt::new(py, row).into_any();
-            match self.item_of_array(frame, array, key.as_borrowed())? {
-                Ok(row) => rows.push(row),
-                Err(raised) => return Some(Err(raised)),
-            }
-            if self.is_stopped() {
-                return None;
-            }
-            self.baseline.set(ops::executed());
-        }
-        let rows = PyTuple::new(py, rows).ok()?.into_any();
-        self.note(frame, |state| {
-            state.set_fresh(rows.as_borrowed());
-            Ok(())
-        });
-        Some(Ok(rows))
-    }
-
-    /// Arrays of NumPy's that an operation on tensors is given: those from outside are inputs from here on.
-    pub(in crate::recorder) fn know_arrays(&self, frame: &Frame<'_>, objects: &[Borrowed<'_, '_>]) {
-        let found: Vec<_> = {
-            let mut state = self.state.borrow_mut();
-            let leaves = state.leaves_of(objects);
-            leaves.into_iter().filter(|leaf| state.is_array_value(leaf.as_borrowed())).collect()
-        };
-        for array in found {
-            if !self.may_compute_arrays(frame) || !self.knows_array(frame, array.as_borrowed()) {
-                self.stop(frame, Reason::Unsupported, "an array of NumPy's among its arguments");
-            }
-        }
-    }
-
-    /// What an attribute of an array is, if it follows from what is known of it.
-    pub(in crate::recorder) fn attribute_of_array<'py>(
-        &self,
-        frame: &Frame<'py>,
-        array: Borrowed<'_, 'py>,
-        name: Borrowed<'_, 'py>,
-    ) -> Option<Result<Object<'py>>> {
-        if !self.is_array_value(array) {
-            return None;
-        }
-        match &*heap::text(name) {
-            "shape" | "ndim" | "size" | "itemsize" | "nbytes" | "strides" => {
-                (self.may_compute_arrays(frame) && self.knows_array(frame, array))
-                    .then(|| ops::get_attr(array, name))
-            }
-            "T" if !is_scalar(array) => {
-                let numpy = library(frame.py(), "numpy", "transpose").ok()?;
-                Some(self.array_node(
-                    Call::new(frame, numpy.as_borrowed(), &[array]),
-                    "transpose",
-                    false,
-                ))
-            }
-            _ => None,
-        }
-    }
-
-    /// A method of an array that the table has.
-    pub(in crate::recorder) fn method_of_array<'py>(
-        &self,
-        array: Borrowed<'_, 'py>,
-        name: Borrowed<'_, 'py>,
-    ) -> Option<Object<'py>> {
-        if !self.is_array_value(array) {
-            return None;
-        }
-        let found = stator_cpython::heap::types::lookup(array.get_type().as_borrowed(), name)?;
-        let class = self.functions.class(found.as_borrowed());
-        matches!(class, Some(Class::Model(Model::Arrays(_)))).then_some(found)
-    }
-
     /// The length of an array.
     pub(in crate::recorder) fn length_of_array(
         &self,
         frame: &Frame<'_>,
         array: Borrowed<'_, '_>,
     ) -> bool {
-        self.is_array_value(array)
+        self.holds_array(array)
             && !is_scalar(array)
             && self.may_compute_arrays(frame)
             && self.knows_array(frame, array)
@@ -590,7 +454,7 @@ impl Recorder {
         let name = name.rsplit('.').next().unwrap_or(name);
         let Call { frame, callable, args, .. } = call;
         let array = *args.first()?;
-        if !matches!(name, "from_numpy" | "as_tensor" | "asarray") || !self.is_array_value(array) {
+        if !matches!(name, "from_numpy" | "as_tensor" | "asarray") || !self.holds_array(array) {
             return None;
         }
         if !self.may_compute_arrays(frame) || !self.knows_array(frame, array) {
@@ -604,6 +468,139 @@ impl Recorder {
         let target =
             |state: &mut State| state.function_target(callable, format!("{ARRAY_WRITES}{name}"));
         Some(self.operation(frame, target, args, call.names, || call.natively()))
+    }
+}
+
+impl ArrayValues for Recorder {
+    fn item_of_array<'py>(
+        &self,
+        frame: &Frame<'py>,
+        array: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        if !self.holds_array(array) || is_scalar(array) {
+            return None;
+        }
+        let (leaves, bounds) = {
+            let mut state = self.state.borrow_mut();
+            let leaves = state.leaves_of(&[key]);
+            let parts = if heap::is_plain_tuple(key) {
+                heap::plain_parts(key)
+            } else {
+                vec![key.to_owned()]
+            };
+            let slices: Vec<_> =
+                parts.into_iter().filter(|part| part.is_exact_instance_of::<PySlice>()).collect();
+            let slices: Vec<_> = slices.iter().map(Bound::as_borrowed).collect();
+            (leaves, state.leaves_of(&slices))
+        };
+        let is_fine = |leaf: &Object<'py>| {
+            let leaf = leaf.as_borrowed();
+            self.state.borrow_mut().may_be_given(leaf, true)
+                && array_kind(leaf).is_none_or(|kind| kind != 'b')
+        };
+        if !leaves.iter().all(is_fine) {
+            return None;
+        }
+        if bounds.iter().any(|bound| !self.kind(bound.as_borrowed()).eq(&Kind::Constant)) {
+            return None;
+        }
+        let bounds: Vec<_> = bounds.iter().map(Bound::as_borrowed).collect();
+        self.concrete(frame, &bounds, "a bound of an array's slice");
+        let function = library(frame.py(), "operator", "getitem").ok()?;
+        let args = [array, key];
+        let call = Call::new(frame, function.as_borrowed(), &args);
+        Some(self.array_node(call, "getitem", false))
+    }
+
+    fn rows_of_array<'py>(
+        &self,
+        frame: &Frame<'py>,
+        array: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        if !self.holds_array(array) || is_scalar(array) {
+            return None;
+        }
+        let length = array.len().ok().filter(|length| *length <= MOST_ROWS)?;
+        let py = frame.py();
+        let mut rows = Vec::with_capacity(length);
+        for row in 0..length {
+            let key = PyInt::new(py, row).into_any();
+            match self.item_of_array(frame, array, key.as_borrowed())? {
+                Ok(row) => rows.push(row),
+                Err(raised) => return Some(Err(raised)),
+            }
+            if self.is_stopped() {
+                return None;
+            }
+            self.baseline.set(ops::executed());
+        }
+        let rows = PyTuple::new(py, rows).ok()?.into_any();
+        self.note(frame, |state| {
+            state.set_fresh(rows.as_borrowed());
+            Ok(())
+        });
+        Some(Ok(rows))
+    }
+
+    fn know_arrays(&self, frame: &Frame<'_>, objects: &[Borrowed<'_, '_>]) {
+        let found: Vec<_> = {
+            let mut state = self.state.borrow_mut();
+            let leaves = state.leaves_of(objects);
+            leaves.into_iter().filter(|leaf| state.is_array_value(leaf.as_borrowed())).collect()
+        };
+        for array in found {
+            if !self.may_compute_arrays(frame) || !self.knows_array(frame, array.as_borrowed()) {
+                self.stop(frame, Reason::Unsupported, "an array of NumPy's among its arguments");
+            }
+        }
+    }
+
+    fn attribute_of_array<'py>(
+        &self,
+        frame: &Frame<'py>,
+        array: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        if !self.holds_array(array) {
+            return None;
+        }
+        match &*heap::text(name) {
+            "shape" | "ndim" | "size" | "itemsize" | "nbytes" | "strides" => {
+                (self.may_compute_arrays(frame) && self.knows_array(frame, array))
+                    .then(|| ops::get_attr(array, name))
+            }
+            "T" if !is_scalar(array) => {
+                let numpy = library(frame.py(), "numpy", "transpose").ok()?;
+                Some(self.array_node(
+                    Call::new(frame, numpy.as_borrowed(), &[array]),
+                    "transpose",
+                    false,
+                ))
+            }
+            _ => None,
+        }
+    }
+
+    fn method_of_array<'py>(
+        &self,
+        array: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        if !self.holds_array(array) {
+            return None;
+        }
+        let found = stator_cpython::heap::types::lookup(array.get_type().as_borrowed(), name)?;
+        let class = self.functions.class(found.as_borrowed());
+        matches!(class, Some(Class::Model(Model::Arrays(_)))).then_some(found)
+    }
+
+    fn with_plain_places<'py>(
+        &self,
+        frame: &Frame<'py>,
+        index: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        self.plain_places(frame, index)
     }
 }
 

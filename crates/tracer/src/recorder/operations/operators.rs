@@ -138,7 +138,7 @@ impl Recorder {
                 if let Some(number) = self.number_of_scalar(frame, other) {
                     let number = number.as_borrowed();
                     let (left, right) =
-                        if other.is(&left) { (number, right) } else { (left, number) };
+                        if other.is(left) { (number, right) } else { (left, number) };
                     return self.binary_op(frame, op, left, right);
                 }
                 if matches!(self.kind(other), Kind::Object | Kind::Opaque) {
@@ -278,7 +278,7 @@ impl Recorder {
                 if let Some(number) = self.number_of_scalar(frame, other) {
                     let number = number.as_borrowed();
                     let (left, right) =
-                        if other.is(&left) { (number, right) } else { (left, number) };
+                        if other.is(left) { (number, right) } else { (left, number) };
                     return self.compare_op(frame, op, left, right);
                 }
                 let number = self.kind(other) == Kind::Tensor || heap::is_number(other);

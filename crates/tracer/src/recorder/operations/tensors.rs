@@ -19,7 +19,7 @@ use crate::constant_data;
 use crate::functions::{Determined, Operation};
 use crate::recorder::Recorder;
 use crate::recorder::ending::risks::Risk;
-use crate::recorder::notes::above::{Arguments, Ends, Operations};
+use crate::recorder::notes::above::{Arguments, ArrayValues, Ends, Operations};
 use crate::recorder::notes::call::{Args, Call, RecordedArgs, argument};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::inputs::graph_meta;

@@ -15,7 +15,7 @@ use stator_guards::GuardKind;
 
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::{Calls, Ends};
+use crate::recorder::notes::above::{ArrayValues, Calls, Ends};
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::{Descriptor, Kind};

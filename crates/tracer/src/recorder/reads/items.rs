@@ -10,7 +10,7 @@ use stator_graph::{Operator, Target};
 use super::tensor_items::{index_depends_on_data, slice_problem};
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::{Changes, Ends, Looks, Operations, Protocols};
+use crate::recorder::notes::above::{ArrayValues, Changes, Ends, Looks, Operations, Protocols};
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::{Kind, is_plain_iterator};
