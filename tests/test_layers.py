@@ -99,6 +99,11 @@ ASKED = {
     "Decides": ("ending", "decided"),
     "Arguments": ("operations", "graph_arg"),
     "Operations": ("operations", "operation"),
+    "ArrayValues": (
+        "operations",
+        "attribute_of_array item_of_array know_arrays method_of_array rows_of_array "
+        "set_item_of_array with_plain_numbers with_plain_places",
+    ),
     "Calls": ("calls", "call_object call_python guard_callback"),
     "Protocols": (
         "calls",

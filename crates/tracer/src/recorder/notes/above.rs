@@ -87,6 +87,15 @@ pub(in crate::recorder) trait ArrayValues {
         key: Borrowed<'_, 'py>,
     ) -> Option<Result<Object<'py>>>;
 
+    /// `array[key] = value`.
+    fn set_item_of_array<'py>(
+        &self,
+        frame: &Frame<'py>,
+        array: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+        value: Borrowed<'_, 'py>,
+    ) -> Option<Result<()>>;
+
     /// The items along an array's first dimension, as a tuple.
     fn rows_of_array<'py>(
         &self,
@@ -110,6 +119,13 @@ pub(in crate::recorder) trait ArrayValues {
         &self,
         array: Borrowed<'_, 'py>,
         name: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>>;
+
+    /// An object with Python's numbers where this one has scalars.
+    fn with_plain_numbers<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
     ) -> Option<Object<'py>>;
 
     /// An index with Python's integers where this one has scalars. Other scalars are none, and errors name their types.

@@ -139,7 +139,7 @@ impl Recorder {
         if is_scalar { self.number_of_array(frame, object) } else { None }
     }
 
-    /// As [`Recorder::with_plain_numbers`], of an index: other scalars than integers are none, and errors name their types.
+    /// As [`Recorder::plain_numbers`], of an index: other scalars than integers are none, and errors name their types.
     pub(super) fn plain_places<'py>(
         &self,
         frame: &Frame<'py>,
@@ -152,11 +152,11 @@ impl Recorder {
                 .iter()
                 .all(|leaf| matches!(array_kind(leaf.as_borrowed()), None | Some('i' | 'u')))
         };
-        if are_places { self.with_plain_numbers(frame, index) } else { None }
+        if are_places { self.plain_numbers(frame, index) } else { None }
     }
 
     /// An object with Python's numbers where this one has scalars of NumPy's. `None`: it has none, or not all can be read.
-    pub(in crate::recorder) fn with_plain_numbers<'py>(
+    pub(super) fn plain_numbers<'py>(
         &self,
         frame: &Frame<'py>,
         object: Borrowed<'_, 'py>,
@@ -174,7 +174,7 @@ impl Recorder {
         };
         let changed = |parts: &[Object<'py>]| -> Option<Vec<Object<'py>>> {
             let change = |part: &Object<'py>| match holds(part.as_borrowed()) {
-                true => self.with_plain_numbers(frame, part.as_borrowed()),
+                true => self.plain_numbers(frame, part.as_borrowed()),
                 false => Some(part.clone()),
             };
             parts.iter().map(change).collect()
@@ -222,7 +222,7 @@ impl Recorder {
             return None;
         }
         let plain: SmallVec<[Option<Object<'py>>; 8]> =
-            args.iter().map(|arg| self.with_plain_numbers(frame, *arg)).collect();
+            args.iter().map(|arg| self.plain_numbers(frame, *arg)).collect();
         if plain.iter().all(Option::is_none) {
             return None;
         }

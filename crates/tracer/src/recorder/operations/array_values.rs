@@ -382,34 +382,6 @@ impl Recorder {
         Some(self.array_node(call, name.trim_matches('_'), writes))
     }
 
-    /// `array[key] = value`. `None`: it can't be a node.
-    pub(in crate::recorder) fn set_item_of_array<'py>(
-        &self,
-        frame: &Frame<'py>,
-        array: Borrowed<'_, 'py>,
-        key: Borrowed<'_, 'py>,
-        value: Borrowed<'_, 'py>,
-    ) -> Option<Result<()>> {
-        if !self.holds_array(array) || is_scalar(array) {
-            return None;
-        }
-        {
-            let mut state = self.state.borrow_mut();
-            let keys = state.leaves_of(&[key]);
-            let values = state.leaves_of(&[value]);
-            let is_fine = keys.iter().all(|leaf| state.may_be_given(leaf.as_borrowed(), true))
-                && values.iter().all(|leaf| state.may_be_given(leaf.as_borrowed(), false))
-                && state.is_own_memory(&[array], "setitem");
-            if !is_fine {
-                return None;
-            }
-        }
-        let function = library(frame.py(), "operator", "setitem").ok()?;
-        let args = [array, key, value];
-        let call = Call::new(frame, function.as_borrowed(), &args);
-        Some(self.array_node(call, "setitem", true).map(drop))
-    }
-
     /// The length of an array.
     pub(in crate::recorder) fn length_of_array(
         &self,
@@ -593,6 +565,41 @@ impl ArrayValues for Recorder {
         let found = stator_cpython::heap::types::lookup(array.get_type().as_borrowed(), name)?;
         let class = self.functions.class(found.as_borrowed());
         matches!(class, Some(Class::Model(Model::Arrays(_)))).then_some(found)
+    }
+
+    fn set_item_of_array<'py>(
+        &self,
+        frame: &Frame<'py>,
+        array: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+        value: Borrowed<'_, 'py>,
+    ) -> Option<Result<()>> {
+        if !self.holds_array(array) || is_scalar(array) {
+            return None;
+        }
+        {
+            let mut state = self.state.borrow_mut();
+            let keys = state.leaves_of(&[key]);
+            let values = state.leaves_of(&[value]);
+            let is_fine = keys.iter().all(|leaf| state.may_be_given(leaf.as_borrowed(), true))
+                && values.iter().all(|leaf| state.may_be_given(leaf.as_borrowed(), false))
+                && state.is_own_memory(&[array], "setitem");
+            if !is_fine {
+                return None;
+            }
+        }
+        let function = library(frame.py(), "operator", "setitem").ok()?;
+        let args = [array, key, value];
+        let call = Call::new(frame, function.as_borrowed(), &args);
+        Some(self.array_node(call, "setitem", true).map(drop))
+    }
+
+    fn with_plain_numbers<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        self.plain_numbers(frame, object)
     }
 
     fn with_plain_places<'py>(
