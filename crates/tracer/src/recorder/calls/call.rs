@@ -418,10 +418,7 @@ impl Recorder {
         if let Some(result) = self.asks_history(class, call) {
             return result;
         }
-        if let Some(result) = self.call_with_plain_numbers(class, call) {
-            return result;
-        }
-        if let Some(result) = self.call_with_rows(class, call) {
+        if let Some(result) = self.call_without_arrays(class, call) {
             return result;
         }
         if matches!(class, Class::Model(Model::ContainerWrite))
@@ -438,6 +435,30 @@ impl Recorder {
             return self.symbolic_call(class, call);
         }
         self.call_known(class, call)
+    }
+
+    /// A call that is given scalars or arrays of NumPy's, with Python's numbers or rows in their place.
+    fn call_without_arrays<'py>(
+        &self,
+        class: &Class,
+        call: Call<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        if let Some(numbers) = self.arguments_as_numbers(class, call) {
+            let args: Args<'_, 'py> = numbers.iter().map(Bound::as_borrowed).collect();
+            let result = self.call_class(class, Call { args: &args, ..call });
+            return Some(result.or_else(|_| {
+                // What is raised names the types of what was given.
+                let what = heap::name_of(call.callable);
+                self.stop(call.frame, Reason::OperationRaised, what);
+                call.natively()
+            }));
+        }
+        let rows = match self.arguments_as_rows(call)? {
+            Ok(rows) => rows,
+            Err(raised) => return Some(Err(raised)),
+        };
+        let args: Args<'_, 'py> = rows.iter().map(Bound::as_borrowed).collect();
+        Some(self.call_class(class, Call { args: &args, ..call }))
     }
 
     /// Asks whether a compiler is at work. By default plain code says so itself.

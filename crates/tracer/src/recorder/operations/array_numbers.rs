@@ -12,11 +12,10 @@ use stator_cpython::{Result, ops};
 use stator_graph::{Arg, Value};
 
 use super::array_values::is_scalar;
-use crate::breaks::Reason;
 use crate::functions::{Class, Model, Traits};
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::{Arguments, ArrayValues, Decides, Ends};
-use crate::recorder::notes::call::{Args, Call};
+use crate::recorder::notes::above::{Arguments, ArrayValues, Decides};
+use crate::recorder::notes::call::Call;
 use crate::recorder::notes::exits::Asks;
 use crate::recorder::notes::heap::{self, array_kind};
 use crate::recorder::notes::kinds::Kind;
@@ -30,6 +29,9 @@ fn is_wide(array: Borrowed<'_, '_>) -> bool {
     array_kind(array) == Some('u') && size().is_ok_and(|size| size == 8)
 }
 
+/// Arguments that stand in others' place.
+pub(in crate::recorder) type Given<'py> = SmallVec<[Object<'py>; 8]>;
+
 /// Functions of PyTorch's to which a scalar of NumPy's says its type.
 const TYPED: [&str; 6] =
     ["tensor", "as_tensor", "asarray", "from_numpy", "new_tensor", "scalar_tensor"];
@@ -42,11 +44,10 @@ pub(super) fn is_typed(operation: &str) -> bool {
 
 impl Recorder {
     /// The arguments of a call that iterates them, with the rows of arrays in place of these.
-    pub(in crate::recorder) fn call_with_rows<'py>(
+    pub(in crate::recorder) fn arguments_as_rows<'py>(
         &self,
-        class: &Class,
         call: Call<'_, 'py>,
-    ) -> Option<Result<Object<'py>>> {
+    ) -> Option<Result<Given<'py>>> {
         let Call { frame, callable, args, .. } = call;
         if !self.functions.traits(callable).has(Traits::ITERATES)
             || !args.iter().any(|arg| self.kind(*arg) == Kind::Opaque)
@@ -63,12 +64,8 @@ impl Recorder {
         if rows.iter().all(Option::is_none) {
             return None;
         }
-        let args: Args<'_, 'py> = args
-            .iter()
-            .zip(&rows)
-            .map(|(arg, rows)| rows.as_ref().map_or(*arg, |rows| rows.as_borrowed()))
-            .collect();
-        Some(self.call_class(class, Call { args: &args, ..call }))
+        let given = args.iter().zip(rows);
+        Some(Ok(given.map(|(arg, rows)| rows.unwrap_or_else(|| (*arg).to_owned())).collect()))
     }
 
     /// The truth of an array with one element, or of a scalar: a decision.
@@ -117,7 +114,7 @@ impl Recorder {
         let number = own(&value)?;
         let name = pyo3::intern!(py, "item").as_any().as_borrowed();
         let method = stator_cpython::heap::types::lookup(array.get_type().as_borrowed(), name)?;
-        self.sees_more();
+        self.state.borrow_mut().repeated.see();
         self.carries(frame, &number, |state| {
             let array = state.graph_arg(array)?;
             let node = state.called(frame, method.as_borrowed(), "builtins.item".into(), &[array]);
@@ -195,12 +192,12 @@ impl Recorder {
         Some(PyList::new(py, parts).ok()?.into_any())
     }
 
-    /// A call of C code that takes scalars of NumPy's as Python's numbers, with those. `None`: it's given none.
-    pub(in crate::recorder) fn call_with_plain_numbers<'py>(
+    /// The arguments of a call of C code that takes scalars of NumPy's as Python's numbers, as those. `None`: it's given none.
+    pub(in crate::recorder) fn arguments_as_numbers<'py>(
         &self,
         class: &Class,
         call: Call<'_, 'py>,
-    ) -> Option<Result<Object<'py>>> {
+    ) -> Option<Given<'py>> {
         let Call { frame, callable, args, .. } = call;
         let takes = match class {
             Class::Operation(operation) => !is_typed(&operation.name),
@@ -226,15 +223,7 @@ impl Recorder {
         if plain.iter().all(Option::is_none) {
             return None;
         }
-        let args: Args<'_, 'py> = args
-            .iter()
-            .zip(&plain)
-            .map(|(arg, plain)| plain.as_ref().map_or(*arg, |plain| plain.as_borrowed()))
-            .collect();
-        Some(self.call_class(class, Call { args: &args, ..call }).or_else(|_| {
-            // What is raised names the types of what was given.
-            self.stop(frame, Reason::OperationRaised, heap::name_of(callable));
-            call.natively()
-        }))
+        let given = args.iter().zip(plain);
+        Some(given.map(|(arg, plain)| plain.unwrap_or_else(|| (*arg).to_owned())).collect())
     }
 }

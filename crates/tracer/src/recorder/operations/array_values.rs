@@ -274,7 +274,7 @@ impl Recorder {
         writes: bool,
     ) -> Result<Object<'py>> {
         let Call { frame, callable, args, names } = call;
-        self.sees_more();
+        self.state.borrow_mut().repeated.see();
         let leaves = self.state.borrow_mut().leaves_of(args);
         let is_fine = self.may_compute_arrays(frame)
             && leaves.iter().all(|leaf| {
