@@ -50,7 +50,8 @@ impl Recorder {
     ) -> Option<Result<Given<'py>>> {
         let Call { frame, callable, args, .. } = call;
         if !self.functions.traits(callable).has(Traits::ITERATES)
-            || !args.iter().any(|arg| self.kind(*arg) == Kind::Opaque)
+            // Nobody looks at what a list holds.
+            || !args.iter().any(|arg| self.state.borrow_mut().kind_alone(*arg) == Kind::Opaque)
         {
             return None;
         }
