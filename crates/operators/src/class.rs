@@ -125,6 +125,8 @@ pub enum Model {
     ObjectGetAttr,
     /// `torch._C._set_grad_enabled` and such: a node without tensors.
     StateSwitch,
+    /// Switches which kernels PyTorch's operations may take, for the whole process.
+    KernelSwitch,
     /// `_enter_inference_mode`: a node whose value is the handle that the mode is left by.
     InferenceEnter,
     /// `_exit_inference_mode`.

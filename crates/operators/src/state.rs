@@ -114,6 +114,13 @@ pub const STATE: &[Row] = &[
         SWITCH,
         NONE,
     ),
+    row(
+        "torch._C",
+        "_set_sdp_use_math _set_sdp_use_flash _set_sdp_use_mem_efficient _set_sdp_use_cudnn \
+         _set_sdp_use_overrideable",
+        Class::Model(Model::KernelSwitch),
+        NONE,
+    ),
     // Objects that the engine's threads find by name while gradients are computed.
     row("torch._C", "_stash_obj_in_tls _remove_obj_from_tls", SWITCH, NONE),
     row(

@@ -189,7 +189,9 @@ pub fn restore_modes(
         };
         let name = graph.text(*name);
         let name = name.rsplit('.').next().unwrap_or(name);
-        switched |= name == "_set_grad_enabled" || name.contains("autocast");
+        switched |= name == "_set_grad_enabled"
+            || name.contains("autocast")
+            || name.starts_with("_set_sdp_use_");
         nesting += i64::from(name == "autocast_increment_nesting");
         nesting -= i64::from(name == "autocast_decrement_nesting");
     }
@@ -225,6 +227,12 @@ fn restore_facts(torch: &Bound<'_, PyModule>, state: &GlobalState) -> PyResult<(
             && let Some(name) = dtype.strip_prefix("torch.")
         {
             torch.call_method1("set_autocast_dtype", (device, torch.getattr(name)?))?;
+        } else if let Some(kernel) = fact.name.strip_prefix("torch._C._get_")
+            && let Some(kernel) = kernel.strip_suffix("_sdp_enabled()")
+            && let Value::Bool(on) = fact.value
+        {
+            let switch = torch.getattr("_C")?.getattr_opt(format!("_set_sdp_use_{kernel}"))?;
+            switch.map(|switch| switch.call1((on,))).transpose()?;
         }
     }
     if let Some(Value::Bool(on)) = state.get("torch.is_autocast_cache_enabled()") {

@@ -129,6 +129,7 @@ impl Recorder {
             }
             (Model::Reduce, [object, ..]) => self.reduce(frame, *object, args, native),
             (Model::StateSwitch, _) => self.state_switch(call),
+            (Model::KernelSwitch, _) => self.kernel_switch(call),
             (Model::InferenceEnter, [mode]) => self.enter_inference(call, *mode),
             (Model::InferenceExit, [handle]) => self.exit_inference(call, *handle),
             (

@@ -224,6 +224,10 @@ impl Bases {
             self.torch_callables.push(ty.cast_into()?.unbind());
         }
         let c = torch.getattr("_C")?;
+        if let Some(ty) = c.getattr_opt("_SDPBackend")? {
+            // An enumeration of C++: a member is an attribute of it.
+            self.exact.insert(ty.as_ptr() as usize, Kind::Singleton);
+        }
         for name in ["ScriptFunction", "ScriptMethod", "ScriptObject"] {
             if let Some(ty) = c.getattr_opt(name)? {
                 self.opaque.push(ty.cast_into()?.unbind());

@@ -40,6 +40,18 @@ impl Recorder {
         Ok(result)
     }
 
+    /// A switch of kernels. Compilers take kernels while they trace, and forget the switch.
+    pub(in crate::recorder) fn kernel_switch<'py>(
+        &self,
+        call: Call<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        if !self.session.is_replayed() {
+            self.stop(call.frame, Reason::OpaqueCall, heap::name_of(call.callable));
+            return call.natively();
+        }
+        self.state_switch(call)
+    }
+
     /// A copy of the context, which PyTorch's engine gives its threads from 2.15 on: the node's value is the copy.
     pub(in crate::recorder) fn copy_context<'py>(
         &self,
