@@ -68,7 +68,7 @@ pub const STATE: &[Row] = &[
          _get_cublas_allow_fp16_accumulation _get_cpu_allow_fp16_reduced_precision_reduction \
          _is_any_autocast_enabled _get_accelerator _accelerator_getAccelerator \
          _is_fwd_grad_enabled _is_view_replay_enabled _is_multithreading_enabled \
-         _log_api_usage_once",
+         _log_api_usage_once _get_cpu_capability",
         StateRead,
         NONE,
     ),
