@@ -12,6 +12,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -83,7 +84,7 @@ def disabled(x: Tensor) -> Tensor:
 BREAKING: dict[str, Callable[[Tensor], Any]] = {
     "print": lambda x: (print("Hi"), x + 1)[1],
     "opaque call": lambda x: (x + 1) * (sys.getsizeof("text") > 0),
-    "numpy": lambda x: (x + 1) * float((x * 2).numpy().sum()),
+    "numpy": lambda x: (x + 1) * float(np.unique((x * 2).numpy()).sum()),
     "text": lambda x: (f"{x + 1}", x * 2),
     "save": saves,
     "breakpoint": asks,

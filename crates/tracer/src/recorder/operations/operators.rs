@@ -171,7 +171,8 @@ impl Recorder {
                         !repeats || !matches!(self.kind(*operand), Kind::List | Kind::Tuple)
                     })
                     .collect();
-                if !matches!(op, BinaryOp::Add | BinaryOp::InPlaceAdd) {
+                let adds = matches!(op, BinaryOp::Add | BinaryOp::InPlaceAdd);
+                if !adds {
                     self.concrete(frame, &read, "an operator of containers");
                 }
                 self.guard_operands(frame, &[left, right], names);
@@ -194,7 +195,7 @@ impl Recorder {
                     matches!(self.kind(operand), Kind::List | Kind::Tuple)
                         || heap::is_deque(operand)
                 };
-                if !is_joined(left) || !is_joined(right) {
+                if adds && (!is_joined(left) || !is_joined(right)) {
                     self.concrete(frame, &[left, right], "an operator of objects");
                 }
                 let result = self.with_mode(frame, || ops::binary(op, left, right))?;
