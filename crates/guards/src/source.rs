@@ -147,6 +147,8 @@ pub enum Source {
     MethodFunc(SourceId),
     /// `func` of a `functools.partial`.
     PartialFunc(SourceId),
+    /// What a `types.MappingProxyType` shows.
+    ProxyMapping(SourceId),
     /// `args` of a `functools.partial`.
     PartialArgs(SourceId),
     /// `keywords` of a `functools.partial`.
@@ -292,6 +294,7 @@ impl Source {
             | Source::MethodSelf(parent)
             | Source::MethodFunc(parent)
             | Source::PartialFunc(parent)
+            | Source::ProxyMapping(parent)
             | Source::PartialArgs(parent)
             | Source::PartialKeywords(parent)
             | Source::PropertyGet(parent)
@@ -348,6 +351,7 @@ impl Source {
             Source::ClassField { field, .. } => (35, *field as u64),
             Source::Gradient(_) => (36, 0),
             Source::Iterated { index, .. } => (37, *index as u64),
+            Source::ProxyMapping(_) => (38, 0),
         };
         (tag, self.parent().map_or(NO_PARENT, SourceId::raw), payload)
     }

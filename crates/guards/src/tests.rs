@@ -89,6 +89,7 @@ fn every_source(sources: &mut Sources) -> Vec<SourceId> {
         Source::MethodFunc(x),
         Source::PartialFunc(x),
         Source::PartialArgs(x),
+        Source::ProxyMapping(x),
         Source::PartialKeywords(x),
         Source::PropertyGet(x),
         Source::PropertySet(x),
@@ -148,6 +149,7 @@ fn sources_print_as_the_user_would_write_them() {
     L['x'].__func__
     L['x'].func
     L['x'].args
+    L['x'].mapping
     L['x'].keywords
     L['x'].fget
     L['x'].fset

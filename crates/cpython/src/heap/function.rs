@@ -47,6 +47,8 @@ pub enum Field {
     PartialArgs,
     /// `keywords` of a `functools.partial`.
     PartialKeywords,
+    /// What a `types.MappingProxyType` shows.
+    ProxyMapping,
     /// `fget` of a property.
     PropertyGet,
     /// `fset` of a property.
@@ -90,6 +92,7 @@ impl Field {
             Field::MethodSelf => layout::METHOD_SELF,
             Field::MethodFunc => layout::METHOD_FUNC,
             Field::PartialFunc => layout::PARTIAL_FUNC,
+            Field::ProxyMapping => layout::PROXY_MAPPING,
             Field::PartialArgs => layout::PARTIAL_ARGS,
             Field::PartialKeywords => layout::PARTIAL_KEYWORDS,
             Field::PropertyGet => layout::PROPERTY_GET,
@@ -128,6 +131,7 @@ impl Field {
             Field::PartialFunc | Field::PartialArgs | Field::PartialKeywords => {
                 is_instance(object, partial_type(object.py()))
             }
+            Field::ProxyMapping => object.is_exact_instance_of::<pyo3::types::PyMappingProxy>(),
             Field::PropertyGet | Field::PropertySet => {
                 is_instance(object, &raw mut ffi::PyProperty_Type)
             }

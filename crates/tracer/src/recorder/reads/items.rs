@@ -32,6 +32,11 @@ impl Recorder {
             return item;
         }
         let kind = self.kind(owner);
+        if kind == Kind::Iterator
+            && let Some(shown) = self.shown_by(frame, owner)
+        {
+            return self.get_item(frame, shown.as_borrowed(), key);
+        }
         if kind == Kind::Object
             && let Some(method) = self.python_item(frame, owner)
         {
@@ -301,6 +306,9 @@ impl Recorder {
         if self.is_stopped() {
             return ops::contains(container, item);
         }
+        if let Some(shown) = self.shown_by(frame, container) {
+            return self.contains_item(frame, shown.as_borrowed(), item);
+        }
         if let Some(found) = self.symbolic_contains(frame, container, item) {
             return Ok(found);
         }
@@ -417,6 +425,9 @@ impl Recorder {
         }
         if self.kind(iterable) == Kind::Tensor {
             return self.iterate_tensor(frame, iterable);
+        }
+        if let Some(shown) = self.shown_by(frame, iterable) {
+            return self.iterate(frame, shown.as_borrowed());
         }
         if let Some(rows) = self.rows_of_array(frame, iterable) {
             return self.iterate(frame, rows?.as_borrowed());
