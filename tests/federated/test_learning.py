@@ -20,6 +20,8 @@ import stator.federated as fl
 from stator.federated import learning
 from stator.federated.execution import LocalContext
 
+from .classifiers import classifier, drawn_clients
+
 ROWS = (5, 9, 20, 7)
 
 
@@ -29,23 +31,11 @@ def network() -> nn.Module:
 
 
 def model(module: nn.Module | None = None) -> learning.Model:
-    return learning.Model(
-        module or network(),
-        F.cross_entropy,
-        inputs=fl.TensorType(np.float32, [None, 4]),
-        labels=fl.TensorType(np.int64, [None]),
-    )
+    return classifier(module or network(), 4)
 
 
 def clients(sizes: tuple[int, ...] = ROWS, seed: int = 0) -> list[Any]:
-    drawn = np.random.default_rng(seed)
-    return [
-        {
-            "inputs": drawn.normal(size=(size, 4)).astype(np.float32),
-            "labels": drawn.integers(0, 3, size),
-        }
-        for size in sizes
-    ]
+    return drawn_clients(sizes, seed)
 
 
 def plain_round(

@@ -20,6 +20,8 @@ from torch.nn import functional as F
 import stator.federated as fl
 from stator.federated import aggregators, learning
 
+from .classifiers import classifier
+
 VALUE = OrderedDict(a=fl.TensorType(np.float32, [500]), b=fl.TensorType(np.float64, [2, 150]))
 gaussian = aggregators.DifferentiallyPrivateFactory.gaussian_fixed
 
@@ -128,12 +130,7 @@ def test_without_the_package_it_is_said_what_to_install(monkeypatch: pytest.Monk
 
 def model() -> learning.Model:
     torch.manual_seed(0)
-    return learning.Model(
-        nn.Linear(4, 3),
-        F.cross_entropy,
-        inputs=fl.TensorType(np.float32, [None, 4]),
-        labels=fl.TensorType(np.int64, [None]),
-    )
+    return classifier(nn.Linear(4, 3), 4)
 
 
 def clients(count: int) -> list[Any]:

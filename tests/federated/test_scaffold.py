@@ -20,6 +20,8 @@ import stator.federated as fl
 from stator.federated import aggregators, learning
 from stator.federated.execution import LocalContext
 
+from .classifiers import classifier
+
 RATE, STEPS, CLIENTS = 0.2, 3, 12
 
 
@@ -29,12 +31,7 @@ def network() -> nn.Module:
 
 
 def model(module: nn.Module | None = None) -> learning.Model:
-    return learning.Model(
-        module or network(),
-        F.cross_entropy,
-        inputs=fl.TensorType(np.float32, [None, 64]),
-        labels=fl.TensorType(np.int64, [None]),
-    )
+    return classifier(module or network(), 64)
 
 
 def split(clients: int = CLIENTS, alpha: float = 0.3) -> list[Any]:

@@ -51,8 +51,8 @@ impl<'py> Deferred<'py> {
 /// long, within Stator's own.
 #[must_use]
 pub struct Heard<'py> {
-    /// The main thread, if this is the one and signals waited for it.
-    main_thread: c_ulong,
+    /// Whether signals waited for this thread.
+    waited: bool,
     py: PhantomData<Python<'py>>,
 }
 
@@ -67,13 +67,13 @@ impl<'py> Heard<'py> {
             // SAFETY: the current thread's state; what `stator_defer_signals` gave the guard below.
             unsafe { shim::stator_allow_signals(thread, main_thread) };
         }
-        Self { main_thread: if waited { main_thread } else { 0 }, py: PhantomData }
+        Self { waited, py: PhantomData }
     }
 }
 
 impl Drop for Heard<'_> {
     fn drop(&mut self) {
-        if self.main_thread != 0 {
+        if self.waited {
             // SAFETY: the GIL is held; the guard below puts back what this gives, once more.
             unsafe { shim::stator_defer_signals() };
         }

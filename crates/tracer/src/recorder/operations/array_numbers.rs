@@ -19,7 +19,7 @@ use crate::recorder::notes::call::Call;
 use crate::recorder::notes::exits::Asks;
 use crate::recorder::notes::heap::{self, array_kind};
 use crate::recorder::notes::kinds::Kind;
-use crate::recorder::notes::state::State;
+use crate::recorder::notes::state::{Noted, State};
 use crate::recorder::numbers::number_functions::boolean;
 use crate::recorder::numbers::read_numbers::own;
 
@@ -80,13 +80,23 @@ impl Recorder {
         if !is_one || !self.may_compute_arrays(frame) || !self.knows_array(frame, array) {
             return None;
         }
+        self.decided_by_array(frame, array, |state| state.graph_arg(array))
+    }
+
+    /// The truth of something of NumPy's, decided by what stands for it in the graph.
+    pub(super) fn decided_by_array(
+        &self,
+        frame: &Frame<'_>,
+        value: Borrowed<'_, '_>,
+        given: impl FnOnce(&mut State) -> Noted<Arg>,
+    ) -> Option<Result<bool>> {
         let class = frame.py().get_type::<PyBool>().into_any();
         let asked = |state: &mut State| {
-            let array = state.graph_arg(array)?;
-            let node = state.called(frame, class.as_borrowed(), "builtins.bool".into(), &[array]);
+            let given = [given(state)?];
+            let node = state.called(frame, class.as_borrowed(), "builtins.bool".into(), &given);
             Ok(Arg::Node(node))
         };
-        self.decided(frame, Asks::Program, asked, || ops::truth(array))
+        self.decided(frame, Asks::Program, asked, || ops::truth(value))
     }
 
     /// Python's number of a scalar, or of an array with one element: a number that is carried; a truth value is decided.

@@ -343,14 +343,8 @@ impl Recorder {
     fn decide_truth<'py>(&self, frame: &Frame<'py>, node: NodeId, value: &Object<'py>) {
         // What was computed can be again.
         self.baseline.set(ops::executed());
-        let class = frame.py().get_type::<PyBool>().into_any();
-        let asked = |state: &mut State| {
-            let name = "builtins.bool".into();
-            let asked = state.called(frame, class.as_borrowed(), name, &[Arg::Node(node)]);
-            Ok(Arg::Node(asked))
-        };
-        let native = || ops::truth(value.as_borrowed());
-        if !matches!(self.decided(frame, Asks::Program, asked, native), Some(Ok(_))) {
+        let decided = self.decided_by_array(frame, value.as_borrowed(), |_| Ok(Arg::Node(node)));
+        if !matches!(decided, Some(Ok(_))) {
             self.stop(frame, Reason::DataRead, "a truth value of NumPy's");
         }
     }
@@ -474,7 +468,7 @@ impl ArrayValues for Recorder {
         if !leaves.iter().all(is_fine) {
             return None;
         }
-        if bounds.iter().any(|bound| !self.kind(bound.as_borrowed()).eq(&Kind::Constant)) {
+        if bounds.iter().any(|bound| self.kind(bound.as_borrowed()) != Kind::Constant) {
             return None;
         }
         let bounds: Vec<_> = bounds.iter().map(Bound::as_borrowed).collect();

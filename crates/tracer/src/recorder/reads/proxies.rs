@@ -2,12 +2,13 @@
 //! dictionary that it shows.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyMappingProxy, PyString};
+use pyo3::types::PyMappingProxy;
 use smallvec::SmallVec;
+use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::function::{Field, value};
+use stator_cpython::heap::types;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{Result, ops};
 use stator_guards::Source;
 
 use crate::functions::{Class, Model};
@@ -31,10 +32,8 @@ const HANDED_ON: &[&str] = &[
 
 /// Whether a dictionary may be a class's own, which is written as attributes.
 fn may_be_of_class(dict: Borrowed<'_, '_>) -> bool {
-    ["__doc__", "__module__"].into_iter().any(|name| {
-        let name = PyString::intern(dict.py(), name);
-        heap::dict_get(dict, name.as_any().as_borrowed()).is_some()
-    })
+    let names = [pyo3::intern!(dict.py(), "__doc__"), pyo3::intern!(dict.py(), "__module__")];
+    names.iter().any(|name| heap::dict_get(dict, name.as_any().as_borrowed()).is_some())
 }
 
 impl Recorder {
@@ -84,13 +83,7 @@ impl Recorder {
             return None;
         }
         let shown = self.shown_by(call.frame, *proxy)?;
-        let name = PyString::intern(call.frame.py(), &heap::callable_name(call.callable));
-        let method =
-            ops::get_attr(shown.get_type().as_any().as_borrowed(), name.as_any().as_borrowed());
-        let method = match method {
-            Ok(method) => method,
-            Err(raised) => return Some(Err(raised)),
-        };
+        let method = types::lookup_named(&shown.get_type(), &heap::callable_name(call.callable))?;
         let args: SmallVec<[_; 4]> =
             [shown.as_borrowed()].into_iter().chain(given.iter().copied()).collect();
         Some(self.call_object(call.with(method.as_borrowed(), &args)))
