@@ -5,6 +5,7 @@ CPython's own tests under the evaluator are run by ``tools/test_cpython.py``.
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import contextlib
 import dis
@@ -468,6 +469,44 @@ def test_other_threads_run() -> None:
         assert wait() > 0
         thread.join(5)
     assert counts.instructions > 100
+
+
+def test_what_begins_in_threads_of_others() -> None:
+    """Python code with none beneath it, which C code's threads call; what was running there goes on unseen."""
+    asked, may_end = threading.Event(), threading.Event()
+
+    def waits() -> None:
+        asked.set()
+        may_end.wait()
+        in_threads.append(sum(x for x in range(3)))
+
+    def ends() -> None:
+        may_end.set()
+        waiting.join()
+
+    def begins() -> None:
+        done = threading.Lock()
+        done.acquire()
+        _thread.start_new_thread(done.release, ())
+        done.acquire()
+
+    def begins_in_python() -> None:
+        done = threading.Lock()
+        done.acquire()
+        _thread.start_new_thread(lambda: done.release(), ())
+        done.acquire()
+
+    in_threads: list[int] = []
+    waiting = threading.Thread(target=waits)
+    waiting.start()
+    asked.wait()
+    assert not testing.begins_elsewhere(lambda: sorted([2, 1], key=lambda x: -x))
+    assert not testing.begins_elsewhere(ends)
+    assert in_threads == [3]
+    assert not testing.begins_elsewhere(begins)
+    assert testing.begins_elsewhere(begins_in_python)
+    assert not testing.begins_elsewhere(int)
+    assert testing._native.hook_on_top() == "nobody"
 
 
 def test_only_the_active_thread_is_evaluated() -> None:

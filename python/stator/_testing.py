@@ -111,6 +111,12 @@ def call_native(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> 
     return result
 
 
+def begins_elsewhere(function: Callable[[], object]) -> bool:
+    """Call a function; whether Python code began meanwhile in a thread with none beneath it."""
+    begun: bool = _native.begins_elsewhere(function)
+    return begun
+
+
 @contextmanager
 def break_everywhere(parity: int = 0) -> Iterator[None]:
     """End traces before every second instruction, so that each is one to break at or behind."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
+from differential.support import api
 from torch import Tensor, nn
 
 from .compare import SEED, World, differs, same
@@ -137,6 +138,86 @@ def test_accumulated(device: str) -> None:
         world["args"][0] = world["args"][0][:4]
 
     same(make, shorter, spoil, replays=None)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_step_is_one_trace(name: str, device: str) -> None:
+    """PyTorch computes gradients of a device's tensors in a thread of its own."""
+    api.reset()
+    torch.manual_seed(SEED)
+    model = Net().to(device)
+    optim = OPTIMIZERS[name](model.parameters())
+
+    def step(x: Tensor) -> Tensor:
+        optim.zero_grad()
+        loss = model(x).pow(2).mean()
+        loss.backward()
+        optim.step()
+        return loss.detach()
+
+    compiled = api.compile(step)
+    for _ in range(6):
+        compiled(torch.ones(3, 4, device=device))
+    assert api.PLAIN or (api.breaks(compiled) == 0 and api.hits(compiled)), api.reason(compiled)
+
+
+class Doubled(torch.autograd.Function):
+    calls: ClassVar[list[str]] = []
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        Doubled.calls.append("doubled")
+        return gradient * 2
+
+
+def leaf(weight: Tensor, y: Tensor, note: Callable[[Tensor], Any]) -> Tensor:
+    weight.register_hook(note)
+    return y
+
+
+def middle(weight: Tensor, y: Tensor, note: Callable[[Tensor], Any]) -> Tensor:
+    y.register_hook(note)
+    return y
+
+
+def behind(weight: Tensor, y: Tensor, note: Callable[[Tensor], Any]) -> Tensor:
+    weight.register_post_accumulate_grad_hook(note)
+    return y
+
+
+def function(weight: Tensor, y: Tensor, note: Callable[[Tensor], Any]) -> Tensor:
+    return Doubled.apply(y)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("kind", [leaf, middle, behind, function])
+def test_code_that_runs_while_gradients_are_computed(kind: Any, device: str) -> None:
+    """It runs in the engine's thread: each time, with its effects."""
+
+    def make() -> World:
+        Doubled.calls.clear()
+        weight = torch.ones(4, device=device, requires_grad=True)
+        seen: list[Any] = []
+
+        def note(found: Tensor) -> None:
+            seen.append(float(found.detach().sum()) * world["factor"])
+
+        def step(x: Tensor) -> Any:
+            own = weight.detach().requires_grad_()
+            y = kind(own, own * x, note)
+            y.sum().backward()
+            return own.grad, tuple(seen), len(Doubled.calls)
+
+        world: World = {"fn": step, "args": [torch.arange(4.0, device=device)], "factor": 1.0}
+        return world
+
+    def change(world: World) -> None:
+        world["factor"] = 3.0
+
+    same(make, change, replays=None)
 
 
 def test_a_model_that_moves(cuda: str) -> None:

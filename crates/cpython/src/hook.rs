@@ -9,6 +9,7 @@
 //! * [`Active`]: this thread evaluates its frames with a given function;
 //! * [`Suspended`]: for a while it doesn't, as native code runs. If no other thread is active the hook
 //!   is taken out as well, so that the native code's own calls run at full speed;
+//! * [`Begun`]: whether Python code began meanwhile in threads that C code keeps;
 //! * [`evaluate_everything`]: a process-wide default, for tests.
 //!
 //! All of it is guarded by the GIL.
@@ -62,6 +63,8 @@ impl Choice {
 
 thread_local! {
     static CHOICE: Cell<Choice> = const { Cell::new(Choice::Default) };
+    /// This thread's part of [`ASKING`].
+    static ASKS: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Threads whose evaluator is on, plus one for [`evaluate_everything`]. The hook is installed while it
@@ -69,6 +72,11 @@ thread_local! {
 static ACTIVE: AtomicUsize = AtomicUsize::new(0);
 /// The process's default evaluator, as a pointer; null for CPython.
 static DEFAULT: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
+
+/// Those who [ask](Begun) where Python code begins; the hook is installed for each.
+static ASKING: AtomicUsize = AtomicUsize::new(0);
+/// Frames that began, while somebody asked, in threads that ran no other Python code beneath.
+static BEGUN: AtomicUsize = AtomicUsize::new(0);
 
 /// Sets this thread's choice and installs or removes the hook accordingly; returns the old choice.
 #[inline]
@@ -188,6 +196,37 @@ impl Drop for Suspended<'_> {
     }
 }
 
+/// While it lives, it is noted whether Python code begins in a thread with none beneath it: threads of C code, such as
+/// those in which PyTorch computes the gradients of a device's tensors, call it so. (New threads of the program do, too.)
+#[must_use]
+pub struct Begun<'py> {
+    before: usize,
+    py: Python<'py>,
+}
+
+impl<'py> Begun<'py> {
+    /// Begins to ask.
+    pub fn new(py: Python<'py>) -> Self {
+        ASKS.set(ASKS.get() + 1);
+        ASKING.fetch_add(1, Relaxed);
+        activate(py);
+        Begun { before: BEGUN.load(Relaxed), py }
+    }
+
+    /// Whether some has begun so far.
+    pub fn has_begun(&self) -> bool {
+        BEGUN.load(Relaxed) != self.before
+    }
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        ASKS.set(ASKS.get() - 1);
+        ASKING.fetch_sub(1, Relaxed);
+        deactivate(self.py);
+    }
+}
+
 /// Whether this thread's frames are being evaluated by Stator.
 pub fn is_active() -> bool {
     evaluator().is_some()
@@ -230,7 +269,9 @@ pub fn evaluate_everything(py: Python<'_>, evaluator: Option<Evaluator>) {
 /// This is a forked process: what other threads had chosen is nothing any more.
 pub fn forget_others(py: Python<'_>) {
     let is_default = !DEFAULT.load(Relaxed).is_null();
-    let own = usize::from(CHOICE.get().is_active()) + usize::from(is_default);
+    let asks = ASKS.get();
+    let own = usize::from(CHOICE.get().is_active()) + usize::from(is_default) + asks;
+    ASKING.store(asks, Relaxed);
     ACTIVE.store(own, Relaxed);
     if own == 0 {
         uninstall(py);
@@ -274,6 +315,11 @@ unsafe extern "C" fn hook(
     frame: *mut InterpreterFrame,
     throw: c_int,
 ) -> *mut PyObject {
+    if ASKING.load(Relaxed) != 0 {
+        // SAFETY: CPython calls the hook with the GIL held.
+        let current = Thread::current(unsafe { Python::assume_attached() });
+        BEGUN.fetch_add(usize::from(current.frame_address() == 0), Relaxed);
+    }
     let Some(evaluator) = evaluator() else {
         if ACTIVE.load(Relaxed) == 0 {
             // SAFETY: CPython calls the hook with the GIL held.

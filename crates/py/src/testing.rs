@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::torch;
-use stator_cpython::hook::{self, Active, Evaluated, Evaluator, Suspended, Top};
+use stator_cpython::hook::{self, Active, Begun, Evaluated, Evaluator, Suspended, Top};
 use stator_cpython::layout;
 use stator_evaluator::{Plain, Sites, Step, evaluate};
 
@@ -79,6 +79,14 @@ fn call_evaluated<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let _active = Active::new(function.py(), evaluator(count));
     function.call(args, kwargs)
+}
+
+/// Calls a function and says whether Python code began meanwhile in a thread with none beneath it.
+#[pyfunction]
+fn begins_elsewhere(function: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let begun = Begun::new(function.py());
+    function.call0()?;
+    Ok(begun.has_begun())
 }
 
 /// Calls a function with this thread's evaluator off.
@@ -173,6 +181,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     testing.add_function(wrap_pyfunction!(evaluate_everything, &testing)?)?;
     testing.add_function(wrap_pyfunction!(call_evaluated, &testing)?)?;
     testing.add_function(wrap_pyfunction!(call_native, &testing)?)?;
+    testing.add_function(wrap_pyfunction!(begins_elsewhere, &testing)?)?;
     testing.add_function(wrap_pyfunction!(hook_on_top, &testing)?)?;
     testing.add_function(wrap_pyfunction!(hand_over_at, &testing)?)?;
     testing.add_function(wrap_pyfunction!(hand_over_every, &testing)?)?;

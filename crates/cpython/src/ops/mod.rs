@@ -5,6 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 
+use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::object::Object;
@@ -97,6 +98,8 @@ pub fn uncount_since(before: u64) {
 /// As [`count`], of something that is about to be done. An error where it is [refused](refuse).
 #[inline(always)]
 pub(crate) fn begin() -> Result<()> {
+    // SAFETY: operations begin with the GIL held.
+    debug_assert!(unsafe { ffi::PyErr_Occurred() }.is_null(), "an exception was left behind");
     let before = EXECUTED.get();
     EXECUTED.set(before + 1);
     if before & REFUSING == 0 { Ok(()) } else { refused() }

@@ -449,7 +449,8 @@ impl Recorder {
         if let Some(numbers) = self.arguments_as_numbers(class, call) {
             let args: Args<'_, 'py> = numbers.iter().map(Bound::as_borrowed).collect();
             let result = self.call_class(class, Call { args: &args, ..call });
-            return Some(result.or_else(|_| {
+            return Some(result.or_else(|raised| {
+                raised.clear(call.frame.py());
                 // What is raised names the types of what was given.
                 let what = heap::name_of(call.callable);
                 self.stop(call.frame, Reason::OperationRaised, what);

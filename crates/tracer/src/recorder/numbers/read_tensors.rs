@@ -9,6 +9,7 @@ use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor::{self, TensorInfo};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::raised::Raised;
 use stator_cpython::{Result, ops};
 use stator_graph::{Arg, NodeId, Target};
 use stator_operators::Numeric;
@@ -16,9 +17,10 @@ use stator_shapes::Rounding;
 
 use super::number_functions::{boolean, is_in_math};
 use super::read_numbers::own;
+use crate::breaks::Reason;
 use crate::functions::Operation;
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::{Arguments, Decides};
+use crate::recorder::notes::above::{Arguments, Decides, Ends};
 use crate::recorder::notes::call::{Call, RecordedArgs};
 use crate::recorder::notes::exits::Asks;
 use crate::recorder::notes::heap;
@@ -91,7 +93,7 @@ impl Recorder {
             TensorRead::Integer => is_integer,
         };
         if is_number {
-            return self.read_number(frame, read.method(), tensor, native).map(Ok);
+            return self.read_number(frame, read.method(), tensor, native);
         }
         if read == TensorRead::Integer && is_float {
             return self.read_rounded(frame, tensor);
@@ -138,7 +140,7 @@ impl Recorder {
         frame: &Frame<'py>,
         tensor: Borrowed<'_, 'py>,
         native: impl FnOnce() -> Result<Object<'py>>,
-    ) -> Option<Object<'py>> {
+    ) -> Option<Result<Object<'py>>> {
         let info = tensor::info(tensor)?;
         let is_number = matches!(info.dtype, 0..=7 | 15);
         let is_row = matches!(*info.sizes, [length] if length <= LONGEST);
@@ -150,7 +152,10 @@ impl Recorder {
             return None;
         }
         self.fix_sizes(frame, &[tensor], "tolist");
-        let list = native().ok()?;
+        let list = match native() {
+            Ok(list) => list,
+            Err(raised) => return Some(Err(self.refused_to_tell(frame, raised))),
+        };
         let items: Vec<_> =
             heap::list_items(list.as_borrowed()).iter().map(own).collect::<Option<_>>()?;
         self.numbers_read.borrow_mut().extend(self.markable_spot(frame));
@@ -161,7 +166,7 @@ impl Recorder {
             state.set_fresh(carried.as_borrowed());
             Ok(())
         });
-        Some(carried)
+        Some(Ok(carried))
     }
 
     /// Whether numbers can be carried from here on. C code that waits for these frames, or asks itself
@@ -217,6 +222,7 @@ impl Recorder {
                 .and_then(|method| ops::call(method.as_borrowed(), &[], None))
         };
         let number = self.read_number(frame, method, tensor, native)?;
+        let number = number.map_err(|raised| raised.clear(frame.py())).ok()?;
         // To read changes nothing: the instruction is as before.
         self.baseline.set(ops::executed());
         Some(number)
@@ -274,7 +280,8 @@ impl Recorder {
             let native = || {
                 ops::get_attr(*arg, method).and_then(|it| ops::call(it.as_borrowed(), &[], None))
             };
-            let float = self.converted(frame, read, *arg, native)?.ok()?;
+            let float = self.converted(frame, read, *arg, native)?;
+            let float = float.map_err(|raised| raised.clear(frame.py())).ok()?;
             // To read changes nothing: the instruction is as before.
             self.baseline.set(ops::executed());
             Some(float)
@@ -291,7 +298,10 @@ impl Recorder {
         let item = pyo3::intern!(frame.py(), "item").as_any().as_borrowed();
         let native =
             || ops::get_attr(tensor, item).and_then(|it| ops::call(it.as_borrowed(), &[], None));
-        let float = self.read_number(frame, TensorRead::Item.method(), tensor, native)?;
+        let float = match self.read_number(frame, TensorRead::Item.method(), tensor, native)? {
+            Ok(float) => float,
+            Err(raised) => return Some(Err(raised)),
+        };
         // To read changes nothing: the instruction is as before.
         self.baseline.set(ops::executed());
         let int = frame.py().get_type::<PyInt>();
@@ -307,13 +317,24 @@ impl Recorder {
         method: &str,
         tensor: Borrowed<'_, 'py>,
         native: impl FnOnce() -> Result<Object<'py>>,
-    ) -> Option<Object<'py>> {
+    ) -> Option<Result<Object<'py>>> {
         if !self.may_read(frame) {
             return None;
         }
-        let own = own(&native().ok()?)?;
+        let number = match native() {
+            Ok(number) => number,
+            Err(raised) => return Some(Err(self.refused_to_tell(frame, raised))),
+        };
+        let own = own(&number)?;
         self.carries(frame, &own, |state| state.asked_of(frame, method, tensor));
-        Some(own)
+        Some(Ok(own))
+    }
+
+    /// A tensor can't be read (its device has failed, or a CUDA graph is captured): the trace ends, and the program
+    /// gets the exception. It isn't asked again.
+    fn refused_to_tell(&self, frame: &Frame<'_>, raised: Raised) -> Raised {
+        self.stop(frame, Reason::OperationRaised, "a tensor that is read");
+        raised
     }
 }
 

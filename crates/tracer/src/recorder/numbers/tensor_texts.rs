@@ -47,7 +47,8 @@ impl Recorder {
             ops::get_attr(tensor, name.as_any().as_borrowed())
                 .and_then(|method| ops::call(method.as_borrowed(), &[], None))
         };
-        let number = self.converted(frame, read, tensor, native)?.ok()?;
+        let number = self.converted(frame, read, tensor, native)?;
+        let number = number.map_err(|raised| raised.clear(frame.py())).ok()?;
         // To read changes nothing: the instruction is as before.
         self.baseline.set(ops::executed());
         (!self.is_stopped()).then_some(number)

@@ -118,7 +118,8 @@ impl Recorder {
             return None;
         }
         if array_kind(array) == Some('b') {
-            let answer = self.truth_of_array(frame, array)?.ok()?;
+            let answer = self.truth_of_array(frame, array)?;
+            let answer = answer.map_err(|raised| raised.clear(py)).ok()?;
             return Some(boolean(py, answer));
         }
         let value = array.call_method0("item").ok()?;

@@ -10,6 +10,10 @@
 //! graph that began outside: PyTorch's own notes say whether it would. Hooks and
 //! custom functions are code within the node; the trace ends as well where other Python code runs on the way back: a
 //! replay would run it, but what it does isn't noted.
+//!
+//! PyTorch computes the gradients of a device's tensors in a thread of its own. What code of the program's does there
+//! can't be noted, so hooks and custom functions end the trace where a tensor isn't on the CPU; that none other began
+//! there is [asked][Begun].
 
 use std::cell::Cell;
 
@@ -19,8 +23,9 @@ use stator_cpython::Result;
 use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::{tensor, types};
-use stator_cpython::hook::{Active, Evaluated, Suspended};
+use stator_cpython::hook::{Active, Begun, Evaluated, Suspended};
 use stator_cpython::object::{Borrowed, Object};
+use stator_graph::Value;
 use stator_guards::GuardKind;
 
 use crate::breaks::Reason;
@@ -34,6 +39,9 @@ use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::passing::is_looked_at;
 use crate::recorder::notes::reads::Use;
 use crate::recorder::notes::state::{Origin, State, Stop};
+
+/// `c10::DeviceType`.
+const CPU: i8 = 0;
 
 /// So many of PyTorch's notes are looked at for a history that began outside.
 const LOOKED_AT: usize = 1 << 16;
@@ -87,6 +95,12 @@ impl Recorder {
         };
         let is_hooked = leaves.iter().any(|leaf| leaf.is_hooked);
         let through_python = is_hooked || self.state.borrow().enclosed.has_functions();
+        let is_elsewhere = self.state.borrow().has_tensors_elsewhere();
+        if is_elsewhere && through_python {
+            let detail = "run_backward, which runs Python code in another thread";
+            self.stop(frame, Reason::OpaqueCall, detail);
+            return call.natively();
+        }
         let text = match (accumulates, through_python) {
             (true, false) => "torch.autograd.backward",
             (false, false) => "torch.autograd.grad",
@@ -96,6 +110,7 @@ impl Recorder {
         let target =
             |state: &mut State| state.function_target(bound.as_borrowed(), text.to_owned());
         let outer = RAN.replace(false);
+        let elsewhere = is_elsewhere.then(|| Begun::new(py));
         let result = self.operation(frame, target, &args[1..], names, || {
             let call = || stator_cpython::ops::call(callable, args, names);
             if through_python {
@@ -113,7 +128,7 @@ impl Recorder {
             let _telling = Active::new(py, telling);
             call()
         });
-        let has_run = RAN.replace(outer);
+        let has_run = RAN.replace(outer) || elsewhere.is_some_and(|begun| begun.has_begun());
         let result = result?;
         if has_run {
             self.stop(frame, Reason::OpaqueCall, "run_backward, which runs Python code");
@@ -144,10 +159,6 @@ impl Recorder {
         let mut begun = Vec::new();
         for tensor in &tensors {
             let info = tensor::info(tensor.as_borrowed())?;
-            if info.device_type != 0 {
-                // The engine has threads for other devices, where Python code would run unseen.
-                return None;
-            }
             if info.requires_grad {
                 let is_leaf =
                     tensor.getattr(pyo3::intern!(py, "is_leaf")).ok()?.is_truthy().ok()?;
@@ -228,6 +239,15 @@ fn reaches<'py>(roots: Borrowed<'_, 'py>, begun: &[Object<'py>]) -> Option<bool>
 }
 
 impl State {
+    /// Whether a tensor isn't on the CPU.
+    fn has_tensors_elsewhere(&self) -> bool {
+        let is_elsewhere = |value: &Value| match value {
+            Value::Tensor(meta) => meta.device.kind != CPU,
+            _ => false,
+        };
+        self.graph.nodes().any(|(_, node)| is_elsewhere(&node.value))
+    }
+
     /// Guards which functions a leaf's hooks are.
     fn read_hooks(&mut self, tensor: Borrowed<'_, '_>) -> std::result::Result<(), Stop> {
         for (name, offset, hooks) in tensor::hooks(tensor) {

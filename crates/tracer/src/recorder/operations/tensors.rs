@@ -342,7 +342,7 @@ impl Recorder {
             && let ([tensor], None) = (args, names)
             && let Some(list) = self.read_list(frame, *tensor, || call.natively())
         {
-            return Ok(list);
+            return list;
         }
         if operation.determined == Determined::ReadsData
             && operation.is_method
