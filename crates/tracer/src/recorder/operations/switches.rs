@@ -1,6 +1,7 @@
 //! Switches of PyTorch's modes: nodes without tensors, executed for real and kept in order.
 
 use pyo3::prelude::*;
+use smallvec::SmallVec;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, modules};
@@ -129,8 +130,8 @@ impl Recorder {
             matches!(self.origin(handle.as_borrowed()), Some(Origin::Handle(_)))
         };
         if label == Label::Ends && !before.as_ref().is_some_and(is_own) {
-            // It began before the trace.
-            self.stop(frame, Reason::Machinery, heap::qualified_name_of(callable));
+            self.note(frame, |state| state.end_earlier_label(callable, args));
+            let _native = Suspended::new(py);
             return call.natively();
         }
         let result = {
@@ -185,6 +186,26 @@ impl Recorder {
 }
 
 impl State {
+    /// A label ends that began before the trace, behind a break: its object's own method is called again.
+    fn end_earlier_label(
+        &mut self,
+        method: Borrowed<'_, '_>,
+        args: &[Borrowed<'_, '_>],
+    ) -> std::result::Result<(), Stop> {
+        let unknown = || (Reason::Machinery, heap::qualified_name_of(method));
+        let (owner, exception) = args.split_first().ok_or_else(unknown)?;
+        let source = self.source(*owner).ok_or_else(unknown)?;
+        if !exception.iter().all(|part| part.is_none()) {
+            return Err(unknown());
+        }
+        let mut given = SmallVec::<[Arg; 4]>::from_elem(Arg::NONE, args.len());
+        given[0] = Arg::Node(self.object_node(source));
+        let stack = self.place_of_caller();
+        let node = self.labelled(method, "torch.record_function_exit", &given, stack);
+        self.graph.set_value(node, Value::Nothing);
+        Ok(())
+    }
+
     /// A node that begins or ends a label.
     fn labelled(
         &mut self,
