@@ -134,7 +134,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
 
     pub(super) fn dict_update(&mut self, depth: usize) -> Done {
         self.sites.grows(&self.frame, self.run.peek(depth + 1));
-        self.consume()?;
+        self.sites.reads_mapping(&self.frame, self.run.peek(1));
         let extend = || ops::dict_update(self.run.peek(depth + 1), self.run.peek(1));
         let result = self.read_whole(extend);
         self.sites.hashes(&self.frame, self.run.peek(depth + 1));
@@ -144,7 +144,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     /// The dict of a call's keyword arguments; the callable lies below it and the positional ones.
     pub(super) fn dict_merge(&mut self, depth: usize) -> Done {
         self.sites.grows(&self.frame, self.run.peek(depth + 1));
-        self.consume()?;
+        self.sites.reads_mapping(&self.frame, self.run.peek(1));
         let callable = self.run.peek(Running::callable_below(depth + 2));
         let extend = || ops::merge_kwargs(callable, self.run.peek(depth + 1), self.run.peek(1));
         let result = self.read_whole(extend);

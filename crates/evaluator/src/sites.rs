@@ -364,7 +364,7 @@ pub trait Sites<'py>: Sized {
         ops::send(receiver, value)
     }
     /// `UNPACK_SEQUENCE` / `UNPACK_EX`: something foreign is about to be unpacked, iterated by C code or merged
-    /// (`LIST_EXTEND`, `SET_UPDATE`, `DICT_UPDATE`, `DICT_MERGE`, `CALL_FUNCTION_EX`'s conversions,
+    /// (`LIST_EXTEND`, `SET_UPDATE`, `CALL_FUNCTION_EX`'s conversions,
     /// `MATCH_KEYS`). Called before the evaluator does it.
     ///
     /// What it returns takes the operand's place (the parts of a tensor, say).
@@ -375,6 +375,8 @@ pub trait Sites<'py>: Sized {
     ) -> Result<Option<Object<'py>>> {
         Ok(None)
     }
+    /// `DICT_UPDATE` and `DICT_MERGE` are about to read an operand whole, as a mapping. It may be none.
+    fn reads_mapping(&self, frame: &Frame<'py>, operand: Borrowed<'_, 'py>) {}
     /// Runs the C code for which [`Sites::consumes`] was called, if the operand computes what it gives (`map`, an
     /// object with an `__iter__`): it calls other C code, of which no site hears.
     fn calls_back<T>(&self, frame: &Frame<'py>, run: impl FnOnce() -> Result<T>) -> Result<T> {

@@ -477,6 +477,17 @@ impl<'py> Sites<'py> for Recorder {
         Ok(None)
     }
 
+    fn reads_mapping(&self, frame: &Frame<'py>, operand: Borrowed<'_, 'py>) {
+        if self.is_stopped() {
+            return;
+        }
+        match self.kind(operand) {
+            // What is raised names its type.
+            Kind::Tensor => self.stop(frame, Reason::OperationRaised, "a tensor as a mapping"),
+            _ => self.take_elements(frame, operand),
+        }
+    }
+
     fn calls_back<T>(&self, frame: &Frame<'py>, run: impl FnOnce() -> Result<T>) -> Result<T> {
         self.with_mode(frame, run)
     }
