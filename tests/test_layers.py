@@ -74,7 +74,7 @@ TRACER = {
     "breaks": "drive",
     "recording": "recorder",
     "points": "resume",
-    "entries": "entries entry codes jobs assumptions undo",
+    "entries": "entries entry codes declined jobs assumptions undo",
     "standing": "frames",
     "the trace": "trace",
     "parts": "effects recipe emission symbolic constant_data known_ranges replay draws locks held",

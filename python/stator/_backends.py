@@ -25,7 +25,7 @@ from stator._background import ended, left, submit
 from stator._config import config
 from stator._internal import from_handler, own_error
 from stator._progress import log, shown
-from stator._stator import Job, _while_signals_come
+from stator._stator import Declined, Job, _while_signals_come
 from stator._suggest import suggest
 from stator._warnings import backend_differs, backend_failed, code_failed, error_text, place_of
 from stator.errors import BackendError, InternalError, OptionError
@@ -40,7 +40,7 @@ __all__ = ["Prepared", "list_backends", "register_backend", "resolve_backend"]
 Backend: TypeAlias = "Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]]"
 """What users write. The callable it returns takes the graph's inputs and returns its outputs."""
 
-Made: TypeAlias = "Callable[..., Any] | Code"
+Made: TypeAlias = "Callable[..., Any] | Code | Declined"
 """Code that doesn't serve all inputs that the graph does says so."""
 
 T = TypeVar("T")
@@ -58,13 +58,16 @@ _registered: dict[str, Backend] = {"fx": _fx}
 _OWN = {"stator": EAGER, "stator_inductor": "inductor"}
 """Names for those who can only say a name, to `torch.compile` say, while Stator is installed."""
 
+_GRAPHS = "cudagraphs"
+"""Stator's own, in the place of PyTorch's backend of this name. Each function has one of its own."""
+
 _slow = {"inductor"}
 """Names of backends that compile for seconds: no call waits for them unless it is to."""
 
 
 def list_backends() -> list[str]:
     """The names that `backend=` takes: Stator's own, those that were registered, PyTorch's."""
-    own = [EAGER, *_registered, *_OWN]
+    own = [EAGER, *_registered, *_OWN, _GRAPHS]
     others = set(_torch_backends()) - set(own)
     return own + sorted(name for name in others if not name.endswith("_TESTING_ONLY"))
 
@@ -124,9 +127,12 @@ def resolve_backend(
             raise OptionError('backend="eager" replays the graph as it is: no mode, no options.')
         return None
     name, fn, is_torch = _find(backend)
+    takes_parts = backend == _GRAPHS and not is_torch and backend not in _registered
+    if takes_parts and (mode is not None or options):
+        raise OptionError('backend="cudagraphs" captures what runs: no mode, no options.')
     arguments = _arguments(name, mode, options)
     _check_signature(name, fn, arguments)
-    return Prepared(name, fn, is_torch, arguments)
+    return Prepared(name, fn, is_torch, arguments, takes_parts=takes_parts)
 
 
 def _find(backend: str | Callable[..., Any]) -> tuple[str, Backend, bool]:
@@ -140,6 +146,10 @@ def _find(backend: str | Callable[..., Any]) -> tuple[str, Backend, bool]:
     if backend == "inductor" and importlib.util.find_spec("torch") is not None:
         _check_missing(backend)
         return backend, _inductor, True
+    if backend == _GRAPHS and importlib.util.find_spec("torch") is not None:
+        from stator._cudagraphs.backend import Backend as Graphs
+
+        return backend, Graphs(), False
     if backend not in _torch_backends():
         raise BackendError(f"There is no backend {backend!r}. {suggest(backend, list_backends())}")
     _check_missing(backend)
@@ -263,6 +273,8 @@ class Prepared:
         default_factory=dict, compare=False, repr=False
     )
     """For the ids of its compilations (`stator._fx.metadata`)."""
+    takes_parts: bool = False
+    """Whether it's given parts of graphs alone: operations on tensors that give tensors."""
 
     @property
     def is_slow(self) -> bool:
@@ -420,7 +432,7 @@ class Prepared:
 
     def _compile_module(
         self, description: Sequence[Row], module: torch.fx.GraphModule, inputs: Sequence[Any]
-    ) -> Callable[..., Any]:
+    ) -> Callable[..., Any] | Declined:
         from stator._fx.metadata import add_metadata, compilation, next_compile_id
 
         compile_id = next_compile_id(self.compilations)
@@ -430,7 +442,9 @@ class Prepared:
             add_metadata(module, description, inputs, compile_id)
             return self._called(module, inputs)
 
-    def _called(self, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    def _called(
+        self, module: torch.fx.GraphModule, inputs: Sequence[Any]
+    ) -> Callable[..., Any] | Declined:
         """What the backend makes of a module."""
         from stator._fx.graphs import without_report
 
@@ -438,6 +452,8 @@ class Prepared:
             compiled = _while_signals_come(self.fn, module, inputs, **self.arguments)
         except Exception as error:
             raise _TheirError(error) from error
+        if isinstance(compiled, Declined):
+            return compiled
         if not callable(compiled):
             raise BackendError(
                 f"The backend {self.name} returned {compiled!r}. A backend takes a "
@@ -455,6 +471,8 @@ class Prepared:
             compile_module = functools.partial(self._compile_module, description)
             return compile_symbolic(self.name, compile_module, description, inputs)
         module = graph_module(description, inputs)
+        if self.takes_parts:
+            return self._called(module, inputs)
         return self._compile_module(description, module, inputs)
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "UnknownTorchWarning",
     "backend_differs",
     "backend_failed",
+    "capture_failed",
     "code_failed",
     "error_text",
     "internal_error",
@@ -83,6 +84,19 @@ def backend_failed(backend: str, error: Exception, operations: int, trace: str |
         f"The backend {backend} failed on a graph of {operations} operations that begins in "
         f"{where}, which is replayed instead, as by backend='eager'. The error: "
         f"{what}\nstator.config.strict = True raises it.",
+        BackendFailedWarning,
+        filename=file,
+        lineno=line,
+    )
+
+
+def capture_failed(error: Exception, operations: int, trace: str | None) -> None:
+    """Warns of an error while a CUDA graph was captured."""
+    file, line, where = place_of(trace)
+    warnings.warn_explicit(
+        f"A run of {operations} operations that begins in {where} couldn't be captured as a CUDA "
+        f"graph, and is replayed, as by backend='eager'. The error: {error_text(error)}\n"
+        "stator.config.strict = True raises it.",
         BackendFailedWarning,
         filename=file,
         lineno=line,

@@ -1,8 +1,9 @@
-//! What compiles graphs beside the program: `stator._background` is its Python side.
+//! What compiles graphs, mostly beside the program: `stator._background` is its Python side.
 
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 use stator_cpython::thread::asynchronous::raise_in;
+use stator_tracer::declined::Declined;
 use stator_tracer::jobs::Job;
 use stator_tracer::parking;
 
@@ -39,6 +40,7 @@ fn _raise_in(ident: u64, class: &Bound<'_, PyType>) {
 /// Adds the functions to the extension module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Job>()?;
+    module.add_class::<Declined>()?;
     module.add_function(wrap_pyfunction!(_compile_beside, module)?)?;
     module.add_function(wrap_pyfunction!(_hurry, module)?)?;
     module.add_function(wrap_pyfunction!(_parked, module)?)?;

@@ -13,6 +13,7 @@ use stator_cpython::thread::Deferred;
 
 use crate::assumptions::{Assumptions, Names};
 use crate::config::{self, When};
+use crate::declined::Declined;
 use crate::jobs::{Job, Stand};
 use crate::lock;
 use crate::logs::Log;
@@ -86,6 +87,14 @@ impl Backend {
         if is_tried_out { Trust::Untried } else { Trust::Trusted }
     }
 
+    /// Whether it is given parts of graphs alone: operations on tensors that give tensors.
+    ///
+    /// # Errors
+    /// What the `Prepared` raises.
+    pub fn takes_parts(&self, py: Python<'_>) -> PyResult<bool> {
+        self.callable.bind(py).getattr(pyo3::intern!(py, "takes_parts"))?.extract()
+    }
+
     /// Whether it is asked right behind the recording of a graph.
     pub fn is_asked_at_once(&self) -> bool {
         matches!(self.when(), When::Background | When::Call(1))
@@ -133,6 +142,8 @@ pub enum Trust {
     Untried,
     /// It is.
     Trusted,
+    /// It isn't, because it has said that it serves none of these inputs.
+    Declined,
     /// It isn't, because the replay is as quick.
     Slower,
     /// It isn't, because its results differ from those of the replay.
@@ -147,8 +158,14 @@ impl Trust {
     /// As it shows that a backend has failed.
     pub const FAILED: &'static str = Self::Raised.name();
 
-    const ALL: [Self; 5] =
-        [Self::Untried, Self::Trusted, Self::Slower, Self::Differs, Self::Raised];
+    const ALL: [Self; 6] = [
+        Self::Untried,
+        Self::Trusted,
+        Self::Declined,
+        Self::Slower,
+        Self::Differs,
+        Self::Raised,
+    ];
 
     /// Which of several pieces of code `stator.stats` speaks of: that with the smallest.
     const fn rank(self) -> u8 {
@@ -164,6 +181,7 @@ impl Trust {
         match self {
             Self::Untried => "made",
             Self::Trusted => "compiled",
+            Self::Declined => REPLAYED,
             Self::Slower => "slower",
             Self::Differs => "differs",
             Self::Raised => "failed",
@@ -182,6 +200,8 @@ pub struct Code {
     trust: AtomicU8,
     /// Why it is or isn't used, as far as results go.
     checked: Mutex<Option<String>>,
+    /// Whether it has left its last call to the replay.
+    has_declined: AtomicBool,
     /// Whether it is quicker than the replay.
     pace: Pace,
 }
@@ -224,6 +244,11 @@ impl Codes {
     /// No thread compiles any more: the process ends.
     pub fn cancel(&self) {
         let _ = self.given_up.set((Stand::Cancelled.name(), None));
+    }
+
+    /// The backend has nothing for this graph, which is replayed from now on.
+    pub fn decline(&self, why: &Declined) {
+        let _ = self.given_up.set((REPLAYED, Some(why.why.clone())));
     }
 
     /// A call waits for code, or has waited, because it can't be compiled beside the program.
@@ -288,6 +313,9 @@ impl Codes {
     /// What runs the graph, in a word, and why, if there is something to say.
     pub fn tier(&self) -> (&'static str, Option<String>) {
         let best = lock(&self.all).iter().min_by_key(|code| code.trust().rank()).cloned();
+        if let Some(code) = best.as_ref().filter(|code| code.has_declined.load(Relaxed)) {
+            return (REPLAYED, code.why());
+        }
         let said = best.map(|code| (code.trust(), code.why()));
         if let Some((Trust::Trusted, why)) = said {
             return (Trust::Trusted.name(), self.told_of_waiting(why));
@@ -355,6 +383,7 @@ impl Code {
     ) -> PyResult<Self> {
         let trust = AtomicU8::new(trust as u8);
         let (checked, pace) = (Mutex::default(), Pace::default());
+        let has_declined = AtomicBool::new(false);
         let class = modules::import(made.py(), "stator._fx.graphs")?.getattr("Code")?;
         if !made.get_type().is(&class) {
             let (callable, backend) = (made.clone().unbind(), String::new());
@@ -368,6 +397,7 @@ impl Code {
                 looks,
                 trust,
                 checked,
+                has_declined,
                 pace,
             });
         }
@@ -385,6 +415,7 @@ impl Code {
             looks: None,
             trust,
             checked,
+            has_declined,
             pace,
         })
     }
@@ -415,6 +446,24 @@ impl Code {
         *lock(&self.checked) = Some(why);
     }
 
+    /// It has left a call to the replay.
+    pub fn decline(&self, declined: &Declined) {
+        self.say(declined.why.clone());
+        self.has_declined.store(true, Relaxed);
+        if declined.is_final {
+            self.settle(Trust::Declined);
+        }
+    }
+
+    /// It has served a call.
+    #[inline]
+    pub fn serve(&self) {
+        if self.has_declined.load(Relaxed) {
+            self.has_declined.store(false, Relaxed);
+            *lock(&self.checked) = None;
+        }
+    }
+
     /// Whether it is quicker than the replay.
     pub fn pace(&self) -> &Pace {
         &self.pace
@@ -434,7 +483,7 @@ impl Code {
     }
 
     fn is_refused(&self) -> bool {
-        matches!(self.trust(), Trust::Slower | Trust::Differs | Trust::Raised)
+        !matches!(self.trust(), Trust::Untried | Trust::Trusted)
     }
 
     fn serves(&self, sharing: &Sharing, inputs: &[Borrowed<'_, '_>]) -> bool {

@@ -21,6 +21,7 @@ pub mod compiled;
 pub mod compiling;
 pub mod config;
 mod constant_data;
+pub mod declined;
 pub mod disabled;
 mod draws;
 mod drive;

@@ -111,6 +111,14 @@ class Compiled:
         """What was counted to estimate each trace's replay: instructions, frames, modules, members
         and C calls of Python; operations; frames that stand at the break it ends with."""
 
+class Declined:
+    """What a backend, or its code, gives where a part of a graph is to be replayed: in this call, or
+    in all (`is_final`)."""
+
+    why: str
+    is_final: bool
+    def __init__(self, why: str, *, is_final: bool = False) -> None: ...
+
 class Job:
     """A graph that is compiled beside the program; `stator._background` does that."""
 

@@ -22,6 +22,7 @@ use super::taken_back::{Done, Ended};
 use super::{Entry, Replay};
 use crate::codes::{Backend, Code, Codes, REPLAYED, Search, Trust};
 use crate::config::When;
+use crate::declined::Declined;
 use crate::replay::{self, Cut, Early, Failure, Pass, Program, Unrun};
 use crate::rollback;
 use crate::sharing::Sharing;
@@ -75,7 +76,13 @@ impl Parts {
         let tiers: Vec<_> = self.codes().map(Codes::tier).collect();
         let compiled = tiers.iter().find(|(tier, _)| *tier == Trust::COMPILED);
         let other = || tiers.iter().find(|(tier, _)| *tier != REPLAYED);
-        Some(compiled.or_else(other).cloned().unwrap_or((REPLAYED, None)))
+        let told = || tiers.iter().find(|(_, why)| why.is_some());
+        match (compiled.or_else(other).or_else(told), told()) {
+            (Some((tier, None)), Some((_, Some(why)))) => {
+                Some((tier, Some(format!("of {} parts, one is replayed: {why}", tiers.len()))))
+            }
+            (found, _) => Some(found.cloned().unwrap_or((REPLAYED, None))),
+        }
     }
 
     /// The codes of all parts.
@@ -183,6 +190,11 @@ impl replay::Parts for Parts {
         match part.codes.find(&sharing, inputs) {
             Search::Found(code) if code.trust() == Trust::Trusted => {
                 let returned = run_code(py, &code, inputs).map_err(Unrun::Code)?;
+                if let Ok(declined) = returned.cast::<Declined>() {
+                    code.decline(declined.get());
+                    return part.replay(py, inputs);
+                }
+                code.serve();
                 match outputs_of(&returned, part.outputs, |_| true) {
                     Ok(Some(_)) => Ok(returned),
                     Ok(None) => Err(Unrun::Code(refusal(&made.backend, part.outputs, &returned))),
@@ -199,14 +211,24 @@ impl replay::Parts for Parts {
 const UNCOMPARED: &str =
     "verify='first' compares the code of whole graphs, and this one is in parts";
 
+/// As [`UNCOMPARED`], of backends that take parts alone.
+const NO_PARTS: &str = "it has no three operations in a row that take tensors and give tensors";
+
 /// As [`UNCOMPARED`], of PyTorch's own compilers.
 const CONSTANT_SIZES: &str =
     "PyTorch's compilers take the sizes of a part for constants, and here they vary";
 
 impl Entry {
     /// Where the graph is cut; `None`: all of it is for the backend.
-    pub(super) fn cut(&self) -> Option<&Cut> {
-        self.parts.cut.get_or_init(|| Cut::of(self.readable())).as_ref()
+    ///
+    /// # Errors
+    /// What the backend's `Prepared` raises.
+    pub(super) fn cut(&self, py: Python<'_>, backend: &Backend) -> PyResult<Option<&Cut>> {
+        if let Some(cut) = self.parts.cut.get() {
+            return Ok(cut.as_ref());
+        }
+        let is_always = backend.takes_parts(py)?;
+        Ok(self.parts.cut.get_or_init(|| Cut::of(self.readable(), is_always)).as_ref())
     }
 
     /// What runs a cut graph, if the backend is asked for code of its parts by now; `None`: they are replayed like
@@ -218,7 +240,13 @@ impl Entry {
         backend: &Backend,
     ) -> PyResult<Option<&Parts>> {
         let parts = &self.parts;
-        if cut.parts.is_empty() || parts.given_up.get().is_some() {
+        if parts.given_up.get().is_some() {
+            return Ok(None);
+        }
+        if cut.parts.is_empty() {
+            if backend.takes_parts(py)? {
+                parts.give_up(REPLAYED, Some(NO_PARTS));
+            }
             return Ok(None);
         }
         if parts.made.get().is_some() {
@@ -228,7 +256,9 @@ impl Entry {
             parts.give_up(REPLAYED, Some(UNCOMPARED));
             return Ok(None);
         }
-        let is_beside = backend.when() == When::Background && !backend.is_waited_for(py)?;
+        let is_beside = backend.when() == When::Background
+            && !backend.is_waited_for(py)?
+            && !backend.takes_parts(py)?;
         if is_beside {
             if backend.said().is_some() {
                 let told = (self.graph_nodes(), self.beginning(py));
@@ -294,8 +324,13 @@ impl Entry {
                 Ok(())
             }
             Ok(made) => {
+                if let Ok(declined) = made.cast::<Declined>() {
+                    part.codes.decline(declined.get());
+                    return Ok(());
+                }
                 let code = Code::new(&made, sharing, inputs, &self.traced, Trust::Trusted)?;
-                let code = if self.has_varying_sizes() { code } else { code.only_for(inputs) };
+                let serves_all = self.has_varying_sizes() && !backend.takes_parts(py)?;
+                let code = if serves_all { code } else { code.only_for(inputs) };
                 code.log(py);
                 part.codes.add(code, inputs);
                 Ok(())

@@ -9,6 +9,8 @@
 //! program's own does, and what is given a number that isn't a constant, stays a step of the replay. So does a run of
 //! fewer than [`LEAST`] operations: to call code costs about as much.
 //!
+//! A backend that can do nothing but operations on tensors (CUDA graphs) gets parts of every graph.
+//!
 //! Backends make one step of a part in the graphs of gradients, too. Where a trace goes back through these ([`gradients`]), or
 //! asks for the gradient of a tensor in its middle, that is to be seen by nobody.
 
@@ -49,10 +51,10 @@ impl Part {
 }
 
 impl Cut {
-    /// Where a graph is cut; `None`: all of it is for the backend.
+    /// Where a graph is cut; `None`: all of it is for the backend. `is_always`: the backend takes parts alone.
     #[must_use]
-    pub fn of(graph: &Graph) -> Option<Self> {
-        if !graph.nodes().any(|(id, _)| is_own(graph, id)) {
+    pub fn of(graph: &Graph, is_always: bool) -> Option<Self> {
+        if !is_always && !graph.nodes().any(|(id, _)| is_own(graph, id)) {
             return None;
         }
         let back = Back::of(graph);

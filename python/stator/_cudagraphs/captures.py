@@ -1,0 +1,284 @@
+"""A run of operations that is captured once its inputs are known, and launched from then on."""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stator._cudagraphs.device import Device, Run, current
+from stator._cudagraphs.results import Results, Unfit, copy_all
+from stator._cudagraphs.watching import Watch, memory_of
+from stator._stator import Declined
+
+__all__ = ["Graphed", "Pools"]
+
+MOST = 8
+"""How many graphs of one run there may be: for other streams, and for inputs elsewhere that can't
+be copied, because the run writes to them."""
+
+ALIGNMENT = 256
+"""Kernels are chosen by how far addresses are aligned, up to this."""
+
+_CAPTURING = "the program captures a graph of its own"
+_BUSY = "another thread is in the graph"
+_STREAM = "the selected stream was made outside of PyTorch"
+_MOVING = "an input that it writes to is elsewhere than at the call before"
+_TOO_MANY = f"there are {MOST} graphs of it, for other streams and other places of its inputs"
+_GRADIENTS = "gradients are asked of it"
+_NO_INPUTS = "it has no inputs"
+_MEMORY = "there was no memory for its results"
+
+_address = Tensor.data_ptr
+
+
+class Pools:
+    """The memory of the captures of one compiled function: one pool for each stream, as graphs in
+    one pool mustn't run at once."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        """Held from a launch until the results are copied: other graphs of a pool use the memory
+        that these are in. So buffers, too, are those of one call at a time."""
+        self._pools: dict[tuple[int, int], Any] = {}
+
+    def of(self, device: Device, index: int, stream: int) -> Any:
+        """The pool for what runs on a stream."""
+        key = index, stream
+        if key not in self._pools:
+            self._pools[key] = device.new_pool()
+        return self._pools[key]
+
+
+class Graphed:
+    """A backend's code for one run of operations: gives its results, or says why it's to be
+    replayed.
+
+    failed: is told of an error in a capture, and gives it as text; told: of what becomes of the
+    run. All calls have inputs that look the same: the native side sees to that.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        pools: Pools,
+        failed: Callable[[Exception], str],
+        told: Callable[[str], None],
+    ) -> None:
+        self._run, self._pools = run, pools
+        self._failed, self._told = failed, told
+        self._device = current()
+        self._captures: list[_Capture] = []
+        self._addresses: list[int] = []
+        """Of the inputs of the last call; none before the first."""
+        self._index = 0
+        """Of the device."""
+        self._fixed: list[int] = []
+        """Which inputs can't be copied."""
+        self._moving: set[int] = set()
+        """Which inputs have been elsewhere at some call, and can be copied."""
+        self._declined: Declined | None = None
+
+    def __call__(self, *inputs: Tensor) -> Sequence[Tensor] | Declined:
+        # Who waited for another thread's call could wait for its own: of a handler, or of a
+        # finalizer.
+        if not self._pools.lock.acquire(blocking=False):
+            return Declined(_BUSY)
+        try:
+            if self._declined is not None:
+                return self._declined
+            if not self._addresses:
+                return self._watched(inputs)
+            if self._device.is_capturing():
+                return Declined(_CAPTURING)
+            addresses = list(map(_address, inputs))
+            stream = self._device.stream(self._index)
+            for capture in self._captures:
+                if capture.stream == stream and capture.fits(addresses):
+                    return capture.launch(inputs)
+            return self._captured(inputs, addresses, stream)
+        finally:
+            self._pools.lock.release()
+
+    def _decline(self, why: str) -> Declined:
+        """For good."""
+        self._captures = []
+        self._declined = Declined(why, is_final=True)
+        self._told(f"is replayed: {why}")
+        return self._declined
+
+    def _watched(self, inputs: Sequence[Tensor]) -> Sequence[Tensor] | Declined:
+        """The first call: operations are executed one by one, and looked at."""
+        if (why := _unfit(self._device, inputs)) is not None:
+            return self._decline(why)
+        if self._device.is_capturing():
+            return Declined(_CAPTURING)
+        self._index = inputs[0].device.index or 0
+        addresses = list(map(_address, inputs))
+        watch = Watch(inputs)
+        with watch:
+            outputs = self._run(*inputs)
+        if any(output.requires_grad for output in outputs):
+            watch.say(_GRADIENTS)
+        if watch.why is not None:
+            self._decline(watch.why)
+        self._addresses = addresses
+        self._fixed = [at for at, it in enumerate(inputs) if memory_of(it) in watch.fixed]
+        return outputs
+
+    def _captured(
+        self, inputs: Sequence[Tensor], addresses: list[int], stream: int
+    ) -> Sequence[Tensor] | Declined:
+        """No graph serves these inputs: there may be one from now on."""
+        before, self._addresses = self._addresses, addresses
+        moved = {at for at, known in enumerate(before) if addresses[at] != known}
+        self._moving |= moved.difference(self._fixed)
+        if moved.intersection(self._fixed):
+            return Declined(_MOVING)
+        if len(self._captures) >= MOST:
+            return Declined(_TOO_MANY)
+        if not self._device.is_lasting(self._index):
+            return Declined(_STREAM)
+        for capture in self._captures:
+            self._moving.update(capture.moved(addresses) if capture.stream == stream else ())
+        self._moving.difference_update(self._fixed)
+        copied = sorted(self._moving)
+        # Where more is copied, what copies less is of no use.
+        is_of_use = [it.stream != stream or it.copied == copied for it in self._captures]
+        kept = zip(self._captures, is_of_use, strict=True)
+        self._captures = [capture for capture, keeps in kept if keeps]
+        pool = self._pools.of(self._device, self._index, stream)
+        try:
+            capture = _Capture(self._run, inputs, copied, self._device, pool, stream)
+        except Unfit as unfit:
+            return self._decline(str(unfit))
+        except Exception as error:
+            return self._decline(f"it couldn't be captured: {self._failed(error)}")
+        self._captures.append(capture)
+        own = len(inputs) - len(copied)
+        self._told(f"is captured: {own} inputs are used where they are, {len(copied)} are copied")
+        return capture.launch(inputs)
+
+
+def _unfit(device: Device, inputs: Sequence[Tensor]) -> str | None:
+    """Why a graph can't take these."""
+    if not inputs:
+        return _NO_INPUTS
+    for tensor in inputs:
+        if type(tensor) is not Tensor and type(tensor) is not torch.nn.Parameter:
+            return f"an input of it is a {type(tensor).__name__}"
+        if tensor.device.type != device.kind:
+            return f"it has a tensor on {tensor.device}"
+        if tensor.device != inputs[0].device:
+            return f"it has tensors on {inputs[0].device} and on {tensor.device}"
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
+        return _GRADIENTS
+    return None
+
+
+class _Capture:
+    """A captured graph, for inputs that lie where these do, but for those that are copied."""
+
+    def __init__(
+        self,
+        run: Run,
+        inputs: Sequence[Tensor],
+        copied: list[int],
+        device: Device,
+        pool: Any,
+        stream: int,
+    ) -> None:
+        addresses = list(map(_address, inputs))
+        self.stream, self.copied = stream, copied
+        self._own = [at for at in range(len(inputs)) if at not in set(copied)]
+        self._addresses = [addresses[at] for at in self._own]
+        self._alignments = [_alignment(addresses[at]) for at in copied]
+        self._buffers = [_buffer(inputs[at], _alignment(addresses[at])) for at in copied]
+        self._targets = list(map(_distinct, self._buffers))
+        self._are_distinct = all(map(operator.is_, self._targets, self._buffers))
+        given = list(inputs)
+        for at, buffer in zip(copied, self._buffers, strict=True):
+            given[at] = buffer
+        before = [_version(tensor) for tensor in given]
+        try:
+            self._graph, outputs = device.capture(run, given, pool, inputs[0].device.index or 0)
+            counted = zip(given, before, strict=True)
+            self._writes = [_version(tensor) - then for tensor, then in counted]
+        finally:
+            # Nothing is written yet.
+            _set_versions(given, before)
+        self._written = [at for at, count in enumerate(self._writes) if count]
+        self._results = Results(outputs, given, inputs)
+
+    def moved(self, addresses: list[int]) -> list[int]:
+        """Which of the inputs that aren't copied lie elsewhere."""
+        pairs = zip(self._own, self._addresses, strict=True)
+        return [at for at, known in pairs if addresses[at] != known]
+
+    def fits(self, addresses: list[int]) -> bool:
+        """Whether it serves inputs at these addresses."""
+        if not self.copied:
+            return addresses == self._addresses
+        return [addresses[at] for at in self._own] == self._addresses and self._alignments == [
+            _alignment(addresses[at]) for at in self.copied
+        ]
+
+    def launch(self, inputs: Sequence[Tensor]) -> Sequence[Tensor] | Declined:
+        """What the run gives for these inputs."""
+        try:
+            room = self._results.room()
+        except RuntimeError:
+            return Declined(_MEMORY)
+        if self.copied:
+            sources = [inputs[at] for at in self.copied]
+            if not self._are_distinct:
+                sources = list(map(_distinct, sources))
+            copy_all(self._targets, sources)
+        self._graph.replay()
+        if self._written:
+            written = [inputs[at] for at in self._written]
+            counts = zip(written, self._written, strict=True)
+            _set_versions(written, [_version(it) + self._writes[at] for it, at in counts])
+        return self._results.fill(room, inputs)
+
+
+def _alignment(address: int) -> int:
+    """The power of 2 that an address is a multiple of."""
+    return min(address & -address, ALIGNMENT) if address else ALIGNMENT
+
+
+def _buffer(tensor: Tensor, alignment: int) -> Tensor:
+    """Memory for a copy of an input, aligned as that is."""
+    size = tensor.element_size()
+    room = [(count - 1) * stride for count, stride in zip(tensor.shape, tensor.stride(), strict=True)]
+    length = 1 + sum(room) if tensor.numel() else 0
+    offset = alignment // size if alignment < ALIGNMENT else 0
+    with torch.inference_mode(False):
+        flat = torch.empty(length + offset, dtype=tensor.dtype, device=tensor.device)
+    return flat.as_strided(tensor.shape, tensor.stride(), offset)
+
+
+def _distinct(tensor: Tensor) -> Tensor:
+    """A tensor without the repetitions of `expand`."""
+    pairs = list(zip(tensor.shape, tensor.stride(), strict=True))
+    if all(stride or count < 2 for count, stride in pairs):
+        return tensor
+    sizes = [count if stride else min(count, 1) for count, stride in pairs]
+    return tensor.as_strided(sizes, tensor.stride(), tensor.storage_offset())
+
+
+def _version(tensor: Tensor) -> int:
+    """How often a tensor was written; of those without gradients nobody counts it."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def _set_versions(tensors: Sequence[Tensor], versions: Sequence[int]) -> None:
+    pairs = zip(tensors, versions, strict=True)
+    known = [(tensor, version) for tensor, version in pairs if not tensor.is_inference()]
+    if known:
+        counted, numbers = zip(*known, strict=True)
+        torch._C._autograd._unsafe_set_version_counter(counted, numbers)
