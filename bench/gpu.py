@@ -14,6 +14,7 @@ import argparse
 import copy
 import dataclasses
 import datetime
+import functools
 import platform
 import statistics
 import time
@@ -228,14 +229,25 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--torch-compile", action="store_true", help="torch.compile beside it")
+    parser.add_argument(
+        "--torch-compile",
+        nargs="*",
+        metavar="BACKEND",
+        help="torch.compile beside it, with its usual backend and that for CUDA graphs, or these",
+    )
     options = parser.parse_args()
     if options.device == "cuda" and not torch.cuda.is_available():
         parser.error("no CUDA device; --device cpu is a dry run")
     sizes = Sizes(options.layers, options.width, max(1, options.width // 64), options.tokens)
-    systems: dict[str, Callable[[Any], Any]] = {"eager": lambda fn: fn, "Stator": stator.compile}
-    if options.torch_compile:
-        systems["torch.compile"] = torch.compile
+    systems: dict[str, Callable[[Any], Any]] = {
+        "eager": lambda fn: fn,
+        "Stator": stator.compile,
+        "Stator, cudagraphs": functools.partial(stator.compile, backend="cudagraphs"),
+    }
+    if options.torch_compile is not None:
+        for backend in options.torch_compile or ("inductor", "cudagraphs"):
+            name = f"torch.compile, {backend}"
+            systems[name] = functools.partial(torch.compile, backend=backend)
     rows = []
     for task in TASKS:
         rows += measure(task, sizes, options.device, systems, options.rounds)

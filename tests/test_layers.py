@@ -133,7 +133,7 @@ PYTHON = {
     "testing": "_testing",
     "programs": "_local_computations programs _program_tracing _export _exporting",
     "compiling": "_install _compile _module _ran _targets _settings",
-    "backends": "_backends _background _progress _fx",
+    "backends": "_backends _background _progress _fx _cudagraphs",
     "steering": "_steering _disable _dynamic",
     "telling": "_logs _config _warnings",
     "errors": "_internal errors _suggest _interpreter",
@@ -173,12 +173,23 @@ MODULES = {
         "_fx.training",
     },
     "_fx.beside": {"_fx.callables", "_fx.graphs", "_fx.libraries", "_fx.modes", "_fx.process"},
+    "_cudagraphs": set(),
+    "_cudagraphs.device": set(),
+    "_cudagraphs.watching": set(),
+    "_cudagraphs.results": {"_cudagraphs.watching"},
+    "_cudagraphs.captures": {
+        *("_cudagraphs.device", "_cudagraphs.results", "_cudagraphs.watching"),
+    },
+    "_cudagraphs.backend": {
+        *("_config", "_cudagraphs.captures", "_fx.graphs", "_logs", "_warnings"),
+    },
     "_background": {"errors"},
     "_progress": set(),
     "_backends": {
         *(
             "_background",
             "_config",
+            "_cudagraphs.backend",
             "_fx.beside",
             "_fx.process",
             "_fx.store",
@@ -231,6 +242,7 @@ NATIVE = "_stator"
 # Imports inside functions, each with its reason; all others stand at the top of their file.
 LATE_IMPORTS = {
     ("_targets.py", "stator._module"): "needs torch, and Stator can be imported without it",
+    ("_backends.py", "stator._cudagraphs.backend"): "needs torch",
     ("_backends.py", "stator._fx.beside"): "needs torch; seconds to import",
     ("process.py", "torch._inductor.runtime.cache_dir_utils"): "seconds to import",
     ("_backends.py", "stator._fx.process"): "needs torch",

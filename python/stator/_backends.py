@@ -59,7 +59,7 @@ _OWN = {"stator": EAGER, "stator_inductor": "inductor"}
 """Names for those who can only say a name, to `torch.compile` say, while Stator is installed."""
 
 _GRAPHS = "cudagraphs"
-"""Stator's own, in the place of PyTorch's backend of this name. Each function has one of its own."""
+"""Stator's own, in the place of PyTorch's backend of this name. Each function has its own."""
 
 _slow = {"inductor"}
 """Names of backends that compile for seconds: no call waits for them unless it is to."""
@@ -432,7 +432,7 @@ class Prepared:
 
     def _compile_module(
         self, description: Sequence[Row], module: torch.fx.GraphModule, inputs: Sequence[Any]
-    ) -> Callable[..., Any] | Declined:
+    ) -> Callable[..., Any]:
         from stator._fx.metadata import add_metadata, compilation, next_compile_id
 
         compile_id = next_compile_id(self.compilations)
@@ -442,9 +442,7 @@ class Prepared:
             add_metadata(module, description, inputs, compile_id)
             return self._called(module, inputs)
 
-    def _called(
-        self, module: torch.fx.GraphModule, inputs: Sequence[Any]
-    ) -> Callable[..., Any] | Declined:
+    def _called(self, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         """What the backend makes of a module."""
         from stator._fx.graphs import without_report
 

@@ -24,13 +24,12 @@ def flat(tensor: Tensor) -> Tensor:
 
 def in_place(tensor: Tensor) -> Tensor:
     """A tensor in the same memory, which it doesn't keep alive."""
-    strides = zip(tensor.shape, tensor.stride(), strict=True)
-    length = (1 + sum((size - 1) * stride for size, stride in strides)) * tensor.element_size()
-    if tensor.numel() == 0:
+    storage = tensor.untyped_storage()
+    if storage.nbytes() == 0:
         return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
-    memory = (ctypes.c_char * length).from_address(tensor.data_ptr())
+    memory = (ctypes.c_char * storage.nbytes()).from_address(storage.data_ptr())
     found = torch.frombuffer(memory, dtype=tensor.dtype)
-    return found.as_strided(tensor.shape, tensor.stride())
+    return found.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
 
 
 @contextmanager

@@ -41,7 +41,9 @@ def compiled(fn: Any, **settings: Any) -> Any:
     return stator.compile(fn, backend="cudagraphs", **settings)
 
 
-def check(fn: Callable[..., Any], *calls: Callable[[], tuple[Any, ...]], captured: bool = True) -> Any:
+def check(
+    fn: Callable[..., Any], *calls: Callable[[], tuple[Any, ...]], captured: bool = True
+) -> Any:
     """The function of `calls`' arguments, plain and compiled: results, kept to the end, and the arguments behind it."""
     ours = compiled(fn)
     found, expected = [], []
@@ -89,7 +91,12 @@ def test_inputs_that_move_are_copied(device: StandIn) -> None:
 
 def test_an_input_that_moves_later_on(device: StandIn) -> None:
     x, y = fresh(3), fresh(3)
-    check(chain, *[lambda: (x, y)] * 4, *[lambda: (fresh(3), y)] * 3, *[lambda: (fresh(3), fresh(3))] * 3)
+    check(
+        chain,
+        *[lambda: (x, y)] * 4,
+        *[lambda: (fresh(3), y)] * 3,
+        *[lambda: (fresh(3), fresh(3))] * 3,
+    )
     # In place, one copied, both copied.
     assert device.captures == 3
 
@@ -215,7 +222,10 @@ def test_expanded_and_strided_inputs(device: StandIn) -> None:
         return fresh(1, 3).expand(4, 3), fresh(4, 6)[:, ::2]
 
     check(read, *[call] * CALLS)
-    check(read, *[lambda: (fresh(3, 4).t(), fresh(0, 3).expand(4, 3) if False else fresh(4, 3))] * CALLS)
+    check(
+        read,
+        *[lambda: (fresh(3, 4).t(), fresh(0, 3).expand(4, 3) if False else fresh(4, 3))] * CALLS,
+    )
 
 
 def test_empty_tensors(device: StandIn) -> None:
@@ -330,7 +340,9 @@ def test_decisions_run_between_graphs(device: StandIn) -> None:
             y = (y * y).exp() + 2
         return y
 
-    calls = [lambda sign=sign: (fresh(3) * 0 + sign,) for sign in (1, 1, 1, 1, -1, 1, -1, -1, -1, -1, 1)]
+    calls = [
+        lambda sign=sign: (fresh(3) * 0 + sign,) for sign in (1, 1, 1, 1, -1, 1, -1, -1, -1, -1, 1)
+    ]
     ours = check(decides, *calls, captured=False)
     assert device.captures >= 2 and "compiled" in stats(ours).tiers
 

@@ -26,9 +26,7 @@ class Backend:
     def __init__(self) -> None:
         self._pools = Pools()
 
-    def __call__(
-        self, module: torch.fx.GraphModule, inputs: Sequence[Any]
-    ) -> Graphed | Declined:
+    def __call__(self, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
         nodes = list(module.graph.nodes)
         for node in nodes:
             # They would keep tensors of the program's alive.

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from stator._cudagraphs.device import Device, Run, current
-from stator._cudagraphs.results import Results, Unfit, copy_all
+from stator._cudagraphs.results import Results, UnfitError, copy_all
 from stator._cudagraphs.watching import Watch, memory_of
 from stator._stator import Declined
 
@@ -122,8 +122,11 @@ class Graphed:
         watch = Watch(inputs)
         with watch:
             outputs = self._run(*inputs)
-        if any(output.requires_grad for output in outputs):
-            watch.say(_GRADIENTS)
+        for output in outputs:
+            if output.requires_grad:
+                watch.say(_GRADIENTS)
+            if output.device != inputs[0].device:
+                watch.say(f"it has tensors on {inputs[0].device} and on {output.device}")
         if watch.why is not None:
             self._decline(watch.why)
         self._addresses = addresses
@@ -154,7 +157,7 @@ class Graphed:
         pool = self._pools.of(self._device, self._index, stream)
         try:
             capture = _Capture(self._run, inputs, copied, self._device, pool, stream)
-        except Unfit as unfit:
+        except UnfitError as unfit:
             return self._decline(str(unfit))
         except Exception as error:
             return self._decline(f"it couldn't be captured: {self._failed(error)}")
@@ -253,10 +256,9 @@ def _alignment(address: int) -> int:
 
 def _buffer(tensor: Tensor, alignment: int) -> Tensor:
     """Memory for a copy of an input, aligned as that is."""
-    size = tensor.element_size()
-    room = [(count - 1) * stride for count, stride in zip(tensor.shape, tensor.stride(), strict=True)]
-    length = 1 + sum(room) if tensor.numel() else 0
-    offset = alignment // size if alignment < ALIGNMENT else 0
+    pairs = zip(tensor.shape, tensor.stride(), strict=True)
+    length = 1 + sum((count - 1) * stride for count, stride in pairs) if tensor.numel() else 0
+    offset = alignment // tensor.element_size() if alignment < ALIGNMENT else 0
     with torch.inference_mode(False):
         flat = torch.empty(length + offset, dtype=tensor.dtype, device=tensor.device)
     return flat.as_strided(tensor.shape, tensor.stride(), offset)

@@ -1,4 +1,4 @@
-"""What is asked of a device that can capture graphs. Tests put a stand-in in the place of CUDA's."""
+"""What is asked of a device that can capture graphs. Tests put a stand-in in CUDA's place."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import torch
 
-__all__ = ["Cuda", "Device", "Launched", "using", "current"]
+__all__ = ["Cuda", "Device", "Launched", "Run", "current", "using"]
 
 Run = Callable[..., Sequence[torch.Tensor]]
 
@@ -86,12 +86,9 @@ class Cuda:
         key = index, self.stream(index)
         if key not in self._sides:
             taken = {side.cuda_stream for side in self._sides.values()} | {key[1]}
-            side = torch.cuda.Stream(index)
-            for _ in range(64):
-                if side.cuda_stream not in taken:
-                    break
-                side = torch.cuda.Stream(index)
-            else:
+            made = (torch.cuda.Stream(index) for _ in range(64))  # type: ignore[no-untyped-call]
+            side = next((it for it in made if it.cuda_stream not in taken), None)
+            if side is None:
                 raise RuntimeError("there are graphs for too many streams")
             self._sides[key] = side
         return self._sides[key]
@@ -105,8 +102,12 @@ class Cuda:
 
         with torch.no_grad(), torch.autocast("cuda", enabled=False):
             a, bias = torch.ones(16, 16, device="cuda"), torch.ones(16, device="cuda")
-            product()
-            pool = self._workspaces[index].pool() if index in self._workspaces else self.new_pool()
+            try:
+                product()
+            except RuntimeError:
+                return  # Deterministic algorithms are asked for, and cuBLAS has none here.
+            known = self._workspaces.get(index)
+            pool = self.new_pool() if known is None else known.pool()
             graph, _ = _captured(product, [], pool, side)
         self._workspaces.setdefault(index, graph)
 
@@ -116,7 +117,9 @@ def _captured(
 ) -> tuple[torch.cuda.CUDAGraph, Sequence[torch.Tensor]]:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.stream(side), _without_cast_cache():
-        graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+        with torch.inference_mode(False):
+            # The random generator makes tensors that other graphs use, too.
+            graph.capture_begin(pool=pool, capture_error_mode="thread_local")
         try:
             outputs = run(*inputs)
         except BaseException:
@@ -148,7 +151,8 @@ def _clean(graph: torch.cuda.CUDAGraph, pool: Any, side: torch.cuda.Stream) -> N
         pass  # It had got as far as that.
     del graph
     other = torch.cuda.CUDAGraph()
-    other.capture_begin(capture_error_mode="thread_local")
+    with torch.inference_mode(False):
+        other.capture_begin(capture_error_mode="thread_local")
     try:
         torch.zeros(1, device=torch.device("cuda", side.device_index))
     finally:

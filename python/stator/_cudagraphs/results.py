@@ -14,7 +14,7 @@ from torch import Tensor
 
 from stator._cudagraphs.watching import memory_of
 
-__all__ = ["Results", "Unfit", "copy_all"]
+__all__ = ["Results", "UnfitError", "copy_all"]
 
 Place = tuple[tuple[int, ...], tuple[int, ...], int]
 """Sizes, strides, offset."""
@@ -23,12 +23,12 @@ Make = Callable[[Sequence[Tensor], list[Tensor]], Tensor]
 """Makes a result of the inputs and of the new memory."""
 
 
-class Unfit(Exception):
+class UnfitError(Exception):
     """Results aren't such that they can be made anew; says why."""
 
 
 def _place(tensor: Tensor) -> Place:
-    return tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
+    return tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset())
 
 
 def _is_view(tensor: Tensor) -> bool:
@@ -113,7 +113,7 @@ class Results:
             copy = _Copy(self._copy(base, tuple(base.shape), base.stride()))
             return dict.fromkeys(members, copy)
         if len({tensor.dtype for tensor in distinct.values()}) > 1:
-            raise Unfit("two of its results are one memory, as numbers of different types")
+            raise UnfitError("two of its results are one memory, as numbers of different types")
         # All of the memory, and the results in it.
         first = next(iter(distinct.values()))
         storage = first.untyped_storage()
@@ -124,8 +124,8 @@ class Results:
         is_based = len(bases) == 1
         makes: dict[int, Make] = {}
         for at, tensor in members.items():
-            base = _place(bases[0]) if is_based else ((length,), (1,), 0)
-            makes[at] = _Part(number, base, _place(tensor), is_based and tensor is bases[0])
+            whole = _place(bases[0]) if is_based else ((length,), (1,), 0)
+            makes[at] = _Part(number, whole, _place(tensor), is_based and tensor is bases[0])
         return makes
 
 
@@ -141,13 +141,13 @@ def _fills_its_memory(tensor: Tensor) -> bool:
 
 def _check(output: Tensor) -> None:
     if type(output) is not Tensor and type(output) is not torch.nn.Parameter:
-        raise Unfit("a result of it is no plain tensor")
+        raise UnfitError("a result of it is no plain tensor")
     if output.layout is not torch.strided or output.is_quantized or output.is_nested:
-        raise Unfit("a result of it is no plain tensor")
+        raise UnfitError("a result of it is no plain tensor")
     if output.is_conj() or output.is_neg():
-        raise Unfit("a result of it is a conjugated or negated view")
+        raise UnfitError("a result of it is a conjugated or negated view")
     if output.requires_grad:
-        raise Unfit("a result of it asks for gradients")
+        raise UnfitError("a result of it asks for gradients")
 
 
 class _Copy:
@@ -185,9 +185,9 @@ def _input(at: int) -> Make:
 def _view_of_input(output: Tensor, owner: int, given: Tensor, own: Tensor) -> Make:
     """`own` is the input that `given` stands for."""
     if output.dtype != own.dtype:
-        raise Unfit("a result of it is an input's memory, as numbers of another type")
+        raise UnfitError("a result of it is an input's memory, as numbers of another type")
     if own.is_conj() or own.is_neg():
-        raise Unfit("a result of it is a view of a conjugated or negated input")
+        raise UnfitError("a result of it is a view of a conjugated or negated input")
     sizes, strides, offset = _place(output)
-    offset += own.storage_offset() - given.storage_offset()
+    offset += int(own.storage_offset()) - int(given.storage_offset())
     return lambda inputs, room: inputs[owner].as_strided(sizes, strides, offset)

@@ -44,11 +44,11 @@ def memory_of(tensor: Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
 
 
-class Watch(TorchDispatchMode):
+class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """While it's open, operations are executed and looked at."""
 
     def __init__(self, inputs: Sequence[Tensor]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.why: str | None = None
         """Why a graph can't hold it, the first reason."""
         self.fixed: set[int] = set()
@@ -67,8 +67,10 @@ class Watch(TorchDispatchMode):
         kwargs = kwargs or {}
         self._look(func, args, kwargs)
         result = func(*args, **kwargs)
-        for tensor in _tensors(result):
-            self._look_at(func, tensor)
+        if not any(tensor.device == self._device for tensor in _tensors((args, kwargs))):
+            # Attention gives numbers on the CPU beside its results, which nobody asks for.
+            for tensor in _tensors(result):
+                self._look_at(func, tensor)
         return result
 
     def say(self, why: str) -> None:
@@ -80,7 +82,7 @@ class Watch(TorchDispatchMode):
 
     def _look(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         name = func._schema.name.split("::")[1]
-        given = [*_tensors(args), *_tensors(kwargs.values())]
+        given = list(_tensors((args, kwargs)))
         for tensor in given:
             self._look_at(func, tensor)
         if func.namespace not in ("aten", "prims", "prim"):
@@ -131,7 +133,8 @@ def _arguments(
 def _tensors(value: Any) -> Iterator[Tensor]:
     if isinstance(value, Tensor):
         yield value
-    elif isinstance(value, Iterable) and not isinstance(value, str):
+    elif isinstance(value, dict):
+        yield from _tensors(list(value.values()))
+    elif isinstance(value, list | tuple):
         for part in value:
             yield from _tensors(part)
-

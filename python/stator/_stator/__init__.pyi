@@ -112,7 +112,7 @@ class Compiled:
         and C calls of Python; operations; frames that stand at the break it ends with."""
 
 class Declined:
-    """What a backend, or its code, gives where a part of a graph is to be replayed: in this call, or
+    """What a backend, or its code, gives where a part of a graph is to be replayed, in this call or
     in all (`is_final`)."""
 
     why: str
