@@ -307,6 +307,16 @@ def test_inference_mode(device: StandIn) -> None:
         assert not result.is_inference() and torch.equal(result, chain(x, y))
 
 
+def test_random_numbers_in_inference_mode(device: StandIn) -> None:
+    """PyTorch's dispatcher shows operations there that are made of others."""
+
+    def noisy(x: Tensor) -> Tensor:
+        return (nn.functional.dropout(x, 0.5) * 2 + 1).sin()
+
+    with torch.inference_mode():
+        check(noisy, *[lambda: (fresh(3),)] * CALLS)
+
+
 def test_gradients_switched_on_that_nobody_asks_for(device: StandIn) -> None:
     ours = compiled(chain)
     with torch.enable_grad():

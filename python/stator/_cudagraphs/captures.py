@@ -203,6 +203,7 @@ class _Capture:
         self._buffers = [_buffer(inputs[at], _alignment(addresses[at])) for at in copied]
         self._targets = list(map(_distinct, self._buffers))
         self._are_distinct = all(map(operator.is_, self._targets, self._buffers))
+        self._fill(inputs)
         given = list(inputs)
         for at, buffer in zip(copied, self._buffers, strict=True):
             given[at] = buffer
@@ -230,17 +231,21 @@ class _Capture:
             _alignment(addresses[at]) for at in self.copied
         ]
 
+    def _fill(self, inputs: Sequence[Tensor]) -> None:
+        """Copies what moves to where the graph finds it."""
+        if self.copied:
+            sources = [inputs[at] for at in self.copied]
+            if not self._are_distinct:
+                sources = list(map(_distinct, sources))
+            copy_all(self._targets, sources)
+
     def launch(self, inputs: Sequence[Tensor]) -> Sequence[Tensor] | Declined:
         """What the run gives for these inputs."""
         try:
             room = self._results.room()
         except RuntimeError:
             return Declined(_MEMORY)
-        if self.copied:
-            sources = [inputs[at] for at in self.copied]
-            if not self._are_distinct:
-                sources = list(map(_distinct, sources))
-            copy_all(self._targets, sources)
+        self._fill(inputs)
         self._graph.replay()
         if self._written:
             written = [inputs[at] for at in self._written]

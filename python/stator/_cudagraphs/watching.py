@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -65,6 +66,10 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
+        if _is_made_of_others(func, self._device.type):
+            # In inference mode these come here, too.
+            with self:
+                return func._op_dk(_COMPOSITE, *args, **kwargs)
         self._look(func, args, kwargs)
         result = func(*args, **kwargs)
         if not any(tensor.device == self._device for tensor in _tensors((args, kwargs))):
@@ -117,6 +122,18 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._say(f"it has tensors on {tensor.device} and on {self._device} ({{}})", func)
         elif tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
             self._say("it has a tensor that is no plain one ({})", func)
+
+
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+
+
+@functools.cache
+def _is_made_of_others(func: Any, kind: str) -> bool:
+    """Whether an operation calls others, and has no code of its own for a kind of device."""
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    return has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(
+        func.name(), kind.upper()
+    )
 
 
 def _arguments(

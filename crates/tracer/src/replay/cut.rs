@@ -17,7 +17,7 @@
 use std::ops::Range;
 
 use rustc_hash::FxHashSet;
-use stator_graph::{Graph, LastUse, LastUses, NodeId, NodeKind, Target, Value};
+use stator_graph::{Device, Graph, LastUse, LastUses, NodeId, NodeKind, Target, Value};
 
 use super::gradients::{self, Back};
 use crate::raises::{MADE, NodeCall};
@@ -64,8 +64,11 @@ impl Cut {
         }
         let last_uses = graph.last_uses();
         let asked = gradients::asked_of(graph);
+        let device = if is_always { accelerator(graph) } else { None };
         let fits = |(id, _): (NodeId, _)| {
-            may_be_part(graph, id) && (asked.is_empty() || !writes(graph, id))
+            may_be_part(graph, id)
+                && (asked.is_empty() || !writes(graph, id))
+                && device.is_none_or(|device| is_on(graph, id, device))
         };
         let mut fits: Vec<bool> = graph.nodes().map(fits).collect();
         let runs = loop {
@@ -134,6 +137,26 @@ fn may_be_part(graph: &Graph, id: NodeId) -> bool {
         reads_others |= !matches!(value, Value::Tensor(_) | Value::Structure(_));
     });
     !reads_others && (gives_tensors || (node.value == Value::Nothing && written.is_some()))
+}
+
+/// The first device of a graph's tensors that isn't the CPU.
+fn accelerator(graph: &Graph) -> Option<Device> {
+    let mut devices = graph.nodes().filter_map(|(_, node)| match node.value {
+        Value::Tensor(meta) => Some(meta.device),
+        _ => None,
+    });
+    devices.find(|device| device.kind != Device::CPU.kind)
+}
+
+/// Whether all tensors that a node reads and gives are on a device.
+fn is_on(graph: &Graph, id: NodeId, device: Device) -> bool {
+    let is_there = |id: NodeId| match graph.node(id).value {
+        Value::Tensor(meta) => meta.device == device,
+        _ => true,
+    };
+    let mut are_there = is_there(id);
+    graph.visit_inputs(id, &mut |input| are_there &= is_there(input));
+    are_there
 }
 
 /// Whether a node writes to a tensor.
