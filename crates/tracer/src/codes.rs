@@ -158,14 +158,8 @@ impl Trust {
     /// As it shows that a backend has failed.
     pub const FAILED: &'static str = Self::Raised.name();
 
-    const ALL: [Self; 6] = [
-        Self::Untried,
-        Self::Trusted,
-        Self::Declined,
-        Self::Slower,
-        Self::Differs,
-        Self::Raised,
-    ];
+    const ALL: [Self; 6] =
+        [Self::Untried, Self::Trusted, Self::Declined, Self::Slower, Self::Differs, Self::Raised];
 
     /// Which of several pieces of code `stator.stats` speaks of: that with the smallest.
     const fn rank(self) -> u8 {

@@ -32,14 +32,15 @@ class Stats:
         """Why a recorded call broke, or the last native one ran natively."""
     @property
     def tiers(self) -> list[str]:
-        """What runs each graph: `"replay"`, or what became of code that a backend was asked for,
+        """What runs each graph: `"replay"` (no backend was asked, or it has left the graph, or its
+        last call, to the replay), or what became of code that a backend was asked for,
         `"waiting"`, `"compiling"`, `"made"` (the next call takes it over), `"compiled"`,
         `"failed"`, `"differs"`, `"slower"`, `"cancelled"`; but for `"compiled"` the graph is
         replayed."""
     @property
     def why(self) -> list[str | None]:
         """For each graph what is known of why: how far the code's results differ, what was measured
-        of it, what it has raised."""
+        of it, what it has raised, why it isn't captured."""
     @property
     def graph_nodes(self) -> int: ...
     @property
