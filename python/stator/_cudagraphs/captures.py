@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,7 +10,9 @@ import torch
 from torch import Tensor
 
 from stator._cudagraphs.device import Device, Run, current
-from stator._cudagraphs.results import Results, UnfitError, copy_all
+from stator._cudagraphs.places import Places, address, set_versions, version
+from stator._cudagraphs.results import Results, UnfitError
+from stator._cudagraphs.training import Trained
 from stator._cudagraphs.watching import Watch, memory_of
 from stator._stator import Declined
 
@@ -21,19 +22,15 @@ MOST = 8
 """How many graphs of one run there may be: for other streams, and for inputs elsewhere that can't
 be copied, because the run writes to them."""
 
-ALIGNMENT = 256
-"""Kernels are chosen by how far addresses are aligned, up to this."""
-
 _CAPTURING = "the program captures a graph of its own"
 _BUSY = "another thread is in the graph"
 _STREAM = "the selected stream was made outside of PyTorch"
 _MOVING = "an input that it writes to is elsewhere than at the call before"
 _TOO_MANY = f"there are {MOST} graphs of it, for other streams and other places of its inputs"
 _GRADIENTS = "gradients are asked of it"
+_WRITES = f"{_GRADIENTS}, and it writes to an input"
 _NO_INPUTS = "it has no inputs"
 _MEMORY = "there was no memory for its results"
-
-_address = Tensor.data_ptr
 
 
 class Pools:
@@ -72,7 +69,7 @@ class Graphed:
         self._run, self._pools = run, pools
         self._failed, self._told = failed, told
         self._device = current()
-        self._captures: list[_Capture] = []
+        self._captures: list[_Capture | Trained] = []
         self._addresses: list[int] = []
         """Of the inputs of the last call; none before the first."""
         self._index = 0
@@ -81,6 +78,8 @@ class Graphed:
         """Which inputs can't be copied."""
         self._moving: set[int] = set()
         """Which inputs have been elsewhere at some call, and can be copied."""
+        self._is_trained = self._draws = False
+        """Whether gradients are asked of it, and whether it draws random numbers."""
         self._declined: Declined | None = None
 
     def __call__(self, *inputs: Tensor) -> Sequence[Tensor] | Declined:
@@ -95,10 +94,10 @@ class Graphed:
                 return self._watched(inputs)
             if self._device.is_capturing():
                 return Declined(_CAPTURING)
-            addresses = list(map(_address, inputs))
+            addresses = list(map(address, inputs))
             stream = self._device.stream(self._index)
             for capture in self._captures:
-                if capture.stream == stream and capture.fits(addresses):
+                if capture.stream == stream and capture.places.fit(addresses):
                     return capture.launch(inputs)
             return self._captured(inputs, addresses, stream)
         finally:
@@ -118,13 +117,18 @@ class Graphed:
         if self._device.is_capturing():
             return Declined(_CAPTURING)
         self._index = inputs[0].device.index or 0
-        addresses = list(map(_address, inputs))
+        addresses = list(map(address, inputs))
         watch = Watch(inputs)
         with watch:
             outputs = self._run(*inputs)
+        asks = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
+        self._is_trained = any(output.requires_grad for output in outputs)
+        self._draws = watch.draws
+        if asks and watch.fixed:
+            watch.say(_WRITES)
+        if asks != self._is_trained:
+            watch.say(_GRADIENTS)
         for output in outputs:
-            if output.requires_grad:
-                watch.say(_GRADIENTS)
             if output.device != inputs[0].device:
                 watch.say(f"it has tensors on {inputs[0].device} and on {output.device}")
         if watch.why is not None:
@@ -147,24 +151,31 @@ class Graphed:
         if not self._device.is_lasting(self._index):
             return Declined(_STREAM)
         for capture in self._captures:
-            self._moving.update(capture.moved(addresses) if capture.stream == stream else ())
+            if capture.stream == stream:
+                self._moving.update(capture.places.moved(addresses))
         self._moving.difference_update(self._fixed)
         copied = sorted(self._moving)
         # Where more is copied, what copies less is of no use.
         is_of_use = [it.stream != stream or it.copied == copied for it in self._captures]
         kept = zip(self._captures, is_of_use, strict=True)
         self._captures = [capture for capture, keeps in kept if keeps]
-        pool = self._pools.of(self._device, self._index, stream)
+        made: _Capture | Trained
         try:
-            capture = _Capture(self._run, inputs, copied, self._device, pool, stream)
+            if self._is_trained:
+                made = Trained(
+                    self._run, inputs, copied, self._device, stream, self._draws, self._failed
+                )
+            else:
+                pool = self._pools.of(self._device, self._index, stream)
+                made = _Capture(self._run, inputs, copied, self._device, pool, stream)
         except UnfitError as unfit:
             return self._decline(str(unfit))
         except Exception as error:
             return self._decline(f"it couldn't be captured: {self._failed(error)}")
-        self._captures.append(capture)
+        self._captures.append(made)
         own = len(inputs) - len(copied)
         self._told(f"is captured: {own} inputs are used where they are, {len(copied)} are copied")
-        return capture.launch(inputs)
+        return made.launch(inputs)
 
 
 def _unfit(device: Device, inputs: Sequence[Tensor]) -> str | None:
@@ -178,8 +189,6 @@ def _unfit(device: Device, inputs: Sequence[Tensor]) -> str | None:
             return f"it has a tensor on {tensor.device}"
         if tensor.device != inputs[0].device:
             return f"it has tensors on {inputs[0].device} and on {tensor.device}"
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
-        return _GRADIENTS
     return None
 
 
@@ -195,49 +204,20 @@ class _Capture:
         pool: Any,
         stream: int,
     ) -> None:
-        addresses = list(map(_address, inputs))
         self.stream, self.copied = stream, copied
-        self._own = [at for at in range(len(inputs)) if at not in set(copied)]
-        self._addresses = [addresses[at] for at in self._own]
-        self._alignments = [_alignment(addresses[at]) for at in copied]
-        self._buffers = [_buffer(inputs[at], _alignment(addresses[at])) for at in copied]
-        self._targets = list(map(_distinct, self._buffers))
-        self._are_distinct = all(map(operator.is_, self._targets, self._buffers))
-        self._fill(inputs)
-        given = list(inputs)
-        for at, buffer in zip(copied, self._buffers, strict=True):
-            given[at] = buffer
-        before = [_version(tensor) for tensor in given]
+        self.places = Places(inputs, copied)
+        given = self.places.given
+        before = list(map(version, given))
         try:
             self._graph, outputs = device.capture(run, given, pool, inputs[0].device.index or 0)
             counted = zip(given, before, strict=True)
-            self._writes = [_version(tensor) - then for tensor, then in counted]
+            self._writes = [version(tensor) - then for tensor, then in counted]
         finally:
             # Nothing is written yet.
-            _set_versions(given, before)
+            set_versions(given, before)
         self._written = [at for at, count in enumerate(self._writes) if count]
         self._results = Results(outputs, given, inputs)
-
-    def moved(self, addresses: list[int]) -> list[int]:
-        """Which of the inputs that aren't copied lie elsewhere."""
-        pairs = zip(self._own, self._addresses, strict=True)
-        return [at for at, known in pairs if addresses[at] != known]
-
-    def fits(self, addresses: list[int]) -> bool:
-        """Whether it serves inputs at these addresses."""
-        if not self.copied:
-            return addresses == self._addresses
-        return [addresses[at] for at in self._own] == self._addresses and self._alignments == [
-            _alignment(addresses[at]) for at in self.copied
-        ]
-
-    def _fill(self, inputs: Sequence[Tensor]) -> None:
-        """Copies what moves to where the graph finds it."""
-        if self.copied:
-            sources = [inputs[at] for at in self.copied]
-            if not self._are_distinct:
-                sources = list(map(_distinct, sources))
-            copy_all(self._targets, sources)
+        self.places.captured()
 
     def launch(self, inputs: Sequence[Tensor]) -> Sequence[Tensor] | Declined:
         """What the run gives for these inputs."""
@@ -245,47 +225,10 @@ class _Capture:
             room = self._results.room()
         except RuntimeError:
             return Declined(_MEMORY)
-        self._fill(inputs)
+        self.places.fill(inputs)
         self._graph.replay()
         if self._written:
             written = [inputs[at] for at in self._written]
             counts = zip(written, self._written, strict=True)
-            _set_versions(written, [_version(it) + self._writes[at] for it, at in counts])
+            set_versions(written, [version(it) + self._writes[at] for it, at in counts])
         return self._results.fill(room, inputs)
-
-
-def _alignment(address: int) -> int:
-    """The power of 2 that an address is a multiple of."""
-    return min(address & -address, ALIGNMENT) if address else ALIGNMENT
-
-
-def _buffer(tensor: Tensor, alignment: int) -> Tensor:
-    """Memory for a copy of an input, aligned as that is."""
-    pairs = zip(tensor.shape, tensor.stride(), strict=True)
-    length = 1 + sum((count - 1) * stride for count, stride in pairs) if tensor.numel() else 0
-    offset = alignment // tensor.element_size() if alignment < ALIGNMENT else 0
-    with torch.inference_mode(False):
-        flat = torch.empty(length + offset, dtype=tensor.dtype, device=tensor.device)
-    return flat.as_strided(tensor.shape, tensor.stride(), offset)
-
-
-def _distinct(tensor: Tensor) -> Tensor:
-    """A tensor without the repetitions of `expand`."""
-    pairs = list(zip(tensor.shape, tensor.stride(), strict=True))
-    if all(stride or count < 2 for count, stride in pairs):
-        return tensor
-    sizes = [count if stride else min(count, 1) for count, stride in pairs]
-    return tensor.as_strided(sizes, tensor.stride(), tensor.storage_offset())
-
-
-def _version(tensor: Tensor) -> int:
-    """How often a tensor was written; of those without gradients nobody counts it."""
-    return 0 if tensor.is_inference() else tensor._version
-
-
-def _set_versions(tensors: Sequence[Tensor], versions: Sequence[int]) -> None:
-    pairs = zip(tensors, versions, strict=True)
-    known = [(tensor, version) for tensor, version in pairs if not tensor.is_inference()]
-    if known:
-        counted, numbers = zip(*known, strict=True)
-        torch._C._autograd._unsafe_set_version_counter(counted, numbers)

@@ -40,6 +40,12 @@ class Device(Protocol):
     def new_pool(self) -> Any:
         """Memory for captures."""
 
+    def random_state(self, index: int) -> torch.Tensor:
+        """The state of a device's random generator."""
+
+    def set_random_state(self, index: int, state: torch.Tensor) -> None:
+        """Puts it back."""
+
     def capture(
         self, run: Run, inputs: Sequence[torch.Tensor], pool: Any, index: int
     ) -> tuple[Launched, Sequence[torch.Tensor]]:
@@ -53,7 +59,7 @@ class Cuda:
     kind = "cuda"
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._sides: dict[tuple[int, int], torch.cuda.Stream] = {}
         self._workspaces: dict[int, Any] = {}
 
@@ -70,6 +76,12 @@ class Cuda:
 
     def new_pool(self) -> Any:
         return torch.cuda.graph_pool_handle()
+
+    def random_state(self, index: int) -> torch.Tensor:
+        return torch.cuda.get_rng_state(index)
+
+    def set_random_state(self, index: int, state: torch.Tensor) -> None:
+        torch.cuda.set_rng_state(state, index)
 
     def capture(
         self, run: Run, inputs: Sequence[torch.Tensor], pool: Any, index: int

@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from stator._cudagraphs.places import copy_all
 from stator._cudagraphs.watching import memory_of
 
-__all__ = ["Results", "UnfitError", "copy_all"]
+__all__ = ["Results", "UnfitError", "check_result", "fills_its_memory"]
 
 Place = tuple[tuple[int, ...], tuple[int, ...], int]
 """Sizes, strides, offset."""
@@ -33,14 +34,6 @@ def _place(tensor: Tensor) -> Place:
 
 def _is_view(tensor: Tensor) -> bool:
     return tensor._is_view()
-
-
-def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
-    """Copies tensors, with as few launches as possible."""
-    if len(targets) == 1:
-        targets[0].copy_(sources[0])
-    elif targets:
-        torch._foreach_copy_(list(targets), list(sources))
 
 
 class Results:
@@ -62,7 +55,7 @@ class Results:
         known = {id(tensor): at for at, tensor in enumerate(given)}
         groups: dict[int, list[int]] = {}
         for at, output in enumerate(outputs):
-            _check(output)
+            check_result(output)
             if memory_of(output) not in owners:
                 groups.setdefault(memory_of(output), []).append(at)
         makes: dict[int, Make] = {}
@@ -108,7 +101,7 @@ class Results:
         """Results that share memory, or one that shares none."""
         distinct = {id(tensor): tensor for tensor in members.values()}
         bases = [tensor for tensor in distinct.values() if not _is_view(tensor)]
-        if len(distinct) == 1 and bases and _fills_its_memory(bases[0]):
+        if len(distinct) == 1 and bases and fills_its_memory(bases[0]):
             (base,) = bases
             copy = _Copy(self._copy(base, tuple(base.shape), base.stride()))
             return dict.fromkeys(members, copy)
@@ -129,7 +122,7 @@ class Results:
         return makes
 
 
-def _fills_its_memory(tensor: Tensor) -> bool:
+def fills_its_memory(tensor: Tensor) -> bool:
     """Whether a copy with the same sizes and strides has memory of the same size."""
     size = 0
     if tensor.numel():
@@ -139,7 +132,8 @@ def _fills_its_memory(tensor: Tensor) -> bool:
     return tensor.storage_offset() == 0 and is_whole
 
 
-def _check(output: Tensor) -> None:
+def check_result(output: Tensor) -> None:
+    """Raises where a result can't be made anew."""
     if type(output) is not Tensor and type(output) is not torch.nn.Parameter:
         raise UnfitError("a result of it is no plain tensor")
     if output.layout is not torch.strided or output.is_quantized or output.is_nested:

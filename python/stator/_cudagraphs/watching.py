@@ -55,6 +55,8 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.fixed: set[int] = set()
         """The memory that has to be the inputs' own: what is written, and what is reached by
         other ways than a view's."""
+        self.draws = False
+        """Whether it draws random numbers."""
         self._device = inputs[0].device
         self._inputs = {id(tensor) for tensor in inputs}
 
@@ -98,6 +100,7 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     self._say(_TAGS[tag], func)
             elif tag in _TAGS:
                 self._say(_TAGS[tag], func)
+        self.draws |= _Tag.nondeterministic_seeded in func.tags
         if _Tag.inplace_view in func.tags and any(id(it) in self._inputs for it in given):
             self._say("it changes what an input is like ({})", func)
         if any(isinstance(it, torch.Generator) for it in (*args, *kwargs.values())):
